@@ -204,7 +204,7 @@ def compare(
 ) -> None:
     """Compare methods on each problem, seed by seed, by the score of its goal: regret, map error or F1 of a level."""
     from swarmbo.compare import compare as compare_runs
-    from swarmbo.compare.output import comparison_tables, table_writer
+    from swarmbo.compare.output import comparison_tables, draw_comparison, table_writer
 
     writers = [(path, table_writer(path)) for path in tables or []]
     drawing = options.figure_at(figure, formats, dpi)
@@ -215,8 +215,6 @@ def compare(
     for path, write in writers:
         typer.echo(write(comparison, path))
     if drawing is not None:
-        from swarmbo.compare.output import draw_comparison
-
         path, drawn_as = drawing
         typer.echo(draw_comparison(comparison, path, drawn_as.dpi))
 

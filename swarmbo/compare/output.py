@@ -28,7 +28,7 @@ _BOLD = (0, 2)  # columns of the method and its mean
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
-    """One table per primary metric of some task: a row per problem and method, with the paired difference."""
+    """One table per metric: a row per problem and method, with the paired difference."""
     tables: list[Table] = []
     values = {(row.problem, row.metric): row.values for row in comparison.rows if row.method == row.reference}
     for metric in metrics.METRICS:
@@ -135,14 +135,16 @@ def _differences(rows: Iterable[ComparisonRow]) -> list[plotting.Difference]:
 
 
 def _curves(problem: str, method: str, runs: list[ScoredRun]) -> plotting.RegretCurves:
-    n_rounds = min(len(run.values) for run in runs)  # a world may end an episode early
-    scored = metrics.first_score(runs[0].goal)
+    n_rounds, scored = max(len(run.values) for run in runs), metrics.first_score(runs[0].goal)
+    counts, values = (  # a run whose world ended an episode early stays at its last score, as in the tables
+        np.array([[*line, *line[-1:] * (n_rounds - len(line))] for line in lines])
+        for lines in ([run.measurements for run in runs], [run.values for run in runs])
+    )
     return plotting.RegretCurves(
         problem=problem,
         method=method,
-        # abstaining agents make fewer measurements
-        measurements=np.mean([run.measurements[:n_rounds] for run in runs], axis=0),
-        regrets=np.array([run.values[:n_rounds] for run in runs]),
+        measurements=counts.mean(axis=0),  # abstaining agents make fewer
+        regrets=values,
         unit="" if scored in metrics.MORE_IS_BETTER else runs[0].unit,
         quantity=metrics.SCORE_TEXT[scored],
         more_is_better=scored in metrics.MORE_IS_BETTER,

@@ -211,8 +211,7 @@ def _curve(records: Sequence[RoundRecord], shown: Shown, maximum: float | None) 
     if shown == "simple_regret" and maximum is not None:
         return [maximum - value for value in best]
     if shown == "average_regret":
-        sums = metrics.cumulative_regret(records)[1:]
-        return (sums / np.cumsum([len(record.asked) for record in records[1:]])).tolist()
+        return [metrics.mean_regret(records[:end]) for end in range(2, len(records) + 1)]
     name = "simple_regret" if shown == "simple_regret" else "recommended_so_far"
     return metrics.scores_of(records[1:], name).tolist()
 
@@ -232,7 +231,8 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
             alone = paired_difference(own, dict.fromkeys(own, 0.0))
             interval = "" if alone.low is None or alone.high is None else f"[{alone.low:.3g}, {alone.high:.3g}]"
             to_printed = _verdict(own, dict.fromkeys(own, printed[method]), shown) if method in printed else ""
-            to_auto = "" if reference in (None, one) else _verdict(own, reference.last(shown), shown)
+            other = {} if reference in (None, one) else reference.last(shown)
+            to_auto = _verdict(own, other, shown) if own.keys() & other.keys() else ""
             median = f"{np.median(list(own.values())):.3g}"
             number = f"{printed[method]:g}" if method in printed else ""
             cells = (problem, method, str(len(own)), f"{alone.mean:.3g}", interval, median, number)

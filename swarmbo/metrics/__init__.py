@@ -50,20 +50,23 @@ def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarr
         raise ShapeError(f"got shapes {mean.shape} and {values.shape}; wanted two equal vectors")
 
 
-def within_rules(truth: GroundTruth, problem: "Problem") -> GroundTruth:
+def within_rules(truth: GroundTruth, problem: "Problem", variables: Sequence[str] = ()) -> GroundTruth:
     """Truth whose maximum no-go regions and constraints allow: its own, or the best of differential evolution from
-    places that include those just beyond a border, followed by a climb.
+    places that include those just beyond a border, followed by a climb. ``variables`` of a function are the coordinates
+    of its truth; those that the problem does not have, as they are in no factor, do not change.
     """
-    box, rng, peak = problem.box, np.random.default_rng(0), problem.box.to_unit(truth.argmax)
-    if not problem.regions or problem.is_allowed(peak[None])[0]:
+    box, rng, argmax = problem.box, np.random.default_rng(0), np.array(truth.argmax, dtype=float)
+    columns = [variables.index(name) for name in problem.graph.variables] if variables else slice(None)
+    if not problem.regions or problem.is_allowed((peak := box.to_unit(argmax[columns]))[None])[0]:
         return truth
 
     def judged(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        U = box.snapped(np.clip(U, 0.0, 1.0))
-        return U, np.where(problem.is_allowed(U), truth.value(box.from_unit(U)), -np.inf)
+        U, X = box.snapped(np.clip(U, 0.0, 1.0)), np.tile(argmax, (len(U), 1))
+        X[:, columns] = box.from_unit(U)
+        return U, np.where(problem.is_allowed(U), truth.value(X), -np.inf)
 
     near = [] if problem.is_field else [problem.allowed, problem.exits(peak), problem.kept_out(peak)[None]]
-    U, values = judged(np.concatenate([box.to_unit(truth.points), *near]))
+    U, values = judged(np.concatenate([box.to_unit(truth.points[:, columns]), *near]))
     best = np.argsort(-values)[:_SEARCHERS]
     U, values = U[best], values[best]
     for _ in range(0 if problem.is_field else _GENERATIONS):
@@ -81,7 +84,8 @@ def within_rules(truth: GroundTruth, problem: "Problem") -> GroundTruth:
             at, value = moved[found.argmax()], found.max()
         else:
             step *= 0.5
-    return replace(truth, maximum=float(value), argmax=box.from_unit(at), maximum_is="reference optimum")
+    argmax[columns] = box.from_unit(at)
+    return replace(truth, maximum=float(value), argmax=argmax, maximum_is="reference optimum")
 
 
 def score_round(
@@ -99,17 +103,16 @@ def score_round(
 
     Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
     """
-    found = _places([*samples, *on_the_way])
-    places = _places(samples)
+    places = [one.location for one in samples if one.measurement is not None]
+    stops = [one.location for one in on_the_way if one.measurement is not None]
+    chosen, found = _regrets(truth, places), _regrets(truth, [*places, *stops])
     last = None if previous is None else previous.score
     before, until = (None, 0.0) if last is None else (last.simple_regret, last.recommended_so_far)
     if not len(found) and before is None:
         return None
-    regrets = truth.maximum - truth.value(places) if len(places) else np.empty(0)
-    batch = float(regrets.min()) if len(places) else None
-    at = None if recommendation is None else np.array([recommendation.location])
-    recommended = None if at is None else float(truth.maximum - truth.value(at)[0])
-    known = float((truth.maximum - truth.value(found)).min()) if len(found) else None
+    batch, known = (float(regrets.min()) if len(regrets) else None for regrets in (chosen, found))
+    at = [] if recommendation is None else [recommendation.location]
+    recommended = next(iter(_regrets(truth, at).tolist()), None)
     if truth.at_round is not None:
         known = recommended if known is None else known  # without a measurement the belief decides
         before = before if known is None else None  # the maximum of an earlier round does not apply to this one
@@ -117,7 +120,7 @@ def score_round(
     return Score(
         simple_regret=min(so_far),
         batch_regret=batch,
-        total_regret=float(regrets.sum()),
+        total_regret=float(chosen.sum()),
         recommendation_regret=recommended,
         map_rmse=None if mean is None else map_rmse(mean, truth.values),
         level_f1=None if mean is None or truth.level is None else level_f1(mean, truth.values, truth.level),
@@ -126,13 +129,10 @@ def score_round(
     )
 
 
-def _places(samples: Sequence[Evaluation | Sample]) -> Float[np.ndarray, "n d"]:
-    return np.array([sample.location for sample in samples if sample.measurement is not None])
-
-
-def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Maximum minus the best true value measured so far, for each round; NaN if unknown."""
-    return scores_of(records, "simple_regret")
+def _regrets(truth: GroundTruth, places: Sequence[Sequence[float]]) -> Float[np.ndarray, " k"]:
+    """Maximum less the true values at places, without those where a world does not know its truth."""
+    regrets = truth.maximum - truth.value(np.array(places)) if places else np.empty(0)
+    return regrets[np.isfinite(regrets)]
 
 
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
@@ -140,19 +140,14 @@ def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rou
 
     Measurements at reset and en route, which no method chose, do not count, nor do failed ones.
     """
-    return np.cumsum([_total_regret(record) for record in records])
+    has_chosen = [record.round > 0 and any(one.measurement is not None for one in record.asked) for record in records]
+    return np.cumsum(np.where(has_chosen, scores_of(records, "total_regret"), 0.0))
 
 
 def mean_regret(records: Sequence[RoundRecord]) -> float:
     """Final cumulative regret, divided by the number of measurements in it; NaN if there is none."""
     count = sum(sample.measurement is not None for record in records[1:] for sample in record.asked)
     return float(cumulative_regret(records)[-1]) / count if count else float("nan")
-
-
-def _total_regret(record: RoundRecord) -> float:
-    if record.round == 0 or all(sample.measurement is None for sample in record.asked):
-        return 0.0  # also before the first success, when there is no score yet
-    return float("nan") if record.score is None else record.score.total_regret
 
 
 Scored = Literal["simple_regret", "level_f1", "map_rmse"]

@@ -13,7 +13,7 @@ from swarmbo import metrics
 from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import reported_number, short
 from swarmbo.records import (
     TRUE_MAXIMUM,
     Evaluation,
@@ -220,27 +220,34 @@ def find_references(
     """Best true value of each baseline within the scenario's rounds, none in a field; least individual outcomes.
 
     They need the world's ``references(budget, seed)``; a centralised process is run only with a known ground truth.
-    ``worst_off(place)`` and ``reference_points(budget, seed)`` give least outcomes by baseline, this run first.
+    ``worst_off(place)`` and ``reference_points(budget, seed)`` give least outcomes by baseline, this run first. With
+    no-go regions or constraints, which a world does not know, only the centralised process is left.
     """
     values, places, world = dict[str, float](), dict[str, Any](), team.world
     if best is not None:
         places[THIS_RUN] = best.location
     if isinstance(world, FunctionWorld) and hasattr(env.unwrapped, "references"):
         budget = {"budget": scenario.rounds, "seed": scenario.seed}
-        values = {**env.unwrapped.references(**budget)}
-        if hasattr(env.unwrapped, "reference_points"):
-            places |= env.unwrapped.reference_points(**budget)
+        if not team.problem.regions:
+            values = _numbers_of(env.unwrapped.references(**budget))
+            places |= env.unwrapped.reference_points(**budget) if hasattr(env.unwrapped, "reference_points") else {}
         if truth is not None:
             values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, world, truth)
     if not hasattr(env.unwrapped, "worst_off"):
         return values, {}
-    told: dict[str, dict[str, float]] = {label: env.unwrapped.worst_off(place) for label, place in places.items()}
+    told = {label: _numbers_of(env.unwrapped.worst_off(place)) for label, place in places.items()}
     return values, {label: worst for label, worst in told.items() if worst}
+
+
+def _numbers_of(table: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers of an environment's table, NumPy's as Python's, without NaN and what is no number, as of a failure."""
+    return {label: number for label, told in table.items() if not math.isnan(number := reported_number(told))}
 
 
 def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:
     """Isotropic Gaussian process that observes the true total of its points: its best value and location."""
-    alone = Team(None, team.problem.variables, coordination="isotropic-gp", seed=scenario.seed, rounds=scenario.rounds)
+    same = {name: getattr(scenario, name) for name in ("seed", "rounds", "no_go", "constraints")}
+    alone = Team(None, team.problem.variables, coordination="isotropic-gp", **same)
     best, where = -np.inf, np.zeros(0)
     for _ in range(scenario.rounds):
         query = alone.ask()
@@ -276,7 +283,7 @@ def summarise(
         best=last.best,
         recommendation=last.recommendation,
         score=last.score,
-        mean_regret=None if last.score is None else metrics.mean_regret(records),
+        mean_regret=None if math.isnan(regret := metrics.mean_regret(records)) else regret,
         maximum=None if truth is None else float(truth.at(last.round).maximum),
         distance=metrics.distance_travelled(records),
         agreement=metrics.agreement_traffic(records),

@@ -28,7 +28,7 @@ from swarmbo.runs.states import State
 from swarmbo.runs.stored_files import ELSEWHERE, Timing
 from swarmbo.runs.world import Environment
 from swarmbo.team import Team
-from swarmbo.worlds import FieldWorld, Step
+from swarmbo.worlds import FieldWorld, FunctionWorld, Step
 
 OnRound = Callable[[RoundRecord, bool], None]  # the round, and True if it was logged before
 Watch = Callable[[Event], None]  # each event of a run with workers
@@ -92,7 +92,8 @@ def begin(given: Drive) -> Begun:
     # read after the reset: a world may draw its field there
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
     aim = {} if team.problem.aim == "peak" else {"goal": team.problem.aim, "level": team.problem.level}  # as stated
-    truth = truth and truth.each(lambda then: replace(metrics.within_rules(then, team.problem), **aim))
+    names = team.world.variables if isinstance(team.world, FunctionWorld) else ()
+    truth = truth and truth.each(lambda then: replace(metrics.within_rules(then, team.problem, names), **aim))
     labels = Labels.of(env, truth)
     if truth is not None and isinstance(team.world, FieldWorld) and team.world.task is None:
         warn_of_aim(team.setup, truth.goal)

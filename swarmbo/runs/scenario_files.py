@@ -225,11 +225,12 @@ def split_alternatives(text: str) -> list[str]:
             part = ""
             continue
         part += character
+        is_toml = depth or part.strip() == character  # in a path, brackets and apostrophes are letters
         if quote:
             quote = "" if character == quote else quote
-        elif character in "\"'":
+        elif is_toml and character in "\"'":
             quote = character
-        else:
+        elif is_toml:
             depth += (character in "[{") - (character in "]}")
     alternatives.append(part.strip())
     if equals and not all(alternatives):

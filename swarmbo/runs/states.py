@@ -15,6 +15,7 @@ import numpy as np
 from swarmbo.belief.model import Learned
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.files import digest_of_arrays, read_arrays, read_regular
+from swarmbo.boundary.values import exact
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, typed
 from swarmbo.graph import FactorGraph
 from swarmbo.graph.groups import graph_of_groups
@@ -110,8 +111,7 @@ def keep_world(
     arrays, of_truth = dict[str, np.ndarray](), dict[str, Any]()
     if truth is not None:
         arrays = {"points": truth.points, "values": truth.values}
-        of_truth = {key: getattr(truth, key) for key in ("goal", "level", "maximum_is")}
-        of_truth |= {"maximum": float(truth.maximum), "argmax": np.asarray(truth.argmax, dtype=float).tolist()}
+        of_truth = exact({key: getattr(truth, key) for key in ("goal", "level", "maximum", "argmax", "maximum_is")})
     if truth is not None and truth.at_round is not None:
         every = [truth.at(round_number) for round_number in range(scenario.rounds + 1)]
         names = {"frames": "values", "maxima": "maximum", "argmaxes": "argmax"}

@@ -189,14 +189,23 @@ def test_larger_scores_are_better_where_they_are(tmp_path):
     assert [name for name in METHODS if f"**{name}**" in text.replace("\\", "")] == [best]
 
 
-@pytest.mark.parametrize("differences", [[3.0, 5.0, 4.0, -1.0, 8.0, 9.5, 2.0], [1.0, 1.0, -2.0, 3.0, 3.0, 5.0]])
+@pytest.mark.parametrize(
+    "differences",
+    [
+        [3.0, 5.0, 4.0, -1.0, 8.0, 9.5, 2.0],
+        [1.0, 1.0, -2.0, 3.0, 3.0, 5.0],
+        [*[0.0] * 10, 1.0, 2.0, 3.0, 4.0, 5.0],  # on most seeds both found the maximum
+        [*[0.0] * 9, 1.0, 2.0, 2.0, -2.0, 4.0, 5.0, 6.0],
+    ],
+)
 def test_p_values_are_those_of_all_signs(differences):
-    """Brute force: share of assignments of signs with as extreme a sum of signed ranks."""
-    ranks = rankdata(np.abs(differences))
-    own = abs(float(np.sum(np.sign(differences) * ranks)))
+    """Brute force: share of assignments of signs with as extreme a sum of signed ranks; equal results have no sign."""
+    unequal = [difference for difference in differences if difference]
+    ranks = rankdata(np.abs(unequal))
+    own = abs(float(np.sum(np.sign(unequal) * ranks)))
     sums = [abs(float(np.dot(signs, ranks))) for signs in itertools.product((-1, 1), repeat=len(ranks))]
     wanted = np.mean(np.array(sums) >= own - 1e-9)
-    assert paired_p(dict(enumerate(differences)), dict.fromkeys(range(9), 0.0)) == pytest.approx(wanted)
+    assert paired_p(dict(enumerate(differences)), dict.fromkeys(range(99), 0.0)) == pytest.approx(wanted)
 
 
 def test_equal_results_and_few_pairs_prove_nothing():

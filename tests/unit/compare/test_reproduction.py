@@ -168,6 +168,29 @@ def test_a_verdict_needs_a_test_that_agrees_with_the_interval():
     assert [row[7] for row in rows] == ["better", "unclear"]
 
 
+def test_methods_whose_runs_of_common_seeds_failed_have_no_verdict_on_each_other():
+    named = {"environment": {"id": "swarmbo/function-v0"}, "rounds": 1}
+    data = {"paper": "p", "quick": {"rounds": 1}, "methods": {"auto": {}, "mine": {}}, "problems": {"a": named}}
+    scores = [
+        Scores("a", name, [seed], [1], {"best": np.ones((1, 1))}, 0.1) for seed, name in enumerate(data["methods"])
+    ]
+    assert [row[8] for row in rows_of(convert({**data, "scores": ["best"]}, Reproduction), scores)] == ["", ""]
+
+
+def test_average_regret_is_of_the_evaluations_that_succeeded(tiny, tmp_path):
+    fails = TINY.replace('function = "camel" }', 'function = "camel", failure_rate = 0.5 }')
+    tiny.write_text(fails.replace("rounds = 2", "rounds = 8"))
+    given = read_reproduction(str(tiny))
+    cells = [cell for cell in plan(given, tmp_path / "out", 1, ["camel"])[0] if cell.method == "sobol"]
+    (found,) = read_scores(given, cells, sweep(cells[0].trials, Workers(engine=THREADS)))
+    records = load_run(cells[0].trials[0].out).records[1:]
+    succeeded = np.array([record.joint.measurement is not None for record in records])
+    assert 0 < succeeded.sum() < len(records)
+    sums = np.cumsum([0.0 if record.score is None else record.score.total_regret for record in records])
+    wanted = [total / count if count else np.nan for total, count in zip(sums, np.cumsum(succeeded), strict=True)]
+    np.testing.assert_allclose(found.curves["average_regret"], [wanted])
+
+
 def test_names_are_listed_and_another_one_or_a_method_of_an_unknown_problem_is_refused(tiny):
     assert [line.split()[0] for line in called().output.splitlines()] == list(reproductions())
     wrong = called("dumbo")

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -18,8 +19,8 @@ from swarmbo.metrics import (
     map_rmse,
     mean_regret,
     score_round,
+    scores_of,
     sharing_traffic,
-    simple_regret,
     within_rules,
 )
 from swarmbo.problem import Problem
@@ -53,7 +54,7 @@ def test_traces_equal_sums_and_minima_over_the_true_values(rounds):
         records.append(previous)
     regrets = [[5.0 - (5.0 - (x - 4.0) ** 2) for x in xs] for xs in rounds]
     best_so_far = [min(r for row in regrets[: i + 1] for r in row) for i in range(len(rounds))]
-    np.testing.assert_allclose(simple_regret(records), best_so_far)
+    np.testing.assert_allclose(scores_of(records, "simple_regret"), best_so_far)
     chosen = [sum(r for row in regrets[1 : i + 1] for r in row) for i in range(len(rounds))]
     np.testing.assert_allclose(cumulative_regret(records), chosen, atol=1e-12)
     count = sum(len(xs) for xs in rounds[1:])
@@ -122,6 +123,18 @@ def test_simple_regret_of_a_field_that_moves_is_of_the_round_and_where_nobody_lo
     assert looking.simple_regret == 6.0
     still = GroundTruth(X, -X[:, 0], 0.0, np.zeros(1), "", "", "", lambda points: -points[:, 0])
     assert score_round(still, previous, [], Recommendation([1.0], 0.0, 1.0), None).simple_regret == 6.0
+
+
+def test_a_score_is_of_the_places_where_the_truth_is_known_and_can_be_logged():
+    """Such as an interpolated truth, NaN beyond the hull of its samples: NaN and infinity are null in a log."""
+    truth = replace(TRUTH, value=lambda points: np.where(points[:, 0] > 6.0, np.nan, parabola(points)))
+    assert score_round(truth, None, [sample(7.0)], Recommendation([8.0], 0.0, 1.0), None) is None
+    first = score_round(truth, None, [sample(6.0), sample(7.0)], Recommendation([8.0], 0.0, 1.0), None)
+    assert first == Score(simple_regret=4.0, batch_regret=4.0, total_regret=4.0)
+    before = RoundRecord(round=0, samples=[], score=first)
+    second = score_round(truth, before, [sample(9.0)], Recommendation([3.0], 0.0, 1.0), None)
+    assert (second.simple_regret, second.batch_regret, second.recommended_so_far) == (4.0, None, 1.0)
+    assert msgspec.json.decode(msgspec.json.encode(second), type=Score) == second
 
 
 def test_level_f1_is_the_mean_of_precision_and_recall():

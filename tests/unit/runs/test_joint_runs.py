@@ -13,7 +13,7 @@ from swarmbo.belief.model import JointSituation, Learned
 from swarmbo.compare import compare
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.metrics import cumulative_regret, mean_regret, simple_regret
+from swarmbo.metrics import cumulative_regret, mean_regret, scores_of
 from swarmbo.plotting import World, run_figures
 from swarmbo.problem.data import Dataset
 from swarmbo.runs import load, resume, run
@@ -27,6 +27,7 @@ from swarmbo.runs.scenario import make_environment, scenario_of
 from swarmbo.runs.states import ScopeInUse, read_checkpoint
 from swarmbo.spaces import Domain
 from swarmbo_envs.functions import get
+from swarmbo_envs.functions.function_world import FunctionWorld
 
 POWELL = {"id": "swarmbo/function-v0", "function": "powell", "parameters": {"n_variables": 8}, "moved": True}
 
@@ -92,7 +93,7 @@ def test_scores_are_those_of_the_true_function_at_joint_points(done):
     regret = function.maximum - truth
     assert records[0].score is None
     np.testing.assert_allclose([r.score.batch_regret for r in records[1:]], regret, rtol=1e-12)
-    np.testing.assert_allclose(simple_regret(records)[1:], np.minimum.accumulate(regret), rtol=1e-12)
+    np.testing.assert_allclose(scores_of(records, "simple_regret")[1:], np.minimum.accumulate(regret), rtol=1e-12)
     np.testing.assert_allclose(cumulative_regret(records)[1:], np.cumsum(regret), rtol=1e-12)
     assert mean_regret(records) == pytest.approx(regret.mean(), rel=1e-12)
     recommended = function.value(np.array([summary.recommendation.location]))[0]
@@ -173,6 +174,28 @@ def test_failed_evaluations_are_logged_as_such_and_leave_no_regret(tmp_path):
     assert 3 < len(failed) < 13
     assert all(record.score is None or record.score.batch_regret is None for record in failed)
     assert all(record.score.batch_regret is not None for record in records if record.joint.measurement is not None)
+
+
+@pytest.mark.parametrize("no_go", [None, [{"kind": "ball", "centre": [0.0], "radius": 2.0, "variables": ["x7"]}]])
+def test_variables_in_no_factor_stay_in_the_middle_and_have_no_part_in_what_is_allowed(tmp_path, monkeypatch, no_go):
+    whole = FunctionWorld.factor_graph
+
+    def without_the_first(self):
+        told = whole(self)
+        scopes = {factor: scope for factor, scope in told["scopes"].items() if "x0" not in scope}
+        return {**told, "scopes": scopes, "owners": {factor: told["owners"][factor] for factor in scopes}}
+
+    monkeypatch.setattr(FunctionWorld, "factor_graph", without_the_first)
+    summary = run(scenario({"moved": False}, rounds=3, no_go=no_go), tmp_path / "run")
+    done = load_run(tmp_path / "run")
+    inside = {variable for scope in done.world.scopes.values() for variable in scope}
+    left = [i for i, variable in enumerate(done.world.variables) if variable not in inside]
+    assert left
+    middle = (done.world.domain.low + done.world.domain.high) / 2.0
+    assert all(np.array_equal(record.joint.location[i], middle[i]) for record in done.records[1:] for i in left)
+    assert [done.world.argmax[i] for i in left] == [0.0] * len(left)
+    assert {abs(done.world.argmax[7]) > 1.99, summary.maximum < 0.0} == {no_go is not None}
+    assert {path.name for path in draw_run(tmp_path / "run")} >= {"regret.png", "variables.png"}
 
 
 def test_methods_on_one_function_share_the_design_and_are_compared(tmp_path):

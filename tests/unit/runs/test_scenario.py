@@ -273,7 +273,10 @@ def test_alternatives_come_back_as_given(values):
     assert split_alternatives("a.b=" + ",".join(values)) == [f"a.b={value}" for value in values]
 
 
-@pytest.mark.parametrize("value", ["[[0, 0], [1, 1]]", '{ x = "a,b", y = [1, 2] }', '"a,b"', "'a,b'", '["a]", "b"]'])
+@pytest.mark.parametrize(
+    "value",
+    ["[[0, 0], [1, 1]]", '{ x = "a,b", y = [1, 2] }', '"a,b"', "'a,b'", '["a]", "b"]', "o'brien.csv", "soil [1.csv"],
+)
 def test_commas_inside_a_value_do_not_separate(value):
     assert split_alternatives(f"a={value},{value}") == [f"a={value}"] * 2
 

@@ -1,6 +1,7 @@
 """Runs of sensor fields and WLANs: what their records, summaries, world records and figures say."""
 
 import io
+from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
@@ -19,10 +20,11 @@ from swarmbo.runs import load, run
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.reading import load_run
-from swarmbo.runs.report import quantity, reference_table, report_rows
+from swarmbo.runs.report import CENTRALISED, THIS_RUN, quantity, reference_table, report_rows
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.telling import round_text
 from swarmbo_envs import sensor_field_v0, wlan_power_v0
+from swarmbo_envs.wlan_power.wlan_power import WlanPower
 
 CHEAP = ["rounds=4", "environment.sensors=5", "belief.prior.restarts=0", "environment.failure_rate=0.15"]
 
@@ -165,6 +167,14 @@ def test_curves_stand_at_the_mean_number_of_measurements_of_their_seeds():
     assert curves.quantity == "map RMSE"
 
 
+def test_a_run_whose_world_ended_early_stays_at_its_last_score():
+    seeds = [([4, 8, 12], [3.0, 2.0, 1.0]), ([4, 8], [5.0, 4.0])]
+    runs = [SimpleNamespace(goal="map", unit="m", measurements=counts, values=values) for counts, values in seeds]
+    curves = output._curves("lake", "team", runs)
+    assert curves.measurements.tolist() == [4.0, 8.0, 10.0]
+    assert curves.regrets.tolist() == [[3.0, 2.0, 1.0], [5.0, 4.0, 4.0]]
+
+
 SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}}
 
 
@@ -213,6 +223,38 @@ def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tm
     assert f"{100 * true / summary.maximum:.1f} %" in own
     assert "mean of the last 2 rounds" not in dict(report_rows(summary))
     assert load_run(tmp_path / "run").summary == summary
+
+
+def test_nothing_stands_beside_what_was_found_that_breaks_the_limits_of_the_scenario(tmp_path):
+    limits = {
+        "no_go": [{"kind": "box", "low": [4.0], "high": [25.0], "variables": ["power_0"]}],
+        "constraints": [{"kind": "linear", "weights": {"power_1": 1.0, "power_2": 1.0}, "at_most": 8.0}],
+    }
+    table = {"id": "swarmbo/wlan_power-v0", "topology": SMALL}
+    for name, limit in limits.items():
+        data = {"name": "small", "rounds": 8, "initial": 4, "environment": table, name: limit}
+        summary = run(scenario_of(data), tmp_path / name)
+        assert list(summary.references) == [CENTRALISED]
+        assert set(summary.worst_off) == {THIS_RUN, CENTRALISED}
+        assert summary.references[CENTRALISED] <= summary.maximum * (1 + 1e-9)
+
+
+def test_numbers_of_numpy_in_what_a_world_tells_are_kept_and_what_is_no_number_is_left_out(tmp_path, monkeypatch):
+    known = WlanPower.ground_truth
+    told = {
+        "ground_truth": lambda self: replace(known(self), level=np.float64(3.0)),
+        "references": lambda self, budget, seed: {"half": np.float32(0.5), "unknown": np.nan},
+        "reference_points": lambda self, budget, seed: {},
+        "worst_off": lambda self, point: {"least": np.float64(2.0), "simulated": None},
+    }
+    for name, method in told.items():
+        monkeypatch.setattr(WlanPower, name, method)
+    table = {"id": "swarmbo/wlan_power-v0", "topology": SMALL}
+    summary = run(scenario_of({"name": "small", "rounds": 2, "initial": 2, "environment": table}), tmp_path / "run")
+    assert set(summary.references) == {"half", CENTRALISED}
+    assert summary.worst_off == {label: {"least": 2.0} for label in (THIS_RUN, CENTRALISED)}
+    done = load_run(tmp_path / "run")
+    assert (done.summary, done.world.level) == (summary, 3.0)
 
 
 @pytest.mark.thorough
