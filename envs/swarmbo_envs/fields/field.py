@@ -35,7 +35,8 @@ class Field:
     ``coordinates`` are those of the input, if they are not the map's.
 
     A field that changes is that of round 0: ``change`` has the surfaces of all rounds, which can be pickled, and
-    ``span`` the smallest and the largest value of all rounds, at least approximately.
+    ``span`` the smallest and the largest value of all rounds, at least approximately. Summits of rounds are searched
+    from the places ``searched``, or from the sites if they are the only measurable locations.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Field:
     gaps: Marks | None = None
     change: Callable[[float], Surface] | None = None
     span: tuple[float, float] | None = None
+    searched: Places | None = None
     _surfaces: dict[int, Surface] = field(default_factory=dict[int, Surface], init=False, repr=False)
     _fields: dict[int, "Field"] = field(default_factory=dict[int, "Field"], init=False, repr=False)
     _scorers: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, repr=False)
@@ -102,7 +104,7 @@ class Field:
 
     def with_surface(self, surface: Surface) -> "Field":
         """Other values on the same map, without change; the summit is searched again."""
-        places = self.sites if self.sites_only else self.points
+        places = self.sites if self.searched is None else self.searched
         values = surface(places)
         maximum, argmax = float(values.max()), places[values.argmax()]
         if not self.sites_only:

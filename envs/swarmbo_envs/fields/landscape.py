@@ -90,12 +90,15 @@ def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
     """Seeded draw over a region; its candidate sites are a lattice of at most ``max_sites`` and 4096."""
     rounds = "" if settings.time is None else f", {settings.time.lengthscale_rounds:g} rounds"
     title = f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m{rounds})"
+    low, high = np.zeros(2), np.array(settings.size_m)
+    dense = np.prod(4 * high / settings.lengthscale_m)  # enough to have a point on the slope of every peak
+    searched = lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES)))
     if settings.time is not None:
         change, span = DrawnInTime(settings, settings.time).surface, 3.0 * settings.std
-        return _moving(change, (settings.mean - span, settings.mean + span), title, settings.size_m, max_sites)
-    low, high, surface = np.zeros(2), np.array(settings.size_m), drawn(settings)
-    dense = np.prod(4 * high / settings.lengthscale_m)  # enough to have a point on the slope of every peak
-    maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
+        ends = settings.mean - span, settings.mean + span
+        return _moving(change, ends, title, settings.size_m, max_sites, searched=searched)
+    surface = drawn(settings)
+    maximum, argmax = summit(surface, searched, low, high)
     sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_EVALUATION_POINTS)
     return Field(title, low, high, sites, points, surface, maximum, argmax, float(surface(sites).min()))
 
@@ -167,9 +170,10 @@ class Plume:
 
 def plume_field(settings: PlumeSettings, max_sites: int) -> Field:
     """A plume over a region; the candidate sites are a lattice of at most ``max_sites`` and 4096."""
-    plume = Plume(settings)
-    highest = _highest(plume, np.zeros(2), np.array(settings.size_m))
-    named = {"quantity": "concentration", "unit": settings.unit}
+    plume, low, high = Plume(settings), np.zeros(2), np.array(settings.size_m)
+    highest = _highest(plume, low, high)
+    searched = np.concatenate([lattice(low, high, _MAX_MOVING_POINTS), plume.sources])  # narrow puffs are at a source
+    named: dict[str, Any] = {"quantity": "concentration", "unit": settings.unit, "searched": searched}
     return _moving(plume.surface, (0.0, highest), f"plume {settings.seed}", settings.size_m, max_sites, **named)
 
 

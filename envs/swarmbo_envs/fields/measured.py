@@ -61,8 +61,8 @@ def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sit
     covered, surface = _hull(sites), Kriging(sites, values)
     candidates = _spread(covered, sites, low, high, min(max_sites, _MAX_SITES))
     points = _spread(covered, sites, low, high, _MAX_EVALUATION_POINTS)
-    summit_of = summit(surface, np.concatenate([sites, lattice(low, high, _MAX_SITES)]), low, high)
-    ends, known["interpolated"] = (*summit_of, float(surface(candidates).min())), True
+    known |= {"interpolated": True, "searched": np.concatenate([sites, lattice(low, high, _MAX_SITES)])}
+    ends = *summit(surface, known["searched"], low, high), float(surface(candidates).min())
     return Field(f"{title} (interpolated)", low, high, candidates, points, surface, *ends, **known)
 
 
