@@ -106,20 +106,20 @@ def _descent(
     x: Values, network: Network, uncapped: Network, utility: Utility, sharpness: float
 ) -> tuple[float, Values]:
     """Negative utility and gradient, or of a smooth surrogate that is closer to it with larger ``sharpness``."""
-    there, slope, rates = network.present, np.ones(len(network.present)), uncapped.user_capacities(x[None])[0]
+    there, slope, (rates, gradient) = network.present, np.ones(len(network.present)), uncapped.rates_and_gradient(x)
     if network is not uncapped:
-        most = network.rates(np.full(len(there), np.inf))
+        most = network.largest_rates
         rest = sharpness * (1.0 - rates / most)
         rates, slope = most * (1.0 - np.logaddexp(0.0, rest) / sharpness), expit(rest)
     if utility.name == "sum":
-        return -float(rates.sum()), -uncapped.gradient(x, slope)
+        return -float(rates.sum()), -gradient(slope)
     is_low, rates = rates <= FLOOR_MBPS, np.maximum(rates, FLOOR_MBPS)
     if utility.name == "proportional-fair":
         weights = np.where(there & ~is_low, 1.0 / rates, 0.0)
-        return -float((np.log(rates) * there).sum()), -uncapped.gradient(x, slope * weights)
+        return -float((np.log(rates) * there).sum()), -gradient(slope * weights)
     if utility.name == "users-above":
         share = np.where(there, expit(sharpness * (np.log(rates) - np.log(utility.rate_mbps))), 0.0)
-        return -float(share.sum()), -uncapped.gradient(x, slope * (sharpness * share * (1.0 - share) / rates))
+        return -float(share.sum()), -gradient(slope * (sharpness * share * (1.0 - share) / rates))
     value, weights = 0.0, np.zeros(len(rates))
     for i in np.flatnonzero(network.n_users):
         own = np.flatnonzero(there & (network.serving == i))
@@ -127,7 +127,7 @@ def _descent(
         mean = powers.mean()
         value += (least := float(rates[own].min() * mean ** (-1.0 / sharpness)))  # a power mean, of order -sharpness
         weights[own] = least * powers / (mean * len(own) * rates[own])
-    return -value, -uncapped.gradient(x, slope * weights)
+    return -value, -gradient(slope * weights)
 
 
 def _polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
