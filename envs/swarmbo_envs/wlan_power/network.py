@@ -165,23 +165,22 @@ class Network:
         """Capacity of the network, Mbit/s."""
         return self.user_capacities(X).sum(axis=1)
 
-    def rates_and_gradient(self, x: Values) -> tuple[Float[np.ndarray, " m"], Callable[[Values], Values]]:
-        """Capacity of every user at powers in dBm, Mbit/s; and the gradient, per dB, of their sum with weights (m,).
+    def uncapped(self, x: Values) -> tuple[Float[np.ndarray, " m"], Callable[[Values], Values]]:
+        """Rates of users without a largest one, Mbit/s, and the gradient, per dB, of their sum with weights (m,).
 
-        ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) below the largest rate, with disturbance Γ
-        times that of ``sinr``, received = disturbance + wanted signal, g of all these and h of disturbance alone; and
+        ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) at powers in dBm, with disturbance Γ times
+        that of ``sinr``, received = disturbance + wanted signal, g of all these and h of disturbance alone; and
         dP_j/dx_j = P_j ln(10) / 10.
         """
-        power, (wanted, unwanted) = milliwatts(x), self.gains
-        signal, disturbance = wanted @ power, self.noise_mw * self._width + unwanted @ power
-        rates, gap = self.rates(signal / disturbance), self.link.gap
-        scale = self.bandwidth_mhz / np.log(2.0) * self._width * self.turn * (rates < self.largest_rates)
+        power, (wanted, unwanted), gap = milliwatts(x), self.gains, self.link.gap
+        signal, disturbance = wanted @ power, gap * (self.noise_mw * self._width + unwanted @ power)
+        unit = self.bandwidth_mhz / np.log(2.0) * self._width * self.turn
 
         def gradient(weights: Values) -> Values:
-            own = scale * weights / (gap * disturbance + signal)
-            return _NEPERS_PER_DB * power * (wanted.T @ own - unwanted.T @ (own * signal / disturbance))
+            own = unit * weights / (disturbance + signal)
+            return _NEPERS_PER_DB * power * (wanted.T @ own - gap * (unwanted.T @ (own * signal / disturbance)))
 
-        return rates, gradient
+        return unit * np.log1p(signal / disturbance), gradient
 
     @cached_property
     def digest(self) -> str:
