@@ -1,5 +1,7 @@
 """Worlds of a function: the library's and any Python function; outcomes, noise, structure, and what is refused."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -93,6 +95,13 @@ def test_a_term_that_does_not_return_one_value_per_point_is_named_and_its_evalua
             assert ("ShapeError: term 'f'" in infos["agent_0"].get("failure", "")) == is_told
             with pytest.raises(ShapeError, match="term 'f'"):
                 env.ground_truth()
+
+
+def test_links_join_the_owners_of_a_factors_variables_in_one_order_in_every_process():
+    scopes = {f"f{i}": [i] for i in range(9)} | {"all": range(9), "some": [7, 3, 5]}
+    f = AdditiveFunction.from_terms(dict.fromkeys(scopes, lambda X: X.sum(axis=1)), scopes, [0.0] * 9, [1.0] * 9)
+    env = function_v0.parallel_env(function=f, outcomes="per-factor")
+    assert list(env.interaction_graph().edges) == list(itertools.combinations(env.possible_agents, 2))
 
 
 def test_a_callable_that_crashes_or_returns_nonsense_fails_that_evaluation_only():
