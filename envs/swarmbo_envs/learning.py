@@ -150,6 +150,7 @@ class SavedPolicy:
             count = max(1, sum(name.startswith("W") for name in arrays))
             self.layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(count)]
             self.levels = int(arrays["levels"]) or None
+            self._chosen(np.zeros((1, len(self.layers[0][0]))))  # layers that do not fit are refused here
         except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
             raise ConfigError(f"got {file}: {error}; wanted arrays W0, b0, W1, … and levels", at="$.file") from None
 
@@ -162,7 +163,10 @@ class SavedPolicy:
     def act(self, observations: Mapping[str, Any]) -> dict[str, Values]:
         """Likeliest action of each agent by its own observation."""
         x = np.array(list(self._world.seen(observations).values()), dtype=float)
+        return self._world.done(dict(zip(observations, self._chosen(x), strict=True)))
+
+    def _chosen(self, x: Float[np.ndarray, "k n"]) -> np.ndarray:
+        """Scaled actions (k, m) or levels (k,) by scaled observations."""
         for number, (W, b) in enumerate(self.layers):
             x = x @ W + b if number == len(self.layers) - 1 else np.tanh(x @ W + b)
-        chosen = x.argmax(axis=1) if self.levels is not None else np.clip(x, -1.0, 1.0)
-        return self._world.done(dict(zip(observations, chosen, strict=True)))
+        return x.argmax(axis=1) if self.levels is not None else np.clip(x, -1.0, 1.0)

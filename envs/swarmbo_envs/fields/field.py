@@ -19,6 +19,8 @@ from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, grid_points
 
 Surface = Callable[[Places], Values]
+MAX_SITES = 4096  # of a lattice
+MAX_EVALUATION_POINTS = 2500
 _KEPT = 4  # cached rounds and scorers: a step asks for its own again and again
 K = TypeVar("K")
 T = TypeVar("T")
@@ -35,7 +37,8 @@ class Field:
     ``coordinates`` are those of the input, if they are not the map's.
 
     A field that changes is that of round 0: ``change`` has the surfaces of all rounds, which can be pickled, and
-    ``span`` the smallest and the largest value of all rounds, at least approximately.
+    ``span`` the smallest and the largest value of all rounds, at least approximately. Summits of rounds are searched
+    from the places ``searched``, or from the sites if they are the only measurable locations.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Field:
     gaps: Marks | None = None
     change: Callable[[float], Surface] | None = None
     span: tuple[float, float] | None = None
+    searched: Places | None = None
     _surfaces: dict[int, Surface] = field(default_factory=dict[int, Surface], init=False, repr=False)
     _fields: dict[int, "Field"] = field(default_factory=dict[int, "Field"], init=False, repr=False)
     _scorers: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, repr=False)
@@ -102,12 +106,9 @@ class Field:
 
     def with_surface(self, surface: Surface) -> "Field":
         """Other values on the same map, without change; the summit is searched again."""
-        places = self.sites if self.sites_only else self.points
-        values = surface(places)
-        maximum, argmax = float(values.max()), places[values.argmax()]
-        if not self.sites_only:
-            maximum, argmax = summit(surface, places, self.low, self.high)
-        return replace(self, surface=surface, change=None, maximum=maximum, argmax=argmax, minimum=float(values.min()))
+        places, minimum = self.sites if self.searched is None else self.searched, float(surface(self.sites).min())
+        maximum, argmax = summit(surface, places, self.low, self.high)
+        return replace(self, surface=surface, change=None, maximum=maximum, argmax=argmax, minimum=minimum)
 
     def scorer(self, key: tuple[float | None, float], make: Callable[[], T]) -> T:
         """Scorer that all worlds over this field with one level and noise share."""

@@ -16,15 +16,13 @@ from swarmbo import kernels
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields import settings as kinds
-from swarmbo_envs.fields.field import Bilinear, Field, Surface, lattice, summit
+from swarmbo_envs.fields.field import MAX_EVALUATION_POINTS, MAX_SITES, Bilinear, Field, Surface, lattice, summit
 from swarmbo_envs.fields.measured import measured_field
 from swarmbo_envs.fields.raster import raster_field
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
 from swarmbo_envs.shared import Pair, Place, Places, Rows, Values, grid_points
 
 _N_FEATURES = 1024
-_MAX_SITES = 4096
-_MAX_EVALUATION_POINTS = 2500
 _MAX_MOVING_POINTS = 1000  # of a field whose truth is kept for every round
 _PUFFS_PER_ROUND = 4
 _LIFETIMES = 6.0  # a puff is dropped once it has decayed to exp(-6) of its content
@@ -71,7 +69,7 @@ def _moving(
     change: Callable[[float], Surface], span: Pair, name: str, size_m: Pair, max_sites: int, **labels: Any
 ) -> Field:
     low, high, surface = np.zeros(2), np.array(size_m), change(0)
-    sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_MOVING_POINTS)
+    sites, points = lattice(low, high, min(max_sites, MAX_SITES)), lattice(low, high, _MAX_MOVING_POINTS)
     blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, **labels)
     return replace(blank.with_surface(surface), change=change, span=span)
 
@@ -90,13 +88,16 @@ def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
     """Seeded draw over a region; its candidate sites are a lattice of at most ``max_sites`` and 4096."""
     rounds = "" if settings.time is None else f", {settings.time.lengthscale_rounds:g} rounds"
     title = f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m{rounds})"
+    low, high = np.zeros(2), np.array(settings.size_m)
+    dense = np.prod(4 * high / settings.lengthscale_m)  # enough to have a point on the slope of every peak
+    searched = lattice(low, high, int(np.clip(dense, 1024, 4 * MAX_SITES)))
     if settings.time is not None:
         change, span = DrawnInTime(settings, settings.time).surface, 3.0 * settings.std
-        return _moving(change, (settings.mean - span, settings.mean + span), title, settings.size_m, max_sites)
-    low, high, surface = np.zeros(2), np.array(settings.size_m), drawn(settings)
-    dense = np.prod(4 * high / settings.lengthscale_m)  # enough to have a point on the slope of every peak
-    maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
-    sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_EVALUATION_POINTS)
+        ends = settings.mean - span, settings.mean + span
+        return _moving(change, ends, title, settings.size_m, max_sites, searched=searched)
+    surface = drawn(settings)
+    maximum, argmax = summit(surface, searched, low, high)
+    sites, points = lattice(low, high, min(max_sites, MAX_SITES)), lattice(low, high, MAX_EVALUATION_POINTS)
     return Field(title, low, high, sites, points, surface, maximum, argmax, float(surface(sites).min()))
 
 
@@ -167,9 +168,10 @@ class Plume:
 
 def plume_field(settings: PlumeSettings, max_sites: int) -> Field:
     """A plume over a region; the candidate sites are a lattice of at most ``max_sites`` and 4096."""
-    plume = Plume(settings)
-    highest = _highest(plume, np.zeros(2), np.array(settings.size_m))
-    named = {"quantity": "concentration", "unit": settings.unit}
+    plume, low, high = Plume(settings), np.zeros(2), np.array(settings.size_m)
+    highest = _highest(plume, low, high)
+    searched = np.concatenate([lattice(low, high, _MAX_MOVING_POINTS), plume.sources])  # narrow puffs are at a source
+    named: dict[str, Any] = {"quantity": "concentration", "unit": settings.unit, "searched": searched}
     return _moving(plume.surface, (0.0, highest), f"plume {settings.seed}", settings.size_m, max_sites, **named)
 
 
@@ -217,7 +219,7 @@ def elevation_field(settings: kinds.ElevationSettings, max_sites: int) -> Field:
     row, column = np.unravel_index(heights.argmax(), heights.shape)
     surface, summit = Bilinear(xs, ys, np.ascontiguousarray(heights)), np.array([xs[column], ys[row]])
     title = title if window == whole else f"{title}, window {list(window)}"
-    sites, points = _every_nth_cell(xs, ys, max_sites), _every_nth_cell(xs, ys, _MAX_EVALUATION_POINTS)
+    sites, points = _every_nth_cell(xs, ys, max_sites), _every_nth_cell(xs, ys, MAX_EVALUATION_POINTS)
     low, high, ends = np.zeros(2), np.array([xs[-1], ys[-1]]), (float(heights.max()), summit, float(heights.min()))
     return Field(title, low, high, sites, points, surface, *ends, quantity="elevation", unit="m")
 

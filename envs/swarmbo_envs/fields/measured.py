@@ -13,12 +13,10 @@ from scipy.spatial import ConvexHull, KDTree, QhullError
 from swarmbo.boundary.csv_measurements import Measurements, read_measurements
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.fields.field import Field, Surface, lattice, summit
+from swarmbo_envs.fields.field import MAX_EVALUATION_POINTS, MAX_SITES, Field, Surface, lattice, summit
 from swarmbo_envs.fields.settings import MeasuredSettings
 from swarmbo_envs.shared import Place, Places, Values, digest, nearest
 
-_MAX_SITES = 4096
-_MAX_EVALUATION_POINTS = 2500
 # sites nearer than this differ by rounding at best
 _NEAREST_M = 1e-6
 # of the usual spacing: kriging extrapolates two nearer sites with different values to a summit hundreds as high
@@ -59,10 +57,10 @@ def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sit
         title, surface = f"{title} (measured sites only)", NearestSite(sites, values)
         return Field(title, low, high, sites, sites, surface, *ends, **known)
     covered, surface = _hull(sites), Kriging(sites, values)
-    candidates = _spread(covered, sites, low, high, min(max_sites, _MAX_SITES))
-    points = _spread(covered, sites, low, high, _MAX_EVALUATION_POINTS)
-    summit_of = summit(surface, np.concatenate([sites, lattice(low, high, _MAX_SITES)]), low, high)
-    ends, known["interpolated"] = (*summit_of, float(surface(candidates).min())), True
+    candidates = _spread(covered, sites, low, high, min(max_sites, MAX_SITES))
+    points = _spread(covered, sites, low, high, MAX_EVALUATION_POINTS)
+    known |= {"interpolated": True, "searched": np.concatenate([sites, lattice(low, high, MAX_SITES)])}
+    ends = *summit(surface, known["searched"], low, high), float(surface(candidates).min())
     return Field(f"{title} (interpolated)", low, high, candidates, points, surface, *ends, **known)
 
 

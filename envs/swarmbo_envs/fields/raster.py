@@ -12,13 +12,12 @@ from scipy.ndimage import distance_transform_edt
 from swarmbo.boundary.coordinates import Coordinates, LocalProjection
 from swarmbo.boundary.csv_measurements import MARKS, doubt, marked
 from swarmbo.errors import ConfigError, DataWarning, needed
-from swarmbo_envs.fields.field import Bilinear, Field, lattice
+from swarmbo_envs.fields.field import MAX_EVALUATION_POINTS, Bilinear, Field, lattice
 from swarmbo_envs.fields.settings import RasterFieldSettings
 from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, any_marked, digest, grid_points
 
 _AT = "$.field.raster"
 _MOST_PIXELS = 10**8
-_MAX_EVALUATION_POINTS = 2500
 _MOST_FOR_MAXIMUM = 250_000
 _ANTIMERIDIAN = 180.0
 _EDGE = 257  # points along each projected edge
@@ -112,7 +111,7 @@ def raster_field(settings: RasterFieldSettings, max_sites: int, *, may_have_gaps
     best = int(found.argmax())
     kind = "" if raster.crs is None else f" ({raster.crs.to_string()})"
     kind = " (longitudes and latitudes, projected)" if raster.in_degrees else kind
-    points, name = lattice(low, high, _MAX_EVALUATION_POINTS), f"{Path(settings.raster).stem}{kind}"
+    points, name = lattice(low, high, MAX_EVALUATION_POINTS), f"{Path(settings.raster).stem}{kind}"
     ends, labels = (float(found[best]), places[best], float(surface(sites).min())), (settings.value, settings.unit)
     field = Field(name, low, high, sites, points, surface, *ends, *labels, coordinates=surface.coordinates(raster))
     content = digest(np.where(known, values, np.nan), repr(raster.edges).encode())

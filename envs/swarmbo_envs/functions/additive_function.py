@@ -143,12 +143,16 @@ class AdditiveFunction:
         """Values of the terms at points.
 
         Raises:
-            ShapeError: If points have another number of variables.
+            ShapeError: If points have another number of variables, or a term returns another number of values.
         """
         points = np.asarray(X, dtype=float)
         if points.ndim != 2 or points.shape[1] != self.n_variables:
             raise ShapeError(f"X: got shape {points.shape}; wanted (m, {self.n_variables})")
-        return np.column_stack([np.asarray(self.terms[f](points[:, list(s)])) for f, s in self.scopes.items()])
+        values = {f: np.asarray(self.terms[f](points[:, list(scope)])) for f, scope in self.scopes.items()}
+        for f, own in values.items():
+            if own.size != len(points):
+                raise ShapeError(f"term {f!r}: got values of shape {own.shape}; wanted ({len(points)},), one per point")
+        return np.column_stack([own.reshape(-1) for own in values.values()])
 
     def value(self, X: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
         """The sum at points."""

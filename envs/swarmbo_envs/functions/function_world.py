@@ -219,8 +219,8 @@ and that did not fail |
         graph.add_nodes_from(self.possible_agents)
         joined: Sequence[Collection[str]] = [self.possible_agents]
         if self.settings.outcomes == "per-factor":  # the structure is known then
-            own = self._variable_owners
-            joined = [{self._factor_owners[f], *(own[v] for v in scope)} for f, scope in self._scopes.items()]
+            own = self._variable_owners  # of a factor's variables one has the factor's owner
+            joined = [dict.fromkeys(own[v] for v in scope) for scope in self._scopes.values()]  # sets have no order
         for owners in joined:
             graph.add_edges_from((a, b) for a in owners for b in owners if a < b)
         return graph

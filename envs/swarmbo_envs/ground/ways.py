@@ -123,9 +123,8 @@ class Ways:
     def _between(self) -> tuple[Float[np.ndarray, "n n"], Int[np.ndarray, "n n"]]:
         """Least times between all bends, without turns, and the bend before the last on each path."""
         nodes = self.ground.nodes
-        graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), np.inf)
-        found = shortest_path(np.where(np.isfinite(graph), graph, 0.0), method="D", return_predecessors=True)
-        return found[0], found[1]
+        graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), 0.0)
+        return shortest_path(graph, method="D", return_predecessors=True)
 
     @cached_property
     def _reversed(self) -> Int[np.ndarray, "n n"]:

@@ -72,7 +72,6 @@ class Spacing:
     def is_clear(self, robot: int, places: Places, others: Robots) -> Mask:
         """Mask of places far enough from the others' positions."""
         least = self.least(robot) + self.off_m
-        least[robot] = 0.0
         low, high = places.min(axis=0, initial=np.inf), places.max(axis=0, initial=-np.inf)
         near = ((others >= low - least[:, None]) & (others <= high + least[:, None])).all(axis=1)
         squared = self._squared(robot, self.off_m)[near]

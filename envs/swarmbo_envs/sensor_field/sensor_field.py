@@ -124,10 +124,8 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         least, most = self._seen_values(settings.noise_std)
         # x, y, last good measurement, share of the battery, share of rounds left
         seen = np.array([*field.low, least, 0.0, 0.0]), np.array([*field.high, most, 1.0, 1.0])
-        reach = [
-            (np.append(low, 0.0), np.append(high, 1.0))
-            for low, high in zip(self.stations.low, self.stations.high, strict=True)
-        ]
+        lows, highs = self.stations.low, self.stations.high
+        reach = [(np.append(low, 0.0), np.append(high, 1.0)) for low, high in zip(lows, highs, strict=True)]
         self._set_alike(dict(zip(self.possible_agents, reach, strict=True)), seen)
 
     def _draw(self, number: int) -> None:

@@ -1,5 +1,6 @@
 """Capacity of a WLAN in closed form with its gradient, utilities of the users' rates, and joint settings."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -107,6 +108,11 @@ class Network:
         """Share of the airtime of each user's access point that the user has."""
         return 1.0 / np.maximum(self.n_users[self.serving], 1) if self.link.shared else 1.0
 
+    @cached_property
+    def largest_rates(self) -> Float[np.ndarray, " m"] | float:
+        """Largest rate of each user, Mbit/s."""
+        return self.link.cap_mbps * self._width * self.turn
+
     @property
     def user_noise_mw(self) -> Float[np.ndarray, " m"]:
         """Noise at each user, mW."""
@@ -118,9 +124,8 @@ class Network:
         found = np.log1p(sinr / self.link.gap)
         found *= self._width
         found *= self.bandwidth_mhz / np.log(2.0)
-        np.minimum(found, self.link.cap_mbps * self._width, out=found)
         found *= self.turn
-        return found
+        return np.minimum(found, self.largest_rates, out=found)
 
     def needed_sinr(self, rate_mbps: float) -> Float[np.ndarray, " m"]:
         """Ratio at which each user has a rate, Mbit/s; infinite if the user never has."""
@@ -160,20 +165,22 @@ class Network:
         """Capacity of the network, Mbit/s."""
         return self.user_capacities(X).sum(axis=1)
 
-    def gradient(self, x: Values, weights: Float[np.ndarray, " m"]) -> Values:
-        """Gradient of a weighted sum of the users' capacities, in Mbit/s per dB, at powers in dBm.
+    def uncapped(self, x: Values) -> tuple[Float[np.ndarray, " m"], Callable[[Values], Values]]:
+        """Rates of users without a largest one, Mbit/s, and the gradient, per dB, of their sum with weights (m,).
 
-        ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) below the largest rate, with disturbance Γ
-        times that of ``sinr``, received = disturbance + wanted signal, g of all these and h of disturbance alone; and
+        ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) at powers in dBm, with disturbance Γ times
+        that of ``sinr``, received = disturbance + wanted signal, g of all these and h of disturbance alone; and
         dP_j/dx_j = P_j ln(10) / 10.
         """
-        power, (wanted, unwanted) = milliwatts(x), self.gains
-        unwanted = self.link.gap * unwanted
-        signal, disturbance = wanted @ power, self.link.gap * self.noise_mw * self._width + unwanted @ power
-        is_rising = np.log1p(signal / disturbance) * (self.bandwidth_mhz / np.log(2.0)) < self.link.cap_mbps
-        weights = weights * self._width * self.turn * is_rising
-        slope = (wanted + unwanted).T @ (weights / (disturbance + signal)) - unwanted.T @ (weights / disturbance)
-        return self.bandwidth_mhz / np.log(2.0) * _NEPERS_PER_DB * power * slope
+        power, (wanted, unwanted), gap = milliwatts(x), self.gains, self.link.gap
+        signal, disturbance = wanted @ power, gap * (self.noise_mw * self._width + unwanted @ power)
+        unit = self.bandwidth_mhz / np.log(2.0) * self._width * self.turn
+
+        def gradient(weights: Values) -> Values:
+            own = unit * weights / (disturbance + signal)
+            return _NEPERS_PER_DB * power * (wanted.T @ own - gap * (unwanted.T @ (own * signal / disturbance)))
+
+        return unit * np.log1p(signal / disturbance), gradient
 
     @cached_property
     def digest(self) -> str:

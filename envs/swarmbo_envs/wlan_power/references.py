@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,37 +89,33 @@ def _climbed(network: Network, low: float, high: float, starts: int, utility: Ut
 
 def _end(network: Network, utility: Utility, x: Values, ends: Pair) -> tuple[float, Values]:
     """Value and place at the end of one climb, on surrogates if the utility is not smooth."""
-    is_capped = np.isfinite(network.link.cap_mbps)
-    uncapped = replace(network, link=network.link._replace(cap_mbps=np.inf)) if is_capped else network
     stages, options = (1.0,), {"ftol": 1e-13, "gtol": 1e-7}
     if not _is_smooth(network, utility):
-        stages, options = _SHARPER if is_capped else _SHARPNESS, {"maxiter": 60}
+        stages, options = _SHARPNESS if np.isinf(network.link.cap_mbps) else _SHARPER, {"maxiter": 60}
     named: Any = {"jac": True, "method": "L-BFGS-B", "bounds": [ends] * len(x), "options": options}
     value = -np.inf
     for sharpness in stages:
-        found = minimize(_descent, x, (network, uncapped, utility, sharpness), **named)
+        found = minimize(_descent, x, (network, utility, sharpness), **named)
         value, x = -float(found.fun), np.asarray(found.x, dtype=float)
     return value, x
 
 
-def _descent(
-    x: Values, network: Network, uncapped: Network, utility: Utility, sharpness: float
-) -> tuple[float, Values]:
+def _descent(x: Values, network: Network, utility: Utility, sharpness: float) -> tuple[float, Values]:
     """Negative utility and gradient, or of a smooth surrogate that is closer to it with larger ``sharpness``."""
-    there, slope, rates = network.present, np.ones(len(network.present)), uncapped.user_capacities(x[None])[0]
-    if network is not uncapped:
-        most = network.rates(np.full(len(there), np.inf))
+    there, slope, (rates, gradient) = network.present, np.ones(len(network.present)), network.uncapped(x)
+    if np.isfinite(network.link.cap_mbps):
+        most = network.largest_rates
         rest = sharpness * (1.0 - rates / most)
         rates, slope = most * (1.0 - np.logaddexp(0.0, rest) / sharpness), expit(rest)
     if utility.name == "sum":
-        return -float(rates.sum()), -uncapped.gradient(x, slope)
+        return -float(rates.sum()), -gradient(slope)
     is_low, rates = rates <= FLOOR_MBPS, np.maximum(rates, FLOOR_MBPS)
     if utility.name == "proportional-fair":
         weights = np.where(there & ~is_low, 1.0 / rates, 0.0)
-        return -float((np.log(rates) * there).sum()), -uncapped.gradient(x, slope * weights)
+        return -float((np.log(rates) * there).sum()), -gradient(slope * weights)
     if utility.name == "users-above":
         share = np.where(there, expit(sharpness * (np.log(rates) - np.log(utility.rate_mbps))), 0.0)
-        return -float(share.sum()), -uncapped.gradient(x, slope * (sharpness * share * (1.0 - share) / rates))
+        return -float(share.sum()), -gradient(slope * (sharpness * share * (1.0 - share) / rates))
     value, weights = 0.0, np.zeros(len(rates))
     for i in np.flatnonzero(network.n_users):
         own = np.flatnonzero(there & (network.serving == i))
@@ -127,7 +123,7 @@ def _descent(
         mean = powers.mean()
         value += (least := float(rates[own].min() * mean ** (-1.0 / sharpness)))  # a power mean, of order -sharpness
         weights[own] = least * powers / (mean * len(own) * rates[own])
-    return -value, -uncapped.gradient(x, slope * weights)
+    return -value, -gradient(slope * weights)
 
 
 def _polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:

@@ -1,10 +1,12 @@
 """Worlds of a function: the library's and any Python function; outcomes, noise, structure, and what is refused."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, ShapeError
 from swarmbo_envs import function_v0
 from swarmbo_envs.functions import AdditiveFunction
 
@@ -78,6 +80,28 @@ def test_actions_between_the_values_of_a_type_set_the_nearest_and_a_team_that_fo
     for wrong in (-0.5, 6.5):
         with pytest.raises(ConfigError, match=r"agent_0: got \[.*; wanted an action of its space"):
             team.follow({**actions, "agent_0": [wrong]})
+
+
+def test_a_term_that_does_not_return_one_value_per_point_is_named_and_its_evaluations_fail():
+    for term, is_told in ((lambda X: -((X - 0.3) ** 2), True), (lambda X: -((X - 0.3) ** 2).mean(), False)):
+        terms, scopes = {"f": term, "g": lambda X: X[:, 0]}, {"f": [0, 1], "g": [1]}
+        f = AdditiveFunction.from_terms(terms, scopes, [0.0, 0.0], [1.0, 1.0], maximum=1.0, argmax=[0.3, 1.0])
+        with pytest.raises(ShapeError, match=r"term 'f': got values of shape .*; wanted \(3,\), one per point"):
+            f.value(np.zeros((3, 2)))
+        for outcomes in ("total", "per-factor"):
+            env = function_v0.parallel_env(function=f, outcomes=outcomes)
+            env.reset(seed=0)
+            infos = env.step({"agent_0": [0.5, 0.5]})[-1]
+            assert ("ShapeError: term 'f'" in infos["agent_0"].get("failure", "")) == is_told
+            with pytest.raises(ShapeError, match="term 'f'"):
+                env.ground_truth()
+
+
+def test_links_join_the_owners_of_a_factors_variables_in_one_order_in_every_process():
+    scopes = {f"f{i}": [i] for i in range(9)} | {"all": range(9), "some": [7, 3, 5]}
+    f = AdditiveFunction.from_terms(dict.fromkeys(scopes, lambda X: X.sum(axis=1)), scopes, [0.0] * 9, [1.0] * 9)
+    env = function_v0.parallel_env(function=f, outcomes="per-factor")
+    assert list(env.interaction_graph().edges) == list(itertools.combinations(env.possible_agents, 2))
 
 
 def test_a_callable_that_crashes_or_returns_nonsense_fails_that_evaluation_only():

@@ -291,7 +291,13 @@ def test_a_file_that_holds_no_network_for_a_world_is_refused(tmp_path):
     (tmp_path / "torn.npz").write_bytes((tmp_path / "no_weights.npz").read_bytes()[:-30])
     (tmp_path / "empty.npz").touch()
     np.save(tmp_path / "one.npy", np.zeros(3))
+    square = {"W0": np.ones((7, 3)), "levels": 3}
+    np.savez(tmp_path / "bias.npz", **square, b0=np.zeros(4))
+    np.savez(tmp_path / "chain.npz", **square, b0=np.zeros(3), W1=np.ones((4, 3)), b1=np.zeros(3))
+    np.savez(tmp_path / "flat.npz", W0=np.ones(7), b0=np.zeros(1), levels=3)
+    np.savez(tmp_path / "letters.npz", W0=np.full((7, 3), "a"), b0=np.zeros(3), levels=3)
     for name in (
+        *("bias.npz", "chain.npz", "flat.npz", "letters.npz"),
         "none.npz",
         "other.npz",
         "text.npz",

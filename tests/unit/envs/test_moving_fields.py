@@ -7,7 +7,7 @@ import pytest
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs import robot_team_v0
-from swarmbo_envs.fields import build_field
+from swarmbo_envs.fields import build_field, lattice
 from swarmbo_envs.fields.landscape import DrawnInTime, Plume, _shared_field
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
 
@@ -111,6 +111,20 @@ def test_the_range_of_a_plume_covers_what_it_comes_to_in_any_wind_and_from_many_
     for settings in ({"gusts": 0.0}, {}, {"gusts": 2.0}, {"sources": near}, {"sources": near, "gusts": 2.0, "seed": 3}):
         field = build_field({"plume": settings}, 300, moving=True)
         assert max(field.at(number).maximum for number in range(0, 45, 3)) <= field.span[1]
+
+
+def test_no_place_is_above_the_maximum_of_any_round_however_narrow_the_peak_is(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.uniform(0.0, 300.0, (40, 2)), rng.uniform(0.0, 20_000.0, (12, 2))])  # a cluster of stations
+    rows = [f"{x},{y},{t},{10 + t if n == 7 else rng.normal()}" for t in range(2) for n, (x, y) in enumerate(X)]
+    (path := tmp_path / "cluster.csv").write_text("\n".join(["x,y,t,v", *rows]))
+    csv = {"csv": str(path), "value": "v", "time": "t", "sites": "interpolated"}
+    draw = {"gp": {"lengthscale_m": 10.0, "size_m": [600.0, 600.0], "time": {}}}
+    everywhere, source = lattice(np.zeros(2), np.full(2, 600.0), 30_000), np.array([[120.0, 400.0]])
+    for table, places in ((csv, X), (draw, everywhere), ({"plume": {"radius_m": 2.0}}, source)):
+        field = build_field(table, 200, moving=True)
+        for number in (0, 1):
+            assert field.value(places, number).max() <= field.at(number).maximum * (1.0 + 1e-9)
 
 
 def series(tmp_path, **more):

@@ -95,8 +95,10 @@ def test_gradients_by_powers_are_those_of_finite_differences():
     x = rng.uniform(1, 25, 12)
     network = env.network.on(np.concatenate([rng.integers(0, 4, 12), rng.integers(0, 3, 12)]))
     ones = np.ones(36)
-    error = check_grad(lambda x: network.value(x[None])[0], lambda x: network.gradient(x, ones), x, epsilon=1e-6)
-    assert error <= 1e-4 * (1.0 + np.linalg.norm(network.gradient(x, ones)))
+    (rates, gradient), capped = network.uncapped(x), network.user_capacities(x[None])[0]
+    assert np.minimum(rates, network.largest_rates) == pytest.approx(capped)
+    error = check_grad(lambda x: network.uncapped(x)[0].sum(), lambda _: gradient(ones), x, epsilon=1e-6)
+    assert error <= 1e-4 * (1.0 + np.linalg.norm(gradient(ones)))
 
 
 @pytest.mark.parametrize(
