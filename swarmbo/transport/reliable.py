@@ -10,7 +10,7 @@ from swarmbo.transport.faults import FaultyTransport
 from swarmbo.transport.routes import Envelope
 
 _CHANCE = 40.0  # a message is given up if mere loss has a probability of exp(-40)
-_PATIENCE = 1000  # steps at least: cuts shorter than that do no harm
+_PATIENCE = 1000  # steps at least: cuts and absences shorter than that do no harm
 _SLOWEST = 8  # with a limited bandwidth repetitions come more and more slowly, up to 2^8 times
 
 
@@ -53,11 +53,15 @@ class Reliable:
         """All traffic, with repetitions and acknowledgements."""
         return self.below.traffic
 
+    def is_gone(self, agent: str) -> bool:
+        """True if an agent has failed, or has not joined yet, and does not return in time."""
+        return self.below.is_gone(agent, _PATIENCE)
+
     def send(self, envelope: Envelope) -> None:
         """Accept a message."""
         sender, recipient, payload = envelope
         hops = self.routes.hops(sender, recipient)
-        if self.below.is_gone(sender):
+        if self.is_gone(sender):
             return
         if not hops:
             self._here.append(envelope)
@@ -126,12 +130,12 @@ class Reliable:
             sender, recipient, _ = key
             is_late = self.ticks >= waiting.until and waiting.tries >= waiting.most
             is_narrow = self.below.faults.bandwidth is not None
-            if self.below.is_gone(sender) or (sender, recipient) in self.given_up:
+            if self.is_gone(sender) or (sender, recipient) in self.given_up:
                 del self._open[key]
             elif is_late and not self.below.is_between(sender, recipient):  # else a slow link still carries something
                 self.given_up.add((sender, recipient))
                 del self._open[key]
-            elif self.ticks >= waiting.next:
+            elif self.ticks >= waiting.next and not self.below.is_gone(sender):
                 waiting.next = self.ticks + waiting.wait * 2 ** (min(waiting.tries, _SLOWEST) if is_narrow else 0)
                 if not is_narrow or not self.below.is_between(sender, recipient):  # copies would queue before the next
                     waiting.tries += 1
