@@ -17,8 +17,9 @@ _SLOWEST = 8  # with a limited bandwidth repetitions come more and more slowly, 
 @dataclass
 class _Open:
     frame: Envelope
+    sent: int  # when it was last sent
     next: int  # when it is sent again
-    until: int  # not given up before
+    until: int  # not given up if it was not sent since
     most: int  # times that it is sent
     wait: int
     tries: int = 1
@@ -77,7 +78,7 @@ class Reliable:
         most = math.ceil(_CHANCE / -math.log1p(-survives)) if survives < 1.0 else 1
         frame = Envelope(sender, recipient, self._data.pack(0, number) + payload)
         until = self.ticks + _PATIENCE
-        self._open[sender, recipient, number] = _Open(frame, self.ticks + wait, until, most, wait)
+        self._open[sender, recipient, number] = _Open(frame, self.ticks, self.ticks + wait, until, most, wait)
         self.below.send(frame)
 
     def deliver(self) -> dict[str, list[Envelope]]:
@@ -128,15 +129,17 @@ class Reliable:
     def _repeat(self) -> None:
         for key, waiting in list(self._open.items()):
             sender, recipient, _ = key
-            is_late = self.ticks >= waiting.until and waiting.tries >= waiting.most
+            is_late = waiting.sent >= waiting.until and waiting.tries >= waiting.most
             is_narrow = self.below.faults.bandwidth is not None
             if self.is_gone(sender) or (sender, recipient) in self.given_up:
                 del self._open[key]
+            elif self.ticks < waiting.next or self.below.is_gone(sender):
+                continue
             elif is_late and not self.below.is_between(sender, recipient):  # else a slow link still carries something
                 self.given_up.add((sender, recipient))
                 del self._open[key]
-            elif self.ticks >= waiting.next and not self.below.is_gone(sender):
+            else:
                 waiting.next = self.ticks + waiting.wait * 2 ** (min(waiting.tries, _SLOWEST) if is_narrow else 0)
                 if not is_narrow or not self.below.is_between(sender, recipient):  # copies would queue before the next
-                    waiting.tries += 1
+                    waiting.sent, waiting.tries = self.ticks, waiting.tries + 1
                     self.below.send(waiting.frame)
