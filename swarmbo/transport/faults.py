@@ -175,8 +175,8 @@ class FaultyTransport(InProcessTransport):
         """True if an agent has failed, or has not joined yet, and does not return within so many steps."""
         if agent not in self._mortal or self.faults.is_present(agent, self.round, self.now):
             return False
-        coming = (event.step for event in self.faults.joins if (event.agent, event.round) == (agent, self.round))
-        return not any(self.now < step <= self.now + steps for step in coming)
+        coming = [e.step - self.now for e in self.faults.joins if (e.agent, e.round) == (agent, self.round)]
+        return not any(0 < step <= steps for step in coming)
 
     def send(self, envelope: Envelope) -> None:
         """Accept a message, and perhaps lose it; else :meth:`deliver` returns it at a later step."""
