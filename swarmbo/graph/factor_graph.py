@@ -244,7 +244,7 @@ class FactorGraph:
 
     @cached_property
     def components(self) -> tuple["FactorGraph", ...]:
-        """Connected parts, in the order of their first factors, each with the graph's order and owners."""
+        """Connected parts, in the order of their first factors, each as by :meth:`of`; a connected graph is itself."""
         from scipy.sparse import coo_array  # late: takes a tenth of a second to import
         from scipy.sparse.csgraph import connected_components
 
@@ -264,7 +264,7 @@ class FactorGraph:
         return parts
 
     def of(self, factors: Iterable[str]) -> "FactorGraph":
-        """Graph of some factors (at least one) with their variables, in the graph's order and with its owners."""
+        """Graph of some factors (at least one), in the graph's order and with its owners; variables as they appear."""
         wanted = sorted({self.place_of[factor] for factor in factors})
         scopes = {self.factors[i]: self.scopes[i] for i in wanted}
         acted = {variable: self.variable_owner(variable) for scope in scopes.values() for variable in scope}
