@@ -11,7 +11,8 @@ from msgspec import UNSET, UnsetType
 
 from swarmbo.boundary.values import html_table
 from swarmbo.coordination.tables import Tables, Vector, factor_values, total, violated
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import BoxFunctions, FactorGraph
+from swarmbo.graph.box_functions import by_factor, values_at
 from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 
 
@@ -156,7 +157,7 @@ def settled(graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[floa
     whole = whole_factors(graph, chosen)
     broken = violated(dict(zip(whole, values, strict=True)))
     value = total(np.array(values)) if len(whole) == len(graph.factors) else None
-    status = "infeasible" if broken else report.status
+    status = "infeasible" if broken and report.status != "blocked" else report.status
     report = msgspec.structs.replace(report, status=status, value=value, violated=broken)
     return Solution(dict(chosen), -np.inf if value is None else value, None, report)
 
@@ -176,7 +177,7 @@ def agreement_of(
     status = status or ("converged" if all(outcome.has_converged for outcome in outcomes) else "max_rounds")
     gain_of = {outcome.part: outcome.gain for outcome in outcomes if outcome.gain is not None}
     report = SolveReport(
-        status="infeasible" if broken else status,
+        status="infeasible" if broken and status != "blocked" else status,
         rounds=max(outcome.rounds for outcome in outcomes),
         value=value,
         traffic=traffic,
@@ -187,3 +188,12 @@ def agreement_of(
         polish_gain=sum(gain_of[part] for part in sorted(gain_of)) if gain_of else None,
     )
     return Agreement(np.array([x[variable] for variable in graph.variables]), value, report)
+
+
+def agreement_at(
+    functions: BoxFunctions, point: Vector, rounds: int, traffic: Traffic, links: LinkReport | UnsetType, status: Status
+) -> Agreement:
+    """Agreement on a joint point, at which all factors are evaluated here."""
+    values = {factor: float(row[0]) for factor, row in by_factor(*values_at(functions, point[None])).items()}
+    outcome = BoxOutcome(0, dict(zip(functions.graph.variables, point.tolist(), strict=True)), values, rounds)
+    return agreement_of(functions.graph, [outcome], traffic, links, status)

@@ -16,13 +16,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination import box_steps, messages
-from swarmbo.coordination.agreement import Agreement, BoxOutcome, agreement_of
+from swarmbo.coordination.agreement import Agreement, agreement_at
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Message
 from swarmbo.coordination.tables import Conflicts, Vector
 from swarmbo.graph import BoxFunctions, FactorStack, stacks_of
-from swarmbo.graph.box_functions import by_factor, values_at
 from swarmbo.transport import Envelope, Transport
 
 _RUNS_END, _COMPARED, _DECIDED = 0.1, 0.65, 0.85  # shares of the time: end of runs, pause, and decision
@@ -327,6 +326,4 @@ def maximise_by_deadline(
         for x, value in agents[name].word().items():
             point[column[x]] = value
     links = links_of(agents, living, settings.deadline, transport)
-    values = {factor: float(row[0]) for factor, row in by_factor(*values_at(functions, point[None])).items()}
-    outcome = BoxOutcome(0, dict(zip(graph.variables, point.tolist(), strict=True)), values, settings.deadline)
-    return agreement_of(graph, [outcome], transport.traffic, links, "deadline")
+    return agreement_at(functions, point, settings.deadline, transport.traffic, links, "deadline")

@@ -320,9 +320,9 @@ def agree_by_deadline(
     living = ticked(agents, settings.deadline, transport)
     said = {x: value for name in living for x, value in agents[name].word().items()}
     words = {x: said.get(x) for x in graph.variables}
+    if guesses:
+        words |= {x: agents[graph.variable_owner(x)].best_guess(x) for x, value in said.items() if value is None}
     idle = {graph.variable_owner(x) for x, value in words.items() if value is None}
     links = links_of(agents, living, settings.deadline, transport, idle, conflicts.clashes(words))
     report = SolveReport("deadline", settings.deadline, traffic=transport.traffic, links=links)
-    if guesses:
-        words |= {x: agents[graph.variable_owner(x)].best_guess(x) for x, value in said.items() if value is None}
     return judged(graph, checked, {x: value for x, value in words.items() if value is not None}, report)

@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
-from swarmbo.coordination.agreement import Agreement, Solution, agreement_of, solution_of
+from swarmbo.coordination.agreement import Agreement, Solution, agreement_at, agreement_of, judged, solution_of
 from swarmbo.coordination.by_messages import Waiting
 from swarmbo.coordination.deadline import require_number
 from swarmbo.coordination.deadline_box import maximise_by_deadline
@@ -20,7 +21,6 @@ from swarmbo.coordination.schema import Wanted, said_of
 from swarmbo.coordination.tables import checked_tables, sizes_of
 from swarmbo.errors import TransportError
 from swarmbo.graph import BoxFunctions, FactorGraph
-from swarmbo.graph.box_functions import total_value
 from swarmbo.records import LinkReport, SolveReport, Traffic
 from swarmbo.transport import Envelope, FaultyTransport, Reliable, Transport
 
@@ -208,7 +208,7 @@ def solve_with_agents(
         found = {x: index for outcome in ended.outcomes for x, index in outcome.assignment.items()}
         rounds = max((outcome.rounds for outcome in ended.outcomes), default=0)
         report = SolveReport("blocked", rounds, traffic=ended.traffic, links=ended.links)
-        return Solution({x: found[x] for x in graph.variables if x in found}, -math.inf, None, report)
+        return judged(graph, checked, {x: found[x] for x in graph.variables if x in found}, report)
     solution = solution_of(graph, checked, ended.outcomes, ended.traffic)
     return replace(solution, report=replace(solution.report, links=ended.links))
 
@@ -217,7 +217,7 @@ def maximise_with_agents(
     settings: BoxMethod, functions: BoxFunctions, transport: Transport, seed: int = 0, decision: int = 0
 ) -> Agreement:
     """Let one agent per owner agree on a joint point by real messages, bit-identical to ``settings.maximise``. Faults
-    and deadlines as in ``solve_with_agents``; a ``blocked`` part stays at the best start, or mid-box.
+    and deadlines as in ``solve_with_agents``; variables of blocked agents stay at the best start, or mid-box.
     """
     graph = functions.graph
     if has_deadline(settings):
@@ -227,8 +227,10 @@ def maximise_with_agents(
     ended = run_to_the_end(plan, owns, transport, decision)
     if ended.without:
         standing = functions.starts[0] if len(functions.starts) else (functions.low + functions.high) / 2
-        value = float(total_value(functions, standing[None])[0])
-        return Agreement(standing, value, SolveReport("blocked", 0, value, traffic=ended.traffic, links=ended.links))
+        at = dict(zip(graph.variables, standing.tolist(), strict=True))
+        at |= {x: value for outcome in ended.outcomes for x, value in outcome.x.items()}
+        rounds = max((outcome.rounds for outcome in ended.outcomes), default=0)
+        return agreement_at(functions, np.array([*at.values()]), rounds, ended.traffic, ended.links, "blocked")
     return agreement_of(graph, ended.outcomes, ended.traffic, ended.links)
 
 
@@ -248,8 +250,9 @@ def run_to_the_end(
     agents = {name: Participant.of(name, plan, own, decision) for name, own in owns.items()}
     if isinstance(transport, FaultyTransport):
         carrier = Reliable(transport)
+        agents = {name: agent for name, agent in agents.items() if not carrier.is_gone(name)}
         traffic = step(agents, carrier)
-        without = tuple(name for name, agent in agents.items() if not agent.is_finished)
+        without = tuple(name for name in owns if name not in agents or not agents[name].is_finished)
         links = carrier.report(without)
     else:
         traffic, without, links = run(agents, transport), (), UNSET

@@ -15,6 +15,8 @@ from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, Tabl
 from swarmbo.coordination.by_messages import ByMessages, Post, Waiting
 from swarmbo.coordination.central import Central, Watcher, side_by_side
 from swarmbo.coordination.certificates import BOUND_ROUNDS, Bound, upper_bound
+from swarmbo.coordination.deadline_box import maximise_by_deadline
+from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.part import BoxView, LocalView, Part
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.schema import Schema
@@ -23,7 +25,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph import BoxFunctions, FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.settings import Count, Settings
-from swarmbo.transport import Routes
+from swarmbo.transport import InProcess, Routes
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -94,7 +96,12 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
         return outcome._replace(bound=found)
 
     def plan(self, graph: FactorGraph, sizes: Sizes, routes: Routes, seed: int = 0) -> Plan[Tables, TableOutcome]:
-        """Make the plan that every agent computes; ``seed`` is that of draws which every agent can repeat."""
+        """Make the plan that every agent computes; ``seed`` is that of draws which every agent can repeat.
+
+        Raises:
+            ConfigError: If the mode is asynchronous: an agreement by a deadline has no such plan.
+        """
+        require_lockstep(self)
         parts = tuple(Part(part, i, routes, seed) for i, part in enumerate(graph.components))
         return Plan(parts, lambda view, tables: self.certified(view, tables, sizes), sizes)
 
@@ -125,6 +132,8 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             TransportError: If links do not connect agents that must exchange messages.
         """
         graph, tables = FactorGraph.with_tables(graph, tables)
+        if has_deadline(self):
+            return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed)
         checked = checked_tables(graph, tables)
         plan = self.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links), seed)
         return solution_of(graph, checked, *plan.central_driver(checked))
@@ -169,6 +178,8 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
             ShapeError: If a function's value is NaN or +inf in a table.
             TransportError: If links do not connect agents that must exchange messages.
         """
+        if has_deadline(self):
+            return maximise_by_deadline(self, functions, InProcess().open(functions.graph.agents, links), seed)
         plan = self.plan(functions, Routes(functions.graph.agents, links), seed)
         return agreement_of(functions.graph, *plan.central_driver(functions))
 
@@ -264,5 +275,5 @@ def has_deadline(settings: Any) -> bool:
 
 def require_lockstep(settings: Any) -> None:
     """Raise a ConfigError unless agents wait for one another (lockstep)."""
-    if settings.mode != "lockstep":
+    if has_deadline(settings):
         raise ConfigError(f"got {settings.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")

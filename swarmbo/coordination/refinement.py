@@ -50,7 +50,7 @@ class Resolution:
         """Make the finest grids within the budgets of entries; a BudgetError if the smallest do not fit."""
         factor = max(part.factors, key=lambda name: len(part.scope(name)))
         arity = len(part.scope(factor))
-        widest, window = _root(coarse_entries, arity), _root(window_entries, arity)
+        widest, window = root(coarse_entries, arity), root(window_entries, arity)
         for got, fewest, budget, field in (
             (widest, 4, coarse_entries, "coarse_entries"),
             (window, 3, window_entries, "window_entries"),
@@ -65,9 +65,10 @@ class Resolution:
         return cls(starts, min(points, widest - starts), window, finer)
 
 
-def _root(entries: int, arity: int) -> int:
-    root = round(entries ** (1.0 / arity))
-    return root if root**arity <= entries else root - 1
+def root(entries: int, arity: int) -> int:
+    """Largest number of values of each variable, of which a table of so many variables has at most so many entries."""
+    found = round(entries ** (1.0 / arity))
+    return found if found**arity <= entries else found - 1
 
 
 @dataclass(frozen=True, eq=False)

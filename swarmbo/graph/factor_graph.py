@@ -73,7 +73,7 @@ class FactorGraph:
             fix = f"rename one, for example the factor to 'f_{clash[0]}'"
             raise ConfigError(f"{clash[0]!r} names both a factor and a variable; {fix}", at="$.scopes")
         for field in ("factor_owners", "variable_owners"):
-            if strange := [owner for owner in getattr(self, field) if not isinstance(owner, str)]:
+            if strange := [owner for owner in getattr(self, field) if not (isinstance(owner, str) and owner)]:
                 raise ConfigError(f"got the owner {short(strange[0])}; wanted the name of an agent", at=f"$.{field}")
         for field in ("scopes", "joined"):
             object.__setattr__(self, field, tuple(map(tuple, getattr(self, field))))
@@ -244,7 +244,7 @@ class FactorGraph:
 
     @cached_property
     def components(self) -> tuple["FactorGraph", ...]:
-        """Connected parts, in the order of their first factors, each with the graph's order and owners."""
+        """Connected parts, in the order of their first factors, each as by :meth:`of`; a connected graph is itself."""
         from scipy.sparse import coo_array  # late: takes a tenth of a second to import
         from scipy.sparse.csgraph import connected_components
 
@@ -264,7 +264,7 @@ class FactorGraph:
         return parts
 
     def of(self, factors: Iterable[str]) -> "FactorGraph":
-        """Graph of some factors (at least one) with their variables, in the graph's order and with its owners."""
+        """Graph of some factors (at least one), in the graph's order and with its owners; variables as they appear."""
         wanted = sorted({self.place_of[factor] for factor in factors})
         scopes = {self.factors[i]: self.scopes[i] for i in wanted}
         acted = {variable: self.variable_owner(variable) for scope in scopes.values() for variable in scope}
@@ -340,6 +340,6 @@ def _check_owners(kind: str, owners: Mapping[str, object], names: tuple[str, ...
     known = set(names)
     if unknown := [name for name in owners if name not in known]:
         raise OwnershipError(f"`{option}` gives away {unknown[0]!r}, which is no {kind} of any scope; leave it out.")
-    if bad := [name for name in names if not isinstance(owners[name], str)]:
+    if bad := [name for name in names if not (isinstance(owners[name], str) and owners[name])]:
         fix = f"each {kind} needs exactly one owner, a text. Name one agent in `{option}`, or split the {kind}."
         raise OwnershipError(f"{kind} {bad[0]!r} is owned by {owners[bad[0]]!r}; {fix}")

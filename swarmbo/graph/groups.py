@@ -87,18 +87,15 @@ def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: 
     """Graph in which each of some factors is replaced by one for each of its variables. A part belongs to the owner of
     its variable with ``shared_outcomes``, else to the factor's owner, who alone can learn it.
     """
-    factors, scopes, owners, parts = list[str](), list[tuple[str, ...]](), list[str](), part_names(graph)
+    rows, parts = list[tuple[str, tuple[str, ...], str]](), part_names(graph)
     for factor, scope, owner in zip(graph.factors, graph.scopes, graph.factor_owners, strict=True):
         if factor not in split:
-            factors.append(factor)
-            scopes.append(scope)
-            owners.append(owner)
+            rows.append((factor, scope, owner))
             continue
         for part, variable in zip(parts[factor], scope, strict=True):
-            factors.append(part)
-            scopes.append((variable,))
-            owners.append(graph.variable_owner(variable) if shared_outcomes else owner)
-    return replace(graph, factors=tuple(factors), scopes=tuple(scopes), factor_owners=tuple(owners), joined=())
+            rows.append((part, (variable,), graph.variable_owner(variable) if shared_outcomes else owner))
+    factors, scopes, owners = zip(*rows, strict=True)
+    return replace(graph, factors=factors, scopes=scopes, factor_owners=owners, joined=())
 
 
 def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGraph, Domain]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from swarmbo.boundary.rng import stream
-from swarmbo.boundary.values import short, told_number, whole_number
+from swarmbo.boundary.values import short, told_number, unused_prefix, whole_number
 from swarmbo.deciding.team_state import OneAtATime
 from swarmbo.errors import ConfigError, SwarmboError, SwarmboWarning, needed
 from swarmbo.graph import FactorGraph
@@ -33,10 +33,10 @@ class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
 
     Running trials are pending, also those of other processes. From failed trials, a team learns where trials fail.
     Constraints of trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated
-    in Optuna, and not offered. A pruned trial counts with its last reported value, and as failed without any. Trials
-    that this sampler did not suggest are data, but do not count as steps of the method. Threads may share it
-    (``n_jobs``). A pickled sampler continues; a new one for a stored study takes all its trials as data. Studies must
-    have one objective.
+    in Optuna, and not offered. A pruned trial counts with its last reported value (and its factors, if outcomes are per
+    factor), and as failed without. Trials that this sampler did not suggest are data, but do not count as steps of the
+    method. Threads may share it (``n_jobs``). A pickled sampler continues; a new one for a stored study takes all its
+    trials as data. Studies must have one objective.
 
     Args:
         scopes: ``{factor: [parameter, …]}`` if the objective is a sum of factors, or a ``FactorGraph`` of parameters.
@@ -227,12 +227,12 @@ class _Work:
         reported, factors = trial.intermediate_values, self.team.graph.factors
         value = (reported[max(reported)] if reported else None) if is_pruned else trial.value
         is_by_factor = self.team.outcomes == "per-factor" and len(factors) > 1
+        told = trial.user_attrs.get(FACTORS)
         # the reported value of a pruned trial is of the sum
-        if value is None or not math.isfinite(value) or (is_by_factor and is_pruned):
+        if value is None or not math.isfinite(value) or (is_by_factor and is_pruned and told is None):
             return None
         if not is_by_factor:
             return self.sign * value
-        told = trial.user_attrs.get(FACTORS)
         if not isinstance(told, Mapping) or not set(factors) <= set(told) <= self.factors | set(factors):
             wanted = f"trial.set_user_attr({FACTORS!r}, {{factor: value}}) with {list(factors)}"
             raise ConfigError(f"trial {trial.number}: got {short(told)}; with per-factor outcomes wanted {wanted}")
@@ -255,5 +255,6 @@ def _graph(scopes: Mapping[str, Sequence[str]], space: Space) -> FactorGraph:
     """Factors of a group's parameters, and one for each parameter in no scope."""
     own = {factor: [name for name in scope if name in space] for factor, scope in scopes.items()}
     covered = {name for scope in own.values() for name in scope}
-    own |= {f"of {name}": [name] for name in space if name not in covered}
+    prefix = unused_prefix("of ", (*own, *space))
+    own |= {f"{prefix}{name}": [name] for name in space if name not in covered}
     return FactorGraph.from_scopes({factor: scope for factor, scope in own.items() if scope})

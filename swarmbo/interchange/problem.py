@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from swarmbo.boundary.values import exact
+from swarmbo.boundary.values import exact, short
 from swarmbo.coordination.tables import Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
@@ -40,6 +40,7 @@ class TableProblem:
 
     Raises:
         ShapeError: If tables do not fit the graph or the domains, or hold values that are no numbers.
+        ConfigError: If the objective is neither.
 
     Example:
         >>> import numpy as np
@@ -60,6 +61,8 @@ class TableProblem:
     upper: float = math.inf
 
     def __post_init__(self) -> None:
+        if self.objective not in ("min", "max"):
+            raise ConfigError(f"got {short(self.objective)}; wanted 'min' or 'max'", at="$.objective")
         graph, tables = FactorGraph.with_tables(self.graph, self.tables)
         object.__setattr__(self, "graph", graph)
         object.__setattr__(self, "tables", checked_tables(graph, tables))

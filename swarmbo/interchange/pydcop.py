@@ -25,6 +25,8 @@ _SEPARATORS = set("'\"|")  # and white space
 _MOST_EXPANDED = 2**23  # parts and characters: more than the largest file has without aliases
 _LONGEST_NUMBER = 500  # characters
 _KEYS = ("type", "function", "partial", "source", "variables", "values", "default")
+_SECTIONS = ("name", "description", "objective", "domains", "variables", "external_variables", "constraints")
+_SECTIONS += ("agents", "distribution_hints", "routes", "hosting_costs")
 
 Domains = Mapping[str, tuple[Value, ...]]
 
@@ -44,9 +46,11 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
     fixed = dict[str, Value]()
     for variable, given in _table(data, "external_variables").items():
         at = f"$.external_variables.{variable}"
+        if variable in domains:
+            raise ConfigError(f"got {variable!r}, which is in $.variables too; wanted it in one of them", at=at)
         fixed[variable] = _one_of(given.get("initial_value"), _one_of_domains(given, values, at), f"{at}.initial_value")
     room, constant, sign = Room(), 0.0, 1.0 if objective == "max" else -1.0
-    notes: list[str] = []
+    notes = [f"section {short(key)} is not read" for key in data if key not in _SECTIONS]
     scopes, tables = dict[str, tuple[str, ...]](), dict[str, Table]()
     for key, given in _table(data, "constraints").items():
         scope, table = _constraint(given, domains, fixed, room, f"$.constraints.{key}")

@@ -171,9 +171,12 @@ class FaultyTransport(InProcessTransport):
         self._free: dict[tuple[str, str], float] = {}  # step at which a link has carried all waiting messages
         self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
 
-    def is_gone(self, agent: str) -> bool:
-        """True if an agent has failed, or has not joined yet."""
-        return agent in self._mortal and not self.faults.is_present(agent, self.round, self.now)
+    def is_gone(self, agent: str, steps: int = 0) -> bool:
+        """True if an agent has failed, or has not joined yet, and does not return within so many steps."""
+        if agent not in self._mortal or self.faults.is_present(agent, self.round, self.now):
+            return False
+        coming = [e.step - self.now for e in self.faults.joins if (e.agent, e.round) == (agent, self.round)]
+        return not any(0 < step <= steps for step in coming)
 
     def send(self, envelope: Envelope) -> None:
         """Accept a message, and perhaps lose it; else :meth:`deliver` returns it at a later step."""

@@ -10,15 +10,16 @@ from swarmbo.transport.faults import FaultyTransport
 from swarmbo.transport.routes import Envelope
 
 _CHANCE = 40.0  # a message is given up if mere loss has a probability of exp(-40)
-_PATIENCE = 1000  # steps at least: cuts shorter than that do no harm
+_PATIENCE = 1000  # steps at least: cuts and absences shorter than that do no harm
 _SLOWEST = 8  # with a limited bandwidth repetitions come more and more slowly, up to 2^8 times
 
 
 @dataclass
 class _Open:
     frame: Envelope
+    sent: int  # when it was last sent
     next: int  # when it is sent again
-    until: int  # not given up before
+    until: int  # not given up if it was not sent since
     most: int  # times that it is sent
     wait: int
     tries: int = 1
@@ -53,11 +54,15 @@ class Reliable:
         """All traffic, with repetitions and acknowledgements."""
         return self.below.traffic
 
+    def is_gone(self, agent: str) -> bool:
+        """True if an agent has failed, or has not joined yet, and does not return in time."""
+        return self.below.is_gone(agent, _PATIENCE)
+
     def send(self, envelope: Envelope) -> None:
         """Accept a message."""
         sender, recipient, payload = envelope
         hops = self.routes.hops(sender, recipient)
-        if self.below.is_gone(sender):
+        if self.is_gone(sender):
             return
         if not hops:
             self._here.append(envelope)
@@ -73,7 +78,7 @@ class Reliable:
         most = math.ceil(_CHANCE / -math.log1p(-survives)) if survives < 1.0 else 1
         frame = Envelope(sender, recipient, self._data.pack(0, number) + payload)
         until = self.ticks + _PATIENCE
-        self._open[sender, recipient, number] = _Open(frame, self.ticks + wait, until, most, wait)
+        self._open[sender, recipient, number] = _Open(frame, self.ticks, self.ticks + wait, until, most, wait)
         self.below.send(frame)
 
     def deliver(self) -> dict[str, list[Envelope]]:
@@ -124,15 +129,17 @@ class Reliable:
     def _repeat(self) -> None:
         for key, waiting in list(self._open.items()):
             sender, recipient, _ = key
-            is_late = self.ticks >= waiting.until and waiting.tries >= waiting.most
+            is_late = waiting.sent >= waiting.until and waiting.tries >= waiting.most
             is_narrow = self.below.faults.bandwidth is not None
-            if self.below.is_gone(sender) or (sender, recipient) in self.given_up:
+            if self.is_gone(sender) or (sender, recipient) in self.given_up:
                 del self._open[key]
+            elif self.ticks < waiting.next or self.below.is_gone(sender):
+                continue
             elif is_late and not self.below.is_between(sender, recipient):  # else a slow link still carries something
                 self.given_up.add((sender, recipient))
                 del self._open[key]
-            elif self.ticks >= waiting.next:
+            else:
                 waiting.next = self.ticks + waiting.wait * 2 ** (min(waiting.tries, _SLOWEST) if is_narrow else 0)
                 if not is_narrow or not self.below.is_between(sender, recipient):  # copies would queue before the next
-                    waiting.tries += 1
+                    waiting.sent, waiting.tries = self.ticks, waiting.tries + 1
                     self.below.send(waiting.frame)

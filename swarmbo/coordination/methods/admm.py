@@ -10,7 +10,7 @@ Source: Boyd et al. 2011, sections 3.1.1, 3.3 and 7.2; Bardou et al. 2024 (DuMBO
 only; both are equal as long as the duals of a variable sum to zero.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -18,8 +18,7 @@ from jaxtyping import Float
 
 from swarmbo import settings
 from swarmbo.coordination import box_steps, choices, refinement, requests
-from swarmbo.coordination.agreement import Agreement, BoxOutcome
-from swarmbo.coordination.deadline_box import maximise_by_deadline
+from swarmbo.coordination.agreement import BoxOutcome
 from swarmbo.coordination.messages import Copy
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView, Part
@@ -29,10 +28,7 @@ from swarmbo.coordination.schema import are_not_negative
 from swarmbo.graph import BoxFunctions, FactorGraph
 from swarmbo.graph.box_functions import Climbing
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.transport import InProcess, Routes
-
-if TYPE_CHECKING:
-    import networkx as nx
+from swarmbo.transport import Routes
 
 _BALANCED = 100  # rounds; for convergence the penalty must be fixed in the end (Boyd et al. 2011, section 3.4.1)
 _RECOMBINES = MaxSum(rounds=20)
@@ -118,16 +114,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     def values_of(self, part: FactorGraph) -> int:
         """Number of candidate values of a part's variables when runs are recombined; 1 if they are not."""
-        count = 2 * self.starts
-        while count > 1 and count**part.max_factor_size > self.recombination_entries:
-            count -= 1
-        return count
-
-    def maximise(self, functions: BoxFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
-        """Agree in this process; see ``BoxMethod.maximise``."""
-        if self.mode == "lockstep":
-            return super().maximise(functions, links, seed)
-        return maximise_by_deadline(self, functions, InProcess().open(functions.graph.agents, links), seed)
+        return max(1, min(2 * self.starts, refinement.root(self.recombination_entries, part.max_factor_size)))
 
     def plan(self, functions: BoxFunctions, routes: Routes, seed: int = 0) -> Plan[BoxFunctions, BoxOutcome]:
         """Make the plan in lockstep, as every agent computes it; factors that share no variable are one part.

@@ -11,17 +11,15 @@ from swarmbo import settings
 from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Solution, TableOutcome
 from swarmbo.coordination.certificates import decoded, on_tree
-from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.decoding import repaired
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.part import LocalView
-from swarmbo.coordination.plan import Plan, TableMethod, require_lockstep
+from swarmbo.coordination.plan import TableMethod
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Sizes, Tables
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status
 from swarmbo.registry import FIELD, kind
-from swarmbo.transport import InProcess, Routes
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -59,7 +57,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: agents
             wait for no message. At a deadline, they choose by the messages that they have received
             (``coordination.deadline_tables``). This mode guarantees nothing, and ignores ``rounds``, ``tolerance`` and
-            ``repairs``.
+            ``repairs``. If no value of a variable is surely allowed, ``solve`` takes the one with the best messages.
         deadline: Number of ticks, >= 1, until all agents act. In a tick, a message crosses one or more links. This and
             the next two settings are for asynchronous mode.
         patience: Ticks, >= 1, after which a silent agent is assumed to do nothing. Links with high loss get more ticks.
@@ -88,32 +86,6 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         super().__post_init__()
         wanted = "none in mode 'asynchronous': a bound needs a sum over all factors"
         settings.require(self, "bound", lambda bound: self.mode == "lockstep" or bound is None, wanted)
-
-    def plan(self, graph: FactorGraph, sizes: Sizes, routes: Routes, seed: int = 0) -> Plan[Tables, TableOutcome]:
-        """Make the plan in lockstep; see ``TableMethod.plan``.
-
-        Raises:
-            ConfigError: If the mode is asynchronous: an agreement by a deadline has no such plan.
-        """
-        require_lockstep(self)
-        return super().plan(graph, sizes, routes, seed)
-
-    def solve(
-        self,
-        graph: "FactorGraph | nx.Graph[Any]",
-        tables: "Mapping[Any, ArrayLike] | None" = None,
-        links: "nx.Graph[Any] | None" = None,
-        seed: int = 0,
-    ) -> Solution:
-        """Solve in this process; see ``TableMethod.solve``.
-
-        In lockstep, nothing is drawn at random. In asynchronous mode, if no value of a variable is certain to be
-        allowed, the variable takes the value with the best messages.
-        """
-        if self.mode == "lockstep":
-            return super().solve(graph, tables, links, seed)
-        graph, tables = FactorGraph.with_tables(graph, tables)
-        return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed)
 
     def steps(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
         """Program of an agent with the factors and variables of ``view``; see ``coordination.plan.TableMethod``."""

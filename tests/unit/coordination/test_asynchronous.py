@@ -339,6 +339,9 @@ def test_who_hears_of_no_word_stays_rather_than_take_what_may_be_taken():
     settled = agree(BY_DEADLINE, graph, tables, cut.open(graph.agents))
     assert set(settled.assignment) == {"x"}
     assert settled.report.links.without == ("y",)
+    guessed = agree_by_deadline(BY_DEADLINE, graph, tables, cut.open(graph.agents))  # it takes a value all the same
+    assert (guessed.assignment, guessed.report.status) == ({"x": 0, "y": 0}, "infeasible")
+    assert (guessed.report.links.without, guessed.report.links.clashes) == ((), 1)
     solution = sb.MaxSum(mode="asynchronous").solve(graph, tables)  # without the cut both find a place
     assert solution.assignment["x"] != solution.assignment["y"]
 

@@ -20,7 +20,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.testing.coordinator import Bowls, graphs
 from swarmbo.transport import Cut, Envelope, Event, Faults, InProcess, InProcessTransport, Routes
 
-from .example_tables import TRIANGLE, Problem, by_agents, drawn
+from .example_tables import TRIANGLE, Problem, by_agents, drawn, values_at
 
 METHODS = [sb.Exact(), sb.MaxSum(rounds=1), sb.MaxSum(rounds=7, damping=0.0), sb.MaxSum(rounds=7, tolerance=0.3)]
 every_method = pytest.mark.parametrize("method", METHODS)
@@ -296,6 +296,32 @@ def test_parts_that_nobody_died_in_decide():
     whole = sb.MaxSum().solve(graph, tables)
     assert alive <= set(solution.assignment)
     assert {x: solution.assignment[x] for x in alive} == {x: whole.assignment[x] for x in alive}
+    bowls = bowls_of(graph)
+    agreement = maximise_with_agents(sb.ADMM(), bowls, faults.open(graph.agents), 1)
+    agreed = sb.ADMM().maximise(bowls, seed=1).point
+    of_alive = np.array([x in alive for x in graph.variables])
+    assert np.array_equal(agreement.point[of_alive], agreed[of_alive])
+    assert (agreement.point[~of_alive] == 0.25).all()
+    assert agreement.report.status == "blocked"
+
+
+@pytest.mark.parametrize("step", [0, 1, 4])
+@pytest.mark.parametrize("agent", ["ann", "bob", "cyd"])
+def test_who_is_absent_for_a_while_only_delays_the_decision(agent, step):
+    faults = Faults(loss=0.5, deaths=(Event(agent, 0, step),), joins=(Event(agent, 0, step + 50),))
+    late = solve_with_agents(sb.DSA(rounds=3), GRAPH, TABLES, faults.open(OWNERS), seed=2)
+    in_time = sb.DSA(rounds=3).solve(GRAPH, TABLES, seed=2)
+    assert (late.assignment, late.report.status) == (in_time.assignment, in_time.report.status)
+    assert late.report.links.silent == ()
+
+
+def test_a_decision_of_which_only_an_owner_of_factors_missed_the_end_is_worth_what_it_is():
+    graph = FactorGraph.from_scopes(TRIANGLE, {"f": "dan", "g": "y", "h": "z"}, dict(zip("xyz", "xyz", strict=True)))
+    faults, tables = Faults(deaths=(Event("dan", 0, 2),)), drawn(graph, size=3)
+    solution = solve_with_agents(sb.MGM(), graph, tables, faults.open(graph.agents))
+    assert (solution.report.status, solution.report.links.without) == ("blocked", ("dan",))
+    assert set(solution.assignment) == set("xyz")
+    assert solution.value == solution.report.value == sum(values_at(graph, tables, solution.assignment).values())
 
 
 if __name__ == "__main__":  # what a test runs without assert statements

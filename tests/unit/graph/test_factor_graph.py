@@ -60,6 +60,7 @@ def test_owners_that_are_not_given_follow_from_scopes(owners, variable_owners, o
         ({"f1": ["a", "b"], "f2": "a"}, None, "exactly one owner"),
         (None, {"x1": "a", "x2": "a"}, "variable 'x3' has no owner"),
         (None, {"x1": "a", "x2": "a", "x3": "a", "x4": "a"}, "'x4'"),
+        ({"f1": "", "f2": "a"}, None, "factor 'f1' is owned by ''"),
     ],
 )
 def test_missing_and_unknown_owners_are_refused(owners, variable_owners, says) -> None:

@@ -169,6 +169,34 @@ def test_pruned_trials_count_with_what_they_reported_last_and_as_failed_without(
     assert told == pytest.approx(wanted)
 
 
+def test_of_a_pruned_trial_the_factors_it_was_given_are_told():
+    def pruned(trial):
+        parts = {"f": trial.suggest_float("x", 0.0, 1.0), "g": trial.suggest_float("y", 0.0, 1.0)}
+        if trial.number % 3:
+            trial.set_user_attr("factors", parts)
+        trial.report(sum(parts.values()), 1)
+        if trial.number % 3 < 2:
+            raise optuna.TrialPruned
+        return sum(parts.values())
+
+    study = studied(pruned, 6, scopes={"f": ["x"], "g": ["y"]}, outcomes="per-factor")
+    study.ask({"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)})
+    factors = team_of(study).history.factors
+    given = [trial.number % 3 > 0 for trial in study.trials[:6]]
+    assert np.isfinite(factors).all(axis=1).tolist() == given
+    assert -factors[given] == pytest.approx(np.array([[*t.params.values()] for t in study.trials[:6]])[given])
+
+
+def test_a_parameter_in_no_scope_replaces_no_factor_of_a_user():
+    for scopes, names in (({"of z": ["x", "y"]}, "xyz"), ({"f": ["x", "of z"]}, ("x", "of z", "z"))):
+        study = study_of(scopes=scopes)
+        space = {name: FloatDistribution(0.0, 1.0) for name in names}
+        study.tell(study.ask(space), 1.0)
+        study.ask(space)
+        graph = team_of(study).graph
+        assert sorted(graph.scopes) == sorted([*map(tuple, scopes.values()), ("z",)])
+
+
 def test_points_that_a_user_puts_in_are_told_where_they_were():
     study = studied(bowl, 2)
     study.enqueue_trial({"x": 0.25, "y": 1.5})

@@ -219,6 +219,7 @@ def constraint(text: str) -> str:
         (HEAD + "agents: [a]\ndistribution_hints: {must_host: [x]}", r"\.must_host: got .*wanted a table"),
         (HEAD + "constraints: {x: {type: intention, function: y}}", "names both a factor and a variable"),
         (HEAD + "external_variables: {e: {domain: d}}", r"\$\.external_variables\.e\.initial_value: got None"),
+        (HEAD + "external_variables: {x: {domain: d, initial_value: 1}}", r"'x', which is in \$\.variables too"),
         ("a: !!python/object/apply:os.system ['id']", "got no YAML"),
         ("a: [", "got no YAML"),
         ("a: &a [1]\nb: {<<: {c: 1}}", "merge key `<<` in line 2"),
@@ -302,6 +303,17 @@ def test_a_problem_of_numpy_s_values_and_of_nodes_is_written_and_read_again(endi
         np.testing.assert_array_equal(again.tables["f(0,1)"], np.eye(2))
     else:  # costs above the lowest
         np.testing.assert_array_equal(again.tables["f1"], np.eye(2) - 1.0)
+
+
+def test_a_section_that_is_not_read_is_named() -> None:
+    problem = problem_of_yaml(HEAD + "constraint: {c: {type: intention, function: x + y}}\nroutes: {}\n", "file")
+    assert problem.notes == ("section 'constraint' is not read",)
+
+
+def test_an_objective_is_min_or_max() -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x"]})
+    with pytest.raises(ConfigError, match=r"\$\.objective: got 'maximise'; wanted 'min' or 'max'"):
+        TableProblem("p", graph, {"f": np.zeros(2)}, {"x": (1, 2)}, "maximise")  # pyright: ignore[reportArgumentType]
 
 
 def test_domains_that_do_not_fit_are_refused() -> None:

@@ -86,3 +86,15 @@ def test_a_cut_that_ends_delays_and_loses_nothing():
     assert transport.ticks > 300
     report = transport.report()
     assert report.repeated == report.total.bytes - 1
+
+
+@pytest.mark.parametrize("last", [150, 600, 990])
+@pytest.mark.parametrize("bandwidth", [None, 100])
+@pytest.mark.parametrize("who", ["a", "b", "cut"])
+def test_a_silence_of_fewer_than_a_thousand_steps_delays_and_loses_nothing(who, bandwidth, last):
+    deaths, joins = (Event(who, 0),), (Event(who, 0, last),)
+    silence = {"cuts": (Cut(parts=(("b",),), steps=(0, last)),)} if who == "cut" else {"deaths": deaths, "joins": joins}
+    transport = Reliable(Faults(delay=2, bandwidth=bandwidth, **silence).open("ab"))
+    transport.send(Envelope("a", "b", b"1"))
+    assert [e.payload for e in received(transport)["b"]] == [b"1"]
+    assert not transport.given_up
