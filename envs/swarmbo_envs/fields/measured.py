@@ -13,7 +13,7 @@ from scipy.spatial import ConvexHull, KDTree, QhullError
 from swarmbo.boundary.csv_measurements import Measurements, read_measurements
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.fields.field import MAX_EVALUATION_POINTS, MAX_SITES, Field, Surface, lattice, summit
+from swarmbo_envs.fields.field import MAX_EVALUATION_POINTS, MAX_SITES, Field, lattice, summit
 from swarmbo_envs.fields.settings import MeasuredSettings
 from swarmbo_envs.shared import Place, Places, Values, digest, nearest
 
@@ -193,7 +193,7 @@ class Stations:
         time = self._begin + round_number * self._step
         return np.array([np.interp(time, rounds, values) for rounds, values in self._series])
 
-    def surface(self, round_number: float) -> Surface:
+    def surface(self, round_number: float) -> Callable[[Places], Values]:
         """Field of a round."""
         values = self.values(round_number)
         return Kriging(self.sites, values) if self._interpolated else NearestSite(self.sites, values)
