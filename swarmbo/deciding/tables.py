@@ -197,7 +197,7 @@ def _measured(constraints: object, problem: Problem, t: int) -> Float[np.ndarray
         column = real_array(given.get(name, np.nan))
         if column is None or column.shape not in ((), (t,)):
             raise ShapeError(f"constraints[{name!r}]: got {short(given[name])}; wanted ({t},) numbers, NaN if unknown")
-        columns.append(np.broadcast_to(column, t))
+        columns.append(np.broadcast_to(np.where(np.abs(column) < LARGEST_OUTCOME, column, np.nan), t))
     return np.column_stack(columns) if columns else None
 
 
