@@ -157,7 +157,8 @@ class FunctionLearner:
         if not self.n_data(log):
             return self, None
         learner, model = self.modelled(log)
-        return learner, (yield from recommended_steps(self.setup.problem, model.complete or model))
+        situation, known = self.situation(log, None), model.complete or model
+        return learner, (yield from recommended_steps(situation, self.setup.problem, known))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""
