@@ -101,28 +101,30 @@ def _fitted(
     return belief.fit(stream(seed, "limit", name=name, evaluations=n))
 
 
-def broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " t"]:
-    """Mask of evaluations of which a measured quantity is outside its range."""
-    out = np.zeros(len(history), dtype=bool)
-    if history.measured is not None:
-        for column, (low, high) in enumerate(ranges.values()):
-            out |= _is_outside(history.measured[:, column], low, high)
-    return out
-
-
 def _is_outside(values: Float[np.ndarray, " t"], low: float | None, high: float | None) -> Bool[np.ndarray, " t"]:
     return (values < (-np.inf if low is None else low)) | (values > (np.inf if high is None else high))
 
 
 def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
     """History without the outcomes of broken evaluations that are above the best that keeps all limits, so that none is
-    the incumbent. Without an allowed evaluation all outcomes stay.
+    the incumbent. Until one keeps them, those that break them least stand for it: a search around a better one might
+    never leave the region where limits are broken.
     """
-    is_broken = broken(history, ranges)
-    sums = history.sums
-    allowed = sums[~is_broken & np.isfinite(sums)]
-    if not (is_broken.any() and len(allowed)):
-        return history
-    gone = is_broken & ~(sums < allowed.max())
+    over, sums = _excess(history, ranges), history.sums
+    least = over[np.isfinite(sums)].min(initial=np.inf)
+    best = sums[np.isfinite(sums) & (over == least)].max(initial=-np.inf)
+    gone = (over > least) & ~(sums < best)
     totals, factors = np.where(gone, np.nan, history.totals), np.where(gone[:, None], np.nan, history.factors)
     return replace(history, totals=totals, factors=factors)
+
+
+def _excess(history: Dataset, ranges: Mapping[str, Range]) -> Float[np.ndarray, " t"]:
+    """Largest distance of each evaluation from a limit, in ranges of measured values; 0 if it is kept or unknown."""
+    assert history.measured is not None
+    out = np.zeros(len(history))
+    for values, (low, high) in zip(history.measured.T, ranges.values(), strict=True):
+        ends = (-np.inf if low is None else low), (np.inf if high is None else high)
+        beyond = np.fmax(np.fmax(ends[0] - values, values - ends[1]), 0.0)
+        if beyond.any():
+            out = np.maximum(out, beyond / (float(np.nanmax(values) - np.nanmin(values)) or 1.0))
+    return out

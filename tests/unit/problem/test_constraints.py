@@ -271,6 +271,18 @@ class TestLimitsOnMeasuredQuantities:
             assert x + y < 1.2
             team.tell(query, {"f": x, "g": y}, constraints={"load": x + y})
 
+    @pytest.mark.parametrize("unit", [1.0, 1e6])
+    def test_a_small_allowed_part_is_found_though_the_best_outcomes_lie_far_from_it(self, unit):
+        limits = {"load": (None, 0.05 * unit), "always": (0.0, None)}
+        team, loads = sb.Team(None, {"x": (0.0, 1.0)}, limits=limits, initial=4), list[float]()
+        for _ in range(7):
+            x = (query := team.ask()).point["x"]
+            loads.append(x)
+            team.tell(query, x, constraints={"load": x * unit, "always": 1.0 + x})
+            best = max([one for one in loads if one <= 0.05], default=min(loads))
+            assert team.recommend().point["x"] == pytest.approx(best, abs=1e-6)
+        assert min(loads) <= 0.05
+
     @pytest.mark.parametrize("absurd", [1e70, -np.inf])
     def test_an_absurd_quantity_is_unknown_whether_it_is_told_or_attached(self, absurd):
         told, attached = (sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (0.0, 0.8)}, initial=4) for _ in range(2))
