@@ -82,7 +82,7 @@ class Team(AskTell):
             ``Separation`` and ``Constraint``, or tables of such. Every query and every recommendation keeps them.
         limits: (low, high) of quantities that are measured with each outcome, by name; None where a range has no end.
             ``tell(…, constraints={quantity: value})`` gives their values. A model of each quantity confines queries to
-            where its limit probably holds; recommendations are evaluations where it held.
+            where its limit probably holds; recommendations are evaluations where it held, if there are any.
         start: Present setting of a function, which is asked first. It is ``"present"`` as the environment reports it,
             ``"largest"``, or a value of each variable: a table, a row of a frame or a list. For a choice without an
             order, its first option counts as the largest. The initial design then has 4 points, this one included.

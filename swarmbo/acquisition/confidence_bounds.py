@@ -133,8 +133,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
         if self.exploration == "practical":
             betas = {factor: schedules.practical_beta(size, t) for factor, size in sizes.items()}
         else:
-            n_groups, n_dims = len(sizes), len(graph.variables)
-            common = n_groups, n_dims, t, self.delta
+            common = len(sizes), len(graph.variables), t, self.delta
             betas = {factor: schedules.group_beta(size, *common) for factor, size in sizes.items()}
         weights = {factor: self.exploration_scale * math.sqrt(beta) for factor, beta in betas.items()}
         return ConfidenceBounds.on_cube(model.belief.by_factor_ahead, sqrt_beta=weights)
@@ -231,16 +230,14 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
         belief = model.belief
         graph, t = belief.graph, belief.n_data
         n_dims, n_factors = len(graph.variables), len(graph.factors)
+        smooth = n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b
         if self.exploration == "practical":
             beta = schedules.practical_beta(graph.max_factor_size, t)
         elif self.exploration == "theory":
             beta = schedules.finite_beta(n_dims * math.log(self.grid), n_factors, t, self.delta)
         else:
-            beta = schedules.continuous_beta(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)
-        points = 0
-        if self.lattice == "lemma-5":
-            derivative = self.derivative_a, self.derivative_b
-            points = math.ceil(schedules.lattice_points(n_dims, n_factors, t, self.delta, *derivative))
+            beta = schedules.continuous_beta(*smooth)
+        points = math.ceil(schedules.lattice_points(*smooth)) if self.lattice == "lemma-5" else 0
         boldness = _BOLDER if self.exploration == "practical" and _is_stuck(belief) and t % 2 else 1.0
         weights = dict.fromkeys(graph.factors, boldness * self.exploration_scale * math.sqrt(beta))
         return ConfidenceBounds.on_cube(belief.by_factor_ahead, sqrt_beta=weights, lattice_points=points)

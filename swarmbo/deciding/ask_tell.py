@@ -377,9 +377,10 @@ class AskTell(TeamState):
 
         In a field, it fits the belief if a fit is due, as ``refit`` does. With a function, no decision depends on it.
 
-        With a function, it is an evaluated point; with outcomes per factor it combines the best points of each part of
-        the graph. In a field, it is a location: one of the environment's ``sites()`` if it has any. Otherwise it is one
-        of 2,048 quasi-random points of the box or of the measured locations in it.
+        With a function, it is an evaluated point. With outcomes per factor and without ``limits``, it combines the best
+        points of each part of the graph, unless these would probably fail together. In a field, it is a location: one
+        of the environment's ``sites()`` if it has any. Otherwise it is one of 2,048 quasi-random points of the box or
+        of the measured locations in it.
         """
         self._learn(self._present_links, comes=True)
         words = Exchanges(self.graph, Routes(self.agents, None, has_base=True))  # this traffic is not reported

@@ -157,7 +157,8 @@ class FunctionLearner:
         if not self.n_data(log):
             return self, None
         learner, model = self.modelled(log)
-        return learner, (yield from recommended_steps(self.setup.problem, model.complete or model))
+        told, known = self.situation(log, None), model.complete or model
+        return learner, (yield from recommended_steps(told, self.setup.problem, known))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""
@@ -270,8 +271,5 @@ def _another_value(u: Point, columns: Int[np.ndarray, " a"], domain: MixedDomain
 
 def _broken(rules: Sequence[_Apart], which: Iterable[int], U: Point) -> set[int]:
     """Numbers, of ``which``, of rules that a point breaks: it is within a rule's distance of one of its places."""
-
-    def is_broken(columns: Int[np.ndarray, " a"], places: Float[np.ndarray, "q a"], reach: float) -> bool:
-        return len(places) > 0 and bool(np.abs(places - U[columns]).max(axis=1).min() <= reach)
-
-    return {n for n in which if n < len(rules) and is_broken(*rules[n][:3])}
+    told = {n: rules[n] for n in which if n < len(rules)}
+    return {n for n, (at, places, reach, _) in told.items() if (np.abs(places - U[at]).max(axis=1) <= reach).any()}

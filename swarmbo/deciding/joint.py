@@ -17,7 +17,7 @@ from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model, incumbents
 from swarmbo.belief.model.limits import probably_broken
 from swarmbo.belief.model.model import in_structure
-from swarmbo.belief.model.success import Requirement, reference, requirements
+from swarmbo.belief.model.success import Requirement, least_margin, reference, requirements
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Agreement
@@ -218,11 +218,19 @@ def _within(functions: BoxFunctions, room: Room, simple: Float[np.ndarray, "k n"
     return replace(functions, low=low, high=high, starts=starts, levels=levels)
 
 
-def recommended_steps(problem: Problem, model: Model) -> Steps[Recommendation]:
+def recommended_steps(situation: JointSituation, problem: Problem, model: Model) -> Steps[Recommendation]:
     """Best evaluated point in expectation, or an allowed one near it."""
-    seen = problem.graph if problem.coding is None else problem.coding.inner
-    best, coding = (yield from _best(model, (yield Rank(model.belief)), seen)), problem.coding
-    point = problem.in_box(problem.kept_out(best if coding is None else coding.outside(best)))
+    belief, coding = model.belief, problem.coding
+    best = yield from _best(model, (yield Rank(belief)), problem.graph if coding is None else coding.inner)
+    U = problem.kept_out(best if coding is None else coding.outside(best))
+    if len(belief.graph.components) > 1 and not belief.is_coupled:
+        # the best values of separate parts were perhaps never evaluated together, and may fail together
+        needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]
+        told = situation.history.X[np.isfinite(situation.history.sums)]
+        if needed and len(told) and least_margin(needed, U[None])[0] < 0.0:
+            mean, _ = yield Expect(model, problem.modelled(told))
+            U = problem.kept_out(problem.domain.to_unit(told[mean.argmax()]))
+    point = problem.in_box(U)
     mean, std = yield Expect(model, problem.modelled(point[None]))
     return Recommendation(point.tolist(), float(mean[0]), float(std[0]), problem.named(point))
 

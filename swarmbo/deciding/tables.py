@@ -197,7 +197,7 @@ def _measured(constraints: object, problem: Problem, t: int) -> Float[np.ndarray
         column = real_array(given.get(name, np.nan))
         if column is None or column.shape not in ((), (t,)):
             raise ShapeError(f"constraints[{name!r}]: got {short(given[name])}; wanted ({t},) numbers, NaN if unknown")
-        columns.append(np.broadcast_to(column, t))
+        columns.append(np.broadcast_to(np.where(np.abs(column) < LARGEST_OUTCOME, column, np.nan), t))
     return np.column_stack(columns) if columns else None
 
 
@@ -313,7 +313,11 @@ class _Table:
 def _cells(column: Any) -> Sequence[object]:
     """Cells of any library's column, as Python objects."""
     to_list = getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or getattr(column, "tolist", None)
-    return list(column) if to_list is None else to_list()
+    cells = column if to_list is None else to_list()
+    if isinstance(cells, str) or not isinstance(cells, Sequence):
+        wanted = "a list of values, or [{column: value, …}] for one evaluation"
+        raise ConfigError(f"got {short(column)} as a column; wanted {wanted}", at="$.points")
+    return cast(Sequence[object], cells)
 
 
 def _number(cell: Any) -> float | None:

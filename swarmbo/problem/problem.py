@@ -244,7 +244,9 @@ class Problem:
                 wanted = "(low, high), numbers with low <= high, or None for one of them"
                 raise ConfigError(f"got {short(pair)}; wanted {wanted}", at=f"$.limits.{name}")
             ranges[name] = (ends[0], ends[1])
-        return replace(self, ranges={**self.ranges, **ranges})
+        # any variable may matter to a quantity, so the best values of separate parts may break its limit together
+        graph = replace(self.graph, joined=(*self.graph.joined, self.graph.variables)) if ranges else self.graph
+        return replace(self, graph=graph, ranges={**self.ranges, **ranges})
 
     def quantities(self, given: object) -> Mapping[str, Any]:
         """Check a user's table of measured quantities that have limits."""

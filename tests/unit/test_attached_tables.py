@@ -182,6 +182,8 @@ def test_a_file_that_is_wrong_is_refused_by_its_name_and_line_as_editors_count_t
         (([{"x": 0.1, "y": 0.2}],), r"no column 'value'"),
         (([{"x": 0.1, "y": 0.2, "value": 1.0}, [1, 2, 3]],), r"\$\.points\[1\]: got \[1, 2, 3\]; wanted a dict"),
         (({"x": [0.1], "y": [0.1, 0.2], "value": [1.0]},), r"columns of different lengths"),
+        (({"x": 0.1, "y": 0.2, "value": 1.0},), r"\$\.points: got 0\.1 as a column; wanted .* for one evaluation"),
+        (({"x": [0.1, 0.2], "y": [0.1, 0.2], "value": [1.0, 2.0], "agent": "ab"},), r"got 'ab' as a column"),
         ((PLACES,), r"Wanted arrays of both, or a table"),
         ((PLACES, "value"), r"Wanted arrays of both, or a table"),
         (([{"x": 0.1, "y": 0.2, "value": 1.0}], None, ["x"]), r"wanted the names of 2 columns"),

@@ -178,7 +178,7 @@ class AdditiveGP(AdditivePosterior):
             noise_variance: Known variance >= 0 of the noise, in the square of the outcome's unit. It replaces the
                 fitted variance. Its shape is () for all, (n,) per point, (n, k) per outcome of a factor, or (n, 1 + k)
                 with the total's variance first. NaN, the default, keeps the fitted variance. Standard deviations below
-                1e-4 of the scale of outcomes are raised to it.
+                1e-4 of the scale of outcomes, which is 1 until a fit, are raised to it.
             rounds: Round of each evaluation (n,), or one for all; by default the present round. It has an effect only
                 with a time axis.
 

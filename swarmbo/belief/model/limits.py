@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
@@ -74,7 +74,7 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
     measured, inside, out = situation.history.measured, situation.inside, list[Limit]()
     if measured is None:
         return ()
-    owner, names = situation.graph.agents[0], inside.graph.variables
+    owner, names, beyond = situation.graph.agents[0], inside.graph.variables, _beyond(measured, ranges)
     graph = FactorGraph(inside.graph.factors[:1], (names,), (owner,), names, inside.graph.variable_owners)
     for column, (name, (low, high)) in enumerate(ranges.items()):
         known = np.isfinite(measured[:, column])
@@ -84,7 +84,7 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
         data = inside.history.X[known].tobytes(), measured[known, column].tobytes()
         fitted = _fitted(graph, box, data, situation.seed, name, len(situation.history))
         # the model may be wrong by more than it says: what was broken lately makes the next queries more careful
-        excess = excess_of(~_is_outside(measured[situation.chosen & known, column], low, high))
+        excess = excess_of(beyond[situation.chosen & known, column] == 0.0)
         region = ProbablyBroken(fitted, low, high, _ASSURED + _RISE * excess, situation.coding)
         columns = np.arange(situation.domain.n_dims)
         out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess), steepness=_STEEP))
@@ -101,28 +101,23 @@ def _fitted(
     return belief.fit(stream(seed, "limit", name=name, evaluations=n))
 
 
-def broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " t"]:
-    """Mask of evaluations of which a measured quantity is outside its range."""
-    out = np.zeros(len(history), dtype=bool)
-    if history.measured is not None:
-        for column, (low, high) in enumerate(ranges.values()):
-            out |= _is_outside(history.measured[:, column], low, high)
-    return out
-
-
-def _is_outside(values: Float[np.ndarray, " t"], low: float | None, high: float | None) -> Bool[np.ndarray, " t"]:
-    return (values < (-np.inf if low is None else low)) | (values > (np.inf if high is None else high))
+def _beyond(measured: Float[np.ndarray, "t c"], ranges: Mapping[str, Range]) -> Float[np.ndarray, "t c"]:
+    """Distances of measured quantities from their ranges; 0 within, and if unknown."""
+    low, high = np.array([*ranges.values()], dtype=float).T  # NaN for an open end
+    return np.fmax(np.fmax(low - measured, measured - high), 0.0)
 
 
 def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
     """History without the outcomes of broken evaluations that are above the best that keeps all limits, so that none is
-    the incumbent. Without an allowed evaluation all outcomes stay.
+    the incumbent. Until one keeps them, those that break them least (in ranges of the measured values) stand for it: a
+    search around a better one might never leave the region where limits are broken.
     """
-    is_broken = broken(history, ranges)
-    sums = history.sums
-    allowed = sums[~is_broken & np.isfinite(sums)]
-    if not (is_broken.any() and len(allowed)):
-        return history
-    gone = is_broken & ~(sums < allowed.max())
+    sums, measured = history.sums, history.measured
+    assert measured is not None
+    spread = np.fmax.reduce(measured, initial=np.nan) - np.fmin.reduce(measured, initial=np.nan)
+    over = (_beyond(measured, ranges) / np.where(spread > 0.0, spread, 1.0)).max(axis=1)
+    least = over[np.isfinite(sums)].min(initial=np.inf)
+    best = sums[np.isfinite(sums) & (over == least)].max(initial=-np.inf)
+    gone = (over > least) & ~(sums < best)
     totals, factors = np.where(gone, np.nan, history.totals), np.where(gone[:, None], np.nan, history.factors)
     return replace(history, totals=totals, factors=factors)

@@ -46,8 +46,9 @@ class Learned(msgspec.Struct, frozen=True):
 class Model:
     """A belief about the function, with its conversion to the unit of the outcomes.
 
-    The belief is about outcomes, transformed if a warp is set, and includes pending points; variables are in the order
-    of the team's graph. Each of the ``splits`` replaces a factor by a sum over the factor's variables.
+    The belief is about outcomes, transformed if a warp is set, and includes pending points. Joint points are physical,
+    in the order of the team's graph; if variables have types, they are those of ``Problem.modelled``. Each of the
+    ``splits`` replaces a factor by a sum over the factor's variables.
     """
 
     belief: AdditiveGP
@@ -59,7 +60,7 @@ class Model:
     complete: "Model | None" = None  # model of all evaluations, if some are set aside
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and standard deviation of the total at joint points, from all evaluations; physical."""
+        """Mean and standard deviation of the total at joint points, from all evaluations, in its unit."""
         if self.complete is not None:
             return self.complete.posterior(X)
         belief = self.belief
@@ -73,7 +74,7 @@ class Model:
         return mean, np.sqrt(variance)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and standard deviation of a separately observed factor at joint points (m, n), physical."""
+        """Mean and standard deviation of a separately observed factor at joint points (m, n), in its unit."""
         place = self.belief.graph.place_of[factor]
         own = np.asarray(X, dtype=float)[:, list(self.belief.scopes[place])]
         if factor in self.splits:

@@ -464,6 +464,19 @@ def test_agents_recommend_what_the_team_does(given: dict[str, Any]):
     case.recommended()
 
 
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("types", [{}, {"b": sb.Categorical(["u", "v", "w"])}])
+def test_the_best_values_of_parts_that_failed_together_are_not_recommended_together(types: dict[str, Any]):
+    case = Case(PAIRS, types=types)
+    X = [[a, "v" if types else 0.5, c, 3.5] for a, c in ((0.0, 1.0), (0.0, 3.0), (2.0, 1.0), (2.0, 3.0), (1.0, 2.0))]
+    F = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [np.nan, np.nan], [0.6, 0.7]])
+    case.attach(X, F)
+    found = case.recommended()
+    assert found is not None
+    assert list(found.point.values()) == X[4]  # the best sum, and not the place that failed
+    assert found.mean == pytest.approx(1.3, abs=0.05)
+
+
 def test_an_agent_goes_on_from_its_state_while_it_recommends():
     case = Case(acquisition="dec-hbo")
     case.go_on(INITIAL)

@@ -260,6 +260,38 @@ class TestLimitsOnMeasuredQuantities:
         point = team.ask().point
         assert point["x"] ** 2 + point["y"] < 0.85
 
+    def test_the_best_values_of_separate_parts_are_not_put_together_against_a_limit(self):
+        graph, bounds = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+        team = sb.Team(graph, bounds, outcomes="per-factor", limits={"load": (None, 1.1)}, initial=4)
+        X = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.2, 0.3], [0.9, 0.9]])
+        team.attach(X, X, constraints={"load": X.sum(axis=1)})
+        for _ in range(2):
+            assert sum(team.recommend().point.values()) <= 1.1
+            x, y = (query := team.ask()).point.values()
+            assert x + y < 1.2
+            team.tell(query, {"f": x, "g": y}, constraints={"load": x + y})
+
+    @pytest.mark.parametrize("unit", [1.0, 1e6])
+    def test_a_small_allowed_part_is_found_though_the_best_outcomes_lie_far_from_it(self, unit):
+        limits = {"load": (None, 0.05 * unit), "always": (0.0, None)}
+        team, loads = sb.Team(None, {"x": (0.0, 1.0)}, limits=limits, initial=4), list[float]()
+        for _ in range(7):
+            x = (query := team.ask()).point["x"]
+            loads.append(x)
+            team.tell(query, x, constraints={"load": x * unit, "always": 1.0 + x})
+            best = max([one for one in loads if one <= 0.05], default=min(loads))
+            assert team.recommend().point["x"] == pytest.approx(best, abs=1e-6)
+        assert min(loads) <= 0.05
+
+    @pytest.mark.parametrize("absurd", [1e70, -np.inf])
+    def test_an_absurd_quantity_is_unknown_whether_it_is_told_or_attached(self, absurd):
+        told, attached = (sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (0.0, 0.8)}, initial=4) for _ in range(2))
+        for x, weight in ((0.1, 0.1), (0.9, absurd), (0.4, 0.4), (0.7, 0.7)):
+            told.tell(told.expect({"x": x}), x, constraints={"load": weight})
+            attached.attach([[x]], [x], constraints={"load": [weight]})
+        np.testing.assert_array_equal(told.history.measured, attached.history.measured)
+        assert attached.ask().point.keys() == {"x"}
+
     def test_attached_quantities_that_are_lacking_or_unknown_are_told(self):
         team = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.8)})
         with pytest.warns(sb.errors.DataWarning, match=r"no column of load, .*columns: x, total, Load"):
