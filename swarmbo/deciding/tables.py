@@ -3,7 +3,7 @@
 import difflib
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
@@ -314,10 +314,10 @@ def _cells(column: Any) -> Sequence[object]:
     """Cells of any library's column, as Python objects."""
     to_list = getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or getattr(column, "tolist", None)
     cells = column if to_list is None else to_list()
-    if isinstance(cells, str) or not isinstance(cells, Sequence):
+    if isinstance(cells, str) or not isinstance(cells, Iterable):
         wanted = "a list of values, or [{column: value, …}] for one evaluation"
         raise ConfigError(f"got {short(column)} as a column; wanted {wanted}", at="$.points")
-    return cast(Sequence[object], cells)
+    return list(cast(Iterable[object], cells))
 
 
 def _number(cell: Any) -> float | None:

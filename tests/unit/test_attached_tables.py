@@ -242,3 +242,9 @@ def test_a_table_without_rows_adds_nothing(table, tmp_path):
     team = sb.Team(None, {"x": (0.0, 1.0)})
     team.attach(table)
     assert (team.n_data, team.failures) == (0, 0)
+
+
+def test_a_column_is_any_iterable():
+    team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, seed=0)
+    team.attach({"x": {1: 0.1, 2: 0.3}.values(), "y": iter([0.2, 0.4]), "value": (1.0, 2.0)})
+    np.testing.assert_array_equal(team.history.X, [[0.1, 0.2], [0.3, 0.4]])
