@@ -347,7 +347,7 @@ def _far_off(model: Model) -> ConfidenceBounds:
 
 
 def is_shared(graph: FactorGraph) -> bool:
-    """True if factors share variables, or constraints: a gain of one may then be a loss of another."""
+    """True if factors share variables, constraints or limits: a gain of one may then be a loss of another."""
     return any(len(part.factors) > 1 for part in graph.components)
 
 

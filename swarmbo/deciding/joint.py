@@ -15,7 +15,7 @@ from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model, incumbents
-from swarmbo.belief.model.limits import probably_broken
+from swarmbo.belief.model.limits import least_broken, probably_broken
 from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.success import Requirement, least_margin, reference, requirements
 from swarmbo.boundary.rng import stream
@@ -222,14 +222,17 @@ def recommended_steps(situation: JointSituation, problem: Problem, model: Model)
     """Best evaluated point in expectation, or an allowed one near it."""
     belief, coding = model.belief, problem.coding
     best = yield from _best(model, (yield Rank(belief)), problem.graph if coding is None else coding.inner)
-    U = problem.kept_out(best if coding is None else coding.outside(best))
-    if len(belief.graph.components) > 1 and not belief.is_coupled:
+    U, history = problem.kept_out(best if coding is None else coding.outside(best)), situation.history
+    told, may_fail = history.X[np.isfinite(history.sums)], False
+    if problem.ranges:
+        told = history.X[least_broken(history, problem.ranges)]  # the model's best may break a limit
+    elif len(belief.graph.components) > 1 and not belief.is_coupled:
         # the best values of separate parts were perhaps never evaluated together, and may fail together
         needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]
-        told = situation.history.X[np.isfinite(situation.history.sums)]
-        if needed and len(told) and least_margin(needed, U[None])[0] < 0.0:
-            mean, _ = yield Expect(model, problem.modelled(told))
-            U = problem.kept_out(problem.domain.to_unit(told[mean.argmax()]))
+        may_fail = bool(needed) and least_margin(needed, U[None])[0] < 0.0
+    if len(told) and (problem.ranges or may_fail):
+        mean, _ = yield Expect(model, problem.modelled(told))
+        U = problem.kept_out(problem.domain.to_unit(told[mean.argmax()]))
     point = problem.in_box(U)
     mean, std = yield Expect(model, problem.modelled(point[None]))
     return Recommendation(point.tolist(), float(mean[0]), float(std[0]), problem.named(point))

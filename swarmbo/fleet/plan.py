@@ -189,7 +189,7 @@ def checked_hosts(hosts: Mapping[str, str]) -> dict[str, str]:
         try:
             ip_address(host)
         except ValueError:
-            if not re.fullmatch(r"[\w.-]+", host):
+            if not re.fullmatch(r"[\w.-]+", host, re.ASCII):
                 wanted = "a host name or an IP address, without a port"
                 raise ConfigError(f"got {hosts[name]!r} for {name!r}; wanted {wanted}", at="--host") from None
     return bare

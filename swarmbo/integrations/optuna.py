@@ -33,10 +33,10 @@ class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
 
     Running trials are pending, also those of other processes. From failed trials, a team learns where trials fail.
     Constraints of trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated
-    in Optuna, and not offered. A pruned trial counts with its last reported value (and its factors, if outcomes are per
-    factor), and as failed without. Trials that this sampler did not suggest are data, but do not count as steps of the
-    method. Threads may share it (``n_jobs``). A pickled sampler continues; a new one for a stored study takes all its
-    trials as data. Studies must have one objective.
+    in Optuna, and not offered. A pruned trial counts with its last reported value, or with all its factors if outcomes
+    are per factor, and as failed if it lacks them. Trials that this sampler did not suggest are data, but do not count
+    as steps of the method. Threads may share it (``n_jobs``). A pickled sampler continues; a new one for a stored study
+    takes all its trials as data. Studies must have one objective.
 
     Args:
         scopes: ``{factor: [parameter, …]}`` if the objective is a sum of factors, or a ``FactorGraph`` of parameters.
@@ -228,12 +228,13 @@ class _Work:
         value = (reported[max(reported)] if reported else None) if is_pruned else trial.value
         is_by_factor = self.team.outcomes == "per-factor" and len(factors) > 1
         told = trial.user_attrs.get(FACTORS)
-        # the reported value of a pruned trial is of the sum
-        if value is None or not math.isfinite(value) or (is_by_factor and is_pruned and told is None):
+        has_all = isinstance(told, Mapping) and set(factors) <= set(told)
+        # the reported value of a pruned trial is of the sum, and its factors may be known in part
+        if value is None or not math.isfinite(value) or (is_by_factor and is_pruned and not has_all):
             return None
         if not is_by_factor:
             return self.sign * value
-        if not isinstance(told, Mapping) or not set(factors) <= set(told) <= self.factors | set(factors):
+        if not has_all or not set(told) <= self.factors | set(factors):
             wanted = f"trial.set_user_attr({FACTORS!r}, {{factor: value}}) with {list(factors)}"
             raise ConfigError(f"trial {trial.number}: got {short(told)}; with per-factor outcomes wanted {wanted}")
         return {f: self.sign * told_number(told[f], f"{f!r} in trial {trial.number}") for f in factors}

@@ -97,7 +97,7 @@ def score_round(
     means: Mapping[str, Float[np.ndarray, " m"]] | None = None,
     on_the_way: Sequence[Evaluation] = (),
 ) -> Score | None:
-    """Score of one round, without failed measurements; None while every measurement so far has failed.
+    """Score of one round, without failed measurements and locations of unknown truth; None while all are such.
 
     ``means`` are those of agents with separate beliefs. Only simple regret includes measurements ``on_the_way``.
 
@@ -117,14 +117,20 @@ def score_round(
         known = recommended if known is None else known  # without a measurement the belief decides
         before = before if known is None else None  # the maximum of an earlier round does not apply to this one
     so_far = [regret for regret in (before, known) if regret is not None]
+    is_known = np.isfinite(truth.values)
+    values = truth.values[is_known]
+    mean = mean[is_known] if mean is not None and len(values) else None
+    own = (
+        None if mean is None or means is None else {agent: map_rmse(m[is_known], values) for agent, m in means.items()}
+    )
     return Score(
         simple_regret=min(so_far),
         batch_regret=batch,
         total_regret=float(chosen.sum()),
         recommendation_regret=recommended,
-        map_rmse=None if mean is None else map_rmse(mean, truth.values),
-        level_f1=None if mean is None or truth.level is None else level_f1(mean, truth.values, truth.level),
-        view_rmse=None if means is None else {agent: map_rmse(own, truth.values) for agent, own in means.items()},
+        map_rmse=None if mean is None else map_rmse(mean, values),
+        level_f1=None if mean is None or truth.level is None else level_f1(mean, values, truth.level),
+        view_rmse=own,
         recommended_so_far=0.0 if previous is None else until + (recommended or 0.0),
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
@@ -107,17 +107,22 @@ def _beyond(measured: Float[np.ndarray, "t c"], ranges: Mapping[str, Range]) -> 
     return np.fmax(np.fmax(low - measured, measured - high), 0.0)
 
 
-def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
-    """History without the outcomes of broken evaluations that are above the best that keeps all limits, so that none is
-    the incumbent. Until one keeps them, those that break them least (in ranges of the measured values) stand for it: a
-    search around a better one might never leave the region where limits are broken.
+def least_broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " t"]:
+    """Mask of successful evaluations that keep all limits; without any, of those that break them least, as a share of
+    the range of the measured values.
     """
-    sums, measured = history.sums, history.measured
+    is_told, measured = np.isfinite(history.sums), history.measured
     assert measured is not None
     spread = np.fmax.reduce(measured, initial=np.nan) - np.fmin.reduce(measured, initial=np.nan)
     over = (_beyond(measured, ranges) / np.where(spread > 0.0, spread, 1.0)).max(axis=1)
-    least = over[np.isfinite(sums)].min(initial=np.inf)
-    best = sums[np.isfinite(sums) & (over == least)].max(initial=-np.inf)
-    gone = (over > least) & ~(sums < best)
+    return is_told & (over == over[is_told].min(initial=np.inf))
+
+
+def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
+    """History without outcomes at least as high as the best of the evaluations that break limits least, but for these:
+    a search around a better one might never leave the region where limits are broken.
+    """
+    kept, sums = least_broken(history, ranges), history.sums
+    gone = ~kept & ~(sums < sums[kept].max(initial=-np.inf))
     totals, factors = np.where(gone, np.nan, history.totals), np.where(gone[:, None], np.nan, history.factors)
     return replace(history, totals=totals, factors=factors)

@@ -172,8 +172,8 @@ def test_pruned_trials_count_with_what_they_reported_last_and_as_failed_without(
 def test_of_a_pruned_trial_the_factors_it_was_given_are_told():
     def pruned(trial):
         parts = {"f": trial.suggest_float("x", 0.0, 1.0), "g": trial.suggest_float("y", 0.0, 1.0)}
-        if trial.number % 3:
-            trial.set_user_attr("factors", parts)
+        if trial.number != 3:
+            trial.set_user_attr("factors", parts if trial.number % 3 else {"f": parts["f"]})  # of the first in part
         trial.report(sum(parts.values()), 1)
         if trial.number % 3 < 2:
             raise optuna.TrialPruned

@@ -137,6 +137,16 @@ def test_a_score_is_of_the_places_where_the_truth_is_known_and_can_be_logged():
     assert msgspec.json.decode(msgspec.json.encode(second), type=Score) == second
 
 
+def test_maps_are_scored_where_the_truth_is_known():
+    values = np.array([1.0, np.nan, 3.0])
+    truth = replace(TRUTH, values=values, level=2.0, goal="level")
+    mean = np.array([1.5, 9.0, 3.5])
+    score = score_round(truth, None, [sample(2.0)], None, mean, {"a": mean + 0.5})
+    assert (score.map_rmse, score.level_f1, score.view_rmse) == (0.5, 1.0, {"a": 1.0})
+    score = score_round(replace(truth, values=values * np.nan), None, [sample(2.0)], None, mean, {"a": mean})
+    assert (score.map_rmse, score.level_f1, score.view_rmse) == (None, None, None)
+
+
 def test_level_f1_is_the_mean_of_precision_and_recall():
     values, mean = np.array([0.0, 1.0, 2.0, 3.0, 4.0]), np.array([2.5, 0.0, 0.0, 3.0, 9.0])
     precision, recall = 2 / 3, 2 / 2

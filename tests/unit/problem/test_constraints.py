@@ -283,6 +283,13 @@ class TestLimitsOnMeasuredQuantities:
             assert team.recommend().point["x"] == pytest.approx(best, abs=1e-6)
         assert min(loads) <= 0.05
 
+    def test_what_broke_a_limit_is_not_recommended_although_an_outcome_that_kept_it_was_luckier(self):
+        team = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.5)}, seed=0)
+        x = np.array([0.3] * 6 + [0.05, 0.45] + [0.8] * 6)[:, None]
+        y = np.array([1.0, 0.0, 0.05, -0.05, 0.02, -0.02, 0.0, 0.1, *(0.94 + 0.001 * np.arange(6))])
+        team.attach(x, y, constraints={"load": x[:, 0]})
+        assert team.recommend().point["x"] <= 0.5
+
     @pytest.mark.parametrize("absurd", [1e70, -np.inf])
     def test_an_absurd_quantity_is_unknown_whether_it_is_told_or_attached(self, absurd):
         told, attached = (sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (0.0, 0.8)}, initial=4) for _ in range(2))
