@@ -106,8 +106,7 @@ class TableAgent:
     def _decide(self, agent: DeadlineAgent) -> None:
         decided = agent.word()
         self._decision = {x: float(agent.best_guess(x) if i is None else i) for x, i in decided.items()}
-        without = (self.name,) if None in decided.values() else ()
-        links = LinkReport(self._ticks - 1, silent=agent.silent, without=without)
+        links = LinkReport(self._ticks - 1, silent=agent.silent)
         self.report = SolveReport("deadline", self._ticks - 1, links=links)
         self._agent, self.is_finished = None, True
 

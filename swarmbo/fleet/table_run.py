@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
 
 from swarmbo.boundary.values import whole_number
 from swarmbo.coordination.agreement import Solution, TableOutcome, judged, solution_with
@@ -65,9 +64,8 @@ def solution_by(hub: Hub, problem: TableProblem) -> Solution:
     if strange := [x for x, index in chosen.items() if index != values[x] or not 0 <= index < len(problem.domains[x])]:
         raise TransportError(f"got {values[strange[0]]} for {strange[0]!r}; wanted the position of one of its values")
     if hub.plan.goes_on:
-        ticks, reports = hub.plan.setup.coordination.deadline, [decision.report.links for decision in decisions]
-        guessed = tuple(agent for links in reports if links is not UNSET for agent in links.without)
-        links = LinkReport(ticks, silent=hub.absent, without=guessed)
+        ticks, clashes = hub.plan.setup.coordination.deadline, Conflicts.of(graph, tables).clashes(chosen)
+        links = LinkReport(ticks, silent=hub.absent, clashes=clashes)
         return judged(graph, tables, chosen, SolveReport("deadline", ticks, traffic=traffic, links=links))
     try:
         outcomes = [each for one in decisions for each in msgspec.msgpack.decode(one.outcomes, type=list[TableOutcome])]

@@ -128,6 +128,17 @@ def test_clocks_of_a_deadline_begin_when_all_are_there(network, fleets):
     assert asked == [0, 0, 0]
 
 
+def test_by_a_deadline_a_guessed_value_is_a_value_and_clashes_are_counted(network, fleets):
+    """No value of y is allowed, whatever x takes."""
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]}, {"f": "alice"}, {"x": "alice", "y": "bob"})
+    problem = TableProblem("never", graph, {"f": np.full((2, 2), -np.inf)}, {"x": (0, 1), "y": (0, 1)}, "max")
+    _, hub = fleet_of(fleets, problem, BY_DEADLINE, network())
+    solution, alone = table_run.solution_by(hub, problem), BY_DEADLINE.solve(graph, problem.tables)
+    assert set(solution.assignment) == {"x", "y"}
+    links = solution.report.links
+    assert (links.without, links.clashes) == (alone.report.links.without, alone.report.links.clashes) == ((), 1)
+
+
 def test_by_a_deadline_the_fleet_goes_on_without_an_agent_that_is_gone(network, fleets):
     problem = parts()
     fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, network(), Network(patience_s=3.0))
