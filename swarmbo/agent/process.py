@@ -29,7 +29,6 @@ def serve(connection: "Connection[Any, Any]") -> None:
     """
     agent: Agent | None = None
     with one_blas_thread(), suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        # the number of threads changes last digits
         while True:
             name, arguments, keywords = connection.recv()
             try:

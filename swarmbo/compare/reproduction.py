@@ -211,7 +211,7 @@ def _curve(records: Sequence[RoundRecord], shown: Shown, maximum: float | None) 
     if shown == "simple_regret" and maximum is not None:
         return [maximum - value for value in best]
     if shown == "average_regret":
-        return [metrics.mean_regret(records[:end]) for end in range(2, len(records) + 1)]
+        return metrics.mean_regrets(records)[1:].tolist()
     name = "simple_regret" if shown == "simple_regret" else "recommended_so_far"
     return metrics.scores_of(records[1:], name).tolist()
 

@@ -188,7 +188,7 @@ def joint_steps(
     if limits := (*situation.regions, *probably_broken(situation, situation.ranges)):
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, limits, spread)
-    # a limit joins parts; and owners of variables may search in the box of a factor that another agent learns
+    # a region may join parts; and owners of variables may search in the box of a factor that another agent learns
     is_joined = len(functions.graph.components) < len(graph.components)
     if _is_known_by_owners(situation) and (is_joined or _is_searched_by_others(graph, coordination)):
         points = np.stack([functions.low, functions.high, *functions.starts])

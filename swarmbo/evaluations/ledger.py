@@ -175,7 +175,7 @@ class Ledger:
             if path.stat().st_size != len(text):
                 raise errors.RunFolderError(f"{path}: another program writes to it; end that one")
             os.truncate(path, log.length)
-        with one_blas_thread():  # as the calls had; with more, decisions differ in their last bits
+        with one_blas_thread():  # as the calls had
             ledger._replay(events, replayed, known)
         with ledger._writing():
             ledger._log(Event("begin", time.time(), team=own))

@@ -298,7 +298,7 @@ def be_member(
         threading.Thread(target=_watch, args=(ended,), daemon=True).start()
     folder = path.parent / name
     folder.mkdir(exist_ok=True)
-    with locked(folder), one_blas_thread():  # the number of threads changes last digits
+    with locked(folder), one_blas_thread():
         (folder / "pid").write_text(f"{os.getpid()}\n")
         while plan is not None:
             with closing(Link(name, plan)) as link:

@@ -150,10 +150,16 @@ def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rou
     return np.cumsum(np.where(has_chosen, scores_of(records, "total_regret"), 0.0))
 
 
+def mean_regrets(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
+    """Cumulative regret divided by the number of measurements in it, for each round; NaN before the first."""
+    asked = [record.asked if record.round else [] for record in records]
+    counts = np.cumsum([sum(one.measurement is not None for one in each) for each in asked])
+    return np.divide(cumulative_regret(records), counts, out=np.full(len(records), np.nan), where=counts > 0)
+
+
 def mean_regret(records: Sequence[RoundRecord]) -> float:
     """Final cumulative regret, divided by the number of measurements in it; NaN if there is none."""
-    count = sum(sample.measurement is not None for record in records[1:] for sample in record.asked)
-    return float(cumulative_regret(records)[-1]) / count if count else float("nan")
+    return float(mean_regrets(records)[-1]) if records else float("nan")
 
 
 Scored = Literal["simple_regret", "level_f1", "map_rmse"]
