@@ -15,7 +15,7 @@ from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model, incumbents
-from swarmbo.belief.model.limits import least_broken, probably_broken
+from swarmbo.belief.model.limits import least_broken, looks_afar, probably_broken
 from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.success import Requirement, least_margin, reference, requirements
 from swarmbo.boundary.rng import stream
@@ -173,6 +173,8 @@ def joint_steps(
     functions = checked_as(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")
     if ranking is not None:
         functions = functions.starting_from(ranking.points, ranking.columns, ranking.beaten)
+    if looks_afar(situation, situation.ranges):
+        functions = replace(functions, low=np.zeros_like(functions.low), high=np.ones_like(functions.high))
     if coding is not None:
         functions = MixedFunctions.around(functions, coding)
     room = None

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import linear_sum_assignment
-from scipy.spatial import Delaunay, QhullError, cKDTree, distance_matrix
+from scipy.spatial import Delaunay, QhullError, cKDTree
+from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
 from swarmbo.belief.gp.exact import ExactGP
@@ -141,7 +142,7 @@ def plan_next(
     assert isinstance(belief, ExactGP)
     chosen = np.array([query.points[name] for name in names])
     if positions is not None:
-        chosen = chosen[linear_sum_assignment(distance_matrix(positions, chosen))[1]]
+        chosen = chosen[linear_sum_assignment(cdist(positions, chosen))[1]]
     shown = np.full((2, len(cells)), np.nan)
     shown[0, inside], shown[1, inside] = belief.posterior(cells[inside])
     found = SurveyMap(x, y, *(part.reshape(len(y), len(x)) for part in (shown[0], np.sqrt(shown[1]))))

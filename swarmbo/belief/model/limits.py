@@ -21,6 +21,7 @@ from swarmbo.problem.no_go import Limit, Shape
 from swarmbo.spaces import Domain
 
 _ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are required, and more after each excess
+_HOPED = 3.0  # standard deviations that a point is hoped to be better in a look afar
 _MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in the distance of the nearest measurements from the limit
 _FEWEST = 3  # measurements, and number of the nearest ones
 _FINEST = 1e-2  # of the quantity's standard deviation: smallest such distance, as climbs stop at steeper ridges
@@ -70,12 +71,17 @@ class ProbablyBroken:
 
 
 def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> tuple[Limit, ...]:
-    """Region of each limited quantity with a few measurements that differ; a pure function of the situation."""
+    """Region of each limited quantity with a few measurements that differ; a pure function of the situation.
+
+    While no evaluation keeps all limits, demands of more certainty would hold the search beside the measured points.
+    The least expected violation is wanted then, in turn with the least one that is possible anywhere.
+    """
     measured, inside, out = situation.history.measured, situation.inside, list[Limit]()
     if measured is None:
         return ()
     owner, names, beyond = situation.graph.agents[0], inside.graph.variables, _beyond(measured, ranges)
     graph = FactorGraph(inside.graph.factors[:1], (names,), (owner,), names, inside.graph.variable_owners)
+    is_seeking, is_afar = is_never_kept(situation, ranges), looks_afar(situation, ranges)
     for column, (name, (low, high)) in enumerate(ranges.items()):
         known = np.isfinite(measured[:, column])
         if int(known.sum()) < _FEWEST or not standardisation(measured[known, column])[2]:
@@ -84,8 +90,11 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
         data = inside.history.X[known].tobytes(), measured[known, column].tobytes()
         fitted = _fitted(graph, box, data, situation.seed, name, len(situation.history))
         # the model may be wrong by more than it says: what was broken lately makes the next queries more careful
-        excess = excess_of(beyond[situation.chosen & known, column] == 0.0)
-        region = ProbablyBroken(fitted, low, high, _ASSURED + _RISE * excess, situation.coding)
+        excess = 0.0 if is_seeking else excess_of(beyond[situation.chosen & known, column] == 0.0)
+        assured = _ASSURED + _RISE * excess
+        if is_seeking:
+            fitted, assured = fitted.condition_on_pending(inside.out.points), -_HOPED if is_afar else 0.0
+        region = ProbablyBroken(fitted, low, high, assured, situation.coding)
         columns = np.arange(situation.domain.n_dims)
         out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess), steepness=_STEEP))
     return tuple(out)
@@ -105,6 +114,20 @@ def _beyond(measured: Float[np.ndarray, "t c"], ranges: Mapping[str, Range]) -> 
     """Distances of measured quantities from their ranges; 0 within, and if unknown."""
     low, high = np.array([*ranges.values()], dtype=float).T  # NaN for an open end
     return np.fmax(np.fmax(low - measured, measured - high), 0.0)
+
+
+def is_never_kept(situation: JointSituation, ranges: Mapping[str, Range]) -> bool:
+    """True if no successful evaluation keeps all limits."""
+    told, measured = np.isfinite(situation.history.sums), situation.history.measured
+    return measured is not None and not (_beyond(measured[told], ranges) == 0.0).all(axis=1).any()
+
+
+def looks_afar(situation: JointSituation, ranges: Mapping[str, Range]) -> bool:
+    """True for queries that look everywhere for a point that keeps all limits, while none is known: each second one,
+    and all of a batch but the first.
+    """
+    is_second = situation.n_batched > 0 or len(np.unique(situation.basis())) % 2 == 1
+    return is_second and is_never_kept(situation, ranges)
 
 
 def least_broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " t"]:

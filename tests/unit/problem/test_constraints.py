@@ -1,5 +1,6 @@
 """Constraints known beforehand and limits on what is measured: queries keep them, and optima under them are found."""
 
+import math
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -11,6 +12,7 @@ import pytest
 from gymnasium.spaces import Box
 from hypothesis import HealthCheck, given, reject, settings
 from pettingzoo import ParallelEnv
+from scipy.spatial.distance import pdist
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
@@ -282,6 +284,28 @@ class TestLimitsOnMeasuredQuantities:
             best = max([one for one in loads if one <= 0.05], default=min(loads))
             assert team.recommend().point["x"] == pytest.approx(best, abs=1e-6)
         assert min(loads) <= 0.05
+
+    @pytest.mark.parametrize(("load", "least", "n"), [
+        (lambda x, y: -((x - 0.1) ** 2) - (y - 0.1) ** 2, -0.003, 16),  # the best outcomes lie in the other corner
+        (lambda x, y: math.sin(7 * x) * math.sin(5 * y) + math.cos(3 * x + 1) * y + x, 1.38, 28),  # 0.763 and 1.193
+    ], ids=["a ball in a corner", "beside lower maxima"])  # fmt: skip
+    def test_a_small_allowed_part_of_several_variables_is_found(self, load, least, n):
+        space, is_kept = {"x": (0.0, 1.0), "y": (0.0, 1.0)}, False
+        team = sb.Team(None, space, limits={"load": (least, None)}, seed=0, initial=5)
+        for _ in range(n):
+            x, y = (query := team.ask()).point.values()
+            team.tell(query, -((x - 0.9) ** 2) - (y - 0.9) ** 2, constraints={"load": load(x, y)})
+            is_kept = is_kept or load(x, y) >= least
+        assert is_kept
+
+    def test_a_batch_is_apart_while_no_evaluation_keeps_the_limit(self):
+        team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, limits={"load": (None, 0.01)}, seed=0, initial=8)
+        for _ in range(2):
+            queries = team.ask(8)
+            X = np.array([[*query.point.values()] for query in queries])
+            assert pdist(X).min() > 0.02
+            for query, (x, y) in zip(queries, X, strict=True):
+                team.tell(query, x + y, constraints={"load": 0.02 + (x - 0.3) ** 2 + (y - 0.3) ** 2})
 
     def test_what_broke_a_limit_is_not_recommended_although_an_outcome_that_kept_it_was_luckier(self):
         team = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.5)}, seed=0)
