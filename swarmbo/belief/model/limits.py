@@ -23,6 +23,7 @@ from swarmbo.spaces import Domain
 _ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are required, and more after each excess
 _HOPED = 3.0  # standard deviations that a point is hoped to be better in a look afar
 _MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in the distance of the nearest measurements from the limit
+_UNKNOWN = 1e-300  # violation that counts for an unknown quantity
 _FEWEST = 3  # measurements, and number of the nearest ones
 _FINEST = 1e-2  # of the quantity's standard deviation: smallest such distance, as climbs stop at steeper ridges
 _SETTINGS = AdditiveGPSettings(noise_floor=FLOOR, noise_log_std=ROOM)
@@ -81,7 +82,7 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
         return ()
     owner, names, beyond = situation.graph.agents[0], inside.graph.variables, _beyond(measured, ranges)
     graph = FactorGraph(inside.graph.factors[:1], (names,), (owner,), names, inside.graph.variable_owners)
-    is_seeking, is_afar = is_never_kept(situation, ranges), looks_afar(situation, ranges)
+    is_seeking, is_afar = is_never_kept(situation.history, ranges), looks_afar(situation, ranges)
     for column, (name, (low, high)) in enumerate(ranges.items()):
         known = np.isfinite(measured[:, column])
         if int(known.sum()) < _FEWEST or not standardisation(measured[known, column])[2]:
@@ -116,10 +117,21 @@ def _beyond(measured: Float[np.ndarray, "t c"], ranges: Mapping[str, Range]) -> 
     return np.fmax(np.fmax(low - measured, measured - high), 0.0)
 
 
-def is_never_kept(situation: JointSituation, ranges: Mapping[str, Range]) -> bool:
-    """True if no successful evaluation keeps all limits."""
-    told, measured = np.isfinite(situation.history.sums), situation.history.measured
-    return measured is not None and not (_beyond(measured[told], ranges) == 0.0).all(axis=1).any()
+def _violations(history: Dataset, ranges: Mapping[str, Range]) -> Float[np.ndarray, " t"]:
+    """Largest violation of each evaluation, as a share of the range of the measured values: 0 if all limits are kept,
+    next to it if a quantity is unknown.
+    """
+    measured = history.measured
+    assert measured is not None
+    spread = np.fmax.reduce(measured, initial=np.nan) - np.fmin.reduce(measured, initial=np.nan)
+    over = _beyond(measured, ranges) / np.where(spread > 0.0, spread, 1.0)
+    return np.where(np.isfinite(measured), over, _UNKNOWN).max(axis=1)
+
+
+def is_never_kept(history: Dataset, ranges: Mapping[str, Range]) -> bool:
+    """True if no successful evaluation is known to keep all limits."""
+    is_told = np.isfinite(history.sums)
+    return history.measured is not None and not (is_told & (_violations(history, ranges) == 0.0)).any()
 
 
 def looks_afar(situation: JointSituation, ranges: Mapping[str, Range]) -> bool:
@@ -127,17 +139,12 @@ def looks_afar(situation: JointSituation, ranges: Mapping[str, Range]) -> bool:
     and all of a batch but the first.
     """
     is_second = situation.n_batched > 0 or len(np.unique(situation.basis())) % 2 == 1
-    return is_second and is_never_kept(situation, ranges)
+    return is_second and is_never_kept(situation.history, ranges)
 
 
 def least_broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " t"]:
-    """Mask of successful evaluations that keep all limits; without any, of those that break them least, as a share of
-    the range of the measured values.
-    """
-    is_told, measured = np.isfinite(history.sums), history.measured
-    assert measured is not None
-    spread = np.fmax.reduce(measured, initial=np.nan) - np.fmin.reduce(measured, initial=np.nan)
-    over = (_beyond(measured, ranges) / np.where(spread > 0.0, spread, 1.0)).max(axis=1)
+    """Mask of successful evaluations that keep all limits; without any, of those that break them least."""
+    is_told, over = np.isfinite(history.sums), _violations(history, ranges)
     return is_told & (over == over[is_told].min(initial=np.inf))
 
 

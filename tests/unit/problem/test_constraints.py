@@ -314,6 +314,13 @@ class TestLimitsOnMeasuredQuantities:
         team.attach(x, y, constraints={"load": x[:, 0]})
         assert team.recommend().point["x"] <= 0.5
 
+    def test_a_point_whose_quantity_is_unknown_is_recommended_only_if_none_is_known_to_keep_the_limit(self):
+        team = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.5)}, seed=0)
+        team.attach([[0.9], [0.6]], [0.9, 0.6], constraints={"load": [0.9, np.nan]})
+        assert team.recommend().point["x"] == 0.6
+        team.attach([[0.4]], [0.4], constraints={"load": [0.4]})
+        assert team.recommend().point["x"] == 0.4
+
     @pytest.mark.parametrize("absurd", [1e70, -np.inf])
     def test_an_absurd_quantity_is_unknown_whether_it_is_told_or_attached(self, absurd):
         told, attached = (sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (0.0, 0.8)}, initial=4) for _ in range(2))
