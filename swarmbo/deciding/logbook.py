@@ -253,7 +253,8 @@ class Logbook:
             if not (np.isnan(known) or known == value):
                 raise ConflictError(f"query {query_id!r}: got {name!r} {value}; recorded before: {known}")
             measured[row, column] = value
-        return replace(self, history=replace(self.history, measured=measured))
+        is_known = np.array_equal(measured, self.history.measured, equal_nan=True)
+        return self if is_known else replace(self, history=replace(self.history, measured=measured))
 
     def with_evaluations(self, data: Dataset, *, attached: bool = True) -> "Logbook":
         """Add evaluations without a query; NaN for unknown outcomes and for agents without a part.

@@ -54,6 +54,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
         failed: True if all outcomes that were not given failed.
         noise_std: Standard deviation of the noise, in a ``tell``.
         locations: Locations that agents measured, in a ``tell``, if not those of the query.
+        constraints: Measured quantities with limits, in a ``tell``.
         why: Reason of a loss.
         team: Digest of the team's problem and settings, in a ``begin``.
         note: Plain data of the caller; not interpreted.
@@ -71,6 +72,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     failed: bool = False
     noise_std: float | dict[str, float | None] | None = None
     locations: dict[str, list[float]] | None = None
+    constraints: dict[str, float | None] | None = None
     why: str = ""
     team: str = ""
     note: dict[str, Any] = {}
@@ -267,17 +269,19 @@ class Ledger:
         point: Mapping[str, Any] | None = None,
         noise_std: float | Mapping[str, float] | None = None,
         locations: Mapping[str, ArrayLike] | None = None,
+        constraints: Mapping[str, float | None] | None = None,
         note: Mapping[str, Any] | None = None,
     ) -> bool:
         """Learn an outcome, which is on the disk on return.
 
         Args:
             query_id: Id of the query.
-            outcome: Outcome as in ``Team.tell``; so are ``failed``, ``point`` and ``noise_std``.
+            outcome: Outcome as in ``Team.tell``; so are ``failed``, ``point``, ``noise_std`` and ``constraints``.
             failed: True if all outcomes that are not given failed.
             point: Point that was evaluated, if not that of the query.
             noise_std: Standard deviation of the noise.
             locations: In a field, locations that agents measured, if not those of the query.
+            constraints: Measured quantities that have ``limits``, by name.
             note: Plain data to log with it.
 
         Returns:
@@ -288,6 +292,7 @@ class Ledger:
             ConfigError: As in ``Team.tell``; nothing is logged then.
         """
         where: Any = None if locations is None else dict(locations)
+        quantities = _by_channel(self.team.problem.quantities(constraints), values.told_number, "the evaluation")
         # the team learns what the log says, so that it learns the same from the log
         told = _as_logged(
             Event(
@@ -299,6 +304,7 @@ class Ledger:
                 failed=failed,
                 noise_std=_by_channel(noise_std, values.told_noise, "the evaluation"),
                 locations=where,
+                constraints=quantities or None,
                 note=dict(note or {}),
             )
         )
@@ -318,8 +324,8 @@ class Ledger:
             raise errors.RunFolderError(f"{path}: refuses calls since one failed: {self._broken}; open it again")
 
     def _tell(self, event: Event) -> None:
-        given: dict[str, Any] = {key: getattr(event, key) for key in ("failed", "point", "noise_std", "locations")}
-        self.team.tell(event.query, event.outcome, **given)
+        names = ("failed", "point", "noise_std", "locations", "constraints")
+        self.team.tell(event.query, event.outcome, **{name: getattr(event, name) for name in names})
 
     def _replay(self, events: list[Event], replayed: Callable[[Self, Event], None] | None, known: int | None) -> None:
         last = {event.query: number for number, event in enumerate(events) if event.kind == "tell"}

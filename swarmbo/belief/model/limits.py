@@ -129,9 +129,11 @@ def _violations(history: Dataset, ranges: Mapping[str, Range]) -> Float[np.ndarr
 
 
 def is_never_kept(history: Dataset, ranges: Mapping[str, Range]) -> bool:
-    """True if no successful evaluation is known to keep all limits."""
-    is_told = np.isfinite(history.sums)
-    return history.measured is not None and not (is_told & (_violations(history, ranges) == 0.0)).any()
+    """True if some successful evaluations are known to break limits, and none to keep all."""
+    if history.measured is None:
+        return False
+    over = _violations(history, ranges)[np.isfinite(history.sums)]
+    return bool((over > _UNKNOWN).any() and (over > 0.0).all())
 
 
 def looks_afar(situation: JointSituation, ranges: Mapping[str, Range]) -> bool:

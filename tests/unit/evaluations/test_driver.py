@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import swarmbo as sb
-from swarmbo.errors import RunFolderError, UnknownQueryError
+from swarmbo.errors import ConfigError, RunFolderError, UnknownQueryError
 from swarmbo.evaluations import Driver, Ended, Ledger
 from swarmbo.evaluations.driver import EvaluationError
 from swarmbo.evaluations.executor import keep
@@ -207,6 +207,23 @@ def test_a_total_of_any_type_of_number_is_logged_as_a_number(tmp_path):
     with pytest.raises(sb.SwarmboError, match="wanted a finite number >= 0"):
         ledger.tell(ledger.ask().id, 1.0, noise_std=np.inf)
     assert bits(Ledger.open(tmp_path, designed).team) == bits(ledger.team)
+
+
+def test_limited_quantities_are_logged_and_restored(tmp_path):
+    def make():
+        return sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.5)}, seed=1, initial=3)
+
+    ledger, alone = Ledger.create(tmp_path, make()), make()
+    for number in range(6):
+        query, own = ledger.ask(), alone.ask()
+        told = {"load": None if number == 1 else np.float64(query.point["x"])}
+        assert ledger.tell(query.id, query.point["x"], constraints=told)
+        assert not ledger.tell(query.id, query.point["x"], constraints=told)
+        alone.tell(own, own.point["x"], constraints=told)
+    with pytest.raises(ConfigError, match=r"got \['lod'\]; wanted some of the limits"):
+        ledger.tell(query.id, query.point["x"], constraints={"lod": 1.0})
+    assert bits(Ledger.open(tmp_path, make).team) == bits(ledger.team) == bits(alone)
+    assert np.isnan(alone.history.measured).sum() == 1
 
 
 def test_what_cannot_be_logged_is_refused_and_the_ledger_goes_on(tmp_path):
