@@ -15,7 +15,7 @@ from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model, incumbents
-from swarmbo.belief.model.limits import least_broken, looks_afar, probably_broken
+from swarmbo.belief.model.limits import hope_of, least_broken, probably_broken
 from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.success import Requirement, least_margin, reference, requirements
 from swarmbo.boundary.rng import stream
@@ -173,7 +173,7 @@ def joint_steps(
     functions = checked_as(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")
     if ranking is not None:
         functions = functions.starting_from(ranking.points, ranking.columns, ranking.beaten)
-    if looks_afar(situation, situation.ranges):
+    if hope_of(situation):  # look everywhere
         functions = replace(functions, low=np.zeros_like(functions.low), high=np.ones_like(functions.high))
     if coding is not None:
         functions = MixedFunctions.around(functions, coding)
@@ -187,7 +187,7 @@ def joint_steps(
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
     links = _links(situation, graph)
     # penalties are in units of the utility's spread, which differs between factors
-    if limits := (*situation.regions, *probably_broken(situation, situation.ranges)):
+    if limits := (*situation.regions, *probably_broken(situation)):
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, limits, spread)
     # a region may join parts; and owners of variables may search in the box of a factor that another agent learns

@@ -21,7 +21,7 @@ from swarmbo.problem.no_go import Limit, Shape
 from swarmbo.spaces import Domain
 
 _ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are required, and more after each excess
-_HOPED = 3.0  # standard deviations that a point is hoped to be better in a look afar
+_HOPED = 3.0  # standard deviations below the mean, of an optimistic violation
 _MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in the distance of the nearest measurements from the limit
 _UNKNOWN = 1e-300  # violation that counts for an unknown quantity
 _FEWEST = 3  # measurements, and number of the nearest ones
@@ -71,18 +71,30 @@ class ProbablyBroken:
         return lacks[worst, rows] / self.unit, slope / self.unit
 
 
-def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> tuple[Limit, ...]:
-    """Region of each limited quantity with a few measurements that differ; a pure function of the situation.
+def hope_of(situation: JointSituation) -> float | None:
+    """Number of standard deviations by which violations are judged optimistically; None once an evaluation is known to
+    keep all limits. Until then, a demand for certainty would hold the search beside the measured points.
 
-    While no evaluation keeps all limits, demands of more certainty would hold the search beside the measured points.
-    The least expected violation is wanted then, in turn with the least one that is possible anywhere.
+    It is 0 for every second query, and less often while others are pending, as these do not change the mean.
     """
-    measured, inside, out = situation.history.measured, situation.inside, list[Limit]()
+    history, n_batched = situation.history, situation.n_batched
+    if history.measured is None:
+        return None
+    over = _violations(history, situation.ranges)
+    if not (over > _UNKNOWN).any() or (over[np.isfinite(history.sums)] == 0.0).any():
+        return None
+    period = 2 + len(situation.pending) - n_batched
+    return _HOPED if n_batched or len(np.unique(situation.basis())) % period else 0.0
+
+
+def probably_broken(situation: JointSituation) -> tuple[Limit, ...]:
+    """Region of each limited quantity with a few measurements that differ; a pure function of the situation."""
+    ranges, measured, inside, out = situation.ranges, situation.history.measured, situation.inside, list[Limit]()
     if measured is None:
         return ()
     owner, names, beyond = situation.graph.agents[0], inside.graph.variables, _beyond(measured, ranges)
     graph = FactorGraph(inside.graph.factors[:1], (names,), (owner,), names, inside.graph.variable_owners)
-    is_seeking, is_afar = is_never_kept(situation.history, ranges), looks_afar(situation, ranges)
+    hope = hope_of(situation)
     for column, (name, (low, high)) in enumerate(ranges.items()):
         known = np.isfinite(measured[:, column])
         if int(known.sum()) < _FEWEST or not standardisation(measured[known, column])[2]:
@@ -91,10 +103,10 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
         data = inside.history.X[known].tobytes(), measured[known, column].tobytes()
         fitted = _fitted(graph, box, data, situation.seed, name, len(situation.history))
         # the model may be wrong by more than it says: what was broken lately makes the next queries more careful
-        excess = 0.0 if is_seeking else excess_of(beyond[situation.chosen & known, column] == 0.0)
+        excess = excess_of(beyond[situation.chosen & known, column] == 0.0)
         assured = _ASSURED + _RISE * excess
-        if is_seeking:
-            fitted, assured = fitted.condition_on_pending(inside.out.points), -_HOPED if is_afar else 0.0
+        if hope is not None:
+            fitted, assured = fitted.condition_on_pending(inside.out.points), -hope
         region = ProbablyBroken(fitted, low, high, assured, situation.coding)
         columns = np.arange(situation.domain.n_dims)
         out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess), steepness=_STEEP))
@@ -128,22 +140,6 @@ def _violations(history: Dataset, ranges: Mapping[str, Range]) -> Float[np.ndarr
     return np.where(np.isfinite(measured), over, _UNKNOWN).max(axis=1)
 
 
-def is_never_kept(history: Dataset, ranges: Mapping[str, Range]) -> bool:
-    """True if some successful evaluations are known to break limits, and none to keep all."""
-    if history.measured is None:
-        return False
-    over = _violations(history, ranges)[np.isfinite(history.sums)]
-    return bool((over > _UNKNOWN).any() and (over > 0.0).all())
-
-
-def looks_afar(situation: JointSituation, ranges: Mapping[str, Range]) -> bool:
-    """True for queries that look everywhere for a point that keeps all limits, while none is known: each second one,
-    and all of a batch but the first.
-    """
-    is_second = situation.n_batched > 0 or len(np.unique(situation.basis())) % 2 == 1
-    return is_second and is_never_kept(situation.history, ranges)
-
-
 def least_broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " t"]:
     """Mask of successful evaluations that keep all limits; without any, of those that break them least."""
     is_told, over = np.isfinite(history.sums), _violations(history, ranges)
@@ -152,9 +148,12 @@ def least_broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarr
 
 def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
     """History without outcomes at least as high as the best of the evaluations that break limits least, but for these:
-    a search around a better one might never leave the region where limits are broken.
+    a search around a better one might never leave the region where limits are broken. Evaluations up to the first that
+    keeps all limits count neither for nor against a method, like those of a design.
     """
-    kept, sums = least_broken(history, ranges), history.sums
+    kept, sums, chosen = least_broken(history, ranges), history.sums, history.chosen
     gone = ~kept & ~(sums < sums[kept].max(initial=-np.inf))
+    if chosen is not None:
+        chosen = chosen & np.logical_or.accumulate(kept & (_violations(history, ranges) <= _UNKNOWN))
     totals, factors = np.where(gone, np.nan, history.totals), np.where(gone[:, None], np.nan, history.factors)
-    return replace(history, totals=totals, factors=factors)
+    return replace(history, totals=totals, factors=factors, chosen=chosen)
