@@ -78,14 +78,11 @@ def _ratios(z: Float[np.ndarray, "..."]) -> tuple[np.ndarray, np.ndarray, np.nda
     density = np.exp(-0.5 * right**2 - _LOG_SQRT_2PI)
     h = density + right * ndtr(right)
     # the branches are cut to their own range, so that none overflows where another is taken
-    left = np.clip(z, _FAR, -1.0)
-    mills = np.sqrt(0.5 * np.pi) * erfcx(-np.minimum(z, -1.0) / np.sqrt(2.0))
+    left, tail = np.clip(z, _FAR, -1.0), erfcx(-np.minimum(z, -1.0) / np.sqrt(2.0))
+    mills = np.sqrt(0.5 * np.pi) * tail
     square = np.minimum(z, _FAR) ** -2.0
-    share = np.where(
-        z < _FAR,
-        square * np.polynomial.polynomial.polyval(square, _SERIES),
-        1.0 + left * np.sqrt(0.5 * np.pi) * erfcx(-left / np.sqrt(2.0)),
-    )
+    series = square * np.polynomial.polynomial.polyval(square, _SERIES)
+    share = np.where(z < _FAR, series, 1.0 + left * np.sqrt(0.5 * np.pi) * tail)
     is_right = z > -1.0
     log_h = np.where(is_right, np.log(h), -0.5 * np.minimum(z, -1.0) ** 2 - _LOG_SQRT_2PI + np.log(share))
     return log_h, np.where(is_right, ndtr(right) / h, mills / share), np.where(is_right, density / h, 1.0 / share)
