@@ -33,6 +33,7 @@ from swarmbo.acquisition.local_utility import PlaceUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.utility import Block
 from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.cholesky import root_of
 from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.incumbents import to_beat
 from swarmbo.boundary import rng
@@ -141,7 +142,7 @@ class JointImprovement(PlaceUtility):
         if len(mean) == 1:
             return float(self.single(mean, cov[0])[0])
         floor = _floor(np.diag(cov))
-        root = np.linalg.cholesky(cov[1:, 1:] + floor * np.eye(len(mean) - 1))
+        root = root_of(cov[1:, 1:] + floor * np.eye(len(mean) - 1))
         spread, nodes = np.linalg.solve(root, cov[1:, 0]), _nodes(len(mean) - 1, _MORE_NODES)
         # f(x_1) given the others is normal with the same loadings, so both use the same nodes
         most = np.maximum(self.over, (mean[1:] + nodes @ root.T).max(axis=1))
@@ -173,7 +174,8 @@ def _whitened(block: Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarr
         spread[k, k] = root
         rest = [0, *range(k + 1, n)]
         for i in rest:
-            spread[i, k] = left[min(i, k), max(i, k)] / root
+            most = np.sqrt(np.maximum(left[i, i], 0.0))  # of a loading: rounding may make more of it
+            spread[i, k] = np.clip(left[min(i, k), max(i, k)] / root, -most, most)
         for place, i in enumerate(rest):
             for j in rest[place:]:
                 left[i, j] = left[i, j] - spread[i, k] * spread[j, k]

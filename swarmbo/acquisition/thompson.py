@@ -15,7 +15,7 @@ from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.belief.gp.additive_prediction import FeatureSample, PathSample
-from swarmbo.belief.gp.cholesky import factorise
+from swarmbo.belief.gp.cholesky import root_of
 from swarmbo.belief.gp.spatial import Answered
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import EnsembleModel, Model
@@ -61,9 +61,7 @@ class FieldDraw(Answered):
         if len(places) > _MOST:
             listed = places[np.sort(rng.choice(len(places), _MOST, replace=False))]
         cache, every = belief.posterior_cache(listed), np.arange(len(listed))
-        # a root of the covariance with jitter: near places are almost dependent
-        root, _ = factorise(cache.cov(every, every))
-        drawn = cache.mean + root @ rng.standard_normal(len(listed))
+        drawn = cache.mean + root_of(cache.cov(every, every)) @ rng.standard_normal(len(listed))
         return cls(belief, values | dict(zip((place.tobytes() for place in listed), drawn.tolist(), strict=True)))
 
     @property
