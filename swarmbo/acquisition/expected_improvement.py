@@ -38,7 +38,6 @@ from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.incumbents import to_beat
 from swarmbo.boundary import rng
 from swarmbo.graph import FactorStack
-from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
@@ -221,7 +220,7 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
         [0.3, 0.4]
     """
 
-    goal: ClassVar[Goal | None] = "peak"
+    goal = "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> JointImprovement:
         """Expected improvement over the largest posterior mean of measured locations."""

@@ -23,7 +23,6 @@ from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.graph import BoxFunctions, FactorStack
 from swarmbo.graph.box_functions import Climbing, Points, Received, Values
-from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even
 
@@ -138,7 +137,7 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
 
     n_features: Even = 512
 
-    goal: ClassVar[Goal | None] = "peak"
+    goal = "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """Utility by the draw alone; that of abstaining is the best mean at a measured location."""
