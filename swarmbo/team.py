@@ -41,7 +41,7 @@ class Team(AskTell):
     in one field. ``Team.for_env`` makes the team that fits a PettingZoo environment, and drives it.
 
     Decisions are bit-identical for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one),
-    in any order of agents and outcomes. Queries may be told in any order and in parts. Pending queries count as
+    in any order of candidates and outcomes. Queries may be told in any order and in parts. Pending queries count as
     evaluated for the variance, so that further ones explore elsewhere.
 
     With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. With

@@ -238,7 +238,8 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
         else:
             beta = schedules.continuous_beta(*smooth)
         points = math.ceil(schedules.lattice_points(*smooth)) if self.lattice == "lemma-5" else 0
-        boldness = _BOLDER if self.exploration == "practical" and _is_stuck(belief) and t % 2 else 1.0
+        is_second = (t + len(situation.pending)) % 2 == 1  # in a batch, too
+        boldness = _BOLDER if self.exploration == "practical" and is_second and _is_stuck(belief) else 1.0
         weights = dict.fromkeys(graph.factors, boldness * self.exploration_scale * math.sqrt(beta))
         return ConfidenceBounds.on_cube(belief.by_factor_ahead, sqrt_beta=weights, lattice_points=points)
 

@@ -33,11 +33,11 @@ from swarmbo.acquisition.local_utility import PlaceUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.utility import Block
 from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.cholesky import root_of
 from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.incumbents import to_beat
 from swarmbo.boundary import rng
 from swarmbo.graph import FactorStack
-from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
@@ -78,14 +78,11 @@ def _ratios(z: Float[np.ndarray, "..."]) -> tuple[np.ndarray, np.ndarray, np.nda
     density = np.exp(-0.5 * right**2 - _LOG_SQRT_2PI)
     h = density + right * ndtr(right)
     # the branches are cut to their own range, so that none overflows where another is taken
-    left = np.clip(z, _FAR, -1.0)
-    mills = np.sqrt(0.5 * np.pi) * erfcx(-np.minimum(z, -1.0) / np.sqrt(2.0))
+    left, tail = np.clip(z, _FAR, -1.0), erfcx(-np.minimum(z, -1.0) / np.sqrt(2.0))
+    mills = np.sqrt(0.5 * np.pi) * tail
     square = np.minimum(z, _FAR) ** -2.0
-    share = np.where(
-        z < _FAR,
-        square * np.polynomial.polynomial.polyval(square, _SERIES),
-        1.0 + left * np.sqrt(0.5 * np.pi) * erfcx(-left / np.sqrt(2.0)),
-    )
+    series = square * np.polynomial.polynomial.polyval(square, _SERIES)
+    share = np.where(z < _FAR, series, 1.0 + left * np.sqrt(0.5 * np.pi) * tail)
     is_right = z > -1.0
     log_h = np.where(is_right, np.log(h), -0.5 * np.minimum(z, -1.0) ** 2 - _LOG_SQRT_2PI + np.log(share))
     return log_h, np.where(is_right, ndtr(right) / h, mills / share), np.where(is_right, density / h, 1.0 / share)
@@ -144,7 +141,7 @@ class JointImprovement(PlaceUtility):
         if len(mean) == 1:
             return float(self.single(mean, cov[0])[0])
         floor = _floor(np.diag(cov))
-        root = np.linalg.cholesky(cov[1:, 1:] + floor * np.eye(len(mean) - 1))
+        root = root_of(cov[1:, 1:] + floor * np.eye(len(mean) - 1))
         spread, nodes = np.linalg.solve(root, cov[1:, 0]), _nodes(len(mean) - 1, _MORE_NODES)
         # f(x_1) given the others is normal with the same loadings, so both use the same nodes
         most = np.maximum(self.over, (mean[1:] + nodes @ root.T).max(axis=1))
@@ -176,7 +173,8 @@ def _whitened(block: Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarr
         spread[k, k] = root
         rest = [0, *range(k + 1, n)]
         for i in rest:
-            spread[i, k] = left[min(i, k), max(i, k)] / root
+            most = np.sqrt(np.maximum(left[i, i], 0.0))  # of a loading: rounding may make more of it
+            spread[i, k] = np.clip(left[min(i, k), max(i, k)] / root, -most, most)
         for place, i in enumerate(rest):
             for j in rest[place:]:
                 left[i, j] = left[i, j] - spread[i, k] * spread[j, k]
@@ -222,7 +220,7 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
         [0.3, 0.4]
     """
 
-    goal: ClassVar[Goal | None] = "peak"
+    goal = "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> JointImprovement:
         """Expected improvement over the largest posterior mean of measured locations."""

@@ -1,7 +1,6 @@
 """Rules by the information of a place: with its mean for the peak, alone for maps, about its side of a level."""
 
 import math
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +9,6 @@ from swarmbo.acquisition.chain_acquisition import ChainAcquisition, require_leve
 from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.schedules import Exploration, alpha, beta
 from swarmbo.acquisition.situation import Situation
-from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Positive, ProperFraction
 
@@ -54,7 +52,7 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     exploration_scale: Positive = 1.0
     delta: ProperFraction = 0.1
 
-    goal: ClassVar[Goal | None] = "peak"
+    goal = "peak"
 
     def sqrt_beta(self, situation: Situation) -> float:
         """Weight of the standard deviation when single locations are ranked by mean + weight x std."""
@@ -90,7 +88,7 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
         (True, True)
     """
 
-    goal: ClassVar[Goal | None] = "map"
+    goal = "map"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """Utility of informative locations; means have no effect."""
@@ -130,7 +128,7 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
     level: float | None = None
     width: Positive = 1.96
 
-    goal: ClassVar[Goal | None] = "level"
+    goal = "level"
 
     def check_world(self, level: float | None) -> None:
         """Refuse a world without a level if the settings have no level.

@@ -15,7 +15,7 @@ from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.belief.gp.additive_prediction import FeatureSample, PathSample
-from swarmbo.belief.gp.cholesky import factorise
+from swarmbo.belief.gp.cholesky import root_of
 from swarmbo.belief.gp.spatial import Answered
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import EnsembleModel, Model
@@ -23,7 +23,6 @@ from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.graph import BoxFunctions, FactorStack
 from swarmbo.graph.box_functions import Climbing, Points, Received, Values
-from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even
 
@@ -61,9 +60,7 @@ class FieldDraw(Answered):
         if len(places) > _MOST:
             listed = places[np.sort(rng.choice(len(places), _MOST, replace=False))]
         cache, every = belief.posterior_cache(listed), np.arange(len(listed))
-        # a root of the covariance with jitter: near places are almost dependent
-        root, _ = factorise(cache.cov(every, every))
-        drawn = cache.mean + root @ rng.standard_normal(len(listed))
+        drawn = cache.mean + root_of(cache.cov(every, every)) @ rng.standard_normal(len(listed))
         return cls(belief, values | dict(zip((place.tobytes() for place in listed), drawn.tolist(), strict=True)))
 
     @property
@@ -140,7 +137,7 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
 
     n_features: Even = 512
 
-    goal: ClassVar[Goal | None] = "peak"
+    goal = "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """Utility by the draw alone; that of abstaining is the best mean at a measured location."""

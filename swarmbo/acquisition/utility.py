@@ -96,7 +96,7 @@ def shortlist(
     scores = utility.scores(belief, places, picks=size - size // 2)
     alone = scores.rank.copy()
     spread = greedy_batch(scores, size - size // 2)
-    alone[spread] = -np.inf
+    alone[spread] = np.nan  # sorted behind -inf, the rank of places without a value
     # stable, so that agents with equal ranks list the same places
     dense = np.argsort(-alone, kind="stable")[: size // 2]
     return np.concatenate([spread, dense])
@@ -104,12 +104,11 @@ def shortlist(
 
 def greedy_batch(scores: Scores, size: int) -> Int[np.ndarray, " s"]:
     """Pick different places one by one, each with the earlier ones as measured (GP-BUCB, Desautels et al. 2014)."""
-    rank, picks = scores.rank, np.empty(size, dtype=int)
+    left, picks = np.arange(len(scores.rank)), np.empty(size, dtype=int)
     for n in range(size):
-        picks[n] = pick = int(rank.argmax())
-        scores.take(pick)
-        rank = scores.rank.copy()
-        rank[picks[: n + 1]] = -np.inf
+        best = int(scores.rank[left].argmax())  # among those left: ranks may be -inf
+        picks[n], left = left[best], np.delete(left, best)
+        scores.take(int(picks[n]))
     return picks
 
 

@@ -206,6 +206,5 @@ def _rest(table: Table, shares: list[Vector]) -> float:
     """Largest remainder of a factor after its variables' shares; excluded values do not count."""
     for axis, share in enumerate(shares):
         shape = [-1 if k == axis else 1 for k in range(len(shares))]
-        left = np.where(share > -np.inf, -np.where(share > -np.inf, share, 0.0), -np.inf)
-        table = table + left.reshape(shape)
+        table = table + np.where(share > -np.inf, -share, -np.inf).reshape(shape)
     return float(table.max())

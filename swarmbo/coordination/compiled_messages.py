@@ -140,6 +140,8 @@ def renew_variable(
     starts: Places, first: Whole, degree: Whole, d: Whole, heard: Flat, said: Flat, spare: Spare
 ) -> None:
     """Write the messages of a variable from ``first`` in ``starts`` on; ``spare[0]`` receives the sum of all."""
+    # (sum of those before) + (sum of those after): the total less the own message would be inf - inf where a
+    # combination is forbidden
     sums, after, _, _ = spare
     size = _unsigned(d)
     for j in range(size):

@@ -209,15 +209,10 @@ def messages_of_factor(graph: FactorGraph, factor: str, table: Table, from_varia
 
 def messages_of_variable(graph: FactorGraph, variable: str, size: int, from_factors: ByEdge) -> dict[str, Vector]:
     """One variable's messages by factor: sums of the other factors' messages; those without one count as zero."""
+    from swarmbo.coordination.compiled_messages import renew_variables  # late: numba is slow to load
+
     factors, silent = graph.factors_of(variable), np.zeros(size)
-    heard = [from_factors.get((factor, variable), silent) for factor in factors]
-    # (sum of those before) + (sum of those after), as in compiled code: the total less the own message would be
-    # inf - inf where a combination is forbidden
-    outgoing, before, after = list[Vector](), silent, silent
-    for message in heard:
-        outgoing.append(before)
-        before = before + message
-    for k in range(len(heard) - 2, -1, -1):
-        after = after + heard[k + 1]
-        outgoing[k] = outgoing[k] + after
-    return dict(zip(factors, outgoing, strict=True))
+    heard = np.concatenate([from_factors.get((factor, variable), silent) for factor in factors])
+    said = np.empty_like(heard)
+    renew_variables(size * np.arange(len(factors))[None], size, heard, said)
+    return dict(zip(factors, np.split(said, len(factors)), strict=True))

@@ -201,14 +201,10 @@ class JointStarts:
         return self._utility(f, U, joint_starts).reshape(looks.shape)
 
     def _offer(self, x: str, stand: Vector, reach: Vector) -> None:
-        before = self._offers.get(x)
+        """Set a variable's values, and announce them to the owners that evaluate it."""
+        before, graph = self._offers.get(x), self._graph
         offer = Offer(x, np.concatenate([stand, reach]), 0 if before is None else before.number + 1)
         self._set_offer(offer)
-        self._tell(x)
-
-    def _tell(self, x: str) -> None:
-        """Announce a variable's values to the owners that evaluate it."""
-        offer, graph = self._offers[x], self._graph
         recipients = dict.fromkeys(graph.owner(f) for f in graph.factors_of(x))
         if self._shares:
             silent = [f for f in graph.factors_of(x) if self._host.is_silent(graph.owner(f))]

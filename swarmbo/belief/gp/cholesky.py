@@ -43,6 +43,15 @@ def factorise_noisy(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n
     return np.asfortranarray(L * units[:, None]), jitter
 
 
+def root_of(C: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+    """A root R of a posterior covariance, R Rᵀ = C; of a positive definite matrix near it if rounding makes C none."""
+    try:
+        return factorise(C)[0]
+    except ValueError:  # where much is known, C is a small difference: its rounding errors are those of the prior
+        values, vectors = np.linalg.eigh(C)
+        return vectors * np.sqrt(np.maximum(values, -values[0]))
+
+
 def _factorise_above(K: Float[np.ndarray, "n n"], noise_level: float) -> tuple[Float[np.ndarray, "n n"], float]:
     if not np.isfinite(K).all():
         raise ValueError("covariance matrix holds values that are not finite; check lengthscales and outputscale")

@@ -45,17 +45,18 @@ def test_add_gp_ucb_weighs_each_group_by_its_own_size(situation_of) -> None:
 
 @pytest.mark.parametrize("stays", [True, False])
 def test_the_bound_of_one_factor_is_bolder_by_turns_once_nothing_is_gained(stays, situation_of) -> None:
-    situation = situation_of({"whole": ["a", "b"]}, t=12)
+    situation = situation_of({"whole": ["a", "b"]}, t=12, pending=1)
     totals = situation.history.X.sum(axis=1)
     # the best of all comes in the middle, or each is better than the one before
     order = np.roll(np.argsort(totals), 6) if stays else np.argsort(totals)
     X, totals = situation.history.X[order], totals[order]
     weights = list[float]()
-    for t in (11, 12):
-        now = replace(situation, history=Dataset(X[:t], totals[:t], situation.history.factors[:t]))
+    for t, p in ((11, 0), (12, 0), (12, 1)):  # the last two are a batch
+        told = Dataset(X[:t], totals[:t], situation.history.factors[:t])
+        now = replace(situation, history=told, pending=situation.pending[:p])
         functions = DECHBO().local_functions(now, DECHBO().learn(now, BELIEF, None))
         weights.append(functions.sqrt_beta["whole"] / np.sqrt(0.2 * 2 * np.log(2 * t)))
-    np.testing.assert_allclose(weights, [3.0 if stays else 1.0, 1.0])
+    np.testing.assert_allclose(weights, [3.0, 1.0, 3.0] if stays else [1.0] * 3)
 
 
 @pytest.mark.thorough

@@ -22,6 +22,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph import stacks_of
 from swarmbo.graph.box_functions import total_value
 from swarmbo.problem.data import Dataset
+from swarmbo.spaces import Domain
 
 from .fields import DOMAIN, NOWHERE, situation, some_belief
 
@@ -263,6 +264,21 @@ def test_without_hope_an_agent_still_takes_the_least_hopeless_place():
     assert (rule.single(mean, var) == 0.0).all()
     assert rule.best_of(belief, near) == least_hopeless != 0
     assert shortlist(belief, near, 9, rule)[0] == least_hopeless  # ties of sums go to who comes first
+
+
+@pytest.mark.parametrize("n", [60, 300])
+def test_near_places_where_much_is_known_gain_no_more_together_than_each_alone(n):
+    """Covariances between them are mostly rounding: no matrix of a covariance, and more than their variances allow."""
+    X, near = np.linspace(0.0, 1.0, n)[:, None], 0.5 + 1e-3 * np.random.default_rng(1).random((16, 1))
+    prior, domain = ExactGPSettings(kernel="rbf", restarts=0, max_iterations=20), Domain(np.zeros(1), np.ones(1))
+    belief = ExactGP.create(prior, domain).update(X, np.sin(3.0 * X[:, 0])).fit(np.random.default_rng(0))
+    mean, var = belief.posterior(near)
+    rule = JointImprovement(over=float(mean.max()))
+    most = 1.05 * rule.single(mean, var).max()  # averages over nodes are not exact
+    assert local_acquisition(belief, [near[:5], near[5:10], near[10:]], rule).max() <= most
+    value = rule.jointly(belief, near)
+    gains = [value([k, *(j for j in range(16) if j != k)], False) for k in range(16)]
+    assert 0.0 <= min(gains) <= max(gains) <= most
 
 
 def test_it_improves_on_the_largest_mean_where_somebody_measured_as_far_as_each_knows():

@@ -9,6 +9,7 @@ import pytest
 import swarmbo as sb
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement
 from swarmbo.acquisition.thompson import EGPEI, EGPTS, FieldDraw, Thompson
+from swarmbo.acquisition.utility import shortlist
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.model import EnsembleModel, Learned, learn_ensemble
@@ -113,6 +114,11 @@ def test_agents_that_may_go_to_the_same_places_never_meet(coordination):
         assert sorted(float(x[0]) for x in points.values()) == pytest.approx([0.9, 0.95, 1.0])
 
 
+def test_a_place_at_minus_zero_is_that_at_zero():
+    team = sb.Team.for_field(["a"], [-1.0], [1.0], acquisition="thompson")
+    assert team.ask({"a": [[-0.0], [0.0]]}).points["a"].tolist() == [0.0]
+
+
 def test_rounds_and_seeds_draw_anew_and_the_same_seed_draws_the_same():
     def chosen(seed):
         team = sb.Team.for_field(["a"], [0.0], [1.0], acquisition="thompson", seed=seed)
@@ -125,9 +131,14 @@ def test_rounds_and_seeds_draw_anew_and_the_same_seed_draws_the_same():
 
 def test_of_very_many_places_some_are_drawn_at():
     belief, places = some_belief(), DOMAIN.from_unit(np.random.default_rng(2).random((1500, 2)))
-    drawn = FieldDraw.of(belief, places, np.random.default_rng(0)).posterior_mean(places)
+    draw = FieldDraw.of(belief, places, np.random.default_rng(0))
+    drawn = draw.posterior_mean(places)
     assert np.isfinite(drawn).sum() == 1024
     assert (drawn[~np.isfinite(drawn)] == -np.inf).all()
+    some = np.concatenate([np.flatnonzero(drawn > -np.inf)[:40], np.flatnonzero(drawn == -np.inf)[:40]])
+    listed = shortlist(draw, places[some], 70, sb.LocalUtility(0.0, 0.0, noise_variance=1.0))
+    assert sorted(listed[listed < 40]) == [*range(40)]
+    assert len(set(listed.tolist())) == 70
     team = sb.Team.for_field(["a", "b"], [0.0, 0.0], [100.0, 50.0], acquisition="thompson")
     assert set(team.ask(dict.fromkeys("ab", places)).points) == {"a", "b"}
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.belief.gp.cholesky import extend, factorise, solve_lower, solve_rows
+from swarmbo.belief.gp.cholesky import extend, factorise, root_of, solve_lower, solve_rows
 from swarmbo.kernels import kernel_matrix
 
 
@@ -64,6 +64,16 @@ def test_a_singular_matrix_is_factorised_with_jitter_and_a_sound_one_without():
 def test_what_is_no_covariance_matrix_is_refused(bad):
     with pytest.raises(ValueError, match="covariance matrix"):
         factorise(bad)
+
+
+@pytest.mark.parametrize("lowest", [0.5, 1e-9, -1e-9, -0.02])
+def test_a_root_is_that_of_the_matrix_or_of_one_as_near_as_its_negative_eigenvalues(lowest):
+    axes, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
+    C = axes @ np.diag([1.0, 0.7, lowest]) @ axes.T
+    R = root_of(C)
+    assert np.isfinite(np.linalg.inv(R)).all()
+    np.testing.assert_allclose(R @ R.T, C, rtol=0.0, atol=max(-2.1 * lowest, 1e-8))
+    np.testing.assert_array_equal(root_of(np.zeros((2, 2))), 0.0)
 
 
 def test_triangular_solves_equal_the_dense_solution():
