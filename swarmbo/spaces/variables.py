@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from swarmbo.boundary.values import exact, real_array, short
 from swarmbo.errors import ConfigError
@@ -284,6 +284,17 @@ class MixedDomain(Domain):
         axis, is_log = first + U * (last - first), self._is_log[columns]
         X = np.where(is_log, np.exp(np.where(is_log, axis, 0.0)), axis)
         return self.on_grid(X, columns)
+
+    def stretch(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """Derivatives of codes by coordinates of the unit cube, at points; as if no axis had a grid."""
+        first, last = self._ends
+        return (last - first) * np.where(self._is_log, X, 1.0)
+
+    @cached_property
+    def straight(self) -> Domain:
+        """Box of the same codes without logarithmic axes; itself if it has none."""
+        plain = [replace(v, log=False) if v.axis.is_log else v for v in self.variables]
+        return MixedDomain.of(plain) if self._is_log.any() else self
 
     def on_grid(self, X: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
         """Nearest codes within the bounds, on axes that have a grid; others as they are."""
