@@ -279,11 +279,10 @@ class _Scene:
 
 
 def _range(layers: Sequence[_Layer]) -> Normalize:
-    values = [values[layer.lattice.shown.ravel()] for layer in layers for values in layer.frames if values is not None]
-    if not values:
+    pictures = [layer.picture(frame).compressed() for layer in layers for frame in range(len(layer.frames))]
+    if not len(values := np.concatenate(pictures)):
         return Normalize(0.0, 1.0)
-    least = min(float(value.min()) for value in values) if not layers[0].is_deviation else 0.0
-    most = max(float(value.max()) for value in values)
+    least, most = 0.0 if layers[0].is_deviation else float(values.min()), float(values.max())
     return Normalize(least, most if most > least else least + 1.0)
 
 
