@@ -112,7 +112,7 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
             ax.label_outer(remove_inner_ticks=True)
         figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
         handles = _legend_handles(records, world)
-        columns = min(len(handles), int(figure.get_figwidth() / 1.45))
+        columns = style.columns_within(figure.get_figwidth(), handles, 1.45)
         figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=1.6, columnspacing=1.4)
     return figure
 

@@ -188,7 +188,7 @@ def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, Fact
             handles.append(Line2D([], [], label=f"{kind} {start}…" if start else kind, **mark, **look))
         for index, agent in enumerate(agents):
             handles.append(Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent))
-        columns = max(2, min(len(handles), int(figure.get_figwidth() / 1.2)))
+        columns = style.columns_within(figure.get_figwidth(), handles, 1.2)
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
 

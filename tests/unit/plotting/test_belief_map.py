@@ -45,6 +45,21 @@ def test_a_place_far_outside_the_map_does_not_stretch_the_figure(run, place):
     assert max(box.width / figure.get_figwidth(), box.height / figure.get_figheight()) < 1.2
 
 
+def test_long_names_neither_widen_a_figure_nor_leave_it(run):
+    made = run(rounds=1)
+    name = "a very long name of an autonomous underwater vehicle "
+    samples = [[msgspec.structs.replace(s, agent=name + s.agent) for s in record.samples] for record in made.records]
+    told = zip(made.records, samples, strict=True)
+    longer = [msgspec.structs.replace(record, samples=own, links=[]) for record, own in told]
+    figure = belief_map_figure(longer, made.world, made.settings)
+    figure.canvas.draw()
+    assert figure.get_tightbbox().width < 1.05 * figure.get_figwidth()
+    (frame,) = render_frames(longer, replace(made.world, name=3 * name), made.settings, [1])
+    caption = frame[: len(frame) // 15]
+    assert (caption < 128).any()
+    assert (caption[:, -4:] == 255).all()
+
+
 @pytest.mark.parametrize(("points", "note"), [("none", "the truth is not known"), ("lattice", "no measurement has")])
 def test_an_error_map_says_what_it_lacks(run, points, note):
     ax = axes()
