@@ -126,6 +126,11 @@ def role_of(agents: Sequence[str]) -> str:
     return role if len(roles) == 1 and 0 < len(role := roles.pop()) <= _LONGEST_ROLE else "agent"
 
 
+def shortened(text: str, most: int) -> str:
+    """The text, or its beginning and three dots."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def columns_within(width: float, handles: Sequence[Artist], least: float) -> int:
     """Number of columns of a legend within a width, each as wide as the longest label, and ``least`` (inches)."""
     longest = max(len(str(handle.get_label())) for handle in handles)
