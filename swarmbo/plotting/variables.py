@@ -60,10 +60,8 @@ def plot_found(ax: Axes, records: Records, world: World) -> Axes:
     for column, (name, shares) in enumerate(shown.items()):
         for row, (of, code) in enumerate(zip(world.types, found[name] or (), strict=False)):
             value = of.value(code)
-            text = f"{value:.4g}" if isinstance(value, float) else str(value)
-            ax.text(
-                column, row, style.shortened(text, _LONGEST), color="white" if shares[row] < _DARK else "black", **where
-            )
+            text = style.shortened(f"{value:.4g}" if isinstance(value, float) else str(value), _LONGEST)
+            ax.text(column, row, text, color="white" if shares[row] < _DARK else "black", **where)
     ax.set_xticks(range(len(shown)), list(shown), rotation=40, ha="right", rotation_mode="anchor")
     ax.set_title("Found")
     add_colour_bar(ax, image, "share of range")
