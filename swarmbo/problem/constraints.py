@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from msgspec.structs import replace
 
-from swarmbo.boundary.values import distinct_names, short, table
+from swarmbo.boundary.values import distinct_names, known_names, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.problem.no_go import Shape
 from swarmbo.settings import NonNegative, Settings, convert, require
@@ -195,8 +195,7 @@ def constraint_of(given: object, variables: Mapping[str, Variable], at: str) -> 
     wanted = "with a kind, or sb.Linear, sb.Separation or sb.Constraint"
     made = given if isinstance(given, Known) else convert(table(given, wanted, at), Known, at)
     names = f"{at}.{made.__struct_fields__[0]}"  # weights, variables or scope
-    if strange := [name for name in made.scope if name not in variables]:
-        raise ConfigError(f"got {strange[0]!r}; wanted some of {list(variables)}", at=names)
+    known_names(made.scope, variables, names)
     distinct_names(made.scope, "variable", names)
     return made.fitting(variables, at)
 

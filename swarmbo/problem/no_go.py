@@ -15,6 +15,7 @@ from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Positive, Settings, convert, require
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import MixedDomain
 
 _MOST_CORNERS = 1000  # corners of a polygon: every point is compared with all
 _CLEAR = 1e-6  # distance from a region of a point moved out of it, in sides of the box
@@ -74,10 +75,9 @@ class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "low", lambda low: bool(low) and np.isfinite(low).all(), "one finite number or more")
-        require(self, "high", self._is_above_low, f"as many finite numbers, each above that of low, {list(self.low)}")
-
-    def _is_above_low(self, high: tuple[float, ...]) -> bool:
-        return len(high) == len(self.low) and bool(np.isfinite(high).all() and np.less(self.low, high).all())
+        low, high = self.low, self.high
+        is_above = len(high) == len(low) and bool(np.isfinite(high).all() and np.less(low, high).all())
+        require(self, "high", lambda _: is_above, f"as many finite numbers, each above that of low, {list(low)}")
 
     @property
     def n_dims(self) -> int:
@@ -223,10 +223,9 @@ def _straightened(
     U: Float[np.ndarray, "m s"], box: Domain
 ) -> tuple[Float[np.ndarray, "m s"], Domain, Float[np.ndarray, "m s"]]:
     """Points in the unit cube of a box without logarithmic axes, that box, and the derivatives of the coordinates."""
-    flat = box.straight
-    if flat is box:
+    if not (isinstance(box, MixedDomain) and any(variable.axis.is_log for variable in box.variables)):
         return U, box, np.ones(U.shape)
-    X = box.from_unit(U)
+    flat, X = Domain(box.low, box.high), box.from_unit(U)
     return flat.to_unit(X), flat, box.stretch(X) / flat.stretch(X)
 
 

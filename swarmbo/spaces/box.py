@@ -73,11 +73,6 @@ class Domain:
         return np.broadcast_to(self.high - self.low, X.shape)
 
     @cached_property
-    def straight(self) -> "Domain":
-        """Box of the same coordinates without logarithmic axes; itself if it has none."""
-        return self
-
-    @cached_property
     def counts(self) -> Float[np.ndarray, " d"]:
         """Number of values on axes with a grid; 0 on others."""
         return np.zeros(self.n_dims)
