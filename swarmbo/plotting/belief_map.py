@@ -172,11 +172,7 @@ def _headline(records: Records, world: World) -> str:
 
 
 def _legend_handles(records: Records, world: World) -> list[Line2D]:
-    last, found = records[-1], ["maximum"]
-    if last.recommendation is not None:
-        found.insert(0, "recommendation")
-    if last.best is not None and world.frames is None:
-        found.insert(0, "best")
+    found = [*(["best"] if world.frames is None else []), "recommendation", "maximum"]
     if world.standpoints:
         marks = maps.sensor_legend(len(failures(records)) > 0)
         return [*marks, *maps.legend_of(records, world, ["level", "true level", *found])]

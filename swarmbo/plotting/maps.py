@@ -338,7 +338,7 @@ def sensor_legend(has_failed: bool) -> list[Line2D]:
 
 def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line2D]:
     """Legend of the marks among ``names`` that are on the maps of a run, in that order."""
-    has_truth, is_peak = world.has_truth, world.goal == "peak"
+    has_truth, is_peak, last = world.has_truth, world.goal == "peak", records[-1]
     told = (isinstance(sample.battery, float) for record in records for sample in record.samples)
     small: dict[str, Any] = {"markersize": 7.5, "path_effects": []}  # findings are smaller than on the map
     there: dict[str, tuple[bool, dict[str, Any]]] = {
@@ -346,8 +346,8 @@ def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line
         "base": (bool(world.bases), style.LEGEND_BASE),
         "failed": (len(failures(records)) > 0, style.FAILED),
         "battery": (any(told), style.LEGEND_BATTERY),
-        "best": (is_peak, style.BEST | small | {"markersize": 10.0}),
-        "recommendation": (is_peak, style.RECOMMENDATION | small),
+        "best": (is_peak and last.best is not None, style.BEST | small | {"markersize": 10.0}),
+        "recommendation": (is_peak and last.recommendation is not None, style.RECOMMENDATION | small),
         "maximum": (is_peak and has_truth, style.MAXIMUM | small),
     }
     marks = {name: Line2D([], [], **look) for name, (is_there, look) in there.items() if is_there}

@@ -37,9 +37,9 @@ class NoGo(Settings, frozen=True, tag_field="kind"):
     variables: tuple[str, ...] | None = None
 
     @property
-    @abstractmethod
     def n_dims(self) -> int:
         """Number of coordinates of the shape."""
+        return np.shape(getattr(self, self.__struct_fields__[1]))[-1]  # of low, of the centre, or of each corner
 
     @abstractmethod
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
@@ -78,11 +78,6 @@ class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
         low, high = self.low, self.high
         is_above = len(high) == len(low) and bool(np.isfinite(high).all() and np.less(low, high).all())
         require(self, "high", lambda _: is_above, f"as many finite numbers, each above that of low, {list(low)}")
-
-    @property
-    def n_dims(self) -> int:
-        """Number of coordinates."""
-        return len(self.low)
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
         """Depth below the nearest face."""
@@ -123,11 +118,6 @@ class NoGoBall(NoGo, frozen=True, kw_only=True, tag="ball"):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "centre", lambda centre: bool(centre) and np.isfinite(centre).all(), "one finite number or more")
-
-    @property
-    def n_dims(self) -> int:
-        """Number of coordinates."""
-        return len(self.centre)
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
         """Distance to the sphere, in the longest of the sides."""
@@ -171,11 +161,6 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         is_plane = 3 <= len(P) <= _MOST_CORNERS and np.isfinite(P).all() and np.linalg.matrix_rank(P - P[0]) == 2
         wanted = f"3 to {_MOST_CORNERS:,} (x, y) of finite numbers, not all on one line"
         require(self, "corners", lambda _: bool(is_plane), wanted)
-
-    @property
-    def n_dims(self) -> int:
-        """Two coordinates."""
-        return 2
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
         """Distance to the nearest point of the border."""
