@@ -236,7 +236,10 @@ def test_a_scenario_states_regions_and_its_run_keeps_out_of_them(tmp_path, regio
         ([{"kind": "polygon", "corners": [[0, 0], [1, 0]]}], r"\$\.no_go\[0\]\.corners: .*wanted 3 to 1,000"),
         ([{"kind": "ball", "centre": [0.0]}], r"\$\.no_go\[0\]"),
         ([SHUT, {"kind": "box", "low": [0.0], "high": [1.0]}], r"\$\.no_go\[1\]: got a region of 1 coord.*; wanted 3"),
-        ([sb.NoGoBox(variables=("w",), low=(0.0,), high=(1.0,))], r"\$\.no_go\[0\]\.variables: got \['w'\]; wanted some"),
+        (
+            [sb.NoGoBox(variables=("w",), low=(0.0,), high=(1.0,))],
+            r"\$\.no_go\[0\]\.variables: got \['w'\]; wanted some",
+        ),
         ([sb.NoGoBox(variables=("x", "x"), low=(0, 0), high=(1, 1))], r"\.variables: .*no name twice"),
         ([SHUT] * 1001, r"\$\.no_go: got 1001 regions; wanted at most 1000"),
         ([sb.NoGoBox(variables=("x",), low=(-1.0,), high=(2.0,))], "wanted regions that leave some points to query"),
