@@ -180,10 +180,11 @@ def known_names(given: object, known: Iterable[str], at: str) -> list[str]:
     """Names from a user, in the order of those known; refuse others."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigError(f"got {short(given)}; wanted a list of names", at=at)
-    names, listed = list(cast(Iterable[Any], given)), list(known)
-    if strangers := [name for name in names if name not in listed]:
-        raise ConfigError(f"got {short(strangers)}; wanted some of {short(listed)}", at=at)
-    return [name for name in listed if name in names]
+    names, listed = list(cast(Iterable[Any], given)), dict.fromkeys(known)
+    if strangers := [name for name in names if not isinstance(name, str) or name not in listed]:
+        raise ConfigError(f"got {short(strangers)}; wanted some of {short(list(listed))}", at=at)
+    wanted = set(names)
+    return [name for name in listed if name in wanted]
 
 
 def check_links(links: Any, agents: Collection[str] | None = None) -> None:

@@ -17,7 +17,7 @@ from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short
 from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
-from swarmbo.spaces.variables import Variable
+from swarmbo.spaces.variables import Categorical, Variable
 
 Column = Float[np.ndarray, " t"]
 TOTAL, VALUE, AGENT, FACTOR = "total", "value", "agent", "factor"
@@ -279,7 +279,7 @@ class _Table:
         """Column of codes of a variable's values."""
         found = [_code(cell, variable) for cell in self.column(name)]
         for row, code in enumerate(found):
-            if code is None or not variable.has(code):
+            if code is None or not variable.axis.has(code):
                 raise self.refused(row, name, variable.wanted)
         return np.array(found, dtype=float)
 
@@ -336,9 +336,11 @@ def _code(cell: Any, variable: Variable) -> float | None:
     """Code of a cell's value, which a file has as text; None if it is none of the variable."""
     if not isinstance(cell, str):
         return variable.code(None if _is_nothing(cell) else cell)
-    for code in (variable.code(cell), variable.of_text(cell)):
-        if code is not None:
-            return code
+    code = variable.code(cell)
+    if code is None and isinstance(variable, Categorical):  # as the value is written
+        code = next((float(i) for i, value in enumerate(variable.values) if str(value) == cell), None)
+    if code is not None:
+        return code
     number = _number(cell)
     return None if number is None else variable.code(None if cell == "" else number)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import numpy as np
 from jaxtyping import Int
 
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import known_names, short
 from swarmbo.errors import ConfigError, ShapeError
 
 if TYPE_CHECKING:
@@ -68,9 +68,8 @@ def read(g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = No
             got = f"node {wrong[0]!r} has bipartite={side[wrong[0]]!r}"
             raise ConfigError(f"{got}; wanted 0 (variable) or 1 (factor) on every node, {fix}")
         return _bipartite(g, names, {node for node, kind in side.items() if kind == 1})
-    wanted = {str(node) for node in factors}
-    if strange := sorted(wanted - set(names.values())):
-        raise ConfigError(f"got {strange[0]!r}; wanted nodes of the graph", at="$.factors")
+    given: object = [str(node) for node in factors] if isinstance(cast(object, factors), Iterable) else factors
+    wanted = set(known_names(given, names.values(), "$.factors"))
     return _bipartite(g, names, {node for node, name in names.items() if name in wanted})
 
 
@@ -194,11 +193,13 @@ def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) 
             raise ConfigError(f"edge {u!r} - {v!r} joins two nodes of one kind; wanted a factor and a variable")
     scopes: dict[str, list[str]] = {}
     for factor in (node for node in g.nodes if node in factors):
-        edges = [(data.get("axis", place), names[v]) for place, (_, v, data) in enumerate(g.edges(factor, data=True))]
-        axes = [axis for axis, _ in edges]
-        if len(set(axes)) < len(axes) or not all(isinstance(axis, int | float | np.number) for axis in axes):
+        edges = list(g.edges(factor, data=True))
+        told = [data.get("axis") for _, _, data in edges]
+        axes = [*range(len(told))] if all(axis is None for axis in told) else told
+        are_numbers = all(isinstance(axis, int | float | np.number) and np.isfinite(axis) for axis in axes)
+        if not are_numbers or len(set(axes)) < len(axes):
             raise ConfigError(f"node {factor!r} has edges with axis = {short(axes)}; wanted different numbers, or none")
-        scopes[names[factor]] = [v for _, v in sorted(edges)]
+        scopes[names[factor]] = [names[v] for _, (_, v, _) in sorted(zip(axes, edges, strict=True))]
     covered = {variable for scope in scopes.values() for variable in scope}
     if lonely := [name for node, name in names.items() if node not in factors and name not in covered]:
         raise ConfigError(f"variable {lonely[0]!r} is in no scope; connect it to a factor or leave it out")

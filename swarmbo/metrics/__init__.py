@@ -29,18 +29,21 @@ _SEARCHERS, _GENERATIONS = 64, 200
 
 
 def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> float:
-    """Root mean squared error of a belief's mean, against the noise-free field at the same points, in its unit."""
+    """Root mean squared error of a belief's mean, against the noise-free field at the same points, in its unit. Points
+    of unknown truth (NaN) do not count.
+    """
     _require_equal_vectors(mean, values)
-    return float(np.sqrt(np.mean((mean - values) ** 2)))
+    return float(np.sqrt(np.mean((mean - values)[np.isfinite(values)] ** 2)))
 
 
 def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], level: float) -> float:
     """F1 score of the places where a map exceeds a level, from 0 to 1; 1 if neither map nor field exceeds it anywhere.
+    Points of unknown truth (NaN) do not count.
 
     Source: Gotovos, Casati, Hitz & Krause 2013, Active learning for level set estimation, section 5.
     """
     _require_equal_vectors(mean, values)
-    said, true = mean > level, values > level
+    said, true = (mean > level) & np.isfinite(values), values > level
     total = int(said.sum() + true.sum())
     return 2.0 * int((said & true).sum()) / total if total else 1.0
 
@@ -63,7 +66,7 @@ def within_rules(truth: GroundTruth, problem: "Problem", variables: Sequence[str
     def judged(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         U, X = box.snapped(np.clip(U, 0.0, 1.0)), np.tile(argmax, (len(U), 1))
         X[:, columns] = box.from_unit(U)
-        return U, np.where(problem.is_allowed(U), truth.value(X), -np.inf)
+        return U, np.fmax(np.where(problem.is_allowed(U), truth.value(X), -np.inf), -np.inf)  # NaN: not known
 
     near = [] if problem.is_field else [problem.allowed, problem.exits(peak), problem.kept_out(peak)[None]]
     U, values = judged(np.concatenate([box.to_unit(truth.points[:, columns]), *near]))
@@ -117,12 +120,8 @@ def score_round(
         known = recommended if known is None else known  # without a measurement the belief decides
         before = before if known is None else None  # the maximum of an earlier round does not apply to this one
     so_far = [regret for regret in (before, known) if regret is not None]
-    is_known = np.isfinite(truth.values)
-    values = truth.values[is_known]
-    mean = mean[is_known] if mean is not None and len(values) else None
-    own = (
-        None if mean is None or means is None else {agent: map_rmse(m[is_known], values) for agent, m in means.items()}
-    )
+    mean, values = mean if np.isfinite(truth.values).any() else None, truth.values
+    views = None if mean is None or means is None else {agent: map_rmse(own, values) for agent, own in means.items()}
     return Score(
         simple_regret=min(so_far),
         batch_regret=batch,
@@ -130,7 +129,7 @@ def score_round(
         recommendation_regret=recommended,
         map_rmse=None if mean is None else map_rmse(mean, values),
         level_f1=None if mean is None or truth.level is None else level_f1(mean, values, truth.level),
-        view_rmse=own,
+        view_rmse=views,
         recommended_so_far=0.0 if previous is None else until + (recommended or 0.0),
     )
 

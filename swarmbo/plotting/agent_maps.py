@@ -38,7 +38,7 @@ def records_of(records: Records, agent: str) -> list[RoundRecord]:
 
 def error_of(belief: ExactGP | None, world: World) -> float | None:
     """Root mean squared error of a belief at the world's evaluation points; None without a belief or the truth."""
-    if belief is None or world.points is None or world.values is None or not world.values.size:
+    if belief is None or world.points is None or world.values is None or not world.has_truth:
         return None
     return map_rmse(belief.posterior_mean(world.points), world.values)
 
@@ -109,7 +109,7 @@ class _Maps:
         self.own_errors = {agent: error_of(belief, world) for agent, belief in own.items()}
         score = records[-1].score
         self.fused_errors: dict[str, float | None] = {} if score is None else {**(score.view_rmse or {})}
-        if views is not None and world.points is not None and world.values is not None and world.values.size:
+        if views is not None and world.points is not None and world.values is not None and world.has_truth:
             means = means_by_agent(views, world.points)
             self.fused_errors = {agent: map_rmse(mean, world.values) for agent, mean in means.items()}
 
@@ -118,10 +118,10 @@ class _Maps:
         """One colour scale for all maps, so that equal colours mean equal values."""
         means = [self.pooled, *self.own.values(), *(self.fused[agent] for agent in self.chosen if self.fused)]
         values = [mean[self.lattice.shown.ravel()] for mean in means if mean is not None]
-        if self.world.values is not None and self.world.values.size:
-            values.append(self.world.values)
-        everything = np.concatenate(values) if values else np.zeros(1)
-        return float(everything.min()), float(everything.max())
+        if self.world.values is not None:
+            values.append(self.world.values[np.isfinite(self.world.values)])
+        everything = np.concatenate([*values, np.empty(0)])
+        return (float(everything.min()), float(everything.max())) if everything.size else (0.0, 0.0)
 
     def draw(self, figure: SubFigure) -> None:
         grid, limits = figure.add_gridspec(2, len(self.chosen) + 1), self.limits

@@ -32,6 +32,7 @@ Look = tuple[Colormap, Normalize, str]  # the last is the colour of links
 Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
 _RESOLUTION = 56
 _DPI = 100
+_CAPTION = 11.0  # points
 _MOST_FRAMES, _FEWER_FRAMES = 50, 30
 
 
@@ -246,10 +247,10 @@ class _Scene:
         _scale_curve(right, self.heights, is_regret=records[-1].score is not None and world.goal == "peak")
         (self.curve,) = right.plot([], [], color=style.BLUE, drawstyle="steps-post", animated=True)
         (self.head,) = right.plot([], [], "o", color=style.BLUE, markersize=7, markeredgecolor="white", animated=True)
-        self.caption = figure.text(0.012, 0.985, "", fontsize=11, va="top", animated=True)
+        self.caption = figure.text(0.012, 0.985, "", va="top", animated=True)
         below: dict[str, Any] = {"loc": "outside lower center", "handlelength": 1.8, "columnspacing": 1.4}
         figure.legend(handles=_legend_handles(records, world), ncols=8, **below)
-        figure.suptitle(" ", fontsize=11)  # room for the caption
+        figure.suptitle(" ", fontsize=_CAPTION)  # room for the caption
         assert isinstance(figure.canvas, FigureCanvasAgg)
         self.canvas = figure.canvas
         self.canvas.draw()
@@ -271,7 +272,9 @@ class _Scene:
         rounds = [record.round for record in past]
         self.curve.set_data(rounds, self.heights[: place + 1])
         self.head.set_data(rounds[-1:], self.heights[place : place + 1])
-        self.caption.set_text(caption)
+        self.caption.set(text=caption, fontsize=_CAPTION)
+        too_wide = self.caption.get_window_extent().width / (0.92 * self.figure.bbox.width)
+        self.caption.set_fontsize(_CAPTION / max(1.0, too_wide))  # it ends with the round
         for artist in (self.curve, self.head):
             self.figure.axes[len(self.maps)].draw_artist(artist)
         self.figure.draw_artist(self.caption)
@@ -279,11 +282,10 @@ class _Scene:
 
 
 def _range(layers: Sequence[_Layer]) -> Normalize:
-    values = [values[layer.lattice.shown.ravel()] for layer in layers for values in layer.frames if values is not None]
-    if not values:
+    pictures = [layer.picture(frame).compressed() for layer in layers for frame in range(len(layer.frames))]
+    if not len(values := np.concatenate(pictures)):
         return Normalize(0.0, 1.0)
-    least = min(float(value.min()) for value in values) if not layers[0].is_deviation else 0.0
-    most = max(float(value.max()) for value in values)
+    least, most = 0.0 if layers[0].is_deviation else float(values.min()), float(values.max())
     return Normalize(least, most if most > least else least + 1.0)
 
 

@@ -71,9 +71,10 @@ def plot_level(ax: Axes, world: World, level: float, belief: PlaceBelief | None 
         values = belief.posterior(lattice.points)[0]
     elif (found := maps.world_lattice(world)) is not None:
         lattice, values = found
-    if values is not None and values.min() < level < values.max():
+    picture = np.ma.masked_all(lattice.shown.shape) if values is None else lattice.image(values)
+    if picture.count() and picture.min() < level < picture.max():
         look = style.LEVEL if belief is not None else style.TRUE_LEVEL
-        ax.contour(lattice.x, lattice.y, lattice.image(values), levels=[level], **look)
+        ax.contour(lattice.x, lattice.y, picture, levels=[level], **look)
     return ax
 
 
@@ -83,7 +84,7 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
     world = world.at(records[-1].round)
     belief = belief_after(records, settings, world.domain)
     lattice = maps.lattice_over(world)
-    has_truth = world.values is not None and world.values.size > 0
+    has_truth = world.has_truth
     with style.applied():
         figure, panels = _panels(world, 4 if has_truth else 2)
         limits = _shared_limits(belief, world, lattice)
@@ -111,7 +112,7 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
             ax.label_outer(remove_inner_ticks=True)
         figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
         handles = _legend_handles(records, world)
-        columns = min(len(handles), int(figure.get_figwidth() / 1.45))
+        columns = style.columns_within(figure.get_figwidth(), handles, 1.45)
         figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=1.6, columnspacing=1.4)
     return figure
 
@@ -136,7 +137,7 @@ def _framed(ax: Axes, world: World) -> Axes:
 
 
 def _from_zero(values: Float[np.ndarray, " m"]) -> maps.Limits | None:
-    return (0.0, float(values.max())) if values.max() > 0 else None
+    return (0.0, top) if (top := float(np.fmax.reduce(values))) > 0 else None
 
 
 def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Lattice) -> maps.Limits | None:
@@ -146,6 +147,7 @@ def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Latti
         mean, _ = belief.posterior(lattice.points)
         values.append(mean[lattice.shown.ravel()])
     everything = np.concatenate([*values, np.empty(0)])
+    everything = everything[np.isfinite(everything)]
     return (float(everything.min()), float(everything.max())) if everything.size else None
 
 
@@ -170,11 +172,7 @@ def _headline(records: Records, world: World) -> str:
 
 
 def _legend_handles(records: Records, world: World) -> list[Line2D]:
-    last, found = records[-1], ["maximum"]
-    if last.recommendation is not None:
-        found.insert(0, "recommendation")
-    if last.best is not None and world.frames is None:
-        found.insert(0, "best")
+    found = [*(["best"] if world.frames is None else []), "recommendation", "maximum"]
     if world.standpoints:
         marks = maps.sensor_legend(len(failures(records)) > 0)
         return [*marks, *maps.legend_of(records, world, ["level", "true level", *found])]

@@ -22,11 +22,11 @@ Records = Sequence[RoundRecord]
 class World:
     """World of a run as figures see it, without its live environment.
 
-    The truth is ``values`` (m,) at ``points`` (m, d) and, for a field that changes, ``frames`` (rounds + 1, m). All are
-    None if the truth is unknown. ``variables`` are empty if every agent measures its own location. ``types`` are given
-    if not all variables are real numbers on linear axes. ``graph_in_use`` has the factors that agents had learned or
-    drawn at the end. ``no_go`` has the rings (k, 2) of each region. ``method`` is acquisition, coordination and seed,
-    for titles. ``coordinates`` are the coordinates of the input, for axes.
+    The truth is ``values`` (m,) at ``points`` (m, d) and, for a field that changes, ``frames`` (rounds + 1, m), NaN
+    where it is unknown. All are None without a truth. ``variables`` are empty if every agent measures its own location.
+    ``types`` are given if not all variables are real numbers on linear axes. ``graph_in_use`` has the factors that
+    agents had learned or drawn at the end. ``no_go`` has the rings (k, 2) of each region. ``method`` is acquisition,
+    coordination and seed, for titles. ``coordinates`` are the coordinates of the input, for axes.
     """
 
     domain: Domain
@@ -59,6 +59,11 @@ class World:
             return self
         maximum, argmax = float(self.maxima[round_number]), self.argmaxes[round_number]
         return replace(self, values=self.frames[round_number], maximum=maximum, argmax=argmax)
+
+    @property
+    def has_truth(self) -> bool:
+        """True if the truth is known at some points."""
+        return self.values is not None and bool(np.isfinite(self.values).any())
 
     @property
     def has_map(self) -> bool:

@@ -56,8 +56,9 @@ class Lattice:
         return self.x[0] - half_x, self.x[-1] + half_x, self.y[0] - half_y, self.y[-1] + half_y
 
     def image(self, values: Float[np.ndarray, " m"]) -> np.ma.MaskedArray:
-        """Values at ``points`` as a picture (ny, nx), masked where they are not shown."""
-        return np.ma.masked_array(values.reshape(self.shown.shape), mask=~self.shown)
+        """Values at ``points`` as a picture (ny, nx), masked where they are not shown or not known (NaN)."""
+        picture = values.reshape(self.shown.shape)
+        return np.ma.masked_array(picture, mask=~self.shown | np.isnan(picture))
 
 
 def lattice_over(world: World, resolution: int = 128) -> Lattice:
@@ -212,7 +213,8 @@ def _in_input(ax: Axes, world: World, where: Coordinates, most_ticks: tuple[int,
 
 
 def normalise(values: np.ndarray, limits: tuple[float, float] | None) -> Normalize:
-    """The scale of a colour map: from the first limit to the last, or over the values; never without a width."""
+    """The scale of a colour map: from the first limit to the last, or over known values; never without a width."""
+    values = values[np.isfinite(values)]
     low, high = limits or ((float(values.min()), float(values.max())) if values.size else (0.0, 1.0))
     if not low < high:  # a constant field still wants a scale with a width
         half = 0.5 * max(abs(low), 1.0)
@@ -336,7 +338,7 @@ def sensor_legend(has_failed: bool) -> list[Line2D]:
 
 def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line2D]:
     """Legend of the marks among ``names`` that are on the maps of a run, in that order."""
-    has_truth, is_peak = world.values is not None and world.values.size > 0, world.goal == "peak"
+    has_truth, is_peak, last = world.has_truth, world.goal == "peak", records[-1]
     told = (isinstance(sample.battery, float) for record in records for sample in record.samples)
     small: dict[str, Any] = {"markersize": 7.5, "path_effects": []}  # findings are smaller than on the map
     there: dict[str, tuple[bool, dict[str, Any]]] = {
@@ -344,8 +346,8 @@ def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line
         "base": (bool(world.bases), style.LEGEND_BASE),
         "failed": (len(failures(records)) > 0, style.FAILED),
         "battery": (any(told), style.LEGEND_BATTERY),
-        "best": (is_peak, style.BEST | small | {"markersize": 10.0}),
-        "recommendation": (is_peak, style.RECOMMENDATION | small),
+        "best": (is_peak and last.best is not None, style.BEST | small | {"markersize": 10.0}),
+        "recommendation": (is_peak and last.recommendation is not None, style.RECOMMENDATION | small),
         "maximum": (is_peak and has_truth, style.MAXIMUM | small),
     }
     marks = {name: Line2D([], [], **look) for name, (is_there, look) in there.items() if is_there}

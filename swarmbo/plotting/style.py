@@ -11,6 +11,7 @@ from typing import Any, Literal
 import matplotlib as mpl
 import numpy as np
 from jaxtyping import Float, UInt8
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
@@ -52,6 +53,7 @@ METHOD_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK, "#a0a8b0")
 METHOD_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 
 _ABREAST = 4  # most panels in a row
+_LONGEST_ROLE = 16  # letters
 # fonts of type 42 are letters as letters, which publishers ask for; without a salt SVG's names of parts are random
 _FILES: dict[Any, Any] = {"pdf.fonttype": 42, "svg.hashsalt": "swarmbo"}
 
@@ -119,9 +121,20 @@ def say(ax: Axes, message: str) -> Axes:
 
 
 def role_of(agents: Sequence[str]) -> str:
-    """Common noun of the agents of a team: ``sensor`` for ``sensor_0`` and so on, else ``agent``."""
+    """Common noun of the agents of a team: ``sensor`` for ``sensor_0`` and so on; ``agent`` if none, or a long one."""
     roles = {agent.rpartition("_")[0] for agent in agents}
-    return roles.pop() if len(roles) == 1 and all(roles) else "agent"
+    return role if len(roles) == 1 and 0 < len(role := roles.pop()) <= _LONGEST_ROLE else "agent"
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its beginning and three dots."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def columns_within(width: float, handles: Sequence[Artist], least: float) -> int:
+    """Number of columns of a legend within a width, each as wide as the longest label, and ``least`` (inches)."""
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    return max(1, min(len(handles), int(width / max(least, 0.45 + 0.06 * longest))))
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,6 +1,5 @@
 """Pictures of functions: joint points, a row a variable and a column a round, and the factor graph."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from swarmbo.plotting.history import Records, World
 from swarmbo.plotting.maps import add_colour_bar
 
 _MOST_NAMES = 40
-_LONGEST = 28  # characters of a variable's values
+_LONGEST = 28  # characters of a variable's name, and of its values
 _DARK = 0.6  # shares below have dark colours
 Position = tuple[float, float]
 _WIDEST = 14.0  # edges: parts that are not joined start a new row beyond it
@@ -61,8 +60,8 @@ def plot_found(ax: Axes, records: Records, world: World) -> Axes:
     for column, (name, shares) in enumerate(shown.items()):
         for row, (of, code) in enumerate(zip(world.types, found[name] or (), strict=False)):
             value = of.value(code)
-            text = f"{value:.4g}" if isinstance(value, float) else str(value)
-            ax.text(column, row, text[:_LONGEST], color="white" if shares[row] < _DARK else "black", **where)
+            text = style.shortened(f"{value:.4g}" if isinstance(value, float) else str(value), _LONGEST)
+            ax.text(column, row, text, color="white" if shares[row] < _DARK else "black", **where)
     ax.set_xticks(range(len(shown)), list(shown), rotation=40, ha="right", rotation_mode="anchor")
     ax.set_title("Found")
     add_colour_bar(ax, image, "share of range")
@@ -99,8 +98,9 @@ def _name_rows(ax: Axes, world: World) -> Axes:
     step = -(-len(world.variables) // _MOST_NAMES)
     rows = list(range(0, len(world.variables), step))
     ax.yaxis.set_major_locator(FixedLocator(rows))
-    kinds = [f": {textwrap.shorten(of.in_words, _LONGEST, placeholder=' …')}" for of in world.types or ()]
-    ax.set_yticklabels([world.variables[row] + (kinds[row] if kinds else "") for row in rows])
+    kinds = [f": {style.shortened(of.in_words, _LONGEST)}" for of in world.types or ()]
+    names = [style.shortened(name, _LONGEST) for name in world.variables]
+    ax.set_yticklabels([names[row] + (kinds[row] if kinds else "") for row in rows])
     return ax
 
 
@@ -141,7 +141,8 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
             letters |= {"xytext": (0, 0), "va": "center", "fontsize": fontsize}
             letters |= {"color": _legible_on(colour)} if kind == "factor" else {}
         else:
-            letters |= {"xytext": (0, 0.62 * np.sqrt(size)), "va": "bottom", "fontsize": 7.5}
+            side, va = (1.0, "bottom") if kind == "variable" else (-1.0, "top")  # neighbours differ
+            letters |= {"xytext": (0, side * 0.62 * np.sqrt(size)), "va": va, "fontsize": 7.5}
             letters |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}}
         ax.annotate(shown, (x, y), **letters)
     ax.margins(0.12)
@@ -188,7 +189,7 @@ def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, Fact
             handles.append(Line2D([], [], label=f"{kind} {start}…" if start else kind, **mark, **look))
         for index, agent in enumerate(agents):
             handles.append(Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent))
-        columns = max(2, min(len(handles), int(figure.get_figwidth() / 1.2)))
+        columns = style.columns_within(figure.get_figwidth(), handles, 1.2)
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
 

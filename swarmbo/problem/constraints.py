@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from msgspec.structs import replace
 
-from swarmbo.boundary.values import distinct_names, short, table
+from swarmbo.boundary.values import distinct_names, known_names, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.problem.no_go import Shape
 from swarmbo.settings import NonNegative, Settings, convert, require
@@ -70,12 +70,13 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
         """Excess of the sum in sides of the box, and its gradient."""
         codes, sides = box.from_unit(U), np.ones(U.shape[1])
+        stretch = _stretch(box, codes)
         summed, slope = np.zeros(len(U)), np.zeros(U.shape)
         for column, weight in enumerate(self.weights.values()):
             if isinstance(weight, float | int):
                 summed += weight * codes[:, column]
                 sides[column] = abs(weight) * (box.high[column] - box.low[column])
-                slope[:, column] = weight * _stretch(box, codes, column)
+                slope[:, column] = weight * stretch[:, column]
             else:
                 worth = np.array(weight)
                 summed += worth[codes[:, column].astype(int)]
@@ -122,7 +123,7 @@ class Separation(Settings, frozen=True, tag_field="kind", tag="separation"):
         codes, side = box.from_unit(U), float((box.high - box.low).max())
         gap = codes[:, 0] - codes[:, 1]
         sign = np.where(gap >= 0.0, 1.0, -1.0)
-        slope = np.stack([-sign * _stretch(box, codes, 0), sign * _stretch(box, codes, 1)], axis=1)
+        slope = np.stack([-sign, sign], axis=1) * _stretch(box, codes)
         return (self.at_least - np.abs(gap)) / side, slope / side
 
 
@@ -184,15 +185,9 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
 Known = Linear | Separation | Constraint
 
 
-def _stretch(box: Domain, codes: Float[np.ndarray, "m s"], column: int) -> Float[np.ndarray, " m"]:
-    """Derivative of a code by its coordinate of the unit cube; 0 on grids."""
-    low, high = float(box.low[column]), float(box.high[column])
-    if not isinstance(box, MixedDomain):
-        return np.full(len(codes), high - low)
-    axis = box.variables[column].axis
-    if axis.step:
-        return np.zeros(len(codes))
-    return codes[:, column] * math.log(high / low) if axis.is_log else np.full(len(codes), high - low)
+def _stretch(box: Domain, codes: Float[np.ndarray, "m s"]) -> Float[np.ndarray, "m s"]:
+    """Derivatives of codes by coordinates of the unit cube; 0 on grids."""
+    return np.where(box.counts > 0.0, 0.0, box.stretch(codes))
 
 
 def constraint_of(given: object, variables: Mapping[str, Variable], at: str) -> Known:
@@ -200,8 +195,7 @@ def constraint_of(given: object, variables: Mapping[str, Variable], at: str) -> 
     wanted = "with a kind, or sb.Linear, sb.Separation or sb.Constraint"
     made = given if isinstance(given, Known) else convert(table(given, wanted, at), Known, at)
     names = f"{at}.{made.__struct_fields__[0]}"  # weights, variables or scope
-    if strange := [name for name in made.scope if name not in variables]:
-        raise ConfigError(f"got {strange[0]!r}; wanted some of {list(variables)}", at=names)
+    known_names(made.scope, variables, names)
     distinct_names(made.scope, "variable", names)
     return made.fitting(variables, at)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -59,10 +58,6 @@ class Feasible:
     names: tuple[str, ...]
     constraints: tuple[Known, ...]
 
-    @cached_property
-    def _place(self) -> dict[str, int]:
-        return {name: place for place, name in enumerate(self.names)}
-
     def nearest(self, codes: Point) -> Point | None:
         """Codes of the nearest point, by the sum of distances in sides; a choice counts 1. None if there is none."""
         return self._solved(self.constraints, codes)
@@ -79,10 +74,11 @@ class Feasible:
         return kept
 
     def _solved(self, constraints: Sequence[Known], codes: Point | None) -> Point | None:
-        program, listed = _Program(), self._listed(constraints)
-        parts = [_Part.of(program, v, place in listed) for place, v in enumerate(self.variables)]
+        program, listed = _Program(), {name for c in constraints if isinstance(c, Constraint) for name in c.scope}
+        named = zip(self.names, self.variables, strict=True)
+        parts = {name: _Part.of(program, variable, name in listed) for name, variable in named}
         for constraint in constraints:
-            own = [parts[self._place[name]] for name in constraint.scope]
+            own = [parts[name] for name in constraint.scope]
             match constraint:
                 case Linear():
                     _keep_sum(program, constraint, own)
@@ -90,20 +86,15 @@ class Feasible:
                     _keep_apart(program, constraint, own)
                 case Constraint():
                     _keep_listed(program, constraint, own)
-        for part, code in zip(parts, [] if codes is None else codes.tolist(), strict=codes is not None):
+        for part, code in zip(parts.values(), [] if codes is None else codes.tolist(), strict=codes is not None):
             part.draw_to(program, code)
         found = program.solved()
-        return None if found is None else np.array([part.code(found) for part in parts])
-
-    def _listed(self, constraints: Sequence[Known]) -> set[int]:
-        """Variables whose values tables and choices name one by one."""
-        tables = {self._place[name] for c in constraints if isinstance(c, Constraint) for name in c.scope}
-        return tables | {place for place, v in enumerate(self.variables) if isinstance(v, Categorical)}
+        return None if found is None else np.array([part.code(found) for part in parts.values()])
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Columns of a variable: steps along its axis, and, if they are named one by one, a flag for each value."""
+    """Columns of a variable: steps along its axis, and, if a table or a choice names them, a flag for each value."""
 
     axis: Axis
     terms: Terms  # of its code, besides the lowest
@@ -115,7 +106,7 @@ class _Part:
         axis, is_choice = variable.axis, isinstance(variable, Categorical)
         if not axis.step:
             return cls(axis, [(program.column(0.0, 1.0), axis.high - axis.low)], (), is_choice)
-        if not is_listed:
+        if not (is_listed or is_choice):
             return cls(axis, [(program.column(0.0, axis.count - 1, whole=True), axis.step)], (), is_choice)
         flags = tuple(program.column(0.0, 1.0, whole=True) for _ in range(axis.count))
         program.row([(flag, 1.0) for flag in flags], 1.0, 1.0)

@@ -15,6 +15,7 @@ from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Positive, Settings, convert, require
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import MixedDomain
 
 _MOST_CORNERS = 1000  # corners of a polygon: every point is compared with all
 _CLEAR = 1e-6  # distance from a region of a point moved out of it, in sides of the box
@@ -36,9 +37,9 @@ class NoGo(Settings, frozen=True, tag_field="kind"):
     variables: tuple[str, ...] | None = None
 
     @property
-    @abstractmethod
     def n_dims(self) -> int:
         """Number of coordinates of the shape."""
+        return np.shape(getattr(self, self.__struct_fields__[1]))[-1]  # of low, of the centre, or of each corner
 
     @abstractmethod
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
@@ -74,15 +75,9 @@ class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "low", lambda low: bool(low) and np.isfinite(low).all(), "one finite number or more")
-        require(self, "high", self._is_above_low, f"as many finite numbers, each above that of low, {list(self.low)}")
-
-    def _is_above_low(self, high: tuple[float, ...]) -> bool:
-        return len(high) == len(self.low) and bool(np.isfinite(high).all() and np.less(self.low, high).all())
-
-    @property
-    def n_dims(self) -> int:
-        """Number of coordinates."""
-        return len(self.low)
+        low, high = self.low, self.high
+        is_above = len(high) == len(low) and bool(np.isfinite(high).all() and np.less(low, high).all())
+        require(self, "high", lambda _: is_above, f"as many finite numbers, each above that of low, {list(low)}")
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
         """Depth below the nearest face."""
@@ -124,17 +119,13 @@ class NoGoBall(NoGo, frozen=True, kw_only=True, tag="ball"):
         super().__post_init__()
         require(self, "centre", lambda centre: bool(centre) and np.isfinite(centre).all(), "one finite number or more")
 
-    @property
-    def n_dims(self) -> int:
-        """Number of coordinates."""
-        return len(self.centre)
-
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
         """Distance to the sphere, in the longest of the sides."""
-        sides, gaps = box.high - box.low, box.from_unit(U) - np.array(self.centre)
+        longest, X = (box.high - box.low).max(), box.from_unit(U)
+        gaps = X - np.array(self.centre)
         far = np.sqrt((gaps**2).sum(axis=1))
         inward = -gaps / np.maximum(far, np.finfo(float).tiny)[:, None]
-        return (self.radius - far) / sides.max(), inward * sides / sides.max()
+        return (self.radius - far) / longest, inward * box.stretch(X) / longest
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
         """Points beyond the sphere, straight away from the centre and along each axis."""
@@ -147,7 +138,7 @@ class NoGoBall(NoGo, frozen=True, kw_only=True, tag="ball"):
 
 
 class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
-    """No-go polygon of two coordinates.
+    """No-go polygon of two coordinates, with straight edges in physical units.
 
     Args:
         corners: 3 to 1,000 corners (x, y) along the border, physical; the last is joined to the first. If edges cross,
@@ -171,29 +162,28 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         wanted = f"3 to {_MOST_CORNERS:,} (x, y) of finite numbers, not all on one line"
         require(self, "corners", lambda _: bool(is_plane), wanted)
 
-    @property
-    def n_dims(self) -> int:
-        """Two coordinates."""
-        return 2
-
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
         """Distance to the nearest point of the border."""
-        feet = self._feet(U, box)
-        gaps = U[:, None] - feet
+        V, flat, stretch = _straightened(U, box)
+        feet = self._feet(V, flat)
+        gaps = V[:, None] - feet
         far = np.sqrt((gaps**2).sum(axis=2))
         nearest, rows = far.argmin(axis=1), np.arange(len(U))
         distance, away = far[rows, nearest], gaps[rows, nearest]
-        sign = np.where(self._is_within(U, box), 1.0, -1.0)
-        return sign * distance, sign[:, None] * away / np.maximum(distance, np.finfo(float).tiny)[:, None]
+        sign = np.where(self._is_within(V, flat), 1.0, -1.0)
+        slope = sign[:, None] * away / np.maximum(distance, np.finfo(float).tiny)[:, None]
+        return sign * distance, slope * stretch
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
         """Points beyond the nearest point of each edge, and beyond each corner."""
-        start = box.to_unit(np.array(self.corners))
+        V, flat, _ = _straightened(u[None], box)
+        start = flat.to_unit(np.array(self.corners))
         edge = np.roll(start, -1, axis=0) - start
         normal = _of_length_one(np.column_stack([edge[:, 1], -edge[:, 0]]))
         out = _of_length_one(start - start.mean(axis=0))
-        feet, step = self._feet(u[None], box)[0], 2.0 * _CLEAR
-        return np.concatenate([feet + step * normal, feet - step * normal, start + step * out])
+        feet, step = self._feet(V, flat)[0], 2.0 * _CLEAR
+        moved = np.concatenate([feet + step * normal, feet - step * normal, start + step * out])
+        return moved if flat is box else box.to_unit(flat.from_unit(moved))
 
     def _feet(self, U: Float[np.ndarray, "m 2"], box: Domain) -> Float[np.ndarray, "m k 2"]:
         """Nearest point of each edge."""
@@ -212,6 +202,16 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         rise = np.where(end[:, 1] == start[:, 1], 1.0, end[:, 1] - start[:, 1])
         crossing = start[:, 0] + (y - start[:, 1]) / rise * (end[:, 0] - start[:, 0])
         return np.asarray((spans & (x < crossing)).sum(axis=1) % 2 == 1)
+
+
+def _straightened(
+    U: Float[np.ndarray, "m s"], box: Domain
+) -> tuple[Float[np.ndarray, "m s"], Domain, Float[np.ndarray, "m s"]]:
+    """Points in the unit cube of a box without logarithmic axes, that box, and the derivatives of the coordinates."""
+    if not (isinstance(box, MixedDomain) and any(variable.axis.is_log for variable in box.variables)):
+        return U, box, np.ones(U.shape)
+    flat, X = Domain(box.low, box.high), box.from_unit(U)
+    return flat.to_unit(X), flat, box.stretch(X) / flat.stretch(X)
 
 
 def _of_length_one(ways: Float[np.ndarray, "k s"]) -> Float[np.ndarray, "k s"]:

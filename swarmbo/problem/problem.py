@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.boundary.rng import sobol, stream
-from swarmbo.boundary.values import distinct_names, html_table, real_array, short, table, unused_prefix
+from swarmbo.boundary.values import distinct_names, html_table, known_names, real_array, short, table, unused_prefix
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.coding import Coding, coding_of
@@ -270,8 +270,7 @@ class Problem:
         else:
             known = self.variables
             own = tuple(known) if names is None else names
-            if strange := [name for name in own if name not in known]:
-                raise ConfigError(f"got {strange[0]!r}; wanted some of {list(known)}", at=f"{at}.variables")
+            known_names(own, known, f"{at}.variables")
             distinct_names(own, "variable", f"{at}.variables")
             if choices := [name for name in own if isinstance(known[name], Categorical)]:
                 wanted = "variables that are numbers, or a Constraint in place of the region"
@@ -468,7 +467,7 @@ class Problem:
         out: list[float] = []
         for (name, variable), value in zip(self.variables.items(), values, strict=True):
             code = variable.code(value)
-            if code is None or not variable.has(code):
+            if code is None or not variable.axis.has(code):
                 raise ConfigError(f"got {short(value)}; wanted {variable.wanted}", at=f"{at}.{name}")
             out.append(code)
         return out
@@ -492,13 +491,13 @@ class Problem:
     def has(self, place: Float[np.ndarray, " n"]) -> bool:
         """True if a joint point is in bounds and on grids, up to rounding errors."""
         if isinstance(self.domain, MixedDomain):
-            return all(v.has(code) for v, code in zip(self.domain.variables, place.tolist(), strict=True))
+            return all(v.axis.has(code) for v, code in zip(self.domain.variables, place.tolist(), strict=True))
         return bool((np.abs(self.domain.to_unit(place) - 0.5) <= 0.5 + _SLACK).all())  # not if it is NaN
 
     def has_point(self, point: Mapping[str, Any]) -> bool:
         """True if a table has a valid value of every variable, up to rounding errors."""
         codes = ((variable, variable.code(point[name])) for name, variable in self.variables.items())
-        return all(code is not None and variable.has(code) for variable, code in codes)
+        return all(code is not None and variable.axis.has(code) for variable, code in codes)
 
     def named(self, point: Float[np.ndarray, " n"]) -> dict[str, Any]:
         """Joint point as a table of its variables' values; variables of agents that take no part are left out."""

@@ -46,7 +46,7 @@ class GroundTruth:
 
     Args:
         points: Evaluation points (m, d), in the unit of the action space.
-        values: Noise-free field (m,) at these points, in the unit of the outcome.
+        values: Noise-free field (m,) at these points, in the unit of the outcome; NaN where it is not known.
         maximum: Maximum of the field over all measurable locations, or a reference optimum; see ``maximum_is``.
         argmax: One location (d,) of that maximum.
         unit: Unit of the outcome, for labels.

@@ -34,10 +34,10 @@ def world_of(folder: RunFolder) -> World:
     """World of a run for figures."""
     record, texts = read_world(folder), ("unit", "axis_unit", "maximum_is")
     same: dict[str, Any] = {key: getattr(record, key) for key in ("maximum", "goal", "level", "coordinates")}
-    same |= {key: _shortened(getattr(record, key), _LONGEST_UNIT) for key in texts} | read_truth(folder)
+    same |= {key: style.shortened(getattr(record, key), _LONGEST_UNIT) for key in texts} | read_truth(folder)
     return World(
         record.domain,
-        _shortened(record.name, _LONGEST_NAME),
+        style.shortened(record.name, _LONGEST_NAME),
         argmax=None if record.argmax is None else np.array(record.argmax),
         variables=tuple(record.variables),
         types=tuple(record.types),
@@ -86,7 +86,7 @@ def _method(folder: RunFolder) -> str:
     scenario = folder.scenario()
     parts = (scenario.acquisition, scenario.coordination)
     kinds = [part["kind"] if isinstance(part, dict) else name_of(part) for part in parts]
-    return f"{' + '.join(_shortened(str(kind), _LONGEST_UNIT) for kind in kinds)}, seed {scenario.seed}"
+    return f"{' + '.join(style.shortened(str(kind), _LONGEST_UNIT) for kind in kinds)}, seed {scenario.seed}"
 
 
 def views_of(folder: RunFolder) -> Views | None:
@@ -101,10 +101,6 @@ def views_of(folder: RunFolder) -> Views | None:
         return None
     belief = team.belief if team.problem.is_field else None
     return belief.views if isinstance(belief, FusedBelief) else None
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def drawn_files(path: Path, formats: Formats | None = None) -> list[Path]:

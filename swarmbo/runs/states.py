@@ -79,7 +79,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
         if not self.types:
             return dict(codes)
         types = zip(codes.items(), self.types, strict=True)
-        return {name: of.value(code) if of.has(code) else None for (name, code), of in types}
+        return {name: of.value(code) if of.axis.has(code) else None for (name, code), of in types}
 
 
 def keep_world(

@@ -68,6 +68,10 @@ class Domain:
         """Points of the unit cube, moved to the nearest values of axes with a grid."""
         return U
 
+    def stretch(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """Derivatives of physical coordinates by those of the unit cube, at points; as if no axis had a grid."""
+        return np.broadcast_to(self.high - self.low, X.shape)
+
     @cached_property
     def counts(self) -> Float[np.ndarray, " d"]:
         """Number of values on axes with a grid; 0 on others."""

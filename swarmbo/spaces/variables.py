@@ -60,13 +60,6 @@ class _Number(Settings, frozen=True, tag_field="kind"):
         number = None if isinstance(value, str | bool) else real_array(value)
         return None if number is None or number.shape != () else float(number)
 
-    def of_text(self, text: str) -> None:
-        """None: a table's numbers are read as such."""
-
-    def has(self, code: float) -> bool:
-        """True for the code of a value, but for rounding errors."""
-        return self.axis.has(code)
-
 
 class Real(_Number, frozen=True, tag_field="kind", kw_only=False, tag="real"):
     """Real variable.
@@ -172,18 +165,9 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
             found = [i for i, own in enumerate(self.values) if _is_number(own) and own == plain]
         return float(found[0]) if found else None
 
-    def of_text(self, text: str) -> float | None:
-        """Position of the value that is written like this; None if there is none."""
-        found = [i for i, own in enumerate(self.values) if str(own) == text]
-        return float(found[0]) if found else None
-
     def value(self, code: float) -> Choice:
         """Value at a position."""
         return self.values[round(code)]
-
-    def has(self, code: float) -> bool:
-        """True for the position of a value."""
-        return self.axis.has(code)
 
     @property
     def wanted(self) -> str:
@@ -222,7 +206,7 @@ class Axis:
         return round((self.high - self.low) / self.step) + 1 if self.step else 0
 
     def has(self, code: float) -> bool:
-        """True within the bounds and on the grid, but for rounding errors."""
+        """True for the code of a value: within the bounds and on the grid, but for rounding errors."""
         slack = _SLACK * (self.step or self.high - self.low)
         below = min(slack, _SLACK * self.low) if self.is_log else slack
         on_grid = not self.step or abs((code - self.low) % self.step - self.step * 0.5) >= 0.5 * self.step - slack
@@ -284,6 +268,11 @@ class MixedDomain(Domain):
         axis, is_log = first + U * (last - first), self._is_log[columns]
         X = np.where(is_log, np.exp(np.where(is_log, axis, 0.0)), axis)
         return self.on_grid(X, columns)
+
+    def stretch(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """Derivatives of codes by coordinates of the unit cube, at points; as if no axis had a grid."""
+        first, last = self._ends
+        return (last - first) * np.where(self._is_log, X, 1.0)
 
     def on_grid(self, X: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
         """Nearest codes within the bounds, on axes that have a grid; others as they are."""

@@ -112,7 +112,7 @@ class FunctionWorld(World):
         if not self.is_typed:
             return dict(codes)
         types = self.types
-        return {name: types[name].value(code) if types[name].has(code) else np.nan for name, code in codes.items()}
+        return {name: types[name].value(code) if types[name].axis.has(code) else np.nan for name, code in codes.items()}
 
     def coded(self, agent: str, action: object) -> list[float] | None:
         """Codes of an agent's own variables in its action; None if that has another form."""

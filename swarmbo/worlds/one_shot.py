@@ -10,7 +10,7 @@ import pettingzoo
 from gymnasium.spaces import Box
 from pettingzoo import ParallelEnv
 
-from swarmbo.boundary.values import table, whole_number
+from swarmbo.boundary.values import known_names, table, whole_number
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.problem import OutcomeMode
 from swarmbo.problem.data import News
@@ -121,9 +121,7 @@ def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph
     for agent, scope in table(scopes, "{agent: [agents that its factor depends on]}", "$.scopes").items():
         if isinstance(scope, str):
             raise ConfigError(f"got the string {scope!r}; wanted a list of agents", at=f"$.scopes.{agent}")
-        if strangers := [name for name in (agent, *scope) if name not in own]:
-            got = f"got the unknown agent {strangers[0]!r}; wanted some of {list(own)}"
-            raise ConfigError(got, at=f"$.scopes.{agent}")
+        known_names((agent, *scope), own, f"$.scopes.{agent}")
     named = {agent: [variable for name in scope for variable in own[name]] for agent, scope in scopes.items()}
     return ToldGraph(bounds, variable_owners, named, {agent: agent for agent in scopes}, outcomes="per-factor")
 

@@ -225,7 +225,7 @@ def test_any_action_is_its_codes_and_back(space: Any, seed: int):
     form, action = Form.of(space, own, "a"), space.sample()
     codes = form.codes(action)
     assert codes is not None
-    assert all(variable.has(codes[name]) for name, variable in own.items())
+    assert all(variable.axis.has(codes[name]) for name, variable in own.items())
     again = form.action(codes)
     assert space.contains(again)
     assert form.codes(again) == codes

@@ -187,8 +187,10 @@ def test_edges_or_cliques_or_named_nodes_are_factors() -> None:
     assert read(nx.star_graph(["f", "x", "y"]), factors=["f"]).scopes == (("x", "y"),)
     with pytest.raises(ConfigError, match="wanted 'edges', 'cliques' or the factors' nodes"):
         read(g, "nodes")
-    with pytest.raises(ConfigError, match="got 'q'; wanted nodes of the graph"):
+    with pytest.raises(ConfigError, match=r"got \['q'\]; wanted some of \['x', "):
         read(g, ["q"])
+    with pytest.raises(ConfigError, match=r"\$.factors: got 5; wanted a list of names"):
+        read(g, 5)
 
 
 @pytest.mark.parametrize("kind", ["attribute", "inferred", "turned round", "edges", "numbers"])
@@ -231,7 +233,7 @@ def test_a_graph_of_networkx_is_drawn() -> None:
     assert {"x", "y", "z"} <= texts
 
 
-@pytest.mark.parametrize("axes", [(0, 0), (1, None), ("a", "b")])
+@pytest.mark.parametrize("axes", [(0, 0), (1, None), (5, None), ("a", "b"), (np.nan, 0), ([0], [1])])
 def test_edges_that_say_no_order_of_axes_are_refused(axes: Any) -> None:
     g: Any = nx.Graph()
     for variable, axis in zip("xy", axes, strict=True):

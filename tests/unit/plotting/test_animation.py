@@ -9,7 +9,7 @@ from PIL import Image
 from scipy.optimize import LinearConstraint, minimize
 
 from swarmbo.plotting import style
-from swarmbo.plotting.animation import MovingMap, render_frames, write_animation
+from swarmbo.plotting.animation import MovingMap, _legend_handles, render_frames, write_animation
 from swarmbo.plotting.history import stops_of
 from swarmbo.plotting.maps import lattice_over
 from swarmbo.records import Recommendation, RoundRecord, Sample
@@ -147,6 +147,13 @@ def test_a_long_run_is_thinned_out_and_its_last_round_kept(run, tmp_path, monkey
         assert picture.n_frames == 9  # rounds 0, 3, ..., 21 and 23
         picture.seek(8)
         assert np.abs(np.asarray(picture.convert("RGB")).astype(int) - rendered[0]).mean() < 3.0
+
+
+@pytest.mark.parametrize(("failing", "found"), [(2.0, set()), (0.0, {"best measurement", "recommendation"})])
+def test_the_legend_has_what_was_found(run, failing, found):
+    made = run(rounds=1, failing=failing)
+    labels = {mark.get_label() for mark in _legend_handles(made.records, made.world)}
+    assert labels == found | {"robot and its path", "radio link"} | ({"failed"} if failing else set())
 
 
 @pytest.mark.parametrize(

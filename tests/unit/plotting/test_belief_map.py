@@ -9,6 +9,8 @@ from PIL import Image
 
 from swarmbo.errors import ShapeError
 from swarmbo.plotting import Formats, World, style, write_figures
+from swarmbo.plotting.agent_maps import agent_maps_figure, error_of
+from swarmbo.plotting.animation import render_frames
 from swarmbo.plotting.belief_map import belief_map_figure, plot_error, plot_mean, plot_std, plot_truth
 from swarmbo.plotting.history import belief_after, failures, measurements, stops_of
 from swarmbo.plotting.maps import frame_map, lattice_order, lattice_over, plot_field, plot_findings, plot_paths
@@ -41,6 +43,21 @@ def test_a_place_far_outside_the_map_does_not_stretch_the_figure(run, place):
     figure.canvas.draw()
     box = figure.get_tightbbox()
     assert max(box.width / figure.get_figwidth(), box.height / figure.get_figheight()) < 1.2
+
+
+def test_long_names_neither_widen_a_figure_nor_leave_it(run):
+    made = run(rounds=1)
+    name = "a very long name of an autonomous underwater vehicle "
+    samples = [[msgspec.structs.replace(s, agent=name + s.agent) for s in record.samples] for record in made.records]
+    told = zip(made.records, samples, strict=True)
+    longer = [msgspec.structs.replace(record, samples=own, links=[]) for record, own in told]
+    figure = belief_map_figure(longer, made.world, made.settings)
+    figure.canvas.draw()
+    assert figure.get_tightbbox().width < 1.05 * figure.get_figwidth()
+    (frame,) = render_frames(longer, replace(made.world, name=3 * name), made.settings, [1])
+    caption = frame[: len(frame) // 15]
+    assert (caption < 128).any()
+    assert (caption[:, -4:] == 255).all()
 
 
 @pytest.mark.parametrize(("points", "note"), [("none", "the truth is not known"), ("lattice", "no measurement has")])
@@ -100,6 +117,30 @@ def test_truth_on_a_lattice_is_an_image_whatever_the_order_of_its_points(run):
     order = np.random.default_rng(0).permutation(len(world.points))
     ax = plot_field(axes(), world.points[order], world.values[order])
     np.testing.assert_array_equal(np.ma.getdata(ax.images[0].get_array()).ravel(), world.values)
+
+
+@pytest.mark.parametrize("truth", ["lattice", "sites"])
+def test_where_the_truth_is_not_known_figures_are_blank_and_scales_are_of_the_rest(run, truth):
+    made = run(truth=truth)
+    values = np.where(np.arange(len(made.world.values)) % 7 == 0, np.nan, made.world.values)
+    frames = np.tile(values, (len(made.records), 1))
+    frames[0] = np.nan
+    peaks = {"maxima": frames[:, 1], "argmaxes": np.tile(made.world.argmax, (len(frames), 1))}
+    world = replace(made.world, values=values, level=400.0)
+    figure = belief_map_figure(made.records, world, made.settings)
+    belief = belief_after(made.records, made.settings, world.domain)
+    error = np.abs(belief.posterior(world.points)[0] - values)
+    for ax, shown, low in ((figure.axes[0], values, None), (figure.axes[3], error, 0.0)):
+        drawn = ax.images[0] if truth == "lattice" else ax.collections[0]
+        np.testing.assert_array_equal(np.ma.filled(drawn.get_array(), np.nan).ravel(), shown)
+        assert drawn.norm.vmin <= np.nanmin(shown) if low is None else drawn.norm.vmin == low
+        assert drawn.norm.vmax >= np.nanmax(shown)
+    assert error_of(belief, world) == pytest.approx(np.sqrt(np.nanmean(error**2)))
+    agent_maps_figure(made.records, world, made.settings, None).canvas.draw()
+    for changing in (replace(world, frames=frames, **peaks), replace(world, values=frames[0])):
+        assert len(render_frames(made.records, changing, made.settings, [0, 4])) == 2
+    unknown = belief_map_figure(made.records, changing, made.settings)
+    assert [ax.get_title(loc="left") for ax in unknown.axes[:2]] == ["Belief: mean", "Belief: standard deviation"]
 
 
 def test_at_scattered_sites_the_truth_is_discs_and_the_belief_is_hidden_far_from_them(run):

@@ -223,3 +223,4 @@ def test_agents_are_called_by_their_role():
     assert style.role_of(["sensor_0", "sensor_1"]) == "sensor"
     assert style.role_of(["sensor_0", "robot_1"]) == "agent"
     assert style.role_of(["alice"]) == "agent"
+    assert style.role_of(["autonomous_underwater_vehicle_0"]) == "agent"

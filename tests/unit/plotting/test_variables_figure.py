@@ -68,6 +68,20 @@ def test_many_variables_name_every_few_rows():
     assert [text.get_text() for text in ax.get_yticklabels()][:3] == ["x0", "x3", "x6"]
 
 
+def test_long_names_of_variables_leave_room_for_the_picture():
+    world = World(Domain(np.zeros(2), np.ones(2)), variables=("x" * 200, "y"))
+    figure = variables_figure(records_of(np.full((3, 2), 0.5).tolist(), [1.0] * 3), world)
+    figure.canvas.draw()
+    assert figure.axes[0].bbox.width > 0.5 * figure.bbox.width
+
+
+def test_long_names_of_neighbours_do_not_overlap():
+    ax = plot_factor_graph(Figure().subplots(), FactorGraph.from_scopes({"f" * 30: ["x" * 30]}))
+    ax.figure.canvas.draw()
+    one, other = (text.get_window_extent() for text in ax.texts)
+    assert not one.overlaps(other)
+
+
 @pytest.fixture
 def graph() -> FactorGraph:
     return FactorGraph.from_scopes(

@@ -53,7 +53,7 @@ def test_values_have_codes_and_equal_numbers_count_as_one_value():
     assert [of.code(value) for value in ("2.5", False, 2, [1])] == [None] * 4
     assert [sb.Integer(1, 9).code(value) for value in ("3", True)] == [None, None]
     odd = sb.Integer(1, 9, step=2)
-    assert [odd.has(code) for code in (1.0, 3.0000000001, 2.0, 11.0, np.nan)] == [True] * 2 + [False] * 3
+    assert [odd.axis.has(code) for code in (1.0, 3.0000000001, 2.0, 11.0, np.nan)] == [True] * 2 + [False] * 3
     assert sb.Real(0.0, 1.0, step=0.1).value(0.6000000000000001) == 0.6
     assert sb.Real(1 / 3, 1 / 3 + 1.0, step=1.0).value(1 / 3) == 1 / 3
 

@@ -225,6 +225,10 @@ BROKEN = {
         truth(argmax=np.ones(1)),
         r"ground_truth\(\) at its argmax: got a difference of 1; wanted its maximum",
     ),
+    "a truth without a peak": (
+        truth(maximum=np.nan, argmax=np.full(1, np.nan)),
+        r"maximum of ground_truth\(\): got nan; wanted a finite number",
+    ),
     "a truth with too low a peak": (
         truth(argmax=np.ones(1), maximum=-1.0),
         r"largest value of ground_truth\(\): got a difference of 1; wanted its maximum",
@@ -259,6 +263,8 @@ def whole_rounds(self, agent, origins, places):
 def test_a_world_that_keeps_the_contract_passes():
     sb.testing.check_environment(Wire)
     sb.testing.check_environment(type("Known", (Wire,), truth()))
+    partly = truth(values=np.array([0.0, np.nan]), value=lambda X: np.where(X[:, 0] > 4.0, np.nan, -X[:, 0]))
+    sb.testing.check_environment(type("PartlyKnown", (Wire,), partly))
     timed = {"travel_rounds": whole_rounds, "rounds_left": lambda self, agent: np.int64(3)}
     sb.testing.check_environment(type("Timed", (Wire,), timed))
 
