@@ -254,14 +254,14 @@ class LogPosterior:
         self._codes = np.array([CODES.get(name, GIVEN) for name in kernels])
         self._codes[self._by_latent] += np.arange(len(self._by_latent))
         self._kept = np.zeros((k if k * len(self._rows) <= _KEPT else 0, 2, len(self._rows)))
-        self._ends, self._groups = ends[1:], list[tuple[int, int, Any, Any, Any]]()
+        self._ends, self._groups = ends[1:], list[tuple[int, Any, Any, Any]]()
         if len(prior.sizes) <= _GROUPS and (prior.ties is not None or prior.is_shared) and not self._by_latent:
             latents = np.arange(k) if prior.ties is None else prior.ties.latents
             for group in range(len(prior.sizes)):
                 own = np.flatnonzero(latents == group).tolist()
-                points = np.concatenate([self._U[self._slices[i]] for i in own])
+                places = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in own])
                 sizes = np.cumsum([len(scopes[i]) for i in own])
-                self._groups.append((own[0], self._slices[own[0]].start, sizes, points, self._holds[own]))
+                self._groups.append((own[0], sizes, places, self._holds[own]))
         is_plain = channel is None and prior.time_kernel is None and prior.ties is None and len(set(kernels)) == 1
         is_plain &= k * t**2 < ROOM
         self._stacked: tuple[Any, ...] | None = None
@@ -354,16 +354,15 @@ class LogPosterior:
     ) -> tuple[Float[np.ndarray, " pairs"], Any]:
         """Covariances of the pairs, noise and time left out, and what their derivatives are made of."""
         pairs, parts = np.zeros(len(self._rows)), list[tuple[np.ndarray, np.ndarray]]()
-        nothing, room = np.zeros((0, 2, 0)), np.empty((3, len(self.z)))
-        for factor, coordinate, ends, points, holds in self._groups:
+        nothing, room, X = np.zeros((0, 2, 0)), np.empty((3, len(self.z))), self._U / lengthscales[:, None]
+        for factor, ends, places, holds in self._groups:
             nears, falls = np.zeros(len(pairs)), np.zeros(len(pairs))
-            X = points / lengthscales[coordinate]
-            add_correlations(self._codes[factor], ends, X, holds, nothing, room, nears, falls)
+            add_correlations(self._codes[factor], ends, X[places], holds, nothing, room, nears, falls)
             pairs += outputscales[factor] * nears
             parts.append((nears, falls))
         if self._groups:
             return pairs, parts
-        X, given = self._U / lengthscales[:, None], np.zeros((len(self._by_latent), 2, len(pairs)))
+        given = np.zeros((len(self._by_latent), 2, len(pairs)))
         for place, i in enumerate(self._by_latent):
             given[place] = correlation_and_slope(self.kernels[i], pdist(X[self._slices[i]].T))
         fixed = self._codes, self._ends, X, outputscales, self._holds, given, room
@@ -381,9 +380,9 @@ class LogPosterior:
         if not self._groups:
             put_derivatives(*parts, W, by_output, by_length)
             return by_output / outputscales, by_length
-        for (factor, coordinate, *_), (nears, falls) in zip(self._groups, parts, strict=True):
+        for (factor, _, places, _), (nears, falls) in zip(self._groups, parts, strict=True):
             by_output[factor] = nears @ W  # the first of a group stands for all: the prior adds up what is in common
-            by_length[coordinate] = outputscales[factor] * (falls @ W)
+            by_length[places[0]] = outputscales[factor] * (falls @ W)
         return by_output, by_length
 
 
