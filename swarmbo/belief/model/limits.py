@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.hyperparameters import TimeAxis
 from swarmbo.belief.gp.observations import standardisation
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.success import excess_of
@@ -24,7 +25,6 @@ _ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are req
 _MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in the distance of the nearest measurements from the limit
 _FEWEST = 3  # measurements, and number of the nearest ones
 _FINEST = 1e-2  # of the quantity's standard deviation: smallest such distance, as climbs stop at steeper ridges
-_SETTINGS = AdditiveGPSettings(noise_floor=FLOOR, noise_log_std=ROOM)
 
 Range = tuple[float | None, float | None]
 
@@ -69,9 +69,11 @@ class ProbablyBroken:
         return lacks[worst, rows] / self.unit, slope / self.unit
 
 
-def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> tuple[Limit, ...]:
-    """Region of each limited quantity with a few measurements that differ; a pure function of the situation."""
-    measured, inside, out = situation.history.measured, situation.inside, list[Limit]()
+def probably_broken(situation: JointSituation, time: TimeAxis | None) -> tuple[Limit, ...]:
+    """Present region of each limited quantity with a few measurements that differ; a pure function of the situation.
+    With a time axis, old measurements lose weight.
+    """
+    measured, ranges, inside, out = situation.history.measured, situation.ranges, situation.inside, list[Limit]()
     if measured is None:
         return ()
     owner, names, beyond = situation.graph.agents[0], inside.graph.variables, _beyond(measured, ranges)
@@ -80,9 +82,10 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
         known = np.isfinite(measured[:, column])
         if int(known.sum()) < _FEWEST or not standardisation(measured[known, column])[2]:
             continue  # equal measurements have no unit, so that a model of them would be of whatever one
-        box = inside.domain.low.tobytes(), inside.domain.high.tobytes()
-        data = inside.history.X[known].tobytes(), measured[known, column].tobytes()
-        fitted = _fitted(graph, box, data, situation.seed, name, len(situation.history))
+        rounds = np.zeros(len(known)) if inside.history.rounds is None else inside.history.rounds
+        data = (of_all[known] for of_all in (inside.history.X, measured[:, column], rounds))
+        arrays = tuple(array.tobytes() for array in (inside.domain.low, inside.domain.high, *data))
+        fitted = _fitted(graph, arrays, time, situation.seed, name, len(situation.history)).at(situation.round)
         # the model may be wrong by more than it says: what was broken lately makes the next queries more careful
         excess = excess_of(beyond[situation.chosen & known, column] == 0.0)
         region = ProbablyBroken(fitted, low, high, _ASSURED + _RISE * excess, situation.coding)
@@ -93,11 +96,12 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
 
 @lru_cache(maxsize=16)  # the members of a batch ask for the same
 def _fitted(
-    graph: FactorGraph, box: tuple[bytes, bytes], data: tuple[bytes, bytes], seed: int, name: str, n: int
+    graph: FactorGraph, arrays: tuple[bytes, ...], time: TimeAxis | None, seed: int, name: str, n: int
 ) -> AdditiveGP:
-    (low, high), (X, y) = map(np.frombuffer, box), map(np.frombuffer, data)
-    belief = AdditiveGP.create(_SETTINGS, graph, Domain(low, high), "total")
-    belief = belief.update(X.reshape(len(y), -1), y)
+    low, high, X, y, rounds = map(np.frombuffer, arrays)
+    settings = AdditiveGPSettings(noise_floor=FLOOR, noise_log_std=ROOM, time=time)
+    belief = AdditiveGP.create(settings, graph, Domain(low, high), "total")
+    belief = belief.update(X.reshape(len(y), -1), y, rounds=rounds)
     return belief.fit(stream(seed, "limit", name=name, evaluations=n))
 
 
@@ -116,6 +120,16 @@ def least_broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarr
     spread = np.fmax.reduce(measured, initial=np.nan) - np.fmin.reduce(measured, initial=np.nan)
     over = (_beyond(measured, ranges) / np.where(spread > 0.0, spread, 1.0)).max(axis=1)
     return is_told & (over == over[is_told].min(initial=np.inf))
+
+
+def probably_kept(situation: JointSituation, time: TimeAxis | None) -> Bool[np.ndarray, " t"]:
+    """``least_broken``; with a time axis, in which limits move, successful evaluations outside of what is probably
+    broken at present, if there are any.
+    """
+    history, kept = situation.history, least_broken(situation.history, situation.ranges)
+    limits, U = () if time is None else probably_broken(situation, time), situation.domain.to_unit(history.X)
+    now = np.isfinite(history.sums) & np.all([limit.allows(U) for limit in limits], axis=0)
+    return now if limits and now.any() else kept
 
 
 def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
