@@ -290,7 +290,7 @@ class FusedBelief(Answered):
         has_failures = any(view.reached for view in self.failures.values())
         states = [view.state_dict() for view in (self._views if has_failures else self.agents.values())]
         plain = {"version": _VERSION, "waits": dict(self._waits), "occasions": self._occasions, "now": self.now}
-        plain["views"] = [state["json"] for state in states]
+        plain |= {"views": [state["json"] for state in states]}
         arrays = {f"{i}/{key}": array for i, state in enumerate(states) for key, array in state["arrays"].items()}
         return {"json": plain, "arrays": arrays}
 
