@@ -8,12 +8,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.hyperparameters import TimeAxis
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, TimeAxis
 from swarmbo.belief.gp.observations import standardisation
+from swarmbo.belief.model import transforms
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.success import excess_of
-from swarmbo.belief.model.transforms import FLOOR, ROOM
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.problem.coding import Coding
@@ -99,7 +98,7 @@ def _fitted(
     graph: FactorGraph, arrays: tuple[bytes, ...], time: TimeAxis | None, seed: int, name: str, n: int
 ) -> AdditiveGP:
     low, high, X, y, rounds = map(np.frombuffer, arrays)
-    settings = AdditiveGPSettings(noise_floor=FLOOR, noise_log_std=ROOM, time=time)
+    settings = AdditiveGPSettings(noise_floor=transforms.FLOOR, noise_log_std=transforms.ROOM, time=time)
     belief = AdditiveGP.create(settings, graph, Domain(low, high), "total")
     belief = belief.update(X.reshape(len(y), -1), y, rounds=rounds)
     return belief.fit(stream(seed, "limit", name=name, evaluations=n))
