@@ -15,7 +15,7 @@ from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model, incumbents
-from swarmbo.belief.model.limits import hope_of, least_broken, probably_broken
+from swarmbo.belief.model.limits import hope_of, probably_broken, probably_kept
 from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.success import Requirement, least_margin, reference, requirements
 from swarmbo.boundary.rng import stream
@@ -187,7 +187,7 @@ def joint_steps(
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
     links = _links(situation, graph)
     # penalties are in units of the utility's spread, which differs between factors
-    if limits := (*situation.regions, *probably_broken(situation)):
+    if limits := (*situation.regions, *probably_broken(situation, model.belief.settings.time)):
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, limits, spread)
     # a region may join parts; and owners of variables may search in the box of a factor that another agent learns
@@ -227,7 +227,7 @@ def recommended_steps(situation: JointSituation, problem: Problem, model: Model)
     U, history = problem.kept_out(best if coding is None else coding.outside(best)), situation.history
     told, may_fail = history.X[np.isfinite(history.sums)], False
     if problem.ranges:
-        told = history.X[least_broken(history, problem.ranges)]  # the model's best may break a limit
+        told = history.X[probably_kept(situation, belief.settings.time)]  # the model's best may break a limit
     elif len(belief.graph.components) > 1 and not belief.is_coupled:
         # the best values of separate parts were perhaps never evaluated together, and may fail together
         needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]

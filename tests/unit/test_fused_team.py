@@ -168,6 +168,16 @@ def test_strange_agents_and_links_are_refused_and_nothing_has_changed():
     assert belief.n_data == 0
 
 
+@pytest.mark.parametrize("names", [("a", "failures/a"), ("a", "a/readings")])
+def test_agents_of_any_names_are_restored(names):
+    box = Domain(np.zeros(2), np.ones(2))
+    belief = FusedBelief(FusedSettings(), box, names, seed=0)
+    belief.learn({name: ([[0.1, 0.2]], [1.0]) for name in names}, None, failed={"a": [[0.5, 0.5]]})
+    again = FusedBelief.from_state_dict(FusedSettings(), box, names, 0, belief.state_dict())
+    for views, others in ((belief.agents, again.agents), (belief.failures, again.failures)):
+        assert {name: view.reached for name, view in views.items()} == {n: view.reached for n, view in others.items()}
+
+
 def test_surveys_are_given_to_the_first_agent_and_counted_once():
     playing = team()
     playing.attach(PLACES[:4], [1.0, 2.0, float("nan"), 3.0])

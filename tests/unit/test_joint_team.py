@@ -74,6 +74,18 @@ def test_the_unit_of_outcomes_decides_nothing_from_the_second_outcome_on(given):
         assert np.allclose(asked(unit), wanted, rtol=0.0, atol=1e-4)
 
 
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_the_unit_decides_nothing_where_the_deviation_of_outcomes_is_exactly_1(outcomes):
+    graph = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["x", "y"]})
+
+    def asked(unit):
+        team = sb.Team(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, outcomes=outcomes, acquisition="dec-hbo", initial=2)
+        each = iter(np.array([1.0, -1.0, 0.3, 0.4]) / (2.0 if outcomes == "total" else 1.0))
+        return [list(query.point.values()) for query in told(team, 4, lambda _: dict.fromkeys("fg", unit * next(each)))]
+
+    np.testing.assert_allclose(asked(1.0), asked(4.0), atol=1e-4)
+
+
 def test_the_first_points_are_the_sobol_design_of_the_seed_whatever_the_method():
     expected = qmc.Sobol(3, rng=stream(3, "initial design")).random_base2(2)
     for changed in ({}, {"acquisition": "thompson"}, {"coordination": "random"}, {"outcomes": "per-factor"}):

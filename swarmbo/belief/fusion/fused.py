@@ -30,7 +30,7 @@ from swarmbo.transport import Carrying, Faults, FaultyTransport, InProcess
 if TYPE_CHECKING:
     import networkx as nx
 
-_VERSION = 3
+_VERSION = 4  # 4: agents by their place, not by name
 _FAULTLESS = InProcess()
 _AGENTS: dict[FusionMethod, type[FusedView]] = {
     "consensus": PushSum,
@@ -281,17 +281,17 @@ class FusedBelief(Answered):
         return self.agents[self.representative].hyperparameters
 
     @property
-    def _views(self) -> dict[str, FusedView]:
-        """All that fuses here, by its name in a state."""
-        return {**self.agents, **{f"failures/{name}": view for name, view in self.failures.items()}}
+    def _views(self) -> list[FusedView]:
+        """All that fuses here, in the order of a state: names of agents could clash with any others."""
+        return [*self.agents.values(), *self.failures.values()]
 
     def state_dict(self) -> dict[str, Any]:
         """State of all agents as ``{"json": plain data, "arrays": {name: array}}``; of failures if there is any."""
-        views = self._views if any(view.reached for view in self.failures.values()) else self.agents
-        states = {name: view.state_dict() for name, view in views.items()}
+        has_failures = any(view.reached for view in self.failures.values())
+        states = [view.state_dict() for view in (self._views if has_failures else self.agents.values())]
         plain = {"version": _VERSION, "waits": dict(self._waits), "occasions": self._occasions, "now": self.now}
-        plain["views"] = {name: state["json"] for name, state in states.items()}
-        arrays = {f"{name}/{key}": array for name, state in states.items() for key, array in state["arrays"].items()}
+        plain |= {"views": [state["json"] for state in states]}
+        arrays = {f"{i}/{key}": array for i, state in enumerate(states) for key, array in state["arrays"].items()}
         return {"json": plain, "arrays": arrays}
 
     @classmethod
@@ -313,8 +313,8 @@ class FusedBelief(Answered):
         if list(plain["waits"]) != list(fused.agents):
             raise StateVersionError(f"belief state: got agents {list(plain['waits'])}; wanted {list(fused.agents)}")
         fused._waits, fused._occasions = dict(plain["waits"]), plain["occasions"]
-        fused.now, views = float(plain["now"]), fused._views
-        for name, known in plain["views"].items():
-            own = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}
-            views[name].load_state_dict({"json": known, "arrays": own})
+        fused.now = float(plain["now"])
+        for i, (view, known) in enumerate(zip(fused._views, plain["views"], strict=False)):  # failures only if any
+            own = {key.removeprefix(f"{i}/"): a for key, a in arrays.items() if key.startswith(f"{i}/")}
+            view.load_state_dict({"json": known, "arrays": own})
         return fused

@@ -90,7 +90,7 @@ def _all_hold(holds: Float[np.ndarray, " t"]) -> bool:
 
 
 @compiled(
-    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _ROOM, types.float64[:, :, ::1], _OUT),
+    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _ROOM, types.float64[:, :, ::1], _OUT, _OUT),
     fastmath=compiling.LANES,
 )
 def add_covariances(
@@ -103,10 +103,12 @@ def add_covariances(
     room: Float[np.ndarray, "3 t"],
     kept: Float[np.ndarray, "n 2 pairs"],
     pairs: Float[np.ndarray, " pairs"],
+    gains: Float[np.ndarray, " n"],
 ) -> None:
     """Add the covariances of all factors to the pairs of outcomes, those with the first outcome first. Points are in
     lengthscales, coordinates of each factor up to ``ends``. A user's own kernels have the code ``GIVEN`` plus their
-    place in ``given``. Covariances and slopes of each factor are ``kept`` where there is room for those of all.
+    place in ``given``. Covariances and slopes of each factor are ``kept`` where there is room for those of all. What
+    the pairs gain with longer lengthscales is added to ``gains``, where it has entries, of kernels not given.
     """
     t, first = X.shape[1], 0
     squares, near, slope = room[0], room[1], room[2]
@@ -124,34 +126,10 @@ def add_covariances(
                 if len(kept):  # slices are copied one by one, as their checks take long to compile
                     for i in range(n):
                         kept[f, 0, place + i], kept[f, 1, place + i] = near[i], slope[i]
-            place += n
-        first = ends[f]
-
-
-@compiled(types.void(types.int64, _CODES, _MATRIX, _MATRIX, _CUBE, _ROOM, _OUT, _OUT), fastmath=compiling.LANES)
-def add_correlations(
-    kernel: int,
-    ends: Int[np.ndarray, " k"],
-    X: Float[np.ndarray, "d t"],
-    holds: Float[np.ndarray, "k t"],
-    nothing: Float[np.ndarray, "0 2 0"],
-    room: Float[np.ndarray, "3 t"],
-    nears: Float[np.ndarray, " pairs"],
-    falls: Float[np.ndarray, " pairs"],
-) -> None:
-    """Add the correlations of factors alike to the pairs of outcomes, and what these gain with longer lengthscales."""
-    t, first = X.shape[1], 0
-    squares, near, slope = room[0], room[1], room[2]
-    for f in range(len(ends)):
-        own, place, is_whole = X[first : ends[f]], 0, _all_hold(holds[f])
-        for column in range(t - 1):
-            n = t - 1 - column
-            if holds[f, column] > 0.0:
-                _column(kernel, own, column, 1.0, holds[f], is_whole, nothing, int(place), squares, near, slope)
-                by_near, by_slope = nears[place : place + n], falls[place : place + n]
-                for i in range(n):
-                    by_near[i] += near[i]
-                    by_slope[i] += slope[i] * squares[i]
+                if len(gains):
+                    gained = gains[place : place + n]
+                    for i in range(n):
+                        gained[i] += slope[i] * squares[i]
             place += n
         first = ends[f]
 
@@ -208,7 +186,8 @@ def covariances(
     codes, ends = np.array([CODES[kernel] for kernel in hyper.kernels]), np.cumsum([len(scope) for scope in scopes])
     t, outputs, nothing, room = len(U), np.array(hyper.outputscales), np.zeros((0, 2, 0)), np.empty((3, len(U)))
     pairs, K, above = np.zeros(t * (t - 1) // 2), np.zeros((t, t)), np.triu_indices(t, 1)
-    add_covariances(codes, ends, U.T[columns] / lengths[:, None], outputs, holds, nothing, room, nothing, pairs)
+    X = U.T[columns] / lengths[:, None]
+    add_covariances(codes, ends, X, outputs, holds, nothing, room, nothing, pairs, np.zeros(0))
     K[above] = pairs
     K += K.T
     K.flat[:: t + 1] = outputs @ holds
@@ -254,14 +233,14 @@ class LogPosterior:
         self._codes = np.array([CODES.get(name, GIVEN) for name in kernels])
         self._codes[self._by_latent] += np.arange(len(self._by_latent))
         self._kept = np.zeros((k if k * len(self._rows) <= _KEPT else 0, 2, len(self._rows)))
-        self._ends, self._groups = ends[1:], list[tuple[int, int, Any, Any, Any]]()
+        self._ends, self._groups = ends[1:], list[tuple[list[int], Any, Any, Any]]()
         if len(prior.sizes) <= _GROUPS and (prior.ties is not None or prior.is_shared) and not self._by_latent:
             latents = np.arange(k) if prior.ties is None else prior.ties.latents
             for group in range(len(prior.sizes)):
                 own = np.flatnonzero(latents == group).tolist()
-                points = np.concatenate([self._U[self._slices[i]] for i in own])
+                places = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in own])
                 sizes = np.cumsum([len(scopes[i]) for i in own])
-                self._groups.append((own[0], self._slices[own[0]].start, sizes, points, self._holds[own]))
+                self._groups.append((own, sizes, places, self._holds[own]))
         is_plain = channel is None and prior.time_kernel is None and prior.ties is None and len(set(kernels)) == 1
         is_plain &= k * t**2 < ROOM
         self._stacked: tuple[Any, ...] | None = None
@@ -354,20 +333,20 @@ class LogPosterior:
     ) -> tuple[Float[np.ndarray, " pairs"], Any]:
         """Covariances of the pairs, noise and time left out, and what their derivatives are made of."""
         pairs, parts = np.zeros(len(self._rows)), list[tuple[np.ndarray, np.ndarray]]()
-        nothing, room = np.zeros((0, 2, 0)), np.empty((3, len(self.z)))
-        for factor, coordinate, ends, points, holds in self._groups:
-            nears, falls = np.zeros(len(pairs)), np.zeros(len(pairs))
-            X = points / lengthscales[coordinate]
-            add_correlations(self._codes[factor], ends, X, holds, nothing, room, nears, falls)
-            pairs += outputscales[factor] * nears
-            parts.append((nears, falls))
+        nothing, room, X = np.zeros((0, 2, 0)), np.empty((3, len(self.z))), self._U / lengthscales[:, None]
+        for own, ends, places, holds in self._groups:
+            nears, gains = np.zeros(len(pairs)), np.zeros(len(pairs))
+            fixed = self._codes[own], ends, X[places], np.ones(len(own)), holds, nothing, room, nothing
+            add_covariances(*fixed, nears, gains)
+            pairs += outputscales[own[0]] * nears
+            parts.append((nears, gains))
         if self._groups:
             return pairs, parts
-        X, given = self._U / lengthscales[:, None], np.zeros((len(self._by_latent), 2, len(pairs)))
+        given = np.zeros((len(self._by_latent), 2, len(pairs)))
         for place, i in enumerate(self._by_latent):
             given[place] = correlation_and_slope(self.kernels[i], pdist(X[self._slices[i]].T))
         fixed = self._codes, self._ends, X, outputscales, self._holds, given, room
-        add_covariances(*fixed, self._kept, pairs)
+        add_covariances(*fixed, self._kept, pairs, np.zeros(0))
         if len(self._kept):
             k = len(self._kept)
             fixed = GIVEN + np.arange(k), self._ends, X, np.ones(k), self._holds, self._kept, room
@@ -381,9 +360,9 @@ class LogPosterior:
         if not self._groups:
             put_derivatives(*parts, W, by_output, by_length)
             return by_output / outputscales, by_length
-        for (factor, coordinate, *_), (nears, falls) in zip(self._groups, parts, strict=True):
-            by_output[factor] = nears @ W  # the first of a group stands for all: the prior adds up what is in common
-            by_length[coordinate] = outputscales[factor] * (falls @ W)
+        for (own, _, places, _), (nears, gains) in zip(self._groups, parts, strict=True):
+            by_output[own[0]] = nears @ W  # the first of a group stands for all: the prior adds up what is in common
+            by_length[places[0]] = outputscales[own[0]] * (gains @ W)
         return by_output, by_length
 
 

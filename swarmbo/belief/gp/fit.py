@@ -35,8 +35,9 @@ _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of 
 
 def prior_hyperparameters(settings: AdditiveGPSettings, graph: FactorGraph) -> AdditiveHyperparameters:
     """The mode of the prior, outcomes unscaled."""
-    prior = _joint_prior(settings, graph, is_mixed=True)
-    return hyperparameters_at(settings, graph, prior, prior.centre)
+    prior, k, none = _joint_prior(settings, graph, is_mixed=True), len(graph.factors), np.zeros(0)
+    no_data = Observations.of(np.zeros((0, len(graph.variables))), none, np.zeros((0, k)), np.zeros((0, 1 + k)))
+    return _joint_hyperparameters(settings, graph, no_data, prior, prior.centre, np.zeros(k), np.ones(k))
 
 
 def prior_field_hyperparameters(settings: ExactGPSettings, domain: Domain) -> Hyperparameters:
@@ -157,7 +158,7 @@ def fit_jointly(
             theta = other if worth > value + _CLEARLY else theta
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / len(offsets))
-    return _joint_hyperparameters(belief, data, prior, theta, constants, scales)
+    return _joint_hyperparameters(settings, belief.graph, data, prior, theta, constants, scales)
 
 
 def fit_sums(
@@ -187,7 +188,7 @@ def fit_sums(
             fit, _ = problem.place
             thetas[fit], constants[fit] = theta, constants[fit] + problem.scale * mean / len(constants[fit])
     return [
-        _joint_hyperparameters(belief, belief.observations, prior, theta, own, scales)
+        _joint_hyperparameters(belief.settings, belief.graph, belief.observations, prior, theta, own, scales)
         for belief, prior, theta, own, (_, scales, _) in zip(beliefs, priors, thetas, constants, units_of, strict=True)
     ]
 
@@ -228,43 +229,34 @@ def _joint_starts(
 
 
 def _joint_hyperparameters(
-    belief: "AdditivePosterior",
+    settings: AdditiveGPSettings,
+    graph: FactorGraph,
     data: Observations,
     prior: HyperparameterPrior,
     theta: Float[np.ndarray, " p"],
     constants: Float[np.ndarray, " k"],
     scales: Float[np.ndarray, " k"],
 ) -> AdditiveHyperparameters:
-    settings, fitted, own = belief.settings, prior.unpack(theta)[2], [data.of_channel(TOTAL)]
+    """Theta as hyper-parameters, by the data to which it was fitted."""
+    k, time, (lengthscales, outputscales, fitted) = (
+        len(graph.factors),
+        prior.time_correlation(theta),
+        prior.unpack(theta),
+    )
+    told = [data.of_channel(TOTAL)]
     if len(fitted) > 1:  # factors have noise of their own
-        own = [*data.by_factor(len(belief.scopes)), *own]
+        told = [*(data.by_factor(k) if len(data) else [data] * k), *told]
     noises = [
         noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor)
-        for noise, outcomes in zip(fitted, own, strict=True)
+        for noise, outcomes in zip(fitted, told, strict=True)
     ]
-    return hyperparameters_at(settings, belief.graph, prior, theta, noises, constants, scales)
-
-
-def hyperparameters_at(
-    settings: AdditiveGPSettings,
-    graph: FactorGraph,
-    prior: HyperparameterPrior,
-    theta: Float[np.ndarray, " p"],
-    noises: Sequence[float] = (),
-    constants: Float[np.ndarray, " k"] | None = None,
-    scales: Float[np.ndarray, " k"] | None = None,
-) -> AdditiveHyperparameters:
-    """Theta as hyper-parameters; one noise variance is that of totals and of factors alike, by default theta's."""
-    k, time = len(graph.factors), prior.time_correlation(theta)
-    lengthscales, outputscales, fitted = prior.unpack(theta)
-    noises = noises or fitted.tolist()
     found = zip(
         settings.of_factors(graph.factors),
         np.split(lengthscales, np.cumsum([len(scope) for scope in graph.scopes])[:-1]),
         outputscales.tolist(),
-        noises[:k] if len(noises) > 1 else [noises[0]] * k,
-        [0.0] * k if constants is None else constants.tolist(),
-        [1.0] * k if scales is None else scales.tolist(),
+        noises[:k] if len(noises) > 1 else noises * k,
+        constants.tolist(),
+        scales.tolist(),
         strict=True,
     )
     own = (

@@ -175,7 +175,8 @@ def standardisation(y: Float[np.ndarray, " n"]) -> tuple[float, float, bool]:
     std = float(share.std())
     if std <= 64.0 * EPSILON or std * largest < _SCALE_FLOOR:
         return offset, 1.0, False
-    return offset, largest * std, True
+    scale = largest * std
+    return offset, 1.0 + EPSILON if scale == 1.0 else scale, True  # 1 is that of outcomes that do not show theirs
 
 
 def units(

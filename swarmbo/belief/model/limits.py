@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, TimeAxis
 from swarmbo.belief.gp.observations import standardisation
+from swarmbo.belief.model import transforms
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.success import excess_of
-from swarmbo.belief.model.transforms import FLOOR, ROOM
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.problem.coding import Coding
@@ -26,7 +26,6 @@ _MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in the distance of the nearest 
 _UNKNOWN = 1e-300  # violation that counts for an unknown quantity
 _FEWEST = 3  # measurements, and number of the nearest ones
 _FINEST = 1e-2  # of the quantity's standard deviation: smallest such distance, as climbs stop at steeper ridges
-_SETTINGS = AdditiveGPSettings(noise_floor=FLOOR, noise_log_std=ROOM)
 
 Range = tuple[float | None, float | None]
 
@@ -87,9 +86,11 @@ def hope_of(situation: JointSituation) -> float | None:
     return _HOPED if n_batched or len(np.unique(situation.basis())) % period else 0.0
 
 
-def probably_broken(situation: JointSituation) -> tuple[Limit, ...]:
-    """Region of each limited quantity with a few measurements that differ; a pure function of the situation."""
-    ranges, measured, inside, out = situation.ranges, situation.history.measured, situation.inside, list[Limit]()
+def probably_broken(situation: JointSituation, time: TimeAxis | None) -> tuple[Limit, ...]:
+    """Present region of each limited quantity with a few measurements that differ; a pure function of the situation.
+    With a time axis, old measurements lose weight.
+    """
+    measured, ranges, inside, out = situation.history.measured, situation.ranges, situation.inside, list[Limit]()
     if measured is None:
         return ()
     owner, names, beyond = situation.graph.agents[0], inside.graph.variables, _beyond(measured, ranges)
@@ -99,9 +100,10 @@ def probably_broken(situation: JointSituation) -> tuple[Limit, ...]:
         known = np.isfinite(measured[:, column])
         if int(known.sum()) < _FEWEST or not standardisation(measured[known, column])[2]:
             continue  # equal measurements have no unit, so that a model of them would be of whatever one
-        box = inside.domain.low.tobytes(), inside.domain.high.tobytes()
-        data = inside.history.X[known].tobytes(), measured[known, column].tobytes()
-        fitted = _fitted(graph, box, data, situation.seed, name, len(situation.history))
+        rounds = np.zeros(len(known)) if inside.history.rounds is None else inside.history.rounds
+        data = (of_all[known] for of_all in (inside.history.X, measured[:, column], rounds))
+        arrays = tuple(array.tobytes() for array in (inside.domain.low, inside.domain.high, *data))
+        fitted = _fitted(graph, arrays, time, situation.seed, name, len(situation.history)).at(situation.round)
         # the model may be wrong by more than it says: what was broken lately makes the next queries more careful
         excess = excess_of(beyond[situation.chosen & known, column] == 0.0)
         assured = _ASSURED + _RISE * excess
@@ -115,11 +117,12 @@ def probably_broken(situation: JointSituation) -> tuple[Limit, ...]:
 
 @lru_cache(maxsize=16)  # the members of a batch ask for the same
 def _fitted(
-    graph: FactorGraph, box: tuple[bytes, bytes], data: tuple[bytes, bytes], seed: int, name: str, n: int
+    graph: FactorGraph, arrays: tuple[bytes, ...], time: TimeAxis | None, seed: int, name: str, n: int
 ) -> AdditiveGP:
-    (low, high), (X, y) = map(np.frombuffer, box), map(np.frombuffer, data)
-    belief = AdditiveGP.create(_SETTINGS, graph, Domain(low, high), "total")
-    belief = belief.update(X.reshape(len(y), -1), y)
+    low, high, X, y, rounds = map(np.frombuffer, arrays)
+    settings = AdditiveGPSettings(noise_floor=transforms.FLOOR, noise_log_std=transforms.ROOM, time=time)
+    belief = AdditiveGP.create(settings, graph, Domain(low, high), "total")
+    belief = belief.update(X.reshape(len(y), -1), y, rounds=rounds)
     return belief.fit(stream(seed, "limit", name=name, evaluations=n))
 
 
@@ -144,6 +147,16 @@ def least_broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarr
     """Mask of successful evaluations that keep all limits; without any, of those that break them least."""
     is_told, over = np.isfinite(history.sums), _violations(history, ranges)
     return is_told & (over == over[is_told].min(initial=np.inf))
+
+
+def probably_kept(situation: JointSituation, time: TimeAxis | None) -> Bool[np.ndarray, " t"]:
+    """``least_broken``; with a time axis, in which limits move, successful evaluations outside of what is probably
+    broken at present, if there are any.
+    """
+    history, kept = situation.history, least_broken(situation.history, situation.ranges)
+    limits, U = () if time is None else probably_broken(situation, time), situation.domain.to_unit(history.X)
+    now = np.isfinite(history.sums) & np.all([limit.allows(U) for limit in limits], axis=0)
+    return now if limits and now.any() and hope_of(situation) is None else kept
 
 
 def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:

@@ -12,7 +12,7 @@ from swarmbo.belief.gp import prior as priors
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.evidence import LogPosterior
-from swarmbo.belief.gp.hyperparameters import TimeAxis
+from swarmbo.belief.gp.hyperparameters import ExactGPSettings, TimeAxis
 from swarmbo.belief.gp.observations import TOTAL
 from swarmbo.belief.gp.prior import TIED_FROM, HyperparameterPrior
 from swarmbo.graph import FactorGraph
@@ -115,6 +115,27 @@ def test_values_gradients_and_means_are_those_of_a_dense_formula(
     again = log_posterior(theta)  # nothing of one theta is left when another is asked for
     log_posterior(prior.sample(rng))
     np.testing.assert_array_equal(again[1], log_posterior(theta)[1])
+
+
+@pytest.mark.parametrize("time", [None, TimeAxis()])
+@pytest.mark.parametrize("model", ["shared", "hierarchical", "separate"])
+def test_each_coordinate_of_a_field_has_its_own_lengthscale_where_equal_lengths_are_physical(
+    model: str, time: TimeAxis | None
+) -> None:
+    rng = np.random.default_rng(0)
+    settings = ExactGPSettings(lengthscales=model, equal_in="physical", time=time)  # pyright: ignore[reportArgumentType]
+    prior = HyperparameterPrior.of_field(settings, Domain(np.zeros(2), np.array([100.0, 10.0])))
+    U, z, rounds = rng.random((12, 2)), rng.normal(size=12), rng.integers(0, 9, 12).astype(float)
+    theta = prior.centre + 0.3 * rng.normal(size=len(prior.centre))
+    lengths, (output,), (noise,) = prior.unpack(theta)
+    K = output * correlation(settings.kernel, cdist(U / lengths, U / lengths))
+    if (memory := prior.time_correlation(theta)) is not None:
+        K *= memory.between(rounds[:, None], rounds)
+    K += noise * np.eye(12)
+    mean = np.linalg.solve(K, z).sum() / np.linalg.inv(K).sum()
+    expected = multivariate_normal(np.full(12, mean), K).logpdf(z) + prior.log_density(theta)[0]
+    log_posterior = LogPosterior(prior, ["matern52"], [[0, 1]], U, z, np.full(12, np.nan), rounds=rounds)
+    assert log_posterior(theta)[0] == pytest.approx(expected)
 
 
 def belief_of(n: int, n_outcomes: int) -> AdditiveGP:

@@ -168,6 +168,15 @@ def test_what_was_worked_out_is_gone_on_from_where_the_first_data_and_all_else_a
         assert other.extended_from(earlier).base is None
 
 
+def test_a_singular_matrix_is_worked_out_anew():
+    X, F = evaluations(12, 4)
+    X[3], X[9] = X[2], X[1]  # told twice without noise
+    for n in (8, 12):
+        earlier, later = (belief_of(noise_variance=0.0).update(X[:m], F[:m]) for m in (n, 12))
+        assert earlier.jitter > 0.0
+        assert arrays_of(later.extended_from(earlier)._on_data.parts) == arrays_of(later._on_data.parts)
+
+
 def test_what_is_forgotten_is_worked_out_again_to_the_bit():
     X, F = evaluations(20, 5, 0.2)
     belief = belief_of().update(X[:11], F[:11])
