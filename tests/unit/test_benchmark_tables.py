@@ -2,6 +2,8 @@
 
 import doctest
 import json
+from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from scipy.stats import binom
 from swarmbo_envs import wlan_power_v0
 
 SEEDS = range(1000, 1010)
+FOLDER = Path(__file__).parents[2] / "studies"
+MEASURED = sorted({path.name.partition(".")[0].removesuffix("-per-factor") for path in FOLDER.glob("*s/*.jsonl")})
 
 
 @pytest.fixture
@@ -64,6 +68,24 @@ def test_sentences_of_the_page_are_what_the_raw_lines_say(tables, program):
     hartmann = program.PROBLEMS["hartmann"]
     assert "| `hartmann` | one factor of 6 variables | total |" in text
     assert (hartmann.structure, len(hartmann.function_of(0).scopes)) == ("known", 1)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_all_methods_of_a_seed_begin_at_the_points_and_on_the_function_that_the_program_has_today(program, name):
+    told = [name, f"{name}-per-factor"]
+    begun = defaultdict[tuple[str, int], set[tuple[float, ...]]](set)
+    for path in FOLDER.glob("*s/*.jsonl"):
+        if path.name.partition(".")[0] in told:
+            for line in map(json.loads, path.read_text().splitlines()):
+                begun[path.parent.name, line["seed"]].add(tuple(line["regret"][:10]))
+    assert {len(initial) for initial in begun.values()} == {1}, "run the older of these lines again"
+    (folder, seed), problem = min(begun), next(program.PROBLEMS[own] for own in told if own in program.PROBLEMS)
+    evaluations = program.Evaluations(problem, seed)
+    evaluations.asked(program.team_of(problem, evaluations.function, "sobol", seed, 60), 10)
+    np.testing.assert_allclose(evaluations.regret(6), *begun[folder, seed], rtol=1e-5)
+    for line in map(json.loads, (FOLDER / "parallel.jsonl").read_text().splitlines()):
+        if line["problem"] in told:  # its rounds follow these points
+            assert line["regret"][0] == pytest.approx(*(initial[-1] for initial in begun[folder, line["seed"]]), 1e-3)
 
 
 def test_examples_of_the_program_hold(tables):
