@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,20 @@ STUDIES, DOCS = ROOT / "studies", ROOT / "docs"
 RECORDED = [  # scripts, and the study of some
     *("agreement", "dcop", "failures", "fields", "hpo", "links", "links_runs", "mixed", "routes", "structure", "tiles"),
     *("start", "workers", "wlan told", "wlan walking"),
+]
+EI = "expected-improvement"
+OF_ONE_WORLD = {  # keys of which lines share a world, and what they then share
+    "dcop": (("problem", "seed"), lambda line: line["value"] if line["status"] == "exact" else None),
+    "start": (("utility", "airtime"), lambda line: (line["largest"], line["best"], line["asked"][0])),
+    "structure": (("problem", "seed"), lambda line: (line["pairs"][1], *line["regret"][:10])),
+    "wlan_mobility": (("seed", "step_m"), lambda line: line["shares"][:10]),
+    "wlan_study": (("seed",), lambda line: (line["random"], line["best"], *line["found"][:10])),
+}
+CELLS = [  # quick, and the same whatever rounding says
+    ("dcop", {"problem": "loops", "method": "max-sum", "seed": 2}),
+    ("links", {"world": "loopy", "case": "lockstep, no faults", "seed": 0}),
+    ("links", {"world": "robots", "case": "30 %, an agent fails", "seed": 0}),
+    ("routes", {"task": "map", "method": "routes, auction", "field": "oxford-ph", "seed": 100, "spread": False}),
 ]
 
 
@@ -106,6 +121,33 @@ def test_pages_say_what_the_recorded_lines_say(script, recorded):
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.parametrize("name", OF_ONE_WORLD)
+def test_lines_of_one_seed_are_of_one_world_and_begin_alike(script, name):
+    (keys, shared), found = OF_ONE_WORLD[name], defaultdict(list)
+    for line in script("study").read(STUDIES / f"{name}.jsonl"):
+        if (of := shared(line)) is not None:
+            found[tuple(line[key] for key in keys)].append(of)
+    assert max(map(len, found.values())) > 1
+    for own in found.values():
+        np.testing.assert_allclose(own, np.broadcast_to(own[0], np.shape(own)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "cell"), CELLS)
+def test_a_quick_cell_comes_out_as_it_was_recorded(script, name, cell):
+    study = script(name).STUDY
+    line, *_ = script("study").select(script("study").read(STUDIES / study.file), **cell)
+    found = study.run(*(line[key] for key in study.choices))
+    for key in found.keys() - {"seconds", "status"}:
+        np.testing.assert_allclose(found[key], line[key], rtol=1e-6, err_msg=f"{key} of {study.file}")
+
+
+def test_recorded_networks_are_those_of_today(script):
+    wlan, lines = script("wlan"), script("study").read(STUDIES / "wlan_study.jsonl")
+    for line in script("study").select(lines, method="sobol"):
+        env = wlan.wlan_power_v0.parallel_env(**wlan.FULL, topology_seed=line["seed"])
+        assert wlan.median_of(env, line["seed"], 2000) == pytest.approx(line["random"], rel=1e-9)
+
+
 @pytest.mark.parametrize("line", ['{"method": "a", "se', "[1]", "3", "\x00"])
 def test_a_line_that_is_no_table_of_json_is_named(counted, line):
     study, ran, path = counted
@@ -125,8 +167,14 @@ def test_the_tables_of_ensembles_are_those_of_their_lines(script):
     benchmark, tables = script("benchmark"), script("benchmark_tables")
     problems = {name: benchmark.PROBLEMS[name] for name in ("hartmann", "zakharov")}
     text = tables.tables(STUDIES / "ensembles", problems, list(benchmark.PEERS), range(10))
-    page = (DOCS / "studies" / "ensembles.md").read_text(encoding="utf-8")
-    assert f"<!-- tables -->\n{text}\n<!-- /tables -->" in page
+    shown = (DOCS / "studies" / "ensembles.md").read_text(encoding="utf-8")
+    assert f"<!-- tables -->\n{text}\n<!-- /tables -->" in shown
+    for name, own in problems.items():
+        runs = tables.found(STUDIES / "ensembles", name, own, [])
+        ends = {method: tables.at(of, own.looks[-1], range(10)) for method, of in runs.items()}
+        assert tables.best(ends) == "auto"
+        assert not any(tables.is_better(ends[f"egp-{k}"], ends[one]) for k, one in {"ts": "thompson", "ei": EI}.items())
+    assert "`auto` is significantly better than all others (bold)." in page("ensembles")
 
 
 def test_several_processes_record_the_same_lines(tmp_path):
