@@ -61,6 +61,11 @@ def test_sentences_of_the_page_are_what_the_raw_lines_say(tables, program):
     }
     ratios = [seconds[problem, "botorch-log-nei"] / seconds[problem, "auto"] for problem in ("chain", "wlan")]
     assert f"It takes {round(float(min(ratios)), -1):.0f} to {round(float(max(ratios)), -1):.0f} times as long" in text
+    of_networks = [tables.results(program.LINES, "wlan", method) for method in ("auto", "optuna-gp")]
+    own, other = (np.mean([line["regret"][59] for line in of.values()]) for of in of_networks)
+    assert {len(of) for of in of_networks} == {30}
+    told = f"mean regret is {own:.0f} Mbit/s with the default and {other:.0f} with Optuna's GP."
+    assert f"On 30 networks (`--seeds 1000-1029`), {told}" in text
     lines = tables.read(program.FOLDER / "parallel.jsonl")
     ends = [x["regret"][-1] for x in tables.select(lines, problem="hartmann", method="auto", batch=8)]
     assert sum(round(end, 3) == 0.119 for end in ends) == 4  # 3.322 - 3.203: the second-best maximum
