@@ -257,6 +257,24 @@ def test_settings_near_the_present_one_are_as_often_below_it_as_the_page_says(sc
     assert told in page("wireless")
 
 
+def test_findings_on_agreements_are_those_of_the_lines(script):
+    lines, text = script("study").read(STUDIES / "agreement.jsonl"), page("agreement")
+    missed = {name: sum(line[name]["share"] < 0.98 for line in lines) for name in script("agreement").METHODS}
+    assert (len(lines), missed["ADMM"]) == (72, 0)
+    assert "ADMM reaches a share of at least 0.98 on all 72 problems." in text
+    assert f"Without recombination, it misses 0.98 on {missed['ADMM without recombination']} problems." in text
+    assert missed["centralised, 5 searches"] == pytest.approx(len(lines) / 3, abs=2)
+    links, (plain, *lossy) = script("links"), ("no faults", "30 %", "30 %, delay up to 5", "50 %, delay up to 5")
+    every = script("study").read(STUDIES / "links.jsonl")
+    for world in links.WORLDS:
+        mean = {
+            case: np.mean([line["share"] for line in script("study").select(every, world=world, case=case)])
+            for case in (plain, *lossy)
+        }
+        assert min(mean[case] - mean[plain] for case in lossy) > -0.04
+    assert "with up to half of the messages lost, shares by a deadline are within 0.04" in page("links").lower()
+
+
 def test_scopes_that_win_on_so_many_seeds_are_said_to(script):
     structure, lines = script("structure"), script("study").read(STUDIES / "structure.jsonl")
     number = dict(enumerate(("none", "one", "two", "three", "four", "five", "six")))
