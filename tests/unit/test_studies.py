@@ -291,8 +291,9 @@ def test_scopes_that_win_on_so_many_seeds_are_said_to(script):
 
     known, *learned = (wins("powell-moved", method) for method in (structure.KNOWN, "sampled", "screened"))
     told = f"known scopes win on {known} seeds of `powell-moved`, sampled scopes on {learned[0]}, and screened scopes"
-    assert f"{told} on {learned[1]}. On `trimodal`, sampled and screened scopes win on six" in page("structure")
-    assert [wins("trimodal", method) for method in ("sampled", "screened")] == ["six", "six"]
+    assert f"{told} on {learned[1]}." in page("structure")
+    both = " and ".join(wins("trimodal", method) for method in ("sampled", "screened"))
+    assert f"On `trimodal`, sampled and screened scopes win on {both}." in page("structure")
     both = " and ".join(wins("additive-gp", method) for method in ("sampled", "screened"))
     assert f"On `additive-gp`, a chain, they win on {both}." in page("structure")
 
