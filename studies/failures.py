@@ -77,14 +77,15 @@ def run(method: str, told: str, shape: str, seed: int, as_number: bool) -> Line:
         query = team.ask()
         x = np.array([query.point[name] for name in VARIABLES])
         values, is_dead = outcomes(x), fails(x)
+        answer = values if told == "per-factor" else {"total": sum(values.values())}
         if not is_dead:
-            seen.append(values)
+            seen.append(answer)
             best = max(best, sum(values.values()))
         elif as_number:
-            values = {name: min((other[name] for other in seen[:INITIAL]), default=-3.0) for name in values}
+            answer = {name: min((other[name] for other in seen[:INITIAL]), default=-3.0) for name in answer}
         failed += number >= INITIAL and is_dead
-        answer = values if told == "per-factor" else sum(values.values())
-        team.tell(query, None if is_dead and not as_number else answer)
+        given = answer if told == "per-factor" else answer["total"]
+        team.tell(query, None if is_dead and not as_number else given)
     return {"failed": failed, "regret": -best}
 
 

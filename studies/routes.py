@@ -96,18 +96,17 @@ def run(task: str, method: str, name: str, seed: int, robots: int, spread: bool,
     if isinstance(acquisition, dict) and task == "level":
         acquisition = {**acquisition, "level": level}
     team = sb.Team.for_env(env, acquisition=acquisition, coordination=coordination, seed=seed)
-    found, decided, messages = list[list[float]](), 0.0, 0
-    for _, infos, seconds in play(env, team, seed):
-        decided += seconds
-        messages += 0 if team.last_report is None else team.last_report.messages
+    found = list[list[float]]()
+    for _, infos in play(env, team, seed):
         found.append([float(truth.value(info["location"][None])[0]) for info in infos.values()])
     mean = team.belief.posterior_mean(truth.points)
     regrets = truth.maximum - np.array(found)
     return {
-        "level_f1": level_f1(mean, truth.values, level), "map_rmse": map_rmse(mean, truth.values),
-        "simple": float(regrets.min()), "cumulative": float(regrets.mean()),
-        "decide_ms": 1e3 * decided / len(found), "messages": messages / len(found),
-    }  # fmt: skip
+        "level_f1": level_f1(mean, truth.values, level),
+        "map_rmse": map_rmse(mean, truth.values),
+        "simple": float(regrets.min()),
+        "cumulative": float(regrets.mean()),
+    }
 
 
 def pooled(rows: list[Line], method: str, task: str, score: str) -> str:

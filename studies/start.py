@@ -44,8 +44,9 @@ def tuned(way: str, utility: str, airtime: str, outcomes: str, seed: int) -> Lin
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """Shares of the best settings, and rounds below 95 % of all at maximum."""
+    """Shares of the best settings, and rounds below 95 % of all at maximum, over the seeds that all ways have."""
     rows, ways = list[list[Any]](), [way for way in WAYS if select(lines, way=way)]
+    lines = [line for line in lines if all(select(lines, seed=line["seed"], way=way) for way in ways)]
     keys = ("utility", "airtime", "outcomes")
     for key in sorted({tuple(line[name] for name in keys) for line in lines}, reverse=True):
         of_key, cells = select(lines, **dict(zip(keys, key, strict=True))), list[str]()

@@ -44,7 +44,8 @@ def run(name: str, method: str, seed: int) -> Line:
     """Regret, pairs and seconds of a run."""
     problem, evaluations, structure = PROBLEMS[name], Evaluations(PROBLEMS[name], seed), METHODS[method]
     function, budget = evaluations.function, problem.looks[-1]
-    truth, bounds = graph_of(problem, function), bounds_of(function)
+    truth, sides = graph_of(problem, function), bounds_of(function)
+    bounds = {variable: sides[variable] for variable in truth.variables}  # in one order, so that designs are the same
     belief: dict[str, Any] = {"kind": "additive"} | ({"structure": structure} if structure else {})
     given = truth if method == KNOWN else None
     team = sb.Team(given, bounds, belief=belief, seed=seed, rounds=budget, initial=INITIAL)

@@ -8,7 +8,6 @@ several processes: more threads would be slower on busy cores, and would change 
 import json
 import re
 import sys
-import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -85,24 +84,21 @@ def parser_of(doc: str | None) -> ArgumentParser:
 
 
 class Round(NamedTuple):
-    """Actions of a round, the infos that followed, and the processor seconds of the decision."""
+    """Actions of a round, and the infos that followed."""
 
     actions: dict[str, Any]
     infos: dict[str, Any]
-    seconds: float
 
 
 def play(env: Any, team: Any, seed: int) -> Iterator[Round]:
     """The rounds of an episode, as they are played."""
     observations, infos = env.reset(seed=seed)
     while env.agents:
-        before = time.process_time()
         actions = team.act(observations, infos)
-        seconds = time.process_time() - before
         step = env.step(actions)
         team.observe(*step)
         observations, infos = step[0], step[-1]
-        yield Round(actions, infos, seconds)
+        yield Round(actions, infos)
 
 
 def between(text: str, marker: str, block: str) -> str:

@@ -100,7 +100,7 @@ def _ratios(lines: list[Line]) -> list[list[str]]:
 def tuned(env: Any, seed: int, **kinds: str) -> np.ndarray:
     """The powers at which a team measured the most."""
     best, place = -np.inf, np.full(len(env.possible_agents), (LOW + HIGH) / 2.0)
-    for _, infos, _ in play(env, sb.Team.for_env(env, seed=seed, rounds=ROUNDS, **kinds), seed):
+    for _, infos in play(env, sb.Team.for_env(env, seed=seed, rounds=ROUNDS, **kinds), seed):
         if (found := sum(info.get("measurement", np.nan) for info in infos.values())) > best:
             best, place = found, np.concatenate([info["location"] for info in infos.values()])
     return place

@@ -2,6 +2,8 @@
 
 import doctest
 import json
+from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from scipy.stats import binom
 from swarmbo_envs import wlan_power_v0
 
 SEEDS = range(1000, 1010)
+FOLDER = Path(__file__).parents[2] / "studies"
+MEASURED = sorted({path.name.partition(".")[0].removesuffix("-per-factor") for path in FOLDER.glob("*s/*.jsonl")})
 
 
 @pytest.fixture
@@ -57,6 +61,11 @@ def test_sentences_of_the_page_are_what_the_raw_lines_say(tables, program):
     }
     ratios = [seconds[problem, "botorch-log-nei"] / seconds[problem, "auto"] for problem in ("chain", "wlan")]
     assert f"It takes {round(float(min(ratios)), -1):.0f} to {round(float(max(ratios)), -1):.0f} times as long" in text
+    of_networks = [tables.results(program.LINES, "wlan", method) for method in ("auto", "optuna-gp")]
+    own, other = (np.mean([line["regret"][59] for line in of.values()]) for of in of_networks)
+    assert {len(of) for of in of_networks} == {30}
+    told = f"mean regret is {own:.0f} Mbit/s with the default and {other:.0f} with Optuna's GP."
+    assert f"On 30 networks (`--seeds 1000-1029`), {told}" in text
     lines = tables.read(program.FOLDER / "parallel.jsonl")
     ends = [x["regret"][-1] for x in tables.select(lines, problem="hartmann", method="auto", batch=8)]
     assert sum(round(end, 3) == 0.119 for end in ends) == 4  # 3.322 - 3.203: the second-best maximum
@@ -64,6 +73,24 @@ def test_sentences_of_the_page_are_what_the_raw_lines_say(tables, program):
     hartmann = program.PROBLEMS["hartmann"]
     assert "| `hartmann` | one factor of 6 variables | total |" in text
     assert (hartmann.structure, len(hartmann.function_of(0).scopes)) == ("known", 1)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_all_methods_of_a_seed_begin_at_the_points_and_on_the_function_that_the_program_has_today(program, name):
+    told = [name, f"{name}-per-factor"]
+    begun = defaultdict[tuple[str, int], set[tuple[float, ...]]](set)
+    for path in FOLDER.glob("*s/*.jsonl"):
+        if path.name.partition(".")[0] in told:
+            for line in map(json.loads, path.read_text().splitlines()):
+                begun[path.parent.name, line["seed"]].add(tuple(line["regret"][:10]))
+    assert {len(initial) for initial in begun.values()} == {1}, "run the older of these lines again"
+    (folder, seed), problem = min(begun), next(program.PROBLEMS[own] for own in told if own in program.PROBLEMS)
+    evaluations = program.Evaluations(problem, seed)
+    evaluations.asked(program.team_of(problem, evaluations.function, "sobol", seed, 60), 10)
+    np.testing.assert_allclose(evaluations.regret(6), *begun[folder, seed], rtol=1e-5)
+    for line in map(json.loads, (FOLDER / "parallel.jsonl").read_text().splitlines()):
+        if line["problem"] in told:  # its rounds follow these points
+            assert line["regret"][0] == pytest.approx(*(initial[-1] for initial in begun[folder, line["seed"]]), 1e-3)
 
 
 def test_examples_of_the_program_hold(tables):
