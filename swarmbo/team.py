@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -322,16 +322,11 @@ class Team(AskTell):
                 self._log = self._log.with_measured(acting, quantities_in(infos, self.problem))
 
     def _heard(self, news: News) -> News:
-        """News of a round from present agents' channels."""
-        if (present := self._present()) is None:
-            return news
-        return news.of([channel for agent in present for channel in self.graph.factors_owned_by(agent)])
-
-    def _present(self) -> Collection[str] | None:
-        """Agents present at the end of a round; None: all."""
+        """News of a round from the channels of agents that are present at its end."""
         if not isinstance(self.transport, Faults):
-            return None
-        return self.transport.present(self.agents, self.round, math.inf)
+            return news
+        present = self.transport.present(self.agents, self.round, math.inf)
+        return news.of([channel for agent in present for channel in self.graph.factors_owned_by(agent)])
 
     @classmethod
     def from_state_dict(
@@ -393,10 +388,6 @@ class Team(AskTell):
             path: Path of the file.
             env: As for ``from_state_dict``, like all further arguments. To restore a team with a ``measurement``, make
                 it by ``for_env`` and call its ``load_state_dict(Team.load(path).state_dict())``.
-            trust: True to load your own classes that the file names.
-            belief: Your own belief, if the team had one.
-            acquisition: As ``belief``.
-            coordination: As ``belief``.
 
         Raises:
             OSError: If there is no such file.

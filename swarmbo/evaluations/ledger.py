@@ -285,14 +285,13 @@ class Ledger:
             note: Plain data to log with it.
 
         Returns:
-            True if the outcome is new; False if this outcome was recorded before, so that nothing changed.
+            True if the outcome or a quantity is new; False if all was recorded before, so that nothing changed.
 
         Raises:
             UnknownQueryError: If the query was never asked.
             ConfigError: As in ``Team.tell``; nothing is logged then.
         """
         where: Any = None if locations is None else dict(locations)
-        quantities = _by_channel(self.team.problem.quantities(constraints), values.told_number, "the evaluation")
         # the team learns what the log says, so that it learns the same from the log
         told = _as_logged(
             Event(
@@ -304,7 +303,7 @@ class Ledger:
                 failed=failed,
                 noise_std=_by_channel(noise_std, values.told_noise, "the evaluation"),
                 locations=where,
-                constraints=quantities or None,
+                constraints=_by_channel(self.team.problem.quantities(constraints), values.told_number, "") or None,
                 note=dict(note or {}),
             )
         )

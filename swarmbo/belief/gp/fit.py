@@ -238,11 +238,8 @@ def _joint_hyperparameters(
     scales: Float[np.ndarray, " k"],
 ) -> AdditiveHyperparameters:
     """Theta as hyper-parameters, by the data to which it was fitted."""
-    k, time, (lengthscales, outputscales, fitted) = (
-        len(graph.factors),
-        prior.time_correlation(theta),
-        prior.unpack(theta),
-    )
+    k, time = len(graph.factors), prior.time_correlation(theta)
+    lengthscales, outputscales, fitted = prior.unpack(theta)
     told = [data.of_channel(TOTAL)]
     if len(fitted) > 1:  # factors have noise of their own
         told = [*(data.by_factor(k) if len(data) else [data] * k), *told]
