@@ -360,15 +360,14 @@ class Team(AskTell):
         problem = Problem.from_plain(plain["problem"])
         own = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
         settings = settings_again(plain["settings"], own, trust)
+        world = None
         if env is not None:
             require_parallel(env)
             world = FieldWorld(env) if problem.is_field else FunctionWorld(env)
-            limited = world.problem.limited_as(plain["problem"])
-            require_same(plain["problem"], limited.to_plain())
-            team = cls(limited, **settings)
-            team._world = world
-        else:
-            team = cls(problem, **settings)
+            problem = world.problem.limited_as(plain["problem"])
+            require_same(plain["problem"], problem.to_plain())
+        team = cls(problem, **settings)
+        team._world = world
         return team.load_state_dict(state)
 
     @classmethod

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import linear_sum_assignment
-from scipy.spatial import Delaunay, QhullError, cKDTree
-from scipy.spatial.distance import cdist
+from scipy.spatial import Delaunay, QhullError, cKDTree, distance
 from scipy.special import ndtr
 
 from swarmbo.belief.gp.exact import ExactGP
@@ -142,7 +141,7 @@ def plan_next(
     assert isinstance(belief, ExactGP)
     chosen = np.array([query.points[name] for name in names])
     if positions is not None:
-        chosen = chosen[linear_sum_assignment(cdist(positions, chosen))[1]]
+        chosen = chosen[linear_sum_assignment(distance.cdist(positions, chosen))[1]]
     shown = np.full((2, len(cells)), np.nan)
     shown[0, inside], shown[1, inside] = belief.posterior(cells[inside])
     found = SurveyMap(x, y, *(part.reshape(len(y), len(x)) for part in (shown[0], np.sqrt(shown[1]))))
@@ -203,8 +202,8 @@ def _free(
     coarse = inside & (rows % step == step // 2) & (columns % step == step // 2)
     coarse = coarse if coarse.any() else inside
     side = float(np.ptp(cells, axis=0).max()) / max(shape)
-    distance, _ = cKDTree(samples.places).query(cells)
-    return cells[coarse & (distance > _CLEAR * side)]
+    far, _ = cKDTree(samples.places).query(cells)
+    return cells[coarse & (far > _CLEAR * side)]
 
 
 def _places(

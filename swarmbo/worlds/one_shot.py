@@ -10,7 +10,7 @@ import pettingzoo
 from gymnasium.spaces import Box
 from pettingzoo import ParallelEnv
 
-from swarmbo.boundary.values import known_names, table, whole_number
+from swarmbo.boundary import values
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.problem import OutcomeMode
 from swarmbo.problem.data import News
@@ -47,7 +47,7 @@ class OneShotWorld(FunctionWorld):
             got = f"got {measurement!r}; wanted a function of (observation, reward, info)"
             raise ConfigError(got, at="$.measurement")
         super().__init__(env, _told(env, scopes))
-        self._measurement, self._hold = measurement, whole_number(hold, 1, "$.hold")
+        self._measurement, self._hold = measurement, values.whole_number(hold, 1, "$.hold")
         self._parts = {agent: (agent,) for agent in self.agents}  # agents whose actions each measurement needs
         if scopes is not None:
             self._parts = {agent: tuple(scope) for agent, scope in scopes.items()}
@@ -103,9 +103,9 @@ class OneShotWorld(FunctionWorld):
 
     def _mean(self, agent: str) -> float:
         """Mean of an agent's measurements in this evaluation; NaN if it failed."""
-        values = [step[agent] for step in self._steps if agent in step]
+        found = [step[agent] for step in self._steps if agent in step]
         idle = self._held is not None and any(other not in self._held for other in self._parts[agent])
-        return np.nan if idle or not values else sum(values) / len(values)
+        return np.nan if idle or not found else math.fsum(found) / len(found)
 
 
 def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph:
@@ -118,10 +118,10 @@ def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph
     variable_owners = {variable: agent for agent, variables in own.items() for variable in variables}
     if scopes is None:
         return ToldGraph(bounds, variable_owners)
-    for agent, scope in table(scopes, "{agent: [agents that its factor depends on]}", "$.scopes").items():
+    for agent, scope in values.table(scopes, "{agent: [agents that its factor depends on]}", "$.scopes").items():
         if isinstance(scope, str):
             raise ConfigError(f"got the string {scope!r}; wanted a list of agents", at=f"$.scopes.{agent}")
-        known_names((agent, *scope), own, f"$.scopes.{agent}")
+        values.known_names((agent, *scope), own, f"$.scopes.{agent}")
     named = {agent: [variable for name in scope for variable in own[name]] for agent, scope in scopes.items()}
     return ToldGraph(bounds, variable_owners, named, {agent: agent for agent in scopes}, outcomes="per-factor")
 
@@ -173,7 +173,7 @@ class ServedFunction(_Served):
         unit: str = "",
         max_cycles: int | None = None,
     ) -> None:
-        table(bounds, "{variable: (low, high)}", "$.bounds")
+        values.table(bounds, "{variable: (low, high)}", "$.bounds")
         axes = {variable: of.axis for variable, of in MixedDomain.types_of(bounds, "$.bounds").items()}
         super().__init__(name, unit, {variable: ([axis.low], [axis.high]) for variable, axis in axes.items()})
         self.max_cycles, self._bounds, self._scopes, self._outcomes = max_cycles, bounds, scopes, outcomes

@@ -71,10 +71,9 @@ class ProbablyBroken:
 
 
 def hope_of(situation: JointSituation) -> float | None:
-    """Number of standard deviations by which violations are judged optimistically; None once an evaluation is known to
-    keep all limits. Until then, a demand for certainty would hold the search beside the measured points.
-
-    It is 0 for every second query, and less often while others are pending, as these do not change the mean.
+    """Standard deviations that violations are judged better than predicted; None once an evaluation keeps all limits.
+    Until then, a demand for certainty would hold the search beside the measured points. The number is 0 for every
+    second query, and less often while others are pending, as these do not change the mean.
     """
     history, n_batched = situation.history, situation.n_batched
     if history.measured is None:

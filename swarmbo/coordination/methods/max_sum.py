@@ -113,7 +113,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
             found, rows = [said], [flooding.values(said)]
             # nothing depends on the rounds left, except for the last one: fewer rounds are a prefix of more, and so
             # more are never worse
-            is_last, is_due = is_still or n_rounds == self.rounds, _is_due(n_rounds) or is_still
+            is_last = is_still or n_rounds == self.rounds
+            is_due = is_still or n_rounds.bit_count() == 1  # after 1, 2, 4, … rounds
             if reads_out and is_due:
                 latest = yield from decoded(view, tables, flooding, from_variables, messages)
                 found.append(flooding.by_place(latest))
@@ -164,8 +165,3 @@ def max_sum(
         ({'x': 0, 'y': 0, 'z': 1}, 2.0, 'exact')
     """
     return MaxSum(rounds=rounds, damping=damping, tolerance=tolerance, repairs=repairs).solve(graph, tables, links)
-
-
-def _is_due(n_rounds: int) -> bool:
-    """True after a power of two of rounds, when choices are decoded."""
-    return n_rounds > 0 and n_rounds & (n_rounds - 1) == 0
