@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -322,11 +322,15 @@ class Team(AskTell):
                 self._log = self._log.with_measured(acting, quantities_in(infos, self.problem))
 
     def _heard(self, news: News) -> News:
-        """News of a round from the channels of agents that are present at its end."""
-        if not isinstance(self.transport, Faults):
+        """News of a round from present agents' channels."""
+        if (present := self._present()) is None:
             return news
-        present = self.transport.present(self.agents, self.round, math.inf)
         return news.of([channel for agent in present for channel in self.graph.factors_owned_by(agent)])
+
+    def _present(self) -> Collection[str] | None:
+        """Agents present at the end of a round; None: all."""
+        faults, agents = self.transport, self.agents
+        return faults.present(agents, self.round, math.inf) if isinstance(faults, Faults) else None
 
     @classmethod
     def from_state_dict(

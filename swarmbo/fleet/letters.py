@@ -309,6 +309,6 @@ def _are_values(values: Mapping[str, float], variables: Collection[str], problem
     if problem.is_field:
         return all(abs(x) < LARGEST_OUTCOME for x in values.values())
     if problem.is_mixed:
-        return all(problem.variables[x].has(code) for x, code in values.items())
+        return all(problem.variables[x].axis.has(code) for x, code in values.items())
     low, high = (problem.coded(end) for end in (problem.domain.low, problem.domain.high))
     return all(2 * low[x] - high[x] <= y <= 2 * high[x] - low[x] for x, y in values.items())

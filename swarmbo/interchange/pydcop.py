@@ -278,7 +278,8 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
         raise ConfigError(f"got {short(values)}; wanted a table: a number, and for what it stands", at=f"{at}.values")
     for key, told in values.items():
         number = _number(key, f"{at}.values")
-        for line in _lines(told):
+        lines = map(_words, told.split("|")) if isinstance(told, str) else [[str(told)]]  # as in 1 2 | 1 3
+        for line in lines:
             if len(line) != len(scope) or any(word not in known for word, known in zip(line, places, strict=True)):
                 wanted = f"a value of each of {', '.join(scope)}; | separates combinations"
                 raise ConfigError(f"got {' '.join(line)!r}; wanted {wanted}", at=f"{at}.values.{key}")
@@ -288,11 +289,6 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
         place = " ".join(str(domains[x][int(i)]) for x, i in zip(scope, missing, strict=True))
         raise ConfigError(f"got no value for '{place}'; wanted one for every combination, or a `default`", at=at)
     return scope, table
-
-
-def _lines(told: object) -> list[list[str]]:
-    """Words of each combination in ``1 2 | 1 3``; a single value may stand alone."""
-    return [_words(line) for line in told.split("|")] if isinstance(told, str) else [[str(told)]]
 
 
 def _words(line: str) -> list[str]:

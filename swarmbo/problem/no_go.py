@@ -19,6 +19,7 @@ from swarmbo.spaces.variables import MixedDomain
 
 _MOST_CORNERS = 1000  # corners of a polygon: every point is compared with all
 _CLEAR = 1e-6  # distance from a region of a point moved out of it, in sides of the box
+_BENT, _BEYOND = 33, 1e-3  # levels of a logarithmic axis, and the share of its low end down to which borders go
 _ROUNDED = 1e-12  # depth that rounding errors may have, for coordinates as large as the sides of the box
 
 Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
@@ -39,7 +40,8 @@ class NoGo(Settings, frozen=True, tag_field="kind"):
     @property
     def n_dims(self) -> int:
         """Number of coordinates of the shape."""
-        return np.shape(getattr(self, self.__struct_fields__[1]))[-1]  # of low, of the centre, or of each corner
+        first = next(getattr(self, name) for name in ("low", "centre", "corners") if hasattr(self, name))
+        return np.shape(first)[-1]
 
     @abstractmethod
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
@@ -164,54 +166,53 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
         """Distance to the nearest point of the border."""
-        V, flat, stretch = _straightened(U, box)
-        feet = self._feet(V, flat)
-        gaps = V[:, None] - feet
+        gaps = U[:, None] - self._feet(U, box)
         far = np.sqrt((gaps**2).sum(axis=2))
         nearest, rows = far.argmin(axis=1), np.arange(len(U))
         distance, away = far[rows, nearest], gaps[rows, nearest]
-        sign = np.where(self._is_within(V, flat), 1.0, -1.0)
-        slope = sign[:, None] * away / np.maximum(distance, np.finfo(float).tiny)[:, None]
-        return sign * distance, slope * stretch
+        sign = np.where(self._is_within(box.from_unit(U)), 1.0, -1.0)
+        return sign * distance, sign[:, None] * away / np.maximum(distance, np.finfo(float).tiny)[:, None]
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
         """Points beyond the nearest point of each edge, and beyond each corner."""
-        V, flat, _ = _straightened(u[None], box)
-        start = flat.to_unit(np.array(self.corners))
+        start = self._border(box)
         edge = np.roll(start, -1, axis=0) - start
         normal = _of_length_one(np.column_stack([edge[:, 1], -edge[:, 0]]))
         out = _of_length_one(start - start.mean(axis=0))
-        feet, step = self._feet(V, flat)[0], 2.0 * _CLEAR
-        moved = np.concatenate([feet + step * normal, feet - step * normal, start + step * out])
-        return moved if flat is box else box.to_unit(flat.from_unit(moved))
+        feet, step = self._feet(u[None], box)[0], 2.0 * _CLEAR
+        return np.concatenate([feet + step * normal, feet - step * normal, start + step * out])
+
+    def _border(self, box: Domain) -> Float[np.ndarray, "k 2"]:
+        """Corners in the unit cube; also points of each edge at levels of logarithmic axes, where edges are bent."""
+        start = np.array(self.corners)
+        edge = np.roll(start, -1, axis=0) - start
+        bent = [j for j, v in enumerate(box.variables) if v.axis.is_log] if isinstance(box, MixedDomain) else []
+        shares = [np.zeros((len(start), 1))]
+        for j in bent:
+            levels = np.geomspace(box.low[j], box.high[j], _BENT)
+            shares.append((levels - start[:, j, None]) / np.where(edge[:, j] == 0.0, np.inf, edge[:, j])[:, None])
+        share = np.sort(np.clip(np.concatenate(shares, axis=1), 0.0, 1.0), axis=1)
+        points = start[:, None] + share[..., None] * edge[:, None]
+        points[..., bent] = np.maximum(points[..., bent], _BEYOND * box.low[bent])  # beyond the box, where logs exist
+        return box.to_unit(points.reshape(-1, 2))
 
     def _feet(self, U: Float[np.ndarray, "m 2"], box: Domain) -> Float[np.ndarray, "m k 2"]:
-        """Nearest point of each edge."""
-        start = box.to_unit(np.array(self.corners))
+        """Nearest point of each piece of the border."""
+        start = self._border(box)
         edge = np.roll(start, -1, axis=0) - start
         square = np.maximum((edge**2).sum(axis=1), np.finfo(float).tiny)
         share = np.clip(((U[:, None] - start) * edge).sum(axis=2) / square, 0.0, 1.0)
         return start + share[..., None] * edge
 
-    def _is_within(self, U: Float[np.ndarray, "m 2"], box: Domain) -> np.ndarray:
+    def _is_within(self, X: Float[np.ndarray, "m 2"]) -> np.ndarray:
         """True if a ray to the right crosses an odd number of edges."""
-        start = box.to_unit(np.array(self.corners))
+        start = np.array(self.corners)
         end = np.roll(start, -1, axis=0)
-        x, y = U[:, :1], U[:, 1:]
+        x, y = X[:, :1], X[:, 1:]
         spans = (start[:, 1] > y) != (end[:, 1] > y)
         rise = np.where(end[:, 1] == start[:, 1], 1.0, end[:, 1] - start[:, 1])
         crossing = start[:, 0] + (y - start[:, 1]) / rise * (end[:, 0] - start[:, 0])
         return np.asarray((spans & (x < crossing)).sum(axis=1) % 2 == 1)
-
-
-def _straightened(
-    U: Float[np.ndarray, "m s"], box: Domain
-) -> tuple[Float[np.ndarray, "m s"], Domain, Float[np.ndarray, "m s"]]:
-    """Points in the unit cube of a box without logarithmic axes, that box, and the derivatives of the coordinates."""
-    if not (isinstance(box, MixedDomain) and any(variable.axis.is_log for variable in box.variables)):
-        return U, box, np.ones(U.shape)
-    flat, X = Domain(box.low, box.high), box.from_unit(U)
-    return flat.to_unit(X), flat, box.stretch(X) / flat.stretch(X)
 
 
 def _of_length_one(ways: Float[np.ndarray, "k s"]) -> Float[np.ndarray, "k s"]:

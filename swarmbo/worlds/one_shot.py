@@ -94,12 +94,7 @@ class OneShotWorld(FunctionWorld):
 
     def _measured(self, agent: str, step: Step) -> float:
         value = self._measurement(step.observations[agent], step.rewards[agent], step.infos.get(agent, {}))
-        try:
-            number = np.nan if value is None else np.asarray(value, dtype=float).item()
-        except (TypeError, ValueError):
-            wanted = "wanted a number, or None if it failed"
-            raise ConfigError(f"got {value!r} for {agent!r}; {wanted}", at="$.measurement") from None
-        return number if np.isfinite(number) else np.nan
+        return values.told_number(value, repr(agent))
 
     def _mean(self, agent: str) -> float:
         """Mean of an agent's measurements in this evaluation; NaN if it failed."""

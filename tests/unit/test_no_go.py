@@ -20,6 +20,7 @@ from .teams import CHAIN, told
 
 BOX = Domain(np.array([-2.0, 10.0]), np.array([4.0, 30.0]))
 LOGARITHMIC = MixedDomain.of([sb.Real(-2.0, 4.0), sb.Real(10.0, 30.0, log=True)])
+DECADES = MixedDomain.of([sb.Real(1e-5, 1.0, log=True), sb.Real(-1.0, 1.0)])
 STAR = sb.NoGoPolygon(corners=((-1.0, 12.0), (3.0, 14.0), (1.0, 18.0), (3.5, 28.0), (-1.5, 24.0)))
 SHAPES = [sb.NoGoBox(low=(-1.0, 12.0), high=(2.0, 25.0)), sb.NoGoBall(centre=(1.0, 20.0), radius=2.5), STAR]
 BOX_OF_SUM = {"x": (0.0, 1.0), "y": (-1.0, 3.0), "z": (0.0, 10.0)}
@@ -49,6 +50,26 @@ def test_depth_is_above_zero_exactly_within_and_its_slope_is_that_of_differences
         shift = step * np.eye(2)[axis]
         differences = (region.depth(U + shift, box)[0] - region.depth(U - shift, box)[0]) / (2.0 * step)
         assert np.mean(np.abs(differences - slope[:, axis]) < 1e-4) > 0.99  # but for ridges between two sides
+
+
+@pytest.mark.parametrize("box", [BOX, LOGARITHMIC, DECADES], ids=["linear", "logarithmic", "over decades"])
+def test_a_polygon_of_four_corners_is_as_deep_as_the_box(box):
+    (left, bottom), (right, top) = box.from_unit(np.array([[0.3, 0.4], [0.8, 0.7]]))
+    polygon = sb.NoGoPolygon(corners=((left, bottom), (right, bottom), (right, top), (left, top)))
+    U = np.random.default_rng(0).random((400, 2))
+    wanted, _ = sb.NoGoBox(low=(left, bottom), high=(right, top)).depth(U, box)
+    depth, _ = polygon.depth(U, box)
+    np.testing.assert_array_equal(depth > 0.0, wanted > 0.0)
+    np.testing.assert_allclose(depth[depth > 0.0], wanted[depth > 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("beyond", [0.0, -1.0])
+def test_a_triangle_over_decades_has_its_border_where_it_is_straight_in_physical_units(beyond):
+    triangle = sb.NoGoPolygon(corners=((beyond, 0.0), (1.0, 0.0), (beyond, 1.0)))
+    t = np.random.default_rng(0).random((200, 1)) ** 4
+    edge = t * [1.0, 0.0] + (1.0 - t) * [beyond, 1.0]
+    edge = edge[edge[:, 0] > 1e-5]
+    assert np.abs(triangle.depth(DECADES.to_unit(edge), DECADES)[0]).max() < 2e-3
 
 
 @given(seed=st.integers(0, 10_000), chosen=st.sets(st.integers(0, 2), min_size=1), is_log=st.booleans())

@@ -9,7 +9,7 @@ from pettingzoo import ParallelEnv
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 
 from .teams import Played
 
@@ -295,7 +295,7 @@ def test_a_world_without_agents_and_a_state_without_a_measurement_are_refused():
 def test_measurements_that_are_no_numbers_are_refused(word):
     env = Weather()
     team = sb.Team.for_env(env, measurement=lambda seen, reward, info: word)
-    with pytest.raises(ConfigError, match=r"\$\.measurement: got .* for 'tide'; wanted a number, or None"):
+    with pytest.raises(ShapeError, match=r"outcome of 'tide': got .*; wanted a number, or None if it failed"):
         play(env, team, 1)
 
 

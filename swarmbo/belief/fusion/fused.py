@@ -314,7 +314,8 @@ class FusedBelief(Answered):
             raise StateVersionError(f"belief state: got agents {list(plain['waits'])}; wanted {list(fused.agents)}")
         fused._waits, fused._occasions = dict(plain["waits"]), plain["occasions"]
         fused.now = float(plain["now"])
-        for i, (view, known) in enumerate(zip(fused._views, plain["views"], strict=False)):  # failures only if any
+        views = fused._views if len(plain["views"]) > len(fused.agents) else fused.agents.values()
+        for i, (view, known) in enumerate(zip(views, plain["views"], strict=True)):
             own = {key.removeprefix(f"{i}/"): a for key, a in arrays.items() if key.startswith(f"{i}/")}
             view.load_state_dict({"json": known, "arrays": own})
         return fused

@@ -48,6 +48,8 @@ def root_of(C: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
     try:
         return factorise(C)[0]
     except ValueError:  # where much is known, C is a small difference: its rounding errors are those of the prior
+        if not np.isfinite(C).all():
+            raise
         values, vectors = np.linalg.eigh(C)
         return vectors * np.sqrt(np.maximum(values, -values[0]))
 

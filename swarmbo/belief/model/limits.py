@@ -160,7 +160,7 @@ def probably_kept(situation: JointSituation, time: TimeAxis | None) -> Bool[np.n
 
 def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
     """History without outcomes at least as high as the best of the evaluations that break limits least, but for these:
-    a search around a better one might never leave the region where limits are broken. Evaluations up to the first that
+    a search around a better one might never leave the region where limits are broken. Evaluations before the first that
     keeps all limits count neither for nor against a method, like those of a design.
     """
     kept, sums, chosen = least_broken(history, ranges), history.sums, history.chosen
