@@ -54,13 +54,11 @@ def test_the_pages_are_what_the_raw_lines_make_them(tables, program):
 def test_sentences_of_the_page_are_what_the_raw_lines_say(tables, program):
     path, _ = tables.page(program.LINES, program.PROBLEMS, list(program.PEERS), program.SEEDS)
     text = " ".join(path.read_text(encoding="utf-8").split())
-    seconds = {
-        (problem, method): np.median([tables.results(program.LINES, problem, method)[s]["seconds"] for s in SEEDS])
-        for problem in ("chain", "wlan")
+    own, other = (
+        np.median([tables.results(program.LINES, "wlan", method)[s]["seconds"] for s in SEEDS])
         for method in ("auto", "botorch-log-nei")
-    }
-    ratios = [seconds[problem, "botorch-log-nei"] / seconds[problem, "auto"] for problem in ("chain", "wlan")]
-    assert f"It takes {round(float(min(ratios)), -1):.0f} to {round(float(max(ratios)), -1):.0f} times as long" in text
+    )  # on one machine; those of other problems are not
+    assert f"On `wlan`, it takes {round(float(other / own), -1):.0f} times as long" in text
     of_networks = [tables.results(program.LINES, "wlan", method) for method in ("auto", "optuna-gp")]
     own, other = (np.mean([line["regret"][59] for line in of.values()]) for of in of_networks)
     assert {len(of) for of in of_networks} == {30}
