@@ -181,6 +181,6 @@ def test_decisions_are_in_the_space_and_never_repeat(examples: int):
 
 def test_nothing_below_zero_is_near_the_low_end_of_a_logarithmic_axis():
     rate = sb.Real(1e-9, 1.0, log=True)
-    assert [rate.has(code) for code in (-5e-7, 0.0, 9e-10, 1e-9 - 1e-18, 1e-9, 1.0)] == [False] * 3 + [True] * 3
+    assert [rate.axis.has(code) for code in (-5e-7, 0.0, 9e-10, 1e-9 - 1e-18, 1e-9, 1.0)] == [False] * 3 + [True] * 3
     with pytest.raises(ConfigError, match="x"):
         sb.Team(None, {"x": rate}).attach([[-5e-7]], [1.0])
