@@ -21,7 +21,7 @@ from swarmbo.problem.no_go import Limit, Shape
 from swarmbo.spaces import Domain
 
 _ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are required, and more after each excess
-_HOPED = 3.0  # standard deviations below the mean, of an optimistic violation
+_HOPED = 3.0  # standard deviations to subtract for an optimistic bound
 _MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in the distance of the nearest measurements from the limit
 _UNKNOWN = 1e-300  # violation that counts for an unknown quantity
 _FEWEST = 3  # measurements, and number of the nearest ones
@@ -71,7 +71,7 @@ class ProbablyBroken:
 
 
 def hope_of(situation: JointSituation) -> float | None:
-    """Standard deviations that violations are judged better than predicted; None once an evaluation keeps all limits.
+    """Standard deviations to subtract from predicted violations; None once an evaluation keeps all limits.
     Until then, a demand for certainty would hold the search beside the measured points. The number is 0 for every
     second query, and less often while others are pending, as these do not change the mean.
     """
