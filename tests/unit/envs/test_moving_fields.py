@@ -105,7 +105,7 @@ def test_what_a_plume_holds_is_what_its_sources_let_out_less_what_decayed():
     np.testing.assert_allclose(contents, (1 - ratio**48) / (1 - ratio), rtol=1e-6)  # let go after six decay times
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_range_of_a_plume_covers_what_it_comes_to_in_any_wind_and_from_many_sources():
     near = [[300.0, 350.0], [300.0, 400.0], [300.0, 450.0]]
     for settings in ({"gusts": 0.0}, {}, {"gusts": 2.0}, {"sources": near}, {"sources": near, "gusts": 2.0, "seed": 3}):

@@ -579,8 +579,9 @@ def test_where_all_live_and_two_cannot_reach_each_other_the_run_ends_in_one_line
 EVENT = st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(["leave", "come"]))
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=THOROUGH if case == "a field" else pytest.mark.slow) for case in CASES]
+)
 def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets, case):
     (world, given_), left = CASES[case], list[str]()
 

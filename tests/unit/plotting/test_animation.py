@@ -135,7 +135,7 @@ def test_a_robot_that_was_nowhere_yet_is_not_drawn(run):
     assert (first != second).any()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_long_run_is_thinned_out_and_its_last_round_kept(run, tmp_path, monkeypatch):
     made = run(rounds=23, robots=4)
     usual = write_animation(made.records, made.world, made.settings, tmp_path / "usual.gif")

@@ -257,7 +257,7 @@ def test_a_time_limit_needs_a_world_that_another_process_can_make(tmp_path, hang
         run(hanging(), tmp_path / "run")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_world_that_hangs_does_not_hang_who_asks_how_long_it_takes(hanging, monkeypatch):
     monkeypatch.setattr("swarmbo.runs.trial.PATIENCE_S", 2.0)
     assert estimate(hanging(resets=False)).text() == "more than 2 s"

@@ -157,7 +157,7 @@ def test_with_trust_it_runs_and_is_resumed_in_any_process_and_anywhere(beside, m
     assert (half / "rounds.jsonl").read_bytes() == (out / "rounds.jsonl").read_bytes()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_sweep_runs_it_in_several_processes_and_plot_and_compare_never_load_it(beside, cli, monkeypatch, blank):
     trials = plan(beside / "s.toml", 1, ["coordination.skip=0,1"], beside / "runs", trust=True)
     assert [outcome.status for outcome in sweep(trials, workers=2)] == ["done"] * 2

@@ -224,7 +224,7 @@ def _hears_of_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no process groups that can be interrupted")
 def test_an_interrupt_while_a_sweep_starts_its_processes_is_told_in_one_line(tmp_path):
     """At the terminal all processes hear of it, also those that are still loading modules, where nothing catches it."""

@@ -221,7 +221,10 @@ def service(tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("controller", "program"), [("controller.py", sys.executable), ("controller.sh", "sh")])
+@pytest.mark.parametrize(
+    ("controller", "program"),
+    [("controller.py", sys.executable), pytest.param("controller.sh", "sh", marks=pytest.mark.slow)],
+)
 def test_a_controller_tells_all_queries(service, tmp_path, controller, program):
     if controller.endswith(".sh") and (os.name != "posix" or not shutil.which("curl")):
         pytest.skip("needs curl and a shell")
