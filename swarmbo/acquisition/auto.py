@@ -89,10 +89,10 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     alternates draws and bounds if there are as many outcomes as variables, and little noise. Every second draw is then
     maximised globally, since a trust region alone never leaves the basin of the initial points. Once no other model has
     similar evidence, there are global draws only. In a batch, each alternating model uses both draws and bounds. For
-    transformed totals, successive points of a batch are searched in the whole trust region, in one of half its side,
-    and in one of a quarter. For single factors, the smaller sides are a quarter and a sixteenth, and the last batch
-    searches no factor globally. The owner of a factor of all variables finds the best point and sends it to the other
-    agents.
+    transformed totals of several factors, successive points of a batch are searched in the whole trust region, in one
+    of half its side, and in one of a quarter. For single factors, the smaller sides are a quarter and a sixteenth, and
+    the last batch searches no factor globally. The owner of a factor of all variables finds the best point and sends it
+    to the other agents.
 
     With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
     lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
@@ -206,7 +206,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         places = belief.domain.to_unit(belief.X) if is_plain else None
         box, told = self._box(patience), _seen(belief, situation)
         side = box.state(told, steps=situation.steps(), places=places, basis=situation.basis()).side
-        region = box_around(incumbent(belief), side * _SIDES[asked % len(_SIDES)] if p and not is_plain else side)
+        share = _SIDES[asked % len(_SIDES)] if p and not (is_plain or is_whole) else 1.0
+        region = box_around(incumbent(belief), side * share)
         # draws of an untransformed sum pay off once outcomes distinguish the functions
         is_told = patience == 1 and belief.n_data >= belief.domain.n_dims
         by_turns = not is_whole and (not is_plain or is_told)
