@@ -118,7 +118,8 @@ class Homes:
 
     def rounds_left(self, episode: Episode, robot: int) -> int:
         """Whole rounds that a robot can drive on its battery; ``NEVER`` without one."""
-        left = episode.batteries[robot] / self.round_time_s
+        # a round may last longer than its time by rounding, which must not cost one of those left
+        left = (episode.batteries[robot] + 2.0 * self._slack(robot)) / self.round_time_s
         return int(left) if np.isfinite(left) else NEVER
 
     def is_home(self, episode: Episode, robot: int) -> bool:
