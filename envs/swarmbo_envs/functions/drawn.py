@@ -5,12 +5,11 @@ from functools import partial
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import minimize
 
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import draw
-from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
+from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values, climbed
 
 
 def blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
@@ -73,6 +72,7 @@ def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, s
     return replace(plain, argmax=argmax, maximum=maximum)
 
 
+_POINTS = 4096  # random ones of a search, or in a factor's grid
 _WELL, _DEPTH = -2.903534027771177, 39.16616570377142  # of the deeper one, by variable
 
 
@@ -104,12 +104,34 @@ def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunct
     return AdditiveFunction(name, low, high, scopes, terms, argmax, n_variables * _DEPTH, is_unbounded=True)
 
 
-def _search(function: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Best of bounded searches from the best 16 of 4,096 random points."""
-    X = function.low + rng.random((4096, function.n_variables)) * (function.high - function.low)
-    starts = X[np.argsort(-function.value(X))[:16]]
-    bounds = list(zip(function.low, function.high, strict=True))
-    found = [minimize(lambda x: -function.value(x[None])[0], x, method="L-BFGS-B", bounds=bounds).x for x in starts]
-    places = np.clip(np.array(found), function.low, function.high)
-    values = function.value(places)
+def _search(f: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, float]:
+    """Best of climbs from the best 16 of 4,096 random points and of those by ``_on_grid``."""
+    X = np.vstack([_on_grid(f), f.low + rng.random((_POINTS, f.n_variables)) * (f.high - f.low)])
+    places = np.array([climbed(f, x, range(f.n_variables)) for x in X[np.argsort(-f.value(X))[:16]]])
+    values = f.value(places)
     return places[int(values.argmax())], float(values.max())
+
+
+def _on_grid(f: AdditiveFunction) -> Float[np.ndarray, "g n"]:
+    """Best point of a grid for each value of the first variable in a chain: the others are eliminated, last first."""
+    most = max(map(len, f.scopes.values()))
+    u = np.linspace(0.0, 1.0, int(_POINTS ** (1.0 / most) + 1e-9))
+    axes = f.low + u[:, None] * (f.high - f.low)
+    tables: list[tuple[tuple[int, ...], np.ndarray]] = []
+    for factor, scope in f.scopes.items():
+        grid = np.stack(np.meshgrid(*axes[:, list(scope)].T, indexing="ij"), axis=-1)
+        tables.append((scope, f.terms[factor](grid.reshape(-1, len(scope))).reshape(grid.shape[:-1])))
+    choices: list[tuple[tuple[int, ...], np.ndarray]] = []
+    for last in range(f.n_variables - 1, 0, -1):
+        meeting = [table for table in tables if last in table[0]]
+        first = min(scope[0] for scope, _ in meeting)
+        # consecutive variables: axes that a table lacks are its first
+        total = sum((table.reshape((1,) * (scope[0] - first) + table.shape) for scope, table in meeting), np.zeros(1))
+        before = tuple(range(first, last))
+        choices.append((before, total.argmax(axis=-1)))
+        tables = [table for table in tables if last not in table[0]] + [(before, total.max(axis=-1))]
+    chosen = np.arange(len(u))[:, None]
+    for before, best in reversed(choices):
+        following = best[tuple(chosen[:, list(before)].T)]
+        chosen = np.column_stack([chosen, np.broadcast_to(following, len(chosen))])
+    return axes[chosen, np.arange(f.n_variables)]

@@ -69,6 +69,7 @@ def test_no_point_found_is_better(name):
 SUMS = {
     "ackley": ({"n_variables": 6, "block": 3}, 0.0),
     "hartmann": ({"n_variables": 6, "block": 3, "largest": 100.0}, 101.0 * 3.86278),
+    "shekel": ({"m": 7}, 10.4029406),
     "wells": ({"n_variables": 8, "block": 4}, 8 * 39.1661657),
 }
 
@@ -88,6 +89,14 @@ def test_sums_of_blocks_reach_the_sum_of_the_maxima_and_no_search_of_a_block_mor
             value = partial(lambda x, term: -term(x[None])[0], term=f.terms[factor])
             found = minimize(value, start, method="L-BFGS-B", bounds=list(zip(low, high, strict=True)))
             assert -found.fun <= top + 1e-6 * max(1.0, abs(top))
+
+
+def test_no_point_of_a_fine_grid_beats_a_drawn_chain():
+    f, u = get("additive-gp", seed=0), np.linspace(0.0, 1.0, 65)
+    grid, best = np.stack(np.meshgrid(u, u, indexing="ij"), axis=-1).reshape(-1, 2), np.zeros(len(u))
+    for term in reversed(f.terms.values()):  # the best of all that follows, by value of a term's first variable
+        best = (term(grid).reshape(len(u), len(u)) + best).max(axis=1)
+    assert best.max() <= f.maximum + 1e-9
 
 
 def test_a_turned_block_of_wells_has_peaks_of_four_heights_and_is_no_sum_over_its_variables():
