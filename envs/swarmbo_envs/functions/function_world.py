@@ -324,7 +324,7 @@ class RobotPushSettings(FunctionSettings, frozen=True):
 
 
 class RobotPush(FunctionWorld, arguments=RobotPushSettings, name="robot_push_v0"):
-    """Robots push round objects towards goals: a ``FunctionWorld`` of ``swarmbo_envs.functions.papers.push``.
+    """Robots push objects towards goals: a ``FunctionWorld`` of ``swarmbo_envs.functions.papers.push``.
 
     One agent has 3 or 4 variables. With 14 there are two agents with seven commands each; the structure is hidden. The
     world's other arguments, its spaces and infos are those of ``FunctionWorld``. Needs the extra box2d.

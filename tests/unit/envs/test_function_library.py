@@ -234,6 +234,18 @@ def test_mirrored_pushes_move_the_object_to_mirrored_places():
     np.testing.assert_allclose(b, a * [1, -1], atol=2e-3)
 
 
+@pytest.mark.parametrize(("number", "beside", "above"), [(0, 1.5, 0.8), (1, 2.0, 1.3)])
+def test_two_robots_have_hands_two_metres_wide_a_square_of_a_metre_and_a_disc(number, beside, above):
+    pytest.importorskip("Box2D")
+    starts = np.array([[0.0, 2.0], [0.0, -2.0]])
+    for off in ([beside, 0.0], [0.0, above]):  # from where on a hand touches the object
+        for share in (0.9, 1.1):
+            commands = np.zeros((2, 7))
+            commands[:, 0], commands[number, :2] = 40.0, starts[number] + share * np.array(off)
+            moved = np.abs(moved_objects(commands, starts) - starts).max(axis=1) > 1e-6
+            assert moved.tolist() == [share < 1.0 and number == n for n in range(2)]
+
+
 def test_two_robots_move_their_objects_and_are_two_agents():
     pytest.importorskip("Box2D")
     from swarmbo_envs import robot_push_v0
