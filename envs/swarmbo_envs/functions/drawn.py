@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
@@ -106,32 +107,26 @@ def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunct
 
 def _search(f: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, float]:
     """Best of climbs from the best 16 of 4,096 random points and of those by ``_on_grid``."""
-    X = np.vstack([_on_grid(f), f.low + rng.random((_POINTS, f.n_variables)) * (f.high - f.low)])
+    X = np.vstack([_on_grid(f), rng.random((_POINTS, f.n_variables))])
     places = np.array([climbed(f, x, range(f.n_variables)) for x in X[np.argsort(-f.value(X))[:16]]])
     values = f.value(places)
     return places[int(values.argmax())], float(values.max())
 
 
 def _on_grid(f: AdditiveFunction) -> Float[np.ndarray, "g n"]:
-    """Best point of a grid for each value of the first variable in a chain: the others are eliminated, last first."""
-    most = max(map(len, f.scopes.values()))
-    u = np.linspace(0.0, 1.0, int(_POINTS ** (1.0 / most) + 1e-9))
-    axes = f.low + u[:, None] * (f.high - f.low)
-    tables: list[tuple[tuple[int, ...], np.ndarray]] = []
-    for factor, scope in f.scopes.items():
-        grid = np.stack(np.meshgrid(*axes[:, list(scope)].T, indexing="ij"), axis=-1)
-        tables.append((scope, f.terms[factor](grid.reshape(-1, len(scope))).reshape(grid.shape[:-1])))
-    choices: list[tuple[tuple[int, ...], np.ndarray]] = []
-    for last in range(f.n_variables - 1, 0, -1):
-        meeting = [table for table in tables if last in table[0]]
-        first = min(scope[0] for scope, _ in meeting)
-        # consecutive variables: axes that a table lacks are its first
-        total = sum((table.reshape((1,) * (scope[0] - first) + table.shape) for scope, table in meeting), np.zeros(1))
-        before = tuple(range(first, last))
-        choices.append((before, total.argmax(axis=-1)))
-        tables = [table for table in tables if last not in table[0]] + [(before, total.max(axis=-1))]
-    chosen = np.arange(len(u))[:, None]
-    for before, best in reversed(choices):
-        following = best[tuple(chosen[:, list(before)].T)]
-        chosen = np.column_stack([chosen, np.broadcast_to(following, len(chosen))])
-    return axes[chosen, np.arange(f.n_variables)]
+    """Best point of a grid for each value of the first variable of a chain on [0, 1]^n, by dynamic programming."""
+    scopes = list(f.scopes.values())
+    size, shared = len(scopes[0]), [1, *(one[-1] + 1 - other[0] for one, other in pairwise(scopes))]
+    u = np.linspace(0.0, 1.0, int(_POINTS ** (1.0 / size) + 1e-9))
+    g, grid = len(u), np.stack(np.meshgrid(*[u] * size, indexing="ij"), axis=-1).reshape(-1, size)
+    best, choices = np.zeros(()), list[np.ndarray]()
+    for term, n_before in zip(reversed(f.terms.values()), reversed(shared), strict=True):
+        # the variables shared with the factor after are a factor's last ones
+        values = (term(grid).reshape((g,) * size) + best).reshape(g**n_before, -1)
+        choices.append(values.argmax(axis=1))
+        best = values.max(axis=1).reshape((g,) * n_before)
+    chosen = np.arange(g)[:, None]
+    for scope, n_before, choice in zip(scopes, shared, reversed(choices), strict=True):
+        before = chosen[:, scope[0] :] @ g ** np.arange(n_before)[::-1]
+        chosen = np.column_stack([chosen, choice[before][:, None] // g ** np.arange(size - n_before)[::-1] % g])
+    return u[chosen]
