@@ -119,14 +119,11 @@ def _on_grid(f: AdditiveFunction) -> Float[np.ndarray, "g n"]:
     size, shared = len(scopes[0]), [1, *(one[-1] + 1 - other[0] for one, other in pairwise(scopes))]
     u = np.linspace(0.0, 1.0, int(_POINTS ** (1.0 / size) + 1e-9))
     g, grid = len(u), np.stack(np.meshgrid(*[u] * size, indexing="ij"), axis=-1).reshape(-1, size)
-    best, choices = np.zeros(()), list[np.ndarray]()
+    best, following, n_after = np.zeros(1), np.empty((1, 0)), 0
     for term, n_before in zip(reversed(f.terms.values()), reversed(shared), strict=True):
-        # the variables shared with the factor after are a factor's last ones
-        values = (term(grid).reshape((g,) * size) + best).reshape(g**n_before, -1)
-        choices.append(values.argmax(axis=1))
-        best = values.max(axis=1).reshape((g,) * n_before)
-    chosen = np.arange(g)[:, None]
-    for scope, n_before, choice in zip(scopes, shared, reversed(choices), strict=True):
-        before = chosen[:, scope[0] :] @ g ** np.arange(n_before)[::-1]
-        chosen = np.column_stack([chosen, choice[before][:, None] // g ** np.arange(size - n_before)[::-1] % g])
-    return u[chosen]
+        # a factor shares its first variables with the factor before, its last ones with the factor after
+        values = (term(grid).reshape(-1, g**n_after) + best).reshape(g**n_before, -1)
+        row = np.arange(len(values)) * values.shape[1] + values.argmax(axis=1)
+        best, following = values.max(axis=1), np.hstack([grid[row, n_before:], following[row % g**n_after]])
+        n_after = n_before
+    return np.column_stack([u, following])
