@@ -120,7 +120,7 @@ def _on_grid(f: AdditiveFunction) -> Float[np.ndarray, "g n"]:
     u = np.linspace(0.0, 1.0, int(_POINTS ** (1.0 / size) + 1e-9))
     g, grid = len(u), np.stack(np.meshgrid(*[u] * size, indexing="ij"), axis=-1).reshape(-1, size)
     best, following, n_after = np.zeros(1), np.empty((1, 0)), 0
-    for term, n_before in zip(reversed(f.terms.values()), reversed(shared), strict=True):
+    for term, n_before in zip(reversed([*f.terms.values()]), reversed(shared), strict=True):
         # a factor shares its first variables with the factor before, its last ones with the factor after
         values = (term(grid).reshape(-1, g**n_after) + best).reshape(g**n_before, -1)
         row = np.arange(len(values)) * values.shape[1] + values.argmax(axis=1)
