@@ -37,18 +37,11 @@ class Tour:
         self._from = [self._away_from(pilot.start)]  # rounds from here, and from each stop, to every place
         self._to = list[Float[np.ndarray, " p"]]()  # rounds from every place to each stop
         self._legs = list[float]()  # rounds to each stop from the one before
-        self._has_base = base is not None
         if base is not None:
             # a return may use all rounds that the battery lasts after the horizon; only those beyond count
             battery = float(pilot.travel.rounds_left(pilot.agent))
             self._home = np.maximum(self._way_to(base) - max(battery - self._rounds_left, 0.0), 0.0)
             self._rounds_left = min(self._rounds_left, battery)
-        # costs of each place before each stop, and after the last one; every leg takes at least a round, which bounds
-        # the number of stops
-        most = int(min(self._rounds_left, len(pilot.places)))
-        self._added = np.empty((most + 1, len(pilot.places)))
-        self._added[0] = self._from[0]
-        self._fitting = self._added[:1]
 
     @property
     def first_leg(self) -> float:
@@ -64,13 +57,14 @@ class Tour:
         n = len(self.stops)
         if not self._open.any():
             return np.full(len(self._places), np.inf)
-        added, room = self._added[: n + 1], self._rounds_left - sum(self._legs)
-        if self._has_base:
-            back = np.full(added.shape, self._home[self.stops[-1]] if n else 0.0)
-            back[n] = self._home  # from the last way-point
-            added = np.where(added + back <= room, added, np.inf)
-        self._fitting = added
-        least = added.min(axis=0)
+        # added before each stop, and after the last one
+        between = zip(self._from[:n], self._to, self._legs, strict=True)
+        added = np.array([*(away + to - leg for away, to, leg in between), self._from[n]])
+        room = self._rounds_left - sum(self._legs)
+        back = np.full(added.shape, self._home[self.stops[-1]] if n else 0.0)
+        back[n] = self._home  # from the last way-point
+        self._fitting = np.where(added + back <= room, added, np.inf)
+        least = self._fitting.min(axis=0)
         return np.where((least <= room) & self._open, np.maximum(least, FREE), np.inf)
 
     def slot(self, place: int) -> int:
@@ -79,17 +73,11 @@ class Tour:
 
     def put_in(self, place: int, slot: int) -> None:
         """Insert a place as a way-point after ``slot`` others."""
-        here, n = self._places[place], len(self.stops)
+        here = self._places[place]
         self.stops.insert(slot, place)
         self._from.insert(slot + 1, self._away_from(here))
         self._to.insert(slot, self._way_to(here))
-        self._legs[slot:slot] = [0.0]
-        self._added[slot + 2 : n + 2] = self._added[slot + 1 : n + 1].copy()
-        for at in range(slot, min(slot + 2, n + 1)):
-            self._legs[at] = float(self._from[at][self.stops[at]])
-            self._added[at] = self._from[at] + self._to[at] - self._legs[at]
-        if slot == n:
-            self._added[n + 1] = self._from[n + 1]
+        self._legs = [float(away[stop]) for away, stop in zip(self._from, self.stops, strict=False)]
 
     def _away_from(self, here: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
         return self._in_rounds(self._travel.rounds(self._agent, here[None], self._places[self._asked])[0])

@@ -106,8 +106,13 @@ class Field:
 
     def with_surface(self, surface: Surface) -> "Field":
         """Other values on the same map, without change; the summit is searched again."""
-        places, minimum = self.sites if self.searched is None else self.searched, float(surface(self.sites).min())
-        maximum, argmax = summit(surface, places, self.low, self.high)
+        maximum, argmax = summit(surface, self.sites if self.searched is None else self.searched, self.low, self.high)
+        minimum = float(surface(self.sites).min())
+        # no search finds the summits of a rough field
+        for places in (self.sites, self.points):
+            best = places[surface(places).argmax()]
+            if (value := float(surface(best[None])[0])) > maximum:
+                maximum, argmax = value, best
         return replace(self, surface=surface, change=None, maximum=maximum, argmax=argmax, minimum=minimum)
 
     def scorer(self, key: tuple[float | None, float], make: Callable[[], T]) -> T:

@@ -1,7 +1,6 @@
 """Fields of any settings table: draws from a Gaussian process prior, plumes in a wind, and elevation models."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from swarmbo import kernels
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields import settings as kinds
-from swarmbo_envs.fields.field import MAX_EVALUATION_POINTS, MAX_SITES, Bilinear, Field, Surface, lattice, summit
+from swarmbo_envs.fields.field import MAX_EVALUATION_POINTS, MAX_SITES, Bilinear, Field, Surface, lattice
 from swarmbo_envs.fields.measured import measured_field
 from swarmbo_envs.fields.raster import raster_field
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
@@ -65,13 +64,13 @@ class DrawnInTime:
         return partial(_raised, mean=self._mean, about_mean=kernels.FourierDraw(self._over_places, *turned))
 
 
-def _moving(
-    change: Callable[[float], Surface], span: Pair, name: str, size_m: Pair, max_sites: int, **labels: Any
+def _over(
+    surface: Surface, name: str, size_m: Pair, max_sites: int, n_points: int = MAX_EVALUATION_POINTS, **labels: Any
 ) -> Field:
-    low, high, surface = np.zeros(2), np.array(size_m), change(0)
-    sites, points = lattice(low, high, min(max_sites, MAX_SITES)), lattice(low, high, _MAX_MOVING_POINTS)
-    blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, **labels)
-    return replace(blank.with_surface(surface), change=change, span=span)
+    """Field over a region from (0, 0); its candidate sites are a lattice of at most ``max_sites`` and 4096."""
+    low, high = np.zeros(2), np.array(size_m)
+    sites, points = lattice(low, high, min(max_sites, MAX_SITES)), lattice(low, high, n_points)
+    return Field(name, low, high, sites, points, surface, 0.0, low, 0.0, **labels).with_surface(surface)
 
 
 @lru_cache(maxsize=16)
@@ -85,20 +84,17 @@ def _shared_field(settings: DrawSettings, max_sites: int) -> Field:
 
 
 def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
-    """Seeded draw over a region; its candidate sites are a lattice of at most ``max_sites`` and 4096."""
+    """Seeded draw over a region, static or changing."""
     rounds = "" if settings.time is None else f", {settings.time.lengthscale_rounds:g} rounds"
     title = f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m{rounds})"
     low, high = np.zeros(2), np.array(settings.size_m)
     dense = np.prod(4 * high / settings.lengthscale_m)  # enough to have a point on the slope of every peak
     searched = lattice(low, high, int(np.clip(dense, 1024, 4 * MAX_SITES)))
-    if settings.time is not None:
-        change, span = DrawnInTime(settings, settings.time).surface, 3.0 * settings.std
-        ends = settings.mean - span, settings.mean + span
-        return _moving(change, ends, title, settings.size_m, max_sites, searched=searched)
-    surface = drawn(settings)
-    maximum, argmax = summit(surface, searched, low, high)
-    sites, points = lattice(low, high, min(max_sites, MAX_SITES)), lattice(low, high, MAX_EVALUATION_POINTS)
-    return Field(title, low, high, sites, points, surface, maximum, argmax, float(surface(sites).min()))
+    if settings.time is None:
+        return _over(drawn(settings), title, settings.size_m, max_sites, searched=searched)
+    change, span = DrawnInTime(settings, settings.time).surface, 3.0 * settings.std
+    begin = _over(change(0), title, settings.size_m, max_sites, _MAX_MOVING_POINTS, searched=searched)
+    return replace(begin, change=change, span=(settings.mean - span, settings.mean + span))
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,12 +163,13 @@ class Plume:
 
 
 def plume_field(settings: PlumeSettings, max_sites: int) -> Field:
-    """A plume over a region; the candidate sites are a lattice of at most ``max_sites`` and 4096."""
+    """A plume over a region."""
     plume, low, high = Plume(settings), np.zeros(2), np.array(settings.size_m)
     highest = _highest(plume, low, high)
     searched = np.concatenate([lattice(low, high, _MAX_MOVING_POINTS), plume.sources])  # narrow puffs are at a source
-    named: dict[str, Any] = {"quantity": "concentration", "unit": settings.unit, "searched": searched}
-    return _moving(plume.surface, (0.0, highest), f"plume {settings.seed}", settings.size_m, max_sites, **named)
+    where = f"plume {settings.seed}", settings.size_m, max_sites, _MAX_MOVING_POINTS
+    begin = _over(plume.surface(0), *where, quantity="concentration", unit=settings.unit, searched=searched)
+    return replace(begin, change=plume.surface, span=(0.0, highest))
 
 
 def _highest(plume: Plume, low: Place, high: Place) -> float:

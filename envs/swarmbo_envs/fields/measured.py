@@ -13,7 +13,7 @@ from scipy.spatial import ConvexHull, KDTree, QhullError
 from swarmbo.boundary.csv_measurements import Measurements, read_measurements
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.fields.field import MAX_EVALUATION_POINTS, MAX_SITES, Field, lattice, summit
+from swarmbo_envs.fields.field import MAX_EVALUATION_POINTS, MAX_SITES, Field, lattice
 from swarmbo_envs.fields.settings import MeasuredSettings
 from swarmbo_envs.shared import Place, Places, Values, digest, nearest
 
@@ -60,8 +60,8 @@ def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sit
     candidates = _spread(covered, sites, low, high, min(max_sites, MAX_SITES))
     points = _spread(covered, sites, low, high, MAX_EVALUATION_POINTS)
     known |= {"interpolated": True, "searched": np.concatenate([sites, lattice(low, high, MAX_SITES)])}
-    ends = *summit(surface, known["searched"], low, high), float(surface(candidates).min())
-    return Field(f"{title} (interpolated)", low, high, candidates, points, surface, *ends, **known)
+    name, ends = f"{title} (interpolated)", (0.0, low, 0.0)
+    return Field(name, low, high, candidates, points, surface, *ends, **known).with_surface(surface)
 
 
 class NearestSite:

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import minimize
 
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import draw
-from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
+from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values, climbed
 
 
 def blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
@@ -73,6 +73,7 @@ def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, s
     return replace(plain, argmax=argmax, maximum=maximum)
 
 
+_POINTS = 4096  # random ones of a search, or in a factor's grid
 _WELL, _DEPTH = -2.903534027771177, 39.16616570377142  # of the deeper one, by variable
 
 
@@ -104,12 +105,25 @@ def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunct
     return AdditiveFunction(name, low, high, scopes, terms, argmax, n_variables * _DEPTH, is_unbounded=True)
 
 
-def _search(function: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Best of bounded searches from the best 16 of 4,096 random points."""
-    X = function.low + rng.random((4096, function.n_variables)) * (function.high - function.low)
-    starts = X[np.argsort(-function.value(X))[:16]]
-    bounds = list(zip(function.low, function.high, strict=True))
-    found = [minimize(lambda x: -function.value(x[None])[0], x, method="L-BFGS-B", bounds=bounds).x for x in starts]
-    places = np.clip(np.array(found), function.low, function.high)
-    values = function.value(places)
+def _search(f: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, float]:
+    """Best of climbs from the best 16 of 4,096 random points and of those by ``_on_grid``."""
+    X = np.vstack([_on_grid(f), rng.random((_POINTS, f.n_variables))])
+    places = np.array([climbed(f, x, range(f.n_variables)) for x in X[np.argsort(-f.value(X))[:16]]])
+    values = f.value(places)
     return places[int(values.argmax())], float(values.max())
+
+
+def _on_grid(f: AdditiveFunction) -> Float[np.ndarray, "g n"]:
+    """Best point of a grid for each value of the first variable of a chain on [0, 1]^n, by dynamic programming."""
+    scopes = list(f.scopes.values())
+    size, shared = len(scopes[0]), [1, *(one[-1] + 1 - other[0] for one, other in pairwise(scopes))]
+    u = np.linspace(0.0, 1.0, int(_POINTS ** (1.0 / size) + 1e-9))
+    g, grid = len(u), np.stack(np.meshgrid(*[u] * size, indexing="ij"), axis=-1).reshape(-1, size)
+    best, following, n_after = np.zeros(1), np.empty((1, 0)), 0
+    for term, n_before in zip(reversed([*f.terms.values()]), reversed(shared), strict=True):
+        # a factor shares its first variables with the factor before, its last ones with the factor after
+        values = (term(grid).reshape(-1, g**n_after) + best).reshape(g**n_before, -1)
+        row = np.arange(len(values)) * values.shape[1] + values.argmax(axis=1)
+        best, following = values.max(axis=1), np.hstack([grid[row, n_before:], following[row % g**n_after]])
+        n_after = n_before
+    return np.column_stack([u, following])

@@ -175,11 +175,10 @@ and that did not fail |
 
     def _made(self, s: FunctionSettings, seed: int) -> AdditiveFunction:
         try:
-            if isinstance(self._made_of, AdditiveFunction):
-                f = self._made_of.moved(seed) if s.moved else self._made_of
-                f = f.rescaled(seed) if s.rescaled else f
-            else:
-                f = get(self._made_of, moved=s.moved, rescaled=s.rescaled, seed=seed, **s.parameters)
+            own = self._made_of
+            f = own if isinstance(own, AdditiveFunction) else get(own, seed=seed, **s.parameters)
+            f = f.moved(seed) if s.moved else f
+            f = f.rescaled(seed) if s.rescaled else f
         except ConfigError as error:
             raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
         return typed(f, s.types, seed) if s.types else f
@@ -324,7 +323,7 @@ class RobotPushSettings(FunctionSettings, frozen=True):
 
 
 class RobotPush(FunctionWorld, arguments=RobotPushSettings, name="robot_push_v0"):
-    """Robots push round objects towards goals: a ``FunctionWorld`` of ``swarmbo_envs.functions.papers.push``.
+    """Robots push objects towards goals: a ``FunctionWorld`` of ``swarmbo_envs.functions.papers.push``.
 
     One agent has 3 or 4 variables. With 14 there are two agents with seven commands each; the structure is hidden. The
     world's other arguments, its spaces and infos are those of ``FunctionWorld``. Needs the extra box2d.

@@ -134,7 +134,7 @@ def push(n_variables: int = 3, seed: int = 0) -> AdditiveFunction:
     3 variables: position (x, y) of a hand, and the duration (0.1 s) of a push towards the object at the origin, with 5
     m/s. 4: also the angle of the hand; with 10 m/s. The value is 5 less the distance to a goal that is drawn from a
     seed, so 5 is a bound. 14: x, y, vx, vy, duration, angle and spin of each of two robots; the value is the sum of how
-    much two objects approach fixed goals.
+    much two objects, the first of them square, approach fixed goals.
 
     Source: Wang & Jegelka 2017 (max-value entropy search), 3 and 4 variables; Wang et al. 2018 (ensemble Bayesian
     optimisation), 14, whose program orders the variables differently. Without the noise of the hand's velocity.
@@ -197,8 +197,10 @@ def moved_objects(commands: Float[np.ndarray, "r 7"], starts: Float[np.ndarray, 
         world.CreateFrictionJoint(bodyA=ground, bodyB=made, maxForce=force, maxTorque=torque, collideConnected=True)
         return made
 
-    objects = [body(place, 0.0, b2.b2CircleShape(radius=1.0), 0.05, 0.01, 5.0, 2.0) for place in starts]
-    box = b2.b2PolygonShape(box=(0.3, 1.0))
+    things, box = [b2.b2CircleShape(radius=1.0)], b2.b2PolygonShape(box=(0.3, 1.0))
+    if len(starts) == 2:  # the hand of the authors' second program is turned by a quarter turn
+        things, box = [b2.b2PolygonShape(box=(0.5, 0.5)), *things], b2.b2PolygonShape(box=(1.0, 0.3))
+    objects = [body(place, 0.0, thing, 0.05, 0.01, 5.0, 2.0) for place, thing in zip(starts, things, strict=True)]
     hands = [body(row[:2], row[5], box, 0.1, 0.1, 2.0, 2.0) for row in commands]
     last = [int(10.0 * row[4]) for row in commands]
     for step in range(max(last) + _FREE):

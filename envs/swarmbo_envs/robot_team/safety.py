@@ -118,7 +118,8 @@ class Homes:
 
     def rounds_left(self, episode: Episode, robot: int) -> int:
         """Whole rounds that a robot can drive on its battery; ``NEVER`` without one."""
-        left = episode.batteries[robot] / self.round_time_s
+        # a round may last longer than its time by rounding, which must not cost one of those left
+        left = (episode.batteries[robot] + 2.0 * self._slack(robot)) / self.round_time_s
         return int(left) if np.isfinite(left) else NEVER
 
     def is_home(self, episode: Episode, robot: int) -> bool:
@@ -157,11 +158,8 @@ class Homes:
 
     def lasts_for(self, episode: Episode, robot: int, path: Path) -> bool:
         """True if the battery lasts for a path and the return from its end, up to rounding."""
-        if self.rules.batteries is None:
-            return True
-        there = motion.advance(episode.poses[robot], path)
-        home = self._times(episode, robot, there[None])[0]
-        return bool(path[:, 0].sum() + home <= episode.batteries[robot] + self._slack(robot))
+        there, time_s = motion.advance(episode.poses[robot], path), path[:, :1].sum(axis=0) - self._slack(robot)
+        return bool(self.lasts(episode, robot, time_s, there[None])[0])
 
     def use(self, episode: Episode, robot: int, time_s: float) -> None:
         """Subtract the time of a drive from a robot's battery, and charge it at the base."""

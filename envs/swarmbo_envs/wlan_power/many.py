@@ -11,7 +11,7 @@ from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo_envs.simulated_world import LARGEST
 from swarmbo_envs.wlan_power.network import Network, milliwatts
-from swarmbo_envs.wlan_power.wlan_power import OUT_OF_RANGE_DB, WlanPower
+from swarmbo_envs.wlan_power.wlan_power import WlanPower
 
 Array = Float[np.ndarray, "..."]
 
@@ -53,11 +53,13 @@ class ManyWlans:
         """Begin an episode for each seed; observations (b, k, d)."""
         if not len(seeds):
             raise ConfigError("got no seed; wanted one for each world", at="$.seeds")
-        world, networks, ranges = self.world, list[Network](), list[list[Int[np.ndarray, " s"]]]()
+        world, networks, ranges, extra = self.world, list[Network](), list[list[Int[np.ndarray, " s"]]](), list[Array]()
         for seed in seeds:
-            world.reset(seed=seed)
+            seen, _ = world.reset(seed=seed)
             networks.append(world.network)
             ranges.append(world.in_range)
+            if world.slots is not None:  # losses, which stay as users do, after three numbers and the powers of others
+                extra.append(np.array(list(seen.values()))[:, 3 + world.slots :])
         self._seeds = list(seeds)
         self._wanted, self._unwanted = (np.array([n.gains[i] for n in networks]) for i in (0, 1))
         self._noise_mw, self._width = networks[0].noise_mw, networks[0].bandwidth_mhz / np.log(2.0)
@@ -73,7 +75,7 @@ class ManyWlans:
             for i, near in enumerate(of):
                 self._near[number, i, : len(near)], self._there[number, i, : len(near)] = near, True
         self._at = np.arange(b)[:, None, None]
-        self._extra = self._losses(networks) if world.settings.observes == "losses" else np.empty((b, k, 0))
+        self._extra = np.array(extra) if extra else np.empty((b, k, 0))
         self._powers = np.full((b, k), sum(world.settings.power_dbm) / 2.0)
         self._last, self.round = np.full((b, k), np.nan), 0
         return self._observations()
@@ -122,10 +124,3 @@ class ManyWlans:
         left = np.full(last.shape, max(0.0, 1.0 - self.round / s.max_cycles))
         near = np.where(self._there, self._powers[self._at, self._near], s.power_dbm[0])
         return np.concatenate([np.stack([self._powers, last, left], axis=2), near, self._extra], axis=2)
-
-    def _losses(self, networks: Sequence[Network]) -> Array:
-        losses, k = np.array([n.mean_losses_db for n in networks]), self._users.shape[1]
-        own, i = losses[:, np.arange(k), np.arange(k)], np.arange(k)[:, None]
-        towards = np.where(self._there, losses[self._at, self._near, i], OUT_OF_RANGE_DB)
-        away = np.where(self._there, losses[self._at, i, self._near], OUT_OF_RANGE_DB)
-        return np.concatenate([self._users[:, :, None], own[:, :, None], towards, away], axis=2)

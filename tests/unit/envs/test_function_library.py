@@ -69,6 +69,7 @@ def test_no_point_found_is_better(name):
 SUMS = {
     "ackley": ({"n_variables": 6, "block": 3}, 0.0),
     "hartmann": ({"n_variables": 6, "block": 3, "largest": 100.0}, 101.0 * 3.86278),
+    "shekel": ({"m": 7}, 10.4029406),
     "wells": ({"n_variables": 8, "block": 4}, 8 * 39.1661657),
 }
 
@@ -88,6 +89,14 @@ def test_sums_of_blocks_reach_the_sum_of_the_maxima_and_no_search_of_a_block_mor
             value = partial(lambda x, term: -term(x[None])[0], term=f.terms[factor])
             found = minimize(value, start, method="L-BFGS-B", bounds=list(zip(low, high, strict=True)))
             assert -found.fun <= top + 1e-6 * max(1.0, abs(top))
+
+
+def test_no_point_of_a_fine_grid_beats_a_drawn_chain():
+    f, u = get("additive-gp", seed=0), np.linspace(0.0, 1.0, 65)
+    grid, best = np.stack(np.meshgrid(u, u, indexing="ij"), axis=-1).reshape(-1, 2), np.zeros(len(u))
+    for term in reversed(f.terms.values()):  # the best of all that follows, by value of a term's first variable
+        best = (term(grid).reshape(len(u), len(u)) + best).max(axis=1)
+    assert best.max() <= f.maximum + 1e-9
 
 
 def test_a_turned_block_of_wells_has_peaks_of_four_heights_and_is_no_sum_over_its_variables():
@@ -223,6 +232,18 @@ def test_mirrored_pushes_move_the_object_to_mirrored_places():
     a, b = (moved_objects(one[None], np.zeros((1, 2)))[0] for one in (row, mirrored))
     assert np.hypot(*a) > 0.5
     np.testing.assert_allclose(b, a * [1, -1], atol=2e-3)
+
+
+@pytest.mark.parametrize(("number", "beside", "above"), [(0, 1.5, 0.8), (1, 2.0, 1.3)])
+def test_two_robots_have_hands_two_metres_wide_a_square_of_a_metre_and_a_disc(number, beside, above):
+    pytest.importorskip("Box2D")
+    starts = np.array([[0.0, 2.0], [0.0, -2.0]])
+    for off in ([beside, 0.0], [0.0, above]):  # from where on a hand touches the object
+        for share in (0.9, 1.1):
+            commands = np.zeros((2, 7))
+            commands[:, 0], commands[number, :2] = 40.0, starts[number] + share * np.array(off)
+            moved = np.abs(moved_objects(commands, starts) - starts).max(axis=1) > 1e-6
+            assert moved.tolist() == [share < 1.0 and number == n for n in range(2)]
 
 
 def test_two_robots_move_their_objects_and_are_two_agents():

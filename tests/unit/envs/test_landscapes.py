@@ -50,6 +50,16 @@ def test_no_place_is_above_the_maximum(table):
     assert field.value(field.argmax[None])[0] == field.maximum
 
 
+@pytest.mark.parametrize(("seed", "time"), [(2, None), (1, {"lengthscale_rounds": 3.0})])
+def test_no_site_or_point_is_above_the_maximum_of_a_rough_field(seed, time):
+    rough = {"kernel": "matern12", "lengthscale_m": 50.0, "size_m": [500.0, 400.0], "seed": seed, "time": time}
+    field = build_field({"gp": rough}, 200, moving=True)
+    for number in range(4):
+        now = field.at(number)
+        assert max(now.value(now.sites).max(), now.value(now.points).max()) <= now.maximum + 1e-9
+        assert now.value(now.argmax[None])[0] == now.maximum
+
+
 def test_the_summit_of_a_known_hill_is_found_between_the_places():
     centre = np.array([31.7, 12.3])
     low, high = np.zeros(2), np.array([50.0, 20.0])

@@ -122,6 +122,13 @@ def test_a_battery_lasts_for_the_way_home_and_the_reserve(reserve):
         assert homes.lasts(episode, 0, there, np.array([pose, pose])).tolist() == [True, False]
 
 
+def test_each_round_of_driving_takes_one_of_the_rounds_left():
+    env = begun(robots=1, starts=[[200, 200]], battery_s=600.0, round_time_s=60.0, speed_m_s=5.0)
+    for left in (10, 9, 8, 7):
+        assert env.rounds_left("robot_0") == left
+        env.step(at(env, [200, 2500]))
+
+
 def test_a_robot_goes_home_in_time_and_is_full_there():
     env = make(robots=1, starts=[[200, 200]], battery_s=300.0, round_time_s=60.0)
     observations, infos = env.reset(seed=0)
