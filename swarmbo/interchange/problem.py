@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from swarmbo.boundary.values import exact, short
+from swarmbo.boundary.values import exact, real_array, short
 from swarmbo.coordination.tables import Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
@@ -40,7 +40,7 @@ class TableProblem:
 
     Raises:
         ShapeError: If tables do not fit the graph or the domains, or hold values that are no numbers.
-        ConfigError: If the objective is neither.
+        ConfigError: If the objective is neither, or the constant or the upper bound is no number.
 
     Example:
         >>> import numpy as np
@@ -66,11 +66,18 @@ class TableProblem:
         graph, tables = FactorGraph.with_tables(self.graph, self.tables)
         object.__setattr__(self, "graph", graph)
         object.__setattr__(self, "tables", checked_tables(graph, tables))
-        domains = {str(variable): exact(tuple(values)) for variable, values in self.domains.items()}
-        object.__setattr__(self, "domains", domains)
+        for name in ("constant", "upper"):
+            number = real_array(getattr(self, name))
+            if number is None or number.shape != () or np.isnan(number):
+                raise ConfigError(f"got {short(getattr(self, name))}; wanted a number", at=f"$.{name}")
+        domains: object = self.domains
+        given = {str(x): exact(values) for x, values in domains.items()} if isinstance(domains, Mapping) else {}
         for variable, size in sizes_of(graph, self.tables).items():
-            if size != (own := len(domains.get(variable, ()))):
-                raise ShapeError(f"domain of {variable!r}: got {own} values; wanted {size}, as its tables have")
+            values = given.get(variable)
+            if not isinstance(values, Sequence) or len(values) != size:
+                wanted = f"a list of {size} values, as its tables have"
+                raise ShapeError(f"domain of {variable!r}: got {short(values)}; wanted {wanted}")
+        object.__setattr__(self, "domains", {variable: tuple(values) for variable, values in given.items()})
 
     @property
     def n_entries(self) -> int:
