@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -70,8 +70,8 @@ class TableProblem:
             number = real_array(getattr(self, name))
             if number is None or number.shape != () or np.isnan(number):
                 raise ConfigError(f"got {short(getattr(self, name))}; wanted a number", at=f"$.{name}")
-        domains: object = self.domains
-        given = {str(x): exact(values) for x, values in domains.items()} if isinstance(domains, Mapping) else {}
+        named = self.domains.items() if isinstance(cast(object, self.domains), Mapping) else ()
+        given = {str(variable): exact(values) for variable, values in named}
         for variable, size in sizes_of(graph, self.tables).items():
             values = given.get(variable)
             if not isinstance(values, Sequence) or len(values) != size:
