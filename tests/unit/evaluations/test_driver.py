@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError, RunFolderError, UnknownQueryError
+from swarmbo.errors import ConfigError, RunFolderError, ShapeError, UnknownQueryError
 from swarmbo.evaluations import Driver, Ended, Ledger
 from swarmbo.evaluations.driver import EvaluationError
 from swarmbo.evaluations.executor import keep
@@ -222,6 +222,9 @@ def test_limited_quantities_are_logged_and_restored(tmp_path):
         alone.tell(own, own.point["x"], constraints=told)
     with pytest.raises(ConfigError, match=r"got \['lod'\]; wanted some of the limits"):
         ledger.tell(query.id, query.point["x"], constraints={"lod": 1.0})
+    for teller, pending in ((ledger, ledger.ask().id), (alone, alone.ask())):
+        with pytest.raises(ShapeError, match="outcome of the quantity 'load': got 'heavy'; wanted a number, or None"):
+            teller.tell(pending, 0.5, constraints={"load": "heavy"})
     assert bits(Ledger.open(tmp_path, make).team) == bits(ledger.team) == bits(alone)
     assert np.isnan(alone.history.measured).sum() == 1
 
