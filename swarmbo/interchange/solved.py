@@ -12,7 +12,6 @@ from rich.table import Table as RichTable
 
 from swarmbo import registry
 from swarmbo.boundary import files, values
-from swarmbo.boundary.values import whole_number
 from swarmbo.coordination import plan
 from swarmbo.coordination.agreement import Solution, whole_factors
 from swarmbo.coordination.participant import solve_with_agents
@@ -192,7 +191,7 @@ def solve_problem(
         BudgetError: If an exact method would exceed its budget.
     """
     method, graph = method_of(coordination), problem.graph
-    seed = whole_number(seed, 0, "$.seed")  # a method may draw nothing, and not notice
+    seed = values.whole_number(seed, 0, "$.seed")  # a method may draw nothing, and not notice
     if needs_trace and (transport or plan.has_deadline(method)):
         got = "transport settings" if transport else "mode 'asynchronous'"
         raise ConfigError(f"got {got}, with which no round is traced; wanted neither", at="--trace, --figure")

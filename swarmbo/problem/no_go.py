@@ -6,13 +6,12 @@ of it: above 0 within the region, below outside.
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.boundary.values import short
-from swarmbo.errors import ConfigError
+from swarmbo.boundary.values import table
 from swarmbo.settings import Positive, Settings, convert, require
 from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import MixedDomain
@@ -261,10 +260,5 @@ NoGoRegion = NoGoBox | NoGoBall | NoGoPolygon
 
 def region_of(given: object, at: str) -> NoGoRegion:
     """Region from a user's argument: an object of one of the shapes, or a table."""
-    if isinstance(given, NoGoRegion):
-        return given
-    if not isinstance(given, dict):
-        wanted = "a NoGoBox, a NoGoBall, a NoGoPolygon, or a table of one"
-        raise ConfigError(f"got {short(given)}; wanted {wanted}", at=at)
-    plain: Any = given
-    return convert(plain, NoGoRegion, at)
+    wanted = "with a kind, or sb.NoGoBox, sb.NoGoBall or sb.NoGoPolygon"
+    return given if isinstance(given, NoGoRegion) else convert(table(given, wanted, at), NoGoRegion, at)
