@@ -323,9 +323,10 @@ def test_a_query_that_is_not_told_whole_is_named_and_not_waited_for(tmp_path, to
         Driver(ledger, Scripted(0), 1, 4, lambda query_id, end: told and ledger.tell(query_id, told)).run()
 
 
-def test_without_workers_nothing_would_be_evaluated(tmp_path):
-    with pytest.raises(sb.errors.ConfigError, match="workers: got 0; wanted an integer >= 1"):
-        drive(tmp_path, Scripted(0), workers=0)
+@pytest.mark.parametrize(("key", "wrong", "least"), [("workers", 0, 1), ("ahead", -1, 0)])
+def test_with_none_out_nothing_would_be_evaluated(tmp_path, key, wrong, least):
+    with pytest.raises(sb.errors.ConfigError, match=f"{key}: got {wrong}; wanted an integer >= {least}"):
+        drive(tmp_path, Scripted(0), **{"workers": 1, key: wrong})
 
 
 def test_a_world_that_raises_may_end_the_run(tmp_path):
