@@ -103,10 +103,7 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
         with np.errstate(divide="ignore"):
             factors.append((scope, np.log(entries).reshape(shape)))
     words.require_end()
-    problem = _numbered(name, sizes, factors, room, "max")
-    if problem.constant == -math.inf:
-        raise ConfigError("a factor without variables is 0, so every choice is forbidden; wanted one above 0")
-    return problem
+    return _numbered(name, sizes, factors, room, "max")
 
 
 def _numbered(
@@ -115,6 +112,9 @@ def _numbered(
     """Problem of variables ``x0``, ``x1``, … of such sizes, an agent each; those in no scope get a constant factor."""
     sign = 1.0 if objective == "max" else -1.0
     constant = float(sum(float(table) for scope, table in factors if not scope))
+    if constant == -math.inf or constant >= upper:
+        wanted = "potentials above 0" if objective == "max" else f"costs below the upper bound, {upper}"
+        raise ConfigError(f"factors without variables forbid every choice; wanted {wanted}")
     scopes = {f"f{j}": [f"x{i}" for i in scope] for j, (scope, _) in enumerate(factors) if scope}
     tables = {f"f{j}": sign * table for j, (scope, table) in enumerate(factors) if scope}
     seen = {i for scope, _ in factors for i in scope}
@@ -176,10 +176,7 @@ def problem_of_wcsp(text: str, _name: str) -> TableProblem:
             table[place] = cost(f"a cost of factor {j}")
         factors.append((scope, table))
     words.require_end()
-    problem = _numbered(called, sizes, factors, room, "min", upper)
-    if problem.constant >= upper:
-        raise ConfigError(f"factors without variables forbid every choice; wanted costs below the upper bound, {upper}")
-    return problem
+    return _numbered(called, sizes, factors, room, "min", upper)
 
 
 def wcsp_of_problem(problem: TableProblem) -> str:

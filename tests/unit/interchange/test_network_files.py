@@ -99,7 +99,7 @@ def test_what_is_written_is_read_again_but_for_a_factor_of_each_table(problem: T
             "a table of 70 variables; wanted at most 64",
         ),
         ("MARKOV 1 2 1 1 0 2 1 1 7 7", "got 2 words behind the last table"),
-        ("MARKOV 1 2 1 0 1 0", "every choice is forbidden"),
+        ("MARKOV 1 2 1 0 1 0", "forbid every choice; wanted potentials above 0"),
         ("MARKOV 1 2147483648 1 1 0 2147483648 1", "wanted at most 16,777,216"),
         ("MARKOV 1 2147483648 0", "wanted at most 16,777,216"),
         ("MARKOV 3 99999 99999 99999 1 3 0 1 2 999970000299999 1", "99999 x 99999 x 99999"),
