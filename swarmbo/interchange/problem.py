@@ -7,7 +7,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from swarmbo.boundary.values import exact, real_array, short
+from swarmbo.boundary.values import exact, is_number, short
 from swarmbo.coordination.tables import Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
@@ -67,9 +67,8 @@ class TableProblem:
         object.__setattr__(self, "graph", graph)
         object.__setattr__(self, "tables", checked_tables(graph, tables))
         for name in ("constant", "upper"):
-            number = real_array(getattr(self, name))
-            if number is None or number.shape != () or np.isnan(number):
-                raise ConfigError(f"got {short(getattr(self, name))}; wanted a number", at=f"$.{name}")
+            if (number := getattr(self, name)) is None or not is_number(number) or number != number:
+                raise ConfigError(f"got {short(number)}; wanted a number", at=f"$.{name}")
         named = self.domains.items() if isinstance(cast(object, self.domains), Mapping) else ()
         given = {str(variable): exact(values) for variable, values in named}
         for variable, size in sizes_of(graph, self.tables).items():

@@ -89,9 +89,9 @@ def test_what_is_written_is_read_again_but_for_a_factor_of_each_table(problem: T
         ("MARKOV 2 2 2 1 2 1 1 4 1 1 1 1", "wanted each once"),
         ("MARKOV 1 2 1 1 0 3 1 1 1", "factor 0 has 3 entries; wanted 2"),
         ("MARKOV 1 2 1 1 0 2 1", "ends after 1 of 2 entries"),
-        ("MARKOV 1 2 1 1 0 2 1 -1", "got -1.0; wanted potentials >= 0"),
-        ("MARKOV 1 2 1 1 0 2 1 nan", "wanted potentials >= 0"),
-        ("MARKOV 1 2 1 1 0 2 1 inf", "wanted potentials >= 0"),
+        ("MARKOV 1 2 1 1 0 2 1 -1", "got '-1'; wanted numbers >= 0"),
+        ("MARKOV 1 2 1 1 0 2 1 nan", "wanted numbers >= 0"),
+        ("MARKOV 1 2 1 1 0 2 1 inf", "wanted numbers >= 0"),
         ("MARKOV 1 2 1 1 0 2 1 one", "wanted numbers >= 0"),
         ("MARKOV 1 2 1 1 0 2 1 ٢", "wanted numbers >= 0"),
         (
