@@ -132,6 +132,7 @@ _SPANS: dict[tuple[str, ...], str] = {
     ("ge", "lt"): "in [{}, {})",
     ("gt", "le"): "in ({}, {}]",
 }
+_HUGE = 2**1023  # an integer from about here on is no float
 
 
 class _Number:
@@ -160,7 +161,7 @@ class _Number:
             wanted = numbers.Integral if self.is_whole else numbers.Real
             if isinstance(value, bool) or not isinstance(value, wanted):
                 return False
-        if not math.isfinite(value):
+        if not (abs(value) < _HUGE if isinstance(value, int) else math.isfinite(value)):
             return False
         for holds, end in self._claims:
             if not holds(value, end):

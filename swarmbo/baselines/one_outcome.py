@@ -107,9 +107,10 @@ class Sobol(Settings, frozen=True, tag_field="kind", tag="sobol"):
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Next point (n,) of the sequence, in the unit cube; ``acquisition`` is not used."""
-        rng = stream(situation.seed, "initial design")
-        point = sobol(1, situation.domain.n_dims, rng, skip=n_asked(situation))[0]
-        return point, SolveReport(status="not_needed")
+        rng, code = stream(situation.seed, "initial design"), situation.coded_by
+        n = (situation if code is None else code).domain.n_dims  # a choice has several coordinates, but one in a design
+        point = sobol(1, n, rng, skip=n_asked(situation))[0]
+        return point if code is None else code.inside(point), SolveReport(status="not_needed")
 
 
 @kind("coordination", FUNCTION)

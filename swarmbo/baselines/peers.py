@@ -215,10 +215,9 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
         level, rng = handler.level, stream(situation.seed, "ax baseline", evaluations=n_asked(situation))
         handler.setLevel(logging.ERROR)  # avoids some lines for each replayed trial
         try:
-            params = _generated(situation, int(rng.integers(2**31)))
+            return np.clip(_generated(situation, int(rng.integers(2**31))), 0.0, 1.0), SolveReport(status="not_needed")
         finally:
             handler.setLevel(level)
-        return np.clip(params, 0.0, 1.0), SolveReport(status="not_needed")
 
 
 def _generated(situation: JointSituation, seed: int) -> list[float]:

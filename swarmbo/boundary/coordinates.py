@@ -3,13 +3,14 @@
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
+from swarmbo.boundary.files import read_regular
+from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError, needed
 
 _AT = "--crs"
@@ -36,6 +37,7 @@ _BACK = np.array(
 )
 _NEWTON_STEPS = 6
 _SPECK = 1e-3  # of the map's longer side: smaller coordinates in metres are probably degrees
+_PARTS = {"FeatureCollection": "features", "GeometryCollection": "geometries", "MultiPolygon": "coordinates"}
 Rings = list[Float[np.ndarray, "k 2"]]  # outlines; a hole is a ring within another
 
 
@@ -116,7 +118,7 @@ def _corrected(
 def read_polygons(path: str, at: str) -> list[Rings]:
     """Rings of every polygon of a GeoJSON file, in its own coordinates; ``at`` names the setting, for messages."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        data = json.loads(read_regular(path).decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted GeoJSON", at=at) from None
     polygons: list[Rings] = []
@@ -144,20 +146,17 @@ def holds(rings: Sequence[Float[np.ndarray, "k 2"]], places: Float[np.ndarray, "
 
 
 def _polygons(data: Any, at: str) -> Iterator[Any]:
-    kind = data.get("type") if isinstance(data, dict) else None
-    if kind == "FeatureCollection":
-        for feature in data.get("features", ()):
-            yield from _polygons(feature, at)
+    kind = str(data.get("type")) if isinstance(data, dict) else None
+    if kind == "Polygon":
+        yield data.get("coordinates")
     elif kind == "Feature":
         if data.get("geometry") is not None:
             yield from _polygons(data["geometry"], at)
-    elif kind == "GeometryCollection":
-        for geometry in data.get("geometries", ()):
-            yield from _polygons(geometry, at)
-    elif kind == "Polygon":
-        yield data.get("coordinates", ())
-    elif kind == "MultiPolygon":
-        yield from data.get("coordinates", ())
+    elif kind in _PARTS:
+        if not isinstance(parts := data.get(_PARTS[kind]), list):
+            raise ConfigError(f"got a {kind} with {short(parts)}; wanted a list of {_PARTS[kind]}", at=at)
+        for part in parts:
+            yield from [part] if kind == "MultiPolygon" else _polygons(part, at)
     elif kind not in ("Point", "MultiPoint", "LineString", "MultiLineString"):
         raise ConfigError(f"got a GeoJSON object of type {kind!r}; wanted polygons, features or collections", at=at)
 

@@ -107,7 +107,7 @@ def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Se
 def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
     """Measured quantities that have limits, as a user tells them; without those that are unknown."""
     given = problem.quantities(constraints)
-    return _numbers_in({name: values.told_number(value, repr(name)) for name, value in given.items()})
+    return _numbers_in({name: values.told_number(value, f"the quantity {name!r}") for name, value in given.items()})
 
 
 def quantities_in(infos: Mapping[str, Mapping[str, Any]], problem: Problem) -> dict[str, float]:

@@ -57,6 +57,8 @@ class Driver:
 
     def __post_init__(self) -> None:
         whole_number(self.workers, 1, "workers")
+        ahead = 1 + self.workers // 8 if self.ahead is None else whole_number(self.ahead, 0, "ahead")
+        self._most_out = self.workers + ahead
         self._out, self._back = set[str](), dict[str, Ended]()
 
     def run(self) -> None:
@@ -91,8 +93,7 @@ class Driver:
     def _fill(self) -> None:
         """Ask and send until as many queries as wanted are out or an outcome is back; wait for one."""
         ledger = self.ledger
-        wanted = self.workers + (1 + self.workers // 8 if self.ahead is None else self.ahead)
-        while ledger.n_asked < self.total and len(ledger.team.pending) < wanted:
+        while ledger.n_asked < self.total and len(ledger.team.pending) < self._most_out:
             query = ledger.ask()
             self._send(query.id, query.point)
             self._take(self.executor.poll(0.0))

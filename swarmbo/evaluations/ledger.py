@@ -292,6 +292,7 @@ class Ledger:
             ConfigError: As in ``Team.tell``; nothing is logged then.
         """
         where: Any = None if locations is None else dict(locations)
+        quantities = self.team.problem.quantities(constraints)
         # the team learns what the log says, so that it learns the same from the log
         told = _as_logged(
             Event(
@@ -303,7 +304,7 @@ class Ledger:
                 failed=failed,
                 noise_std=_by_channel(noise_std, values.told_noise, "the evaluation"),
                 locations=where,
-                constraints=_by_channel(self.team.problem.quantities(constraints), values.told_number, "") or None,
+                constraints=_by_channel(quantities, values.told_number, "", "the quantity ") or None,
                 note=dict(note or {}),
             )
         )
@@ -445,8 +446,8 @@ def _told(point: Mapping[str, Any]) -> dict[str, Any]:
     return {v: x if v in kept else values.reported_number(x) for v, x in given.items()}
 
 
-def _by_channel(given: Any, check: Callable[[object, str], float], what: str) -> Any:
-    """Checked number, or table of numbers by channel, None for NaN."""
+def _by_channel(given: Any, check: Callable[[object, str], float], what: str, noun: str = "") -> Any:
+    """Checked number, or table of numbers by channel, None for NaN; ``noun`` says of what, before a channel's name."""
     if isinstance(given, Mapping):
-        return {channel: _by_channel(value, check, repr(channel)) for channel, value in given.items()}
+        return {channel: _by_channel(value, check, f"{noun}{channel!r}") for channel, value in given.items()}
     return None if np.isnan(number := check(given, what)) else number

@@ -162,8 +162,8 @@ class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
 class _Work:
     """A team for a group of parameters, and the trials of one study that it knows.
 
-    ``study`` is its name, ``space`` the distributions by name, ``limits`` the names of constraints. The variables are
-    Optuna's internal representations: numbers, and the positions of choices.
+    ``study`` is its name, ``space`` the distributions by name, ``limits`` the names of constraints. The variables have
+    the parameters' values, or the positions of choices among objects that are no values of a ``Categorical``.
     """
 
     def __init__(self, sampler: SwarmboSampler, study: Any, space: Space, limits: set[str]) -> None:
@@ -184,8 +184,8 @@ class _Work:
         if number not in self.pending:
             self._learn(study, number)
             self.pending[number] = self.team.ask().id
-        point = self.team.pending[self.pending[number]]
-        return {name: of.to_external_repr(point[name]) for name, of in self.space.items()}
+        point, types = self.team.pending[self.pending[number]], self.team.problem.variables
+        return {name: of.to_external_repr(types[name].code(point[name])) for name, of in self.space.items()}
 
     def _learn(self, study: Any, asking: int) -> None:
         """Learn the results of trials since the last call."""
@@ -213,10 +213,11 @@ class _Work:
             elif query is not None:
                 self.team.give_up(query)
 
-    def _point(self, params: Mapping[str, Any]) -> dict[str, float] | None:
+    def _point(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
         """Variables of a trial's parameters; None if one is missing, or is not in its range."""
+        types = self.team.problem.variables
         try:
-            point = {name: of.to_internal_repr(params[name]) for name, of in self.space.items()}
+            point = {name: types[name].value(of.to_internal_repr(params[name])) for name, of in self.space.items()}
         except (KeyError, ValueError):
             return None
         return point if self.team.problem.has_point(point) else None
@@ -241,9 +242,12 @@ class _Work:
 
 
 def _variable(distribution: Any) -> variables.Variable:
-    """Variable of a distribution's internal representations."""
+    """Variable of a distribution, whose codes are Optuna's internal representations."""
     if isinstance(distribution, optuna.distributions.CategoricalDistribution):
-        return variables.Categorical(tuple(range(len(distribution.choices))))
+        try:
+            return variables.Categorical(distribution.choices)
+        except ConfigError:
+            return variables.Categorical(tuple(range(len(distribution.choices))))
     low, high, is_log = distribution.low, distribution.high, distribution.log
     if isinstance(distribution, optuna.distributions.IntDistribution):
         return variables.Integer(low, high, distribution.step, is_log)

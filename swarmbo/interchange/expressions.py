@@ -122,14 +122,14 @@ class Expression:
                 return self._compared(ops, [left, *comparators], depth)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLED and args:
                 return self._computed(_CALLED[name], args, depth)
-            case ast.Call(func=ast.Name(id=name)):
-                raise self._refused(f"a call of {name!r}", ", ".join(_CALLED))
-            case ast.Call():
-                raise self._refused("a call of something else than a name", ", ".join(_CALLED))
+            case ast.Call(func=called):
+                raise self._refused(f"a call of {self._source(called)!r}", ", ".join(_CALLED))
             case _:
-                part = ast.get_source_segment(self._text, node) or type(node).__name__
                 permitted = "numbers, texts, arithmetic, comparisons, `a if b else c`, abs, min"
-                raise self._refused(repr(part[:60]), permitted)
+                raise self._refused(repr(self._source(node)), permitted)
+
+    def _source(self, node: ast.expr) -> str:
+        return " ".join((ast.get_source_segment(self._text, node) or type(node).__name__).split())[:60]
 
     def _computed(self, function: Callable[..., Any], operands: list[ast.expr], depth: int) -> Evaluated:
         parts = [self._made(operand, depth - 1) for operand in operands]
@@ -181,7 +181,7 @@ class Expression:
 
     def _listed(self, node: ast.expr, depth: int) -> Evaluated:
         if not isinstance(node, ast.Tuple | ast.List | ast.Set):
-            raise self._refused(f"`in {ast.unparse(node)[:60]}`", "a list, as `x in [1, 2]`")
+            raise self._refused(f"`in {self._source(node)}`", "a list, as `x in [1, 2]`")
         parts = [self._made(item, depth - 1) for item in node.elts]
         return lambda values: [part(values) for part in parts]
 

@@ -22,7 +22,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.boundary.values import is_plain, short
+from swarmbo.boundary.files import finite
+from swarmbo.boundary.values import short
 from swarmbo.coordination.tables import EXACT, Table
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
@@ -55,16 +56,13 @@ class _Words:
         return int(word)
 
     def numbers(self, count: int, what: str) -> Float[np.ndarray, " n"]:
-        """Next words as numbers."""
+        """Next words as finite numbers >= 0."""
         words = self._words[self._next : self._next + count]
         if len(words) < count:
             raise ConfigError(f"ends after {len(words)} of {count} {what}: was the file cut off?")
-        try:
-            if (strange := next((word for word in words if not is_plain(word)), None)) is not None:
-                raise ValueError(f"got {strange[:20]!r}")
-            numbers = np.array(words, dtype=np.float64)
-        except ValueError as error:
-            raise ConfigError(f"{what}: {error}; wanted numbers >= 0") from None
+        numbers = np.array([finite(word) for word in words])
+        if len(strange := np.flatnonzero(~(numbers >= 0.0))):
+            raise ConfigError(f"{what}: got {words[strange[0]][:20]!r}; wanted numbers >= 0")
         self._next += count
         return numbers
 
@@ -98,15 +96,10 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
         if (said := words.whole(f"the number of entries of factor {j}", 0, 2**62)) != wanted:
             raise ConfigError(f"factor {j} has {said} entries; wanted {wanted}, the product of its variables' sizes")
         entries = words.numbers(wanted, f"entries of factor {j}")
-        if len(strange := entries[~((entries >= 0.0) & (entries < np.inf))]):
-            raise ConfigError(f"factor {j}: got {strange[0]}; wanted potentials >= 0")
         with np.errstate(divide="ignore"):
             factors.append((scope, np.log(entries).reshape(shape)))
     words.require_end()
-    problem = _numbered(name, sizes, factors, room, "max")
-    if problem.constant == -math.inf:
-        raise ConfigError("a factor without variables is 0, so every choice is forbidden; wanted one above 0")
-    return problem
+    return _numbered(name, sizes, factors, room, "max")
 
 
 def _numbered(
@@ -115,6 +108,9 @@ def _numbered(
     """Problem of variables ``x0``, ``x1``, … of such sizes, an agent each; those in no scope get a constant factor."""
     sign = 1.0 if objective == "max" else -1.0
     constant = float(sum(float(table) for scope, table in factors if not scope))
+    if constant == -math.inf or constant >= upper:
+        wanted = "potentials above 0" if objective == "max" else f"costs below the upper bound, {upper}"
+        raise ConfigError(f"factors without variables forbid every choice; wanted {wanted}")
     scopes = {f"f{j}": [f"x{i}" for i in scope] for j, (scope, _) in enumerate(factors) if scope}
     tables = {f"f{j}": sign * table for j, (scope, table) in enumerate(factors) if scope}
     seen = {i for scope, _ in factors for i in scope}
@@ -176,10 +172,7 @@ def problem_of_wcsp(text: str, _name: str) -> TableProblem:
             table[place] = cost(f"a cost of factor {j}")
         factors.append((scope, table))
     words.require_end()
-    problem = _numbered(called, sizes, factors, room, "min", upper)
-    if problem.constant >= upper:
-        raise ConfigError(f"factors without variables forbid every choice; wanted costs below the upper bound, {upper}")
-    return problem
+    return _numbered(called, sizes, factors, room, "min", upper)
 
 
 def wcsp_of_problem(problem: TableProblem) -> str:

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
-from swarmbo.boundary.values import exact, short
+from swarmbo.boundary.values import exact, is_number, short
 from swarmbo.coordination.tables import Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
@@ -40,7 +40,7 @@ class TableProblem:
 
     Raises:
         ShapeError: If tables do not fit the graph or the domains, or hold values that are no numbers.
-        ConfigError: If the objective is neither.
+        ConfigError: If the objective is neither, or the constant or the upper bound is no number.
 
     Example:
         >>> import numpy as np
@@ -66,11 +66,17 @@ class TableProblem:
         graph, tables = FactorGraph.with_tables(self.graph, self.tables)
         object.__setattr__(self, "graph", graph)
         object.__setattr__(self, "tables", checked_tables(graph, tables))
-        domains = {str(variable): exact(tuple(values)) for variable, values in self.domains.items()}
-        object.__setattr__(self, "domains", domains)
+        for name in ("constant", "upper"):
+            if (number := getattr(self, name)) is None or not is_number(number) or number != number:
+                raise ConfigError(f"got {short(number)}; wanted a number", at=f"$.{name}")
+        named = self.domains.items() if isinstance(cast(object, self.domains), Mapping) else ()
+        given = {str(variable): exact(values) for variable, values in named}
         for variable, size in sizes_of(graph, self.tables).items():
-            if size != (own := len(domains.get(variable, ()))):
-                raise ShapeError(f"domain of {variable!r}: got {own} values; wanted {size}, as its tables have")
+            values = given.get(variable)
+            if not isinstance(values, Sequence) or len(values) != size:
+                wanted = f"a list of {size} values, as its tables have"
+                raise ShapeError(f"domain of {variable!r}: got {short(values)}; wanted {wanted}")
+        object.__setattr__(self, "domains", {variable: tuple(values) for variable, values in given.items()})
 
     @property
     def n_entries(self) -> int:

@@ -11,8 +11,7 @@ from msgspec import UNSET
 from rich.table import Table as RichTable
 
 from swarmbo import registry
-from swarmbo.boundary import files
-from swarmbo.boundary.values import whole_number
+from swarmbo.boundary import files, values
 from swarmbo.coordination import plan
 from swarmbo.coordination.agreement import Solution, whole_factors
 from swarmbo.coordination.participant import solve_with_agents
@@ -192,7 +191,7 @@ def solve_problem(
         BudgetError: If an exact method would exceed its budget.
     """
     method, graph = method_of(coordination), problem.graph
-    seed = whole_number(seed, 0, "$.seed")  # a method may draw nothing, and not notice
+    seed = values.whole_number(seed, 0, "$.seed")  # a method may draw nothing, and not notice
     if needs_trace and (transport or plan.has_deadline(method)):
         got = "transport settings" if transport else "mode 'asynchronous'"
         raise ConfigError(f"got {got}, with which no round is traced; wanted neither", at="--trace, --figure")
@@ -207,19 +206,20 @@ def solve_problem(
 
 def method_of(coordination: Mapping[str, Any]) -> plan.TableMethod:
     """Method for tables of a ``kind`` and its settings; a few names of pyDCOP are taken for the kind."""
-    known, kind = table_methods(), coordination.get("kind")
-    if kind not in known:
+    given, known = values.table(coordination, "{'kind': name}", "$.coordination"), table_methods()
+    kind = given.get("kind")
+    if not isinstance(kind, str) or kind not in known:
         near = registry.nearest_kind(str(kind), list(known))
         if near is None or (near.replace("-", "") != str(kind).replace("-", "") and kind != "dpop"):
             hint = "" if near is None else f"; did you mean {near!r}?"
             raise ConfigError(f"got {kind!r}; wanted one of {', '.join(known)}{hint}", at="$.coordination.kind")
         kind = near
-    return convert({**coordination, "kind": kind}, known[kind], "$.coordination")
+    return convert({**given, "kind": kind}, known[kind], "$.coordination")
 
 
 def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Carrying:
     """Transport of some settings, whose events are in round 0, the only one."""
-    plain = dict(settings)
+    plain = values.table(settings, "{'loss': share}", "$.transport")
     for key in ("deaths", "joins"):
         if isinstance(events := plain.get(key), list):
             plain[key] = [{"round": 0, **event} if isinstance(event, Mapping) else event for event in events]

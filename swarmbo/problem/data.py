@@ -125,8 +125,7 @@ class Dataset:
     def begins_with(self, other: "Dataset") -> bool:
         """True if the first rows equal another dataset."""
         mine = self.take(slice(len(other)))
-        names = ("X", "totals", "factors", "known_noise")
-        pairs = ((getattr(mine, name), getattr(other, name)) for name in names)
+        pairs = ((getattr(mine, name), getattr(other, name)) for name in ("X", "totals", "factors", "known_noise"))
         return len(mine) == len(other) and all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
     def then(self, other: "Dataset") -> "Dataset":

@@ -6,13 +6,12 @@ of it: above 0 within the region, below outside.
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.boundary.values import short
-from swarmbo.errors import ConfigError
+from swarmbo.boundary.values import table
 from swarmbo.settings import Positive, Settings, convert, require
 from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import MixedDomain
@@ -175,15 +174,14 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
         """Points beyond the nearest point of each edge, and beyond each corner."""
-        start = self._border(box)
-        edge = np.roll(start, -1, axis=0) - start
+        start, edge = self._border(box)
         normal = _of_length_one(np.column_stack([edge[:, 1], -edge[:, 0]]))
         out = _of_length_one(start - start.mean(axis=0))
         feet, step = self._feet(u[None], box)[0], 2.0 * _CLEAR
         return np.concatenate([feet + step * normal, feet - step * normal, start + step * out])
 
-    def _border(self, box: Domain) -> Float[np.ndarray, "k 2"]:
-        """Corners in the unit cube; also points of each edge at levels of logarithmic axes, where edges are bent."""
+    def _border(self, box: Domain) -> tuple[Float[np.ndarray, "k 2"], Float[np.ndarray, "k 2"]]:
+        """Corners in the unit cube, also of edges that a logarithmic axis bends, and the way to the next of each."""
         start = np.array(self.corners)
         edge = np.roll(start, -1, axis=0) - start
         bent = [j for j, v in enumerate(box.variables) if v.axis.is_log] if isinstance(box, MixedDomain) else []
@@ -194,12 +192,12 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         share = np.sort(np.clip(np.concatenate(shares, axis=1), 0.0, 1.0), axis=1)
         points = start[:, None] + share[..., None] * edge[:, None]
         points[..., bent] = np.maximum(points[..., bent], _BEYOND * box.low[bent])  # beyond the box, where logs exist
-        return box.to_unit(points.reshape(-1, 2))
+        border = box.to_unit(points.reshape(-1, 2))
+        return border, np.roll(border, -1, axis=0) - border
 
     def _feet(self, U: Float[np.ndarray, "m 2"], box: Domain) -> Float[np.ndarray, "m k 2"]:
         """Nearest point of each piece of the border."""
-        start = self._border(box)
-        edge = np.roll(start, -1, axis=0) - start
+        start, edge = self._border(box)
         square = np.maximum((edge**2).sum(axis=1), np.finfo(float).tiny)
         share = np.clip(((U[:, None] - start) * edge).sum(axis=2) / square, 0.0, 1.0)
         return start + share[..., None] * edge
@@ -261,10 +259,5 @@ NoGoRegion = NoGoBox | NoGoBall | NoGoPolygon
 
 def region_of(given: object, at: str) -> NoGoRegion:
     """Region from a user's argument: an object of one of the shapes, or a table."""
-    if isinstance(given, NoGoRegion):
-        return given
-    if not isinstance(given, dict):
-        wanted = "a NoGoBox, a NoGoBall, a NoGoPolygon, or a table of one"
-        raise ConfigError(f"got {short(given)}; wanted {wanted}", at=at)
-    plain: Any = given
-    return convert(plain, NoGoRegion, at)
+    wanted = "with a kind, or sb.NoGoBox, sb.NoGoBall or sb.NoGoPolygon"
+    return given if isinstance(given, NoGoRegion) else convert(table(given, wanted, at), NoGoRegion, at)

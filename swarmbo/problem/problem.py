@@ -479,7 +479,7 @@ class Problem:
             ShapeError: If a row has more or fewer values than there are variables.
             ConfigError: If a value is invalid for its variable; it names row and variable.
         """
-        rows = np.atleast_2d(np.array(points, dtype=object))
+        rows = np.atleast_2d(np.ma.array(points, dtype=object).filled(np.nan))  # not the values below a mask
         if rows.ndim != 2 or rows.shape[1] != len(self.graph.variables):
             raise ShapeError(f"got points {rows.shape}; wanted (t, {len(self.graph.variables)})")
         return np.array([self.codes(list(row), f"$.points[{i}]") for i, row in enumerate(rows)]).reshape(rows.shape)

@@ -220,6 +220,15 @@ def test_masked_outcomes_are_failures_not_the_numbers_below_the_mask():
         sb.exact(sb.FactorGraph.from_scopes({"f": ["x"]}), {"f": outcomes})
 
 
+@pytest.mark.parametrize("second", [(0.0, 9.0), sb.Integer(0, 9), sb.Categorical([3, 5])])
+def test_a_masked_coordinate_is_not_the_number_below_the_mask(second):
+    team, points = sb.Team(None, {"x": (0.0, 1.0), "i": second}), np.ma.array([[0.2, 3.0], [0.4, 5.0]])
+    team.attach(points, [1.0, 2.0])
+    points[1, 1] = np.ma.masked
+    with pytest.raises(ConfigError, match=r"\$\.points\[1\]\.i: got nan; wanted"):
+        team.attach(points, [1.0, 2.0])
+
+
 ENVIRONMENTS = {
     "robots": lambda: robot_team_v0.parallel_env(
         robots=2, field={"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, max_sites=50

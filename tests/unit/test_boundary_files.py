@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from swarmbo.boundary.coordinates import read_polygons
 from swarmbo.boundary.files import PARTIAL, read_regular, replacing
+from swarmbo.errors import ConfigError
 
 
 def test_a_regular_file_is_read_through_a_link_too(tmp_path):
@@ -23,19 +25,31 @@ def test_what_is_no_regular_file_is_refused_unread(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
-def test_a_pipe_is_not_waited_for(tmp_path):
+@pytest.mark.parametrize("read", [read_regular, lambda path: read_polygons(path, "$")])
+def test_a_pipe_is_not_waited_for(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     refused = []
 
-    def read():
-        with pytest.raises(OSError, match="it is a pipe"):
-            read_regular(tmp_path / "pipe")
+    def reads():
+        with pytest.raises((OSError, ConfigError), match="it is a pipe"):
+            read(tmp_path / "pipe")
         refused.append(True)
 
-    reader = threading.Thread(target=read, daemon=True)
+    reader = threading.Thread(target=reads, daemon=True)
     reader.start()
     reader.join(60)
     assert refused, "still waits for somebody to write"
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [("FeatureCollection", "features"), ("GeometryCollection", "geometries"), ("MultiPolygon", "coordinates")],
+)
+@pytest.mark.parametrize("wrong", ["null", "3", '{"a": 1}'])
+def test_geojson_whose_parts_are_no_list_is_refused_in_one_line(tmp_path, kind, parts, wrong):
+    (tmp_path / "map.geojson").write_text(f'{{"type": "{kind}", "{parts}": {wrong}}}')
+    with pytest.raises(ConfigError, match=rf"\$\.geojson: got a {kind} with .*; wanted a list of {parts}"):
+        read_polygons(str(tmp_path / "map.geojson"), "$.geojson")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="making links needs rights there")

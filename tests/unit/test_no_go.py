@@ -246,7 +246,7 @@ def test_a_scenario_states_regions_and_its_run_keeps_out_of_them(tmp_path, regio
     ("regions", "words"),
     [
         ("lake", r"\$\.no_go: got 'lake'; wanted a list of regions"),
-        ([3], r"\$\.no_go\[0\]: got 3; wanted a NoGoBox, a NoGoBall, a NoGoPolygon, or a table of one"),
+        ([3], r"\$\.no_go\[0\]: got 3; wanted a table with a kind, or sb\.NoGoBox, sb\.NoGoBall or sb\.NoGoPolygon"),
         ([{"kind": "lake"}], r"\$\.no_go\[0\]\.kind: got 'lake'; wanted"),
         ([{"kind": "ball", "centre": [0.0], "radius": -1.0}], r"\$\.no_go\[0\]\.radius: got -1\.0; wanted"),
         ([{"kind": "ball", "centre": [np.inf], "radius": 1.0}], r"\$\.no_go\[0\]\.centre: "),

@@ -75,6 +75,13 @@ def test_what_is_no_integer_is_refused_in_python_too(got):
     assert Kettle(people=np.int64(3), litres=np.float64(2), warmth=3).people == 3
 
 
+@pytest.mark.parametrize("field", ["people", "warmth"])
+def test_an_integer_beyond_all_floats_is_refused_both_ways(field):
+    table = {"kettle": {"kind": "kettle", field: 10**400}}
+    assert refused(Kettle, **{field: 10**400}).startswith(f"{field}: got 1000")
+    assert refused(convert, table, Kitchen, "$.house").startswith(f"$.house.kettle.{field}: got 1000")
+
+
 def all_kinds(base=Settings):
     for kind in base.__subclasses__():
         yield kind

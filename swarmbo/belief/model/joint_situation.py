@@ -49,6 +49,7 @@ class JointSituation:
     # limits on measured quantities, whose values the history has
     ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict[str, Any])
     coding: Coding | None = None  # coordinates of models, if variables have types
+    coded_by: Coding | None = None  # what made the coordinates, in a situation ``inside``
     choices: frozenset[str] = frozenset()  # variables of ``graph`` that stand for single values of a choice
     # means of some parts' sums at evaluated points, by the part's first factor: sums that agents have computed together
     part_means: Mapping[str, Float[np.ndarray, " t"]] = field(default_factory=dict[str, np.ndarray])
@@ -61,7 +62,7 @@ class JointSituation:
             return self
         X, pending = (self.coding.inside(self.domain.to_unit(points)) for points in (self.history.X, self.pending))
         code, history = self.coding, replace(self.history, X=X)
-        inner: dict[str, Any] = {"graph": code.inner, "domain": code.box, "choices": code.choices}
+        inner: dict[str, Any] = {"graph": code.inner, "domain": code.box, "coded_by": code, "choices": code.choices}
         return replace(self, history=history, pending=pending, coding=None, regions=(), **inner)
 
     @cached_property

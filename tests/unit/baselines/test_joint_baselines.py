@@ -34,6 +34,13 @@ def test_sobol_continues_the_scrambled_sequence_that_the_initial_design_begins(j
         assert report.messages == 0
 
 
+def test_sobol_continues_the_design_of_variables_with_types():
+    space = {"c": sb.Categorical(["a", "b", "c", "d"]), "i": sb.Integer(1, 9, log=True), "x": (0.0, 2.0)}
+    designs = [sb.Team(None, space, coordination="sobol", initial=first, seed=1).ask(16) for first in (3, 16)]
+    one, other = ([query.point for query in design] for design in designs)
+    assert one == other
+
+
 @pytest.mark.parametrize("n", [0, 1, 31, 32])
 def test_any_number_of_points_begins_the_sequence_without_a_warning(n):
     points = sobol(n, 3, None)

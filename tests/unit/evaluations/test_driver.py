@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError, RunFolderError, UnknownQueryError
+from swarmbo.errors import ConfigError, RunFolderError, ShapeError, UnknownQueryError
 from swarmbo.evaluations import Driver, Ended, Ledger
 from swarmbo.evaluations.driver import EvaluationError
 from swarmbo.evaluations.executor import keep
@@ -222,6 +222,9 @@ def test_limited_quantities_are_logged_and_restored(tmp_path):
         alone.tell(own, own.point["x"], constraints=told)
     with pytest.raises(ConfigError, match=r"got \['lod'\]; wanted some of the limits"):
         ledger.tell(query.id, query.point["x"], constraints={"lod": 1.0})
+    for teller, pending in ((ledger, ledger.ask().id), (alone, alone.ask())):
+        with pytest.raises(ShapeError, match="outcome of the quantity 'load': got 'heavy'; wanted a number, or None"):
+            teller.tell(pending, 0.5, constraints={"load": "heavy"})
     assert bits(Ledger.open(tmp_path, make).team) == bits(ledger.team) == bits(alone)
     assert np.isnan(alone.history.measured).sum() == 1
 
@@ -320,9 +323,10 @@ def test_a_query_that_is_not_told_whole_is_named_and_not_waited_for(tmp_path, to
         Driver(ledger, Scripted(0), 1, 4, lambda query_id, end: told and ledger.tell(query_id, told)).run()
 
 
-def test_without_workers_nothing_would_be_evaluated(tmp_path):
-    with pytest.raises(sb.errors.ConfigError, match="workers: got 0; wanted an integer >= 1"):
-        drive(tmp_path, Scripted(0), workers=0)
+@pytest.mark.parametrize(("key", "wrong", "least"), [("workers", 0, 1), ("ahead", -1, 0)])
+def test_with_none_out_nothing_would_be_evaluated(tmp_path, key, wrong, least):
+    with pytest.raises(sb.errors.ConfigError, match=f"{key}: got {wrong}; wanted an integer >= {least}"):
+        drive(tmp_path, Scripted(0), **{"workers": 1, key: wrong})
 
 
 def test_a_world_that_raises_may_end_the_run(tmp_path):

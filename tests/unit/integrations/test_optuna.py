@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
+import swarmbo as sb
 from swarmbo.errors import ConfigError, ShapeError, SwarmboWarning
 
 optuna = pytest.importorskip("optuna")
@@ -300,6 +301,17 @@ def test_wrong_arguments_are_refused_before_the_first_trial(wrong):
 
 def test_settings_that_name_parameters_wait_for_these():
     SwarmboSampler(scopes={"f": ["a"]}, start={"a": 3}, step_limit={"a": "10%"})
+
+
+def test_constraints_and_starts_have_the_values_of_choices():
+    space = {"n": IntDistribution(0, 9), "k": CategoricalDistribution(("a", "b", "c"))}
+    kept = sb.Constraint(scope=("k",), allowed=lambda k: k != "b")
+    study = study_of(constraints=[kept], start={"n": 4, "k": "c"}, scopes={"f": ["n", "k"]})
+    for _ in range(8):
+        trial = study.ask(space)
+        study.tell(trial, float(trial.params["k"] != "b"))  # the best are forbidden
+    assert study.trials[1].params == {"n": 4, "k": "c"}
+    assert {trial.params["k"] for trial in study.trials[1:]} == {"a", "c"}
 
 
 def test_no_combination_is_tried_twice_before_all_were():

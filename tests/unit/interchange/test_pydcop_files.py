@@ -316,11 +316,19 @@ def test_an_objective_is_min_or_max() -> None:
         TableProblem("p", graph, {"f": np.zeros(2)}, {"x": (1, 2)}, "maximise")  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize("wrong", ["1", None, [1.0], float("nan")])
+def test_constants_and_upper_bounds_are_numbers(wrong) -> None:
+    graph, table = sb.FactorGraph.from_scopes({"f": ["x"]}), {"f": np.zeros(2)}
+    for name in ("constant", "upper"):
+        with pytest.raises(ConfigError, match=rf"\$\.{name}: got .*; wanted a number"):
+            TableProblem("p", graph, table, {"x": (1, 2)}, **{name: wrong})
+
+
 def test_domains_that_do_not_fit_are_refused() -> None:
     graph, table = sb.FactorGraph.from_scopes({"f": ["x"]}), {"f": np.zeros(2)}
-    for domains, got in (({}, 0), ({"x": (1, 2, 3)}, 3)):
-        with pytest.raises(ShapeError, match=f"domain of 'x': got {got} values; wanted 2, as its tables have"):
-            TableProblem("p", graph, table, domains)
+    for domains, got in (({}, "None"), (None, "None"), ({"x": 2}, "2"), ({"x": (1, 2, 3)}, r"\(1, 2, 3\)")):
+        with pytest.raises(ShapeError, match=f"domain of 'x': got {got}; wanted a list of 2 values, as its tables"):
+            TableProblem("p", graph, table, domains)  # pyright: ignore[reportArgumentType]
     for values in (("1", 1), (None, 1), (float("nan"), 1.0)):
         with pytest.raises(ConfigError, match=r"\$\.domains\.x\.values: got .*; wanted"):
             yaml_of_problem(TableProblem("p", graph, table, {"x": values}))

@@ -14,6 +14,7 @@ from swarmbo.cli import app
 from swarmbo.coordination.plan import traced
 from swarmbo.errors import ConfigError
 from swarmbo.interchange import TableProblem, read_problem, write_problem
+from swarmbo.interchange.solved import solve_problem
 from swarmbo.plotting.run_figures import solve_trace_figure
 from swarmbo.runs.scenario_files import find
 
@@ -233,6 +234,19 @@ def test_what_is_wrong_is_said_in_one_line(solve, arguments, says):
     assert says in out.stderr
     assert out.stderr.count("\n") == 1
     assert out.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("coordination", "transport", "says"),
+    [
+        ("dsa", None, r"\$\.coordination: got 'dsa'; wanted a table"),
+        ({"kind": ["dsa"]}, None, r"\$\.coordination\.kind: got \['dsa'\]; wanted one of .*; did you mean 'dsa'\?"),
+        ({"kind": "dsa"}, ["loss"], r"\$\.transport: got \['loss'\]; wanted a table"),
+    ],
+)
+def test_what_is_no_table_of_settings_is_refused_in_python_too(coordination, transport, says):
+    with pytest.raises(ConfigError, match=says):
+        solve_problem(read_problem(find("channels", ".yaml")), coordination, transport=transport)
 
 
 def test_the_figure_shows_costs_as_costs_and_the_bound_on_their_other_side():
