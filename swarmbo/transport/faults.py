@@ -2,6 +2,7 @@
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -168,7 +169,7 @@ class FaultyTransport(InProcessTransport):
         """Begin another agreement, as if newly opened: messages still under way are too late for it."""
         self.round, self.now, self._seed = round, 0, self.faults.drawn(self._team, round)
         self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
-        self._free: dict[tuple[str, str], float] = {}  # step at which a link has carried all waiting messages
+        self._carried: dict[tuple[str, str], Counter[int]] = {}  # bytes of messages on a link, by step
         self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
 
     def is_gone(self, agent: str, steps: int = 0) -> bool:
@@ -237,28 +238,31 @@ class FaultyTransport(InProcessTransport):
 
     def _arrival(self, links: Sequence[tuple[str, str]], n_bytes: int) -> int | None:
         """Step at the end of which a message leaves a chain of links; None if it is lost."""
-        late = 0
+        step = self.now
         for link in links:
-            late += self._wait(link, n_bytes)
-            if not self._carries(link):
+            step = self._through(link, n_bytes, step)
+            if not self._carries(link, step):
                 return None
             if self.faults.delay:
-                late += int(self._stream("delay", link).integers(self.faults.delay + 1))
-        return self.now + 1 + late
+                step += int(self._stream("delay", link).integers(self.faults.delay + 1))
+        return step + 1
 
-    def _wait(self, link: tuple[str, str], n_bytes: int) -> int:
-        """Steps that a message waits for earlier ones on the link."""
+    def _through(self, link: tuple[str, str], n_bytes: int, step: int) -> int:
+        """Step in which a link carries the last bytes of a message that comes to it in a step."""
         if self.faults.bandwidth is None:
-            return 0
-        free = max(self._free.get(link, 0.0), float(self.now)) + n_bytes / self.faults.bandwidth
-        self._free[link] = free
-        return max(0, math.ceil(free - self.now - 1e-9) - 1)
+            return step
+        carried = self._carried.setdefault(link, Counter())
+        while (room := self.faults.bandwidth - carried[step]) < n_bytes:
+            carried[step], n_bytes, step = self.faults.bandwidth, n_bytes - room, step + 1
+        carried[step] += n_bytes
+        return step
 
-    def _carries(self, link: tuple[str, str]) -> bool:
+    def _carries(self, link: tuple[str, str], step: int) -> bool:
+        """True if a link does not lose a message in a step."""
         survives = not self.faults.loss or self._draw("loss", link) >= self.faults.loss
-        if self._mortal and (self.is_gone(link[0]) or self.is_gone(link[1])):
+        if not self._mortal.isdisjoint(link) and len(self.faults.present(link, self.round, step)) < len(link):
             return False
-        return survives and not any(c.holds(self.round, self.now) and c.parts_links(link) for c in self.faults.cuts)
+        return survives and not any(c.holds(self.round, step) and c.parts_links(link) for c in self.faults.cuts)
 
     def _draw(self, purpose: str, link: tuple[str, str]) -> float:
         return float(self._stream(purpose, link).random())
