@@ -216,6 +216,7 @@ def test_draws_differ_by_team_and_round_and_repeat():
     [
         *(({"loss": loss}, r"a number in \[0, 1\)") for loss in (-0.1, 1.0, float("nan"))),
         ({"cuts": [{"parts": []}]}, "at least one part"),
+        ({"cuts": [{"parts": [["a"], ["b", "a"]]}]}, "no agent twice"),
         ({"cuts": [{"parts": [["a"]], "rounds": [4, 3]}]}, "the first and the last"),
         ({"deaths": [{"agent": "a"}]}, "round"),
         ({"deaths": [{"agent": "a", "round": 1, "when": 2}]}, "unknown key 'when'"),
@@ -224,3 +225,9 @@ def test_draws_differ_by_team_and_round_and_repeat():
 def test_faults_that_cannot_be_are_refused(table, wanted):
     with pytest.raises(ConfigError, match=wanted):
         convert({"kind": "faulty", **table}, Faults)
+
+
+@pytest.mark.parametrize("given", [{"deaths": (("a", 0),)}, {"cuts": [5]}, {"joins": Event("a", 0)}])
+def test_events_and_cuts_that_are_no_such_things_are_refused_where_they_are_given(given):
+    with pytest.raises(ConfigError, match=r"^(deaths\[0\]|cuts\[0\]|joins): got .*; wanted a (table|list)$"):
+        Faults(**given)
