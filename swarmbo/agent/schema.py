@@ -27,6 +27,7 @@ from swarmbo.deciding.setup import Maximiser, Setup, Solver
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
+from swarmbo.transport import InProcess
 
 
 class Participants(msgspec.Struct, frozen=True):
@@ -79,6 +80,9 @@ def public(rows: OwnRows, setup: Setup) -> OwnRows:
 def require_own(setup: Setup) -> None:
     """Refuse settings that need more than one agent's knowledge."""
     coordination, belief = setup.coordination, setup.belief
+    if not isinstance(setup.transport, InProcess):
+        got = f"got {type(setup.transport).__name__}, which simulates links"
+        raise ConfigError(f"{got}; wanted 'in-process', as agents use real links", at="$.transport.kind")
     if setup.problem.is_field:
         if isinstance(belief, FusedSettings):
             _require_shares(setup)

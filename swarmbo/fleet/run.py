@@ -34,7 +34,6 @@ from swarmbo.runs.states import read_checkpoint
 from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
 from swarmbo.runs.telling import telling
 from swarmbo.runs.world import Environment, own_names
-from swarmbo.transport import InProcess
 
 _TRIES = 3  # failed starts of a process before the run is given up
 _ENDING = 5.0  # seconds that processes have to end
@@ -270,11 +269,8 @@ def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
 
 
 def _require_fleet(team: FleetTeam) -> None:
-    """Refuse settings that agents with their own data, or real links, cannot have."""
+    """Refuse settings that agents with their own data cannot have."""
     setup = team.setup
-    if not isinstance(setup.transport, InProcess):
-        got = type(setup.transport).__name__
-        raise ConfigError(f"got {got}; wanted 'in-process': a fleet uses real links", at="$.transport.kind")
     if isinstance(setup.coordination, Routes):
         got = f"got {name_of(setup.coordination)!r}, whose routes need the ways of the coordinator process's world"
         raise ConfigError(f"{got}; wanted a kind that chooses locations, such as 'max-sum'", at="$.coordination.kind")
