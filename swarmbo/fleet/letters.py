@@ -268,10 +268,7 @@ def _is_message(payload: bytes) -> bool:
 
 
 def _can_begin(letter: Begin, name: str, problem: Problem) -> bool:
-    agents, participants = set(problem.agents), letter.participants
-    if letter.links is not None and not all(a in agents and b in agents for a, b in letter.links):
-        return False
-    if participants is not None:
+    if (participants := letter.participants) is not None:
         try:
             participants.checked(name, problem)
         except ConfigError:
