@@ -137,7 +137,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if far := [end for end in self.endpoints.values() if not end.startswith("tcp/127.0.0.1:")]:
                 raise ConfigError(f"got {far[0]}: tcp is open to every process; wanted tls or quic, with keys", at=at)
         elif self.keys is None:
-            raise ConfigError("got no keys; wanted a folder that `swarmbo fleet keys` made", at=f"{at}.keys")
+            raise ConfigError("got none; wanted a folder that `swarmbo fleet keys` made", at="--keys")
         return self
 
     def write(self, path: Path) -> None:

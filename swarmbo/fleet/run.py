@@ -142,8 +142,6 @@ class Network(msgspec.Struct, frozen=True):
             if not 0.0 < seconds < math.inf:
                 raise ConfigError(f"got {seconds}; wanted seconds > 0", at=at)
         keys = None if self.keys is None else str(self.keys.absolute())
-        if keys is None and self.protocol != "tcp":
-            raise ConfigError("got none; wanted a folder that `swarmbo fleet keys` made", at="--keys")
         more |= {"measures": self.measures, "patience_s": self.patience_s, "tick_s": self.tick_s, "keys": keys}
         endpoints = endpoints_of(agents, self.protocol, self.port, self.hosts)
         return Plan(new_run(name, seed), endpoints, **more).checked()
