@@ -47,7 +47,8 @@ class Cut(Settings, frozen=True):
 
     def holds(self, round: int, step: int) -> bool:
         """True if the cut is in effect at a step of a round."""
-        return _within(self.rounds, round) and _within(self.steps, step)
+        spans = ((self.rounds, round), (self.steps, step))
+        return all(span is None or span[0] <= number <= span[1] for span, number in spans)
 
     def parts_links(self, link: tuple[str, str]) -> bool:
         """True if the ends of a link are in different parts."""
@@ -150,10 +151,6 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         """
         return FaultyTransport(Routes(agents, links), self, round, seed)
 
-    def drawn(self, team: int | None, round: int) -> int:
-        """Seed of a round, derived from the team's seed. Without a team's seed, it is the seed of the settings."""
-        return self.seed if team is None else int(stream(self.seed, "faults", team=team, round=round).integers(2**63))
-
 
 class FaultyTransport(InProcessTransport):
     """Transport of :meth:`Faults.open`. A lost message counts as traffic; ``now`` is the number of ended steps."""
@@ -168,7 +165,9 @@ class FaultyTransport(InProcessTransport):
 
     def renew(self, round: int) -> None:
         """Begin another agreement, as if newly opened: messages still under way are too late for it."""
-        self.round, self.now, self._seed = round, 0, self.faults.drawn(self._team, round)
+        self.round, self.now, self._seed = round, 0, self.faults.seed
+        if self._team is not None:
+            self._seed = int(stream(self._seed, "faults", team=self._team, round=round).integers(2**63))
         self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
         self._carried: dict[tuple[str, str], Counter[int]] = {}  # bytes of messages on a link, by step
         self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
@@ -273,7 +272,3 @@ class FaultyTransport(InProcessTransport):
         if key not in self._streams:
             self._streams[key] = stream(self._seed, purpose, sender=link[0], recipient=link[1])
         return self._streams[key]
-
-
-def _within(span: Span | None, number: int) -> bool:
-    return span is None or span[0] <= number <= span[1]
