@@ -46,17 +46,14 @@ _INITIAL_NEAR = 4  # of a team that begins at a present setting, which is the fi
 _MOST_ROUNDS = 10**9
 
 _NUMBERS, _NEAR = ("seed", "rounds", "initial"), ("start", "step_limit", "safe")
-_ARGUMENTS = (
-    *("bounds", "belief", "acquisition", "coordination", "transport", "seed", "rounds", "outcomes", "initial"),
-    *("variable_owners", "no_go", "constraints", "limits", *_NEAR),
-)
+_OF_PROBLEM = ("bounds", "outcomes", "variable_owners", "no_go", "constraints", "limits")
+_ARGUMENTS = (*_OF_PROBLEM, *SLOTS, *_NUMBERS, *_NEAR)
 _MAXIMISES = "none: what is asked for maximises; for a minimum tell the negative of each outcome"
 _REGIONS = "constraints=[…] and no_go=[…] for what must not be asked, and None told as the outcome of what failed"
 _INSTEAD = {
     **dict.fromkeys(("maximize", "maximise", "minimize", "minimise", "direction", "directions", "mode"), _MAXIMISES),
     **dict.fromkeys(("constraint", "constraints_func"), _REGIONS),
-    # of a team these are known: it makes its problem
-    **dict.fromkeys(("bounds", "outcomes", "variable_owners", "no_go", "constraints"), "it in the agent's problem"),
+    **dict.fromkeys(_OF_PROBLEM, "it in the agent's problem"),  # a team, which makes its problem, takes these
     "limits": "a Team, as an agent does not learn limits",
 }
 

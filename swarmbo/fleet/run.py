@@ -262,17 +262,11 @@ def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
     require_within_reason(scenario)
     env = make_environment(scenario, False)
     team = FleetTeam.for_env(env, **scenario.team_settings)
-    _require_fleet(team)
-    return env, team
-
-
-def _require_fleet(team: FleetTeam) -> None:
-    """Refuse settings that agents with their own data cannot have."""
-    setup = team.setup
-    if isinstance(setup.coordination, Routes):
-        got = f"got {name_of(setup.coordination)!r}, whose routes need the ways of the coordinator process's world"
+    if isinstance(team.setup.coordination, Routes):
+        got = f"got {name_of(team.setup.coordination)!r}, whose routes need the ways of the coordinator process's world"
         raise ConfigError(f"{got}; wanted a kind that chooses locations, such as 'max-sum'", at="$.coordination.kind")
-    require_own(setup)
+    require_own(team.setup)
+    return env, team
 
 
 def be_member(
