@@ -185,12 +185,10 @@ class FaultyTransport(InProcessTransport):
         if self.is_gone(envelope.sender):
             return
         self._count(envelope, len(path) - 1)
-        links, arrivals = list(pairwise(path)), [self.now + 1]
-        if links:
-            copies = 1 + (self.faults.duplicate > 0 and self._draw("duplicate", links[0]) < self.faults.duplicate)
-            arrivals = [
-                when for _ in range(copies) if (when := self._arrival(links, len(envelope.payload))) is not None
-            ]
+        links, faults = list(pairwise(path)), self.faults
+        is_twice = links and faults.duplicate > 0 and self._draw("duplicate", links[0]) < faults.duplicate
+        fates = [self._arrival(links, len(envelope.payload)) for _ in range(2 if is_twice else 1)]
+        arrivals = [when for when in fates if when is not None]
         for when in arrivals:
             self._n_sent += 1
             heapq.heappush(self._due, (when, self._place[envelope.sender], self._n_sent, self.now, envelope))
