@@ -45,7 +45,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             value = getattr(self, field)
             parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
             is_table = isinstance(value, Mapping) and not any(isinstance(part, Settings) for part in parts)
-            if is_table or isinstance(value, str | int | float) or any(isinstance(part, Mapping) for part in parts):
+            is_one = isinstance(value, Settings) and get_origin(kind) in (tuple, dict)  # where several are wanted
+            is_plain = isinstance(value, str | int | float) or any(isinstance(part, _PLAIN) for part in parts)
+            if is_table or is_one or is_plain:
                 msgspec.structs.force_setattr(self, field, convert(value, kind, field))
         for field, number in _numbers(type(self)).items():
             if not number.holds(value := getattr(self, field)):
@@ -90,6 +92,7 @@ _GONE = {  # names of kinds and methods of earlier versions, and their replaceme
 }
 
 T = TypeVar("T")
+_PLAIN = (Mapping, str, int, float, list, tuple)
 _RENAMED = {"beta": "exploration"}  # keys of earlier versions, and their present names
 
 

@@ -63,8 +63,8 @@ class Agent(Returning):
         travel: In a field with ``coordination="routes"``, travel times of the agent's paths in rounds: an object with
             the methods of ``Travel``, called with this agent's name only. Either all agents have such an object or
             none; without it, they choose one step ahead. A saved state does not hold it.
-        **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as for a
-            ``Team``, the same for all agents.
+        **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds``, ``initial``, ``start``,
+            ``step_limit`` and ``safe``, as for a ``Team``, the same for all agents.
 
     Attributes:
         participants: Participants of decisions; None: all agents.

@@ -90,18 +90,16 @@ class RemoteAgent:
     __slots__ = ("__weakref__", "_awaited", "_connection", "_process", "name", *_KNOWN)
 
     def __init__(self, name: str, problem: Problem, **given: Any) -> None:
-        self._start(name)
-        self._call("new", name, problem, **given)
+        self._start(name, "new", name, problem, **given)
 
     @classmethod
     def from_state_dict(cls, state: Any, **own: Any) -> Self:
         """Restore the agent of a ``state_dict`` in a new process."""
         made = cls.__new__(cls)
-        made._start(state["json"]["name"])
-        made._call("again", state, **own)
+        made._start(state["json"]["name"], "again", state, **own)
         return made
 
-    def _start(self, name: str) -> None:
+    def _start(self, name: str, make: str, *arguments: Any, **keywords: Any) -> None:
         context = get_context("spawn")
         self.name, self.is_finished, self.keeps_time, self.agreement = name, True, False, -1
         self.sent: dict[str, Traffic] = {}
@@ -111,6 +109,11 @@ class RemoteAgent:
         with without_interrupts():
             self._process.start()
         theirs.close()
+        try:
+            self._call(make, *arguments, **keywords)
+        except BaseException:  # also an interrupt: nobody else has this agent
+            self.close()
+            raise
 
     ask, tick = _there(Agent.ask), _there(Agent.tick)
     tell, observe, attach = _there(Agent.tell), _there(Agent.observe), _there(Agent.attach)

@@ -1,6 +1,7 @@
 """Checks of an agent: settings, participants of a decision by a deadline, and content of messages."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,7 @@ from swarmbo.deciding.setup import Maximiser, Setup, Solver
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
+from swarmbo.transport import InProcess
 
 
 class Participants(msgspec.Struct, frozen=True):
@@ -49,16 +51,49 @@ class Participants(msgspec.Struct, frozen=True):
         if strange := [agent for agent in self.said if agent in self.members or agent not in problem.agents]:
             raise ConfigError(f"got what {strange[0]!r} received; wanted what absent agents received", at=at)
         for agent, rows in self.said.items():
-            own = {*problem.graph.factors_owned_by(agent)}, {*problem.graph.variables_owned_by(agent)}
-            for row in (*rows.told.values(), *rows.attached):
-                if not own[0].issuperset(row.factors) or not own[1].issuperset(row.place):
-                    got = f"got {list(row.factors)} and {list(row.place)} of {agent!r}"
-                    raise ConfigError(f"{got}; wanted its parts", at)
+            if not all(is_row(row, agent, problem) for row in (*rows.told.values(), *rows.attached)):
+                raise ConfigError(f"got data that {agent!r} cannot have; wanted its parts", at=at)
         return self
 
     def absent(self, agents: Collection[str]) -> dict[str, OwnRows]:
         """Data of those of some agents that do not take part."""
         return {agent: self.said.get(agent, OwnRows()) for agent in agents if agent not in self.members}
+
+
+def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
+    """True if an agent can have these data about an evaluation."""
+    own, variables = problem.graph.factors_owned_by(name), problem.graph.variables_owned_by(name)
+    total = row.total if isinstance(row.total, float) else None
+    is_own = set(own).issuperset([*row.factors, *row.noise]) and 0 <= row.order < _MOST
+    stds = [*row.noise.values(), *([] if row.total_noise is None else [row.total_noise])]
+    is_known = are_outcomes([*row.factors.values(), total]) and are_stds(stds)
+    are_stops = all(problem.is_field and stop.is_admissible(problem) for stop in row.on_the_way)
+    is_there = are_values(row.place, variables, problem)
+    if problem.is_field and row.factors:
+        is_there = is_there and is_place([row.place.get(variable, math.nan) for variable in variables], problem)
+    return is_own and is_known and is_there and are_stops
+
+
+def are_outcomes(outcomes: Iterable[float | None]) -> bool:
+    """True if all are outcomes that may be told, or failures."""
+    return all(y is None or abs(y) <= LARGEST_OUTCOME for y in outcomes)
+
+
+def are_stds(stds: Iterable[float]) -> bool:
+    """True if all are standard deviations that may be told."""
+    return all(0.0 <= std <= LARGEST_OUTCOME for std in stds)
+
+
+def are_values(values: Mapping[str, float], variables: Collection[str], problem: Problem) -> bool:
+    """True if codes are of some variables, and in or near their bounds."""
+    if not set(variables).issuperset(values):
+        return False
+    if problem.is_field:
+        return all(abs(x) < LARGEST_OUTCOME for x in values.values())
+    if problem.is_mixed:
+        return all(problem.variables[x].axis.has(code) for x, code in values.items())
+    low, high = (problem.coded(end) for end in (problem.domain.low, problem.domain.high))
+    return all(2 * low[x] - high[x] <= y <= 2 * high[x] - low[x] for x, y in values.items())
 
 
 def learns_alike(setup: Setup) -> bool:
@@ -79,6 +114,9 @@ def public(rows: OwnRows, setup: Setup) -> OwnRows:
 def require_own(setup: Setup) -> None:
     """Refuse settings that need more than one agent's knowledge."""
     coordination, belief = setup.coordination, setup.belief
+    if not isinstance(setup.transport, InProcess):
+        got = f"got {type(setup.transport).__name__}, which simulates links"
+        raise ConfigError(f"{got}; wanted 'in-process', as agents use real links", at="$.transport.kind")
     if setup.problem.is_field:
         if isinstance(belief, FusedSettings):
             _require_shares(setup)

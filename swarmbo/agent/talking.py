@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import msgspec
@@ -100,7 +101,7 @@ class Talking:
         if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
             wanted = "wanted a Problem, such as Problem.of(graph, bounds)"
             raise ConfigError(f"got a {type(problem).__name__}; {wanted}", at="problem")
-        if not patience >= 0.0:
+        if not (isinstance(patience, Real) and patience >= 0.0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"got {short(patience)}; wanted a number >= 0", at="patience")
         problem = problem.watching(level)
         setup = Setup.of(problem, **settings)

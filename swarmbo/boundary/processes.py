@@ -48,21 +48,28 @@ def begin_process(grace_s: float = 0.0) -> None:
 
 @contextmanager
 def without_interrupts() -> Generator[None]:
-    """Block in which an interrupt of this thread waits until its end; processes started in it never receive one.
+    """Block in which an interrupt waits until its end; processes started in it never receive one.
 
-    They could not catch it while loading modules. On Windows, they ignore it once they have begun. The system may give
-    an interrupt to another thread that does not block it; Python then raises it in the main thread all the same.
+    They could not catch it while loading modules. On Windows, they ignore it once they have begun.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    # Started with the first process, it would end the block in Python 3.11.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    usual, came, before = signal.getsignal(signal.SIGINT), list[Any](), None
+    if hasattr(signal, "pthread_sigmask"):
+        # Started with the first process, it would end the block in Python 3.11.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # the system may give it to another thread, which does not block it; Python handles it in the main thread
+    handler = usual if callable(usual) and threading.current_thread() is threading.main_thread() else None
+    if handler is not None:
+        signal.signal(signal.SIGINT, lambda *interrupt: came.append(interrupt))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+            for interrupt in came[:1]:
+                handler(*interrupt)
 
 
 def one_blas_thread() -> AbstractContextManager[object]:

@@ -1,7 +1,7 @@
 """Setup of a team: a problem, parts of known kinds or of a user's own, and a seed."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -46,15 +46,15 @@ _INITIAL_NEAR = 4  # of a team that begins at a present setting, which is the fi
 _MOST_ROUNDS = 10**9
 
 _NUMBERS, _NEAR = ("seed", "rounds", "initial"), ("start", "step_limit", "safe")
-_ARGUMENTS = (
-    *("bounds", "belief", "acquisition", "coordination", "transport", "seed", "rounds", "outcomes", "initial"),
-    *("variable_owners", "no_go", "constraints", "limits", *_NEAR),
-)
+_OF_PROBLEM = ("bounds", "outcomes", "variable_owners", "no_go", "constraints", "limits")
+_ARGUMENTS = (*_OF_PROBLEM, *SLOTS, *_NUMBERS, *_NEAR)
 _MAXIMISES = "none: what is asked for maximises; for a minimum tell the negative of each outcome"
 _REGIONS = "constraints=[…] and no_go=[…] for what must not be asked, and None told as the outcome of what failed"
 _INSTEAD = {
     **dict.fromkeys(("maximize", "maximise", "minimize", "minimise", "direction", "directions", "mode"), _MAXIMISES),
     **dict.fromkeys(("constraint", "constraints_func"), _REGIONS),
+    **dict.fromkeys(_OF_PROBLEM, "it in the agent's problem"),  # a team, which makes its problem, takes these
+    "limits": "a Team, as an agent does not learn limits",
 }
 
 Given = Settings | str | Mapping[str, Any] | UnsetType  # a part's settings, the name of its kind, or a table
@@ -245,10 +245,10 @@ def check_of_account(acquisition: Acquisition, team: Team) -> None:
             raise ConfigError(f"got {short(got)}, {why}", at=f"$.acquisition.{field}")
 
 
-def refuse_unknown(arguments: Mapping[str, object]) -> None:
-    """Refuse arguments that neither a team nor an agent takes."""
-    for name, given in arguments.items():
-        wanted = f"some of {', '.join(_ARGUMENTS)}{hint_for(name, list(_ARGUMENTS))}"
+def refuse_unknown(arguments: Mapping[str, object], known: Sequence[str] = _ARGUMENTS) -> None:
+    """Refuse arguments other than the known ones, by default those of a team."""
+    for name in [name for name in arguments if name not in known]:
+        given, wanted = arguments[name], f"some of {', '.join(known)}{hint_for(name, known)}"
         raise ConfigError(f"unknown argument, got {short(given)}; wanted {_INSTEAD.get(name, wanted)}", at=f"$.{name}")
 
 
@@ -310,7 +310,7 @@ class Setup:
     @classmethod
     def of(cls, problem: Problem, **given: object) -> "Setup":
         """Make a setup from a user's arguments (see ``Team``); missing parts are those that suit the problem."""
-        refuse_unknown({name: own for name, own in given.items() if name not in (*SLOTS, *_NUMBERS, *_NEAR)})
+        refuse_unknown(given, (*SLOTS, *_NUMBERS, *_NEAR))
         rounds, initial, near = given.get("rounds"), given.get("initial"), Near.of(problem, *map(given.get, _NEAR))
         horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds", _MOST_ROUNDS)
         if problem.is_field and initial is not None:

@@ -4,15 +4,13 @@ ones are refused before they are saved. Messages of agreements are checked again
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from swarmbo.agent.schema import Participants
-from swarmbo.boundary.values import LARGEST_OUTCOME
+from swarmbo.agent.schema import Participants, are_outcomes, are_stds, are_values, is_row
 from swarmbo.coordination.messages import Codec
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, is_place
@@ -231,8 +229,8 @@ def fits_hub(sender: str, letter: Letter, problem: Problem) -> bool:
         case Word():
             counts = [letter.repeated, letter.refused, letter.report.rounds]
             counts += [n for took in letter.sent.values() for n in (took.messages, took.bytes, took.transmissions)]
-            is_own = _are_values(letter.values, graph.variables_owned_by(sender), problem)
-            is_known = is_own and _are_values(letter.others, graph.variables, problem)
+            is_own = are_values(letter.values, graph.variables_owned_by(sender), problem)
+            is_known = is_own and are_values(letter.others, graph.variables, problem)
             return is_known and all(0 <= count < _MOST for count in counts)
         case Measured():
             return all(_is_answer(answer, sender, problem) for answer in letter.answers)
@@ -245,20 +243,6 @@ def fits_hub(sender: str, letter: Letter, problem: Problem) -> bool:
             return isinstance(letter, Snapshot)
 
 
-def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
-    """True if an agent can have these data about an evaluation."""
-    own, variables = problem.graph.factors_owned_by(name), problem.graph.variables_owned_by(name)
-    total = row.total if isinstance(row.total, float) else None
-    is_own = set(own).issuperset([*row.factors, *row.noise]) and 0 <= row.order < _MOST
-    stds = [*row.noise.values(), *([] if row.total_noise is None else [row.total_noise])]
-    is_known = _are_outcomes([*row.factors.values(), total]) and _are_stds(stds)
-    are_stops = all(problem.is_field and stop.is_admissible(problem) for stop in row.on_the_way)
-    is_there = _are_values(row.place, variables, problem)
-    if problem.is_field and row.factors:
-        is_there = is_there and is_place([row.place.get(variable, math.nan) for variable in variables], problem)
-    return is_own and is_known and is_there and are_stops
-
-
 def _is_message(payload: bytes) -> bool:
     try:
         Codec.read(payload)
@@ -268,18 +252,10 @@ def _is_message(payload: bytes) -> bool:
 
 
 def _can_begin(letter: Begin, name: str, problem: Problem) -> bool:
-    agents, participants = set(problem.agents), letter.participants
-    if letter.links is not None and not all(a in agents and b in agents for a, b in letter.links):
-        return False
-    if participants is not None:
+    if (participants := letter.participants) is not None:
         try:
             participants.checked(name, problem)
         except ConfigError:
-            return False
-        said = [
-            (agent, row) for agent, rows in participants.said.items() for row in (*rows.told.values(), *rows.attached)
-        ]
-        if not all(is_row(row, agent, problem) for agent, row in said):
             return False
     if (offer := letter.offer) is None:
         return True
@@ -290,25 +266,5 @@ def _can_begin(letter: Begin, name: str, problem: Problem) -> bool:
 def _is_answer(answer: Answer, name: str, problem: Problem) -> bool:
     own = set(problem.graph.factors_owned_by(name))
     is_own = set(answer.outcomes) == own and own.issuperset(answer.noise)
-    is_known = _are_outcomes(answer.outcomes.values()) and _are_stds(answer.noise.values())
+    is_known = are_outcomes(answer.outcomes.values()) and are_stds(answer.noise.values())
     return is_own and is_known and (answer.location is None or is_place(answer.location, problem))
-
-
-def _are_outcomes(outcomes: Iterable[float | None]) -> bool:
-    return all(y is None or abs(y) <= LARGEST_OUTCOME for y in outcomes)
-
-
-def _are_stds(stds: Iterable[float]) -> bool:
-    return all(0.0 <= std <= LARGEST_OUTCOME for std in stds)
-
-
-def _are_values(values: Mapping[str, float], variables: Collection[str], problem: Problem) -> bool:
-    """True if codes are of some variables, and in or near their bounds."""
-    if not set(variables).issuperset(values):
-        return False
-    if problem.is_field:
-        return all(abs(x) < LARGEST_OUTCOME for x in values.values())
-    if problem.is_mixed:
-        return all(problem.variables[x].axis.has(code) for x, code in values.items())
-    low, high = (problem.coded(end) for end in (problem.domain.low, problem.domain.high))
-    return all(2 * low[x] - high[x] <= y <= 2 * high[x] - low[x] for x, y in values.items())

@@ -102,6 +102,8 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
     files = {kind: Path(plan.keys) / file for kind, file in {"root_ca_certificate": AUTHORITY, **named}.items()}
     if missing := [path for path in files.values() if not path.is_file()]:
         raise ConfigError(f"{missing[0]}: no such file; wanted a folder that `swarmbo fleet keys` made", at="--keys")
+    for kind, member in {"root_ca_certificate": None, "listen_certificate": name}.items():
+        _require_valid(files[kind], member)
     settings["transport/link/tls"] = {
         **{kind: str(path) for kind, path in files.items()},
         "enable_mtls": True,
@@ -109,6 +111,22 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
     }
     settings["access_control"] = _access(name, list(others))
     return settings
+
+
+def _require_valid(path: Path, member: str | None) -> None:
+    """Refuse a certificate that has expired, or is of another member than this: others would refuse it in silence."""
+    x509, now = needed("cryptography.x509", _EXTRA, "a fleet with keys"), datetime.now(UTC)
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}; wanted a certificate, in PEM", at="--keys") from error
+    ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if not ends[0] <= now <= ends[1]:
+        got = f"{path}: valid from {ends[0]:%Y-%m-%d %H:%M} to {ends[1]:%Y-%m-%d %H:%M}, and it is {now:%Y-%m-%d %H:%M}"
+        raise ConfigError(f"{got} UTC; wanted new keys of all members, by `swarmbo fleet keys`", at="--keys")
+    names = [part.value for part in certificate.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)]
+    if member not in (None, *names):
+        raise ConfigError(f"{path}: is of {names}; wanted the certificate of {member!r}", at="--keys")
 
 
 def _access(name: str, others: list[str]) -> dict[str, Any]:

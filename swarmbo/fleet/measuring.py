@@ -8,8 +8,9 @@ import numpy as np
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from swarmbo import registry
-from swarmbo.boundary.values import error_text, real_array, short, told_noise, told_number
-from swarmbo.errors import ConfigError, ShapeError, TransportError
+from swarmbo.boundary.values import error_text, short, told_number
+from swarmbo.deciding.told import measured_place, noise_of
+from swarmbo.errors import ConfigError, ShapeError, SwarmboError, TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.letters import Answer
 from swarmbo.problem import Problem
@@ -67,12 +68,13 @@ def answered(measure: Instrument, problem: Problem, agent: str, place: list[floa
     except Exception as error:  # noqa: BLE001
         return Answer(dict.fromkeys(channels), failure=error_text(error))
     try:
-        return _answer(told if isinstance(told, Mapping) else {"measurement": told}, problem, channels)
-    except ShapeError as error:
+        return _answer(told if isinstance(told, Mapping) else {"measurement": told}, problem, agent)
+    except SwarmboError as error:
         raise ShapeError(f"the measurement function of {agent!r} returned {short(told)}: {error}") from error
 
 
-def _answer(told: Mapping[str, Any], problem: Problem, channels: tuple[str, ...]) -> Answer:
+def _answer(told: Mapping[str, Any], problem: Problem, agent: str) -> Answer:
+    channels, place = problem.graph.factors_owned_by(agent), told.get("location")
     if strange := [key for key in told if key not in _KEYS]:
         raise ShapeError(f"got {strange[0]!r}; wanted some of {list(_KEYS)}")
     if ("measurement" in told) is ("factors" in told) or ("measurement" in told and len(channels) > 1):
@@ -83,19 +85,12 @@ def _answer(told: Mapping[str, Any], problem: Problem, channels: tuple[str, ...]
         raise ShapeError(f"got {short(given)}; wanted a number for each of {list(channels)}")
     outcomes = {channel: told_number(given[channel], repr(channel)) for channel in channels}
     known = {channel: None if np.isnan(outcome) else outcome for channel, outcome in outcomes.items()}
-    stds = told.get("noise_std")
-    by_channel = stds if isinstance(stds, Mapping) else dict.fromkeys(channels, stds)
-    noise = {channel: told_noise(by_channel.get(channel), repr(channel)) for channel in channels}
-    return Answer(known, {channel: std for channel, std in noise.items() if std == std}, _location(told, problem))
-
-
-def _location(told: Mapping[str, Any], problem: Problem) -> tuple[float, ...] | None:
-    if (given := told.get("location")) is None:
-        return None
-    place = real_array(given)
-    if not problem.is_field or place is None or place.shape != (problem.box.n_dims,) or not problem.box.is_near(place):
-        raise ShapeError(f"got location {short(given)}; wanted, in a field, {problem.box.n_dims} numbers in or near it")
-    return tuple(place.tolist())
+    _, noise = noise_of(told.get("noise_std"), None, outcomes)
+    if place is None:
+        return Answer(known, noise)
+    if not problem.is_field:
+        raise ShapeError(f"got location {short(place)}; wanted none, as this is a function")
+    return Answer(known, noise, tuple(measured_place(problem, agent, place).tolist()))
 
 
 class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):

@@ -50,7 +50,7 @@ class Member:
         self._due: letters.Measure | None = None  # order that is not carried out yet
         self._clock, self._heard, self._journal = clock, clock(), Journal(folder)
         self._greeted, self._goes_on, is_new = clock(), plan.goes_on, True
-        self._stepped = clock()
+        self._stepped, self._patience = clock(), plan.patience_s * (_LONGER if self._goes_on else 1.0)
         self._mail = Mail(carrier, self._journal.keep, clock, self._fits)
         self._complained = 0  # refused letters that are reported to the hub
         self._arrived: list[Envelope] = []  # since the last tick of an agreement by a deadline
@@ -59,10 +59,8 @@ class Member:
         self._has_spoken = True
         self.refused = 0  # letters without a right to be sent
         state = self._journal.state()
-        self._outcomes: Callable[[], bytes] = bytes  # of known tables
         if plan.tables is not None:
-            self._agent = chooser = TableAgent(name, plan)
-            self._outcomes = lambda: chooser.outcomes
+            self._agent = TableAgent(name, plan)
         elif state is None:
             problem = Problem.from_plain(plan.problem)
             # the hub's network serves as base
@@ -125,10 +123,6 @@ class Member:
         elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
             got = f"{self.name!r} is deciding and received nothing for {self._patience:g} s"
             raise TransportError(f"{got}; wanted news: is another member gone?{said_of(self.odd)}")
-
-    @property
-    def _patience(self) -> float:
-        return self.plan.patience_s * (_LONGER if self._goes_on else 1.0)
 
     def _greet(self) -> None:
         self._greeted = self._clock()
@@ -270,8 +264,9 @@ class Member:
             assert word is not None
             assert report is not None
             counts = self._mail.repeated, self.refused + self._mail.refused
-            told = letters.Word(self._turn, self._query, word, report, self._agent.sent, *counts, self._others())
-            self._mail.write(HUB, msgspec.structs.replace(told, outcomes=self._outcomes()))
+            outcomes = self._agent.outcomes if isinstance(self._agent, TableAgent) else b""
+            told = (word, report, self._agent.sent, *counts, self._others(), outcomes)
+            self._mail.write(HUB, letters.Word(self._turn, self._query, *told))
 
     def _others(self) -> dict[str, float]:
         """Values of absent agents' variables of a function, if it is the first present agent."""

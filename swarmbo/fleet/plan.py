@@ -19,13 +19,12 @@ from swarmbo.deciding.setup import Setup, part, settings_again
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
-from swarmbo.registry import FIELD, SLOTS
+from swarmbo.registry import FIELD
 from swarmbo.settings import Positive
 from swarmbo.transport import InProcess
 
 HUB = "world"  # the member that has the world and the log
 Protocol = Literal["tcp", "tls", "quic"]
-_SETTINGS = {*SLOTS, "seed", "rounds", "initial", "start", "step_limit", "safe"}
 _SHORT = 32  # characters of a scenario's name in a run's name
 _VERSION = 4  # 4: expected sums at many points; journals of earlier versions cannot be read
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
@@ -114,20 +113,18 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def checked(self, at: str = "$") -> "Plan":
         """Return itself if members can be reached by it."""
         try:
-            graph = Problem.from_plain(self.problem).graph
-            agents, is_timed = graph.agents, self.tables is not None and self.goes_on
+            setup = self.setup
         except (KeyError, TypeError, ValueError) as error:
             wanted = "wanted a problem and settings as `swarmbo fleet` writes them"
-            raise ConfigError(f"{type(error).__name__}: {error}; {wanted}", at=f"{at}.problem") from error
-        if strangers := sorted(set(self.settings) - _SETTINGS):
-            raise ConfigError(f"got {strangers[0]!r}; wanted some of {sorted(_SETTINGS)}", at=f"{at}.settings")
+            raise ConfigError(f"{type(error).__name__}: {error}; {wanted}", at=at) from error
+        agents = setup.problem.agents
         if set(self.endpoints) != {*agents, HUB}:
             raise ConfigError(f"got endpoints of {sorted(self.endpoints)}; wanted {sorted({*agents, HUB})}", at=at)
         for name in [self.run, *self.endpoints]:
             if not _NAME.fullmatch(name):
                 raise ConfigError(f"got name {name!r}; wanted a-z, A-Z, digits and _.=,+-, at most 64", at=at)
         if self.tables is not None:
-            self.tables.require_of(graph, f"{at}.tables", is_timed=is_timed)
+            self.tables.require_of(setup.problem.graph, f"{at}.tables", is_timed=has_deadline(setup.coordination))
         if strangers := sorted(set(self.measures) - set(agents)):
             raise ConfigError(f"got {strangers[0]!r}; wanted some of {list(agents)}", at=f"{at}.measures")
         protocols = {endpoint.partition("/")[0] for endpoint in self.endpoints.values()}
@@ -137,7 +134,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if far := [end for end in self.endpoints.values() if not end.startswith("tcp/127.0.0.1:")]:
                 raise ConfigError(f"got {far[0]}: tcp is open to every process; wanted tls or quic, with keys", at=at)
         elif self.keys is None:
-            raise ConfigError("got no keys; wanted a folder that `swarmbo fleet keys` made", at=f"{at}.keys")
+            raise ConfigError("got none; wanted a folder that `swarmbo fleet keys` made", at="--keys")
         return self
 
     def write(self, path: Path) -> None:

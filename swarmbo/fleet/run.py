@@ -34,7 +34,6 @@ from swarmbo.runs.states import read_checkpoint
 from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
 from swarmbo.runs.telling import telling
 from swarmbo.runs.world import Environment, own_names
-from swarmbo.transport import InProcess
 
 _TRIES = 3  # failed starts of a process before the run is given up
 _ENDING = 5.0  # seconds that processes have to end
@@ -143,8 +142,6 @@ class Network(msgspec.Struct, frozen=True):
             if not 0.0 < seconds < math.inf:
                 raise ConfigError(f"got {seconds}; wanted seconds > 0", at=at)
         keys = None if self.keys is None else str(self.keys.absolute())
-        if keys is None and self.protocol != "tcp":
-            raise ConfigError("got none; wanted a folder that `swarmbo fleet keys` made", at="--keys")
         more |= {"measures": self.measures, "patience_s": self.patience_s, "tick_s": self.tick_s, "keys": keys}
         endpoints = endpoints_of(agents, self.protocol, self.port, self.hosts)
         return Plan(new_run(name, seed), endpoints, **more).checked()
@@ -265,20 +262,11 @@ def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
     require_within_reason(scenario)
     env = make_environment(scenario, False)
     team = FleetTeam.for_env(env, **scenario.team_settings)
-    _require_fleet(team)
-    return env, team
-
-
-def _require_fleet(team: FleetTeam) -> None:
-    """Refuse settings that agents with their own data, or real links, cannot have."""
-    setup = team.setup
-    if not isinstance(setup.transport, InProcess):
-        got = type(setup.transport).__name__
-        raise ConfigError(f"got {got}; wanted 'in-process': a fleet uses real links", at="$.transport.kind")
-    if isinstance(setup.coordination, Routes):
-        got = f"got {name_of(setup.coordination)!r}, whose routes need the ways of the coordinator process's world"
+    if isinstance(team.setup.coordination, Routes):
+        got = f"got {name_of(team.setup.coordination)!r}, whose routes need the ways of the coordinator process's world"
         raise ConfigError(f"{got}; wanted a kind that chooses locations, such as 'max-sum'", at="$.coordination.kind")
-    require_own(setup)
+    require_own(team.setup)
+    return env, team
 
 
 def be_member(

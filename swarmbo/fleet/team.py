@@ -90,7 +90,7 @@ def _edges(
 
 def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
     """Links with one more from each part to the next, as a function's reports have to reach all agents."""
-    firsts = [min(part) for part in nx.connected_components(links)]
+    firsts = [min(part, key=str) for part in nx.connected_components(links)]
     return nx.compose(links, nx.path_graph(firsts))
 
 

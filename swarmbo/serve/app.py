@@ -187,7 +187,8 @@ async def _body(request: Any) -> Any:
 def _refusal_for(error: Exception) -> Refused:
     for kind, status, fix in _REFUSED:
         if isinstance(error, kind):
-            return Refused(status, *msgspec.structs.astuple(refusal_of(error, fix)))
+            headers = {"Retry-After": "60"} if status == 503 else None
+            return Refused(status, *msgspec.structs.astuple(refusal_of(error, fix)), headers=headers)
     # an error of the service itself: its place is for whoever runs it, not for clients
     traceback.print_exception(error, file=sys.stderr)
     return Refused(500, "the service failed", type(error).__name__, "an answer", "see its output")

@@ -83,8 +83,7 @@ class Outcomes:
         return [Outcome(math.fsum(parts) if len(parts) == len(known) else None, point, known, stds)]
 
 
-@dataclass(frozen=True)
-class Lease:
+class Lease(NamedTuple):
     """Loan of a query: the key of the request that holds it, and its end in s since 1970."""
 
     key: str

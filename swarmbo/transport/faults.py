@@ -2,6 +2,7 @@
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -40,12 +41,14 @@ class Cut(Settings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "parts", lambda parts: any(parts), "at least one part with an agent in it")
+        require(self, "parts", lambda parts: len(set().union(*parts)) == sum(map(len, parts)), "no agent twice")
         for field in ("rounds", "steps"):
             require(self, field, lambda span: span is None or span[0] <= span[1], "the first and the last, in order")
 
     def holds(self, round: int, step: int) -> bool:
         """True if the cut is in effect at a step of a round."""
-        return _within(self.rounds, round) and _within(self.steps, step)
+        spans = ((self.rounds, round), (self.steps, step))
+        return all(span is None or span[0] <= number <= span[1] for span, number in spans)
 
     def parts_links(self, link: tuple[str, str]) -> bool:
         """True if the ends of a link are in different parts."""
@@ -148,10 +151,6 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         """
         return FaultyTransport(Routes(agents, links), self, round, seed)
 
-    def drawn(self, team: int | None, round: int) -> int:
-        """Seed of a round, derived from the team's seed. Without a team's seed, it is the seed of the settings."""
-        return self.seed if team is None else int(stream(self.seed, "faults", team=team, round=round).integers(2**63))
-
 
 class FaultyTransport(InProcessTransport):
     """Transport of :meth:`Faults.open`. A lost message counts as traffic; ``now`` is the number of ended steps."""
@@ -166,9 +165,11 @@ class FaultyTransport(InProcessTransport):
 
     def renew(self, round: int) -> None:
         """Begin another agreement, as if newly opened: messages still under way are too late for it."""
-        self.round, self.now, self._seed = round, 0, self.faults.drawn(self._team, round)
+        self.round, self.now, self._seed = round, 0, self.faults.seed
+        if self._team is not None:
+            self._seed = int(stream(self._seed, "faults", team=self._team, round=round).integers(2**63))
         self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
-        self._free: dict[tuple[str, str], float] = {}  # step at which a link has carried all waiting messages
+        self._carried: dict[tuple[str, str], Counter[int]] = {}  # bytes of messages on a link, by step
         self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
 
     def is_gone(self, agent: str, steps: int = 0) -> bool:
@@ -184,12 +185,10 @@ class FaultyTransport(InProcessTransport):
         if self.is_gone(envelope.sender):
             return
         self._count(envelope, len(path) - 1)
-        links, arrivals = list(pairwise(path)), [self.now + 1]
-        if links:
-            copies = 1 + (self.faults.duplicate > 0 and self._draw("duplicate", links[0]) < self.faults.duplicate)
-            arrivals = [
-                when for _ in range(copies) if (when := self._arrival(links, len(envelope.payload))) is not None
-            ]
+        links, faults = list(pairwise(path)), self.faults
+        is_twice = links and faults.duplicate > 0 and self._draw("duplicate", links[0]) < faults.duplicate
+        fates = [self._arrival(links, len(envelope.payload)) for _ in range(2 if is_twice else 1)]
+        arrivals = [when for when in fates if when is not None]
         for when in arrivals:
             self._n_sent += 1
             heapq.heappush(self._due, (when, self._place[envelope.sender], self._n_sent, self.now, envelope))
@@ -237,28 +236,31 @@ class FaultyTransport(InProcessTransport):
 
     def _arrival(self, links: Sequence[tuple[str, str]], n_bytes: int) -> int | None:
         """Step at the end of which a message leaves a chain of links; None if it is lost."""
-        late = 0
+        step = self.now
         for link in links:
-            late += self._wait(link, n_bytes)
-            if not self._carries(link):
+            step = self._through(link, n_bytes, step)
+            if not self._carries(link, step):
                 return None
             if self.faults.delay:
-                late += int(self._stream("delay", link).integers(self.faults.delay + 1))
-        return self.now + 1 + late
+                step += int(self._stream("delay", link).integers(self.faults.delay + 1))
+        return step + 1
 
-    def _wait(self, link: tuple[str, str], n_bytes: int) -> int:
-        """Steps that a message waits for earlier ones on the link."""
+    def _through(self, link: tuple[str, str], n_bytes: int, step: int) -> int:
+        """Step in which a link carries the last bytes of a message that comes to it in a step."""
         if self.faults.bandwidth is None:
-            return 0
-        free = max(self._free.get(link, 0.0), float(self.now)) + n_bytes / self.faults.bandwidth
-        self._free[link] = free
-        return max(0, math.ceil(free - self.now - 1e-9) - 1)
+            return step
+        carried = self._carried.setdefault(link, Counter())
+        while (room := self.faults.bandwidth - carried[step]) < n_bytes:
+            carried[step], n_bytes, step = self.faults.bandwidth, n_bytes - room, step + 1
+        carried[step] += n_bytes
+        return step
 
-    def _carries(self, link: tuple[str, str]) -> bool:
+    def _carries(self, link: tuple[str, str], step: int) -> bool:
+        """True if a link does not lose a message in a step."""
         survives = not self.faults.loss or self._draw("loss", link) >= self.faults.loss
-        if self._mortal and (self.is_gone(link[0]) or self.is_gone(link[1])):
+        if not self._mortal.isdisjoint(link) and len(self.faults.present(link, self.round, step)) < len(link):
             return False
-        return survives and not any(c.holds(self.round, self.now) and c.parts_links(link) for c in self.faults.cuts)
+        return survives and not any(c.holds(self.round, step) and c.parts_links(link) for c in self.faults.cuts)
 
     def _draw(self, purpose: str, link: tuple[str, str]) -> float:
         return float(self._stream(purpose, link).random())
@@ -268,7 +270,3 @@ class FaultyTransport(InProcessTransport):
         if key not in self._streams:
             self._streams[key] = stream(self._seed, purpose, sender=link[0], recipient=link[1])
         return self._streams[key]
-
-
-def _within(span: Span | None, number: int) -> bool:
-    return span is None or span[0] <= number <= span[1]

@@ -69,9 +69,9 @@ class Reliable:
             return
         number = self._numbers.get((sender, recipient), 0)
         self._numbers[sender, recipient] = number + 1
-        self._first += len(payload)
         if (sender, recipient) in self.given_up:
             return
+        self._first += len(payload)
         faults = self.below.faults
         wait = 2 * (1 + hops * faults.delay)
         survives = (1.0 - faults.loss) ** (2 * hops)  # the message, and the answer

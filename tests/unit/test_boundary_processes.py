@@ -1,8 +1,15 @@
-"""The limit of BLAS to one thread."""
+"""The limit of BLAS to one thread, and interrupts that wait."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
+
+import pytest
+
+from swarmbo.boundary.processes import without_interrupts
 
 TWICE = """
 import numpy
@@ -27,3 +34,22 @@ assert threads() == before
 def test_blas_has_one_thread_within_the_block_also_in_libraries_that_were_loaded_since() -> None:
     two = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "2")
     subprocess.run([sys.executable, "-c", TWICE], env=os.environ | two, check=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process cannot interrupt itself")
+def test_an_interrupt_waits_for_the_end_of_the_block_also_if_another_thread_receives_it() -> None:
+    ended, done = threading.Event(), list[str]()
+
+    def block() -> None:
+        with without_interrupts():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+            done.append("the rest of the block")
+
+    threading.Thread(target=ended.wait).start()  # which does not block it, so the system gives it to this thread
+    usual = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    ended.set()
+    assert done
+    assert signal.getsignal(signal.SIGINT) is usual

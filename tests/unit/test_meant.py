@@ -148,7 +148,7 @@ def test_an_environment_whose_agents_do_not_act_at_once_is_refused(env, words):
         ({"direction": "minimize"}, "tell the negative"),
         ({"constraint": []}, "no_go="),
         ({"aquisition": "auto"}, "did you mean 'acquisition'"),
-        ({"colour": 1}, "wanted some of bounds, belief"),
+        ({"colour": 1}, "belief, acquisition, coordination, transport, seed, rounds"),
     ],
 )
 def test_arguments_that_nobody_takes_say_what_does_the_same(given, words):

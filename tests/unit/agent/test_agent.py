@@ -667,15 +667,19 @@ def test_a_lost_message_is_noticed_where_patience_ends():
 def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
     yield "stranger", lambda a: Agent("z", a.problem), ConfigError, r"got agent 'z'; wanted one of \['a', 'b', 'c'\]"
     yield "graph", lambda a: Agent("a", a.problem.graph), ConfigError, "got a FactorGraph; wanted a Problem"  # type: ignore[arg-type]
-    for patience in (-1.0, math.nan):
+    for patience in (-1.0, math.nan, "5"):
         yield (
             f"patience {patience}",
             lambda a, patience=patience: Agent("a", a.problem, patience=patience),
             ConfigError,
-            f"patience: got {patience}; wanted a number >= 0",
+            f"patience: got {patience!r}; wanted a number >= 0",
         )
     yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "needs all outcomes"
     yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "knows no agents"
+    yield "limits", lambda a: Agent("a", a.problem, limits={"load": (None, 1.0)}), ConfigError, "wanted a Team, as"
+    yield "outcomes", lambda a: Agent("a", a.problem, outcomes="total"), ConfigError, "wanted it in the agent's problem"
+    yield "argument", lambda a: Agent("a", a.problem, bound=1), ConfigError, "wanted some of belief, acq"
+    yield "faults", lambda a: Agent("a", a.problem, transport=sb.Faults()), ConfigError, "as agents use real links"
     yield "links", lambda a: Agent("a", a.problem, links=nx.DiGraph()), ConfigError, "got a directed graph"
     yield "foreign", lambda a: a.tell("q00001", {"g": 1.0}), ConfigError, r"got \['g'\]; wanted its own of \['f'\]"
     yield "text", lambda a: a.tell("q00001", {"f": "much"}), ShapeError, "got 'much'; wanted a number"  # type: ignore[dict-item]

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from multiprocessing import active_children
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,8 +98,10 @@ def test_a_process_refuses_what_an_agent_refuses_and_hands_over_its_state_and_en
 
 
 def test_an_agent_that_can_not_be_made_is_refused_where_it_was_to_be():
-    with pytest.raises(ConfigError, match="got agent 'z'"):
+    with pytest.raises(ConfigError, match="got agent 'z'") as refused:  # which keeps all that it was raised in
         RemoteAgent("z", sb.Problem.of(sb.FactorGraph.from_scopes(PAIRS), dict.fromkeys("abcd", (0.0, 1.0))))
+    assert refused.tb is not None
+    assert "agent z" not in [process.name for process in active_children()]
 
 
 def interrupted(*_: object) -> None:

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
+from swarmbo.agent.schema import is_row
 from swarmbo.deciding import own_rows as rows
 from swarmbo.errors import ConfigError
 from swarmbo.fleet import letters
 from swarmbo.fleet.hub import row_of
-from swarmbo.fleet.letters import fits_hub, is_row
+from swarmbo.fleet.letters import fits_hub
 from swarmbo.problem.data import News
 from swarmbo.records import SolveReport
 

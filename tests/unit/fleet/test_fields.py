@@ -70,6 +70,15 @@ class Buoys(ParallelEnv):
         return {agent: np.zeros(1, np.float32) for agent in self.agents}
 
 
+class Relayed(Buoys):
+    """Buoys that reach one another by a mast, which is no agent, and whose name is a number."""
+
+    def interaction_graph(self):
+        graph = nx.Graph([("west", 7), (7, "south")])
+        graph.add_nodes_from(self.possible_agents)
+        return graph
+
+
 def robots(**more):
     return robot_team_v0.parallel_env(**{"robots": 3, "field": {"elevation": "jacksboro"}, "noise_std": 5.0, **more})
 
@@ -122,6 +131,12 @@ CASES = [
         {"belief": sb.FusedSettings(prior=sb.ExactGPSettings(restarts=0, max_iterations=20), steps=3, loss=0.2)},
         apart,
         id="beliefs of their own, robots out of reach",
+    ),
+    pytest.param(
+        Relayed,
+        {"belief": sb.FusedSettings(prior=sb.ExactGPSettings(restarts=0, max_iterations=20))},
+        lambda team: 7 in team.world.links(),
+        id="beliefs of their own, over a relay",
     ),
     pytest.param(lambda: sensors(energy_price=6.0), {}, declines, id="sensors that decline", marks=THOROUGH),
     pytest.param(Buoys, {}, declines, id="a world that reports little", marks=THOROUGH),

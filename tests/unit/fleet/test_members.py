@@ -261,13 +261,15 @@ def ends(*endpoints):
 BROKEN_PLANS = {
     "members missing": ({"endpoints": {"world": "tcp/127.0.0.1:1"}}, "got endpoints of"),
     "name": ({"run": "two words"}, "got name 'two words'"),
-    "problem": ({"problem": {}}, r"problem: KeyError: 'scopes'; wanted a problem"),
-    "settings": ({"settings": {"speed": 3}}, "got 'speed'; wanted some of"),
+    "problem": ({"problem": {}}, "KeyError: 'scopes'; wanted a problem"),
+    "settings": ({"settings": {"speed": 3}}, r"\$.speed: unknown argument, got 3; wanted some of"),
+    "a seed": ({"settings": {"seed": -1}}, r"\$.seed: got -1; wanted an integer >= 0"),
+    "own code": ({"settings": {"belief": {"kind": "os:system"}}}, "os:system"),
     "patience": ({"patience_s": -1.0}, "wanted seconds > 0|wanted the plan"),
     "far by tcp": (ends("tcp/127.0.0.1:1", "tcp/10.0.0.1:2", "tcp/127.0.0.1:3"), "tcp is open"),
     "several protocols": (ends("tls/127.0.0.1:1", "quic/127.0.0.1:2", "tls/127.0.0.1:3"), "all tls"),
     "udp": (ends(*["udp/127.0.0.1:1"] * 3), "got endpoints of"),
-    "no keys": (ends(*["tls/127.0.0.1:1"] * 3), "got no keys"),
+    "no keys": (ends(*["tls/127.0.0.1:1"] * 3), "--keys: got none"),
 }
 
 

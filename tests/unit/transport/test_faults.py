@@ -1,5 +1,8 @@
 """What a transport with faults loses."""
 
+import random
+from typing import Any
+
 import msgspec
 import networkx as nx
 import pytest
@@ -117,6 +120,40 @@ def test_a_link_carries_so_many_bytes_a_step_and_the_rest_waits_its_turn():
     assert set(transport.deliver()) == {"a", "b"}
 
 
+def test_no_link_of_a_way_carries_more_than_its_bandwidth_and_each_carries_while_others_do():
+    def arrived(turns):
+        transport, found = Faults(bandwidth=10).open("abc", nx.path_graph(["a", "b", "c"])), []
+        for sent in [*turns, *[""] * 9]:
+            for sender in sent:
+                transport.send(Envelope(sender, "c", sender.encode() * 10))
+            found.append("".join(envelope.sender for envelope in transport.deliver().get("c", [])))
+        return found
+
+    assert arrived(["aaa"])[:3] == ["a"] * 3
+    for seed in range(20):
+        rng = random.Random(seed)
+        turns = ["".join(rng.choices("ab", k=rng.randrange(4))) for _ in range(4)]
+        found = arrived(turns)
+        assert max(map(len, found)) <= 1
+        assert sorted("".join(found)) == sorted("".join(turns))
+
+
+FROM_STEP_2: list[dict[str, Any]] = [
+    {"cuts": (Cut(parts=(("c",),), steps=(2, 9)),)},
+    {"deaths": (Event(agent="b", round=0, step=2),)},
+    {"deaths": (Event(agent="a", round=0, step=2),)},
+]
+
+
+@pytest.mark.parametrize("faults", FROM_STEP_2, ids=["a cut", "a relay", "the sender"])
+def test_a_message_that_waits_before_a_link_meets_what_holds_when_it_comes_there(faults):
+    transport = Faults(bandwidth=2, **faults).open("abc", nx.path_graph(["a", "b", "c"]))
+    for k in range(4):  # one a step
+        transport.send(Envelope("a", "c", bytes([k]) * 2))
+    arrived = [envelope.payload[0] for _ in range(9) for envelope in transport.deliver().get("c", [])]
+    assert arrived == [0, 1]
+
+
 def test_cuts_hold_in_their_rounds_and_steps():
     faults = Faults(cuts=(Cut(parts=(("a",),), rounds=(3, 4), steps=(1, 2)),))
     assert arrivals(faults.open("ab", round=2), "a", "b", 4) == [True] * 4
@@ -179,6 +216,7 @@ def test_draws_differ_by_team_and_round_and_repeat():
     [
         *(({"loss": loss}, r"a number in \[0, 1\)") for loss in (-0.1, 1.0, float("nan"))),
         ({"cuts": [{"parts": []}]}, "at least one part"),
+        ({"cuts": [{"parts": [["a"], ["b", "a"]]}]}, "no agent twice"),
         ({"cuts": [{"parts": [["a"]], "rounds": [4, 3]}]}, "the first and the last"),
         ({"deaths": [{"agent": "a"}]}, "round"),
         ({"deaths": [{"agent": "a", "round": 1, "when": 2}]}, "unknown key 'when'"),
@@ -187,3 +225,9 @@ def test_draws_differ_by_team_and_round_and_repeat():
 def test_faults_that_cannot_be_are_refused(table, wanted):
     with pytest.raises(ConfigError, match=wanted):
         convert({"kind": "faulty", **table}, Faults)
+
+
+@pytest.mark.parametrize("given", [{"deaths": (("a", 0),)}, {"cuts": [5]}, {"joins": Event("a", 0)}])
+def test_events_and_cuts_that_are_no_such_things_are_refused_where_they_are_given(given):
+    with pytest.raises(ConfigError, match=r"^(deaths\[0\]|cuts\[0\]|joins): got .*; wanted a (table|list)$"):
+        Faults(**given)

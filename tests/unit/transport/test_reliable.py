@@ -56,9 +56,11 @@ def test_who_never_answers_is_given_up():
         assert transport.given_up == {("a", "b")}
         assert transport.report().silent == ("b",)
         ticks = transport.ticks
-        transport.send(Envelope("a", "b", b"3"))  # it is not tried again
+        transport.send(Envelope("a", "b", b"3" * 100_000))  # it is not tried again
         assert received(transport) == {}
         assert transport.ticks <= ticks + 2
+        report = transport.report()
+        assert report.repeated == report.total.bytes - 2
 
 
 @pytest.mark.parametrize("faults", [Faults(delay=2000), Faults(bandwidth=1)], ids=["delays", "little bandwidth"])
