@@ -75,7 +75,7 @@ class MovingMap:
         ways = [driven_by(records, agent) for agent in agents]
         before = [len(driven_by(records[:-_RECENT], agent)) for agent in agents]
         broad: dict[str, Any] = {"width": 0.9} if is_crowded else {"width": 1.6, "path_effects": style.cased(3.0)}
-        best = records[-1].best if self._world.goal == "peak" else None
+        best = records[-1].best if self._world.goal == "peak" and self._world.frames is None else None
         told = {one.agent: one.battery for one in records[-1].samples if isinstance(one.battery, float)}
         charged = [(index, agent) for index, agent in enumerate(agents) if agent in told and agent in ends]
         star, spots = None if best is None else np.array(best.location), np.array(list(ends.values())).reshape(-1, 2)

@@ -172,7 +172,7 @@ def _headline(records: Records, world: World) -> str:
 
 
 def _legend_handles(records: Records, world: World) -> list[Line2D]:
-    found = [*(["best"] if world.frames is None else []), "recommendation", "maximum"]
+    found = ["best", "recommendation", "maximum"]
     if world.standpoints:
         marks = maps.sensor_legend(len(failures(records)) > 0)
         return [*marks, *maps.legend_of(records, world, ["level", "true level", *found])]

@@ -346,7 +346,7 @@ def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line
         "base": (bool(world.bases), style.LEGEND_BASE),
         "failed": (len(failures(records)) > 0, style.FAILED),
         "battery": (any(told), style.LEGEND_BATTERY),
-        "best": (is_peak and last.best is not None, style.BEST | small | {"markersize": 10.0}),
+        "best": (is_peak and world.frames is None and last.best is not None, style.BEST | small | {"markersize": 10.0}),
         "recommendation": (is_peak and last.recommendation is not None, style.RECOMMENDATION | small),
         "maximum": (is_peak and has_truth, style.MAXIMUM | small),
     }
