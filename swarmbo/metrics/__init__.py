@@ -152,9 +152,9 @@ def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rou
 
 def mean_regrets(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
     """Cumulative regret divided by the number of measurements in it, for each round; NaN before the first."""
-    chosen = [[one for one in record.asked if one.measurement is not None] if record.round else [] for record in records]
-    unknown = [getattr(record.score, "unknown", UNSET) or 0 if record.round else 0 for record in records]
-    counts = np.cumsum([len(each) for each in chosen]) - np.cumsum(unknown)
+    asked = [record.asked if record.round else [] for record in records]
+    unknown = [(record.round and getattr(record.score, "unknown", 0)) or 0 for record in records]
+    counts = np.cumsum([sum(one.measurement is not None for one in each) for each in asked]) - np.cumsum(unknown)
     return np.divide(cumulative_regret(records), counts, out=np.full(len(records), np.nan), where=counts > 0)
 
 
