@@ -183,24 +183,18 @@ def _read(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
     runs, notes = list[ScoredRun](), list[str]()
     for path in paths:
         try:
-            found = _scored(load_run(path))
+            runs.append(_scored(load_run(path)))
         except RunFolderError as error:
             notes.append(f"{error}; left out")
-            continue
-        if isinstance(found, ScoredRun):
-            runs.append(found)
-        else:
-            notes.append(f"{path}: {found}; left out")
     return runs, notes + _code_that_differs(runs)
 
 
-def _scored(run: Run) -> ScoredRun | str:
-    """Scores of a run, or the reason why it has none."""
+def _scored(run: Run) -> ScoredRun:
+    """Scores of a complete run; a RunFolderError if it has none."""
     scenario, summary = run.scenario, run.summary
-    if summary is None:
-        return "not complete"
-    if summary.score is None:
-        return "no ground truth, so no score" if summary.best else "all evaluations failed"
+    if summary is None or summary.score is None:
+        why = "all evaluations failed" if summary and summary.best is None else "no ground truth, so no score"
+        raise RunFolderError(f"{run.path}: {why if summary else 'not complete'}")
     told = msgspec.to_builtins(scenario)
     limits = {name: told[name] for name in ("no_go", "constraints") if told.get(name)}
     plain = msgspec.json.encode([scenario.environment, scenario.rounds, limits])

@@ -13,7 +13,6 @@ from jaxtyping import Float
 from rich.table import Table
 
 from swarmbo import metrics
-from swarmbo.boundary.files import replacing
 from swarmbo.compare.output import empty_table, markdown
 from swarmbo.compare.statistics import differ, paired_difference
 from swarmbo.errors import ConfigError
@@ -270,8 +269,7 @@ def write_markdown(
     lines = [f"{given.paper}: {SHOWN_TEXT[given.scores[0]]}.", "", f"`{command}`", ""]
     lines += [*markdown(_HEAD, rows, 2), "", *(f"- {text}" for text in (*given.deviations, *notes))]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(("\n".join(lines) + "\n").encode())
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 

@@ -118,10 +118,7 @@ class _Maps:
         """One colour scale for all maps, so that equal colours mean equal values."""
         means = [self.pooled, *self.own.values(), *(self.fused[agent] for agent in self.chosen if self.fused)]
         values = [mean[self.lattice.shown.ravel()] for mean in means if mean is not None]
-        if self.world.values is not None:
-            values.append(self.world.values[np.isfinite(self.world.values)])
-        everything = np.concatenate([*values, np.empty(0)])
-        return (float(everything.min()), float(everything.max())) if everything.size else (0.0, 0.0)
+        return maps.limits_of([*values, *([] if self.world.values is None else [self.world.values])]) or (0.0, 0.0)
 
     def draw(self, figure: SubFigure) -> None:
         grid, limits = figure.add_gridspec(2, len(self.chosen) + 1), self.limits

@@ -283,9 +283,8 @@ class _Scene:
 
 def _range(layers: Sequence[_Layer]) -> Normalize:
     pictures = [layer.picture(frame).compressed() for layer in layers for frame in range(len(layer.frames))]
-    if not len(values := np.concatenate(pictures)):
-        return Normalize(0.0, 1.0)
-    least, most = 0.0 if layers[0].is_deviation else float(values.min()), float(values.max())
+    least, most = maps.limits_of(pictures) or (0.0, 1.0)
+    least = 0.0 if layers[0].is_deviation else least
     return Normalize(least, most if most > least else least + 1.0)
 
 

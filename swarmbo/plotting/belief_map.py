@@ -146,9 +146,7 @@ def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Latti
     if belief is not None:
         mean, _ = belief.posterior(lattice.points)
         values.append(mean[lattice.shown.ravel()])
-    everything = np.concatenate([*values, np.empty(0)])
-    everything = everything[np.isfinite(everything)]
-    return (float(everything.min()), float(everything.max())) if everything.size else None
+    return maps.limits_of(values)
 
 
 def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
