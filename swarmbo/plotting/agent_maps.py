@@ -32,8 +32,7 @@ NO_VIEWS = "no maps of what each agent believes:\nthe run folder has no checkpoi
 
 def records_of(records: Records, agent: str) -> list[RoundRecord]:
     """Rounds with the measurements of this agent alone."""
-    own = [[one for one in record.samples if one.agent == agent] for record in records]
-    return [msgspec.structs.replace(record, samples=samples) for record, samples in zip(records, own, strict=True)]
+    return [msgspec.structs.replace(r, samples=[one for one in r.samples if one.agent == agent]) for r in records]
 
 
 def error_of(belief: ExactGP | None, world: World) -> float | None:
