@@ -87,7 +87,9 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
     has_truth = world.has_truth
     with style.applied():
         figure, panels = _panels(world, 4 if has_truth else 2)
-        limits = _shared_limits(belief, world, lattice)
+        # one colour scale for truth and mean, so that equal colours mean equal values
+        means = [] if belief is None else [belief.posterior(lattice.points)[0][lattice.shown.ravel()]]
+        limits = maps.limits_of(means if world.values is None else [world.values, *means])
         if has_truth:
             plot_truth(panels[0], world, limits)
             plot_error(panels[3], belief, world)
@@ -138,15 +140,6 @@ def _framed(ax: Axes, world: World) -> Axes:
 
 def _from_zero(values: Float[np.ndarray, " m"]) -> maps.Limits | None:
     return (0.0, top) if (top := float(np.fmax.reduce(values))) > 0 else None
-
-
-def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Lattice) -> maps.Limits | None:
-    """One colour scale for truth and mean, so that equal colours mean equal values."""
-    values = [] if world.values is None else [world.values]
-    if belief is not None:
-        mean, _ = belief.posterior(lattice.points)
-        values.append(mean[lattice.shown.ravel()])
-    return maps.limits_of(values)
 
 
 def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
