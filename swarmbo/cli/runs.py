@@ -126,8 +126,12 @@ def check(
     if quick:
         acquisition = check_scenario(scenario, trust)
     else:
+        from swarmbo.runs.callbacks import make_callbacks
         from swarmbo.runs.trial import estimate
+        from swarmbo.runs.world import told_by_name
 
+        with told_by_name(scenario):
+            make_callbacks(scenario.callbacks or ())
         tried = estimate(scenario, trust)
         acquisition, takes = tried.acquisition, f"; a run takes {tried.text()}"
     by = f", acquisition {acquisition}" if acquisition else ""

@@ -22,7 +22,6 @@ from swarmbo.deciding.setup import to_plain
 from swarmbo.deciding.team_state import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.runs.attended import spawned
-from swarmbo.runs.callbacks import make_callbacks
 from swarmbo.runs.recording import record_reset
 from swarmbo.runs.rounds import reset
 from swarmbo.runs.runner import assemble
@@ -63,8 +62,6 @@ class Estimate(msgspec.Struct, frozen=True):
 
 def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
     """Try rounds of a run: for at most 20 s each for the reset and a number of measurements, besides starts."""
-    with told_by_name(scenario):
-        make_callbacks(scenario.callbacks or ())
     measured, patience = dict[str, Any](), _START_S
     with spawned(scenario, "$.environment.id", _try, scenario, trust) as (receiving, process):
         try:
