@@ -18,7 +18,7 @@ from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS, is_own
 from swarmbo.runs.policies import table_of
-from swarmbo.runs.reading import Run, find_runs, load_run
+from swarmbo.runs.reading import find_runs, load_run
 from swarmbo.runs.report import WorkersReport
 from swarmbo.runs.states import read_truth
 
@@ -183,18 +183,19 @@ def _read(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
     runs, notes = list[ScoredRun](), list[str]()
     for path in paths:
         try:
-            runs.append(_scored(load_run(path)))
+            runs.append(_scored(path))
         except RunFolderError as error:
             notes.append(f"{error}; left out")
     return runs, notes + _code_that_differs(runs)
 
 
-def _scored(run: Run) -> ScoredRun:
+def _scored(path: Path) -> ScoredRun:
     """Scores of a complete run; a RunFolderError if it has none."""
+    run = load_run(path)
     scenario, summary = run.scenario, run.summary
     if summary is None or summary.score is None:
         why = "all evaluations failed" if summary and summary.best is None else "no ground truth, so no score"
-        raise RunFolderError(f"{run.path}: {why if summary else 'not complete'}")
+        raise RunFolderError(f"{path}: {why if summary else 'not complete'}")
     told = msgspec.to_builtins(scenario)
     limits = {name: told[name] for name in ("no_go", "constraints") if told.get(name)}
     plain = msgspec.json.encode([scenario.environment, scenario.rounds, limits])
@@ -206,7 +207,7 @@ def _scored(run: Run) -> ScoredRun:
     method[""] = {name: told[name] for name in _OF_METHOD if told.get(name) is not None}
     world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
     return ScoredRun(
-        path=run.path,
+        path=path,
         problem=(key, scenario.name),
         method=method,
         seed=scenario.seed,
