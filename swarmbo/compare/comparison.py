@@ -179,44 +179,49 @@ def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, s
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
-    runs: list[ScoredRun] = []
-    notes: list[str] = []
+    """Runs with a score, and notes on those left out; a damaged one does not stop the comparison of the others."""
+    runs, notes = list[ScoredRun](), list[str]()
     for path in paths:
-        run = load_run(path)
-        scenario, summary = run.scenario, run.summary
-        if summary is None or summary.score is None:
-            why = "all evaluations failed" if summary and summary.best is None else "no ground truth, so no score"
-            notes.append(f"{path}: {why if summary else 'not complete'}; left out")
-            continue
-        told = msgspec.to_builtins(scenario)
-        limits = {name: told[name] for name in ("no_go", "constraints") if told.get(name)}
-        plain = msgspec.json.encode([scenario.environment, scenario.rounds, limits])
-        key = json.dumps(json.loads(plain, parse_float=_whole), sort_keys=True)
-        method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
-        by = "one by one" if (own := scenario.workers) is None else f"{own.count} workers, {own.mode}"
-        method["workers"] = {"kind": by}
-        method["policy"] = {"kind": "team"} if scenario.policy is None else table_of(scenario.policy)
-        method[""] = {name: told[name] for name in _OF_METHOD if told.get(name) is not None}
-        world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
-        runs.append(
-            ScoredRun(
-                path=path,
-                problem=(key, scenario.name),
-                method=method,
-                seed=scenario.seed,
-                world=world.name,
-                goal=world.goal,
-                moves=moves,
-                unit=summary.unit,
-                metrics=scores.metrics_of(records, world.goal, moves),
-                measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
-                values=scores.scores_of(records, scores.first_score(world.goal)).tolist(),
-                seconds=summary.seconds,
-                busy=summary.workers.busy if isinstance(summary.workers, WorkersReport) else None,
-                code={name: digest for name, digest in run.folder.versions().items() if is_own(name)},
-            )
-        )
+        try:
+            runs.append(_scored(path))
+        except RunFolderError as error:
+            notes.append(f"{error}; left out")
     return runs, notes + _code_that_differs(runs)
+
+
+def _scored(path: Path) -> ScoredRun:
+    """Scores of a complete run; a RunFolderError if it has none."""
+    run = load_run(path)
+    scenario, summary = run.scenario, run.summary
+    if summary is None or summary.score is None:
+        why = "all evaluations failed" if summary and summary.best is None else "no ground truth, so no score"
+        raise RunFolderError(f"{path}: {why if summary else 'not complete'}")
+    told = msgspec.to_builtins(scenario)
+    limits = {name: told[name] for name in ("no_go", "constraints") if told.get(name)}
+    plain = msgspec.json.encode([scenario.environment, scenario.rounds, limits])
+    key = json.dumps(json.loads(plain, parse_float=_whole), sort_keys=True)
+    method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
+    by = "one by one" if (own := scenario.workers) is None else f"{own.count} workers, {own.mode}"
+    method["workers"] = {"kind": by}
+    method["policy"] = {"kind": "team"} if scenario.policy is None else table_of(scenario.policy)
+    method[""] = {name: told[name] for name in _OF_METHOD if told.get(name) is not None}
+    world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
+    return ScoredRun(
+        path=path,
+        problem=(key, scenario.name),
+        method=method,
+        seed=scenario.seed,
+        world=world.name,
+        goal=world.goal,
+        moves=moves,
+        unit=summary.unit,
+        metrics=scores.metrics_of(records, world.goal, moves),
+        measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
+        values=scores.scores_of(records, scores.first_score(world.goal)).tolist(),
+        seconds=summary.seconds,
+        busy=summary.workers.busy if isinstance(summary.workers, WorkersReport) else None,
+        code={name: digest for name, digest in run.folder.versions().items() if is_own(name)},
+    )
 
 
 def _whole(number: str) -> float:

@@ -20,9 +20,9 @@ from swarmbo.plotting import style
 from swarmbo.plotting.comparison import RegretCurves, plot_regret_curves
 from swarmbo.records import RoundRecord
 from swarmbo.runs import reading, scenario_files
-from swarmbo.runs.scenario import scenario_of
+from swarmbo.runs.scenario import require_shallow, scenario_of
 from swarmbo.runs.sweep import Outcome, Trial, folder_name
-from swarmbo.settings import Count, Settings, convert
+from swarmbo.settings import Count, Settings, convert, require
 
 Shown = Literal["simple_regret", "average_regret", "recommended_regret", "best"]
 SHOWN_TEXT: dict[Shown, str] = {
@@ -102,6 +102,7 @@ class Reproduction(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self, "scores", bool, "one or more scores")
         for named in (self.quick.problems, *(method.problems for method in self.methods.values())):
             if strange := [problem for problem in named if problem not in self.problems]:
                 raise ConfigError(f"got {strange[0]!r}; wanted some of {', '.join(self.problems)}", at="$.problems")
@@ -138,7 +139,9 @@ def read_reproduction(name: str) -> Reproduction:
     path = Path(name) if name.endswith(".toml") else known.get(name)
     if path is None:
         raise ConfigError(f"no reproduction of this name; wanted a TOML file or one of: {', '.join(known)}", at=name)
-    return convert(scenario_files.read_toml(path), Reproduction)
+    tables = scenario_files.read_toml(path)
+    require_shallow(tables, at=str(path))
+    return convert(scenario_files.with_absolute_paths(tables, path.parent), Reproduction)
 
 
 def plan(
@@ -152,7 +155,7 @@ def plan(
     if strange := [name for name in only if name not in given.problems]:
         raise ConfigError(f"got {strange[0]!r}; wanted one of {', '.join(given.problems)}", at="--problem")
     count = seeds or (given.quick.seeds if quick else given.seeds)
-    chosen = only or (quick and given.quick.problems) or tuple(given.problems)
+    chosen = dict.fromkeys(only) or (quick and given.quick.problems) or tuple(given.problems)
     cells: list[Cell] = []
     notes: dict[str, None] = {"A short check: printed numbers are of longer runs.": None} if quick else {}
     for problem in chosen:
@@ -265,6 +268,7 @@ def write_markdown(
     """Write the command, the rows as a table of Markdown, and a line for each deviation and note."""
     lines = [f"{given.paper}: {SHOWN_TEXT[given.scores[0]]}.", "", f"`{command}`", ""]
     lines += [*markdown(_HEAD, rows, 2), "", *(f"- {text}" for text in (*given.deviations, *notes))]
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 

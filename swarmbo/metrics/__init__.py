@@ -131,6 +131,7 @@ def score_round(
         level_f1=None if mean is None or truth.level is None else level_f1(mean, values, truth.level),
         view_rmse=views,
         recommended_so_far=0.0 if previous is None else until + (recommended or 0.0),
+        unknown=len(places) - len(chosen) or UNSET,
     )
 
 
@@ -152,7 +153,8 @@ def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rou
 def mean_regrets(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
     """Cumulative regret divided by the number of measurements in it, for each round; NaN before the first."""
     asked = [record.asked if record.round else [] for record in records]
-    counts = np.cumsum([sum(one.measurement is not None for one in each) for each in asked])
+    unknown = [(record.round and getattr(record.score, "unknown", 0)) or 0 for record in records]
+    counts = np.cumsum([sum(one.measurement is not None for one in each) for each in asked]) - np.cumsum(unknown)
     return np.divide(cumulative_regret(records), counts, out=np.full(len(records), np.nan), where=counts > 0)
 
 

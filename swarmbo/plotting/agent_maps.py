@@ -32,8 +32,7 @@ NO_VIEWS = "no maps of what each agent believes:\nthe run folder has no checkpoi
 
 def records_of(records: Records, agent: str) -> list[RoundRecord]:
     """Rounds with the measurements of this agent alone."""
-    own = [[one for one in record.samples if one.agent == agent] for record in records]
-    return [msgspec.structs.replace(record, samples=samples) for record, samples in zip(records, own, strict=True)]
+    return [msgspec.structs.replace(r, samples=[one for one in r.samples if one.agent == agent]) for r in records]
 
 
 def error_of(belief: ExactGP | None, world: World) -> float | None:
@@ -118,10 +117,7 @@ class _Maps:
         """One colour scale for all maps, so that equal colours mean equal values."""
         means = [self.pooled, *self.own.values(), *(self.fused[agent] for agent in self.chosen if self.fused)]
         values = [mean[self.lattice.shown.ravel()] for mean in means if mean is not None]
-        if self.world.values is not None:
-            values.append(self.world.values[np.isfinite(self.world.values)])
-        everything = np.concatenate([*values, np.empty(0)])
-        return (float(everything.min()), float(everything.max())) if everything.size else (0.0, 0.0)
+        return maps.limits_of([*values, *([] if self.world.values is None else [self.world.values])]) or (0.0, 0.0)
 
     def draw(self, figure: SubFigure) -> None:
         grid, limits = figure.add_gridspec(2, len(self.chosen) + 1), self.limits

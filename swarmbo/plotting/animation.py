@@ -75,7 +75,7 @@ class MovingMap:
         ways = [driven_by(records, agent) for agent in agents]
         before = [len(driven_by(records[:-_RECENT], agent)) for agent in agents]
         broad: dict[str, Any] = {"width": 0.9} if is_crowded else {"width": 1.6, "path_effects": style.cased(3.0)}
-        best = records[-1].best if self._world.goal == "peak" else None
+        best = records[-1].best if self._world.goal == "peak" and self._world.frames is None else None
         told = {one.agent: one.battery for one in records[-1].samples if isinstance(one.battery, float)}
         charged = [(index, agent) for index, agent in enumerate(agents) if agent in told and agent in ends]
         star, spots = None if best is None else np.array(best.location), np.array(list(ends.values())).reshape(-1, 2)
@@ -283,9 +283,8 @@ class _Scene:
 
 def _range(layers: Sequence[_Layer]) -> Normalize:
     pictures = [layer.picture(frame).compressed() for layer in layers for frame in range(len(layer.frames))]
-    if not len(values := np.concatenate(pictures)):
-        return Normalize(0.0, 1.0)
-    least, most = 0.0 if layers[0].is_deviation else float(values.min()), float(values.max())
+    least, most = maps.limits_of(pictures) or (0.0, 1.0)
+    least = 0.0 if layers[0].is_deviation else least
     return Normalize(least, most if most > least else least + 1.0)
 
 

@@ -87,7 +87,9 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
     has_truth = world.has_truth
     with style.applied():
         figure, panels = _panels(world, 4 if has_truth else 2)
-        limits = _shared_limits(belief, world, lattice)
+        # one colour scale for truth and mean, so that equal colours mean equal values
+        means = [] if belief is None else [belief.posterior(lattice.points)[0][lattice.shown.ravel()]]
+        limits = maps.limits_of(means if world.values is None else [world.values, *means])
         if has_truth:
             plot_truth(panels[0], world, limits)
             plot_error(panels[3], belief, world)
@@ -140,17 +142,6 @@ def _from_zero(values: Float[np.ndarray, " m"]) -> maps.Limits | None:
     return (0.0, top) if (top := float(np.fmax.reduce(values))) > 0 else None
 
 
-def _shared_limits(belief: PlaceBelief | None, world: World, lattice: maps.Lattice) -> maps.Limits | None:
-    """One colour scale for truth and mean, so that equal colours mean equal values."""
-    values = [] if world.values is None else [world.values]
-    if belief is not None:
-        mean, _ = belief.posterior(lattice.points)
-        values.append(mean[lattice.shown.ravel()])
-    everything = np.concatenate([*values, np.empty(0)])
-    everything = everything[np.isfinite(everything)]
-    return (float(everything.min()), float(everything.max())) if everything.size else None
-
-
 def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
     """Panels in the shape of the world: side by side, or one above the other where the world is wide."""
     aspect = maps.drawn_aspect(world)
@@ -172,7 +163,7 @@ def _headline(records: Records, world: World) -> str:
 
 
 def _legend_handles(records: Records, world: World) -> list[Line2D]:
-    found = [*(["best"] if world.frames is None else []), "recommendation", "maximum"]
+    found = ["best", "recommendation", "maximum"]
     if world.standpoints:
         marks = maps.sensor_legend(len(failures(records)) > 0)
         return [*marks, *maps.legend_of(records, world, ["level", "true level", *found])]

@@ -212,10 +212,16 @@ def _in_input(ax: Axes, world: World, where: Coordinates, most_ticks: tuple[int,
     return ax
 
 
-def normalise(values: np.ndarray, limits: tuple[float, float] | None) -> Normalize:
-    """The scale of a colour map: from the first limit to the last, or over known values; never without a width."""
+def limits_of(parts: Sequence[np.ndarray]) -> Limits | None:
+    """Least and largest known value of all parts; None if none is known."""
+    values = np.concatenate([*parts, np.empty(0)])
     values = values[np.isfinite(values)]
-    low, high = limits or ((float(values.min()), float(values.max())) if values.size else (0.0, 1.0))
+    return (float(values.min()), float(values.max())) if values.size else None
+
+
+def normalise(values: np.ndarray, limits: Limits | None) -> Normalize:
+    """The scale of a colour map: from the first limit to the last, or over known values; never without a width."""
+    low, high = limits or limits_of([values]) or (0.0, 1.0)
     if not low < high:  # a constant field still wants a scale with a width
         half = 0.5 * max(abs(low), 1.0)
         low, high = low - half, high + half
@@ -346,7 +352,7 @@ def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line
         "base": (bool(world.bases), style.LEGEND_BASE),
         "failed": (len(failures(records)) > 0, style.FAILED),
         "battery": (any(told), style.LEGEND_BATTERY),
-        "best": (is_peak and last.best is not None, style.BEST | small | {"markersize": 10.0}),
+        "best": (is_peak and world.frames is None and last.best is not None, style.BEST | small | {"markersize": 10.0}),
         "recommendation": (is_peak and last.recommendation is not None, style.RECOMMENDATION | small),
         "maximum": (is_peak and has_truth, style.MAXIMUM | small),
     }

@@ -22,7 +22,7 @@ from swarmbo.plotting.belief_map import belief_map_figure
 from swarmbo.plotting.history import Records, World, agents_of, belief_after
 from swarmbo.plotting.regret import regret_figure
 from swarmbo.plotting.style import Formats
-from swarmbo.plotting.traffic import faults_figure, total_traffic, traffic_figure
+from swarmbo.plotting.traffic import faults_figure, traffic_figure
 from swarmbo.plotting.variables import factor_graph_figure, variables_figure
 from swarmbo.records import NetworkRecord, Score
 
@@ -179,7 +179,7 @@ def write_figures(
     if belief is not None:
         write("belief", belief_map_figure(records, told, belief))
     write("regret", regret_figure(records, world))
-    if total_traffic(records).messages:
+    if any(r.sharing.messages or (r.report is not None and r.report.messages) for r in records):
         write("traffic", traffic_figure(records))
     if (faults := faults_figure(records, network)) is not None:
         write("faults", faults)

@@ -31,14 +31,9 @@ def plot_traffic(ax: Axes, records: Records, count: Count = "messages") -> Axes:
     return ax
 
 
-def total_traffic(records: Records) -> Traffic:
-    """Traffic over all links in some rounds."""
-    return agreement_traffic(records) + sharing_traffic(records)
-
-
 def traffic_figure(records: Records) -> Figure:
     """Messages, transmissions if any message was relayed, and bytes against rounds."""
-    total = total_traffic(records)
+    total = agreement_traffic(records) + sharing_traffic(records)
     relayed = total.transmissions != total.messages
     counts: tuple[Count, ...] = ("messages", "transmissions", "bytes") if relayed else ("messages", "bytes")
     with style.applied():

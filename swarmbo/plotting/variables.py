@@ -22,6 +22,7 @@ from swarmbo.plotting.maps import add_colour_bar
 _MOST_NAMES = 40
 _LONGEST = 28  # characters of a variable's name, and of its values
 _DARK = 0.6  # shares below have dark colours
+_BETWEEN, _MOST_FOUND = 8.0, 0.6  # pixels between values side by side; their most share of the width
 Position = tuple[float, float]
 _WIDEST = 14.0  # edges: parts that are not joined start a new row beyond it
 _APART = 0.9
@@ -76,10 +77,14 @@ def variables_figure(records: Records, world: World) -> Figure:
         left, right = figure.subplots(1, 2, width_ratios=(8, 2.5 if world.types else 1), sharey=True)
         plot_variables(left, records, world)
         plot_found(right, records, world)
-        inches = 0.062 * max((len(text.get_text()) for text in right.texts), default=0) * len(right.get_xticks())
-        if inches > 1.95 and (grid := right.get_gridspec()) is not None:  # long names of choices
-            grid.set_width_ratios((8, 8 * inches / (8.2 - inches)))
         right.tick_params(labelleft=False)
+        figure.draw_without_rendering()
+        widest = max((text.get_window_extent().width for text in right.texts), default=0.0) + _BETWEEN
+        needed, room = widest * len(right.get_xticks()), left.bbox.width + right.bbox.width
+        if needed > right.bbox.width and (grid := right.get_gridspec()) is not None:  # long names of choices
+            more = max(0.0, needed / _MOST_FOUND - room)
+            figure.set_figwidth(figure.get_figwidth() + more / figure.dpi)
+            grid.set_width_ratios((room + more - needed, needed))
     return figure
 
 

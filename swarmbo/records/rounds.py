@@ -257,6 +257,8 @@ class Score(msgspec.Struct, frozen=True):
             None with a shared belief.
         recommended_so_far: Sum of the recommendation regrets of this and all earlier rounds, without that at reset: the
             score of Daxberger & Low's experiments (2017). Rounds without a recommendation add nothing.
+        unknown: Number of this round's measurements that ``total_regret`` lacks, as their true value is not known; left
+            out if there are none.
     """
 
     simple_regret: float
@@ -267,6 +269,7 @@ class Score(msgspec.Struct, frozen=True):
     level_f1: float | None = None
     view_rmse: dict[str, float] | None = None
     recommended_so_far: float = 0.0
+    unknown: int | UnsetType = UNSET
 
 
 class Neglected(msgspec.Struct, frozen=True):

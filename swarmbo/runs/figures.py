@@ -63,8 +63,8 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
     records = folder.records()
     if not records:
         return []
-    world = replace(world_of(folder), graph_in_use=graph_in_use(records[-1], read_world(folder)))
-    world = replace(_in_step(world, records), method=_method(folder))
+    used, world = graph_in_use(records[-1], read_world(folder)), _in_step(world_of(folder), records)
+    world = replace(world, graph_in_use=used, method=_method(folder))
     if not all(abs(edge) < _LARGEST_PLACE for edge in (*world.domain.low, *world.domain.high)):
         raise RunFolderError(f"{folder.path}: cannot be drawn: its box of locations is not finite, or beyond 1e100")
     belief, into = folder.scenario().belief, folder.path / "figures"
@@ -165,11 +165,7 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
 
 def _shown(records: Sequence[RoundRecord]) -> set[int]:
     """Rounds with a new best, thinned evenly and ending on the best; without any the last round."""
-    better, best = list[int](), -np.inf
-    for record in records:
-        if record.evaluations and record.best is not None and record.best.mean > best:
-            best = record.best.mean
-            better.append(record.round)
-    if not better:
-        return {records[-1].round}
+    earlier = [None, *(record.best for record in records[:-1])]
+    better = [record.round for record, best in zip(records, earlier, strict=True) if record.best != best]
+    better = better or [records[-1].round]
     return {better[int(i)] for i in np.linspace(0, len(better) - 1, min(len(better), _MOST_FRAMES))}

@@ -203,10 +203,9 @@ def noise_std_of(model: Model) -> float:
     """Standard deviation of an outcome's noise as believed; for a transformed outcome, at the best one."""
     h, warps = model.belief.hyperparameters, model.factor_warps
     if model.belief.is_coupled:
-        variance = h.total_noise_variance * h.scales[0] ** 2
-        at = model.warp.forward(np.array([model.warp.best]))
-        return float(model.warp.marginals(at, np.array([variance]))[1][0])
-    variances = [variance * scale**2 for variance, scale in zip(h.noise_variances, h.scales, strict=True)]
+        variances, warps = [h.total_noise_variance * h.scales[0] ** 2], [model.warp]
+    else:
+        variances = [variance * scale**2 for variance, scale in zip(h.noise_variances, h.scales, strict=True)]
     if warps:
         best = [warp.forward(np.array([warp.best])) for warp in warps]
         stds = [w.marginals(z, np.array([v]))[1][0] for w, z, v in zip(warps, best, variances, strict=True)]

@@ -206,11 +206,13 @@ def report_table(summary: Summary) -> Table:
 
 
 def reference_table(summary: Summary) -> Table | None:
-    """Table of the values of this run and heuristic baselines within as many rounds; None if unknown."""
+    """Table of the values of this run (true ones if known) and baselines within as many rounds; None without these."""
     if not summary.references:
         return None
-    found, maximum = found_by_way(summary), summary.maximum
-    is_known = maximum is not None
+    best, maximum = None if summary.best is None else summary.best.mean, summary.maximum
+    if (is_known := maximum is not None) and summary.score is not None:
+        best = maximum - summary.score.simple_regret
+    found = summary.references if best is None else {THIS_RUN: best, **summary.references}
     is_ratio = is_known and min(found.values()) >= 0.0 < maximum and not summary.unit.startswith("ln")  # no logarithms
     least = list(dict.fromkeys(key for worst in summary.worst_off.values() for key in worst))
     table = Table(title=f"found within {summary.rounds} rounds", title_justify="left")
@@ -224,13 +226,6 @@ def reference_table(summary: Summary) -> Table | None:
         cells = [quantity(worst[key], "") if key in worst else "" for key in least]
         table.add_row(label, quantity(value, ""), *short, *cells, style="bold" if label == THIS_RUN else None)
     return table
-
-
-def found_by_way(summary: Summary) -> dict[str, float]:
-    """Best value of this run and of the references, by name; true values if the ground truth is known."""
-    if summary.score is not None and summary.maximum is not None:
-        return {THIS_RUN: summary.maximum - summary.score.simple_regret, **summary.references}
-    return summary.references if summary.best is None else {THIS_RUN: summary.best.mean, **summary.references}
 
 
 def quantity(value: float, unit: str) -> str:

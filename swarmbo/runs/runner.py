@@ -8,7 +8,10 @@ import os
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from swarmbo.boundary.processes import one_blas_thread
+from swarmbo.boundary.values import flat
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Ledger
@@ -180,9 +183,10 @@ def ended(scenario: Scenario, path: Path, trust: bool) -> Summary | None:
 def _existing(scenario: Scenario, folder: RunFolder) -> Summary:
     there = folder.scenario()
     if there != scenario:
-        names = [name for name in Scenario.__struct_fields__ if getattr(there, name) != getattr(scenario, name)]
-        got = f"{folder.path}: holds another run (it differs in {', '.join(names)})"
-        raise RunFolderError(f"{got}; choose another --out, or --force to replace it")
+        before, now = (flat(msgspec.to_builtins(one)) for one in (there, scenario))
+        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        got = f"{folder.path}: holds another run (it differs in {', '.join(keys)})"
+        raise RunFolderError(f"{got}; choose another --out, or replace it by `swarmbo run --force`")
     folder.require_same_code(digests(scenario))
     if (summary := read_summary(folder)) is None:
         got = f"{folder.path}: holds {len(folder.records()[1:])} of {scenario.rounds} rounds of this run"

@@ -147,14 +147,15 @@ def _find_modules(data: dict[str, Any], beside: Path) -> None:
 
 def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
     if isinstance(environment := data.get("environment"), dict):
-        data["environment"] = _absolute(environment, folder)
+        data["environment"] = with_absolute_paths(environment, folder)
 
 
-def _absolute(value: Any, folder: Path, of: str = "") -> Any:
+def with_absolute_paths(value: Any, folder: Path, of: str = "") -> Any:
+    """Tables whose paths of files, relative to a folder, are made absolute."""
     if isinstance(value, dict):
-        return {key: _absolute(part, folder, key) for key, part in value.items()}
+        return {key: with_absolute_paths(part, folder, key) for key, part in value.items()}
     if isinstance(value, list):
-        return [_absolute(part, folder) for part in value]
+        return [with_absolute_paths(part, folder) for part in value]
     return os.path.abspath(folder / value) if of in _FILES and isinstance(value, str) and value else value
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmbo.boundary.values import error_text, flat
+from swarmbo.boundary.values import error_text
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 from swarmbo.evaluations import Workers, make_executor
 from swarmbo.runs.folder import RunFolder
@@ -129,13 +129,8 @@ def _is_complete(trial: Trial) -> bool:
 
 
 def _execute(task: str, trial: Trial) -> Outcome:
-    begun = RunFolder.holds_run(trial.out)
     try:
-        if begun and (there := RunFolder.open(trial.out).scenario()) != trial.scenario:
-            before, now = (flat(msgspec.to_builtins(one)) for one in (there, trial.scenario))
-            key = next(key for key in {**before, **now} if before.get(key) != now.get(key))
-            got = f"holds another run, with {key} = {before.get(key)!r}"
-            raise RunFolderError(f"{trial.out}: {got}; wanted {now.get(key)!r}: choose another --out")
+        begun = RunFolder.holds_run(trial.out) and RunFolder.open(trial.out).scenario() == trial.scenario
         if begun:
             resume(trial.out, trust=trial.trust)
         else:

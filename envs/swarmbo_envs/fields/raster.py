@@ -63,6 +63,8 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
                     raise ConfigError(f"{got}; wanted at most {_MOST_PIXELS:,}", at=at)
                 if band > file.count:
                     raise ConfigError(f"got band {band} of {path!r}; wanted one from 1 to {file.count}", at=at)
+                if file.dtypes[band - 1].startswith("complex"):
+                    raise ConfigError(f"got complex numbers in band {band} of {path!r}; wanted real ones", at=at)
                 bounds, transform = file.bounds, file.transform
                 edges = bounds.left, bounds.bottom, bounds.right, bounds.top
                 is_up = transform.is_rectilinear and bounds.bottom < bounds.top and bounds.left < bounds.right

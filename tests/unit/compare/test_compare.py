@@ -72,6 +72,16 @@ def test_seeds_without_a_partner_and_runs_that_are_not_complete_are_named(runs):
     assert "do not both have seeds 1" in notes
 
 
+def test_damaged_runs_are_named_and_the_others_compared(runs):
+    for damaged, file in (("random-2-1", "rounds.jsonl"), ("random-2-2", "scenario.toml"), ("random-3-0", "world.npz")):
+        (runs / damaged / file).write_bytes((runs / damaged / file).read_bytes()[1:])
+    comparison = compare([runs], reference="independent")
+    for damaged in ("random-2-1/rounds.jsonl", "random-2-2/scenario.toml", "random-3-0/world.npz"):
+        assert any(damaged in note and note.endswith("; left out") for note in comparison.notes)
+    seeds = [[run.seed for run in own] for (_, method), own in comparison.runs.items() if method == "random"]
+    assert seeds == [[0], [1]]
+
+
 def test_a_run_that_is_given_twice_counts_once(tmp_path, runs, bump_scenario):
     run(bump_scenario(coordination="random", seed=0, rounds=2), tmp_path / "again")
     comparison = compare([runs, tmp_path / "again", runs])

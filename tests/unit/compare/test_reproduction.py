@@ -112,6 +112,7 @@ def test_a_reproduction_shows_printed_numbers_beside_its_own_and_does_nothing_tw
     [
         ("l]\nrounds = ", "l]\nrounds = 'many' #", r"\$\.problems\.camel\.rounds: got 'many'; wanted an integer >= 1"),
         ("needs = ", "needs = 'peer' #", r"\$\.problems\.nowhere\.needs: got 'peer'; wanted a list"),
+        ("scores = ", "scores = [] #", r"\$\.scores: got .*; wanted one or more scores"),
     ],
 )
 def test_a_wrong_value_in_a_table_of_problems_or_methods_is_refused_by_its_path(tiny, was, wrong, line):
@@ -189,6 +190,22 @@ def test_average_regret_is_of_the_evaluations_that_succeeded(tiny, tmp_path):
     sums = np.cumsum([0.0 if record.score is None else record.score.total_regret for record in records])
     wanted = [total / count if count else np.nan for total, count in zip(sums, np.cumsum(succeeded), strict=True)]
     np.testing.assert_allclose(found.curves["average_regret"], [wanted])
+
+
+def test_files_of_a_definition_are_beside_it_and_a_problem_named_twice_is_run_once(tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir("/")
+    mine = '\n[problems.mine]\nrounds = 1\nenvironment = { id = "swarmbo/robot_team-v0", field = { csv = "s.csv" } }\n'
+    tiny.write_text(TINY + mine)
+    cells, _ = plan(read_reproduction(str(tiny)), tmp_path / "out", 1, ["mine", "mine"])
+    assert [cell.method for cell in cells] == ["auto", "sobol"]
+    assert cells[0].trials[0].scenario.environment["field"] == {"csv": str(tmp_path / "s.csv")}
+
+
+def test_a_table_is_written_also_if_no_run_succeeds(tiny, tmp_path):
+    tiny.write_text(TINY.replace('"swarmbo/function-v0", function', '"swarmbo/no_such_world-v0", function'))
+    result = called(tiny, "--out", tmp_path / "out", "--quiet", "--engine", THREADS)
+    assert result.exit_code == 1
+    assert "failed: $.environment.id: got 'swarmbo/no_such_world-v0'" in (tmp_path / "out" / "table.md").read_text()
 
 
 def test_names_are_listed_and_another_one_or_a_method_of_an_unknown_problem_is_refused(tiny):

@@ -20,8 +20,9 @@ MEAN_RADIUS_M = 6_371_008.8
 def tiff(tmp_path):
     def write(values, west, north, cell, crs="EPSG:4326", name="dem.tif", scale=1.0, offset=0.0, **more):
         path = tmp_path / name
-        values = np.asarray(values, dtype="float32")
-        shape = {"height": values.shape[0], "width": values.shape[1], "count": 1, "dtype": "float32"}
+        values = np.asarray(values)
+        values = values.astype("complex64" if np.iscomplexobj(values) else "float32")
+        shape = {"height": values.shape[0], "width": values.shape[1], "count": 1, "dtype": values.dtype}
         transform = rasterio.Affine(cell, 0.0, west, 0.0, -cell, north)
         with rasterio.open(path, "w", driver="GTiff", transform=transform, crs=crs, **shape, **more) as file:
             file.write(values, 1)
@@ -121,6 +122,8 @@ def test_what_is_refused(tiff, monkeypatch):
         robot_team_v0.parallel_env(field={"raster": tiff(values, 8.0, 47.0, 0.01), "cell_m": 10.0})
     with pytest.raises(ConfigError, match=r"got band 2 of .*; wanted one from 1 to 1"):
         make(tiff(values, 8.0, 47.0, 0.01), band=2)
+    with pytest.raises(ConfigError, match=r"\.raster: got complex numbers in band 1 of .*; wanted real ones"):
+        make(tiff(values + 1j, 8.0, 47.0, 0.01))
     with pytest.raises(ConfigError, match="cannot be read"):
         make("nowhere.tif")
     monkeypatch.setitem(__import__("sys").modules, "rasterio", None)

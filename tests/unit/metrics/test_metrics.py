@@ -18,6 +18,7 @@ from swarmbo.metrics import (
     level_f1,
     map_rmse,
     mean_regret,
+    mean_regrets,
     score_round,
     scores_of,
     sharing_traffic,
@@ -130,11 +131,20 @@ def test_a_score_is_of_the_places_where_the_truth_is_known_and_can_be_logged():
     truth = replace(TRUTH, value=lambda points: np.where(points[:, 0] > 6.0, np.nan, parabola(points)))
     assert score_round(truth, None, [sample(7.0)], Recommendation([8.0], 0.0, 1.0), None) is None
     first = score_round(truth, None, [sample(6.0), sample(7.0)], Recommendation([8.0], 0.0, 1.0), None)
-    assert first == Score(simple_regret=4.0, batch_regret=4.0, total_regret=4.0)
+    assert first == Score(simple_regret=4.0, batch_regret=4.0, total_regret=4.0, unknown=1)
     before = RoundRecord(round=0, samples=[], score=first)
     second = score_round(truth, before, [sample(9.0)], Recommendation([3.0], 0.0, 1.0), None)
     assert (second.simple_regret, second.batch_regret, second.recommended_so_far) == (4.0, None, 1.0)
     assert msgspec.json.decode(msgspec.json.encode(second), type=Score) == second
+
+
+def test_mean_regret_is_over_the_measurements_whose_regret_is_known():
+    truth, records = replace(TRUTH, value=lambda at: np.where(at[:, 0] > 6.0, np.nan, parabola(at))), []
+    for number, xs in enumerate([[3.0, 9.0], [3.0, 8.0, 9.0], [7.0], [4.0, 2.0, 9.0]]):
+        samples = [*map(sample, xs), sample(5.0, failed=True)]
+        score = score_round(truth, records[-1] if records else None, samples, None, None)
+        records.append(RoundRecord(round=number, samples=samples, score=score))
+    np.testing.assert_array_equal(mean_regrets(records), [np.nan, 1.0, 1.0, (1.0 + 0.0 + 4.0) / 3])
 
 
 def test_maps_are_scored_where_the_truth_is_known():

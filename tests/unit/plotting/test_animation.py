@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -154,6 +155,18 @@ def test_the_legend_has_what_was_found(run, failing, found):
     made = run(rounds=1, failing=failing)
     labels = {mark.get_label() for mark in _legend_handles(made.records, made.world)}
     assert labels == found | {"robot and its path", "radio link"} | ({"failed"} if failing else set())
+
+
+def test_the_best_measurement_of_an_earlier_round_is_not_shown_in_a_field_that_changes(run):
+    made = run(rounds=1, failing=0.0)
+    n, still = len(made.records), made.world
+    known = {"maxima": np.full(n, still.maximum), "argmaxes": np.tile(still.argmax, (n, 1))}
+    moves = replace(still, frames=np.tile(still.values, (n, 1)), **known)
+    for world, is_shown in ((still, True), (moves, False)):
+        moving, lattice = moving_over(world)
+        drawn = moving.show(made.records, [], lattice.image(np.zeros(lattice.shown.size)))
+        labels = [mark.get_label() for mark in _legend_handles(made.records, world)]
+        assert (len(drawn["best"]) > 0, "best measurement" in labels) == (is_shown, is_shown)
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_a_graph_too_large_to_read_is_drawn_by_degrees():
     assert "101 variables, 100 factors, 1 connected part" in of_factor.get_title(loc="left")
 
 
-def test_no_node_at_the_edge_is_cut_and_no_name_of_a_choice_lies_on_another():
+def test_no_node_at_the_edge_is_cut():
     figure = factor_graph_figure(FactorGraph.from_scopes({"f": [f"x{n}" for n in range(6)]}))
     style.name_figure(figure, "a title takes room")
     figure.canvas.draw()
@@ -183,11 +183,17 @@ def test_no_node_at_the_edge_is_cut_and_no_name_of_a_choice_lies_on_another():
         radius = 0.5 * np.sqrt(node.get_sizes()[0]) * figure.dpi / 72
         assert ax.bbox.x0 <= x - radius < x + radius <= ax.bbox.x1
         assert ax.bbox.y0 <= y - radius < y + radius <= ax.bbox.y1
-    kinds = [Categorical(["a rather long name of one wood", "steel"]) for _ in WORLD.variables]
-    world = World(Domain(np.zeros(3), np.ones(3)), variables=WORLD.variables, types=tuple(kinds), argmax=np.zeros(3))
+
+
+@pytest.mark.parametrize("choice", ["a rather long name of one wood", "w" * 9, "m" * 28])
+@pytest.mark.parametrize("variables", [WORLD.variables, tuple(f"{name}{'v' * 27}" for name in WORLD.variables)])
+def test_no_name_of_a_choice_lies_on_another(choice, variables):
+    kinds = tuple(Categorical([choice, "steel"]) for _ in variables)
+    world = World(Domain(np.zeros(3), np.ones(3)), variables=variables, types=kinds, argmax=np.zeros(3))
     figure = variables_figure(records_of([[0.0, 0.0, 0.0]] * 3, [1.0, None, 2.0]), world)
     assert figure.axes[0].get_title(loc="left") == "Evaluated (×: failed)"
     figure.canvas.draw()
     drawn = [text.get_window_extent() for text in figure.axes[1].texts]
     assert len(drawn) == 9
+    assert figure.axes[0].bbox.width > 0.35 * sum(ax.bbox.width for ax in figure.axes[:2])
     assert not any(one.overlaps(other) for one, other in itertools.combinations(drawn, 2))

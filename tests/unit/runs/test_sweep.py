@@ -104,7 +104,7 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_oth
     assert [outcome.status for outcome in outcomes] == ["resumed", "skipped", "failed", "done"], [
         outcome.message for outcome in outcomes
     ]
-    assert "holds another run, with " in outcomes[2].message
+    assert "holds another run (it differs in rounds, coordination.kind); " in outcomes[2].message
     assert sorted(outcome.status for outcome in watched) == ["done", "failed", "resumed", "skipped"]
     assert [len(RunFolder(path).records()) for path in (half, done, other, fresh)] == [3, 3, 2, 3]
     assert [outcome.status for outcome in sweep(trials[:2])] == ["skipped", "skipped"]
