@@ -3,8 +3,9 @@
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+import networkx as nx
 import numpy as np
 from msgspec import UNSET
 from pettingzoo import ParallelEnv
@@ -28,9 +29,6 @@ from swarmbo.spaces.variables import Variable
 from swarmbo.transport import Faults
 from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Measurement, OneShotWorld, Scopes, Step, World
 from swarmbo.worlds.protocol import require_parallel
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 
 class Team(AskTell):

@@ -151,7 +151,7 @@ class ByMessages:
             for message in (yield from _heard(wanted)).values():
                 known |= message.reports
             known[self.agent] = request.say(self.agent, known)
-            self._say(request.news(self.part, known) if is_last else [request.on(self.part, self.agent, known)])
+            self._say(request.letters(self.part, self.agent, known))
         if not is_last:
             key, others = ("reports", index, order[-1]), set(order) - known.keys()
             known |= (yield from _heard({key: _words(order[-1], others, request.fits)}))[key].reports

@@ -176,9 +176,7 @@ class Central:
         known: dict[str, bytes] = {}
         for agent in request.order:
             known[agent] = request.say(agent, known)
-            is_last = agent == request.order[-1]
-            letters = request.news(self.part, known) if is_last else [request.on(self.part, agent, known)]
-            self.traffic += self._taken_by(letters)
+            self.traffic += self._taken_by(request.letters(self.part, agent, known))
         return known
 
     def _compared(self, request: requests.Compare, verdict: messages.Verdict) -> Traffic:

@@ -18,7 +18,7 @@ from swarmbo.coordination import messages, requests
 from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.flooding import Flooding, messages_of_factor, messages_of_variable
 from swarmbo.coordination.part import LocalView
-from swarmbo.coordination.tables import Edge, Flat, Sizes, Table, Tables, Vector, coloured
+from swarmbo.coordination.tables import Flat, Sizes, Table, Tables, Vector, coloured
 from swarmbo.graph import FactorGraph
 
 
@@ -28,10 +28,10 @@ def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tup
         return (yield from _on_tree_at_once(view, tables, sizes))
     graph, mail = view.graph, requests.Mail()
     factors, variables = set(view.factors), set(view.variables)
-    from_variables: dict[Edge, Vector] = {}
-    from_factors: dict[Edge, Vector] = {}
+    from_variables: dict[tuple[str, str], Vector] = {}
+    from_factors: dict[tuple[str, str], Vector] = {}
 
-    def hear(kind: str, edges: list[Edge], into: dict[Edge, Vector]) -> requests.Steps[None]:
+    def hear(kind: str, edges: list[tuple[str, str]], into: dict[tuple[str, str], Vector]) -> requests.Steps[None]:
         yield from mail.wait([(kind, *edge) for edge in edges])
         into.update({edge: mail[kind, *edge].entries for edge in edges})
 
@@ -59,9 +59,11 @@ def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tup
 
 def _on_tree_at_once(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tuple[dict[str, int], int]]:
     """Same for a whole part in one process: bit-identical messages and choices, and as many."""
-    flooding = Flooding(view.graph, tables, view.variables, sizes)
-    from_variables, from_factors, n_rounds = flooding.tree_messages()
-    edges, lengths = view.graph.edges, flooding.edge_sizes
+    from swarmbo.coordination import compiled_passes  # late: numba is slow to load
+
+    flooding, edges = Flooding(view.graph, tables, view.variables, sizes), view.graph.edges
+    lengths, shapes = flooding.edge_sizes, {tables[f].shape for f in view.graph.factors}
+    from_variables, from_factors, n_rounds = compiled_passes.tree_messages(edges, flooding.layout, shapes)
     writes = np.diff(edges.first)[edges.factors] > 1
     sent = messages.FromVariable, lengths, writes
     yield requests.Crossed(lambda counts: counts.numbers(*sent) + counts.numbers(messages.FromFactor, lengths))
@@ -74,7 +76,9 @@ def decoded(
     """Choose variable by variable from the last messages; in one call for a whole part in one process."""
     if not view.is_whole:
         return (yield from decode(view, tables, flooding.by_edge(from_variables), flooding.by_edge(from_factors)))
-    choices = flooding.last_choices(from_variables, from_factors)
+    from swarmbo.coordination import compiled_passes  # late: numba is slow to load
+
+    choices = compiled_passes.last_choices(view.graph.edges, flooding.layout, from_variables, from_factors)
     edges, place = view.graph.edges, np.empty(len(view.variables), dtype=np.int64)
     place[[view.graph.column_of[x] for x in view.part.order]] = np.arange(len(view.variables))
     turns = place[edges.variables]

@@ -111,19 +111,6 @@ class Flooding:
             largest = max(largest, renew_factors(group.tables, *arrays))
         return messages, largest
 
-    def tree_messages(self) -> tuple[Flat, Flat, int]:
-        """Final messages of a forest: of variables, of factors, and the number of rounds that agents would take."""
-        from swarmbo.coordination.compiled_passes import tree_messages  # late: numba is slow to load
-
-        shapes = [group.tables.shape[1:] for group in self.factor_groups]
-        return tree_messages(self.graph.edges, self.layout, shapes)
-
-    def last_choices(self, from_variables: Flat, from_factors: Flat) -> Int[np.ndarray, " n_variables"]:
-        """Choices of ``decoding.decode`` for a whole graph in one process."""
-        from swarmbo.coordination.compiled_passes import last_choices  # late: numba is slow to load
-
-        return last_choices(self.graph.edges, self.layout, from_variables, from_factors)
-
     @property
     def layout(self) -> Layout:
         """Places of all tables and messages."""

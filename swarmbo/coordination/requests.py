@@ -154,18 +154,15 @@ class HandOn(NamedTuple):
     say: Callable[[str, Mapping[str, bytes]], bytes]
     fits: FitsWord = anything
 
-    def on(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Letter:
-        """Message of an agent that is not the last one to the next one."""
-        return Letter(agent, self.order[self.order.index(agent) + 1], messages.Reports(part.index, agent, dict(known)))
-
-    def news(self, part: Part, known: Mapping[str, bytes]) -> Iterator[Letter]:
-        """Messages of the last agent to every agent."""
-        last = self.order[-1]
-        for agent in part.agents:
-            heard = self.order[: self.order.index(agent) + 1] if agent in self.order else ()
-            if agent != last:
-                others = {name: said for name, said in known.items() if name not in heard}
-                yield Letter(last, agent, messages.Reports(part.index, last, others))
+    def letters(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Iterator[Letter]:
+        """Messages of an agent: of the last one to every other, of each before it to the next one."""
+        place = {name: n for n, name in enumerate(self.order)}
+        if agent != self.order[-1]:
+            yield ToAll.letter(part, agent, self.order[place[agent] + 1], known)
+            return
+        for other in part.agents:
+            if other != agent:
+                yield ToAll.letter(part, agent, other, known, self.order[: place.get(other, -1) + 1])
 
 
 class Compare(NamedTuple):

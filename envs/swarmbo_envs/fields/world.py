@@ -155,8 +155,7 @@ class RadioLinks:
         asked = np.array(positions), np.array(range_m)
         if self._asked is not None and all(map(np.array_equal, asked, self._asked)):
             return self._links
-        graph: Any = nx.Graph()
-        graph.add_nodes_from(self._agents)
+        graph: Any = nx.empty_graph(self._agents)
         offset = positions[:, None] - positions[None]
         distances = np.hypot(offset[..., 0], offset[..., 1])
         ranges = np.broadcast_to(np.asarray(range_m, dtype=float), len(self._agents))

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from swarmbo.boundary import rng
+from swarmbo.boundary.values import linked
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import Count, Whole, require, within
@@ -214,15 +215,11 @@ and that did not fail |
 
     def interaction_graph(self) -> "nx.Graph[str]":
         """Links of agents whose variables share a factor; of all pairs if agents are told totals."""
-        graph: nx.Graph[str] = nx.Graph()
-        graph.add_nodes_from(self.possible_agents)
         joined: Sequence[Collection[str]] = [self.possible_agents]
         if self.settings.outcomes == "per-factor":  # the structure is known then
             own = self._variable_owners  # of a factor's variables one has the factor's owner
             joined = [dict.fromkeys(own[v] for v in scope) for scope in self._scopes.values()]  # sets have no order
-        for owners in joined:
-            graph.add_edges_from((a, b) for a in owners for b in owners if a < b)
-        return graph
+        return linked(self.possible_agents, [(a, b) for owners in joined for a in owners for b in owners if a < b])
 
     def ground_truth(self) -> GroundTruth | None:
         """Noise-free function over joint points, for metrics and figures; None if its maximum is unknown."""

@@ -11,6 +11,7 @@ from msgspec import structs
 from numpy.typing import ArrayLike, NDArray
 
 from swarmbo.boundary import rng
+from swarmbo.boundary.values import linked
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.shared import digest
@@ -214,11 +215,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     def interaction_graph(self) -> "nx.Graph[str]":
         """Links between access points in range of each other."""
-        graph: nx.Graph[str] = nx.Graph()
-        graph.add_nodes_from(self.possible_agents)
         names = self.possible_agents
-        graph.add_edges_from((names[i], names[int(j)]) for i, near in enumerate(self.in_range) for j in near if i < j)
-        return graph
+        return linked(names, [(names[i], names[int(j)]) for i, near in enumerate(self.in_range) for j in near if i < j])
 
     def best_known(self) -> tuple[Array, float]:
         """Best joint setting known for the initial network, and its utility; see ``references.best_known``."""
