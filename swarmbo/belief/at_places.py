@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from swarmbo.belief.gp.cholesky import factorise, solve_rows
 from swarmbo.belief.gp.conditioning import JointPosterior
 from swarmbo.belief.gp.exact import ExactGP, Marginals
-from swarmbo.belief.gp.spatial import Answered, PlaceBelief, PosteriorCache, Views
+from swarmbo.belief.gp.spatial import DelegatingBelief, PlaceBelief, PosteriorCache, Views
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.spaces import PlaceTable, first_of_each, place_keys
 
@@ -19,7 +19,7 @@ _ENTRIES = 2**26  # most stored covariances with data: 512 MiB
 
 
 @dataclass(frozen=True, eq=False)
-class KnownPlaces(Answered):
+class KnownPlaces(DelegatingBelief):
     """An exact belief, fast at ``known`` places; pending ones count as measured with the usual noise."""
 
     belief: ExactGP
@@ -27,7 +27,7 @@ class KnownPlaces(Answered):
     known: PlaceTable
 
     @property
-    def one(self) -> ExactGP:
+    def delegate(self) -> ExactGP:
         """The exact belief."""
         return self.belief
 
@@ -84,8 +84,8 @@ class AtPlaces(KnownPlaces):
         mean, var = self.cache.mean[rows], self.cache.var[rows]
         if on_data or not len(self.pending):
             return mean, var
-        told = self._told(self.cache.of_rows(rows))
-        return mean, np.maximum(var - np.einsum("pk,pk->k", told, told), 0.0)
+        whitened = self._whitened(self.cache.of_rows(rows))
+        return mean, np.maximum(var - np.einsum("pk,pk->k", whitened, whitened), 0.0)
 
     def posterior_mean(self, X: Float[np.ndarray, "k d"]) -> Float[np.ndarray, " k"]:
         """Means at physical points; pending points change none."""
@@ -97,7 +97,7 @@ class AtPlaces(KnownPlaces):
         if (rows := self.rows_of(X)) is None:
             return self._anywhere.posterior_cache(X)
         own = self.cache.of_rows(rows)
-        return own.told(self._told(own)) if len(self.pending) else own
+        return own.with_pending(self._whitened(own)) if len(self.pending) else own
 
     def at(self, now: float) -> PlaceBelief:
         """Belief at another round; itself without temporal decay."""
@@ -115,12 +115,12 @@ class AtPlaces(KnownPlaces):
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "p p"]:
-        told = self.cache.of_rows(self.pending).cov(slice(None), slice(None))
-        told.flat[:: len(told) + 1] += self.noise_variance
-        return factorise(told)[0]
+        whitened = self.cache.of_rows(self.pending).cov(slice(None), slice(None))
+        whitened.flat[:: len(whitened) + 1] += self.noise_variance
+        return factorise(whitened)[0]
 
-    def _told(self, own: JointPosterior) -> Float[np.ndarray, "p k"]:
-        """Whitened covariances of pending places with some."""
+    def _whitened(self, own: JointPosterior) -> Float[np.ndarray, "p k"]:
+        """Whitened covariances (p, k) of pending places with the places of a posterior."""
         return solve_rows(self._root, self.cache.cross(self.pending, own).T).T
 
 

@@ -31,18 +31,18 @@ class _Store:
     has rows 0 … i of L one after the other, so that appending moves no row; ``whitened`` is L⁻¹ y.
     """
 
-    def __init__(self, M: int, room: int, p: int) -> None:
-        self.features = np.empty((M, room, p))
-        self.packed = np.empty((M, room * (room + 1) // 2))
-        self.whitened = np.empty((M, room))
+    def __init__(self, M: int, capacity: int, p: int) -> None:
+        self.features = np.empty((M, capacity, p))
+        self.packed = np.empty((M, capacity * (capacity + 1) // 2))
+        self.whitened = np.empty((M, capacity))
         self.filled = 0
 
-    def with_room(self, n: int) -> "_Store":
-        """Store that continues after row n: this one if no model did yet, and there is room."""
-        M, room, p = self.features.shape
-        if self.filled == n and n < room:
+    def continued_after(self, n: int) -> "_Store":
+        """Store whose next row is row n: this one if no model has appended it, and the capacity suffices."""
+        M, capacity, p = self.features.shape
+        if self.filled == n and n < capacity:
             return self
-        out = _Store(M, room if n < room else max(2 * room, _FIRST_ROWS), p)
+        out = _Store(M, capacity if n < capacity else max(2 * capacity, _FIRST_ROWS), p)
         out.features[:, :n] = self.features[:, :n]
         out.packed[:, : _end(n)] = self.packed[:, : _end(n)]
         out.whitened[:, :n] = self.whitened[:, :n]
@@ -102,7 +102,7 @@ class FeatureModels:
         return replace(made, log_evidence=self.log_evidence)
 
     def in_unit_of(self, ratios: Float[np.ndarray, "M r"]) -> "FeatureModels":
-        """The same, with the evidence of outcomes before their multiplication by ratios."""
+        """Models with the evidence of the outcomes before these were multiplied by ratios."""
         return replace(self, log_evidence=self.log_evidence + np.log(ratios).sum(axis=1))
 
     def awaiting(self, row: Float[np.ndarray, "M p"]) -> "FeatureModels":
@@ -127,7 +127,7 @@ class FeatureModels:
         innovation: Float[np.ndarray, " M"],
     ) -> _Store:
         n = self.n_rows + self.n_pending
-        store = self.store.with_room(n)
+        store = self.store.continued_after(n)
         store.features[:, n], store.whitened[:, n] = row, innovation
         store.packed[:, _end(n) : _end(n) + n] = v
         store.packed[:, _end(n) + n] = np.sqrt(variance)

@@ -57,8 +57,8 @@ class StackedDraws:
         value, slope, points = np.empty(U.shape[:2]), np.zeros(U.shape), np.ascontiguousarray(X)
 
         def put(rows: slice) -> None:
-            room = np.empty((2, frequencies.shape[2]))
-            put_waves(gradient, points[rows], frequencies[rows], weights[rows], value[rows], slope[rows], room)
+            work = np.empty((2, frequencies.shape[2]))
+            put_waves(gradient, points[rows], frequencies[rows], weights[rows], value[rows], slope[rows], work)
 
         in_threads(len(points), put)
         return value, slope

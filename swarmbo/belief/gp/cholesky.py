@@ -27,7 +27,7 @@ def solve_lower(
 
 
 def solve_rows(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m n"]:
-    """B L⁻ᵀ in Fortran order, half as quick again as by columns where n is small; B in that order is overwritten."""
+    """B L⁻ᵀ in Fortran order, 1.5 times faster than by columns for small n; B in that order is overwritten."""
     return B if B.size == 0 else blas.dtrsm(1.0, L, B, side=1, lower=1, trans_a=1, overwrite_b=1)
 
 
@@ -37,7 +37,7 @@ def factorise(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], fl
 
 
 def factorise_noisy(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], float]:
-    """As ``factorise``, with rounding and jitter as shares of each row's diagonal: noise may differ very much."""
+    """Cholesky factor as by ``factorise``, with jitter relative to each row's diagonal, as noise may differ greatly."""
     units = _units(K)
     L, jitter = factorise(K / (units[:, None] * units))
     return np.asfortranarray(L * units[:, None]), jitter
@@ -100,7 +100,7 @@ class BlockRows:
 
     @classmethod
     def of(cls, squares: Float[np.ndarray, "k T T"]) -> "BlockRows":
-        """Of whole matrices."""
+        """Block rows of whole matrices."""
         made = cls.empty(len(squares), squares.shape[1])
         made.put(np.arange(len(squares)), squares)
         return made
@@ -129,7 +129,7 @@ class BlockRows:
             self.blocks[b][matrices, : end - start, :end] = squares[:, start:end, :end]
 
     def squares(self, matrices: Int[np.ndarray, " g"], n_rows: int) -> Float[np.ndarray, "g T T"]:
-        """Some of the matrices, whole: as many rows, 0 where there are fewer."""
+        """Whole matrices (g, T, T) of ``n_rows`` = T rows, for some of the k; missing rows are 0."""
         out = np.zeros((len(matrices), n_rows, n_rows))
         for b, block in enumerate(self.blocks[: -(-n_rows // ROWS)]):
             start, end = ROWS * b, min(ROWS * (b + 1), n_rows)
@@ -139,7 +139,7 @@ class BlockRows:
 
 @dataclass(frozen=True, eq=False)
 class Factorised:
-    """K = L Lᵀ and what a posterior needs of it; observations that are pending come last."""
+    """Factorisation K = L Lᵀ of a posterior's covariance matrix, and solutions; pending observations come last."""
 
     L: Float[np.ndarray, "r r"]  # in Fortran order
     residual: Float[np.ndarray, " r"]  # where pending as expected, so that they bring no news
@@ -164,7 +164,7 @@ class Factorised:
         residual: Float[np.ndarray, " r"],
         jitter: float,
     ) -> "Factorised":
-        """From a factor and its inverse, if that is kept."""
+        """Factorisation from a factor and its inverse, if that is kept."""
         whitened = solve_lower(L, residual)
         return cls(L, residual, whitened, solve_lower(L, whitened, transposed=True), jitter, inverse)
 
@@ -179,7 +179,7 @@ class Factorised:
         K_new_new: Float[np.ndarray, "p p"],
         residual: Float[np.ndarray, " p"] | None,
     ) -> "Factorised":
-        """With p more observations, in O(p r²). Without ``residual``, they are to come: alpha stays, to the bit."""
+        """Factorisation with p more observations, in O(p r²). Without ``residual`` they are pending: alpha stays."""
         r, p = len(self.residual), len(K_new_new)
         if p == 0:
             return self
@@ -201,7 +201,7 @@ class Factorised:
     def awaiting(
         self, L: Float[np.ndarray, "s s"], inverse: Float[np.ndarray, "s s"] | None, jitter: float
     ) -> "Factorised":
-        """With points pending, whose rows come last in a larger factor: they take variance and bring no news."""
+        """Factorisation with pending points, the last rows of a larger factor: they reduce variance only."""
         r = len(self.residual)
         nothing = np.zeros(len(L) - r)
         expected = np.concatenate([self.residual, L[r:, :r] @ self.whitened])

@@ -30,7 +30,7 @@ LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side: below, no two points woul
 TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above, nothing is ever forgotten
 OUTPUTSCALE_RANGE = (1e-6, 1e3)
 NOISE_CEILING = 10.0
-ROOM = 2**27  # numbers at once, a gigabyte, about pairs of outcomes of all factors; more are worked out by factor
+MOST_PAIRS = 2**27  # numbers kept about pairs of outcomes of all factors, a gigabyte; else factor by factor
 TIED_FROM = 512  # factors of a sum: fewer totals than factors tell too little of each to tell them apart
 
 
@@ -80,7 +80,7 @@ class HyperparameterPrior:
         outputscale and a noise variance in common, and one lengthscale for all of their variables.
         """
         k, own = len(sizes), settings.of_factors(factors)
-        firsts, counts, ties = list(range(k)), sizes, None  # who stands for the others, and how many lengthscales each
+        firsts, counts, ties = list(range(k)), sizes, None  # representative of each group, and its lengthscales
         if k >= TIED_FROM:
             places = dict[tuple[FactorForm, int], int]()
             alike = [places.setdefault(form, len(places)) for form in zip(own, sizes, strict=True)]
@@ -113,7 +113,7 @@ class HyperparameterPrior:
         base: Float[np.ndarray, " d"],
         ties: Ties | None = None,
     ) -> "HyperparameterPrior":
-        """From medians and standard deviations of logarithms, of lengthscales one for each coordinate."""
+        """Prior from medians and standard deviations of logarithms; those of lengthscales have one per coordinate."""
         time, is_shared = settings.time, model == "shared"
         if is_shared:
             medians, spreads = medians[:1], spreads[:1]
@@ -212,7 +212,7 @@ class HyperparameterPrior:
 
 
 def _geometric_means(values: Float[np.ndarray, " n"], places: Int[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:
-    """Of those that have one place; a noise that is none counts as the smallest float."""
+    """Geometric means of the values of each place; 0, as of noise, counts as the smallest float."""
     logs = np.log(np.maximum(values, np.finfo(float).tiny))
     return np.exp(np.bincount(places, logs) / np.bincount(places))
 

@@ -122,7 +122,7 @@ def _fitted(
     graph: FactorGraph, arrays: tuple[bytes, ...], time: TimeAxis | None, seed: int, name: str, n: int
 ) -> AdditiveGP:
     low, high, X, y, rounds = map(np.frombuffer, arrays)
-    settings = AdditiveGPSettings(noise_floor=transforms.FLOOR, noise_log_std=transforms.ROOM, time=time)
+    settings = AdditiveGPSettings(noise_floor=transforms.NOISE_FLOOR, noise_log_std=transforms.NOISE_LOG_STD, time=time)
     belief = AdditiveGP.create(settings, graph, Domain(low, high), "total")
     belief = belief.update(X.reshape(len(y), -1), y, rounds=rounds)
     return belief.fit(stream(seed, "limit", name=name, evaluations=n))
