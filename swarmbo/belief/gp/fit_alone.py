@@ -84,7 +84,7 @@ def fit_alone(
 def maximised(
     problems: Sequence[Problem], kernel: KernelName, max_iterations: int, **how: Any
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
-    """Best theta (g, p) found for each of g similar problems, and its mean, standardised; see ``multi_start_search``."""
+    """Best theta (g, p) found for each of g similar problems, and its standardised mean; see ``multi_start_search``."""
     from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
 
     offset, scale = (np.array(column)[:, None] for column in zip(*((p.offset, p.scale) for p in problems), strict=True))
