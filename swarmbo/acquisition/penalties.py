@@ -28,8 +28,10 @@ _SLACK = 0.1  # tolerated missing logits: what the bend may leave
 _SAMPLED = 64  # random points for the spread of a factor's function
 _TRIED = 64  # points on the line back
 
-Violation = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]  # violation and its gradient at m points
-ViolationOf = Callable[[Float[np.ndarray, "m b"]], Violation]
+Point = Float[np.ndarray, " n"]
+OwnPoints = Float[np.ndarray, "m b"]
+Violation = tuple[Float[np.ndarray, " m"], OwnPoints]  # violation and its gradient at m points
+ViolationOf = Callable[[OwnPoints], Violation]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,7 @@ class PenalisedFunctions(ComposedFunctions):
 def with_requirements(
     functions: BoxFunctions,
     needed: Sequence[Requirement],
-    origin: Float[np.ndarray, " n"],
+    origin: Point,
     spread: Mapping[str, float],
     *,
     tight: bool = False,
@@ -163,14 +165,12 @@ def parts_together(
     return out
 
 
-def is_met(needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]) -> bool:
+def is_met(needed: Sequence[Requirement], point: Point, origin: Point) -> bool:
     """True if a joint point is as likely to succeed as required, or at least as the origin."""
     return bool(_missing_logits(needed, point[None], origin)[0] <= _SLACK)
 
 
-def moved_back(
-    needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]
-) -> Float[np.ndarray, " n"]:
+def moved_back(needed: Sequence[Requirement], point: Point, origin: Point) -> Point:
     """First point on the line from a joint point back to the origin that meets the requirements."""
     shares = np.linspace(1.0, 0.0, _TRIED + 1)[:, None]
     line = origin + shares * (point - origin)
@@ -203,25 +203,21 @@ def _part_spreads(graph: FactorGraph, spread: Mapping[str, float]) -> dict[str, 
 
 
 def _logits_below(
-    floor: float,
-    needed: Requirement,
-    terms: tuple[Term, ...],
-    columns: Int[np.ndarray, " b"],
-    U: Float[np.ndarray, "m b"],
+    floor: float, needed: Requirement, terms: tuple[Term, ...], columns: Int[np.ndarray, " b"], U: OwnPoints
 ) -> Violation:
     """Logits by which a factor's terms of one requirement fall below a floor; ``columns`` are those of its model."""
     value, slope = needed.model.part(terms, U, columns)
     return floor - value, -slope
 
 
-def _depth_within(limit: Limit, U: Float[np.ndarray, "m b"]) -> Violation:
+def _depth_within(limit: Limit, U: OwnPoints) -> Violation:
     """Depth of points within a region or its margin, in sides of the box."""
     depth, slope = limit.region.depth(U, limit.bounds)
     return depth + limit.margin, slope
 
 
 def _missing_logits(
-    needed: Sequence[Requirement], U: Float[np.ndarray, "m n"], origin: Float[np.ndarray, " n"]
+    needed: Sequence[Requirement], U: Float[np.ndarray, "m n"], origin: Point
 ) -> Float[np.ndarray, " m"]:
     """Missing logits of points; never any at the origin."""
     return np.max([min(r.margin(origin[None])[0], 0.0) - r.margin(U) for r in needed], axis=0)

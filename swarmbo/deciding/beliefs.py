@@ -228,13 +228,9 @@ def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_
         key = good.tobytes(), bad.tobytes(), memory
         if key not in made:
             rows = np.concatenate([good, bad])
-            made[key] = SuccessGP.learned(
-                domain.to_unit(rows[:, :d]),
-                np.arange(len(rows)) < len(good),
-                rounds=rows[:, d] if belief.seen.has_time else None,
-                now=round_number,
-                memory=memory,
-            )
+            U, succeeded = domain.to_unit(rows[:, :d]), np.arange(len(rows)) < len(good)
+            rounds = rows[:, d] if belief.seen.has_time else None
+            made[key] = SuccessGP.learned(U, succeeded, rounds=rounds, now=round_number, memory=memory)
         least = demand(excess_of(log.record(agent).tolist()), made[key].odds)
         out[agent] = Requirement(np.arange(d), made[key], least)
     return out

@@ -41,16 +41,16 @@ Sites = Float[np.ndarray, "k d"] | None
 
 
 class _KeepApart(NamedTuple):
-    """Rule that a point keeps a distance from others in some coordinates, else it takes random steps away."""
+    """Rule that a point keeps a distance from evaluated or pending ones in some coordinates."""
 
     columns: Int[np.ndarray, " a"]
     others: Float[np.ndarray, "q a"]
-    distance: float  # in sides of the box, like the steps
-    steps: tuple[float, float]
+    are_pending: bool
 
     def is_broken_by(self, U: Point) -> bool:
         """True if a point is too near to one of the others."""
-        return bool((np.abs(self.others - U[self.columns]).max(axis=1) <= self.distance).any())
+        distance = APART if self.are_pending else _NEAREST
+        return bool((np.abs(self.others - U[self.columns]).max(axis=1) <= distance).any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,30 +217,27 @@ class FunctionLearner:
             U = box.centre
         return problem.in_box(self._deduplicated(log, U, box))
 
-    def _rules(self, log: Logbook) -> tuple[list[_KeepApart], list[_KeepApart]]:
-        """Rules that keep a point apart from evaluated points (unless outcomes fade), and from pending ones.
+    def _rules(self, log: Logbook) -> list[_KeepApart]:
+        """Rules that keep a point apart from evaluated points (unless outcomes fade), then from pending ones.
 
         With outcomes per factor, there is a rule for the variables of each pending factor.
         """
         belief, problem, whole = self.setup.belief, self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
         fades = isinstance(belief, AdditiveGPSettings) and belief.time is not None
         # if outcomes fade, an old point is worth a new measurement
-        known = [] if fades else [_KeepApart(whole, problem.domain.to_unit(log.points), _NEAREST, _STEPS)]
+        rules = [] if fades else [_KeepApart(whole, problem.domain.to_unit(log.points), are_pending=False)]
         queries = list(log.open.values())
         waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(whole, list(range(len(queries))))]
         if problem.outcomes == "per-factor":
             waits = [frozenset(query.waits) for query in queries]
             waiting = [(problem.columns(c), [n for n, own in enumerate(waits) if c in own]) for c in problem.channels]
         places = problem.domain.to_unit(log.out)
-        pending = [
-            _KeepApart(columns, places[np.ix_(rows, columns.tolist())], APART, _STEPS_FROM_PENDING)
-            for columns, rows in waiting
-            if rows
-        ]
+        for columns, rows in waiting:
+            if rows:
+                rules.append(_KeepApart(columns, places[np.ix_(rows, columns.tolist())], are_pending=True))
         if isinstance(domain := problem.domain, MixedDomain):
-            known = [rule for rule in known if not _are_all(problem, domain, rule)]
-            pending = [rule for rule in pending if not _are_all(problem, domain, rule)]
-        return known, pending
+            rules = [rule for rule in rules if not _are_all(problem, domain, rule)]
+        return rules
 
     def _deduplicated(self, log: Logbook, U: Point, box: StepBox | None = None) -> Point:
         """The point, or one some random steps away, at which no rule is broken.
@@ -248,9 +245,7 @@ class FunctionLearner:
         Every decision ends with this step, unless it is ``safe`` (``Near.first_safe``). The step follows from the log
         and the seed.
         """
-        problem = self.setup.problem
-        coding, (known, pending) = problem.coding, self._rules(log)
-        rules = [*known, *pending]
+        problem, coding, rules = self.setup.problem, self.setup.problem.coding, self._rules(log)
         by_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())
         broken = {n for n, rule in enumerate(rules) if rule.is_broken_by(U)}
         # by the number of queries: a team restored in mid-run draws the same steps
@@ -258,12 +253,13 @@ class FunctionLearner:
         for tries in range(_MOST_TRIES):
             if coding is not None and tries == _ENOUGH:
                 # on grids there may be no point that is apart from all pending values and new
-                broken, rules = {n for n in broken if n < len(known)}, rules[: len(known)]
+                rules = [rule for rule in rules if not rule.are_pending]  # the first ones
+                broken = {n for n in broken if n < len(rules)}
             if not broken:
                 break
             rule, moved = rules[min(broken)], U.copy()
-            growth = _GROWTH**tries if rule.distance == APART else 1.0
-            moved[rule.columns] = _moved(U[rule.columns], rule.steps, growth, rng)
+            steps, growth = (_STEPS_FROM_PENDING, _GROWTH**tries) if rule.are_pending else (_STEPS, 1.0)
+            moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
             if coding is not None:
                 moved = problem.domain.to_unit(problem.in_box(_another_value(moved, rule.columns, coding.domain, rng)))
             moved = moved if box is None else np.clip(moved, box.low, box.high)

@@ -35,6 +35,7 @@ from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_as, logged_as, not_wanted
 
 Out = TypeVar("Out")
+Point = Float[np.ndarray, " n"]
 _ROUNDING = 1e-9  # sides of the box
 
 
@@ -47,7 +48,7 @@ class Ranking(NamedTuple):
 
     points: Float[np.ndarray, "k n"]
     columns: Int[np.ndarray, " a"]
-    beaten: Float[np.ndarray, " n"]
+    beaten: Point
     means: Mapping[str, Float[np.ndarray, " t"]]
 
 
@@ -147,7 +148,7 @@ Steps = Generator[Request, Any, Out]
 
 def joint_steps(
     situation: JointSituation, model: Model, setup: Setup
-) -> Steps[tuple[Float[np.ndarray, " n"], SolveReport, StepBox | None]]:
+) -> Steps[tuple[Point, SolveReport, StepBox | None]]:
     """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline.
 
     With a present setting, return also the box around the best setting in which the point lies.
@@ -182,14 +183,14 @@ def joint_steps(
     return point if box is None else np.clip(point, box.low, box.high), agreement.report, box
 
 
-def _baseline_decision(situation: JointSituation, setup: Setup) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+def _baseline_decision(situation: JointSituation, setup: Setup) -> tuple[Point, SolveReport]:
     """Joint point of the unit cube by a baseline, which knows the whole history."""
     policy, seen = setup.coordination, situation.inside
     chosen: Any = policy.decide_joint(seen, setup.acquisition)
     if not (isinstance(chosen, tuple) and len(chosen) == 2):
         raise not_wanted(chosen, "a point and a SolveReport", policy, "decide_joint")
     point, report = _checked(chosen[0], seen, policy), logged_as(SolveReport, chosen[1], policy, "decide_joint")
-    return _outside(point, situation), report
+    return point if situation.coding is None else situation.coding.outside(point), report
 
 
 def _function_steps(
@@ -204,9 +205,8 @@ def _function_steps(
     functions = checked_as(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")
     if ranking is not None:
         functions = functions.starting_from(ranking.points, ranking.columns, ranking.beaten)
-    if optimistic_stds(
-        situation
-    ):  # no feasible point is known yet, so a trust region around the incumbent is too narrow
+    # while no feasible point is known, a trust region around the incumbent is too narrow
+    if optimistic_stds(situation):
         functions = replace(functions, low=np.zeros_like(functions.low), high=np.ones_like(functions.high))
     return functions if coding is None else MixedFunctions.around(functions, coding), ranking, inside
 
@@ -227,11 +227,6 @@ def _limit_steps(
         low, high, *starts = yield Whole(points, graph, "box")
         functions = replace(functions, low=low, high=high, starts=np.reshape(starts, functions.starts.shape))
     return functions
-
-
-def _outside(point: Float[np.ndarray, " N"], situation: JointSituation) -> Float[np.ndarray, " n"]:
-    """Point of the unit cube of the variables, from one of the unit cube of the model's coordinates."""
-    return point if situation.coding is None else situation.coding.outside(point)
 
 
 def _within(functions: BoxFunctions, box: StepBox, simple: Float[np.ndarray, "k n"]) -> BoxFunctions:
@@ -297,25 +292,24 @@ def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requir
         lengths = {factor: time.lengthscale for factor, time in zip(graph.factors, times, strict=True)}
         # the most lasting factor counts, and an owner has fitted its own factors only
         lengths = yield Gather(graph, lengths)
-        times = [
-            msgspec.structs.replace(time, lengthscale=lengths[factor])
-            for factor, time in zip(graph.factors, times, strict=True)
-        ]
+        by_factor = zip(graph.factors, times, strict=True)
+        times = [msgspec.structs.replace(time, lengthscale=lengths[factor]) for factor, time in by_factor]
     return requirements(situation, times)
 
 
-def _best(model: Model, ranking: Ranking | None, situation: JointSituation) -> Steps[Float[np.ndarray, " n"]]:
+def _best(model: Model, ranking: Ranking | None, situation: JointSituation) -> Steps[Point]:
     """Incumbent of all variables, in their unit cube."""
     best, means = model.incumbent(), model.factor_means()
     if means is not None:
         ranking = yield Rank(model.belief, means)
     if ranking is not None:
         best[ranking.columns] = ranking.points[0, ranking.columns]
-    return _outside((yield Whole(best, situation.inside.graph)), situation)
+    best = yield Whole(best, situation.inside.graph)
+    return best if situation.coding is None else situation.coding.outside(best)
 
 
 def _agreed_within(
-    needed: Sequence[Requirement], situation: JointSituation, incumbent: Float[np.ndarray, " n"], agree: Agree
+    needed: Sequence[Requirement], situation: JointSituation, incumbent: Point, agree: Agree
 ) -> Steps[Agreement]:
     """Joint point that probably succeeds: bounded by factor, checked jointly, else agreed upon again and moved back."""
     functions = agree.functions
@@ -346,7 +340,7 @@ def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | No
     return links if links is None or is_own or nx.is_connected(links) else None
 
 
-def _checked(point: object, situation: JointSituation, coordination: object) -> Float[np.ndarray, " n"]:
+def _checked(point: object, situation: JointSituation, coordination: object) -> Point:
     """The point, if it is valid: a method may be a user's own."""
     place, n = np.asarray(point, dtype=float), situation.domain.n_dims
     if place.shape != (n,) or not (np.abs(place - 0.5) < 0.5 + _ROUNDING).all():

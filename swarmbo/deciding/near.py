@@ -52,9 +52,9 @@ class Safe(Settings, frozen=True):
 class StepBox(NamedTuple):
     """Box of the unit cube in which the next setting must lie, and the best setting known (n,), its centre."""
 
-    low: Float[np.ndarray, " n"]
-    high: Float[np.ndarray, " n"]
-    centre: Float[np.ndarray, " n"]
+    low: Point
+    high: Point
+    centre: Point
 
     def contains(self, U: Float[np.ndarray, "*m n"]) -> Bool[np.ndarray, "*m"]:
         """Mask of points in the box."""
@@ -63,22 +63,16 @@ class StepBox(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """Rules for the next setting of a team that begins at a present setting: a step limit, and a requirement of safety.
+    """Rules for the next setting of a team that begins at a present setting: step limits, and a requirement of safety.
 
-    Args:
-        start: Present setting (n,), in codes.
-        reach: Largest differences (n,) of codes to the best setting known, infinite without a limit. For choices
-            without an order, 0 keeps the value.
-        shares: The same limits (n,) as shares of the sides of the box.
-        step_limit: Both limits as the user stated them.
-        safe: Requirement that settings are probably good enough; None: none.
+    Limits are differences to the best setting known; infinite: none. 0 keeps a choice without an order.
     """
 
     problem: Problem
-    start: Float[np.ndarray, " n"]
-    reach: Float[np.ndarray, " n"]
-    shares: Float[np.ndarray, " n"]
-    step_limit: Any = None
+    start: Point  # present setting, in codes
+    reach: Point  # limits in codes
+    shares: Point  # limits in sides of the box
+    step_limit: Any = None  # both limits, as stated
     safe: Safe | None = None
 
     @classmethod
@@ -106,7 +100,7 @@ class Near:
         plain = {"start": self.problem.named(self.start), "step_limit": self.step_limit, "safe": self.safe}
         return {name: msgspec.to_builtins(value) for name, value in plain.items() if value is not None}
 
-    def step_box(self, centre: Float[np.ndarray, " n"]) -> StepBox:
+    def step_box(self, centre: Point) -> StepBox:
         """Box around a best setting (n,) of the unit cube."""
         domain, code, is_free = self.problem.domain, self.problem.in_box(centre), np.isinf(self.reach)
         ends = [domain.to_unit(np.clip(code + way * self.reach, domain.low, domain.high)) for way in (-1.0, 1.0)]
@@ -192,20 +186,20 @@ class Near:
         inside = self.problem.domain.to_unit if self.problem.coding is None else self.problem.modelled
         return cdist(inside(X), inside(others), "chebyshev")
 
-    def simple(self, centre: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
+    def simple(self, centre: Point) -> Float[np.ndarray, "k n"]:
         """Simple settings (k, n) of the unit cube: all at largest, and all equal with choices as at a centre."""
         is_number = np.array([not isinstance(one, Categorical) for one in self.problem.variables.values()])
         equal = [np.where(is_number, share, centre) for share in _EQUAL]
         return np.vstack([self.problem.domain.to_unit(largest(self.problem)), *equal])
 
 
-def largest(problem: Problem) -> Float[np.ndarray, " n"]:
+def largest(problem: Problem) -> Point:
     """Codes at which all variables are largest; choices without an order have their first value."""
     variables = problem.variables.values()
     return np.array([0.0 if isinstance(v, Categorical) and not v.ordered else v.axis.high for v in variables])
 
 
-def _start(problem: Problem, given: Any) -> Float[np.ndarray, " n"]:
+def _start(problem: Problem, given: Any) -> Point:
     at, names = "$.start", problem.graph.variables
     forms = "wanted 'present', 'largest', or a value of each variable, as a list or a table"
     if isinstance(given, str):
@@ -229,7 +223,7 @@ def _start(problem: Problem, given: Any) -> Float[np.ndarray, " n"]:
         raise ConfigError(error.message, at=at + error.at.removeprefix("$.point")) from None
 
 
-def _reach(problem: Problem, given: Any) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def _reach(problem: Problem, given: Any) -> tuple[Point, Point]:
     """Largest changes in codes, and in sides of the box; a variable's own name goes before patterns, then the last."""
     at, names, is_table = "$.step_limit", problem.graph.variables, isinstance(given, Mapping)
     reach, shares = np.full((2, len(names)), np.inf)

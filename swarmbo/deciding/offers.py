@@ -19,11 +19,10 @@ from swarmbo.worlds import Offers
 _N_CANDIDATES = 512
 _TRIES = 64  # repetitions of a draw if there are no-go regions
 _N_RECOMMENDED = 2048
+Places = Float[np.ndarray, "k d"]
 
 
-def random_candidates(
-    agent: str, box: Domain, problem: Problem, seed: int, round_number: int
-) -> Float[np.ndarray, "k d"]:
+def random_candidates(agent: str, box: Domain, problem: Problem, seed: int, round_number: int) -> Places:
     """Draw 512 allowed locations for an agent, uniform in its box; fewer if hardly anything is allowed."""
     # a stream for each agent: its draw does not depend on which others are present
     found, rng = np.zeros((0, box.n_dims)), stream(seed, "candidates", agent=agent, round=round_number)
@@ -35,12 +34,12 @@ def random_candidates(
     return found[:_N_CANDIDATES]
 
 
-def allowed_places(places: Float[np.ndarray, "k d"], problem: Problem) -> Float[np.ndarray, "j d"]:
+def allowed_places(places: Places, problem: Problem) -> Float[np.ndarray, "j d"]:
     """Keep the allowed ones of physical locations."""
     return places[problem.is_allowed(problem.box.to_unit(places))] if problem.no_go else places
 
 
-def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Float[np.ndarray, "k d"] | None:
+def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Places | None:
     """All allowed locations of a field, given its measurable sites; None: the whole box."""
     if sites is None:
         if not problem.no_go:
@@ -50,7 +49,7 @@ def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Float[np.ndarray
     return allowed_places(checked_candidates("sites()", sites, problem.box), problem)
 
 
-def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Float[np.ndarray, "k d"]:
+def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Places:
     """Check a user's locations for an agent; they may lie near the box, at most 100 sides from it."""
     places, d = real_array(given), domain.n_dims
     if places is None:
@@ -75,7 +74,7 @@ _MOST = 2**22  # limit of unpacked bytes: more locations than a message of some 
 _NUMBERS, _INDICES, _IS_PRESSED = 0, 1, 2  # bits of the first byte
 
 
-def packed(places: Float[np.ndarray, "k d"], sites: PlaceTable | None = None) -> bytes:
+def packed(places: Places, sites: PlaceTable | None = None) -> bytes:
     """Pack locations in their order.
 
     Locations that are all sites become differences of indices, as most sites within an agent's reach are consecutive.
@@ -96,7 +95,7 @@ def packed(places: Float[np.ndarray, "k d"], sites: PlaceTable | None = None) ->
     return bytes([kind]) + contents[kind]
 
 
-def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None = None) -> Float[np.ndarray, "k d"]:
+def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None = None) -> Places:
     """Unpack locations, with the sites of packing."""
     kind, rest = content[:1], content[1:]
     try:
@@ -138,7 +137,7 @@ class Offer(msgspec.Struct, frozen=True):
     position: tuple[float, ...] | None = None
     takes_part: bool = True
 
-    def places(self, n_dims: int) -> Float[np.ndarray, "k d"] | None:
+    def places(self, n_dims: int) -> Places | None:
         """Candidates as an array."""
         return None if self.candidates is None else np.array(self.candidates).reshape(-1, n_dims)
 
@@ -152,7 +151,7 @@ class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
     takes_part: bool = True
 
     @classmethod
-    def of(cls, offer: Offer, candidates: Float[np.ndarray, "k d"] | None, sites: PlaceTable | None) -> "PackedOffer":
+    def of(cls, offer: Offer, candidates: Places | None, sites: PlaceTable | None) -> "PackedOffer":
         """Pack an offer with candidates, which are indices of sites if all are sites."""
         content = None if candidates is None else packed(candidates, sites)
         return cls(content, offer.price, offer.position, offer.takes_part)
@@ -170,7 +169,7 @@ class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
         return zlib.crc32(msgspec.msgpack.encode(self)) & 0x7F
 
 
-def offer_of(agent: str, offers: Offers, places: Float[np.ndarray, "k d"] | None = None) -> Offer:
+def offer_of(agent: str, offers: Offers, places: Places | None = None) -> Offer:
     """One agent's own offer from an environment's offers, with candidates."""
     stands = offers.standpoints.get(agent)
     return Offer(
@@ -181,9 +180,7 @@ def offer_of(agent: str, offers: Offers, places: Float[np.ndarray, "k d"] | None
     )
 
 
-def own_places(
-    agent: str, offers: Offers, problem: Problem, seed: int, round_number: int
-) -> Float[np.ndarray, "k d"] | None:
+def own_places(agent: str, offers: Offers, problem: Problem, seed: int, round_number: int) -> Places | None:
     """Locations that one agent can reach in a round, by an environment's offers; None: the whole box."""
     box = problem.box
     if offers.candidates is not None:

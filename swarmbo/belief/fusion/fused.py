@@ -19,14 +19,7 @@ from swarmbo.belief.fusion.push_sum import PushSum
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.observations import standardisation
-from swarmbo.belief.gp.spatial import (
-    DelegatingBelief,
-    PlaceBelief,
-    Views,
-    checked_noise,
-    checked_outcomes,
-    checked_places,
-)
+from swarmbo.belief.gp.spatial import Delegating, PlaceBelief, Views, checked_noise, checked_outcomes, checked_places
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links, distinct_names, known_names
 from swarmbo.errors import StateVersionError
@@ -55,7 +48,7 @@ class Talk(NamedTuple):
     steps: int
 
 
-class FusedBelief(DelegatingBelief):
+class FusedBelief(Delegating):
     """Agents that fuse beliefs, seen from outside: their measurements, exchanges of messages, and beliefs.
 
     As one belief it is that of its representative: the first of the agents with the most measurements.

@@ -122,13 +122,9 @@ class Conditioned:
         data = self.data.then(new)
         if isinstance(self.parts, StackedParts):
             return replace(self, data=data, parts=StackedParts.of(self.hyper, self.scopes, data, self.parts))
-        is_pending = bool(np.isnan(new.outcome).any())
-        part = self.parts[0].extended(
-            self.covariance(0, new, self.data),
-            self.covariance(0, new, new, noisy=True),
-            None if is_pending else new.residuals(self.hyper),
-        )
-        return replace(self, data=data, parts=(part,))
+        cross, own = self.covariance(0, new, self.data), self.covariance(0, new, new, noisy=True)
+        residual = None if np.isnan(new.outcome).any() else new.residuals(self.hyper)
+        return replace(self, data=data, parts=(self.parts[0].extended(cross, own, residual),))
 
     def covariance(
         self, part: int, one: Observations, other: Observations, *, noisy: bool = False
@@ -222,9 +218,8 @@ class JointPosterior:
     def _covariances(
         self, rows: Rows, at: Sequence[Float[np.ndarray, "c _a"]], V: Float[np.ndarray, "n c"]
     ) -> Float[np.ndarray, "r c"]:
-        prior = reduce(
-            np.add, [term.prior.matrix(term.at[rows], own) for term, own in zip(self.terms, at, strict=True)]
-        )
+        priors = [term.prior.matrix(term.at[rows], own) for term, own in zip(self.terms, at, strict=True)]
+        prior = reduce(np.add, priors)
         prior -= _columns(self.V, rows).T @ V  # in place: there are very many of these
         prior *= self.scale**2
         return prior

@@ -22,22 +22,21 @@ from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
-from swarmbo.belief.gp.prior import MOST_PAIRS, HyperparameterPrior
+from swarmbo.belief.gp.prior import MOST_PAIRS, HyperparameterPrior, Theta
 from swarmbo.belief.gp.stack_evaluation import evaluate_one, workspace_for
 from swarmbo.boundary import compiling
 from swarmbo.boundary.compiling import compiled, inner
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial
 
-_CODES, _VECTOR, _MATRIX, _CUBE = (
-    compiling.read_only(1, types.int64),
-    compiling.read_only(1),
-    compiling.read_only(2),
-    compiling.read_only(3),
-)
+_CODES = compiling.read_only(1, types.int64)
+_VECTOR, _MATRIX, _CUBE = map(compiling.read_only, (1, 2, 3))
 _WORK, _OUT = types.float64[:, ::1], types.float64[::1]
 _KEPT = 2**17  # covariances of factors that fit, with their slopes, into a core's cache from one pass to the next
 _GROUPS = 8  # of factors that have hyper-parameters in common, at most: for each two numbers a pair are kept
+Vector = Float[np.ndarray, " t"]
+PerFactor = Float[np.ndarray, " k"]
+Pairs = Float[np.ndarray, " pairs"]  # of outcomes, below the diagonal
 
 
 @inner(fastmath=compiling.LANES)
@@ -56,13 +55,13 @@ def _column(
     X: Float[np.ndarray, "a t"],
     column: int,
     output: float,
-    holds: Float[np.ndarray, " t"],
+    holds: Vector,
     is_whole: Any,
     given: Float[np.ndarray, "o 2 pairs"],
     place: int,
-    squares: Float[np.ndarray, " t"],
-    near: Float[np.ndarray, " t"],
-    slope: Float[np.ndarray, " t"],
+    squares: Vector,
+    near: Vector,
+    slope: Vector,
 ) -> None:
     """Covariances of a factor between an outcome and all later ones, and their slopes; 0 where it is not in both."""
     n = len(holds) - 1 - column
@@ -82,7 +81,7 @@ def _column(
 
 
 @inner()
-def _all_hold(holds: Float[np.ndarray, " t"]) -> bool:
+def _all_hold(holds: Vector) -> bool:
     for i in range(len(holds)):  # noqa: SIM110
         if not holds[i] > 0.0:
             return False
@@ -97,12 +96,12 @@ def add_covariances(
     kernels: Int[np.ndarray, " k"],
     ends: Int[np.ndarray, " k"],
     X: Float[np.ndarray, "d t"],
-    outputs: Float[np.ndarray, " k"],
+    outputs: PerFactor,
     holds: Float[np.ndarray, "k t"],
     given: Float[np.ndarray, "o 2 pairs"],
     work: Float[np.ndarray, "3 t"],
     kept: Float[np.ndarray, "n 2 pairs"],
-    pairs: Float[np.ndarray, " pairs"],
+    pairs: Pairs,
     gains: Float[np.ndarray, " n"],
 ) -> None:
     """Add the covariances of all factors to the pairs of outcomes, those with the first outcome first. Points are in
@@ -141,12 +140,12 @@ def put_derivatives(
     kernels: Int[np.ndarray, " k"],
     ends: Int[np.ndarray, " k"],
     X: Float[np.ndarray, "d t"],
-    outputs: Float[np.ndarray, " k"],
+    outputs: PerFactor,
     holds: Float[np.ndarray, "k t"],
     given: Float[np.ndarray, "o 2 pairs"],
     work: Float[np.ndarray, "3 t"],
-    W: Float[np.ndarray, " pairs"],
-    by_output: Float[np.ndarray, " k"],
+    W: Pairs,
+    by_output: PerFactor,
     by_length: Float[np.ndarray, " d"],
 ) -> None:
     """Derivatives of the weighted sum of all covariances."""
@@ -206,10 +205,10 @@ class LogPosterior:
         kernels: Sequence[KernelName],
         scopes: Sequence[Sequence[int]],
         U: Float[np.ndarray, "t n"],
-        z: Float[np.ndarray, " t"],
-        known_noise: Float[np.ndarray, " t"],
+        z: Vector,
+        known_noise: Vector,
         channel: Int[np.ndarray, " t"] | None = None,
-        rounds: Float[np.ndarray, " t"] | None = None,
+        rounds: Vector | None = None,
     ) -> None:
         self.prior, self.kernels, self.z, self.known_noise = prior, tuple(kernels), z, known_noise
         self._is_fitted = np.isnan(known_noise)
@@ -249,7 +248,7 @@ class LogPosterior:
             self._stacked = int(self._codes[0]), self._ends, *rows, np.zeros((1, 3, 0))
             self._workspace = workspace_for(k, t, len(self._U) + k + 1, len(self._U))
 
-    def __call__(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
+    def __call__(self, theta: Theta) -> tuple[float, Theta]:
         """Value and gradient; constant means are at their optimum for this theta."""
         log_prior, prior_gradient = self.prior.log_density(theta)
         if (found := self._evaluated(theta)) is not None:
@@ -278,7 +277,7 @@ class LogPosterior:
         gradient = self.prior.gradient(by_length, by_time, by_output, by_noise)
         return value + log_prior, gradient + prior_gradient
 
-    def means(self, theta: Float[np.ndarray, " p"]) -> Float[np.ndarray, " c"]:
+    def means(self, theta: Theta) -> Float[np.ndarray, " c"]:
         """Constant means (c,), standardised; means that outcomes do not determine are shared evenly."""
         if (found := self._evaluated(theta)) is not None:
             return found[2]
@@ -287,9 +286,7 @@ class LogPosterior:
         _, design, whitened = self._whitened(outputscales, noises, pairs, self._time_correlation(theta)[0])
         return _least_squares(design, whitened)
 
-    def _evaluated(
-        self, theta: Float[np.ndarray, " p"]
-    ) -> tuple[float, Float[np.ndarray, " c"], Float[np.ndarray, "1"]] | None:
+    def _evaluated(self, theta: Theta) -> tuple[float, Float[np.ndarray, " c"], Float[np.ndarray, "1"]] | None:
         """Log evidence, its gradient by the logarithms of hyper-parameters, and the mean, by ``stack_evaluation``."""
         if self._stacked is None:
             return None
@@ -302,9 +299,7 @@ class LogPosterior:
         )
         return (float(value[0]), gradient[0], mean) if is_sound[0] else None
 
-    def _time_correlation(
-        self, theta: Float[np.ndarray, " p"]
-    ) -> tuple[Float[np.ndarray, " pairs"] | None, Float[np.ndarray, " pairs"] | None]:
+    def _time_correlation(self, theta: Theta) -> tuple[Pairs | None, Pairs | None]:
         """Correlation of the pairs over time, and its derivative by the logarithm of the lengthscale of time."""
         if (time := self.prior.time_correlation(theta)) is None:
             return None, None
@@ -313,12 +308,8 @@ class LogPosterior:
         return over_time, slope * r**2
 
     def _whitened(
-        self,
-        outputscales: Float[np.ndarray, " k"],
-        noises: Float[np.ndarray, " c"],
-        pairs: Float[np.ndarray, " pairs"],
-        over_time: Float[np.ndarray, " pairs"] | None,
-    ) -> tuple[Float[np.ndarray, "t t"], Float[np.ndarray, "t c"], Float[np.ndarray, " t"]]:
+        self, outputscales: PerFactor, noises: Float[np.ndarray, " c"], pairs: Pairs, over_time: Pairs | None
+    ) -> tuple[Float[np.ndarray, "t t"], Float[np.ndarray, "t c"], Vector]:
         """L, and L⁻¹ times the design and the outcomes."""
         t = len(self.z)
         K = np.zeros(t * t)
@@ -328,9 +319,7 @@ class LogPosterior:
         L, _ = cholesky.factorise_noisy(K.reshape(t, t, order="F"))
         return L, cholesky.solve_lower(L, self._design), cholesky.solve_lower(L, self.z)
 
-    def _covariances(
-        self, lengthscales: Float[np.ndarray, " d"], outputscales: Float[np.ndarray, " k"]
-    ) -> tuple[Float[np.ndarray, " pairs"], Any]:
+    def _covariances(self, lengthscales: Float[np.ndarray, " d"], outputscales: PerFactor) -> tuple[Pairs, Any]:
         """Covariances of the pairs without noise and time, and arrays from which ``_derivatives`` are computed."""
         pairs, parts = np.zeros(len(self._rows)), list[tuple[np.ndarray, np.ndarray]]()
         nothing, work, X = np.zeros((0, 2, 0)), np.empty((3, len(self.z))), self._U / lengthscales[:, None]
@@ -352,9 +341,7 @@ class LogPosterior:
             fixed = GIVEN + np.arange(k), self._ends, X, np.ones(k), self._holds, self._kept, work
         return pairs, fixed
 
-    def _derivatives(
-        self, outputscales: Float[np.ndarray, " k"], parts: Any, W: Float[np.ndarray, " pairs"]
-    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " d"]]:
+    def _derivatives(self, outputscales: PerFactor, parts: Any, W: Pairs) -> tuple[PerFactor, Float[np.ndarray, " d"]]:
         """Derivatives of the weighted sum of covariances by outputscales, and by the logarithms of lengthscales."""
         by_output, by_length = np.zeros(len(outputscales)), np.zeros(len(self._U))
         if not self._groups:
@@ -366,7 +353,7 @@ class LogPosterior:
         return by_output, by_length
 
 
-def _least_squares(design: Float[np.ndarray, "t c"], target: Float[np.ndarray, " t"]) -> Float[np.ndarray, " c"]:
+def _least_squares(design: Float[np.ndarray, "t c"], target: Vector) -> Float[np.ndarray, " c"]:
     if design.shape[1] == 1:
         column = design[:, 0]
         return np.array([float(column @ target) / float(column @ column)])
@@ -374,24 +361,19 @@ def _least_squares(design: Float[np.ndarray, "t c"], target: Float[np.ndarray, "
 
 
 def maximise(
-    log_posterior: LogPosterior, starts: list[Float[np.ndarray, " p"]], max_iterations: int, tolerance: float = 1e-6
-) -> tuple[Float[np.ndarray, " p"], float]:
+    log_posterior: LogPosterior, starts: list[Theta], max_iterations: int, tolerance: float = 1e-6
+) -> tuple[Theta, float]:
     """Best result of several local searches: theta and the log posterior there."""
 
-    def loss(theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
+    def loss(theta: Theta) -> tuple[float, Theta]:
         value, gradient = log_posterior(theta)
         return -value, -gradient
 
+    bounds = log_posterior.prior.bounds.tolist()
+    options: Any = {"maxiter": max_iterations, "ftol": tolerance, "maxcor": 10}
     best, best_loss = starts[0], np.inf
     for start in starts:
-        result = minimize(
-            loss,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=log_posterior.prior.bounds.tolist(),
-            options={"maxiter": max_iterations, "ftol": tolerance, "maxcor": 10},
-        )
+        result = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         if float(result.fun) < best_loss:  # the iterate counts whether or not the search says it converged
             best, best_loss = np.asarray(result.x), float(result.fun)
     return best, -best_loss

@@ -184,7 +184,7 @@ def fit_sums(
     for (t, _, _, kernel, _), told in alike.items():
         sums, subsets = [problem for problem, _ in told], [subset for _, subset in told if subset is not None]
         most = beliefs[sums[0].place[0]].settings.max_iterations
-        how: dict[str, Any] = {"continues_all": True}
+        how: dict[str, Any] = {"from_all": True}
         if t >= _SUBSET_FROM:
             how = {"subset": np.array(subsets) if subsets else None}
         for problem, theta, mean in zip(sums, *maximised(sums, kernel, most, **how), strict=True):

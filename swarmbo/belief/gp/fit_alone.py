@@ -8,16 +8,18 @@ from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, FactorHyperparameters
 from swarmbo.belief.gp.observations import Observations, noise_ahead, standardisation, standardised_noise, units
-from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas
+from swarmbo.belief.gp.prior import HyperparameterPrior, Theta, packed, starting_thetas
 from swarmbo.kernels import KernelName
 
 if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
     from swarmbo.belief.gp.stack_fit import Evaluated, StackedLogPosterior
 
-_COARSE = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # a third fewer steps, to the same maxima
+_COARSE: Any = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # a third fewer steps, to the same maxima
 _AT_ONCE = 1024  # factors that are searched side by side
 _SUBSET = 32  # least outcomes of a subset, of 64 or more, for a coarse search: it takes a tenth of the time
+Thetas = Float[np.ndarray, "_b p"]
+Rows = Int[np.ndarray, "_g m"] | slice
 
 
 class Problem(NamedTuple):
@@ -29,7 +31,7 @@ class Problem(NamedTuple):
     columns: Sequence[int]
     offset: float
     scale: float
-    starts: list[Float[np.ndarray, " p"]]
+    starts: list[Theta]
     is_warm: bool
 
 
@@ -62,7 +64,7 @@ def fit_alone(
                 starts, is_warm = starting_thetas(prior, drawn, start), start is not None
                 problem = Problem((fit, i), prior, own, scopes[i], float(offsets[i]), scale, starts, is_warm)
                 alike.setdefault((len(own), size, form.kernel, is_warm), []).append(problem)
-    found = dict[tuple[int, int], tuple[Float[np.ndarray, " p"], float]]()
+    found = dict[tuple[int, int], tuple[Theta, float]]()
     for (_, _, kernel, _), problems in alike.items():
         for first in range(0, len(problems), _AT_ONCE):
             group = problems[first : first + _AT_ONCE]
@@ -102,11 +104,11 @@ def maximised(
 
 def multi_start_search(
     log_posterior: "StackedLogPosterior",
-    starts: Float[np.ndarray, "b p"],
+    starts: Thetas,
     max_iterations: int,
     *,
     is_warm: bool = False,
-    continues_all: bool = False,
+    from_all: bool = False,
     subset: Int[np.ndarray, "g m"] | Literal["thinned"] | None = "thinned",
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """Best theta for each of g latents or sums, and its mean; a coarse search on a subset of outcomes comes first.
@@ -114,7 +116,7 @@ def multi_start_search(
     Args:
         starts: Starts, latent by latent, as many for each.
         is_warm: True if each first start is an earlier optimum, which is then compared by all outcomes.
-        continues_all: True: all outcomes continue from every end of the coarse search; else from the best one only. A
+        from_all: True: all outcomes continue from every end of the coarse search; else from the best one only. A
             sum has more maxima than a subset can distinguish.
         subset: Rows of each one's subset; ``thinned``: every so many outcomes; None: no coarse search.
     """
@@ -124,8 +126,7 @@ def multi_start_search(
     which, every = np.repeat(np.arange(len(z)), len(starts) // len(z)), z.shape[1] // _SUBSET
     rows = subset if not isinstance(subset, str) else slice(None, None, every) if every > 1 else None
     if rows is not None:
-        how = {"is_warm": is_warm, "continues_all": continues_all}
-        starts, which, begun = _coarse_search(log_posterior, rows, starts, max_iterations, **how)
+        starts, which, begun = _coarse_search(log_posterior, starts, rows, max_iterations, is_warm, from_all)
     theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **_COARSE)
     by_latent = value.reshape(len(z), -1)
     best = by_latent.argmax(axis=1) + by_latent.shape[1] * np.arange(len(z))
@@ -133,20 +134,14 @@ def multi_start_search(
 
 
 def _coarse_search(
-    log_posterior: "StackedLogPosterior",
-    rows: Int[np.ndarray, "g m"] | slice,
-    starts: Float[np.ndarray, "b p"],
-    max_iterations: int,
-    *,
-    is_warm: bool,
-    continues_all: bool,
-) -> "tuple[Float[np.ndarray, 'e p'], Int[np.ndarray, ' e'], Evaluated | None]":
+    log_posterior: "StackedLogPosterior", starts: Thetas, rows: Rows, max_iterations: int, is_warm: bool, from_all: bool
+) -> "tuple[Thetas, Int[np.ndarray, ' _e'], Evaluated | None]":
     """Ends of searches with a subset of outcomes from which all outcomes continue, their latents, and evaluation."""
     from swarmbo.belief.gp.stack_fit import is_duplicate, maximise_stacked  # late: numba is slow to load
 
     g, apart = len(log_posterior.z), _COARSE["apart"]
     own = starts.reshape(g, -1, starts.shape[1])
-    n_known = int(is_warm and not continues_all and own.shape[1] > 1)
+    n_known = int(is_warm and not from_all and own.shape[1] > 1)
     tried, which = own[:, n_known:].reshape(-1, starts.shape[1]), np.repeat(np.arange(g), own.shape[1] - n_known)
     found, value, _ = maximise_stacked(log_posterior.on_subset(rows), tried, which, max_iterations, **_COARSE)
     ends = found.reshape(g, -1, own.shape[2])
@@ -156,7 +151,7 @@ def _coarse_search(
     if is_warm:
         is_new = np.concatenate([np.ones((g, 1), dtype=bool), is_new], axis=1)
         ends = np.concatenate([own[:, :1], ends], axis=1)
-    if continues_all:
+    if from_all:
         return ends.reshape(-1, ends.shape[2]), np.repeat(np.arange(g), ends.shape[1]), None
     latents, places = map(np.ascontiguousarray, np.nonzero(is_new))
     candidates = ends[latents, places]

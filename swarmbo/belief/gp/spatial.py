@@ -75,7 +75,7 @@ class PlaceBelief(Protocol):
         ...
 
 
-class DelegatingBelief(ABC):
+class Delegating(ABC):
     """Base of beliefs that delegate predictions to another belief."""
 
     @property
@@ -112,7 +112,7 @@ class DelegatingBelief(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Views(DelegatingBelief):
+class Views(Delegating):
     """Local beliefs of agents; that of ``representative`` counts as the team's ("": the others are not known)."""
 
     by_agent: Mapping[str, PlaceBelief]

@@ -39,6 +39,7 @@ from swarmbo.kernels.compiled import CODES, GIVEN, radial, rough_radial
 from swarmbo.kernels.threads import in_threads
 
 _FEW = 2  # most points of each factor for ``predict_few``
+Points = Float[np.ndarray, "g m a"]
 _ADDRESSES = read_only(1, types.uint64)
 _unsigned: Any = np.uint64
 Workspace = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # see ``workspace_for``
@@ -75,8 +76,8 @@ class Out(NamedTuple):
 
     mean: Float[np.ndarray, "g m"]
     var: Float[np.ndarray, "g m"]
-    dmean: Float[np.ndarray, "g m a"]
-    dvar: Float[np.ndarray, "g m a"]
+    dmean: Points
+    dvar: Points
 
 
 _ONE_AXIS, _TWO, _THREE, _FOUR = (types.Array(types.float64, n, "C") for n in (1, 2, 3, 4))
@@ -134,7 +135,7 @@ def _at_reference(
 def predict(
     wanted: int,
     stack: Stack,
-    U: Float[np.ndarray, "g m a"],
+    U: Points,
     reference: Float[np.ndarray, "g a"],
     is_contrast: bool,
     blocks: Int[np.ndarray, " n"],
@@ -228,7 +229,7 @@ def predict(
 def predict_few(
     wanted: int,
     stack: Stack,
-    U: Float[np.ndarray, "g m a"],
+    U: Points,
     reference: Float[np.ndarray, "g a"],
     is_contrast: bool,
     blocks: Int[np.ndarray, " n"],
@@ -296,7 +297,7 @@ def predict_few(
 def predict_roughly(
     wanted: int,
     stack: Stack,
-    U: Float[np.ndarray, "g m a"],
+    U: Points,
     reference: Float[np.ndarray, "g a"],
     is_contrast: bool,
     blocks: Int[np.ndarray, " n"],
@@ -422,13 +423,13 @@ class StackPosterior:
         self._counts = np.full(len(index), len(conditioned.data)) if is_coupled else conditioned.counts[rows]
         self._may_be_few = not (is_coupled or self._own)
 
-    def mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+    def mean(self, U: Points) -> Float[np.ndarray, "g m"]:
         """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
         return self.constants + self.scales * self._standardised(U, None, MEAN, self._alpha).mean
 
     def posterior(
         self,
-        U: Float[np.ndarray, "g m a"],
+        U: Points,
         reference: Float[np.ndarray, "g 1 a"] | None = None,
         *,
         gradient: bool = False,
@@ -443,15 +444,15 @@ class StackPosterior:
         return Marginals(mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
 
     def weighted(
-        self, U: Float[np.ndarray, "g m a"], alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        self, U: Points, alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
+    ) -> tuple[Float[np.ndarray, "g m"], Points]:
         """Covariances with the observations times weights (g, T), and the gradients; 0 if not requested."""
         told, _, pulled, _ = self._standardised(U, None, SLOPE if gradient else MEAN, alpha)
         return told, pulled
 
     def _standardised(
         self,
-        U: Float[np.ndarray, "g m a"],
+        U: Points,
         reference: Float[np.ndarray, "g 1 a"] | None,
         wanted: int,
         alpha: Float[np.ndarray, "g T"],
@@ -481,9 +482,7 @@ class StackPosterior:
         in_threads(g, put)
         return out
 
-    def _given(
-        self, U: Float[np.ndarray, "g m a"], reference: Float[np.ndarray, "g 1 a"] | None
-    ) -> Float[np.ndarray, "g 2 _m1 _T1"]:
+    def _given(self, U: Points, reference: Float[np.ndarray, "g 1 a"] | None) -> Float[np.ndarray, "g 2 _m1 _T1"]:
         """Correlations and slopes of a user's own kernels; empty if there is none."""
         if not self._own:
             return np.zeros((len(U), 0, 0, 0))

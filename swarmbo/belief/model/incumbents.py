@@ -12,6 +12,7 @@ from swarmbo.graph.groups import rows_of
 PartMeans = tuple[Int[np.ndarray, " _a"], Float[np.ndarray, " t"]]
 
 N_STARTS = 3  # best evaluations from which a search starts
+Point = Float[np.ndarray, " n"]
 
 
 def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
@@ -55,7 +56,7 @@ def as_seen(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]
     return _columns(belief, part), np.where(seen, mean, -np.inf)
 
 
-def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> Float[np.ndarray, " n"]:
+def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> Point:
     """Evaluated point with the largest posterior mean, in the unit cube; the first if none has an outcome.
 
     Without noise that is the best outcome. With outcomes per factor, it is combined from the best evaluated point of
@@ -70,7 +71,7 @@ def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None 
     return composed(parts, U, 1)[0]
 
 
-def to_beat(belief: AdditiveGP) -> Float[np.ndarray, " n"]:
+def to_beat(belief: AdditiveGP) -> Point:
     """Incumbent in which parts with a better pending point are taken from there: else its query is repeated."""
     point = incumbent(belief)
     if not (len(belief.pending) and len(evaluated(belief))):
@@ -85,11 +86,7 @@ def to_beat(belief: AdditiveGP) -> Float[np.ndarray, " n"]:
 
 
 def surpassed(
-    belief: AdditiveGP,
-    columns: Int[np.ndarray, " a"],
-    point: Float[np.ndarray, " n"],
-    mean: float,
-    ahead: Float[np.ndarray, " p"],
+    belief: AdditiveGP, columns: Int[np.ndarray, " a"], point: Point, mean: float, ahead: Float[np.ndarray, " p"]
 ) -> Float[np.ndarray, " a"]:
     """Some variables of a point, or of the pending point of the largest mean ``ahead`` if that is larger."""
     best = int(np.argmax(ahead))
@@ -102,9 +99,7 @@ def pending_means(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray,
     return np.where(belief.awaited[:, own].any(axis=1), mean, -np.inf)
 
 
-def starting_points(
-    belief: AdditiveGP, low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"], count: int = N_STARTS
-) -> Float[np.ndarray, "k n"]:
+def starting_points(belief: AdditiveGP, low: Point, high: Point, count: int = N_STARTS) -> Float[np.ndarray, "k n"]:
     """Good starts in a box, best first: combined from the best evaluated points of each part of the graph."""
     U = evaluated(belief)
     if not len(U):

@@ -224,16 +224,9 @@ def learn_model(
     if settings.structure is None:
         return learn(situation, settings, previous)
     history, n = situation.history, len(situation.history)
-    structure = choose_structure(
-        settings.structure,
-        settings,
-        situation.domain.to_unit(history.X),
-        history.totals,
-        history.known_noise[:, 0] ** 2,
-        stream(situation.seed, "structure", evaluations=n),
-        None if previous is None else previous.structure,
-        n,
-    )
+    U, noise_variance = situation.domain.to_unit(history.X), history.known_noise[:, 0] ** 2
+    rng, earlier = stream(situation.seed, "structure", evaluations=n), None if previous is None else previous.structure
+    structure = choose_structure(settings.structure, settings, U, history.totals, noise_variance, rng, earlier, n)
     inside = in_structure(situation, structure)
     shares = dict(zip(inside.graph.factors, structure.shares, strict=False))
     priors = {factor: FactorPrior(outputscale_median=share) for factor, share in shares.items()}

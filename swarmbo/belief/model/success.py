@@ -239,14 +239,10 @@ def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = (
     out: list[Requirement] = []
     for columns, bad, good in told:
         rows, local = np.flatnonzero(bad | good), {column: i for i, column in enumerate(columns)}
-        learned = SuccessGP.learned(
-            situation.domain.to_unit(history.X[rows])[:, list(columns)],
-            good[rows],
-            [[local[column] for column in scope] for scope in graph.columns if set(scope) <= set(columns)],
-            rounds=None if history.rounds is None else history.rounds[rows],
-            now=situation.round,
-            memory=memory,
-        )
+        U = situation.domain.to_unit(history.X[rows])[:, list(columns)]
+        scopes = [[local[column] for column in scope] for scope in graph.columns if set(scope) <= set(columns)]
+        rounds = None if history.rounds is None else history.rounds[rows]
+        learned = SuccessGP.learned(U, good[rows], scopes, rounds=rounds, now=situation.round, memory=memory)
         excess = excess_of(good[rows][situation.chosen[rows]])
         out.append(Requirement(np.array(columns), learned, demand(excess, learned.odds)))
     return tuple(out)

@@ -235,7 +235,7 @@ def test_a_search_comes_as_far_as_a_longer_one_but_for_a_tenth_of_a_nat(n_outcom
     assert ((theta >= prior.bounds[:, 0]) & (theta <= prior.bounds[:, 1])).all()
     for i in range(0, 12, 5):  # every latent ends where its own search leads
         alone = of_each(prior, U[[i]], z[[i]], rounds[[i]])
-        np.testing.assert_array_equal(search(alone, starts[:2], 60, goes_on=goes_on)[0][0], theta[i])
+        np.testing.assert_array_equal(multi_start_search(alone, starts[:2], 60, is_warm=goes_on)[0][0], theta[i])
 
 
 def test_what_a_factor_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():
