@@ -60,7 +60,7 @@ class LogImprovements(ContrastFunctions):
 
     @classmethod
     def over_incumbent(cls, belief: AdditiveGP) -> "LogImprovements":
-        """On the whole unit cube, over the best of the evaluated and the expected pending points."""
+        """Improvements on the unit cube over the best of the evaluated and the expected pending points."""
         return cls.on_cube(belief, reference=to_beat(belief))
 
     def merit(
@@ -135,7 +135,7 @@ class JointImprovement(PlaceUtility):
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
     ) -> float:
-        """The same of one choice, more precisely, for any number of others."""
+        """Entry of ``table`` for one choice given any number of others, more precisely."""
         if len(mean) == 1:
             return float(self.single(mean, cov[0])[0])
         floor = _floor(np.diag(cov))

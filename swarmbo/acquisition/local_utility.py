@@ -109,7 +109,7 @@ class Between:
         self.rows = np.empty((picks, n_places))
 
     def take(self, pick: int, variance: float) -> Float[np.ndarray, " k"]:
-        """See ``CovarianceRows``."""
+        """Take a point as measured, as in ``CovarianceRows.take``."""
         n, rows = self._taken, self.rows
         across = self._cache.cov(np.array([pick]), self._every)[0] if self._between is None else self._between[pick]
         rows[n] = (across - rows[:n, pick] @ rows[:n]) / np.sqrt(variance)

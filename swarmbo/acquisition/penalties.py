@@ -77,7 +77,7 @@ class PenalisedFunctions(ComposedFunctions):
         return value, gradient
 
     def of(self, factors: Iterable[str]) -> Self:
-        """The same functions of some factors only."""
+        """Functions of some factors only, with their penalties."""
         own = super().of(factors)
         return replace(own, penalties={f: some for f, some in self.penalties.items() if f in (own.owned or ())})
 

@@ -69,18 +69,18 @@ class Rank(NamedTuple):
     def summed(self, own: Sequence[str]) -> requests.Steps[Float[np.ndarray, " m"]]:
         """Steps that add up, over a part's agents, their factors' means at evaluated points, then at pending ones."""
         means = incumbents.means_of(self.belief, own, self.factor_means)
-        ahead = incumbents.means_ahead(self.belief, own)
+        ahead = incumbents.means_at_pending(self.belief, own)
         return (yield requests.AllReduce(np.hstack([means, ahead])[:, None], is_finite))[0]
 
     def ranking(self, summed: Sequence[tuple[FactorGraph, Float[np.ndarray, " m"]]]) -> Ranking:
         """Ranking from some parts' sums."""
         belief, U = self.belief, incumbents.evaluated(self.belief)
-        told = [incumbents.as_seen(belief, part, sums[: len(U)]) for part, sums in summed]
+        told = [incumbents.masked_means(belief, part, sums[: len(U)]) for part, sums in summed]
         points = incumbents.composed(told, U, incumbents.N_STARTS)
         beaten = points[0].copy()
         for (part, sums), (columns, seen) in zip(summed, told, strict=True) if len(belief.pending) else ():
             ahead = incumbents.pending_means(belief, part, sums[len(U) :])
-            beaten[columns] = incumbents.surpassed(belief, columns, beaten, float(seen.max()), ahead)
+            beaten[columns] = incumbents.or_best_pending(belief, columns, beaten, float(seen.max()), ahead)
         means = {part.factors[0]: seen for (part, _), (_, seen) in zip(summed, told, strict=True)}
         return Ranking(points, np.concatenate([columns for columns, _ in told]), beaten, means)
 
@@ -230,7 +230,7 @@ def _limit_steps(
 
 
 def _within(functions: BoxFunctions, box: StepBox, simple: Float[np.ndarray, "k n"]) -> BoxFunctions:
-    """The same functions in a box, with simple settings among the starts."""
+    """Functions limited to a box, with simple settings among the starts."""
     column_of, reach = functions.graph.column_of, _ROUNDING
     levels = {
         name: places[(places >= box.low[column_of[name]] - reach) & (places <= box.high[column_of[name]] + reach)]

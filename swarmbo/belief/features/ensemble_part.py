@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -194,10 +195,8 @@ def fit_part(
     # the constant of a sum is determined by totals, or by outcomes of a single factor
     has_constant = len(factors) == 1 or bool((data.channel == TOTAL).all())
     known = standardised_noise(data.noise, part.scale)
-    fitted = [
-        _fit_variances(settings, member, Phi @ Phi.T, z, known, has_constant=has_constant)
-        for member, Phi in zip(members, rows, strict=True)
-    ]
+    fit = partial(_fit_variances, settings, z=z, known=known, has_constant=has_constant)
+    fitted = [fit(member, G=Phi @ Phi.T) for member, Phi in zip(members, rows, strict=True)]
     return msgspec.structs.replace(part, members=tuple(fitted))
 
 

@@ -246,10 +246,8 @@ def _joint_hyperparameters(
     told = [data.of_channel(TOTAL)]
     if len(fitted) > 1:  # factors have noise of their own
         told = [*(data.by_factor(k) if len(data) else [data] * k), *told]
-    noises = [
-        noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor)
-        for noise, outcomes in zip(fitted, told, strict=True)
-    ]
+    known = zip(fitted, told, strict=True)
+    noises = [noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor) for noise, outcomes in known]
     found = zip(
         settings.of_factors(graph.factors),
         np.split(lengthscales, np.cumsum([len(scope) for scope in graph.scopes])[:-1]),

@@ -280,7 +280,7 @@ def _carried_over(
 
 
 def _with_prior_of(hyper: AdditiveHyperparameters, whole: AdditiveHyperparameters) -> AdditiveHyperparameters:
-    """After a mere removal of scopes: mean and variance of the sum stay equal."""
+    """Hyper-parameters after a mere removal of scopes, scaled so that mean and variance of the sum stay equal."""
     k, growth = len(hyper.constants), sum(whole.outputscales) / sum(hyper.outputscales)
     outputscales = tuple(variance * growth for variance in hyper.outputscales)
     return msgspec.structs.replace(hyper, constants=(whole.constant / k,) * k, outputscales=outputscales)
