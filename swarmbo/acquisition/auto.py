@@ -35,26 +35,26 @@ _MANY = 32
 _PATIENCE = 3  # times as many failures, in noise, before a trust region shrinks
 _PATIENCE_OF_ONE = 2  # with one factor, without noise: a joint model of few variables improves irregularly
 _LATE = 20  # least remaining rounds for a restart: with fewer it ends behind the previous search
-_PROMISE = 1e-3  # of the first outcomes' spread: with a larger expected improvement a factor has no trust region
-_LOOKS = 256  # random places at which that is judged
-_TURNS = 2  # period of the global search of a stalled factor, which can leave a wrong basin, and of draws in noise
-_STUCK = 2  # failures until a factor is stalled, in units of those that halve a trust region
-_DRAWN = 3  # period in rounds of the joint draw of factors that share variables, as bounds do not leave a basin
-_DRAWN_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
+_GLOBAL_ABOVE = 1e-3  # of the first outcomes' spread: with a larger expected improvement a factor has no trust region
+_N_POINTS = 256  # random places at which that is judged
+_EVERY_SECOND = 2  # period of global searches of a stalled factor, which can leave a wrong basin, and of draws in noise
+_STALLED = 2  # failures until a factor is stalled, in units of those that halve a trust region
+_DRAW_PERIOD = 3  # in rounds, of the joint draw of factors that share variables, as bounds do not leave a basin
+_DRAWS_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
 _CAUTIOUS_FROM = 3  # the same for cautious bounds between them
 _IDLE = 6  # evaluations, or batches, in a row without progress after which draws replace bounds
-_REFINED = 6  # period of the bounds that remain then
+_BOUND_PERIOD = 6  # in evaluations, of the bounds that remain then
 _PROGRESS = 1e-4  # of the first outcomes' spread: smaller gains are none
 DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
-_AFAR = 4  # period in rounds in which the draw of an untransformed sum is searched globally, to leave a wrong basin
+_GLOBAL_DRAW_PERIOD = 4  # of draws of an untransformed sum that are searched globally, to leave a wrong basin
 _SIDES = (1.0, 0.5, 0.25)  # of the trust region, by member of a batch: bounds in one region are almost the same point
 _SIDES_BY_FACTOR = (1.0, 0.25, 0.0625)  # the same with a trust region per factor
 _SIDES_AT_LAST = (0.25, 0.125, 0.0625)  # in the last batch, as exploration in one factor spoils all others
 _GAIN = 0.01  # of the first outcomes' spread: smaller gains do not count
-_MEMBER = 0.3  # extra weight per pending point: with shared variables bounds alone spread a batch little
+_PER_PENDING = 0.3  # extra weight per pending point: with shared variables bounds alone spread a batch little
 _EVERYWHERE = 2.0  # side of a box that holds the cube, wherever its centre is
-_GATHERED = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
-_FAR_OFF = 3.0  # weight of the standard deviation at a restart, relative to the papers' bounds
+_COMBINE_GROWTH = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
+_RESTART_WEIGHT = 3.0  # weight of the standard deviation at a restart, relative to the papers' bounds
 _NOISY = 3e-4  # share of the noise in the variance of outcomes above which a lack of gains means little
 
 
@@ -170,28 +170,12 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """Local functions on the unit cube, one per factor, that agents maximise in this round."""
         belief = model.belief
-        if _is_time_to_gather(situation) and not belief.has_time:
+        if _is_time_to_combine(situation) and not belief.has_time:
             return FixedPoint.at(situation.graph, model.incumbent())
         t, p = len(situation.history), len(situation.pending)
         asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
         if belief.has_time or (_is_by_factor(situation) and is_shared(situation.graph)):
-            n_factors, turn = len(situation.graph.factors), asked % _DRAWN
-            is_drawn = n_factors <= DRAWABLE and not belief.has_time
-            if is_drawn and turn == 0 and t >= _DRAWN_FROM * situation.initial:
-                return self._draw(situation, belief, None)
-            # of two bounds between draws one refines the best point, but not before the search has left wrong basins
-            is_settled = is_drawn and t >= _CAUTIOUS_FROM * situation.initial
-            boldness = 1.0 if is_settled and turn == 1 and not p else _BOLDER
-            boldness *= math.sqrt(_MANY / max(_MANY, n_factors)) * (1.0 + _MEMBER * len(situation.out.points))
-            # faded places are uncertain and revisited anyway
-            bounds = self._bounds(situation, belief, 1.0 if belief.has_time else boldness)
-            # without progress nearly all points are draws, as bounds do not leave a basin that they have explored
-            may_leave = is_settled and asked % _REFINED != 1
-            idle = self._idle_factors(situation, belief) if may_leave else frozenset[str]()
-            if not idle:
-                return bounds
-            others = [bounds.of(set(belief.graph.factors) - idle), self._draw(situation, belief, None).of(idle)]
-            return ComposedFunctions(belief.graph, bounds.low, bounds.high, bounds.starts, others=others)
+            return self._draws_and_bounds(situation, belief, asked)
         if _is_by_factor(situation):
             return self._improvements(situation, model)
         is_plain, is_whole = model.warp.kind == "none", len(model.learned.scopes or ()) == 1
@@ -199,7 +183,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return LogImprovements.over_incumbent(belief)
         patience = _patience(belief.hyperparameters.total_noise_variance)
         is_drawable = not is_whole and len(situation.graph.factors) <= DRAWABLE
-        if patience > 1 and is_drawable and (situation.n_batched or asked % _TURNS):
+        if patience > 1 and is_drawable and (situation.n_batched or asked % _EVERY_SECOND):
             return self._draw(situation, belief, None)  # in noise, neighbours tell little
         # points of a global search are no steps of the box
         places = belief.domain.to_unit(belief.X) if is_plain else None
@@ -208,16 +192,37 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         share = _SIDES[asked % len(_SIDES)] if p and not (is_plain or is_whole) else 1.0
         region = box_around(incumbent(belief), side * share)
         # draws of an untransformed sum pay off once outcomes distinguish the functions
-        is_told = patience == 1 and belief.n_data >= belief.domain.n_dims
-        by_turns = not is_whole and (not is_plain or is_told)
+        has_enough = patience == 1 and belief.n_data >= belief.domain.n_dims
+        by_turns = not is_whole and (not is_plain or has_enough)
         # models alternate by member: draws and bounds in step with them would leave each model one of the two
         n_models = max(1, len(model.learned.candidate_models))  # 0: none were compared
         turn = asked // n_models if p and n_models % 2 == 0 else asked
-        is_clear = is_plain and is_told and len(model.learned.candidate_models) == 1
+        is_clear = is_plain and has_enough and len(model.learned.candidate_models) == 1
         if is_clear or (by_turns and turn % 2 == 0):
-            is_everywhere = is_clear or (is_plain and turn % _AFAR == 0)
+            is_everywhere = is_clear or (is_plain and turn % _GLOBAL_DRAW_PERIOD == 0)
             return self._draw(situation, belief, None if is_everywhere else region)
         return self._bounds(situation, belief, 1.0 if by_turns or is_whole else _BOLDER, region)
+
+    def _draws_and_bounds(self, situation: JointSituation, belief: AdditiveGP, asked: int) -> BoxFunctions:
+        """In turn a draw, cautious and bold bounds of factors that share variables; bounds only if outcomes fade."""
+        t, p = len(situation.history), len(situation.pending)
+        n_factors, turn = len(situation.graph.factors), asked % _DRAW_PERIOD
+        is_drawn = n_factors <= DRAWABLE and not belief.has_time
+        if is_drawn and turn == 0 and t >= _DRAWS_FROM * situation.initial:
+            return self._draw(situation, belief, None)
+        # of two bounds between draws one refines the best point, but not before the search has left wrong basins
+        is_settled = is_drawn and t >= _CAUTIOUS_FROM * situation.initial
+        boldness = 1.0 if is_settled and turn == 1 and not p else _BOLDER
+        boldness *= math.sqrt(_MANY / max(_MANY, n_factors)) * (1.0 + _PER_PENDING * len(situation.out.points))
+        # faded places are uncertain and revisited anyway
+        bounds = self._bounds(situation, belief, 1.0 if belief.has_time else boldness)
+        # without progress nearly all points are draws, as bounds do not leave a basin that they have explored
+        may_leave = is_settled and asked % _BOUND_PERIOD != 1
+        idle = self._idle_factors(situation, belief) if may_leave else frozenset[str]()
+        if not idle:
+            return bounds
+        others = [bounds.of(set(belief.graph.factors) - idle), self._draw(situation, belief, None).of(idle)]
+        return ComposedFunctions(belief.graph, bounds.low, bounds.high, bounds.starts, others=others)
 
     def _idle_factors(self, situation: JointSituation, belief: AdditiveGP) -> frozenset[str]:
         """Factors of parts without progress in the last steps; an agent knows this of its own parts."""
@@ -251,7 +256,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending)
             # a factor that its owner splits has not restarted, whatever another agent learned
             if restarted_at and n_steps < n_initial and not model.divided:
-                return _far_off(model)
+                return _restart_bounds(model)
             steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
             patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
             side = self._box(patience).side(_seen(belief, situation)[restarted_at:], n_initial, steps, basis)
@@ -294,9 +299,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         )
         return len(history) if is_due else since
 
-    def _boxes_by_factor(
-        self, situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]
-    ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    def _boxes_by_factor(self, situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]) -> Box:
         """Trust region per factor around the incumbent, once little improvement is expected elsewhere."""
         # A stalled factor is searched globally in every second round. Members of a batch have regions of several sides;
         # in the last batch no factor is searched globally, as no decision follows.
@@ -308,17 +311,17 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         share = shares[len(situation.pending) % len(shares)]
         for stack in stacks_of(belief.graph):
             means = belief.local_mean(stack, stack.take(U))
-            looks = stream(situation.seed, "promise", **when).random((_LOOKS, len(stack.columns[0])))
-            gains = everywhere.value(stack, np.broadcast_to(looks, (len(stack.factors), *looks.shape)), ())
-            promises = np.exp(gains.max(axis=1))
-            for factor, columns, mean, promise in zip(stack.factors, stack.columns, means, promises, strict=True):
+            points = stream(situation.seed, "promise", **when).random((_N_POINTS, len(stack.columns[0])))
+            gains = everywhere.value(stack, np.broadcast_to(points, (len(stack.factors), *points.shape)), ())
+            potentials = np.exp(gains.max(axis=1))
+            for factor, columns, mean, promise in zip(stack.factors, stack.columns, means, potentials, strict=True):
                 index = belief.graph.place_of[factor]
                 seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
                 box = self._box(_patience(belief.hyperparameters.noise_variances[index]))
                 steps, basis = situation.steps(factor), situation.basis()
                 state = box.state(seen, steps=steps, places=U[:, columns], gain=_GAIN, basis=basis)
-                is_stuck = state.idle >= _STUCK * box.failures
-                is_open = promise >= _PROMISE * state.spread or (is_stuck and situation.round % _TURNS == 0)
+                is_stuck = state.idle >= _STALLED * box.failures
+                is_open = promise >= _GLOBAL_ABOVE * state.spread or (is_stuck and situation.round % _EVERY_SECOND == 0)
                 sides[columns] = _EVERYWHERE if is_open and not is_last else state.side * share
         return box_around(centre, sides)
 
@@ -337,12 +340,12 @@ def _patience(noise_variance: float) -> int:
     return _PATIENCE if noise_variance > _NOISY else 1
 
 
-def _far_off(model: Model) -> ConfidenceBounds:
+def _restart_bounds(model: Model) -> ConfidenceBounds:
     """Bold bounds of all evaluations, for the first points after a restart."""
     # They lie in unexplored space. A search from random points mostly ends in the widest basin, that of the last
     # search.
     belief = model.belief if model.complete is None else model.complete.belief
-    weight = _FAR_OFF * math.sqrt(practical_beta(len(belief.graph.variables), belief.n_data))
+    weight = _RESTART_WEIGHT * math.sqrt(practical_beta(len(belief.graph.variables), belief.n_data))
     return ConfidenceBounds.on_cube(belief, sqrt_beta=dict.fromkeys(belief.graph.factors, weight))
 
 
@@ -351,7 +354,7 @@ def is_shared(graph: FactorGraph) -> bool:
     return any(len(part.factors) > 1 for part in graph.components)
 
 
-def _is_time_to_gather(situation: JointSituation) -> bool:
+def _is_time_to_combine(situation: JointSituation) -> bool:
     """True if the combined best of all parts is to be evaluated, whose parts were measured at several points."""
     # This adds no information, so it happens in the last round, or, without a horizon, whenever the evaluations have
     # grown by half. Agents of one part of the graph compute the same result.
@@ -361,7 +364,7 @@ def _is_time_to_gather(situation: JointSituation) -> bool:
         return situation.round == situation.horizon
     n, next_time = len(situation.history) + len(situation.pending) + 1, float(situation.initial)
     while next_time < n:
-        next_time = math.ceil(_GATHERED * next_time)
+        next_time = math.ceil(_COMBINE_GROWTH * next_time)
     return next_time == n > situation.initial
 
 

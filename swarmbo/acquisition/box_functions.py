@@ -28,7 +28,7 @@ class ComposedFunctions(BoxFunctions):
 
     @classmethod
     def made_of(cls, inner: BoxFunctions, **own: Any) -> Self:
-        """Made of one other, over its box, unless fields of its ``own`` differ."""
+        """Make functions of one other, on its box, with its other fields, too, but for those of ``own``."""
         return cls(
             **({known.name: getattr(inner, known.name) for known in fields(BoxFunctions)} | own), others=(inner,)
         )
@@ -39,12 +39,12 @@ class ComposedFunctions(BoxFunctions):
         return max((one.n_exchanges for one in self.others), default=0)
 
     def of(self, factors: Iterable[str]) -> Self:
-        """The same functions of some factors only."""
+        """Functions of some factors only."""
         own = frozenset(factors)
         return replace(self, owned=own, others=[one.of(own & _factors_of(one)) for one in self.others])
 
     def starting_from(self, best: Joint, columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]) -> Self:
-        """The same with others that start from received points, too."""
+        """Functions whose others start from received points, too."""
         others = [one.starting_from(best, columns, beaten) for one in self.others]
         return replace(super().starting_from(best, columns, beaten), others=others)
 
@@ -175,7 +175,7 @@ class BeliefFunctions(BoxFunctions):
 
     @classmethod
     def on_cube(cls, belief: AdditiveGP, box: Box | None = None, **more: Any) -> Self:
-        """On the whole unit cube, or on a box in it, starting from the best evaluated points."""
+        """Functions on the unit cube, or on a box in it, starting from the best evaluated points."""
         return cls(**on_box(belief, box), belief=belief, **more)
 
     def merit(self, stack: FactorStack, mean: Values, std: Values) -> tuple[Values, Any, Any]:
@@ -239,7 +239,7 @@ class ContrastFunctions(BeliefFunctions):
         return self.belief.local_contrast(stack, U, self.reference, gradient=gradient)
 
     def starting_from(self, best: Joint, columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]) -> Self:
-        """The same compared with the best evaluated point, or the point to beat; see ``BoxFunctions.starting_from``."""
+        """Functions compared with the best evaluated point, or that to beat; see ``BoxFunctions.starting_from``."""
         reference = self.reference.copy()
         reference[columns] = (beaten if self.is_over_beaten else best[0])[columns]
         return replace(super().starting_from(best, columns, beaten), reference=reference)

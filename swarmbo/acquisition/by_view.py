@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.chain import matched, told_by
+from swarmbo.acquisition.chain import matched, relevant_places
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
 
@@ -107,21 +107,21 @@ def likely_steps(situation: Situation) -> ViewSteps[Situation]:
     return replace(situation, candidates=likely)
 
 
-def looked_at(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
-    """The belief, fast at the agents' candidates."""
+def fast_belief(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
+    """Equal belief that predicts fast at the agents' candidates."""
     places = {agent: situation.candidates[agent] for agent in situation.movers}
     return quick_at(belief, places) if places else belief
 
 
-def turns(
-    situation: Situation, choose: Chooser, looked: PlaceBelief | None = None
+def greedy_picks(
+    situation: Situation, choose: Chooser, fast: PlaceBelief | None = None
 ) -> ViewSteps[dict[str, Float[np.ndarray, " d"]]]:
-    """Best place of each agent in turn, none twice, with the earlier choices as measured (Desautels et al. 2014): of
-    these the 64 nearest to the middle of its places, and of many measurements the relevant ones. Abstaining agents and
-    those without a free place are missing. ``looked`` replaces the beliefs, by ``looked_at``; None: those of the
-    situation.
+    """Sequential greedy choices: the best place of each agent in turn, none twice, given the earlier choices.
+
+    These count as measured (Desautels et al. 2014), as far as they are ``relevant_places``. Abstaining agents and those
+    without a free place are missing. ``fast`` has beliefs made by ``fast_belief``; None: those of the situation.
     """
-    belief, candidates = looked_at(situation, situation.belief) if looked is None else looked, situation.candidates
+    candidates, belief = situation.candidates, fast_belief(situation, situation.belief) if fast is None else fast
 
     def pick(agent: str, before: Mapping[str, Any]) -> int | None:
         places, own = candidates[agent], view_of(belief, agent)
@@ -131,7 +131,7 @@ def turns(
             is_free = np.ones(len(everywhere), dtype=bool)
             is_free[taken] = False
             left = np.flatnonzero(is_free[numbers[agent]])
-            own = own.condition_on_pending(told_by(own, places, everywhere[taken], situation.domain))
+            own = own.condition_on_pending(relevant_places(own, places, everywhere[taken], situation.domain))
         chosen = choose(agent, own, places[left]) if len(left) else None
         return None if chosen is None else int(left[chosen])
 

@@ -100,10 +100,10 @@ def _nearest_neighbour(distance: Float[np.ndarray, "n n"]) -> Int[np.ndarray, " 
     return path
 
 
-def told_by(
+def relevant_places(
     belief: PlaceBelief, places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], domain: Domain
 ) -> Float[np.ndarray, "s d"]:
-    """Locations of others' measurements that an agent takes into account."""
+    """Locations of others' measurements that are near an agent's places and, of many, correlated with these."""
     measured = others[nearest(places, others, domain)]
     if len(measured) <= _FEW or not isinstance(belief, KnownPlaces):
         return measured

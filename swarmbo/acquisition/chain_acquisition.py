@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.by_view import Chooser, ViewSteps, are_rows, at_once, each, looked_at, turns
-from swarmbo.acquisition.chain import Candidates, Spots, assign, chains, divide, matched, shares_factor, told_by
+from swarmbo.acquisition.by_view import Chooser, ViewSteps, are_rows, at_once, each, fast_belief, greedy_picks
+from swarmbo.acquisition.chain import Candidates, Spots, assign, chains, divide, matched, relevant_places, shares_factor
 from swarmbo.acquisition.local_problem import LocalProblem, Safeguard, TablesOnDemand
 from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
@@ -139,8 +139,8 @@ class ChainAcquisition(Acquisition, frozen=True):
         return self._in_steps(situation) if self.splits else super().problem_steps(situation)
 
     def _in_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
-        order, looked = self.markov_order, looked_at(situation, self.valued_by(situation))
-        picks = yield from turns(situation, self._best(situation), looked)
+        order, fast = self.markov_order, fast_belief(situation, self.valued_by(situation))
+        picks = yield from greedy_picks(situation, self._best(situation), fast)
         # an agent that cannot abstain needs a place, or the set of measuring agents would change
         in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
         groups, places = self._territories(situation, in_turn or {})
@@ -159,7 +159,7 @@ class ChainAcquisition(Acquisition, frozen=True):
         known = [agent for agent in places if has_view(situation.belief, agent)]
         utility_for = _utilities(self, situation, len(places))
         utilities = {agent: utility_for(agent) for agent in known}
-        views = {agent: view_of(looked, agent) for agent in known}  # each by its own belief
+        views = {agent: view_of(fast, agent) for agent in known}  # each by its own belief
         beliefs = _with_the_unseen(views, groups, order, picks, places, situation.domain)
 
         def listed(agent: str) -> list[int]:
@@ -250,7 +250,7 @@ def _with_the_unseen(
     unseen, given = ~shares_factor(groups, order)[:, choosing], dict(beliefs)
     for agent, there in zip(agents, unseen, strict=True):
         if there.any() and agent in beliefs:
-            told = told_by(beliefs[agent], places[agent], chosen[there], domain)
+            told = relevant_places(beliefs[agent], places[agent], chosen[there], domain)
             given[agent] = beliefs[agent].condition_on_pending(told)
     return given
 

@@ -31,7 +31,7 @@ from swarmbo.acquisition.box_functions import ContrastFunctions
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.local_utility import PlaceUtility
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.utility import Block
+from swarmbo.acquisition.utility import Block, Table
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.cholesky import root_of
 from swarmbo.belief.model import JointSituation, Model
@@ -45,9 +45,7 @@ _FAR = -20.0  # below it the series is more accurate; above it the cancellation 
 _SERIES = np.cumprod([1.0, *(-(2.0 * k + 1.0) for k in range(1, 10))])  # 1, -3, 15, -105, …
 
 
-def log_improvement(
-    mean: Float[np.ndarray, "..."], std: Float[np.ndarray, "..."]
-) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+def log_improvement(mean: Table, std: Table) -> tuple[Table, Table, Table]:
     """Log E[max(Y, 0)] of normal Y (std > 0), and its derivatives by mean and std (Ament et al. 2023, section 4)."""
     z = mean / std
     log_h, cdf_ratio, pdf_ratio = _ratios(z)
@@ -62,7 +60,7 @@ class LogImprovements(ContrastFunctions):
 
     @classmethod
     def over_incumbent(cls, belief: AdditiveGP) -> "LogImprovements":
-        """On the whole unit cube, over the best of the evaluated and the expected pending points."""
+        """Improvements on the unit cube over the best of the evaluated and the expected pending points."""
         return cls.on_cube(belief, reference=to_beat(belief))
 
     def merit(
@@ -72,7 +70,7 @@ class LogImprovements(ContrastFunctions):
         return log_improvement(mean, std)
 
 
-def _ratios(z: Float[np.ndarray, "..."]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _ratios(z: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log h(z), Phi(z)/h(z) and phi(z)/h(z)."""
     right = np.maximum(z, -1.0)
     density = np.exp(-0.5 * right**2 - _LOG_SQRT_2PI)
@@ -114,7 +112,7 @@ class JointImprovement(PlaceUtility):
         std = np.maximum(np.sqrt(var), least)
         return _ratios(gap / std)[0] + np.log(std)  # derivatives of `log_improvement` would overflow
 
-    def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
+    def table(self, block: Block, price: float) -> Table:
         """Gain of the first agent's candidates over the best known value and its successors', minus the price."""
         n = len(block.means)
         there = [block.on_axes(own, i) for i, own in enumerate(block.measures)]
@@ -137,7 +135,7 @@ class JointImprovement(PlaceUtility):
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
     ) -> float:
-        """The same of one choice, more precisely, for any number of others."""
+        """Entry of ``table`` for one choice given any number of others, more precisely."""
         if len(mean) == 1:
             return float(self.single(mean, cov[0])[0])
         floor = _floor(np.diag(cov))
@@ -149,7 +147,7 @@ class JointImprovement(PlaceUtility):
         return float(_improvement(mean[0] + nodes @ spread - most, np.array(std)).mean())
 
 
-def _improvement(mean: Float[np.ndarray, "..."], std: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+def _improvement(mean: Table, std: Table) -> Table:
     """E[max(Y, 0)] of normal Y, with an error of 1e-16 of the spread, negligible in an average."""
     z = mean / std
     density = np.exp(-0.5 * z * z)

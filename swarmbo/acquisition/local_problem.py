@@ -14,7 +14,8 @@ from swarmbo.acquisition.utility import BatchValue, Utility
 from swarmbo.belief import PlaceBelief, Views
 from swarmbo.graph import FactorGraph
 
-Batch = dict[str, Float[np.ndarray, " d"]]
+Place = Float[np.ndarray, " d"]
+Batch = dict[str, Place]
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class Safeguard:
     prices: Mapping[str, float]  # price of a measurement for agents that may abstain
     # places (d,) of the sequential greedy choice, without abstaining agents; None: incomparable, because other
     # agents would measure
-    in_turn: Mapping[str, Float[np.ndarray, " d"]] | None
+    in_turn: Mapping[str, Place] | None
 
-    def settled(self, situation: Situation, points: Mapping[str, Float[np.ndarray, " d"]]) -> ViewSteps[Batch]:
+    def settled(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[Batch]:
         """Final batch, chain by chain.
 
         From the end of a chain on, agents abstain whose places are not worth their price given the places of later
@@ -111,7 +112,7 @@ class _Check:
         places = [batch[other] for other in (agent, *ahead) if other in batch]
         return float(self._term(agent, places, to_the_letter))
 
-    def _term(self, agent: str, places: Sequence[Float[np.ndarray, " d"]], to_the_letter: bool = False) -> float:
+    def _term(self, agent: str, places: Sequence[Place], to_the_letter: bool = False) -> float:
         """Local acquisition of a measuring agent at the first of some places, given those of others."""
         rows = [self._rows[place.tobytes()] for place in places]
         value, at = self._values(agent, rows)
@@ -163,9 +164,7 @@ class LocalProblem:
     shortlists: dict[str, Float[np.ndarray, "s d"]]
     safeguard: Safeguard | None = None  # comparison with the sequential greedy choice; None: the agreement is final
 
-    def value_steps(
-        self, situation: Situation, points: Mapping[str, Float[np.ndarray, " d"]]
-    ) -> ViewSteps[float | None]:
+    def value_steps(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[float | None]:
         """Sum of the factors for measuring agents' places on their shortlists; None if an agent has no option left.
 
         Agents with separate beliefs send the values of their factors.
@@ -187,7 +186,7 @@ class LocalProblem:
             utility |= zip(graph.factors_owned_by(agent), said[agent], strict=True)
         return added(utility[factor] for factor in graph.factors)
 
-    def _rows_of(self, points: Mapping[str, Float[np.ndarray, " d"]]) -> dict[str, int] | None:
+    def _rows_of(self, points: Mapping[str, Place]) -> dict[str, int] | None:
         """Rows of agents' shortlists; None if a place is on none."""
         index: dict[str, int] = {}
         for agent, places in self.shortlists.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.utility import BatchValue, Block, Options, Scores, Utility, of_first, of_successors
+from swarmbo.acquisition.utility import BatchValue, Block, Options, Scores, Table, Utility, of_first, of_successors
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import KnownPlaces
 from swarmbo.belief.gp.conditioning import CovarianceRows, JointPosterior
@@ -33,7 +33,7 @@ class PlaceUtility(Utility):
         """Utility of single locations."""
 
     @abstractmethod
-    def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
+    def table(self, block: Block, price: float) -> Table:
         """``Utility.table_of``, computed from the belief about the candidates of an agent and its successors."""
 
     def rank(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
@@ -53,7 +53,7 @@ class PlaceUtility(Utility):
         """Utilities of single locations."""
         return PlaceScores(self, belief, places, picks)
 
-    def table_of(self, belief: PlaceBelief, options: Options, price: float) -> Float[np.ndarray, "..."]:
+    def table_of(self, belief: PlaceBelief, options: Options, price: float) -> Table:
         """Utility of the first agent's candidates minus a price, given each choice of its successors' candidates."""
         return self.table(Block.of(belief, options), price)
 
@@ -109,7 +109,7 @@ class Between:
         self.rows = np.empty((picks, n_places))
 
     def take(self, pick: int, variance: float) -> Float[np.ndarray, " k"]:
-        """See ``CovarianceRows``."""
+        """Take a point as measured, as in ``CovarianceRows.take``."""
         n, rows = self._taken, self.rows
         across = self._cache.cov(np.array([pick]), self._every)[0] if self._between is None else self._between[pick]
         rows[n] = (across - rows[:n, pick] @ rows[:n]) / np.sqrt(variance)
@@ -182,9 +182,7 @@ class LocalUtility(PlaceUtility):
             n = max(_FIRST, 2 * n)
         return None if price is not None and value - price <= self.opt_out_utility else chosen
 
-    def gain(
-        self, var: Float[np.ndarray, "..."], out: Float[np.ndarray, "..."] | None = None
-    ) -> Float[np.ndarray, "..."]:
+    def gain(self, var: Table, out: Table | None = None) -> Table:
         """Information term ``bonus`` sqrt(log Psi), from variances given the neighbours' measurements."""
         told = np.maximum(var, 0.0, out=np.empty(np.shape(var)) if out is None else out)  # below 0 is rounding
         told /= self.noise_variance
@@ -197,7 +195,7 @@ class LocalUtility(PlaceUtility):
         """Noise variance of neighbours' measurements."""
         return self.noise_variance if self.neighbours_noise is None else self.neighbours_noise
 
-    def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
+    def table(self, block: Block, price: float) -> Table:
         """w_n = merit(mean(x_n)) + bonus sqrt(log Psi_n|nB) - price."""
         # an abstaining agent changes no conditional variance: its covariances are 0
         variances = [block.variances[0]] + [

@@ -28,72 +28,74 @@ _SLACK = 0.1  # tolerated missing logits: what the bend may leave
 _SAMPLED = 64  # random points for the spread of a factor's function
 _TRIED = 64  # points on the line back
 
-Lack = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]  # violation and its gradient at m points
-Lacks = Callable[[Float[np.ndarray, "m b"]], Lack]
+Point = Float[np.ndarray, " n"]
+OwnPoints = Float[np.ndarray, "m b"]
+Violation = tuple[Float[np.ndarray, " m"], OwnPoints]  # violation and its gradient at m points
+ViolationOf = Callable[[OwnPoints], Violation]
 
 
 @dataclass(frozen=True, eq=False)
-class Hold:
-    """Loss of one factor at points that violate a requirement."""
+class Penalty:
+    """Penalty of one factor at points that violate a requirement or a limit."""
 
-    lack: Lacks  # violation at points of some variables, at most 0 if there is none, and its gradient
+    violation: ViolationOf  # violation at points of some variables, at most 0 if there is none, and its gradient
     inside: tuple[int, ...]  # positions of these variables in the factor's scope
     bend: float  # violation over which the penalty bends from zero to a slope
     weight: float  # penalty for a violation of 1, in the unit of the objective
 
-    def penalty(self, U: Float[np.ndarray, "m a"]) -> Lack:
-        """Penalty at points (m, a) of the factor's scope, and its gradient; 0 without a violation."""
+    def at(self, U: Float[np.ndarray, "m a"]) -> Violation:
+        """Value of the penalty at points (m, a) of the factor's scope, and its gradient; 0 without a violation."""
         own = list(self.inside)
-        lack, slope = self.lack(U[:, own])
-        lack = np.maximum(lack, 0.0)
+        violation, slope = self.violation(U[:, own])
+        violation = np.maximum(violation, 0.0)
         # quadratic, then linear: a continuous slope for climbs, and a bounded one far inside
-        bent = np.where(lack < self.bend, lack**2 / (2.0 * self.bend), lack - 0.5 * self.bend)
+        bent = np.where(violation < self.bend, violation**2 / (2.0 * self.bend), violation - 0.5 * self.bend)
         gradient = np.zeros(U.shape)
-        gradient[:, own] = (self.weight * np.minimum(lack / self.bend, 1.0))[:, None] * slope
+        gradient[:, own] = (self.weight * np.minimum(violation / self.bend, 1.0))[:, None] * slope
         return self.weight * bent, gradient
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class BoundedFunctions(ComposedFunctions):
-    """Local functions minus penalties, which are 0 if each factor keeps its holds."""
+class PenalisedFunctions(ComposedFunctions):
+    """Local functions minus the penalties of each factor, which are 0 without a violation."""
 
-    holds: Mapping[str, Sequence[Hold]]
+    penalties: Mapping[str, Sequence[Penalty]]
 
     def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Each factor's function minus its penalties."""
         value = super().value(stack, U, received)
-        for row, penalty, _ in self._penalties(stack, U):
-            value[row] -= penalty
+        for row, loss, _ in self._losses(stack, U):
+            value[row] -= loss
         return value
 
     def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
         """Objective of a factor minus its penalties, and its gradient."""
         value, gradient = super().value_and_gradient(stack, U, received)
-        for row, penalty, slope in self._penalties(stack, U):
-            value[row] -= penalty
+        for row, loss, slope in self._losses(stack, U):
+            value[row] -= loss
             gradient[row] -= slope
         return value, gradient
 
     def of(self, factors: Iterable[str]) -> Self:
-        """The same functions of some factors only."""
+        """Functions of some factors only, with their penalties."""
         own = super().of(factors)
-        return replace(own, holds={factor: held for factor, held in self.holds.items() if factor in (own.owned or ())})
+        return replace(own, penalties={f: some for f, some in self.penalties.items() if f in (own.owned or ())})
 
-    def _penalties(self, stack: FactorStack, U: Points) -> Iterator[tuple[int, *Lack]]:
+    def _losses(self, stack: FactorStack, U: Points) -> Iterator[tuple[int, *Violation]]:
         for row, factor in enumerate(stack.factors):
-            for hold in self.holds.get(factor, ()):
-                yield row, *hold.penalty(U[row])
+            for penalty in self.penalties.get(factor, ()):
+                yield row, *penalty.at(U[row])
 
 
-def bounded(
+def with_requirements(
     functions: BoxFunctions,
     needed: Sequence[Requirement],
-    origin: Float[np.ndarray, " n"],
+    origin: Point,
     spread: Mapping[str, float],
     *,
     tight: bool = False,
-) -> BoundedFunctions:
-    """Local functions that keep requirements, as far as each factor can alone.
+) -> PenalisedFunctions:
+    """Local functions with penalties that keep requirements, as far as each factor can alone.
 
     Args:
         functions: The objective.
@@ -102,28 +104,30 @@ def bounded(
         spread: Spread of each factor's function: see ``spreads``.
         tight: Factors may use up equal shares of the margin only: then together they always meet the requirements.
     """
-    graph, holds = functions.graph, dict[str, list[Hold]]()
+    graph, penalties = functions.graph, dict[str, list[Penalty]]()
     scopes, weights = dict(zip(graph.factors, graph.columns, strict=True)), _part_spreads(graph, spread)
     for requirement in needed:
-        shared = _by_factor(requirement, scopes)
+        shared = _terms_by_factor(requirement, scopes)
         # loosely each factor may use the whole margin: the others are assumed to stay at the origin
         spare = max(float(requirement.margin(origin[None])[0]), 0.0) / (len(shared) if tight else 1)
-        called = {int(column): i for i, column in enumerate(requirement.columns)}
+        place = {int(column): i for i, column in enumerate(requirement.columns)}
         for factor, terms in shared.items():
-            inside = tuple(i for i, column in enumerate(scopes[factor]) if column in called)
-            columns = np.array([called[scopes[factor][i]] for i in inside])
+            inside = tuple(i for i, column in enumerate(scopes[factor]) if column in place)
+            columns = np.array([place[scopes[factor][i]] for i in inside])
             own = origin[[scopes[factor][i] for i in inside]]
             floor = float(requirement.model.part(terms, own[None], columns)[0][0]) - spare
-            lack = partial(_logits_below, floor, requirement, terms, columns)
-            holds.setdefault(factor, []).append(Hold(lack, inside, _SOFT, _STEEP * weights[factor]))
-    return BoundedFunctions.made_of(functions, holds=holds)
+            violation = partial(_logits_below, floor, requirement, terms, columns)
+            penalties.setdefault(factor, []).append(Penalty(violation, inside, _SOFT, _STEEP * weights[factor]))
+    return PenalisedFunctions.made_of(functions, penalties=penalties)
 
 
-def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[str, float]) -> BoxFunctions:
-    """Local functions that avoid regions and keep constraints. The first factor with all variables of a limit has its
-    penalty; without such a factor the limit is a factor of its own, of the first variable's owner.
+def with_limits(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[str, float]) -> BoxFunctions:
+    """Local functions with penalties that avoid regions and keep constraints.
+
+    The first factor with all variables of a limit has its penalty. Without such a factor, the limit becomes a factor,
+    which the first variable's owner owns.
     """
-    graph, holds = functions.graph, dict[str, list[Hold]]()
+    graph, penalties = functions.graph, dict[str, list[Penalty]]()
     weights = _part_spreads(graph, spread)
     steepest, joined = max(weights.values(), default=1.0), dict[str, tuple[str, ...]]()
     prefix = unused_prefix("limit ", (*graph.factors, *graph.variables))
@@ -136,14 +140,14 @@ def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[s
             joined[factor] = tuple(graph.variables[column] for column in columns)
         inside = tuple(scope.index(column) for column in columns)
         weight = limit.steepness * weights.get(factor, steepest)
-        holds.setdefault(factor, []).append(Hold(partial(_depth_in, limit), inside, limit.margin, weight))
+        penalties.setdefault(factor, []).append(Penalty(partial(_depth_within, limit), inside, limit.margin, weight))
     if joined:
         owners = (graph.variable_owner(scope[0]) for scope in joined.values())
         graph = FactorGraph(
             (*graph.factors, *joined), (*graph.scopes, *joined.values()), (*graph.factor_owners, *owners),
             graph.variables, graph.variable_owners,
         )  # fmt: skip
-    return BoundedFunctions.made_of(functions, graph=graph, holds=holds) if holds else functions
+    return PenalisedFunctions.made_of(functions, graph=graph, penalties=penalties) if penalties else functions
 
 
 def parts_together(
@@ -161,20 +165,18 @@ def parts_together(
     return out
 
 
-def is_met(needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]) -> bool:
+def is_met(needed: Sequence[Requirement], point: Point, origin: Point) -> bool:
     """True if a joint point is as likely to succeed as required, or at least as the origin."""
-    return bool(_lacks(needed, point[None], origin)[0] <= _SLACK)
+    return bool(_missing_logits(needed, point[None], origin)[0] <= _SLACK)
 
 
-def gone_back(
-    needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]
-) -> Float[np.ndarray, " n"]:
+def moved_back(needed: Sequence[Requirement], point: Point, origin: Point) -> Point:
     """First point on the line from a joint point back to the origin that meets the requirements."""
     shares = np.linspace(1.0, 0.0, _TRIED + 1)[:, None]
-    way = origin + shares * (point - origin)
+    line = origin + shares * (point - origin)
     # the origin itself, without rounding: it meets the requirements by definition
-    way[-1] = origin
-    return way[int(np.argmax(_lacks(needed, way, origin) <= 0.0))]
+    line[-1] = origin
+    return line[int(np.argmax(_missing_logits(needed, line, origin) <= 0.0))]
 
 
 def spreads(functions: BoxFunctions, seed: int) -> dict[str, float]:
@@ -192,7 +194,7 @@ def spreads(functions: BoxFunctions, seed: int) -> dict[str, float]:
 
 
 def _part_spreads(graph: FactorGraph, spread: Mapping[str, float]) -> dict[str, float]:
-    """Total possible gain of each factor's connected part, as other parts gain nothing from its holds."""
+    """Total possible gain of each factor's connected part, to which the factor's penalties are relative."""
     out = dict[str, float]()
     for part in graph.components:
         total = sum(spread[factor] for factor in part.factors)
@@ -201,31 +203,27 @@ def _part_spreads(graph: FactorGraph, spread: Mapping[str, float]) -> dict[str, 
 
 
 def _logits_below(
-    floor: float,
-    needed: Requirement,
-    terms: tuple[Term, ...],
-    columns: Int[np.ndarray, " b"],
-    U: Float[np.ndarray, "m b"],
-) -> Lack:
+    floor: float, needed: Requirement, terms: tuple[Term, ...], columns: Int[np.ndarray, " b"], U: OwnPoints
+) -> Violation:
     """Logits by which a factor's terms of one requirement fall below a floor; ``columns`` are those of its model."""
     value, slope = needed.model.part(terms, U, columns)
     return floor - value, -slope
 
 
-def _depth_in(limit: Limit, U: Float[np.ndarray, "m b"]) -> Lack:
+def _depth_within(limit: Limit, U: OwnPoints) -> Violation:
     """Depth of points within a region or its margin, in sides of the box."""
     depth, slope = limit.region.depth(U, limit.bounds)
     return depth + limit.margin, slope
 
 
-def _lacks(
-    needed: Sequence[Requirement], U: Float[np.ndarray, "m n"], origin: Float[np.ndarray, " n"]
+def _missing_logits(
+    needed: Sequence[Requirement], U: Float[np.ndarray, "m n"], origin: Point
 ) -> Float[np.ndarray, " m"]:
     """Missing logits of points; never any at the origin."""
     return np.max([min(r.margin(origin[None])[0], 0.0) - r.margin(U) for r in needed], axis=0)
 
 
-def _by_factor(requirement: Requirement, scopes: Mapping[str, Sequence[int]]) -> dict[str, tuple[Term, ...]]:
+def _terms_by_factor(requirement: Requirement, scopes: Mapping[str, Sequence[int]]) -> dict[str, tuple[Term, ...]]:
     """Terms of a requirement that lie within a scope, each with the first factor that has such a scope."""
     out: dict[str, list[Term]] = {}
     for term in requirement.model.terms:

@@ -16,7 +16,7 @@ from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.belief.gp.additive_prediction import FeatureSample, PathSample
 from swarmbo.belief.gp.cholesky import root_of
-from swarmbo.belief.gp.spatial import Answered
+from swarmbo.belief.gp.spatial import Delegating
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import EnsembleModel, Model
 from swarmbo.boundary.rng import stream
@@ -44,7 +44,7 @@ class _Certain:
 
 
 @dataclass(frozen=True, eq=False)
-class FieldDraw(Answered):
+class FieldDraw(Delegating):
     """A belief that treats one draw of the field as the truth. Means are the drawn values (by place, as bytes); -inf at
     places left out of the draw, NaN at other places.
     """
@@ -64,7 +64,7 @@ class FieldDraw(Answered):
         return cls(belief, values | dict(zip((place.tobytes() for place in listed), drawn.tolist(), strict=True)))
 
     @property
-    def one(self) -> PlaceBelief:
+    def delegate(self) -> PlaceBelief:
         """The belief behind the draw."""
         return self.belief
 

@@ -14,6 +14,7 @@ from swarmbo.settings import Count, Fraction, NonNegative, Settings, Whole
 Outcomes = Float[np.ndarray, " t"]
 Steps = Bool[np.ndarray, " t"]
 Basis = Int[np.ndarray, " t"]
+Point = Float[np.ndarray, " n"]
 _EDGE = 1e-6  # sides of the domain: tolerance beyond the region's faces
 
 
@@ -163,9 +164,7 @@ class Restarts(Settings, frozen=True):
         return then == best or then - best <= self.gain * _spread(seen)
 
 
-def box_around(
-    centre: Float[np.ndarray, " n"], side: float | Float[np.ndarray, " n"]
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def box_around(centre: Point, side: float | Point) -> tuple[Point, Point]:
     """Corners of the box of a given side, or sides (n,), around a point of the unit cube, cut off at its faces."""
     return np.clip(centre - side / 2.0, 0.0, 1.0), np.clip(centre + side / 2.0, 0.0, 1.0)
 

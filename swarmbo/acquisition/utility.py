@@ -18,6 +18,9 @@ from jaxtyping import Bool, Float, Int
 from swarmbo.belief import PlaceBelief
 
 Options = Sequence[Float[np.ndarray, "_ d"]]  # candidates of each agent, physical; a last row of NaN is to abstain
+Places = Float[np.ndarray, "k d"]
+Table = Float[np.ndarray, "..."]  # an axis of options for each agent
+OwnValues = Float[np.ndarray, " _"]  # a number for each option of an agent
 
 
 class Scores(ABC):
@@ -55,11 +58,11 @@ class Utility(ABC):
     in_order: ClassVar[bool] = False  # True: shortlists are sorted by rank, which then breaks ties of agreements
 
     @abstractmethod
-    def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> Scores:
+    def scores(self, belief: PlaceBelief, places: Places, picks: int = 0) -> Scores:
         """Utilities of single locations (physical, k >= 1), of which at most ``picks`` will be taken as measured."""
 
     @abstractmethod
-    def table_of(self, belief: PlaceBelief, options: Options, price: float) -> Float[np.ndarray, "..."]:
+    def table_of(self, belief: PlaceBelief, options: Options, price: float) -> Table:
         """Utility of the first agent's candidates minus a price, given each choice of its successors' candidates.
 
         Candidates are physical; belief and price (in the unit of the field) are the first agent's. Abstaining is free,
@@ -70,7 +73,7 @@ class Utility(ABC):
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> BatchValue:
         """Values of batches of some locations (physical), by their joint belief, computed once."""
 
-    def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
+    def best_of(self, belief: PlaceBelief, places: Places, price: float | None = None) -> int | None:
         """Single location (physical, k >= 1) of largest utility; None if abstaining is better.
 
         The price is in the unit of the field, None for an agent that cannot abstain.
@@ -80,9 +83,7 @@ class Utility(ABC):
         return None if price is not None and scores.value[chosen] - price <= self.opt_out_utility else chosen
 
 
-def shortlist(
-    belief: PlaceBelief, places: Float[np.ndarray, "k d"], size: int, utility: Utility
-) -> Int[np.ndarray, " s"]:
+def shortlist(belief: PlaceBelief, places: Places, size: int, utility: Utility) -> Int[np.ndarray, " s"]:
     """Indices of the shortlisted places, in the order of their picks; all places in their own order if ``size``
     suffices.
 
@@ -116,10 +117,10 @@ def greedy_batch(scores: Scores, size: int) -> Int[np.ndarray, " s"]:
 class Block:
     """Belief about the candidates of an agent and its B successors in the chain; 0 for a last row that abstains."""
 
-    means: list[Float[np.ndarray, " _"]]  # means of each agent (C_i,), C_i candidates
-    variances: list[Float[np.ndarray, " _"]]  # variances of each agent (C_i,), without noise
+    means: list[OwnValues]  # means of each agent (C_i,), C_i candidates
+    variances: list[OwnValues]  # variances of each agent (C_i,), without noise
     # covariances[i][j], j > i, between agent i and agent j: (C_i, C_j)
-    covariances: list[list[Float[np.ndarray, "..."]]]
+    covariances: list[list[Table]]
     measures: list[Bool[np.ndarray, " _"]]  # masks (C_i,) of entries that are places
 
     @classmethod
@@ -131,7 +132,7 @@ class Block:
         ends = np.cumsum([0, *map(len, places)])
         rows = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
 
-        def between(i: int, j: int) -> Float[np.ndarray, "..."]:
+        def between(i: int, j: int) -> Table:
             known = cache.cov(rows[i], rows[j])
             if known.shape == (len(options[i]), len(options[j])):
                 return known
@@ -158,7 +159,7 @@ class Block:
         """Shape of a table over the candidates."""
         return tuple(map(len, self.means))
 
-    def on_axes(self, array: Float[np.ndarray, "..."], *agents: int) -> Float[np.ndarray, "..."]:
+    def on_axes(self, array: Table, *agents: int) -> Table:
         """Reshape an array over some agents' candidates to broadcast over a table of all."""
         shape = [1] * len(self.means)
         for size, agent in zip(array.shape, agents, strict=True):
@@ -167,10 +168,10 @@ class Block:
 
 
 # variance of a successor given all after it, and its covariances with those before it
-Taken = tuple[Float[np.ndarray, "..."], dict[int, Float[np.ndarray, "..."]]]
+Taken = tuple[Table, dict[int, Table]]
 
 
-def of_successors(block: Block, variances: list[Float[np.ndarray, " _"]]) -> list[Taken]:
+def of_successors(block: Block, variances: list[OwnValues]) -> list[Taken]:
     """Successors, the last first: the part of ``of_first`` that is the same for all places of the first agent."""
     n, taken = len(variances), list[Taken]()
     given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(1, n) for j in range(i + 1, n)}
@@ -181,9 +182,7 @@ def of_successors(block: Block, variances: list[Float[np.ndarray, " _"]]) -> lis
     return taken
 
 
-def of_first(
-    block: Block, variances: list[Float[np.ndarray, " _"]], successors: list[Taken]
-) -> Float[np.ndarray, "..."]:
+def of_first(block: Block, variances: list[OwnValues], successors: list[Taken]) -> Table:
     """Variance of the first agent's candidates given those of its successors, for all combinations; ``variances``
     include the noise. Only sums and products of single entries, so that an entry never depends on others.
     """
@@ -197,7 +196,7 @@ def of_first(
 
 
 # Gaussian elimination over blocks of candidates, on all their combinations at once
-def _condition(given: dict[tuple[int, int], Float[np.ndarray, "..."]], rows: range, k: int) -> None:
+def _condition(given: dict[tuple[int, int], Table], rows: range, k: int) -> None:
     """Condition some agents, and their covariances with all before k, on agent k: each step's Schur complement."""
     gains = [given[i, k] / given[k, k] for i in rows]
     for i, gain in zip(rows, gains, strict=True):

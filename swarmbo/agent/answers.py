@@ -245,7 +245,7 @@ class Answering:
         conflicts = Conflicts.unpacked(graph, said)
         index = None
         if self.name in graph.agents:
-            terms = deadline_tables.Terms(timed, sizes, conflicts, places.declining(problem), request.seed)
+            terms = deadline_tables.Terms(timed, sizes, conflicts, places.abstentions(problem), request.seed)
             links = Routes(graph.agents, request.links)
             made = partial(deadline_tables.DeadlineAgent, self.name, terms, own)
             index = (yield Timed(timed.deadline, links, made, again=False))[self.name]

@@ -22,7 +22,7 @@ from swarmbo.deciding import own_rows
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer, unpacked
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, is_place
-from swarmbo.deciding.places import plans_by_steps, weighs_nothing
+from swarmbo.deciding.places import ignores_beliefs, plans_by_steps
 from swarmbo.deciding.reports import Report
 from swarmbo.deciding.setup import Maximiser, Setup, Solver
 from swarmbo.errors import ConfigError, TransportError
@@ -147,7 +147,7 @@ def _require_shares(setup: Setup) -> None:
         wanted = "a ChainAcquisition with utility(situation, n_agents), or a shared belief"
         got = f"got {type(acquisition).__name__} with belief 'fused': {why}"
         raise ConfigError(f"{got}; wanted {wanted}", at="$.acquisition")
-    if not (isinstance(coordination, Solver) or weighs_nothing(coordination) or plans_by_steps(coordination)):
+    if not (isinstance(coordination, Solver) or ignores_beliefs(coordination) or plans_by_steps(coordination)):
         got = f"got {type(coordination).__name__} with belief 'fused': it needs the beliefs of all agents"
         wanted = "a coordination method such as 'max-sum', or a belief that agents share"
         raise ConfigError(f"{got}; wanted {wanted}", at="$.coordination")

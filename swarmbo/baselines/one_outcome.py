@@ -10,7 +10,7 @@ from jaxtyping import Float
 from swarmbo.acquisition import Acquisition, Decision, Situation
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.confidence_bounds import ContrastBounds
-from swarmbo.acquisition.penalties import bounded, gone_back, is_met, spreads
+from swarmbo.acquisition.penalties import is_met, moved_back, spreads, with_requirements
 from swarmbo.acquisition.trust_region import TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
@@ -174,7 +174,7 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         needed = requirements(whole)
         origin = reference(whole, needed, centre) if needed else centre
         if needed:
-            bound = bounded(bound, needed, origin, spreads(bound, situation.seed))
+            bound = with_requirements(bound, needed, origin, spreads(bound, situation.seed))
         (stack,) = stacks_of(graph)
         raw = np.concatenate([bound.starts, low + rng.random((self.raw_samples, n)) * (high - low)])
         best = np.argsort(-bound.value(stack, raw[None], ())[0], kind="stable")[: self.starts]
@@ -183,4 +183,4 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
             lambda X: bound.value_and_gradient(stack, X, ()), raw[None, best], *ends, self.steps
         )
         point = climbed[0, int(values[0].argmax())]
-        return point if not needed or is_met(needed, point, origin) else gone_back(needed, point, origin), report
+        return point if not needed or is_met(needed, point, origin) else moved_back(needed, point, origin), report

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
 from swarmbo.acquisition import Acquisition, Decision, Situation
-from swarmbo.acquisition.by_view import ViewSteps, at_once, each, is_row, turns
+from swarmbo.acquisition.by_view import ViewSteps, at_once, each, greedy_picks, is_row
 from swarmbo.belief import view_of
 from swarmbo.errors import ConfigError
 from swarmbo.records import SolveReport
@@ -80,7 +80,7 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
         """Steps of ``decide``, in which agents with separate beliefs send their choices to the next agent."""
-        points = yield from turns(situation, acquisition.alone(situation))
+        points = yield from greedy_picks(situation, acquisition.alone(situation))
         rounds = max(len(situation.movers) - 1, 0)
         return Decision(points, SolveReport(status="sequential", rounds=rounds))
 

@@ -11,15 +11,16 @@ from jaxtyping import Float, Int
 from swarmbo.belief.gp.cholesky import factorise, solve_rows
 from swarmbo.belief.gp.conditioning import JointPosterior
 from swarmbo.belief.gp.exact import ExactGP, Marginals
-from swarmbo.belief.gp.spatial import Answered, PlaceBelief, PosteriorCache, Views
+from swarmbo.belief.gp.spatial import Delegating, PlaceBelief, PosteriorCache, Views
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.spaces import PlaceTable, first_of_each, place_keys
 
 _ENTRIES = 2**26  # most stored covariances with data: 512 MiB
+Places = Float[np.ndarray, "k d"]
 
 
 @dataclass(frozen=True, eq=False)
-class KnownPlaces(Answered):
+class KnownPlaces(Delegating):
     """An exact belief, fast at ``known`` places; pending ones count as measured with the usual noise."""
 
     belief: ExactGP
@@ -27,11 +28,11 @@ class KnownPlaces(Answered):
     known: PlaceTable
 
     @property
-    def one(self) -> ExactGP:
+    def delegate(self) -> ExactGP:
         """The exact belief."""
         return self.belief
 
-    def rows_of(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
+    def rows_of(self, X: Places) -> Int[np.ndarray, " k"] | None:
         """Indices of points among the places; None if any is not among them."""
         if X.shape[1] != self.places.shape[1]:
             return None  # they state their round
@@ -41,9 +42,7 @@ class KnownPlaces(Answered):
     def of_rows(self, rows: Int[np.ndarray, " k"], *, on_data: bool = False) -> Marginals:
         """Means and variances at some places; ``on_data``: without pending ones, an upper bound of the variance."""
 
-    def prior_correlation(
-        self, X: Float[np.ndarray, "p d"], places: Float[np.ndarray, "k d"]
-    ) -> Float[np.ndarray, " p"]:
+    def prior_correlation(self, X: Float[np.ndarray, "p d"], places: Places) -> Float[np.ndarray, " p"]:
         """Upper bound of the prior correlation of measurements with any of some places; 1 for a user's kernel."""
         prior, domain = self.belief.hyperparameters, self.belief.domain
         if prior.kernel not in KERNEL_NAMES:
@@ -61,7 +60,7 @@ class AtPlaces(KnownPlaces):
     pending: Int[np.ndarray, " p"]
 
     @classmethod
-    def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> PlaceBelief:
+    def of(cls, belief: PlaceBelief, places: Places) -> PlaceBelief:
         """The belief, fast at places; unchanged if it is not exact, or would store too many numbers."""
         if not isinstance(belief, ExactGP):
             return belief
@@ -74,7 +73,7 @@ class AtPlaces(KnownPlaces):
             return AtTiles(belief, places, PlaceTable(places), *belief.marginals(places))
         return cls(belief, places, PlaceTable(places), belief.posterior_cache(places), np.zeros(0, dtype=int))
 
-    def posterior(self, X: Float[np.ndarray, "k d"]) -> Marginals:
+    def posterior(self, X: Places) -> Marginals:
         """Means and variances at physical points."""
         rows = self.rows_of(X)
         return self._anywhere.posterior(X) if rows is None else self.of_rows(rows)
@@ -84,20 +83,20 @@ class AtPlaces(KnownPlaces):
         mean, var = self.cache.mean[rows], self.cache.var[rows]
         if on_data or not len(self.pending):
             return mean, var
-        told = self._told(self.cache.of_rows(rows))
-        return mean, np.maximum(var - np.einsum("pk,pk->k", told, told), 0.0)
+        whitened = self._whitened(self.cache.of_rows(rows))
+        return mean, np.maximum(var - np.einsum("pk,pk->k", whitened, whitened), 0.0)
 
-    def posterior_mean(self, X: Float[np.ndarray, "k d"]) -> Float[np.ndarray, " k"]:
+    def posterior_mean(self, X: Places) -> Float[np.ndarray, " k"]:
         """Means at physical points; pending points change none."""
         rows = self.rows_of(X)
         return self.belief.posterior_mean(X) if rows is None else self.cache.mean[rows]
 
-    def posterior_cache(self, X: Float[np.ndarray, "k d"]) -> PosteriorCache:
+    def posterior_cache(self, X: Places) -> PosteriorCache:
         """Posterior at fixed points, with fast covariances."""
         if (rows := self.rows_of(X)) is None:
             return self._anywhere.posterior_cache(X)
         own = self.cache.of_rows(rows)
-        return own.told(self._told(own)) if len(self.pending) else own
+        return own.with_pending(self._whitened(own)) if len(self.pending) else own
 
     def at(self, now: float) -> PlaceBelief:
         """Belief at another round; itself without temporal decay."""
@@ -115,12 +114,12 @@ class AtPlaces(KnownPlaces):
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "p p"]:
-        told = self.cache.of_rows(self.pending).cov(slice(None), slice(None))
-        told.flat[:: len(told) + 1] += self.noise_variance
-        return factorise(told)[0]
+        whitened = self.cache.of_rows(self.pending).cov(slice(None), slice(None))
+        whitened.flat[:: len(whitened) + 1] += self.noise_variance
+        return factorise(whitened)[0]
 
-    def _told(self, own: JointPosterior) -> Float[np.ndarray, "p k"]:
-        """Whitened covariances of pending places with some."""
+    def _whitened(self, own: JointPosterior) -> Float[np.ndarray, "p k"]:
+        """Whitened covariances (p, k) of pending places with the places of a posterior."""
         return solve_rows(self._root, self.cache.cross(self.pending, own).T).T
 
 
@@ -132,7 +131,7 @@ class AtTiles(KnownPlaces):
     var: Float[np.ndarray, " m"]
     further: dict[bytes, Marginals] = field(default_factory=dict[bytes, Marginals])  # of other points, asked together
 
-    def posterior(self, X: Float[np.ndarray, "k d"]) -> Marginals:
+    def posterior(self, X: Places) -> Marginals:
         """Means and variances at physical points."""
         if not self.belief.n_pending:
             return self._on_data(X)
@@ -143,11 +142,11 @@ class AtTiles(KnownPlaces):
         """Means and variances at some places."""
         return (self.mean[rows], self.var[rows]) if on_data else self.posterior(self.places[rows])
 
-    def posterior_mean(self, X: Float[np.ndarray, "k d"]) -> Float[np.ndarray, " k"]:
+    def posterior_mean(self, X: Places) -> Float[np.ndarray, " k"]:
         """Means at physical points; pending points change none."""
         return self._on_data(X)[0]
 
-    def posterior_cache(self, X: Float[np.ndarray, "k d"]) -> JointPosterior:
+    def posterior_cache(self, X: Places) -> JointPosterior:
         """Posterior at fixed points, with fast covariances."""
         return self.belief.posterior_cache(X, self._on_data)
 

@@ -68,7 +68,7 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
 def drawn_starts(
     functions: BoxFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
 ) -> Float[np.ndarray, "m n"]:
-    """Given joint points, then random ones, from a stream for each named variable; columns of other variables are 0."""
+    """Starts (m, n): given joint points, then random ones in the columns of the named ``variables``; others are 0."""
     low, high = functions.low, functions.high
     given = np.clip(functions.starts[:n_given], low, high)
     place = functions.graph.column_of

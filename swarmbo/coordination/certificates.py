@@ -58,7 +58,7 @@ def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tup
 
 
 def _on_tree_at_once(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tuple[dict[str, int], int]]:
-    """Same for a whole part in one process: bit-identical messages and choices, and as many."""
+    """Messages and choices as by agents, bit-identical and as many, for a whole part in one process."""
     from swarmbo.coordination import compiled_passes  # late: numba is slow to load
 
     flooding, edges = Flooding(view.graph, tables, view.variables, sizes), view.graph.edges

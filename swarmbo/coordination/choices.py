@@ -28,6 +28,8 @@ _OFFSETS = np.array([0, *(sign * 2**k for k in range(8) for sign in (-1, 1))])  
 _TURNS = 4
 _BY_TABLES = MaxSum(rounds=30)
 
+Point = Float[np.ndarray, " n"]
+Points = Float[np.ndarray, "m n"]
 Values = Mapping[str, Float[np.ndarray, " k"]]
 
 
@@ -39,7 +41,7 @@ class Alternatives:
 
     graph: FactorGraph  # a part's scopes; n variables of the functions
     functions: BoxFunctions  # functions of at least the own factors
-    pool: Float[np.ndarray, "m n"]  # joint points (m, n): numbers take their values in these
+    pool: Points  # joint points (m, n): numbers take their values in these
 
     def blocks(self, rng: np.random.Generator) -> list[set[str]]:
         """Sets of variables whose joint values fit the tables: all of them, or some choices each, drawn at random."""
@@ -60,12 +62,12 @@ class Alternatives:
     def _entries(self, block: set[str], counts: Mapping[str, int]) -> int:
         return max(math.prod(counts[v] for v in scope if v in block) for scope in self.graph.scopes)
 
-    def around(self, x: Float[np.ndarray, " n"], block: set[str]) -> dict[str, Float[np.ndarray, " k"]]:
+    def around(self, x: Point, block: set[str]) -> dict[str, Float[np.ndarray, " k"]]:
         """Values of each variable; the present one only outside the block."""
         place = self.functions.graph.column_of
         return {v: self._all(v, x) if v in block else x[[place[v]]] for v in self.graph.variables}
 
-    def _all(self, variable: str, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " k"]:
+    def _all(self, variable: str, x: Point) -> Float[np.ndarray, " k"]:
         column, functions = self.functions.graph.column_of[variable], self.functions
         levels = functions.levels.get(variable)
         if levels is None:
@@ -78,7 +80,7 @@ class Alternatives:
         return np.where(within, tried, tried[0])
 
 
-def in_turns(view: BoxView, pool: Float[np.ndarray, "m n"], seed: int, climbing: int) -> Steps[Float[np.ndarray, " n"]]:
+def in_turns(view: BoxView, pool: Points, seed: int, climbing: int) -> Steps[Point]:
     """Improve the first of a part's joint points, with at most ``climbing`` steps of its numbers in each turn."""
     graph, x, given = view.graph, pool[0], Alternatives(view.graph, view.functions, pool)
     rng = stream(seed, "choices", variable=graph.variables[0])
@@ -99,9 +101,7 @@ def in_turns(view: BoxView, pool: Float[np.ndarray, "m n"], seed: int, climbing:
     return x
 
 
-def of_one(
-    view: BoxView, factor: str, starts: Float[np.ndarray, "m n"], seed: int, climbing: int
-) -> Steps[Float[np.ndarray, " a"]]:
+def of_one(view: BoxView, factor: str, starts: Points, seed: int, climbing: int) -> Steps[Float[np.ndarray, " a"]]:
     """Best point found of a factor that shares no variable, from several starts."""
     functions, own = view.functions, replace(view, factors=(factor,))
     (stack,) = own.stacks
@@ -131,7 +131,7 @@ def of_one(
     return best[columns]
 
 
-def chosen(view: BoxView, x: Float[np.ndarray, " n"], values: Values, method: MaxSum) -> Steps[Float[np.ndarray, " n"]]:
+def chosen(view: BoxView, x: Point, values: Values, method: MaxSum) -> Steps[Point]:
     """Joint choice from tables over some values of each variable; neighbours' numbers are those at ``x``."""
     received = yield from box_steps.exchange(view, view.take(x[None]))
     tables = yield from _tabulated(view, x, values, received)
@@ -144,9 +144,7 @@ def chosen(view: BoxView, x: Float[np.ndarray, " n"], values: Values, method: Ma
     return out
 
 
-def _tabulated(
-    view: BoxView, x: Float[np.ndarray, " n"], values: Values, received: Sequence[Received]
-) -> Steps[dict[str, Table]]:
+def _tabulated(view: BoxView, x: Point, values: Values, received: Sequence[Received]) -> Steps[dict[str, Table]]:
     padded = np.repeat(x[:, None], max(map(len, values.values())), axis=1)
     for variable, own in values.items():
         padded[view.place[variable], : len(own)] = own

@@ -68,14 +68,14 @@ class BoxTerms:
         first, compared, decided = (int(share * ticks) for share in (_RUNS_END, _COMPARED, _DECIDED))
         return Schedule(self.conflicts, 1 + len(self.starts), first, compared, decided, self.settings.threshold)
 
-    def looks(self, variable: str, stand: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
+    def candidates(self, variable: str, values: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
         """Values that a variable evaluates: its present one, values a step away, and a lattice or its whole grid."""
         i = self.functions.graph.column_of[variable]
         low, high = self.functions.low[i], self.functions.high[i]
         steps = (reach * self.functions.sides[i])[:, None] * _STEPS
         own = self.functions.levels.get(variable, np.linspace(low, high, _LATTICE))
-        lattice = np.broadcast_to(own, (len(stand), len(own)))
-        return np.clip(np.concatenate([stand[:, None], stand[:, None] + steps, lattice], axis=1), low, high)
+        lattice = np.broadcast_to(own, (len(values), len(own)))
+        return np.clip(np.concatenate([values[:, None], values[:, None] + steps, lattice], axis=1), low, high)
 
 
 @dataclass(eq=False)
@@ -187,7 +187,8 @@ class DeadlineAgentInBox(Correspondent):
         self._stacks = {f: stacks_of(graph, [f])[0] for f in self._factors}
         self._runs = OwnRuns(name, terms, functions)
         standing = np.clip(terms.standing, functions.low, functions.high)
-        judged = functions.sides, terms.looks, self._values, dict(zip(graph.variables, standing.tolist(), strict=True))
+        default = dict(zip(graph.variables, standing.tolist(), strict=True))
+        judged = functions.sides, terms.candidates, self._values, default
         self._joint_starts = JointStarts(self, terms.schedule, standing, *judged, shares=terms.shares)
 
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
@@ -201,14 +202,14 @@ class DeadlineAgentInBox(Correspondent):
         else:
             if not self._joint_starts.has_begun:
                 self._begin()
-            self._joint_starts.go_on(now, self._turn)
+            self._joint_starts.advance(now, self._turn)
         return self._posted() if now < self._terms.settings.deadline else []
 
     def word(self) -> dict[str, float]:
         """Values of its variables, always within the box."""
         low, high = self._functions.low, self._functions.high
         at = {x: self._column[x] for x in self._variables}
-        return {x: float(np.clip(self._joint_starts.stand[0, i], low[i], high[i])) for x, i in at.items()}
+        return {x: float(np.clip(self._joint_starts.points[0, i], low[i], high[i])) for x, i in at.items()}
 
     # Arrivals
 
@@ -245,7 +246,7 @@ class DeadlineAgentInBox(Correspondent):
 
     def _points(self, f: str) -> Float[np.ndarray, "1 p a"]:
         """A factor's points, in runs and then in joint starts, as last received."""
-        return self._stacks[f].take(np.concatenate([self._runs.Z, self._joint_starts.taken]))
+        return self._stacks[f].take(np.concatenate([self._runs.Z, self._joint_starts.assumed]))
 
     @property
     def _n_points(self) -> int:

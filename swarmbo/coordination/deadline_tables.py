@@ -74,9 +74,9 @@ class Terms:
         first = max(1, first)  # even with little time after the first messages, or all start at their first values
         return Schedule(self.conflicts, _JOINT_STARTS, first, compared, decided, threshold, is_fixed=True)
 
-    def looks(self, variable: str, stand: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
+    def candidates(self, variable: str, values: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
         """All values of a variable, as numbers, whatever its present one."""
-        return np.broadcast_to(np.arange(self.sizes[variable], dtype=float), (len(stand), self.sizes[variable]))
+        return np.broadcast_to(np.arange(self.sizes[variable], dtype=float), (len(values), self.sizes[variable]))
 
 
 class DeadlineAgent(Correspondent):
@@ -94,7 +94,7 @@ class DeadlineAgent(Correspondent):
         self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # input of factors, and their messages for it
         self._words: dict[str, int | None] = {}  # decisions: own ones, and others' as received
         n = len(self._graph.variables)
-        judged = terms.looks, self._utility, terms.default
+        judged = terms.candidates, self._utility, terms.default
         self._joint_starts = JointStarts(self, terms.schedule, np.zeros(n), np.ones(n), *judged)
         self._noted: dict[str, list[int]] = {x: [] for x in self._variables}
         order = terms.conflicts.colour
@@ -113,7 +113,7 @@ class DeadlineAgent(Correspondent):
             self._put_all()
         else:
             self._begin()
-            self._joint_starts.go_on(now, self._turn)
+            self._joint_starts.advance(now, self._turn)
         return [] if is_last else self._posted()
 
     def word(self) -> dict[str, int | None]:
@@ -122,7 +122,7 @@ class DeadlineAgent(Correspondent):
         """
         if not self._terms.is_final:
             self._begin()
-            return {x: int(self._joint_starts.stand[0, self._graph.column_of[x]]) for x in self._variables}
+            return {x: int(self._joint_starts.points[0, self._graph.column_of[x]]) for x in self._variables}
         self._renew()
         self._speak(is_last=True)
         return {x: self._words[x] for x in self._variables}
@@ -148,8 +148,8 @@ class DeadlineAgent(Correspondent):
                 self._words.setdefault(x, None if index == NO_VALUE else index)
                 return True
             case Offer(variable=x, entries=entries) if not self._terms.is_final:
-                stand = entries[: len(entries) // 2]
-                is_right = x in self._terms.sizes and bool(np.isin(stand, np.arange(self._terms.sizes[x])).all())
+                values = entries[: len(entries) // 2]
+                is_right = x in self._terms.sizes and bool(np.isin(values, np.arange(self._terms.sizes[x])).all())
                 return is_right and self._joint_starts.take(sender, message)
             case Utility() | Valued() if not self._terms.is_final:
                 return self._joint_starts.take(sender, message)
@@ -220,12 +220,12 @@ class DeadlineAgent(Correspondent):
             return
         if self._renewed is None:  # requested before the first tick: it knows its own factors
             self._renew()
-        stand = dict[str, Vector]()
+        values = dict[str, Vector]()
         for x, noted in self._noted.items():
             noted = [*noted[:_NOTED], *[self.best_guess(x)] * (_NOTED - len(noted))]
             rng, n_drawn = stream(self._terms.seed, "lanes", variable=x), _JOINT_STARTS - _NOTED
-            stand[x] = np.concatenate([noted, rng.integers(self._terms.sizes[x], size=n_drawn)]).astype(float)
-        self._joint_starts.begin(stand, 0.0)
+            values[x] = np.concatenate([noted, rng.integers(self._terms.sizes[x], size=n_drawn)]).astype(float)
+        self._joint_starts.begin(values, 0.0)
 
     def _utility(self, f: str, U: Float[np.ndarray, "p n"], joint_starts: Int[np.ndarray, " p"]) -> Vector:
         """A factor's entries, maximised over variables without a known value."""

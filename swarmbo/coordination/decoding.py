@@ -146,7 +146,7 @@ def sweep(
 def _sweep_at_once(
     view: LocalView, tables: Tables, before: Mapping[str, int], weights: Mapping[str, float]
 ) -> Steps[dict[str, int]]:
-    """Same for a whole part in one process, with the same count of messages."""
+    """Choices as by ``sweep``, for a whole part in one process, with the same count of messages."""
     graph, chosen = view.graph, dict(before)
     for x in view.part.order:
         factors = graph.factors_of(x)

@@ -49,26 +49,28 @@ class Schedule:
 
 
 class JointStarts:
-    """One agent's variables and factors in all joint starts. ``looks`` has a variable's candidate values, its present
-    one among them; ``utility`` a factor's values, -inf if forbidden; ``default`` values of silent variables.
+    """One agent's variables and factors in all joint starts.
+
+    ``candidates`` gives a variable's candidate values, its present one among them, ``utility`` a factor's values, -inf
+    if forbidden; ``default`` has the values of silent variables.
     """
 
     def __init__(
         self,
         host: Correspondent,
         schedule: Schedule,
-        stand: Float[np.ndarray, " n"],
+        start: Float[np.ndarray, " n"],
         sides: Float[np.ndarray, " n"],
-        looks: "Callable[[str, Vector, Vector], Float[np.ndarray, 'k v']]",
+        candidates: "Callable[[str, Vector, Vector], Float[np.ndarray, 'k v']]",
         utility: "Callable[[str, Float[np.ndarray, 'p n'], Int[np.ndarray, ' p']], Vector]",
         default: Mapping[str, float],
         *,
         shares: bool = False,
     ) -> None:
-        self._host, self._schedule, self._looks, self._utility, self._shares = host, schedule, looks, utility, shares
-        self._default, self._silent = default, frozenset[str]()
+        self._host, self._schedule, self._candidates, self._utility = host, schedule, candidates, utility
+        self._shares, self._default, self._silent = shares, default, frozenset[str]()
         graph = self._graph = schedule.conflicts.graph
-        self.stand, self._sides = np.repeat(stand[None], schedule.n_joint_starts, axis=0), sides
+        self.points, self._sides = np.repeat(start[None], schedule.n_joint_starts, axis=0), sides
         self._factors, self._variables = graph.factors_owned_by(host.name), graph.variables_owned_by(host.name)
         self._column = graph.column_of
         self._n = schedule.n_joint_starts  # in use; 1 after the decision
@@ -94,7 +96,7 @@ class JointStarts:
                 is_right = self._host.is_to_variable(sender, f, x) and x in self._offers
                 if not is_right or not (entries < np.inf).all():  # nor NaN
                     return False
-                if entries.size not in (size := self._looks(x, *self._said(x)).shape[1], n_joint_starts * size):
+                if entries.size not in (size := self._candidates(x, *self._offered(x)).shape[1], n_joint_starts * size):
                     return False
                 self._utilities[f, x] = message
             case Valued(factor=f, entries=entries):
@@ -109,15 +111,15 @@ class JointStarts:
 
     def _set_offer(self, offer: Offer) -> None:
         self._offers[offer.variable] = offer
-        self.stand[:, self._column[offer.variable]] = self._said(offer.variable)[0]
+        self.points[:, self._column[offer.variable]] = self._offered(offer.variable)[0]
         self._moved.add(offer.variable)
 
-    def _said(self, x: str) -> Float[np.ndarray, "2 k"]:
-        """A variable's values and reaches in each joint start in use; they may be of one or of all joint starts."""
-        said = self._offers[x].entries.reshape(2, -1)
-        if said.shape[1] == self._n:
-            return said
-        return said[:, [self._best[x]]] if self._n == 1 else np.repeat(said, self._n, axis=1)
+    def _offered(self, x: str) -> Float[np.ndarray, "2 k"]:
+        """A variable's values and reaches (2, k) by its last offer, in each joint start in use."""
+        offered = self._offers[x].entries.reshape(2, -1)
+        if offered.shape[1] == self._n:
+            return offered
+        return offered[:, [self._best[x]]] if self._n == 1 else np.repeat(offered, self._n, axis=1)
 
     # Consequences
 
@@ -131,19 +133,19 @@ class JointStarts:
         return variable in (self._default if variable in self._silent else self._offers)
 
     @property
-    def taken(self) -> Float[np.ndarray, "k n"]:
+    def assumed(self) -> Float[np.ndarray, "k n"]:
         """Joint points of all joint starts as assumed: variables of silent agents at their default."""
-        out = self.stand.copy() if self._silent else self.stand
+        out = self.points.copy() if self._silent else self.points
         for x in self._silent & self._default.keys():
             out[:, self._column[x]] = self._default[x]
         return out
 
-    def begin(self, stand: Mapping[str, Vector], reach: float) -> None:
+    def begin(self, values: Mapping[str, Vector], reach: float) -> None:
         """Announce the initial values of own variables in each joint start, and their reach."""
         for x in self._variables:
-            self._offer(x, stand[x], np.full(self._n, reach))
+            self._offer(x, values[x], np.full(self._n, reach))
 
-    def go_on(self, now: int, turn: int) -> None:
+    def advance(self, now: int, turn: int) -> None:
         """Take turns, compare joint starts or choose one, by the schedule, and announce the consequences."""
         silent = frozenset(x for x in self._graph.variables if self._host.is_silent(self._graph.variable_owner(x)))
         self._moved |= silent ^ self._silent
@@ -156,19 +158,19 @@ class JointStarts:
         if now >= self._schedule.compared and self._n > 1:
             self._compare(turn)
         else:
-            self._judge(turn)
+            self._send_utilities(turn)
 
     def _move(self, x: str) -> None:
         """Move a variable to its factors' largest sum in each joint start, once all but silent agents answered."""
         summed = self._summed(x)
         if summed is None:
             return
-        before = stand, reach = self._said(x)
-        looks, joint_starts = self._looks(x, stand, reach), np.arange(self._n)
+        before = values, reach = self._offered(x)
+        candidates, joint_starts = self._candidates(x, values, reach), np.arange(self._n)
         # a move needs a strictly larger sum: ties would send offers for ever
-        best, stay = summed.argmax(axis=1), (looks == stand[:, None]).argmax(axis=1)
-        found = looks[joint_starts, np.where(summed[joint_starts, best] > summed[joint_starts, stay], best, stay)]
-        is_far = np.abs(found - stand) >= 0.9 * reach * self._sides[self._column[x]]
+        best, stay = summed.argmax(axis=1), (candidates == values[:, None]).argmax(axis=1)
+        found = candidates[joint_starts, np.where(summed[joint_starts, best] > summed[joint_starts, stay], best, stay)]
+        is_far = np.abs(found - values) >= 0.9 * reach * self._sides[self._column[x]]
         further = np.clip(np.where(is_far, reach * _FINER, reach / _FINER), _FINEST, 1.0 / _FINER)
         reach = np.where(reach > 0.0, further, 0.0)
         # an offer without news would make all answers to the one before useless
@@ -177,7 +179,7 @@ class JointStarts:
 
     def _summed(self, x: str) -> Float[np.ndarray, "k v"] | None:
         """Sum of a variable's factors at its candidate values; None if an agent that is not silent has not answered."""
-        offer, shape = self._offers[x], self._looks(x, *self._said(x)).shape
+        offer, shape = self._offers[x], self._candidates(x, *self._offered(x)).shape
         summed = np.zeros(shape)
         for f in self._graph.factors_of(x):
             utility, owner = self._utilities.get((f, x)), self._graph.owner(f)
@@ -194,16 +196,16 @@ class JointStarts:
 
     def _lines(self, f: str, x: str) -> Float[np.ndarray, "k v"]:
         """A factor's values at a variable's candidates, all others at their present values, in each joint start."""
-        looks = self._looks(x, *self._said(x))
-        joint_starts = np.repeat(np.arange(self._n), looks.shape[1])
-        U = self.taken[joint_starts]
-        U[:, self._column[x]] = looks.ravel()
-        return self._utility(f, U, joint_starts).reshape(looks.shape)
+        candidates = self._candidates(x, *self._offered(x))
+        joint_starts = np.repeat(np.arange(self._n), candidates.shape[1])
+        U = self.assumed[joint_starts]
+        U[:, self._column[x]] = candidates.ravel()
+        return self._utility(f, U, joint_starts).reshape(candidates.shape)
 
-    def _offer(self, x: str, stand: Vector, reach: Vector) -> None:
+    def _offer(self, x: str, values: Vector, reach: Vector) -> None:
         """Set a variable's values, and announce them to the owners that evaluate it."""
         before, graph = self._offers.get(x), self._graph
-        offer = Offer(x, np.concatenate([stand, reach]), 0 if before is None else before.number + 1)
+        offer = Offer(x, np.concatenate([values, reach]), 0 if before is None else before.number + 1)
         self._set_offer(offer)
         recipients = dict.fromkeys(graph.owner(f) for f in graph.factors_of(x))
         if self._shares:
@@ -212,7 +214,7 @@ class JointStarts:
         for other in recipients:
             self._host.put(other, offer, offer.number)
 
-    def _judge(self, turn: int) -> None:
+    def _send_utilities(self, turn: int) -> None:
         """Send the own factors' values at each variable's candidates, with the others at their present values."""
         for f in self._factors:
             scope = self._graph.scope(f)
@@ -232,9 +234,9 @@ class JointStarts:
 
     def _compare(self, turn: int) -> None:
         """Send all agents the own factors' values in each joint start."""
-        joint_starts, taken = np.arange(self._n), self.taken
+        joint_starts, assumed = np.arange(self._n), self.assumed
         for f in self._factors:
-            values = self._utility(f, taken, joint_starts)
+            values = self._utility(f, assumed, joint_starts)
             if f not in self._values or not np.array_equal(values, self._values[f]):
                 self._values[f] = values
                 self._host.put_to_all(Valued(f, values), turn)
@@ -248,12 +250,12 @@ class JointStarts:
             heard = [self._values[f] for f in part.factors if f in self._values]
             best = int(np.sum(heard, axis=0).argmax()) if heard else 0
             columns = [self._column[x] for x in part.variables]
-            self.stand[:, columns] = self.stand[best, columns]
+            self.points[:, columns] = self.points[best, columns]
             self._best |= dict.fromkeys(part.variables, best)
         self._n = 1
         for x in self._variables:
             if x in self._offers:
-                self._offer(x, *self._said(x))
+                self._offer(x, *self._offered(x))
 
 
 def _change_of(before: Vector, now: Vector, n_joint_starts: int) -> float:

@@ -85,7 +85,7 @@ class Gain(Message, frozen=True, tag="gain"):
 
 
 class Report(Message, frozen=True, tag="report"):
-    """Up the spanning tree: values of the subtree's factors, largest change of a message, and if a choice moved."""
+    """Report up the spanning tree: values of the subtree's factors, largest change of a message, if a choice moved."""
 
     part: int
     agent: str
@@ -95,8 +95,8 @@ class Report(Message, frozen=True, tag="report"):
 
 
 class Verdict(Message, frozen=True, tag="verdict"):
-    """Down the tree: number of the best reported choice so far (0: none), and whether to stop; None: first repair or
-    improve the best, or else the last.
+    """Decision down the spanning tree: number of the best reported choice so far (0: none), and whether to stop; None:
+    first repair or improve the best, or else the last.
     """
 
     part: int
@@ -149,7 +149,7 @@ class Slope(Numbers, frozen=True, tag="slope"):
 
 
 class Reduced(Message, frozen=True, tag="tally"):
-    """Up the spanning tree: sums over the factors behind a link, such as values at points that are compared."""
+    """Sums over the factors behind a link, such as values at compared points; they go up the spanning tree."""
 
     part: int
     agent: str
@@ -157,7 +157,7 @@ class Reduced(Message, frozen=True, tag="tally"):
 
 
 class Broadcast(Message, frozen=True, tag="ruling"):
-    """Down the spanning tree: the sums over all factors of a connected part."""
+    """Sums over all factors of a connected part; they go down the spanning tree."""
 
     part: int
     entries: np.ndarray

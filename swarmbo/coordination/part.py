@@ -45,7 +45,7 @@ class SpanningTree:
 
     @cached_property
     def behind(self) -> dict[str, frozenset[str]]:
-        """For each agent itself and all agents below it."""
+        """Agents of the subtree of each agent, itself included."""
         found: dict[str, frozenset[str]] = {}
         for agent in self.leaves_first:
             found[agent] = frozenset([agent]).union(*(found[child] for child in self.children[agent]))
@@ -140,7 +140,7 @@ class Part:
 
     @cached_property
     def earlier(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        """For each (factor, variable) the factor's variables that are decoded before it."""
+        """Variables of a factor that are decoded before one of its variables, by (factor, variable)."""
         place = {variable: i for i, variable in enumerate(self.order)}
         return {
             (f, x): tuple(y for y in self.graph.scope(f) if place[y] < place[x])
@@ -164,7 +164,7 @@ Copies = Sequence[Float[np.ndarray, "_g m _a"]]  # for each stack its factors' c
 
 @dataclass(frozen=True, eq=False)
 class LocalView:
-    """Some factors and variables of a part, in the order of the part."""
+    """View of a part by an agent: its own factors and variables, in the order of the part."""
 
     part: Part
     factors: tuple[str, ...]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from swarmbo.boundary.values import check_links, linked, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
 from swarmbo.deciding.beliefs import OwnBeliefs
-from swarmbo.deciding.central_driver import CentralDriver, Exchanges, parted
+from swarmbo.deciding.central_driver import CentralDriver, Exchanges, split_traffic
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import MOST_QUERIES, Choice
@@ -108,7 +108,7 @@ class AskTell(TeamState):
 
     def _asked(self, choice: Choice, sent: Mapping[str, Traffic]) -> Query:
         """Query of a decision, and its traffic."""
-        self.sent, (agreement, self.last_sharing) = {**sent}, parted(sent)
+        self.sent, (agreement, self.last_sharing) = {**sent}, split_traffic(sent)
         self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
         # what was reported before this decision is known to all; only open queries can bring more
         self._since = self._since.after(self._log)
@@ -292,7 +292,7 @@ class AskTell(TeamState):
                 continue
             news, now = news_of_group(self.problem, group), self._log.round - 1
             learner = learner.learn(news, since.rounds[of], now, known)
-            due, sent, self.sharing_links = learner.believed.to_say()
+            due, sent, self.sharing_links = learner.believed.take_messages()
             words.fused(due)
             words.note("sharing", sent)
         took = sum(words.sent.values(), since.gossip)

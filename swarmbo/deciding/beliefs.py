@@ -12,7 +12,7 @@ from swarmbo.belief import ExactGP, ExactGPSettings, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
-from swarmbo.belief.model.success import Requirement, SuccessGP, demand, excess_of
+from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of, required_logit
 from swarmbo.boundary.rng import stream
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.setup import Setup
@@ -32,12 +32,12 @@ Column = Float[np.ndarray, " n"]
 Measured = tuple[float, Sequence[float], float, float | None]  # round, location, outcome (NaN: failed), noise
 
 
-class ToSay(NamedTuple):
+class BeliefMessages(NamedTuple):
     """Messages about beliefs after learning: those due, the traffic of those sent, and the report of faulty links."""
 
     due: tuple[Talk, ...] = ()
     sent: Traffic = Traffic()
-    fared: LinkReport | None = None
+    link_report: LinkReport | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +66,9 @@ class SharedBelief:
         gp = self.seen
         return SharedBelief(gp.update(X, y) if np.isnan(noise_std).all() else gp.update(X, y, noise_std**2))
 
-    def to_say(self) -> ToSay:
+    def take_messages(self) -> BeliefMessages:
         """No messages."""
-        return ToSay()
+        return BeliefMessages()
 
     def fitted(self, seed: int) -> "SharedBelief":
         """Belief with hyper-parameters fitted if a fit is due, or the last one was of outcomes that did not differ."""
@@ -76,7 +76,7 @@ class SharedBelief:
         return SharedBelief(self.seen.fit(stream(seed, "fit", n=self.seen.n_data))) if is_due else self
 
     def at(self, now: float) -> "SharedBelief":
-        """Same belief at another round."""
+        """Belief at another round."""
         return SharedBelief(self.seen.at(now))
 
     @property
@@ -135,26 +135,26 @@ class OwnBeliefs:
         if agent in self.seen.agents:
             self.seen.give(agent, X, y, noise_std**2)
             self.seen.give_failures(agent, dead)
-            self.seen.lead(agent)
+            self.seen.propose_if_due(agent)
         return self
 
-    def to_say(self) -> ToSay:
+    def take_messages(self) -> BeliefMessages:
         """Due messages, once: the caller runs the exchange."""
         # taken once: a second caller must not fuse the same measurements again
         due, self.seen.due = self.seen.due, ()
-        return ToSay(due, self.seen.sent, self.seen.fared)
+        return BeliefMessages(due, self.seen.sent, self.seen.link_report)
 
     def fitted(self, seed: int) -> "OwnBeliefs":
         """Itself: agents fit during fusion."""
         return self
 
     def at(self, now: float) -> "OwnBeliefs":
-        """Same beliefs at another round."""
+        """Beliefs at another round."""
         return OwnBeliefs(self.seen.at(now))
 
-    def given_again(self, agent: str, rows: Sequence[Measured]) -> "OwnBeliefs":
+    def with_own_data(self, agent: str, rows: Sequence[Measured]) -> "OwnBeliefs":
         """Beliefs with all measurements of a returning agent; it knows the first of ``rows`` already."""
-        return OwnBeliefs(self.seen.given_again(agent, rows))
+        return OwnBeliefs(self.seen.with_own_data(agent, rows))
 
     @property
     def asked(self) -> PlaceBelief:
@@ -228,14 +228,10 @@ def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_
         key = good.tobytes(), bad.tobytes(), memory
         if key not in made:
             rows = np.concatenate([good, bad])
-            made[key] = SuccessGP.learned(
-                domain.to_unit(rows[:, :d]),
-                np.arange(len(rows)) < len(good),
-                rounds=rows[:, d] if belief.seen.has_time else None,
-                now=round_number,
-                memory=memory,
-            )
-        least = demand(excess_of(log.record(agent).tolist()), made[key].odds)
+            U, succeeded = domain.to_unit(rows[:, :d]), np.arange(len(rows)) < len(good)
+            rounds = rows[:, d] if belief.seen.has_time else None
+            made[key] = SuccessGP.learned(U, succeeded, rounds=rounds, now=round_number, memory=memory)
+        least = required_logit(excess_of(log.record(agent).tolist()), made[key].odds)
         out[agent] = Requirement(np.arange(d), made[key], least)
     return out
 

@@ -112,7 +112,7 @@ class Exchanges:
         return inboxes
 
 
-def parted(sent: Mapping[str, Traffic]) -> tuple[Traffic, Traffic]:
+def split_traffic(sent: Mapping[str, Traffic]) -> tuple[Traffic, Traffic]:
     """Traffic of the agreement, and of reports of news and reachable locations."""
     shared = sum((took for purpose, took in sent.items() if purpose in SHARING), Traffic())
     return sum((took for purpose, took in sent.items() if purpose not in SHARING), Traffic()), shared
@@ -224,7 +224,7 @@ class CentralDriver:
     def _chosen_by_deadline(self, timed: Any, request: places.Choose) -> Solution:
         """Choice by a deadline; silent agents have no value."""
         problem, links, seed = request
-        graph, tables, default = problem.graph, problem.tables, places.declining(problem)
+        graph, tables, default = problem.graph, problem.tables, places.abstentions(problem)
         opened = self._opened(graph.agents, links), self.round
         found = deadline_tables.agree_by_deadline(
             timed, graph, tables, *opened, default=default, seed=seed, guesses=False

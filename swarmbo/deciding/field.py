@@ -209,7 +209,7 @@ class FieldLearner:
             for asked, stops in stops_by_round(rows, self.setup.problem.graph.variables_owned_by(self.own))
             for stop in stops
         ]
-        return replace(self, believed=self.believed.given_again(self.own, told), **_places(plain))
+        return replace(self, believed=self.believed.with_own_data(self.own, told), **_places(plain))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""

@@ -1,9 +1,9 @@
 """Learning and decisions of a team that sets the variables of one function."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import networkx as nx
@@ -13,12 +13,12 @@ from jaxtyping import Float, Int
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
-from swarmbo.belief.model.limits import without_better_broken
+from swarmbo.belief.model.limits import without_better_infeasible
 from swarmbo.belief.model.model import learn_ensemble, learn_model
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.deciding.joint import Expect, Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
-from swarmbo.deciding.near import APART, Room
+from swarmbo.deciding.near import APART, Near, StepBox
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
 from swarmbo.graph.factor_graph import grouped
@@ -28,18 +28,29 @@ from swarmbo.registry import checked_as
 from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds import Offers
 
-# in sides of the box: a point this near to an evaluated one is moved by random steps of these lengths
+# distance kept from evaluated points, and shortest and longest random step away from one; in sides of the box
 _NEAREST, _STEPS = 1e-9, (1e-4, 1e-2)
-_LONGER_STEPS = (2e-3, 2e-2)  # of a point within ``APART`` of a pending one
-_GROWTH = 1.01  # of longer steps with each try, for crowded regions
+_STEPS_FROM_PENDING = (2e-3, 2e-2)  # the same away from a pending point, from which points keep ``APART``
+_GROWTH = 1.01  # of these steps with each try, for crowded regions
 _ENOUGH = 500  # tries after which grids may repeat pending values
-_MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
+_MOST_TRIES = 10_000  # near no-go regions; after these the same point is used again
 _FLAT = 4  # equal totals, at least, after which the design goes on
 _RARELY = 20  # tries of which one also repairs the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
 Sites = Float[np.ndarray, "k d"] | None
-# coordinates, places (q, a) of them, a distance that a point keeps from these, and the steps that it takes otherwise
-_Apart = tuple[Int[np.ndarray, " a"], Float[np.ndarray, "q a"], float, tuple[float, float]]
+
+
+class _KeepApart(NamedTuple):
+    """Rule that a point keeps a distance from evaluated or pending ones in some coordinates."""
+
+    columns: Int[np.ndarray, " a"]
+    others: Float[np.ndarray, "q a"]
+    are_pending: bool
+
+    def is_broken_by(self, U: Point) -> bool:
+        """True if a point is too near to one of the others."""
+        distance = APART if self.are_pending else _NEAREST
+        return bool((np.abs(self.others - U[self.columns]).max(axis=1) <= distance).any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,24 +123,31 @@ class FunctionLearner:
         setup, near = self.setup, self.setup.near
         learner, model = self.modelled(log)
         situation = self.situation(log, offers.links)
-        U, report, room = yield from joint_steps(situation, model, setup)
+        U, report, box = yield from joint_steps(situation, model, setup)
         learner = replace(learner, learned=model.learned)
-        if near is None or near.safe is None or room is None:
-            return learner, Choice(self._place(log, U, room), report)
-        told = log.history.X[np.isfinite(log.history.sums)]
-        if not near.at_start(told).any():
-            return learner, Choice(near.start, msgspec.structs.replace(report, stayed="present"))
-        U = setup.problem.kept_out(U)
+        if near is None or near.safe is None or box is None:
+            return learner, Choice(self._place(log, U, box), report)
+        U, stayed = yield from self._safe_steps(log, model, near, U, box)
+        report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
+        return learner, Choice(U, report)
+
+    def _safe_steps(
+        self, log: Logbook, model: Model, near: Near, U: Point, box: StepBox
+    ) -> Steps[tuple[Point, Literal["best", "present"] | None]]:
+        """Safe physical point near a wanted one, and None; or a known setting, and which (``Near.first_safe``)."""
+        problem, evaluated = self.setup.problem, log.history.X[np.isfinite(log.history.sums)]
+        if not near.at_start(evaluated).any():
+            return near.start, "present"
+        U = problem.kept_out(U)
         # pending points narrow the variance, but tell nothing about the mean
         known = self.modelled(log.without(log.open))[1] if log.open and self.n_data(log) else model
-        U, stayed = U if room.has(U) else room.centre, None
-        for way in near.ways(U, room, stream(setup.seed, "safe", asked=log.asked)):
-            expected = yield Expect(known, setup.problem.modelled(np.vstack([setup.problem.in_box(way), told])))
-            U, stayed = near.kept_safe(way, told, log.out, expected, room)
+        U, stayed = U if box.contains(U) else box.centre, None
+        for candidates in near.lines_back(U, box, stream(self.setup.seed, "safe", asked=log.asked)):
+            expected = yield Expect(known, problem.modelled(np.vstack([problem.in_box(candidates), evaluated])))
+            U, stayed = near.first_safe(candidates, evaluated, log.out, expected, box)
             if stayed is None:
                 break
-        report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
-        return learner, Choice(setup.problem.in_box(U), report)
+        return problem.in_box(U), stayed
 
     def _designed(self, log: Logbook) -> Point | None:
         """Next point of the initial design: the present setting, or a Sobol point near it; None after the design."""
@@ -147,8 +165,8 @@ class FunctionLearner:
         U = sobol(1, setup.problem.domain.n_dims, stream(setup.seed, "initial design"), skip=index)[0]
         if near is None:
             return self._place(log, U)
-        room = near.room(setup.problem.domain.to_unit(near.start))
-        return self._place(log, room.low + U * (room.high - room.low), room)
+        box = near.step_box(setup.problem.domain.to_unit(near.start))
+        return self._place(log, box.low + U * (box.high - box.low), box)
 
     def recommend(self, log: Logbook, sites: Sites) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
         """Best evaluated point in expectation, or an allowed point near it. With outcomes per factor, it combines the
@@ -174,7 +192,7 @@ class FunctionLearner:
         return JointSituation(
             graph=problem.graph,
             domain=problem.domain,
-            history=without_better_broken(log.history, problem.ranges) if problem.ranges else log.history,
+            history=without_better_infeasible(log.history, problem.ranges) if problem.ranges else log.history,
             pending=log.pending,
             outcomes=problem.outcomes,
             links=links,
@@ -191,69 +209,80 @@ class FunctionLearner:
             coding=problem.coding,
         )
 
-    def _place(self, log: Logbook, U: Point, room: Room | None = None) -> Point:
+    def _place(self, log: Logbook, U: Point, box: StepBox | None = None) -> Point:
+        """Allowed physical point nearest to a wanted one of the unit cube, in the box and apart from known points."""
         problem = self.setup.problem
         U = problem.kept_out(np.clip(U, 0.0, 1.0))
-        if room is not None and not room.has(U):
-            U = room.centre
-        return problem.in_box(self._deduplicated(log, U, room))
+        if box is not None and not box.contains(U):
+            U = box.centre
+        return problem.in_box(self._deduplicated(log, U, box))
 
-    def _deduplicated(self, log: Logbook, U: Point, room: Room | None = None) -> Point:
-        """The point, or one near it if it was evaluated (unless outcomes fade) or is too near a pending one. With
-        outcomes per factor, that holds for the variables of each pending factor. Every decision ends with this step,
-        unless it is ``safe`` (``Near.kept_safe``). The step follows from the log and the seed.
+    def _rules(self, log: Logbook) -> list[_KeepApart]:
+        """Rules that keep a point apart from evaluated points (unless outcomes fade), then from pending ones.
+
+        With outcomes per factor, there is a rule for the variables of each pending factor.
         """
-        belief, problem = self.setup.belief, self.setup.problem
-        coding, fades = problem.coding, isinstance(belief, AdditiveGPSettings) and belief.time is not None
-        whole = np.arange(len(U))
+        belief, problem, whole = self.setup.belief, self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
+        fades = isinstance(belief, AdditiveGPSettings) and belief.time is not None
         # if outcomes fade, an old point is worth a new measurement
-        told = [] if fades else [(whole, problem.domain.to_unit(log.points), _NEAREST, _STEPS)]
-        pending = list(log.open.values())
-        out: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(whole, list(range(len(pending))))]
+        rules = [] if fades else [_KeepApart(whole, problem.domain.to_unit(log.points), are_pending=False)]
+        queries = list(log.open.values())
+        waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(whole, list(range(len(queries))))]
         if problem.outcomes == "per-factor":
-            waits = [frozenset(query.waits) for query in pending]
-            out = [(problem.columns(c), [n for n, own in enumerate(waits) if c in own]) for c in problem.channels]
+            waits = [frozenset(query.waits) for query in queries]
+            waiting = [(problem.columns(c), [n for n, own in enumerate(waits) if c in own]) for c in problem.channels]
         places = problem.domain.to_unit(log.out)
-        ahead = [(at, places[np.ix_(waiting, at.tolist())], APART, _LONGER_STEPS) for at, waiting in out if waiting]
+        for columns, rows in waiting:
+            if rows:
+                rules.append(_KeepApart(columns, places[np.ix_(rows, columns.tolist())], are_pending=True))
         if isinstance(domain := problem.domain, MixedDomain):
-            told, ahead = ([one for one in some if not _are_all(problem, domain, *one[:2])] for some in (told, ahead))
+            rules = [rule for rule in rules if not _are_all(problem, domain, rule)]
+        return rules
+
+    def _deduplicated(self, log: Logbook, U: Point, box: StepBox | None = None) -> Point:
+        """The point, or one some random steps away, at which no rule is broken.
+
+        Every decision ends with this step, unless it is ``safe`` (``Near.first_safe``). The step follows from the log
+        and the seed.
+        """
+        problem, coding, rules = self.setup.problem, self.setup.problem.coding, self._rules(log)
+        by_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())
+        broken = {n for n, rule in enumerate(rules) if rule.is_broken_by(U)}
         # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
-        rules = [*told, *ahead]
-        by_column = grouped((column, n) for n, (columns, *_) in enumerate(rules) for column in columns.tolist())
-        broken = _broken(rules, range(len(rules)), U)
-        for tries in range(_MOST_STEPS):
+        for tries in range(_MOST_TRIES):
             if coding is not None and tries == _ENOUGH:
                 # on grids there may be no point that is apart from all pending values and new
-                broken, rules = {n for n in broken if n < len(told)}, rules[: len(told)]
+                rules = [rule for rule in rules if not rule.are_pending]  # the first ones
+                broken = {n for n in broken if n < len(rules)}
             if not broken:
                 break
-            columns, _, reach, steps = rules[min(broken)]
-            moved = U.copy()
-            moved[columns] = _moved(U[columns], steps, tries if reach == APART else 0, rng)
+            rule, moved = rules[min(broken)], U.copy()
+            steps, growth = (_STEPS_FROM_PENDING, _GROWTH**tries) if rule.are_pending else (_STEPS, 1.0)
+            moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
             if coding is not None:
-                moved = problem.domain.to_unit(problem.in_box(_another_value(moved, columns, coding.domain, rng)))
+                moved = problem.domain.to_unit(problem.in_box(_another_value(moved, rule.columns, coding.domain, rng)))
+            moved = moved if box is None else np.clip(moved, box.low, box.high)
             # few points may keep the constraints: now and then the nearest of them is taken
-            moved = moved if room is None else np.clip(moved, room.low, room.high)
             moved = problem.kept_out(moved) if problem.constraints and tries % _RARELY == 0 else moved
-            if problem.is_allowed(moved[None])[0] and (room is None or room.has(moved)):
+            if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
                 touched = {n for column in np.flatnonzero(moved != U).tolist() for n in by_column.get(column, ())}
-                U, broken = moved, broken - touched | _broken(rules, touched, moved)
+                U, still = moved, {n for n in touched if n < len(rules) and rules[n].is_broken_by(moved)}
+                broken = broken - touched | still
         return U
 
 
-def _moved(u: Point, steps: tuple[float, float], tries: int, rng: np.random.Generator) -> Point:
-    """Point a random step away, in the unit cube."""
+def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:
+    """Point a random step away, in the unit cube, which reflects it."""
     # log-uniform: short steps keep the decision, a few long ones leave crowded regions
-    length = np.exp(rng.uniform(*np.log(steps))) * _GROWTH**tries
+    length = np.exp(rng.uniform(*np.log(steps))) * growth
     step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(u))
     return (np.where((u + step < 0.0) | (u + step > 1.0), -step, step) + u).clip(0.0, 1.0)
 
 
-def _are_all(
-    problem: Problem, domain: MixedDomain, columns: Int[np.ndarray, " a"], points: Float[np.ndarray, "q a"]
-) -> bool:
-    """True if points have all joint values of some variables: then any point repeats one of them."""
+def _are_all(problem: Problem, domain: MixedDomain, rule: _KeepApart) -> bool:
+    """True if a rule's points have all joint values of its variables: then any point repeats one of them."""
+    columns, points = rule.columns, rule.others
     counts = domain.counts[columns]
     n_values = problem.n_points if len(columns) == domain.n_dims else math.prod(counts.tolist()) or math.inf
     return n_values <= len(points) and len(np.unique(domain.cells(points, columns), axis=0)) >= n_values
@@ -267,9 +296,3 @@ def _another_value(u: Point, columns: Int[np.ndarray, " a"], domain: MixedDomain
         other = levels[np.abs(levels - u[column]) > 1e-12]
         return np.where(np.arange(len(u)) == column, rng.choice(other), u)
     return u
-
-
-def _broken(rules: Sequence[_Apart], which: Iterable[int], U: Point) -> set[int]:
-    """Numbers, of ``which``, of rules that a point breaks: it is within a rule's distance of one of its places."""
-    told = {n: rules[n] for n in which if n < len(rules)}
-    return {n for n, (at, places, reach, _) in told.items() if (np.abs(places - U[at]).max(axis=1) <= reach).any()}

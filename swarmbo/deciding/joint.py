@@ -1,4 +1,7 @@
-"""Decision of the next joint point by steps that request others' data: a team answers at once, an agent by messages."""
+"""Decision of a function's next joint point, as steps that yield requests for other agents' data.
+
+A team answers the requests at once (``central_driver``), an agent by messages (``agent.answers``).
+"""
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
@@ -9,13 +12,13 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.acquisition import BoxFunctions
+from swarmbo.acquisition import Acquisition, BoxFunctions
 from swarmbo.acquisition.box_functions import MixedFunctions
-from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, parts_together, spreads
+from swarmbo.acquisition.penalties import is_met, moved_back, parts_together, spreads, with_limits, with_requirements
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model, incumbents
-from swarmbo.belief.model.limits import hope_of, probably_broken, probably_kept
+from swarmbo.belief.model.limits import optimistic_stds, probably_feasible, probably_violated
 from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.success import Requirement, least_margin, reference, requirements
 from swarmbo.boundary.rng import stream
@@ -23,7 +26,7 @@ from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.schema import is_finite
-from swarmbo.deciding.near import Room
+from swarmbo.deciding.near import StepBox
 from swarmbo.deciding.setup import Maximiser, Setup
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
@@ -32,6 +35,7 @@ from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_as, logged_as, not_wanted
 
 Out = TypeVar("Out")
+Point = Float[np.ndarray, " n"]
 _ROUNDING = 1e-9  # sides of the box
 
 
@@ -44,7 +48,7 @@ class Ranking(NamedTuple):
 
     points: Float[np.ndarray, "k n"]
     columns: Int[np.ndarray, " a"]
-    beaten: Float[np.ndarray, " n"]
+    beaten: Point
     means: Mapping[str, Float[np.ndarray, " t"]]
 
 
@@ -65,18 +69,18 @@ class Rank(NamedTuple):
     def summed(self, own: Sequence[str]) -> requests.Steps[Float[np.ndarray, " m"]]:
         """Steps that add up, over a part's agents, their factors' means at evaluated points, then at pending ones."""
         means = incumbents.means_of(self.belief, own, self.factor_means)
-        ahead = incumbents.means_ahead(self.belief, own)
+        ahead = incumbents.means_at_pending(self.belief, own)
         return (yield requests.AllReduce(np.hstack([means, ahead])[:, None], is_finite))[0]
 
     def ranking(self, summed: Sequence[tuple[FactorGraph, Float[np.ndarray, " m"]]]) -> Ranking:
         """Ranking from some parts' sums."""
         belief, U = self.belief, incumbents.evaluated(self.belief)
-        told = [incumbents.as_seen(belief, part, sums[: len(U)]) for part, sums in summed]
+        told = [incumbents.masked_means(belief, part, sums[: len(U)]) for part, sums in summed]
         points = incumbents.composed(told, U, incumbents.N_STARTS)
         beaten = points[0].copy()
         for (part, sums), (columns, seen) in zip(summed, told, strict=True) if len(belief.pending) else ():
             ahead = incumbents.pending_means(belief, part, sums[len(U) :])
-            beaten[columns] = incumbents.surpassed(belief, columns, beaten, float(seen.max()), ahead)
+            beaten[columns] = incumbents.or_best_pending(belief, columns, beaten, float(seen.max()), ahead)
         means = {part.factors[0]: seen for (part, _), (_, seen) in zip(summed, told, strict=True)}
         return Ranking(points, np.concatenate([columns for columns, _ in told]), beaten, means)
 
@@ -144,28 +148,56 @@ Steps = Generator[Request, Any, Out]
 
 def joint_steps(
     situation: JointSituation, model: Model, setup: Setup
-) -> Steps[tuple[Float[np.ndarray, " n"], SolveReport, Room | None]]:
-    """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline. With a
-    present setting also return the box around the best setting in which the point lies.
+) -> Steps[tuple[Point, SolveReport, StepBox | None]]:
+    """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline.
+
+    With a present setting, return also the box around the best setting in which the point lies.
     """
-    coding, seen, near = situation.coding, situation.inside, setup.near
-    acquisition, coordination = setup.acquisition, setup.coordination
+    near, coordination = setup.near, setup.coordination
     known_best = model.complete or model  # also of evaluations that a restarted search sets aside
-
-    def outside(point: Float[np.ndarray, " N"]) -> Float[np.ndarray, " n"]:
-        return point if coding is None else coding.outside(point)
-
     if not isinstance(coordination, Maximiser):
-        chosen: Any = coordination.decide_joint(seen, acquisition)
-        if not (isinstance(chosen, tuple) and len(chosen) == 2):
-            raise not_wanted(chosen, "a point and a SolveReport", coordination, "decide_joint")
-        point = outside(_checked(chosen[0], seen, coordination))
-        report = logged_as(SolveReport, chosen[1], coordination, "decide_joint")
+        point, report = _baseline_decision(situation, setup)
         if near is None:
             return point, report, None
-        room = near.room(outside((yield from _best(known_best, (yield Rank(known_best.belief)), seen.graph))))
-        return np.clip(point, room.low, room.high), report, room
-    inside = in_structure(seen, model.learned.structure)
+        box = near.step_box((yield from _best(known_best, (yield Rank(known_best.belief)), situation)))
+        return np.clip(point, box.low, box.high), report, box
+    functions, ranking, inside = yield from _function_steps(situation, model, setup.acquisition)
+    box = None
+    if near is not None:
+        box = near.step_box((yield from _best(known_best, ranking, situation)))
+        functions = _within(functions, box, near.simple(box.centre))
+    names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
+    # from the counts of the history only, which all agents know
+    seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
+    links = _links(situation, functions.graph)
+    functions = yield from _limit_steps(functions, situation, model, coordination, seed)
+    agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
+    if needed := (yield from _requirements(situation if situation.coding is not None else inside, model)):
+        best = (yield from _best(known_best, ranking, situation)) if box is None else box.centre
+        agreement = yield from _agreed_within(needed, situation, best, agree)
+    else:
+        agreement = yield agree
+    if np.isnan(agreement.report.value or 0.0):
+        raise not_wanted(agreement.report.value, "functions of finite value", setup.acquisition, "local_functions")
+    point = _checked(agreement.point, situation, coordination)
+    return point if box is None else np.clip(point, box.low, box.high), agreement.report, box
+
+
+def _baseline_decision(situation: JointSituation, setup: Setup) -> tuple[Point, SolveReport]:
+    """Joint point of the unit cube by a baseline, which knows the whole history."""
+    policy, seen = setup.coordination, situation.inside
+    chosen: Any = policy.decide_joint(seen, setup.acquisition)
+    if not (isinstance(chosen, tuple) and len(chosen) == 2):
+        raise not_wanted(chosen, "a point and a SolveReport", policy, "decide_joint")
+    point, report = _checked(chosen[0], seen, policy), logged_as(SolveReport, chosen[1], policy, "decide_joint")
+    return point if situation.coding is None else situation.coding.outside(point), report
+
+
+def _function_steps(
+    situation: JointSituation, model: Model, acquisition: Acquisition
+) -> Steps[tuple[BoxFunctions, Ranking | None, JointSituation]]:
+    """Local functions of the acquisition, with the incumbents that agents rank together; and the model's situation."""
+    coding, inside = situation.coding, in_structure(situation.inside, model.learned.structure)
     known = yield from _divided_by_all(situation, model)
     ranking = yield Rank(model.belief)
     if ranking is not None:
@@ -173,68 +205,56 @@ def joint_steps(
     functions = checked_as(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")
     if ranking is not None:
         functions = functions.starting_from(ranking.points, ranking.columns, ranking.beaten)
-    if hope_of(situation):  # look everywhere
+    # while no feasible point is known, a trust region around the incumbent is too narrow
+    if optimistic_stds(situation):
         functions = replace(functions, low=np.zeros_like(functions.low), high=np.ones_like(functions.high))
-    if coding is not None:
-        functions = MixedFunctions.around(functions, coding)
-    room = None
-    if near is not None:
-        room = near.room(outside((yield from _best(known_best, ranking, seen.graph))))
-        functions = _within(functions, room, near.simple(room.centre))
+    return functions if coding is None else MixedFunctions.around(functions, coding), ranking, inside
+
+
+def _limit_steps(
+    functions: BoxFunctions, situation: JointSituation, model: Model, coordination: object, seed: int
+) -> Steps[BoxFunctions]:
+    """Functions with penalties for regions, constraints and limits; box and starts are right for their owners."""
     graph = functions.graph
-    names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
-    # from the counts of the history only, which all agents know
-    seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
-    links = _links(situation, graph)
     # penalties are in units of the utility's spread, which differs between factors
-    if limits := (*situation.regions, *probably_broken(situation, model.belief.settings.time)):
+    if limits := (*situation.regions, *probably_violated(situation, model.belief.settings.time)):
         spread = yield Gather(graph, spreads(functions, seed))
-        functions = kept_out(functions, limits, spread)
+        functions = with_limits(functions, limits, spread)
     # a region may join parts; and owners of variables may search in the box of a factor that another agent learns
     is_joined = len(functions.graph.components) < len(graph.components)
     if _is_known_by_owners(situation) and (is_joined or _is_searched_by_others(graph, coordination)):
         points = np.stack([functions.low, functions.high, *functions.starts])
         low, high, *starts = yield Whole(points, graph, "box")
         functions = replace(functions, low=low, high=high, starts=np.reshape(starts, functions.starts.shape))
-    agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
-    if needed := (yield from _requirements(situation if coding is not None else inside, model)):
-        best = outside((yield from _best(known_best, ranking, seen.graph))) if room is None else room.centre
-        agreement = yield from _agreed_within(needed, situation, best, agree)
-    else:
-        agreement = yield agree
-    if np.isnan(agreement.report.value or 0.0):
-        raise not_wanted(agreement.report.value, "functions of finite value", acquisition, "local_functions")
-    point = _checked(agreement.point, situation, coordination)
-    return point if room is None else np.clip(point, room.low, room.high), agreement.report, room
+    return functions
 
 
-def _within(functions: BoxFunctions, room: Room, simple: Float[np.ndarray, "k n"]) -> BoxFunctions:
-    """The same functions in a box, with simple settings among the starts."""
+def _within(functions: BoxFunctions, box: StepBox, simple: Float[np.ndarray, "k n"]) -> BoxFunctions:
+    """Functions limited to a box, with simple settings among the starts."""
     column_of, reach = functions.graph.column_of, _ROUNDING
     levels = {
-        name: places[(places >= room.low[column_of[name]] - reach) & (places <= room.high[column_of[name]] + reach)]
+        name: places[(places >= box.low[column_of[name]] - reach) & (places <= box.high[column_of[name]] + reach)]
         for name, places in functions.levels.items()
     }
-    low, high = (np.clip(end, room.low, room.high) for end in (functions.low, functions.high))
+    low, high = (np.clip(end, box.low, box.high) for end in (functions.low, functions.high))
     starts = np.clip(np.concatenate([functions.starts, simple]), low, high)
     return replace(functions, low=low, high=high, starts=starts, levels=levels)
 
 
 def recommended_steps(situation: JointSituation, problem: Problem, model: Model) -> Steps[Recommendation]:
     """Best evaluated point in expectation, or an allowed one near it."""
-    belief, coding = model.belief, problem.coding
-    best = yield from _best(model, (yield Rank(belief)), problem.graph if coding is None else coding.inner)
-    U, history = problem.kept_out(best if coding is None else coding.outside(best)), situation.history
-    told, may_fail = history.X[np.isfinite(history.sums)], False
+    belief, history = model.belief, situation.history
+    U = problem.kept_out((yield from _best(model, (yield Rank(belief)), situation)))
+    evaluated, may_fail = history.X[np.isfinite(history.sums)], False
     if problem.ranges:
-        told = history.X[probably_kept(situation, belief.settings.time)]  # the model's best may break a limit
+        evaluated = history.X[probably_feasible(situation, belief.settings.time)]  # the model's best may break a limit
     elif len(belief.graph.components) > 1 and not belief.is_coupled:
         # the best values of separate parts were perhaps never evaluated together, and may fail together
         needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]
         may_fail = bool(needed) and least_margin(needed, U[None])[0] < 0.0
-    if len(told) and (problem.ranges or may_fail):
-        mean, _ = yield Expect(model, problem.modelled(told))
-        U = problem.kept_out(problem.domain.to_unit(told[mean.argmax()]))
+    if len(evaluated) and (problem.ranges or may_fail):
+        mean, _ = yield Expect(model, problem.modelled(evaluated))
+        U = problem.kept_out(problem.domain.to_unit(evaluated[mean.argmax()]))
     point = problem.in_box(U)
     mean, std = yield Expect(model, problem.modelled(point[None]))
     return Recommendation(point.tolist(), float(mean[0]), float(std[0]), problem.named(point))
@@ -272,25 +292,24 @@ def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requir
         lengths = {factor: time.lengthscale for factor, time in zip(graph.factors, times, strict=True)}
         # the most lasting factor counts, and an owner has fitted its own factors only
         lengths = yield Gather(graph, lengths)
-        times = [
-            msgspec.structs.replace(time, lengthscale=lengths[factor])
-            for factor, time in zip(graph.factors, times, strict=True)
-        ]
+        by_factor = zip(graph.factors, times, strict=True)
+        times = [msgspec.structs.replace(time, lengthscale=lengths[factor]) for factor, time in by_factor]
     return requirements(situation, times)
 
 
-def _best(model: Model, ranking: Ranking | None, graph: FactorGraph) -> Steps[Float[np.ndarray, " n"]]:
-    """Incumbent of all variables of a graph."""
+def _best(model: Model, ranking: Ranking | None, situation: JointSituation) -> Steps[Point]:
+    """Incumbent of all variables, in their unit cube."""
     best, means = model.incumbent(), model.factor_means()
     if means is not None:
         ranking = yield Rank(model.belief, means)
     if ranking is not None:
         best[ranking.columns] = ranking.points[0, ranking.columns]
-    return (yield Whole(best, graph))
+    best = yield Whole(best, situation.inside.graph)
+    return best if situation.coding is None else situation.coding.outside(best)
 
 
 def _agreed_within(
-    needed: Sequence[Requirement], situation: JointSituation, incumbent: Float[np.ndarray, " n"], agree: Agree
+    needed: Sequence[Requirement], situation: JointSituation, incumbent: Point, agree: Agree
 ) -> Steps[Agreement]:
     """Joint point that probably succeeds: bounded by factor, checked jointly, else agreed upon again and moved back."""
     functions = agree.functions
@@ -300,7 +319,7 @@ def _agreed_within(
     parts = parts_together(graph, needed)
     # bounds by factor do not imply the joint one; equal shares of the slack do, at some loss
     for tight in (False, True):
-        limited = bounded(functions, needed, origin, spread, tight=tight)
+        limited = with_requirements(functions, needed, origin, spread, tight=tight)
         agreement = yield agree._replace(functions=limited, again=tight)
         if is_met(needed, agreement.point, origin):
             break
@@ -309,7 +328,7 @@ def _agreed_within(
         back = origin.copy()
         back[columns] = point[columns]
         if not is_met(own, back, origin):
-            point[columns] = gone_back(own, back, origin)[columns]
+            point[columns] = moved_back(own, back, origin)[columns]
     return replace(agreement, point=point)
 
 
@@ -321,7 +340,7 @@ def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | No
     return links if links is None or is_own or nx.is_connected(links) else None
 
 
-def _checked(point: object, situation: JointSituation, coordination: object) -> Float[np.ndarray, " n"]:
+def _checked(point: object, situation: JointSituation, coordination: object) -> Point:
     """The point, if it is valid: a method may be a user's own."""
     place, n = np.asarray(point, dtype=float), situation.domain.n_dims
     if place.shape != (n,) or not (np.abs(place - 0.5) < 0.5 + _ROUNDING).all():

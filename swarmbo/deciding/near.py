@@ -27,7 +27,7 @@ _RISE = 0.5  # extra standard deviations per setting below the floor, beyond the
 _LOSSES = 20.0  # least assumed fall of the utility over a side of the box, in stated losses; else the present utility
 _LEAST = 1e-12  # share of the known utilities' size: a smaller loss is rounding of a present utility of 0
 _SLACK = 1e-9  # sides of the box, or a share of the present utility
-_EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # shares of the ranges
+_EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # shares of the ranges of all numbers in a simple setting
 
 Point = Float[np.ndarray, " n"]
 Points = Float[np.ndarray, "_m n"]
@@ -49,31 +49,30 @@ class Safe(Settings, frozen=True):
     probability: Annotated[float, msgspec.Meta(ge=0.5, lt=1)] = 0.9
 
 
-class Room(NamedTuple):
-    """Box of the unit cube that may be asked now, and the best setting (n,), its centre."""
+class StepBox(NamedTuple):
+    """Box of the unit cube in which the next setting must lie, and the best setting known (n,), its centre."""
 
-    low: Float[np.ndarray, " n"]
-    high: Float[np.ndarray, " n"]
-    centre: Float[np.ndarray, " n"]
+    low: Point
+    high: Point
+    centre: Point
 
-    def has(self, U: Float[np.ndarray, "*m n"]) -> Bool[np.ndarray, "*m"]:
+    def contains(self, U: Float[np.ndarray, "*m n"]) -> Bool[np.ndarray, "*m"]:
         """Mask of points in the box."""
         return np.all((self.low - _SLACK <= U) & (self.high + _SLACK >= U), axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """Settings of a function that a team may ask by its present setting, ``start`` (n,), in codes.
+    """Rules for the next setting of a team that begins at a present setting: step limits, and a requirement of safety.
 
-    ``reach`` (n,) are the largest differences of codes to the best setting known, infinite without a limit; for choices
-    without an order 0 keeps them. ``shares`` (n,) are the same in sides of the box, ``step_limit`` both as stated.
+    Limits are differences to the best setting known; infinite: none. 0 keeps a choice without an order.
     """
 
     problem: Problem
-    start: Float[np.ndarray, " n"]
-    reach: Float[np.ndarray, " n"]
-    shares: Float[np.ndarray, " n"]
-    step_limit: Any = None
+    start: Point  # present setting, in codes
+    reach: Point  # limits in codes
+    shares: Point  # limits in sides of the box
+    step_limit: Any = None  # both limits, as stated
     safe: Safe | None = None
 
     @classmethod
@@ -101,83 +100,106 @@ class Near:
         plain = {"start": self.problem.named(self.start), "step_limit": self.step_limit, "safe": self.safe}
         return {name: msgspec.to_builtins(value) for name, value in plain.items() if value is not None}
 
-    def room(self, centre: Float[np.ndarray, " n"]) -> Room:
+    def step_box(self, centre: Point) -> StepBox:
         """Box around a best setting (n,) of the unit cube."""
         domain, code, is_free = self.problem.domain, self.problem.in_box(centre), np.isinf(self.reach)
         ends = [domain.to_unit(np.clip(code + way * self.reach, domain.low, domain.high)) for way in (-1.0, 1.0)]
         low, high = (np.where(is_free, full, end) for full, end in zip((0.0, 1.0), ends, strict=True))
         # shares are of the axis, on which a logarithmic variable is even
-        return Room(np.maximum(low, centre - self.shares), np.minimum(high, centre + self.shares), centre)
+        return StepBox(np.maximum(low, centre - self.shares), np.minimum(high, centre + self.shares), centre)
 
     def at_start(self, points: Float[np.ndarray, "k n"]) -> Bool[np.ndarray, " k"]:
         """Mask of points at the present setting."""
         to_unit = self.problem.domain.to_unit
         return np.abs(to_unit(points) - to_unit(self.start)).max(axis=1, initial=0.0) <= _SLACK
 
-    def ways(self, U: Point, room: Room, rng: np.random.Generator) -> Iterator[Points]:
-        """Points from the wanted one ``U`` back to the best setting; then such lines from random points of the room.
-        The last two points are the best and the present setting.
-        """
-        last = np.stack([room.centre, self.problem.domain.to_unit(self.start)])
-        for ends in (U[None], room.low + rng.random((_LINES, len(U))) * (room.high - room.low)):
-            ways = room.centre + _STEPS_BACK * (ends - room.centre)[:, None]
-            yield np.vstack([self.problem.domain.snapped(ways.reshape(-1, len(U))), last])
+    def lines_back(self, U: Point, box: StepBox, rng: np.random.Generator) -> Iterator[Points]:
+        """Candidates (m, n) for ``first_safe``: on the line from the wanted point ``U`` back to the best setting.
 
-    def kept_safe(
-        self, way: Points, told: Points, out: Points, expected: tuple[Values, Values], room: Room
+        The second candidates are such lines from random points of the box. Both end with the best setting, and then the
+        present one.
+        """
+        last = np.stack([box.centre, self.problem.domain.to_unit(self.start)])
+        for ends in (U[None], box.low + rng.random((_LINES, len(U))) * (box.high - box.low)):
+            lines = box.centre + _STEPS_BACK * (ends - box.centre)[:, None]
+            yield np.vstack([self.problem.domain.snapped(lines.reshape(-1, len(U))), last])
+
+    def first_safe(
+        self, candidates: Points, evaluated: Points, pending: Points, expected: tuple[Values, Values], box: StepBox
     ) -> tuple[Point, Literal["best", "present"] | None]:
-        """First point (n,) of a line of ``ways`` (m, n) that is probably good enough, and None; of several lines the
-        most uncertain one. If there is none, the best setting of the ``room``, or the present one if that is not
-        good enough, and which it is. ``told`` (t, n) are the codes of settings with a known utility, in order, the
-        present one among them; ``out`` (q, n) those of pending ones, which the point avoids; ``expected`` mean and
-        standard deviation (m + t,), inf if unknown, at ``way`` and ``told``, by a model without pending points.
+        """First safe point (n,) of a line of candidates; of several lines with one, the most uncertain.
+
+        Args:
+            candidates: Points (m, n) of ``lines_back``.
+            evaluated: Codes (t, n) of settings with a known utility, in order; the present setting is among them.
+            pending: Codes (q, n) of pending settings, from which the point keeps apart.
+            expected: Mean and standard deviation (m + t,) at candidates and evaluated settings, inf if unknown, by a
+                model without pending points.
+            box: Box in which the point must lie.
+
+        Returns:
+            The point, and None. Without a safe candidate, the best setting and ``best`` or, if that is not good enough,
+            the present setting and ``present``.
         """
         assert self.safe is not None
-        safe, start, ((mean, known), (std, _)) = self.safe, way[-1], (np.split(row, [len(way)]) for row in expected)
-        if np.isinf(std).any():
+        safe, start, m, (mean, std) = self.safe, candidates[-1], len(candidates), expected
+        if np.isinf(std[:m]).any():
             return start, "present"
-        X = self.problem.in_box(way)
-        nearest, between = self._apart(X, told).min(axis=1), self._apart(told, told)
-        steps = np.abs(known[:, None] - known)[between > _SLACK] / between[between > _SLACK]
-        loss = (1.0 - safe.share) * abs(mean[-1]) if safe.loss is None else safe.loss
-        size = abs(mean[-1]) if safe.loss is None else _LOSSES * loss
-        slope = max(size, steps.max(initial=0.0))
-        # a model of few outcomes takes the utility for smoother, and one of equal outcomes does not know its unit
-        std = np.hypot(std if np.ptp(known) > _SLACK * size else 0.0, slope * nearest)
-        floor = mean[-1] - loss
-        excess = excess_of(known >= floor - _SLACK * size, 1.0 - safe.probability)
-        good = mean - (ndtri(safe.probability) + _RISE * excess) * std >= floor
-        is_new = (nearest > _SLACK) & (self._apart(X, out).min(axis=1, initial=np.inf) > APART)
-        if safe.loss is None and loss <= _LEAST * np.abs(known).max():
-            got = f"safe: a share of {safe.share:g} of the present utility, {mean[-1]:g}, allows no loss"
+        X, present = self.problem.in_box(candidates), mean[m - 1]
+        loss = (1.0 - safe.share) * abs(present) if safe.loss is None else safe.loss
+        good, std = self._good_enough(X, evaluated, mean, std, loss)
+        is_new = self._distances(X, evaluated).min(axis=1) > _SLACK
+        is_new &= self._distances(X, pending).min(axis=1, initial=np.inf) > APART
+        if safe.loss is None and loss <= _LEAST * np.abs(mean[m:]).max():
+            got = f"safe: a share of {safe.share:g} of the present utility, {present:g}, allows no loss"
             warnings.warn(f"{got}, so no new setting is safe; state a loss: safe = {{loss = …}}", SwarmboWarning, 2)
             is_new[:] = False
-        fits = good & self.problem.is_allowed(way) & room.has(way) & is_new
+        fits = good & self.problem.is_allowed(candidates) & box.contains(candidates) & is_new
         lines = fits[:-2].reshape(-1, len(_STEPS_BACK))
         if not lines.any():
-            return (room.centre, "best") if good[-2] else (start, "present")
-        firsts = np.flatnonzero(lines.any(axis=1)) * lines.shape[1] + lines.argmax(axis=1)[lines.any(axis=1)]
-        return way[firsts[std[firsts].argmax()]], None
+            return (box.centre, "best") if good[-2] else (start, "present")
+        has_one = np.flatnonzero(lines.any(axis=1))
+        firsts = has_one * lines.shape[1] + lines[has_one].argmax(axis=1)
+        return candidates[firsts[std[firsts].argmax()]], None
 
-    def _apart(self, X: Points, others: Points) -> Float[np.ndarray, "m t"]:
+    def _good_enough(
+        self, X: Points, evaluated: Points, mean: Values, std: Values, loss: float
+    ) -> tuple[Bool[np.ndarray, " m"], Values]:
+        """Mask of candidates (m, n), codes, that probably lose no more than ``loss``, and their standard deviations.
+
+        Each deviation includes a fall of the utility from the nearest evaluated setting, as steep as between any two.
+        """
+        assert self.safe is not None
+        m, known = len(X), mean[len(X) :]
+        size = abs(mean[m - 1]) if self.safe.loss is None else _LOSSES * loss
+        nearest, between = self._distances(X, evaluated).min(axis=1), self._distances(evaluated, evaluated)
+        is_apart = between > _SLACK
+        slope = max(size, (np.abs(known[:, None] - known)[is_apart] / between[is_apart]).max(initial=0.0))
+        # a model of few outcomes takes the utility for smoother, and one of equal outcomes does not know its unit
+        std = np.hypot(std[:m] if np.ptp(known) > _SLACK * size else 0.0, slope * nearest)
+        floor = mean[m - 1] - loss
+        excess = excess_of(known >= floor - _SLACK * size, 1.0 - self.safe.probability)
+        return mean[:m] - (ndtri(self.safe.probability) + _RISE * excess) * std >= floor, std
+
+    def _distances(self, X: Points, others: Points) -> Float[np.ndarray, "m t"]:
         """Distances of joint points to others, in sides; different choices are one apart."""
         inside = self.problem.domain.to_unit if self.problem.coding is None else self.problem.modelled
         return cdist(inside(X), inside(others), "chebyshev")
 
-    def simple(self, centre: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
+    def simple(self, centre: Point) -> Float[np.ndarray, "k n"]:
         """Simple settings (k, n) of the unit cube: all at largest, and all equal with choices as at a centre."""
         is_number = np.array([not isinstance(one, Categorical) for one in self.problem.variables.values()])
         equal = [np.where(is_number, share, centre) for share in _EQUAL]
         return np.vstack([self.problem.domain.to_unit(largest(self.problem)), *equal])
 
 
-def largest(problem: Problem) -> Float[np.ndarray, " n"]:
+def largest(problem: Problem) -> Point:
     """Codes at which all variables are largest; choices without an order have their first value."""
     variables = problem.variables.values()
     return np.array([0.0 if isinstance(v, Categorical) and not v.ordered else v.axis.high for v in variables])
 
 
-def _start(problem: Problem, given: Any) -> Float[np.ndarray, " n"]:
+def _start(problem: Problem, given: Any) -> Point:
     at, names = "$.start", problem.graph.variables
     forms = "wanted 'present', 'largest', or a value of each variable, as a list or a table"
     if isinstance(given, str):
@@ -201,7 +223,7 @@ def _start(problem: Problem, given: Any) -> Float[np.ndarray, " n"]:
         raise ConfigError(error.message, at=at + error.at.removeprefix("$.point")) from None
 
 
-def _reach(problem: Problem, given: Any) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def _reach(problem: Problem, given: Any) -> tuple[Point, Point]:
     """Largest changes in codes, and in sides of the box; a variable's own name goes before patterns, then the last."""
     at, names, is_table = "$.step_limit", problem.graph.variables, isinstance(given, Mapping)
     reach, shares = np.full((2, len(names)), np.inf)

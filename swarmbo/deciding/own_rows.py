@@ -110,7 +110,7 @@ class OwnRow(msgspec.Struct, frozen=True):
         )
 
     def stop(self, variables: Iterable[str]) -> Stop | None:
-        """Its own measurement in a field, with coordinates in the order of the agent's variables; None without one."""
+        """Own measurement in a field, with coordinates in the order of the agent's variables; None without one."""
         for agent, outcome in self.factors.items():
             return Stop(tuple(self.place[variable] for variable in variables), outcome, self.noise.get(agent))
         return None

@@ -50,7 +50,7 @@ def place_steps(
     sequential choices of all would need all agents.
     """
     # places that would probably fail are left out before anything is planned
-    if not weighs_nothing(coordination):
+    if not ignores_beliefs(coordination):
         situation = yield from likely_steps(situation)
     if isinstance(coordination, Routes) and (planned := coordination.planned(situation, acquisition)) is not None:
         return (yield Visit(planned, situation.links))
@@ -86,7 +86,7 @@ def place_steps(
     return Decision(settled, report)
 
 
-def weighs_nothing(coordination: object) -> bool:
+def ignores_beliefs(coordination: object) -> bool:
     """True for a planner that ignores beliefs."""
     return isinstance(coordination, Random | LawnMower)
 
@@ -96,8 +96,8 @@ def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | Rou
     return getattr(type(coordination), "decide", None) in (Greedy.decide, Independent.decide, Routes.decide)
 
 
-def declining(problem: LocalProblem) -> dict[str, int]:
-    """Index of abstention, of agents that may abstain: the assumed choice of a silent one."""
+def abstentions(problem: LocalProblem) -> dict[str, int]:
+    """Index of abstention by agent that may abstain, which is the assumed choice of a silent one."""
     rows = {agent: np.isnan(places).any(axis=1) for agent, places in problem.shortlists.items()}
     return {agent: int(nowhere.argmax()) for agent, nowhere in rows.items() if nowhere.any()}
 

@@ -236,7 +236,7 @@ def check_draws(belief: JointBelief, acquisition: Acquisition, coordination: obj
         spectral_frequencies(np.random.default_rng(0), kernel, np.ones(1), 1)
 
 
-def check_of_account(acquisition: Acquisition, team: Team) -> None:
+def check_ignored_settings(acquisition: Acquisition, team: Team) -> None:
     """Refuse settings of an acquisition without effect for this kind of team."""
     ignored, usual = acquisition.for_fields if team == FUNCTION else acquisition.for_functions, type(acquisition)()
     for field in ignored:
@@ -324,7 +324,7 @@ class Setup:
         own: dict[Slot, object] = {**DEFAULT_KINDS[team]}
         own.update({slot: given[slot] for slot in SLOTS if given.get(slot, UNSET) is not UNSET})
         parts: dict[str, Any] = {slot: part(slot, stated, team) for slot, stated in own.items()}
-        check_of_account(parts["acquisition"], team)
+        check_ignored_settings(parts["acquisition"], team)
         faults, agents = parts["transport"], problem.agents
         if isinstance(faults, Faults) and (strangers := sorted(faults.named - set(agents))):
             wanted = f"some of {short(list(agents))}"

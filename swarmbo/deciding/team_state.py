@@ -22,7 +22,7 @@ from swarmbo.boundary.values import html_table, short
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
-from swarmbo.deciding.places import weighs_nothing
+from swarmbo.deciding.places import ignores_beliefs
 from swarmbo.deciding.reports import Unreported
 from swarmbo.deciding.setup import Setup, to_plain
 from swarmbo.errors import AimWarning, ConfigError, StateVersionError
@@ -344,7 +344,7 @@ def acquisition_in_words(setup: Setup) -> str:
 def warn_of_aim(setup: Setup, stated: Goal | None) -> None:
     """Warn of an acquisition with another aim than the stated task; never for a method without an aim."""
     sought = setup.rule().aim(setup.problem.level)
-    if stated is None or sought in (None, stated) or weighs_nothing(setup.coordination):
+    if stated is None or sought in (None, stated) or ignores_beliefs(setup.coordination):
         return
     wanted = "a world that says so by an attribute `task`"
     if not setup.chooses:

@@ -130,7 +130,7 @@ def test_no_way_to_agree_asks_for_a_region(coordination):
 def test_a_factor_that_reads_a_region_keeps_out_of_it_by_itself():
     """The agreement is on the border's outside, so that moving a point is left for what no factor reads."""
     from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-    from swarmbo.acquisition.penalties import kept_out, spreads
+    from swarmbo.acquisition.penalties import spreads, with_limits
     from swarmbo.baselines import Centralised
     from swarmbo.belief import AdditiveGP
 
@@ -140,7 +140,7 @@ def test_a_factor_that_reads_a_region_keeps_out_of_it_by_itself():
     belief = AdditiveGP(CHAIN, BOX_OF_SUM).update(X, -((X[:, 0] - 0.5) ** 2)).fit(rng)
     functions = ConfidenceBounds.on_cube(belief, sqrt_beta=dict.fromkeys(CHAIN.factors, 0.0))
     free = Centralised().maximise(functions).point
-    held = Centralised().maximise(kept_out(functions, problem.regions, spreads(functions, 0))).point
+    held = Centralised().maximise(with_limits(functions, problem.regions, spreads(functions, 0))).point
     assert not problem.is_allowed(free[None])[0]
     assert problem.is_allowed(held[None])[0]
     assert 0.2 <= abs(held[0] - 0.5) < 0.215
@@ -148,13 +148,13 @@ def test_a_factor_that_reads_a_region_keeps_out_of_it_by_itself():
 
 def test_a_factor_reads_the_coordinates_of_a_region_in_their_order():
     from swarmbo.acquisition.box_functions import FixedPoint
-    from swarmbo.acquisition.penalties import kept_out
+    from swarmbo.acquisition.penalties import with_limits
     from swarmbo.graph import stacks_of
 
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
     shut = sb.NoGoBox(low=(0.6, 0.0), high=(1.0, 0.3), variables=("y", "x"))
     problem = Problem.of(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}).with_no_go([shut])
-    held = kept_out(FixedPoint.at(graph, np.full(2, 0.5)), problem.regions, {"f": 1.0})
+    held = with_limits(FixedPoint.at(graph, np.full(2, 0.5)), problem.regions, {"f": 1.0})
     (stack,) = stacks_of(graph)
     within, swapped = held.value(stack, np.array([[[0.1, 0.8], [0.8, 0.1]]]), ())[0]
     assert within < -1.0

@@ -244,10 +244,11 @@ def test_the_sum_that_a_team_expects_by_factor_is_that_of_its_model():
 @pytest.mark.parametrize(("lower", "slope"), [(10.0, 10.0), (9.5, 10.0), (30.0, 200.0)], ids=["flat", "even", "steep"])
 def test_the_bound_falls_as_steeply_as_between_settings_that_were_told(lower, slope):
     near = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.5}, safe={"share": 0.9, "probability": 0.9}).setup.near
-    room, told = near.room(np.array([0.5])), np.array([[0.5], [0.4]])
-    way = next(near.ways(np.array([1.0]), room, np.random.default_rng(0)))
-    mean = np.append(np.full(len(way) + 1, 10.0), lower)
-    (x,), stayed = near.kept_safe(way, told, np.empty((0, 1)), (mean, np.full_like(mean, 1e-9)), room)
+    box, evaluated = near.step_box(np.array([0.5])), np.array([[0.5], [0.4]])
+    candidates = next(near.lines_back(np.array([1.0]), box, np.random.default_rng(0)))
+    mean = np.append(np.full(len(candidates) + 1, 10.0), lower)
+    expected = mean, np.full_like(mean, 1e-9)
+    (x,), stayed = near.first_safe(candidates, evaluated, np.empty((0, 1)), expected, box)
     farthest = 1.0 / (1.2815515655446004 * slope)  # a tenth of the present utility, and the quantile of 0.9
     assert stayed is None
     assert 0.84 * farthest < x - 0.5 <= farthest  # steps of the line shrink by 0.841

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -19,6 +20,9 @@ from swarmbo.graph import FactorGraph
 from swarmbo.kernels import Covariance, FourierDraw, KernelName
 from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
+
+Vector = Float[np.ndarray, " t"]
+Square = Float[np.ndarray, "t t"]
 
 
 def part_of(data: Dataset, factors: Sequence[int], *, coupled: bool) -> Dataset:
@@ -103,7 +107,7 @@ class EnsemblePart:
             out.append(w @ (constants[:, i : i + 1] + self.hyper.scale * self.models.mean(Phi)))
         return np.array(out)
 
-    def draw(self, member: int, prior: Float[np.ndarray, "k f"], noise: Float[np.ndarray, " t"]) -> list[FourierDraw]:
+    def draw(self, member: int, prior: Float[np.ndarray, "k f"], noise: Vector) -> list[FourierDraw]:
         """One function per factor, standardised: a joint draw from a member's posterior, by standard normal numbers."""
         drawn = self.models.draw(member, prior.ravel(), noise).reshape(prior.shape)
         out = list[FourierDraw]()
@@ -119,15 +123,12 @@ class EnsemblePart:
 
 def bases_of(members: Sequence[Member], seeds: Sequence[Sequence[int]], n_features: int) -> list[list[FeatureBasis]]:
     """Random features of members, factor by factor, with variances that add up to the member's outputscale."""
-    return [
-        [
-            FeatureBasis.create(
-                seed, Covariance(member.kernel, np.array(lengths), member.outputscale * share), n_features
-            )
-            for seed, lengths, share in zip(own, member.lengthscales, member.shares, strict=True)
-        ]
-        for member, own in zip(members, seeds, strict=True)
-    ]
+    out = list[list[FeatureBasis]]()
+    for member, own in zip(members, seeds, strict=True):
+        shapes = zip(member.lengthscales, member.shares, strict=True)
+        priors = [Covariance(member.kernel, np.array(length), member.outputscale * share) for length, share in shapes]
+        out.append([FeatureBasis.create(seed, prior, n_features) for seed, prior in zip(own, priors, strict=True)])
+    return out
 
 
 def feature_rows(
@@ -194,10 +195,8 @@ def fit_part(
     # the constant of a sum is determined by totals, or by outcomes of a single factor
     has_constant = len(factors) == 1 or bool((data.channel == TOTAL).all())
     known = standardised_noise(data.noise, part.scale)
-    fitted = [
-        _fit_variances(settings, member, Phi @ Phi.T, z, known, has_constant=has_constant)
-        for member, Phi in zip(members, rows, strict=True)
-    ]
+    fit = partial(_fit_variances, settings, z=z, known=known, has_constant=has_constant)
+    fitted = [fit(member, G=Phi @ Phi.T) for member, Phi in zip(members, rows, strict=True)]
     return msgspec.structs.replace(part, members=tuple(fitted))
 
 
@@ -245,13 +244,7 @@ def _shape(
 
 
 def _fit_variances(
-    settings: EnsembleSettings,
-    member: Member,
-    G: Float[np.ndarray, "t t"],
-    z: Float[np.ndarray, " t"],
-    known: Float[np.ndarray, " t"],
-    *,
-    has_constant: bool,
+    settings: EnsembleSettings, member: Member, G: Square, z: Vector, known: Vector, *, has_constant: bool
 ) -> Member:
     """Outputscale s and noise n with the largest log evidence plus log prior of z ~ N(c, s G + D), on a grid."""
     low, n_unknown = np.log(settings.noise_floor), int(np.isnan(known).sum())
@@ -274,12 +267,7 @@ def _fit_variances(
 
 
 def _log_evidence(
-    G: Float[np.ndarray, "t t"],
-    z: Float[np.ndarray, " t"],
-    one: Float[np.ndarray, " t"],
-    noises: Float[np.ndarray, " n"],
-    *,
-    has_constant: bool,
+    G: Square, z: Vector, one: Vector, noises: Float[np.ndarray, " n"], *, has_constant: bool
 ) -> tuple[Float[np.ndarray, "s n"], Float[np.ndarray, "s n"]]:
     """Log evidence of z ~ N(c one, s G + n I) for each s and n, up to a constant, and c, profiled."""
     values, Q = np.linalg.eigh(G)

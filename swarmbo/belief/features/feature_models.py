@@ -24,6 +24,8 @@ from swarmbo.belief.gp.cholesky import factorise, solve_lower
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 _FIRST_ROWS = 16  # initial capacity; it doubles when full
+OfEach = Float[np.ndarray, " M"]  # a number of each of M models
+Rows = Float[np.ndarray, "M p"]
 
 
 class _Store:
@@ -31,18 +33,18 @@ class _Store:
     has rows 0 … i of L one after the other, so that appending moves no row; ``whitened`` is L⁻¹ y.
     """
 
-    def __init__(self, M: int, room: int, p: int) -> None:
-        self.features = np.empty((M, room, p))
-        self.packed = np.empty((M, room * (room + 1) // 2))
-        self.whitened = np.empty((M, room))
+    def __init__(self, M: int, capacity: int, p: int) -> None:
+        self.features = np.empty((M, capacity, p))
+        self.packed = np.empty((M, capacity * (capacity + 1) // 2))
+        self.whitened = np.empty((M, capacity))
         self.filled = 0
 
-    def with_room(self, n: int) -> "_Store":
-        """Store that continues after row n: this one if no model did yet, and there is room."""
-        M, room, p = self.features.shape
-        if self.filled == n and n < room:
+    def continued_after(self, n: int) -> "_Store":
+        """Store whose next row is row n: this one if no model has appended it, and the capacity suffices."""
+        M, capacity, p = self.features.shape
+        if self.filled == n and n < capacity:
             return self
-        out = _Store(M, room if n < room else max(2 * room, _FIRST_ROWS), p)
+        out = _Store(M, capacity if n < capacity else max(2 * capacity, _FIRST_ROWS), p)
         out.features[:, :n] = self.features[:, :n]
         out.packed[:, : _end(n)] = self.packed[:, : _end(n)]
         out.whitened[:, :n] = self.whitened[:, :n]
@@ -54,15 +56,15 @@ class _Store:
 class FeatureModels:
     """M immutable models of ``n_rows`` data (or rows that replace them), then ``n_pending``; made by ``given``."""
 
-    noise: Float[np.ndarray, " M"]
+    noise: OfEach
     n_rows: int
     n_pending: int
-    log_evidence: Float[np.ndarray, " M"]
+    log_evidence: OfEach
     store: _Store
 
     @classmethod
     def given(
-        cls, rows: Float[np.ndarray, "M t p"], outcomes: Float[np.ndarray, "M t"], noise: Float[np.ndarray, " M"]
+        cls, rows: Float[np.ndarray, "M t p"], outcomes: Float[np.ndarray, "M t"], noise: OfEach
     ) -> "FeatureModels":
         """Posterior of all data at once; ``outcomes`` are relative to each model's mean."""
         M, t, p = rows.shape
@@ -83,7 +85,7 @@ class FeatureModels:
             evidence[m] += -0.5 * float(z @ z) - float(np.log(L.diagonal()).sum()) - 0.5 * t * _LOG_2PI
         return cls(noise, t, 0, evidence, store)
 
-    def updated(self, row: Float[np.ndarray, "M p"], outcome: Float[np.ndarray, " M"]) -> "FeatureModels":
+    def updated(self, row: Rows, outcome: OfEach) -> "FeatureModels":
         """Add one datum: a rank-one update of every model, and its predictive density in the evidence."""
         assert not self.n_pending, "data come before what is pending"
         n = self.n_rows
@@ -102,16 +104,16 @@ class FeatureModels:
         return replace(made, log_evidence=self.log_evidence)
 
     def in_unit_of(self, ratios: Float[np.ndarray, "M r"]) -> "FeatureModels":
-        """The same, with the evidence of outcomes before their multiplication by ratios."""
+        """Models with the evidence of the outcomes before these were multiplied by ratios."""
         return replace(self, log_evidence=self.log_evidence + np.log(ratios).sum(axis=1))
 
-    def awaiting(self, row: Float[np.ndarray, "M p"]) -> "FeatureModels":
+    def awaiting(self, row: Rows) -> "FeatureModels":
         """Add a pending datum, which changes variances, not means, evidence or draws."""
         v, variance = self._next(row)
         store = self._append(row, v, variance, np.zeros(len(v)))
         return replace(self, n_pending=self.n_pending + 1, store=store)
 
-    def _next(self, row: Float[np.ndarray, "M p"]) -> tuple[Float[np.ndarray, "M n"], Float[np.ndarray, " M"]]:
+    def _next(self, row: Rows) -> tuple[Float[np.ndarray, "M n"], OfEach]:
         n = self.n_rows + self.n_pending
         v = (self.store.features[:, :n] @ row[:, :, None])[:, :, 0]
         for m in range(len(v)) if n else ():
@@ -119,15 +121,9 @@ class FeatureModels:
         # exactly never below the noise; rounding may take it there for a repeated datum
         return v, np.maximum(_dots(row, row) + self.noise - _dots(v, v), self.noise)
 
-    def _append(
-        self,
-        row: Float[np.ndarray, "M p"],
-        v: Float[np.ndarray, "M n"],
-        variance: Float[np.ndarray, " M"],
-        innovation: Float[np.ndarray, " M"],
-    ) -> _Store:
+    def _append(self, row: Rows, v: Float[np.ndarray, "M n"], variance: OfEach, innovation: OfEach) -> _Store:
         n = self.n_rows + self.n_pending
-        store = self.store.with_room(n)
+        store = self.store.continued_after(n)
         store.features[:, n], store.whitened[:, n] = row, innovation
         store.packed[:, _end(n) : _end(n) + n] = v
         store.packed[:, _end(n) + n] = np.sqrt(variance)
@@ -172,7 +168,7 @@ class FeatureModels:
 
 def _condensed(
     rows: Float[np.ndarray, "M t p"], outcomes: Float[np.ndarray, "M t"]
-) -> tuple[Float[np.ndarray, "M p p"], Float[np.ndarray, "M p"]]:
+) -> tuple[Float[np.ndarray, "M p p"], Rows]:
     """R and Q'y, with rows = Q R and orthonormal Q."""
     Q, R = np.linalg.qr(rows)
     return R, (outcomes[:, None, :] @ Q)[:, 0]
@@ -183,5 +179,5 @@ def _end(n: int) -> int:
     return n * (n + 1) // 2
 
 
-def _dots(a: Float[np.ndarray, "M n"], b: Float[np.ndarray, "M n"]) -> Float[np.ndarray, " M"]:
+def _dots(a: Float[np.ndarray, "M n"], b: Float[np.ndarray, "M n"]) -> OfEach:
     return (a[:, None, :] @ b[:, :, None])[:, 0, 0]

@@ -80,12 +80,7 @@ class CommitteeFlooding(MeasurementFlooding):
         return None
 
     def _made(self) -> CommitteeGP:
-        experts = {author: self._exact(Measurements.of(log.rows)) for author, log in sorted(self._logs.items())}
-        own = experts.get(self.name, self._exact(Measurements.of(np.zeros((0, self.n_columns + 2)))))
-        return CommitteeGP(
-            domain=self.domain,
-            hyperparameters=self.hyperparameters,
-            experts=tuple(experts.values()),
-            own=own,
-            foreseen=own,
-        )
+        by_author = {author: self._exact(Measurements.of(log.rows)) for author, log in sorted(self._logs.items())}
+        own = by_author.get(self.name, self._exact(Measurements.of(np.zeros((0, self.n_columns + 2)))))
+        experts, hyper = tuple(by_author.values()), self.hyperparameters
+        return CommitteeGP(domain=self.domain, hyperparameters=hyper, experts=experts, own=own, foreseen=own)

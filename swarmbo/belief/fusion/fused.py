@@ -19,7 +19,7 @@ from swarmbo.belief.fusion.push_sum import PushSum
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.observations import standardisation
-from swarmbo.belief.gp.spatial import Answered, PlaceBelief, Views, checked_noise, checked_outcomes, checked_places
+from swarmbo.belief.gp.spatial import Delegating, PlaceBelief, Views, checked_noise, checked_outcomes, checked_places
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links, distinct_names, known_names
 from swarmbo.errors import StateVersionError
@@ -48,7 +48,7 @@ class Talk(NamedTuple):
     steps: int
 
 
-class FusedBelief(Answered):
+class FusedBelief(Delegating):
     """Agents that fuse beliefs, seen from outside: their measurements, exchanges of messages, and beliefs.
 
     As one belief it is that of its representative: the first of the agents with the most measurements.
@@ -75,7 +75,7 @@ class FusedBelief(Answered):
         self.domain = domain
         self.seed = seed
         self.names = distinct_names(agents, "agent", "$.agents")
-        self.fared: LinkReport | None = None  # report of faulty links in the last exchange; None without faults
+        self.link_report: LinkReport | None = None  # report of faulty links in the last exchange; None without faults
         self.sent = Traffic()  # of the last exchange
         self._transport = transport
         at_hand = self.names if held is None else tuple(held)
@@ -117,7 +117,7 @@ class FusedBelief(Answered):
         for name, X in failed.items():
             self.give_failures(name, X)
         for name in self.agents:
-            self.lead(name)
+            self.propose_if_due(name)
         for name in self.agents:
             heard = self.names if links is None else links.adj.get(name, ())
             met = [other for other in heard if other in self.names]
@@ -132,7 +132,7 @@ class FusedBelief(Answered):
             self.due = talks
             return Traffic()
         self.sent = sum((exchange(agents.values(), medium, steps) for agents, medium, steps in talks), Traffic())
-        self.fared = self._fared([talk.medium for talk in talks], round)
+        self.link_report = self._link_report([talk.medium for talk in talks], round)
         return self.sent
 
     def _medium(self, purposes: Sequence[str], links: "nx.Graph[str] | None", round: int) -> FaultyTransport:
@@ -145,12 +145,12 @@ class FusedBelief(Answered):
             return faults.open(self.names, links, seed=drawn, round=round)
         return faults.open(self.names, links)
 
-    def _fared(self, media: Sequence[FaultyTransport], round: int) -> LinkReport | None:
+    def _link_report(self, media: Sequence[FaultyTransport], round: int) -> LinkReport | None:
         if not isinstance(self._transport, Faults):
             return None
-        fared = sum((LinkReport(medium.now, edges=by_name(medium.edges)) for medium in media), LinkReport(ticks=0))
+        summed = sum((LinkReport(medium.now, edges=by_name(medium.edges)) for medium in media), LinkReport(ticks=0))
         present = self._transport.present(self.names, round, math.inf)
-        return replace(fared, silent=tuple(name for name in self.names if name not in present))
+        return replace(summed, silent=tuple(name for name in self.names if name not in present))
 
     @property
     def has_faults(self) -> bool:
@@ -183,7 +183,7 @@ class FusedBelief(Answered):
         if len(places):
             self.failures[agent].measure(places, np.zeros(len(places)))
 
-    def given_again(
+    def with_own_data(
         self, agent: str, told: Sequence[tuple[float, Sequence[float], float, float | None]]
     ) -> "FusedBelief":
         """Copy in which an agent has all its measurements again: round, location, outcome (NaN if failed), noise."""
@@ -212,7 +212,7 @@ class FusedBelief(Answered):
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         return checked_places(X, self.domain, self.has_time, self.now)
 
-    def lead(self, name: str) -> None:
+    def propose_if_due(self, name: str) -> None:
         """Let an agent propose hyper-parameters, if it has enough new measurements and it is its turn."""
         agent, (X, y, noise) = self.agents[name], self._known_outcomes(name)
         known, differ = agent.proposal, standardisation(y)[2]
@@ -262,7 +262,7 @@ class FusedBelief(Answered):
         return Views(by_agent, self.representative if self.has_all else "")
 
     @property
-    def one(self) -> PlaceBelief:
+    def delegate(self) -> PlaceBelief:
         """Present belief of the representative."""
         return self.agents[self.representative].belief.at(self.now)
 

@@ -151,7 +151,7 @@ class MeasurementFlooding(FusedView):
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """Those of the proposal, in the unit of all known outcomes if its agent knew none that differ."""
+        """Hyper-parameters of the proposal, in the unit of all known outcomes if its agent knew none that differ."""
         h = self.proposal.hyperparameters
         if h.has_scale:
             return h

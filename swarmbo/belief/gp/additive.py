@@ -197,7 +197,7 @@ class AdditiveGP(AdditivePosterior):
         sums = checked_partial_outcomes("totals", totals, (n,))
         parts = checked_partial_outcomes("factors", factors, (n, k))
         noise, rounds = checked_noise(noise_variance, n, k), checked_rounds(self.now if rounds is None else rounds, n)
-        return self._told(points, sums, parts, noise, rounds) if n else self
+        return self._with_outcomes(points, sums, parts, noise, rounds) if n else self
 
     def condition_on_pending(
         self, X: ArrayLike, rounds: ArrayLike | float | None = None, awaited: ArrayLike | None = None
@@ -221,12 +221,14 @@ class AdditiveGP(AdditivePosterior):
         to_come = np.ones((len(points), k), dtype=bool) if awaited is None else np.array(awaited, dtype=bool)
         if to_come.shape != (len(points), k):
             raise ShapeError(f"awaited: got shape {to_come.shape}; wanted {(len(points), k)}, one column a factor")
-        return self._awaiting(points, rounds, to_come)
+        return self._with_pending(points, rounds, to_come)
 
     @property
     def by_factor_ahead(self) -> "AdditiveGP":
-        """Belief in which each factor of a pending total is pending, if these are at most 512. A total says little of a
-        single factor: a sum over factors' own deviations would be largest at a pending point again.
+        """Belief in which every factor of a pending total is pending, if there are at most 512 of these.
+
+        A pending total reduces the deviation of a single factor little. So a sum of factors' deviations would again be
+        largest at a pending point.
         """
         count = len(self.scopes) * self.n_pending
         is_split = self.outcomes == "total" and len(self.scopes) > 1 and 0 < count <= _MOST_AHEAD
@@ -237,7 +239,7 @@ class AdditiveGP(AdditivePosterior):
 
         Args:
             rng: Random stream for starts.
-            warm: True: the search starts at an earlier optimum.
+            warm: Hyper-parameters of an earlier fit, at which the search starts; None: no earlier fit.
 
         Returns:
             The new belief. Degenerate data (no or one outcome, equal points or equal outcomes) give a proper belief.
@@ -248,7 +250,7 @@ class AdditiveGP(AdditivePosterior):
         return self._fitted(fit_together([self], [rng], [warm])[0])
 
     def with_units(self, rng: np.random.Generator) -> "AdditiveGP":
-        """Belief in which factors are fitted whose outcomes differ only since the last fit; itself without any."""
+        """Belief with a fit of the factors whose outcomes vary only since the last fit; itself without any."""
         known, unknown = self.hyperparameters, np.flatnonzero(np.array(self.hyperparameters.scales) == 1.0)
         if not self._has_totals:
             unknown = unknown[np.isfinite(self.factors[:, unknown]).any(axis=0)]
@@ -274,4 +276,4 @@ class AdditiveGP(AdditivePosterior):
         return [belief._fitted(hyperparameters) for belief, hyperparameters in fits]
 
     def _fitted(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
-        return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._nothing_pending)
+        return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._none_pending)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from swarmbo.belief.gp.stack_predict import StackPosterior
 
 _ENTRIES = 2**20  # means of factors worked out at once
-_Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]
+Points = Float[np.ndarray, "g m a"]
+_Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Float[np.ndarray, "g m"], Points]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +45,8 @@ class StackedDraws:
     now: float = 0.0
 
     def values(
-        self, U: Float[np.ndarray, "g m a"], rounds: Float[np.ndarray, " m"] | None = None, *, gradient: bool = False
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        self, U: Points, rounds: Float[np.ndarray, " m"] | None = None, *, gradient: bool = False
+    ) -> tuple[Float[np.ndarray, "g m"], Points]:
         """Values, standardised, now or in the rounds given; gradients are 0 where not wanted."""
         from swarmbo.belief.gp.compiled import put_waves  # late: numba is slow to load
 
@@ -57,8 +58,8 @@ class StackedDraws:
         value, slope, points = np.empty(U.shape[:2]), np.zeros(U.shape), np.ascontiguousarray(X)
 
         def put(rows: slice) -> None:
-            room = np.empty((2, frequencies.shape[2]))
-            put_waves(gradient, points[rows], frequencies[rows], weights[rows], value[rows], slope[rows], room)
+            work = np.empty((2, frequencies.shape[2]))
+            put_waves(gradient, points[rows], frequencies[rows], weights[rows], value[rows], slope[rows], work)
 
         in_threads(len(points), put)
         return value, slope
@@ -72,20 +73,18 @@ class StackedDraws:
 class _Sample(ABC):
     """Drawn functions, one per factor: c_i + scale_i z_i(u), at coordinates of the unit cube."""
 
-    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+    def value(self, stack: FactorStack, U: Points) -> Float[np.ndarray, "g m"]:
         """Each factor's drawn function, physical; coordinates of the unit cube."""
         constants, scales, z, _ = self._drawn(stack, U, gradient=False)
         return constants + scales * z
 
-    def value_and_gradient(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"]
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+    def value_and_gradient(self, stack: FactorStack, U: Points) -> tuple[Float[np.ndarray, "g m"], Points]:
         """Values and gradients by coordinates of the unit cube."""
         constants, scales, z, slopes = self._drawn(stack, U, gradient=True)
         return constants + scales * z, scales[..., None] * slopes
 
     @abstractmethod
-    def _drawn(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool) -> _Drawn:
+    def _drawn(self, stack: FactorStack, U: Points, *, gradient: bool) -> _Drawn:
         """Constants, scales, standardised values and their gradients."""
 
 
@@ -101,7 +100,7 @@ class PathSample(_Sample):
         default_factory=dict[Any, Any], init=False
     )
 
-    def _drawn(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool) -> _Drawn:
+    def _drawn(self, stack: FactorStack, U: Points, *, gradient: bool) -> _Drawn:
         from swarmbo.belief.gp.stack_predict import StackPosterior  # late: numba is slow to load
 
         index = [self.graph.place_of[factor] for factor in stack.factors]
@@ -168,7 +167,7 @@ class FeatureSample(_Sample):
     constants: Mapping[str, float]
     scales: Mapping[str, float]
 
-    def _drawn(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool) -> _Drawn:
+    def _drawn(self, stack: FactorStack, U: Points, *, gradient: bool) -> _Drawn:
         numbers = (self.constants, self.scales)
         constants, scales = (np.array([known[f] for f in stack.factors])[:, None] for known in numbers)
         return constants, scales, *StackedDraws([self.draws[f] for f in stack.factors]).values(U, gradient=gradient)
@@ -257,18 +256,18 @@ class AdditivePosterior(ChannelGP):
                 means[[self.graph.place_of[factor] for factor in stack.factors]] = self.local_mean(stack, stack.take(U))
         return means[order]
 
-    def local(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
+    def local(self, stack: FactorStack, U: Points, *, gradient: bool = False) -> Marginals:
         """Posterior of each factor of a stack at its own points of the unit cube, bit-identical in any other stack."""
         return self._stack(stack).posterior(U, gradient=gradient)
 
-    def local_mean(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+    def local_mean(self, stack: FactorStack, U: Points) -> Float[np.ndarray, "g m"]:
         """Mean (g, m) as in ``local``, bit-identical, without the cost of a variance."""
         return self._stack(stack).mean(U)
 
     def local_contrast(
         self,
         stack: FactorStack,
-        U: Float[np.ndarray, "g m a"],
+        U: Points,
         reference: Float[np.ndarray, " n"],
         *,
         gradient: bool = False,

@@ -113,7 +113,7 @@ _NOTHING_OWN = FactorPrior()
 
 
 class FactorForm(NamedTuple):
-    """``FactorPrior`` with the gaps filled; a median that depends on the number of factors stays open."""
+    """``FactorPrior`` with all defaults filled in; ``outputscale_median`` is None for 1 / number of factors."""
 
     kernel: KernelName
     lengthscale_log_median: float
@@ -147,7 +147,7 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
         time: Kernel over time, by which old outcomes lose weight; None: the function does not change. With outcomes per
             factor, each factor has its own lengthscale in time; otherwise all factors have a common one.
-        refit_every: Number of outcomes, >= 1, since the last fit after which the next fit is due.
+        refit_every: Number of evaluations, >= 1, since the last fit after which the next fit is due.
         restarts: Number of random starts of each fit, >= 0, drawn from the prior, in addition to the prior's mode.
         max_iterations: Iterations of L-BFGS-B per start, >= 1. They are damped Newton steps with outcomes per factor,
             or with 300 or more totals of few factors with one kernel and no time axis.
@@ -212,7 +212,7 @@ T = TypeVar("T")
 
 
 def domain_of(graph: FactorGraph, bounds: Mapping[str, tuple[float, float]] | Domain | None) -> Domain:
-    """The box that bounds of variables make; from 0 to 1 where none are given."""
+    """Domain from the bounds of variables; by default (0, 1) for each."""
     if not isinstance(bounds, Domain):
         sides = [(0.0, 1.0)] * len(graph.variables) if bounds is None else _each("bounds", bounds, graph.variables)
         given = zip(graph.variables, sides, strict=True)
@@ -268,8 +268,9 @@ def _each(field: str, given: T | Mapping[str, T], names: Sequence[str]) -> list[
 def regrouped(
     hyper: AdditiveHyperparameters, old: FactorGraph, new: FactorGraph, kept: Mapping[int, int], kernel: KernelName
 ) -> AdditiveHyperparameters:
-    """Hyper-parameters for another decomposition, whose kept factors, ``{new: old}``, keep what is their own. The
-    others share evenly what prior variance and mean these leave; each variable has the geometric mean of its
+    """Hyper-parameters for another decomposition; its kept factors, ``{new: old}``, keep their own.
+
+    New factors share the remaining prior variance and mean evenly. Their variables have the geometric means of the old
     lengthscales.
     """
     hyper = hyper.in_one_unit()

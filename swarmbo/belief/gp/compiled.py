@@ -65,7 +65,7 @@ def grow(
     whitened: Float[np.ndarray, "k T"],
     alpha: Float[np.ndarray, "k T"],
     is_sound: Bool[np.ndarray, " k"],
-    room: Float[np.ndarray, "4 T"],
+    work: Float[np.ndarray, "4 T"],
 ) -> None:
     """Append rows to L⁻¹ of g of k latents, then continue ``whitened`` and ``alpha`` (``follow``).
 
@@ -75,7 +75,7 @@ def grow(
     ``GIVEN``. ``blocks`` has the addresses of the rows of all L⁻¹, whose upper triangles are 0. A latent ``is_sound``
     if all pivots are above rounding noise; otherwise its rows have no meaning.
     """
-    squares, near, slope, row = room[0], room[1], room[2], room[3]
+    squares, near, slope, row = work[0], work[1], work[2], work[3]
     for g in range(len(latents)):
         f, output = latents[g], outputscales[g]
         is_sound[f] = True
@@ -125,12 +125,12 @@ def put_waves(
     weights: Float[np.ndarray, "g 2 D"],
     value: Float[np.ndarray, "g m"],
     gradient: Float[np.ndarray, "g m a"],
-    room: Float[np.ndarray, "2 D"],
+    work: Float[np.ndarray, "2 D"],
 ) -> None:
     """Put sums of sines and cosines, and gradients in the first a of c coordinates, to 2e-9; loops do not branch."""
     g, m, c = X.shape
     a, D = gradient.shape[2], frequencies.shape[2]
-    phase, slope = room[0], room[1]
+    phase, slope = work[0], work[1]
     for f in range(g):
         of_sine, of_cosine = weights[f, 0], weights[f, 1]
         for p in range(m):

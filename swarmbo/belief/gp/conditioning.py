@@ -1,7 +1,7 @@
-"""A posterior given the rows of data, factorised: for single latents, and of a channel at a fixed set of points.
+"""Posteriors given factorised data: of single latents, and of a channel at a fixed set of points.
 
-Total and mixed outcomes tie all latents together: one covariance matrix of all observations, one Cholesky factor. So it
-is of a field, which has one latent. Outcomes of single latents alone leave them independent: a stack of small matrices.
+Totals couple all latents: one covariance matrix of all observations, with one Cholesky factor. A field, which has one
+latent, has such a matrix, too. Outcomes of single latents alone leave these independent: a stack of small matrices.
 """
 
 from collections.abc import Sequence
@@ -23,17 +23,17 @@ SMALLEST = 1e-12  # share of the prior variance below which a variance is taken 
 
 @dataclass(frozen=True, eq=False)
 class Conditioned:
-    """A posterior, ready for use latent by latent; in the standardised unit of each."""
+    """Data of a posterior, latent by latent, in the standardised unit of each."""
 
     hyper: AdditiveHyperparameters  # all in one unit if latents are coupled
     scopes: Sequence[Sequence[int]]  # columns that each latent reads
     data: Observations  # those pending last
     is_coupled: bool  # all latents share one covariance matrix
     parts: tuple[Factorised] | StackedParts  # that one, or the stack of one for each latent
-    now: float = 0.0  # of no account where nothing fades
+    now: float = 0.0  # round of predictions; without effect unless there is a time axis
 
     def points(self, latents: Sequence[int]) -> Float[np.ndarray, "g T a"]:
-        """The observed points that some latents of one size read, padded to a common T."""
+        """Observed points (g, T, a) that some latents of one size read, padded to a common T."""
         data = self.data
         if isinstance(self.parts, StackedParts):
             columns = np.array([self.scopes[i] for i in latents])
@@ -42,7 +42,7 @@ class Conditioned:
 
     @cached_property
     def seen(self) -> Bool[np.ndarray, "k T"]:
-        """Whether an observation holds the latent (k, T); never for padding."""
+        """Mask of observations that each latent contributes to; False for padding."""
         if isinstance(self.parts, StackedParts):
             return np.arange(self.parts.entries.shape[1]) < self.counts[:, None]
         return np.array([self.data.hold(i) for i in range(len(self.scopes))]).reshape(-1, len(self.data))
@@ -66,35 +66,35 @@ class Conditioned:
 
     @cached_property
     def counts(self) -> Int[np.ndarray, " p"]:
-        """How many observations each part has."""
+        """Number of observations of each part."""
         return self.parts.counts if isinstance(self.parts, StackedParts) else np.array([len(self.data)])
 
     def latents_of(self, channel: int) -> Sequence[int]:
-        """Which latents a channel reads: ``TOTAL`` all, another its own."""
+        """Latents that a channel reads: all for ``TOTAL``, else its own."""
         return range(len(self.scopes)) if channel == TOTAL else [channel]
 
     def parts_of(self, channel: int) -> Sequence[int]:
-        """Which parts hold the latents of a channel."""
+        """Parts that have the latents of a channel."""
         return [0] if self.is_coupled else self.latents_of(channel)
 
     @property
     def jitters(self) -> Float[np.ndarray, " p"]:
-        """Of each part the largest share of its diagonal that was added to an entry of its covariance matrix."""
+        """Jitter of each part: the largest share of its diagonal that was added to its covariance matrix."""
         return self.parts.jitters if isinstance(self.parts, StackedParts) else np.array([self.parts[0].jitter])
 
     @property
     def log_densities(self) -> Float[np.ndarray, " p"]:
-        """Of each part's residuals, of which none is to come."""
+        """Log density of each part's residuals, none of which may be pending."""
         if isinstance(self.parts, StackedParts):
             return self.parts.log_densities
         return np.array([self.parts[0].log_density()])
 
     def at(self, now: float) -> "Conditioned":
-        """The same posterior, telling of another round."""
+        """Posterior for predictions in another round."""
         return self if now == self.now else replace(self, now=now)
 
     def decay(self, factors: Sequence[int]) -> Float[np.ndarray, "g T"]:
-        """Share left at ``now`` (0 in padding) of some factors as they were when each observation was made."""
+        """Correlation (g, T) over time of some factors between each observation and ``now``; 0 for padding."""
         left, data = np.zeros((len(factors), self.seen.shape[1])), self.part_data
         for row, factor in zip(left, factors, strict=True):
             rounds = data[0 if self.is_coupled else factor].rounds
@@ -116,19 +116,15 @@ class Conditioned:
         return out
 
     def extended(self, new: Observations) -> "Conditioned":
-        """With further observations, in time quadratic in the number of old ones; ``new`` known, or all pending."""
+        """Posterior with more observations, all known or all pending, in time quadratic in the number of old ones."""
         if not len(new):
             return self
         data = self.data.then(new)
         if isinstance(self.parts, StackedParts):
             return replace(self, data=data, parts=StackedParts.of(self.hyper, self.scopes, data, self.parts))
-        is_pending = bool(np.isnan(new.outcome).any())
-        part = self.parts[0].extended(
-            self.covariance(0, new, self.data),
-            self.covariance(0, new, new, noisy=True),
-            None if is_pending else new.residuals(self.hyper),
-        )
-        return replace(self, data=data, parts=(part,))
+        cross, own = self.covariance(0, new, self.data), self.covariance(0, new, new, noisy=True)
+        residual = None if np.isnan(new.outcome).any() else new.residuals(self.hyper)
+        return replace(self, data=data, parts=(self.parts[0].extended(cross, own, residual),))
 
     def covariance(
         self, part: int, one: Observations, other: Observations, *, noisy: bool = False
@@ -178,7 +174,7 @@ class JointPosterior:
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
-    V: Float[np.ndarray, "n m"]  # of all parts, one below the other, in the channel's unit
+    V: Float[np.ndarray, "n m"]  # L⁻¹ k of all parts, one below the other, in the channel's unit
     terms: tuple[Term, ...]
     scale: float  # physical unit of one standardised unit
     factor: Float[np.ndarray, " m"] | None = None  # of deviations, where ``var`` is not that of V
@@ -216,15 +212,14 @@ class JointPosterior:
         return found if self.factor is None else found * self.factor[rows, None] * self.factor[cols]
 
     def cross(self, rows: Rows, other: "JointPosterior") -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances of some of the points with all of another one's, of the same belief."""
+        """Latent posterior covariances of some points with all points of another posterior of the same belief."""
         return self._covariances(rows, [term.at for term in other.terms], other.V)
 
     def _covariances(
         self, rows: Rows, at: Sequence[Float[np.ndarray, "c _a"]], V: Float[np.ndarray, "n c"]
     ) -> Float[np.ndarray, "r c"]:
-        prior = reduce(
-            np.add, [term.prior.matrix(term.at[rows], own) for term, own in zip(self.terms, at, strict=True)]
-        )
+        priors = [term.prior.matrix(term.at[rows], own) for term, own in zip(self.terms, at, strict=True)]
+        prior = reduce(np.add, priors)
         prior -= _columns(self.V, rows).T @ V  # in place: there are very many of these
         prior *= self.scale**2
         return prior
@@ -236,22 +231,22 @@ class JointPosterior:
         return replace(self, mean=self.mean[rows], var=self.var[rows], V=V, terms=terms, factor=factor)
 
     def scaled(self, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> "JointPosterior":
-        """With other marginals, and the same correlations."""
+        """Posterior with other means and variances, and the same correlations."""
         least = SMALLEST * self.scale**2 * sum(term.prior.outputscale for term in self.terms)
         factor = np.sqrt(np.maximum(var, least) / np.maximum(self.var, least))
         return replace(self, mean=mean, var=var, factor=factor if self.factor is None else factor * self.factor)
 
-    def given_last(self, count: int, noise_variance: float) -> "JointPosterior":
-        """At all but the last of the points, which will be measured; means stay."""
+    def without_last(self, count: int, noise_variance: float) -> "JointPosterior":
+        """Posterior at all but the last ``count`` points, with measurements pending at these; means are unchanged."""
         if not count:
             return self
         first, last = slice(-count), slice(-count, None)
         noisy, own = self.cov(last, last), self.of_rows(first)
         noisy.flat[:: count + 1] += noise_variance
-        return own.told(solve_rows(factorise(noisy)[0], self.cov(last, first).T).T)
+        return own.with_pending(solve_rows(factorise(noisy)[0], self.cov(last, first).T).T)
 
-    def told(self, whitened: Float[np.ndarray, "p m"]) -> "JointPosterior":
-        """Given p more outcomes whose whitened covariances with the points are known, in the outcome's unit."""
+    def with_pending(self, whitened: Float[np.ndarray, "p m"]) -> "JointPosterior":
+        """Posterior with p pending outcomes, from their whitened covariances (p, m) with the points, in their unit."""
         unscaled = whitened / (self.scale if self.factor is None else self.scale * self.factor)
         var = np.maximum(self.var - np.einsum("pm,pm->m", whitened, whitened), 0.0)
         return replace(self, var=var, V=np.concatenate([self.V.T, unscaled.T], axis=1).T)

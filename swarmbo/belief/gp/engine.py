@@ -1,4 +1,4 @@
-"""Exact inference over channels: the one engine behind a belief about a field and one about a sum.
+"""Exact inference over channels: the common engine of beliefs about a field and about a sum.
 
 A channel is a sum of latents, independent Gaussian processes that are each read at a projection of the point. A field
 is one latent and one channel; a sum over a factor graph has a latent and a channel for each factor, and one more
@@ -41,7 +41,7 @@ class ChannelGP(SpatialGP):
     """
 
     channel: ClassVar[int] = TOTAL
-    is_one_latent: ClassVar[bool] = False  # then nothing but its one matrix of outcomes is kept, and no inverse
+    is_one_latent: ClassVar[bool] = False  # True: only the Cholesky factor is kept, and no inverse
 
     points: Float[np.ndarray, "t n"]
     totals: Float[np.ndarray, " t"]
@@ -69,7 +69,7 @@ class ChannelGP(SpatialGP):
     @property
     @abstractmethod
     def scopes(self) -> Sequence[Sequence[int]]:
-        """For each latent, the coordinates of a point that it depends on."""
+        """Coordinates of a point that each latent depends on."""
 
     @staticmethod
     def _no_data(n: int, k: int) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class ChannelGP(SpatialGP):
         return {**data, "rounds": none, **ahead}
 
     def extended_from(self, earlier: "ChannelGP") -> Self:
-        """This belief, bit-identical, by extending an earlier factorisation if its data come first here."""
+        """Equal belief, bit-identical, that extends an earlier factorisation if the earlier data come first here."""
         known: Conditioned | None = earlier.__dict__.get("_on_data")
         if known is None or not isinstance(known.parts, StackedParts) or self._is_tied:
             return self
@@ -91,7 +91,7 @@ class ChannelGP(SpatialGP):
         if len(data) > len(known.data):
             parts = StackedParts.of(known.hyper, known.scopes, data, known.parts)
         if parts.jitters.any():
-            return self  # what singular matrices get added depends on the order of work
+            return self  # jitter depends on the order in which rows are added
         return self._with(base=replace(known, data=data, parts=parts))
 
     def drop_cache(self) -> None:
@@ -120,7 +120,7 @@ class ChannelGP(SpatialGP):
     def known(self) -> Bool[np.ndarray, " t"]:
         """Mask of evaluated points with at least one outcome."""
         known = ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
-        known.flags.writeable = False  # it is kept, and everybody gets the same
+        known.flags.writeable = False  # all callers get this one array
         return known
 
     @property
@@ -144,7 +144,7 @@ class ChannelGP(SpatialGP):
 
     @property
     def _is_tied(self) -> bool:
-        """True if data alone make one covariance matrix."""
+        """True if the data alone couple all latents in one covariance matrix."""
         return self.is_one_latent or self._has_totals
 
     @property
@@ -165,34 +165,34 @@ class ChannelGP(SpatialGP):
 
     @cached_property
     def _on_data(self) -> Conditioned:
-        """Given the data alone, as far as possible by extension of what was worked out before."""
+        """Posterior given the data alone; if possible, it extends an earlier factorisation."""
         data, base = self.observations, self.base
         if base is not None and base.is_coupled == self._is_tied:
             return base.extended(data.take(slice(len(base.data), None))).at(self.now)
-        return self._worked_out(data, is_coupled=self._is_tied)
+        return self._condition_on(data, is_coupled=self._is_tied)
 
     @cached_property
     def _conditioned(self) -> Conditioned:
-        """Given the data and that points pending will be evaluated."""
+        """Posterior given the data and the pending points."""
         if self.given is not None:
             return self.given
         base = self._on_data
         if not len(self.pending):
             return base
         if base.is_coupled != self.is_coupled:
-            base = self._worked_out(base.data, is_coupled=self.is_coupled)
+            base = self._condition_on(base.data, is_coupled=self.is_coupled)
         return base.extended(self.ahead)
 
-    def _worked_out(self, data: Observations, *, is_coupled: bool) -> Conditioned:
+    def _condition_on(self, data: Observations, *, is_coupled: bool) -> Conditioned:
         keeps = not self.is_one_latent
         return condition(self.channels, self.scopes, data, is_coupled=is_coupled, now=self.now, keeps_inverse=keeps)
 
     @property
     def _known(self) -> Conditioned | None:
-        """The posterior of the data, for a belief that knows them too."""
+        """Posterior of the data, the base of a belief with more data."""
         return self._on_data if len(self.points) and not self.is_tiled else None
 
-    def _told(
+    def _with_outcomes(
         self,
         points: Float[np.ndarray, "n d"],
         totals: Float[np.ndarray, " n"],
@@ -201,17 +201,17 @@ class ChannelGP(SpatialGP):
         rounds: Float[np.ndarray, " n"],
         **changes: Any,
     ) -> Self:
-        """With further outcomes, all checked. What was worked out so far is extended; points pending are forgotten."""
+        """Belief with more outcomes, all checked; it extends the factorisation, and drops pending points."""
         new = {"points": points, "totals": totals, "factors": factors, "noise": noise, "rounds": rounds}
-        return self._with(**self._followed_by(new), base=self._known, **self._nothing_pending, **changes)
+        return self._with(**self._appended(new), base=self._known, **self._none_pending, **changes)
 
-    def _followed_by(self, new: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _appended(self, new: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {name: np.concatenate([getattr(self, name), rows]) for name, rows in new.items()}
 
-    def _awaiting(
+    def _with_pending(
         self, points: Float[np.ndarray, "q d"], rounds: Float[np.ndarray, " q"], awaited: Bool[np.ndarray, "q k"]
     ) -> Self:
-        """With further points pending, all checked."""
+        """Belief with more pending points, all checked."""
         if not len(points):
             return self
         in_sum = self.outcomes == "total"
@@ -221,16 +221,16 @@ class ChannelGP(SpatialGP):
             given = self._conditioned.extended(ahead)
         new = {"pending": points, "pending_rounds": rounds, "awaited": awaited}
         base = self._on_data if self.given is None and not self.is_tiled else self.base
-        return self._with(**self._followed_by(new), base=base, given=given)
+        return self._with(**self._appended(new), base=base, given=given)
 
     @property
     def _given(self) -> Conditioned | None:
-        """The posterior with points pending; None where none are, or where only they tie latents."""
+        """Posterior with pending points; None without any, or if only these couple the latents."""
         is_apart = self.is_tiled or self.is_coupled != self._is_tied
         return None if is_apart or not len(self.pending) else self._conditioned
 
     @property
-    def _nothing_pending(self) -> dict[str, Any]:
+    def _none_pending(self) -> dict[str, Any]:
         return {name: getattr(self, name)[:0] for name in ("pending", "pending_rounds", "awaited")} | {"given": None}
 
     def at(self, now: float) -> Self:

@@ -22,22 +22,21 @@ from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
-from swarmbo.belief.gp.prior import ROOM, HyperparameterPrior
-from swarmbo.belief.gp.stack_evaluation import evaluate_one, room_for
+from swarmbo.belief.gp.prior import MOST_PAIRS, HyperparameterPrior, Theta
+from swarmbo.belief.gp.stack_evaluation import evaluate_one, workspace_for
 from swarmbo.boundary import compiling
 from swarmbo.boundary.compiling import compiled, inner
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial
 
-_CODES, _VECTOR, _MATRIX, _CUBE = (
-    compiling.read_only(1, types.int64),
-    compiling.read_only(1),
-    compiling.read_only(2),
-    compiling.read_only(3),
-)
-_ROOM, _OUT = types.float64[:, ::1], types.float64[::1]
+_CODES = compiling.read_only(1, types.int64)
+_VECTOR, _MATRIX, _CUBE = map(compiling.read_only, (1, 2, 3))
+_WORK, _OUT = types.float64[:, ::1], types.float64[::1]
 _KEPT = 2**17  # covariances of factors that fit, with their slopes, into a core's cache from one pass to the next
 _GROUPS = 8  # of factors that have hyper-parameters in common, at most: for each two numbers a pair are kept
+Vector = Float[np.ndarray, " t"]
+PerFactor = Float[np.ndarray, " k"]
+Pairs = Float[np.ndarray, " pairs"]  # of outcomes, below the diagonal
 
 
 @inner(fastmath=compiling.LANES)
@@ -56,13 +55,13 @@ def _column(
     X: Float[np.ndarray, "a t"],
     column: int,
     output: float,
-    holds: Float[np.ndarray, " t"],
+    holds: Vector,
     is_whole: Any,
     given: Float[np.ndarray, "o 2 pairs"],
     place: int,
-    squares: Float[np.ndarray, " t"],
-    near: Float[np.ndarray, " t"],
-    slope: Float[np.ndarray, " t"],
+    squares: Vector,
+    near: Vector,
+    slope: Vector,
 ) -> None:
     """Covariances of a factor between an outcome and all later ones, and their slopes; 0 where it is not in both."""
     n = len(holds) - 1 - column
@@ -82,7 +81,7 @@ def _column(
 
 
 @inner()
-def _all_hold(holds: Float[np.ndarray, " t"]) -> bool:
+def _all_hold(holds: Vector) -> bool:
     for i in range(len(holds)):  # noqa: SIM110
         if not holds[i] > 0.0:
             return False
@@ -90,28 +89,28 @@ def _all_hold(holds: Float[np.ndarray, " t"]) -> bool:
 
 
 @compiled(
-    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _ROOM, types.float64[:, :, ::1], _OUT, _OUT),
+    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _WORK, types.float64[:, :, ::1], _OUT, _OUT),
     fastmath=compiling.LANES,
 )
 def add_covariances(
     kernels: Int[np.ndarray, " k"],
     ends: Int[np.ndarray, " k"],
     X: Float[np.ndarray, "d t"],
-    outputs: Float[np.ndarray, " k"],
+    outputs: PerFactor,
     holds: Float[np.ndarray, "k t"],
     given: Float[np.ndarray, "o 2 pairs"],
-    room: Float[np.ndarray, "3 t"],
+    work: Float[np.ndarray, "3 t"],
     kept: Float[np.ndarray, "n 2 pairs"],
-    pairs: Float[np.ndarray, " pairs"],
+    pairs: Pairs,
     gains: Float[np.ndarray, " n"],
 ) -> None:
     """Add the covariances of all factors to the pairs of outcomes, those with the first outcome first. Points are in
     lengthscales, coordinates of each factor up to ``ends``. A user's own kernels have the code ``GIVEN`` plus their
-    place in ``given``. Covariances and slopes of each factor are ``kept`` where there is room for those of all. What
+    place in ``given``. Covariances and slopes of each factor are ``kept`` where there is work for those of all. What
     the pairs gain with longer lengthscales is added to ``gains``, where it has entries, of kernels not given.
     """
     t, first = X.shape[1], 0
-    squares, near, slope = room[0], room[1], room[2]
+    squares, near, slope = work[0], work[1], work[2]
     for f in range(len(ends)):
         own, place, is_whole = X[first : ends[f]], 0, _all_hold(holds[f])
         for column in range(t - 1):
@@ -135,23 +134,23 @@ def add_covariances(
 
 
 @compiled(
-    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _ROOM, _VECTOR, _OUT, _OUT), fastmath=compiling.LANES
+    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _WORK, _VECTOR, _OUT, _OUT), fastmath=compiling.LANES
 )
 def put_derivatives(
     kernels: Int[np.ndarray, " k"],
     ends: Int[np.ndarray, " k"],
     X: Float[np.ndarray, "d t"],
-    outputs: Float[np.ndarray, " k"],
+    outputs: PerFactor,
     holds: Float[np.ndarray, "k t"],
     given: Float[np.ndarray, "o 2 pairs"],
-    room: Float[np.ndarray, "3 t"],
-    W: Float[np.ndarray, " pairs"],
-    by_output: Float[np.ndarray, " k"],
+    work: Float[np.ndarray, "3 t"],
+    W: Pairs,
+    by_output: PerFactor,
     by_length: Float[np.ndarray, " d"],
 ) -> None:
     """Derivatives of the weighted sum of all covariances."""
     t, first = X.shape[1], 0
-    squares, near, slope = room[0], room[1], room[2]
+    squares, near, slope = work[0], work[1], work[2]
     for f in range(len(ends)):
         own, place, by_own, is_whole = X[first : ends[f]], 0, 0.0, _all_hold(holds[f])
         by_length[first : ends[f]] = 0.0
@@ -184,10 +183,10 @@ def covariances(
     """Prior covariances of outcomes without noise; all scales are equal, kernels swarmbo's own, and nothing fades."""
     columns, lengths = np.concatenate([np.array(scope) for scope in scopes]), np.concatenate(hyper.lengthscales)
     codes, ends = np.array([CODES[kernel] for kernel in hyper.kernels]), np.cumsum([len(scope) for scope in scopes])
-    t, outputs, nothing, room = len(U), np.array(hyper.outputscales), np.zeros((0, 2, 0)), np.empty((3, len(U)))
+    t, outputs, nothing, work = len(U), np.array(hyper.outputscales), np.zeros((0, 2, 0)), np.empty((3, len(U)))
     pairs, K, above = np.zeros(t * (t - 1) // 2), np.zeros((t, t)), np.triu_indices(t, 1)
     X = U.T[columns] / lengths[:, None]
-    add_covariances(codes, ends, X, outputs, holds, nothing, room, nothing, pairs, np.zeros(0))
+    add_covariances(codes, ends, X, outputs, holds, nothing, work, nothing, pairs, np.zeros(0))
     K[above] = pairs
     K += K.T
     K.flat[:: t + 1] = outputs @ holds
@@ -206,10 +205,10 @@ class LogPosterior:
         kernels: Sequence[KernelName],
         scopes: Sequence[Sequence[int]],
         U: Float[np.ndarray, "t n"],
-        z: Float[np.ndarray, " t"],
-        known_noise: Float[np.ndarray, " t"],
+        z: Vector,
+        known_noise: Vector,
         channel: Int[np.ndarray, " t"] | None = None,
-        rounds: Float[np.ndarray, " t"] | None = None,
+        rounds: Vector | None = None,
     ) -> None:
         self.prior, self.kernels, self.z, self.known_noise = prior, tuple(kernels), z, known_noise
         self._is_fitted = np.isnan(known_noise)
@@ -242,14 +241,14 @@ class LogPosterior:
                 sizes = np.cumsum([len(scopes[i]) for i in own])
                 self._groups.append((own, sizes, places, self._holds[own]))
         is_plain = channel is None and prior.time_kernel is None and prior.ties is None and len(set(kernels)) == 1
-        is_plain &= k * t**2 < ROOM
+        is_plain &= k * t**2 < MOST_PAIRS
         self._stacked: tuple[Any, ...] | None = None
         if is_plain and not self._by_latent:
             rows = (np.ascontiguousarray(own)[None] for own in (self._U, z, known_noise))
             self._stacked = int(self._codes[0]), self._ends, *rows, np.zeros((1, 3, 0))
-            self._room = room_for(k, t, len(self._U) + k + 1, len(self._U))
+            self._workspace = workspace_for(k, t, len(self._U) + k + 1, len(self._U))
 
-    def __call__(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
+    def __call__(self, theta: Theta) -> tuple[float, Theta]:
         """Value and gradient; constant means are at their optimum for this theta."""
         log_prior, prior_gradient = self.prior.log_density(theta)
         if (found := self._evaluated(theta)) is not None:
@@ -260,8 +259,8 @@ class LogPosterior:
         t = len(self.z)
         lengthscales, outputscales, noises = self.prior.unpack(theta)
         pairs, parts = self._covariances(lengthscales, outputscales)
-        left, left_slope = self._left(theta)
-        L, design, whitened = self._whitened(outputscales, noises, pairs, left)
+        over_time, time_slope = self._time_correlation(theta)
+        L, design, whitened = self._whitened(outputscales, noises, pairs, over_time)
         whitened = whitened - design @ _least_squares(design, whitened)
         alpha = cholesky.solve_lower(L, whitened, transposed=True)
         K_inverse, _ = lapack.dpotri(L, lower=1)
@@ -270,27 +269,25 @@ class LogPosterior:
         # only its lower triangle, in Fortran order, means anything
         full = np.multiply.outer(alpha, alpha).T - K_inverse
         W, W_diagonal = full.ravel(order="F")[self._places], full.diagonal()
-        by_time = None if left_slope is None else float(pairs @ (W * left_slope))
-        W = W if left is None else W * left
+        by_time = None if time_slope is None else float(pairs @ (W * time_slope))
+        W = W if over_time is None else W * over_time
         by_output, by_length = self._derivatives(outputscales, parts, W)
         by_output = outputscales * (by_output + 0.5 * self._holds @ W_diagonal)
         by_noise = 0.5 * noises * np.bincount(self._noise_of, W_diagonal * self._is_fitted, minlength=len(noises))
         gradient = self.prior.gradient(by_length, by_time, by_output, by_noise)
         return value + log_prior, gradient + prior_gradient
 
-    def means(self, theta: Float[np.ndarray, " p"]) -> Float[np.ndarray, " c"]:
-        """The constant means, standardised; shares that outcomes cannot tell apart are even."""
+    def means(self, theta: Theta) -> Float[np.ndarray, " c"]:
+        """Constant means (c,), standardised; means that outcomes do not determine are shared evenly."""
         if (found := self._evaluated(theta)) is not None:
             return found[2]
         lengthscales, outputscales, noises = self.prior.unpack(theta)
         pairs, _ = self._covariances(lengthscales, outputscales)
-        _, design, whitened = self._whitened(outputscales, noises, pairs, self._left(theta)[0])
+        _, design, whitened = self._whitened(outputscales, noises, pairs, self._time_correlation(theta)[0])
         return _least_squares(design, whitened)
 
-    def _evaluated(
-        self, theta: Float[np.ndarray, " p"]
-    ) -> tuple[float, Float[np.ndarray, " c"], Float[np.ndarray, "1"]] | None:
-        """Log evidence, its gradient by the logarithms of hyper-parameters, and the mean, by the pass of stacks."""
+    def _evaluated(self, theta: Theta) -> tuple[float, Float[np.ndarray, " c"], Float[np.ndarray, "1"]] | None:
+        """Log evidence, its gradient by the logarithms of hyper-parameters, and the mean, by ``stack_evaluation``."""
         if self._stacked is None:
             return None
         logs = np.log(np.concatenate(self.prior.unpack(theta)))[None]
@@ -298,45 +295,37 @@ class LogPosterior:
         mean, is_sound = np.zeros(1), np.zeros(1, dtype=bool)
         first, nothing = np.zeros(1, dtype=np.int64), np.zeros(1)
         evaluate_one(
-            *self._stacked, logs, first, nothing, value, gradient, information, mean, is_sound, room=self._room
+            *self._stacked, logs, first, nothing, value, gradient, information, mean, is_sound, work=self._workspace
         )
         return (float(value[0]), gradient[0], mean) if is_sound[0] else None
 
-    def _left(
-        self, theta: Float[np.ndarray, " p"]
-    ) -> tuple[Float[np.ndarray, " pairs"] | None, Float[np.ndarray, " pairs"] | None]:
+    def _time_correlation(self, theta: Theta) -> tuple[Pairs | None, Pairs | None]:
         """Correlation of the pairs over time, and its derivative by the logarithm of the lengthscale of time."""
         if (time := self.prior.time_correlation(theta)) is None:
             return None, None
         r = self._apart / time.lengthscale
-        left, slope = correlation_and_slope(time.kernel, r)
-        return left, slope * r**2
+        over_time, slope = correlation_and_slope(time.kernel, r)
+        return over_time, slope * r**2
 
     def _whitened(
-        self,
-        outputscales: Float[np.ndarray, " k"],
-        noises: Float[np.ndarray, " c"],
-        pairs: Float[np.ndarray, " pairs"],
-        left: Float[np.ndarray, " pairs"] | None,
-    ) -> tuple[Float[np.ndarray, "t t"], Float[np.ndarray, "t c"], Float[np.ndarray, " t"]]:
+        self, outputscales: PerFactor, noises: Float[np.ndarray, " c"], pairs: Pairs, over_time: Pairs | None
+    ) -> tuple[Float[np.ndarray, "t t"], Float[np.ndarray, "t c"], Vector]:
         """L, and L⁻¹ times the design and the outcomes."""
         t = len(self.z)
         K = np.zeros(t * t)
-        K[self._places] = pairs if left is None else pairs * left
+        K[self._places] = pairs if over_time is None else pairs * over_time
         noise = np.where(self._is_fitted, noises[self._noise_of], self.known_noise)
         K[:: t + 1] = outputscales @ self._holds + noise
         L, _ = cholesky.factorise_noisy(K.reshape(t, t, order="F"))
         return L, cholesky.solve_lower(L, self._design), cholesky.solve_lower(L, self.z)
 
-    def _covariances(
-        self, lengthscales: Float[np.ndarray, " d"], outputscales: Float[np.ndarray, " k"]
-    ) -> tuple[Float[np.ndarray, " pairs"], Any]:
-        """Covariances of the pairs, noise and time left out, and what their derivatives are made of."""
+    def _covariances(self, lengthscales: Float[np.ndarray, " d"], outputscales: PerFactor) -> tuple[Pairs, Any]:
+        """Covariances of the pairs without noise and time, and arrays from which ``_derivatives`` are computed."""
         pairs, parts = np.zeros(len(self._rows)), list[tuple[np.ndarray, np.ndarray]]()
-        nothing, room, X = np.zeros((0, 2, 0)), np.empty((3, len(self.z))), self._U / lengthscales[:, None]
+        nothing, work, X = np.zeros((0, 2, 0)), np.empty((3, len(self.z))), self._U / lengthscales[:, None]
         for own, ends, places, holds in self._groups:
             nears, gains = np.zeros(len(pairs)), np.zeros(len(pairs))
-            fixed = self._codes[own], ends, X[places], np.ones(len(own)), holds, nothing, room, nothing
+            fixed = self._codes[own], ends, X[places], np.ones(len(own)), holds, nothing, work, nothing
             add_covariances(*fixed, nears, gains)
             pairs += outputscales[own[0]] * nears
             parts.append((nears, gains))
@@ -345,17 +334,15 @@ class LogPosterior:
         given = np.zeros((len(self._by_latent), 2, len(pairs)))
         for place, i in enumerate(self._by_latent):
             given[place] = correlation_and_slope(self.kernels[i], pdist(X[self._slices[i]].T))
-        fixed = self._codes, self._ends, X, outputscales, self._holds, given, room
+        fixed = self._codes, self._ends, X, outputscales, self._holds, given, work
         add_covariances(*fixed, self._kept, pairs, np.zeros(0))
         if len(self._kept):
             k = len(self._kept)
-            fixed = GIVEN + np.arange(k), self._ends, X, np.ones(k), self._holds, self._kept, room
+            fixed = GIVEN + np.arange(k), self._ends, X, np.ones(k), self._holds, self._kept, work
         return pairs, fixed
 
-    def _derivatives(
-        self, outputscales: Float[np.ndarray, " k"], parts: Any, W: Float[np.ndarray, " pairs"]
-    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " d"]]:
-        """Of the covariances, weighted and summed: by outputscales, and by the logarithms of lengthscales."""
+    def _derivatives(self, outputscales: PerFactor, parts: Any, W: Pairs) -> tuple[PerFactor, Float[np.ndarray, " d"]]:
+        """Derivatives of the weighted sum of covariances by outputscales, and by the logarithms of lengthscales."""
         by_output, by_length = np.zeros(len(outputscales)), np.zeros(len(self._U))
         if not self._groups:
             put_derivatives(*parts, W, by_output, by_length)
@@ -366,7 +353,7 @@ class LogPosterior:
         return by_output, by_length
 
 
-def _least_squares(design: Float[np.ndarray, "t c"], target: Float[np.ndarray, " t"]) -> Float[np.ndarray, " c"]:
+def _least_squares(design: Float[np.ndarray, "t c"], target: Vector) -> Float[np.ndarray, " c"]:
     if design.shape[1] == 1:
         column = design[:, 0]
         return np.array([float(column @ target) / float(column @ column)])
@@ -374,24 +361,19 @@ def _least_squares(design: Float[np.ndarray, "t c"], target: Float[np.ndarray, "
 
 
 def maximise(
-    log_posterior: LogPosterior, starts: list[Float[np.ndarray, " p"]], max_iterations: int, tolerance: float = 1e-6
-) -> tuple[Float[np.ndarray, " p"], float]:
-    """The best of several local searches: theta and the log posterior there."""
+    log_posterior: LogPosterior, starts: list[Theta], max_iterations: int, tolerance: float = 1e-6
+) -> tuple[Theta, float]:
+    """Best result of several local searches: theta and the log posterior there."""
 
-    def loss(theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
+    def loss(theta: Theta) -> tuple[float, Theta]:
         value, gradient = log_posterior(theta)
         return -value, -gradient
 
+    bounds = log_posterior.prior.bounds.tolist()
+    options: Any = {"maxiter": max_iterations, "ftol": tolerance, "maxcor": 10}
     best, best_loss = starts[0], np.inf
     for start in starts:
-        result = minimize(
-            loss,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=log_posterior.prior.bounds.tolist(),
-            options={"maxiter": max_iterations, "ftol": tolerance, "maxcor": 10},
-        )
+        result = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         if float(result.fun) < best_loss:  # the iterate counts whether or not the search says it converged
             best, best_loss = np.asarray(result.x), float(result.fun)
     return best, -best_loss

@@ -146,7 +146,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         if outcomes.size == 0:
             return self
         totals, tells = np.full(len(points), np.nan), self.tells_since_fit + 1
-        return self._told(points, totals, outcomes[:, None], noise, rounds, tells_since_fit=tells)
+        return self._with_outcomes(points, totals, outcomes[:, None], noise, rounds, tells_since_fit=tells)
 
     def condition_on_pending(self, X: ArrayLike) -> "ExactGP":
         """Belief conditioned on pending measurements: the variance falls, and the mean does not change.
@@ -165,13 +165,13 @@ class ExactGP(ChannelGP, spatial.FieldGP):
             ShapeError: If the shape does not fit, or a value is not finite.
         """
         points, rounds = self._split(X)
-        return self._awaiting(points, rounds, np.ones((len(points), 1), dtype=bool))
+        return self._with_pending(points, rounds, np.ones((len(points), 1), dtype=bool))
 
     def fit(self, rng: np.random.Generator) -> "ExactGP":
         """Refit hyper-parameters, mean and outcome scale to the data. Pending points are removed.
 
-        With more than 1,000 measurements, the fit uses a random 1,000 of them and starts only from the last optimum.
-        With more than 500, it starts from the last optimum and from the prior's mode.
+        With more than 1,000 measurements, the fit uses a random 1,000 of them. After the first fit, it then starts only
+        from the last optimum; with more than 500, from the last optimum and the prior's mode.
 
         Args:
             rng: Random stream for starts and for the choice of measurements.
@@ -186,7 +186,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
             base=None,
             tells_since_fit=0,
             is_fitted=True,
-            **self._nothing_pending,
+            **self._none_pending,
         )
 
     @staticmethod
@@ -259,7 +259,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         ahead = np.column_stack([self.pending, self.pending_rounds]) if self.has_time else self.pending
         both = np.concatenate([self._points(X), ahead])
         joint = self._tiles.joint(self._query(both), *(marginals or self.marginals)(both))
-        return joint.given_last(self.n_pending, self.noise_variance)
+        return joint.without_last(self.n_pending, self.noise_variance)
 
     def neglected(self) -> Neglected | None:
         """Effect of what a belief by tiles leaves out; None if the belief is exact.

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.fit_alone import Problem, fit_alone, searched
+from swarmbo.belief.gp.fit_alone import Problem, fit_alone, maximised
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     ExactGPSettings,
@@ -16,7 +16,7 @@ from swarmbo.belief.gp.hyperparameters import (
     Hyperparameters,
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
-from swarmbo.belief.gp.prior import ROOM, TIED_FROM, HyperparameterPrior, noisy_theta, packed, starting_thetas
+from swarmbo.belief.gp.prior import MOST_PAIRS, TIED_FROM, HyperparameterPrior, noisy_theta, packed, starting_thetas
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, KernelName
 from swarmbo.spaces import Domain
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 
 
-SETTLED_FROM = 500  # rows of a field's data, beyond which fits after the first draw no starts
+SETTLED_FROM = 500  # rows of a field's data, beyond which fits after the first draw no random starts
 FITTED_TO = 1000  # rows of a field's data at most: a fit costs their number cubed, dozens of times
-_SEARCHED = 250  # of these, for a search from several starts of more than ``SETTLED_FROM`` rows
-_CLEARLY = 5.0  # nats by which noise has to explain totals better than narrow peaks
-_PART = 300  # totals from which on several sums' way of searching is quicker for one, and least part of them
-_FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of a field is short, so it can be had
+_SEARCHED = 250  # rows of the subset that chooses among several starts, if there are more than ``SETTLED_FROM``
+_CLEAR_LEAD = 5.0  # nats by which much noise must explain totals better than short lengthscales
+_SUBSET_FROM = 300  # totals from which on ``fit_sums`` is faster for one sum, too; and the smallest subset of them
+_FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; cheap, as theta of a field is short
 
 
 def prior_hyperparameters(settings: AdditiveGPSettings, graph: FactorGraph) -> AdditiveHyperparameters:
-    """The mode of the prior, outcomes unscaled."""
+    """Hyper-parameters of a sum at the mode of the prior, with scale 1."""
     prior, k, none = _joint_prior(settings, graph, is_mixed=True), len(graph.factors), np.zeros(0)
     no_data = Observations.of(np.zeros((0, len(graph.variables))), none, np.zeros((0, k)), np.zeros((0, 1 + k)))
     return _joint_hyperparameters(settings, graph, no_data, prior, prior.centre, np.zeros(k), np.ones(k))
 
 
 def prior_field_hyperparameters(settings: ExactGPSettings, domain: Domain) -> Hyperparameters:
-    """The mode of the prior of a field, outcomes unscaled."""
+    """Hyper-parameters of a field at the mode of the prior, with scale 1."""
     prior = HyperparameterPrior.of_field(settings, domain)
     return _field_hyperparameters(settings, prior, prior.centre)
 
@@ -55,10 +55,10 @@ def fit_field(
 ) -> Hyperparameters:
     """Hyper-parameters of one field at the best maximum found from the previous optimum, the prior's mode, and draws.
 
-    Outcomes that do not show their scale (none, one, constant ones) only move the offset. Of more than 500 rows, no
-    start is drawn after a first fit. Several starts are then searched from by every second, third or fourth row, at
-    least 250, and all rows go on from the best of what that finds. Of more than 1,000 rows as many are taken at random,
-    and after a first fit the previous optimum is the only start.
+    Outcomes that do not vary only move the offset. With more than 500 rows, no random start is drawn after the first
+    fit. Then a subset of every second, third or fourth row, at least 250, is searched from all starts, and all rows
+    from its optimum. With more than 1,000 rows, a random 1,000 are used, and after the first fit the previous optimum
+    is the only start.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -107,7 +107,7 @@ def fit_together(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Fits side by side: of sums with totals, or of factors observed alone (to the bit as one by one)."""
+    """Fit several beliefs side by side: sums with totals, or factors with their own outcomes, bit-identically."""
     if not beliefs:
         return []
     if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
@@ -119,14 +119,15 @@ def is_stackable(belief: "AdditivePosterior") -> bool:
     """True for a sum that ``fit_sums`` takes: few factors with one of swarmbo's kernels, and no time axis."""
     k, t, kernels = len(belief.scopes), len(belief.observations), set(_kernels(belief))
     is_alike = belief.settings.time is None and len(kernels) == 1 and kernels <= set(KERNEL_NAMES)
-    return is_alike and k < TIED_FROM and k * t**2 < ROOM
+    return is_alike and k < TIED_FROM and k * t**2 < MOST_PAIRS
 
 
 def fit_jointly(
     belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
 ) -> AdditiveHyperparameters:
-    """Maximum a-posteriori hyper-parameters of all factors together: totals tie them. Where outcomes do not show their
-    scale, all but constants stay at the prior's mode.
+    """Maximum a-posteriori hyper-parameters of all factors jointly, as totals couple these.
+
+    If outcomes do not vary, all but the constants stay at the prior's mode.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -134,13 +135,13 @@ def fit_jointly(
     offsets, scales, is_shown = units(belief.totals, belief.factors)
     settings, scale = belief.settings, float(scales[0])
     is_mixed = bool((data.channel != TOTAL).any())
-    if len(data) >= _PART and not is_mixed and is_stackable(belief):
+    if len(data) >= _SUBSET_FROM and not is_mixed and is_stackable(belief):
         return fit_sums([belief], [rng], [warm])[0]
     prior = _joint_prior(belief.settings, belief.graph, is_mixed=is_mixed)
     theta, constants = prior.centre, offsets
     if is_shown:
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
-        starts, goes_on = _joint_starts(belief, prior, warm, scale, rng)
+        starts, is_warm = _joint_starts(belief, prior, warm, scale, rng)
         noise = standardised_noise(data.noise, scale)
 
         def given(rows: slice | Int[np.ndarray, " m"]) -> LogPosterior:
@@ -148,14 +149,14 @@ def fit_jointly(
             told = z[rows], noise[rows], channel, data.rounds[rows]
             return LogPosterior(prior, _kernels(belief), belief.scopes, U, *told)
 
-        if len(starts) > goes_on and (part := _part(len(data), rng)) is not None:
-            led, _ = maximise(given(part), starts[goes_on:], settings.max_iterations)
-            starts = [*starts[:goes_on], led]
+        if len(starts) > is_warm and (subset := _subset(len(data), rng)) is not None:
+            found, _ = maximise(given(subset), starts[is_warm:], settings.max_iterations)
+            starts = [*starts[:is_warm], found]
         log_posterior = given(slice(None))
         theta, value = maximise(log_posterior, starts, settings.max_iterations)
-        if goes_on and (noisy := noisy_theta(prior, theta)) is not None:
+        if is_warm and (noisy := noisy_theta(prior, theta)) is not None:
             other, worth = maximise(log_posterior, [noisy], settings.max_iterations)
-            theta = other if worth > value + _CLEARLY else theta
+            theta = other if worth > value + _CLEAR_LEAD else theta
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / len(offsets))
     return _joint_hyperparameters(settings, belief.graph, data, prior, theta, constants, scales)
@@ -174,17 +175,19 @@ def fit_sums(
     for fit, (belief, rng, earlier, prior) in enumerate(zip(beliefs, rngs, warm, priors, strict=True)):
         data, (offsets, scales, is_shown) = belief.observations, units_of[fit]
         if is_shown:
-            starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng)
-            part = _part(len(data), rng) if len(starts) > goes_on else None
+            starts, is_warm = _joint_starts(belief, prior, earlier, float(scales[0]), rng)
+            subset = _subset(len(data), rng) if len(starts) > is_warm else None
             columns, unit = [column for scope in belief.scopes for column in scope], (offsets.sum(), scales[0])
-            form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], goes_on
-            problem = Problem((fit, TOTAL), prior, data, columns, *unit, starts, goes_on)
-            alike.setdefault(form, []).append((problem, part))
+            form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], is_warm
+            problem = Problem((fit, TOTAL), prior, data, columns, *unit, starts, is_warm)
+            alike.setdefault(form, []).append((problem, subset))
     for (t, _, _, kernel, _), told in alike.items():
-        sums, parts = [problem for problem, _ in told], [part for _, part in told if part is not None]
+        sums, subsets = [problem for problem, _ in told], [subset for _, subset in told if subset is not None]
         most = beliefs[sums[0].place[0]].settings.max_iterations
-        how: dict[str, Any] = {"part": np.array(parts) if parts else None} if t >= _PART else {"follows_all": True}
-        for problem, theta, mean in zip(sums, *searched(sums, kernel, most, **how), strict=True):
+        how: dict[str, Any] = {"from_all": True}
+        if t >= _SUBSET_FROM:
+            how = {"subset": np.array(subsets) if subsets else None}
+        for problem, theta, mean in zip(sums, *maximised(sums, kernel, most, **how), strict=True):
             fit, _ = problem.place
             thetas[fit], constants[fit] = theta, constants[fit] + problem.scale * mean / len(constants[fit])
     return [
@@ -193,9 +196,9 @@ def fit_sums(
     ]
 
 
-def _part(t: int, rng: np.random.Generator) -> Int[np.ndarray, " m"] | None:
-    """Rows of the part of t outcomes that says where to look, drawn at random; None where there are few."""
-    size = max(_PART, t * 4 // 9)  # a step costs a tenth of one with all; maxima that all tell apart it tells apart
+def _subset(t: int, rng: np.random.Generator) -> Int[np.ndarray, " m"] | None:
+    """Rows of a random subset of t outcomes for a coarse search; None if there are few."""
+    size = max(_SUBSET_FROM, t * 4 // 9)  # a step costs a tenth of one with all, and distinguishes the same maxima
     return np.sort(rng.choice(t, size, replace=False)) if t >= 1.5 * size else None
 
 
@@ -217,7 +220,7 @@ def _joint_starts(
     scale: float,
     rng: np.random.Generator,
 ) -> tuple[list[Float[np.ndarray, " p"]], bool]:
-    """Starts of the searches, and True if the first of them goes on from an earlier optimum."""
+    """Starts of the searches, and True if the first of them is an earlier optimum."""
     sizes, start = [len(scope) for scope in belief.scopes], None
     is_alike = warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes
     if warm is not None and is_alike and warm.common_scale != 1.0:
@@ -237,16 +240,14 @@ def _joint_hyperparameters(
     constants: Float[np.ndarray, " k"],
     scales: Float[np.ndarray, " k"],
 ) -> AdditiveHyperparameters:
-    """Theta as hyper-parameters, by the data to which it was fitted."""
+    """Hyper-parameters at theta, with noise variances for future outcomes by the fitted data."""
     k, time = len(graph.factors), prior.time_correlation(theta)
     lengthscales, outputscales, fitted = prior.unpack(theta)
     told = [data.of_channel(TOTAL)]
     if len(fitted) > 1:  # factors have noise of their own
         told = [*(data.by_factor(k) if len(data) else [data] * k), *told]
-    noises = [
-        noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor)
-        for noise, outcomes in zip(fitted, told, strict=True)
-    ]
+    known = zip(fitted, told, strict=True)
+    noises = [noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor) for noise, outcomes in known]
     found = zip(
         settings.of_factors(graph.factors),
         np.split(lengthscales, np.cumsum([len(scope) for scope in graph.scopes])[:-1]),

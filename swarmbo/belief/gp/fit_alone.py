@@ -1,4 +1,4 @@
-"""The fit of factors that are observed one by one: independent problems, searched side by side."""
+"""Fits of factors with their own outcomes: independent problems, searched side by side from several starts."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -8,29 +8,31 @@ from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, FactorHyperparameters
 from swarmbo.belief.gp.observations import Observations, noise_ahead, standardisation, standardised_noise, units
-from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas
+from swarmbo.belief.gp.prior import HyperparameterPrior, Theta, packed, starting_thetas
 from swarmbo.kernels import KernelName
 
 if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
-    from swarmbo.belief.gp.stack_fit import StackedLogPosterior
+    from swarmbo.belief.gp.stack_fit import Evaluated, StackedLogPosterior
 
-_BRISK = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # a third fewer steps, to the same maxima
-_AT_ONCE = 1024  # factors whose search goes side by side
-_SKETCH = 32  # outcomes of a factor with twice as many, or more, that say where to look: they take 1/10 of the time
+_COARSE: Any = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # a third fewer steps, to the same maxima
+_AT_ONCE = 1024  # factors that are searched side by side
+_SUBSET = 32  # least outcomes of a subset, of 64 or more, for a coarse search: it takes a tenth of the time
+Thetas = Float[np.ndarray, "_b p"]
+Rows = Int[np.ndarray, "_g m"] | slice
 
 
 class Problem(NamedTuple):
-    """One search: of one factor, or of a sum. If it goes on, the first of the starts is where an earlier fit ended."""
+    """One search: of a factor, or of a sum. If it ``is_warm``, the first start is the optimum of an earlier fit."""
 
-    place: tuple[int, int]  # of the fit, and of the factor in it
+    place: tuple[int, int]  # number of the fit, and of the factor in it
     prior: HyperparameterPrior
     data: Observations
     columns: Sequence[int]
     offset: float
     scale: float
-    starts: list[Float[np.ndarray, " p"]]
-    goes_on: bool
+    starts: list[Theta]
+    is_warm: bool
 
 
 def fit_alone(
@@ -52,21 +54,21 @@ def fit_alone(
     for fit, ((offsets, scales), outcomes, rng, earlier) in enumerate(zip(units_of, told, rngs, warm, strict=True)):
         for i, (prior, form, own) in enumerate(zip(priors, forms, outcomes, strict=True)):
             size, scale = len(scopes[i]), float(scales[i])
-            # drawn in any case: what comes next to a factor must not depend on whether the outcomes of another vary
+            # drawn in any case: a factor's draws must not depend on whether the outcomes of another vary
             drawn = [prior.sample(rng) for _ in range(settings.restarts)]
             if standardisation(own.outcome)[2]:
                 start = None  # and not in the arbitrary unit of an earlier fit to outcomes that did not differ
                 is_alike = earlier is not None and i < len(earlier.scales) and len(earlier.lengthscales[i]) == size
                 if earlier is not None and is_alike and earlier.scales[i] != 1.0:
                     start = packed(prior, earlier, [i], [earlier.noise_variances[i]], earlier.scales[i] / scale)
-                starts, goes_on = starting_thetas(prior, drawn, start), start is not None
-                problem = Problem((fit, i), prior, own, scopes[i], float(offsets[i]), scale, starts, goes_on)
-                alike.setdefault((len(own), size, form.kernel, goes_on), []).append(problem)
-    found = dict[tuple[int, int], tuple[Float[np.ndarray, " p"], float]]()
+                starts, is_warm = starting_thetas(prior, drawn, start), start is not None
+                problem = Problem((fit, i), prior, own, scopes[i], float(offsets[i]), scale, starts, is_warm)
+                alike.setdefault((len(own), size, form.kernel, is_warm), []).append(problem)
+    found = dict[tuple[int, int], tuple[Theta, float]]()
     for (_, _, kernel, _), problems in alike.items():
         for first in range(0, len(problems), _AT_ONCE):
             group = problems[first : first + _AT_ONCE]
-            thetas, means = searched(group, kernel, settings.max_iterations)
+            thetas, means = maximised(group, kernel, settings.max_iterations)
             found |= {one.place: (theta, float(mean)) for one, theta, mean in zip(group, thetas, means, strict=True)}
     fitted = list[AdditiveHyperparameters]()
     for fit, ((offsets, scales), outcomes) in enumerate(zip(units_of, told, strict=True)):
@@ -81,10 +83,10 @@ def fit_alone(
     return fitted
 
 
-def searched(
+def maximised(
     problems: Sequence[Problem], kernel: KernelName, max_iterations: int, **how: Any
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
-    """The best theta found for each of some problems alike, and its constant mean, standardised; as ``search``."""
+    """Best theta (g, p) found for each of g similar problems, and its standardised mean; see ``multi_start_search``."""
     from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
 
     offset, scale = (np.array(column)[:, None] for column in zip(*((p.offset, p.scale) for p in problems), strict=True))
@@ -97,53 +99,62 @@ def searched(
         np.array([problem.data.rounds for problem in problems]),
     )
     starts = np.array([theta for problem in problems for theta in problem.starts])
-    return search(log_posterior, starts, max_iterations, goes_on=problems[0].goes_on, **how)
+    return multi_start_search(log_posterior, starts, max_iterations, is_warm=problems[0].is_warm, **how)
 
 
-def search(
+def multi_start_search(
     log_posterior: "StackedLogPosterior",
-    starts: Float[np.ndarray, "b p"],
+    starts: Thetas,
     max_iterations: int,
     *,
-    goes_on: bool = False,
-    follows_all: bool = False,
-    part: Int[np.ndarray, "g m"] | Literal["thinned"] | None = "thinned",
+    is_warm: bool = False,
+    from_all: bool = False,
+    subset: Int[np.ndarray, "g m"] | Literal["thinned"] | None = "thinned",
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
-    """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
+    """Best theta for each of g latents or sums, and its mean; a coarse search on a subset of outcomes comes first.
 
-    Starts of one latent follow one another, as many for each. ``goes_on``: the first of them is where an earlier search
-    ended; it is among those that all outcomes judge. ``follows_all``: all outcomes search on from each place that the
-    part came to, not from the best of them only: a sum has more maxima than a part can tell apart. The ``part`` is of
-    each its own, or every so manyth outcome.
+    Args:
+        starts: Starts, latent by latent, as many for each.
+        is_warm: True if each first start is an earlier optimum, which is then compared by all outcomes.
+        from_all: True: all outcomes continue from every end of the coarse search; else from the best one only. A
+            sum has more maxima than a subset can distinguish.
+        subset: Rows of each one's subset; ``thinned``: every so many outcomes; None: no coarse search.
     """
-    from swarmbo.belief.gp.stack_fit import doubled, maximise_stacked  # late: numba is slow to load
+    from swarmbo.belief.gp.stack_fit import maximise_stacked  # late: numba is slow to load
 
     z, begun = log_posterior.z, None
-    which, every = np.repeat(np.arange(len(z)), len(starts) // len(z)), z.shape[1] // _SKETCH
-    rows = part if not isinstance(part, str) else slice(None, None, every) if every > 1 else None
+    which, every = np.repeat(np.arange(len(z)), len(starts) // len(z)), z.shape[1] // _SUBSET
+    rows = subset if not isinstance(subset, str) else slice(None, None, every) if every > 1 else None
     if rows is not None:
-        own = starts.reshape(len(z), -1, starts.shape[1])
-        n_known = int(goes_on and not follows_all and own.shape[1] > 1)
-        sought = own[:, n_known:].reshape(-1, starts.shape[1])
-        whose = np.repeat(np.arange(len(z)), own.shape[1] - n_known)
-        some = log_posterior.thinned(rows)
-        led, worth, _ = maximise_stacked(some, sought, whose, max_iterations, begun=None, **_BRISK)
-        ends = led.reshape(own.shape[0], -1, own.shape[2])
-        is_new = ~doubled(led, worth, ends.shape[1], _BRISK["apart"]).reshape(len(z), -1)
-        if n_known:
-            is_new &= (np.abs(ends - own[:, :1]) >= _BRISK["apart"]).any(axis=2)
-        if goes_on:
-            own, is_new = own[:, :1], np.concatenate([np.ones((len(z), 1), dtype=bool), is_new], axis=1)
-            ends = np.concatenate([own, ends], axis=1)
-        if follows_all:
-            starts, which = ends.reshape(-1, ends.shape[2]), np.repeat(np.arange(len(z)), ends.shape[1])
-        else:
-            own, places = map(np.ascontiguousarray, np.nonzero(is_new))  # only the best of them goes on
-            starts, which = ends[own, places], np.arange(len(z))
-            all_begun = log_posterior(starts, own)
-            best = np.lexsort((-all_begun.value, own))[np.searchsorted(own, which)]
-            starts, begun = starts[best], all_begun.take(best)
-    theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **_BRISK)
+        starts, which, begun = _coarse_search(log_posterior, starts, rows, max_iterations, is_warm, from_all)
+    theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **_COARSE)
     by_latent = value.reshape(len(z), -1)
     best = by_latent.argmax(axis=1) + by_latent.shape[1] * np.arange(len(z))
     return theta[best], mean[best]
+
+
+def _coarse_search(
+    log_posterior: "StackedLogPosterior", starts: Thetas, rows: Rows, max_iterations: int, is_warm: bool, from_all: bool
+) -> "tuple[Thetas, Int[np.ndarray, ' _e'], Evaluated | None]":
+    """Ends of searches with a subset of outcomes from which all outcomes continue, their latents, and evaluation."""
+    from swarmbo.belief.gp.stack_fit import is_duplicate, maximise_stacked  # late: numba is slow to load
+
+    g, apart = len(log_posterior.z), _COARSE["apart"]
+    own = starts.reshape(g, -1, starts.shape[1])
+    n_known = int(is_warm and not from_all and own.shape[1] > 1)
+    tried, which = own[:, n_known:].reshape(-1, starts.shape[1]), np.repeat(np.arange(g), own.shape[1] - n_known)
+    found, value, _ = maximise_stacked(log_posterior.on_subset(rows), tried, which, max_iterations, **_COARSE)
+    ends = found.reshape(g, -1, own.shape[2])
+    is_new = ~is_duplicate(found, value, ends.shape[1], apart).reshape(g, -1)
+    if n_known:
+        is_new &= (np.abs(ends - own[:, :1]) >= apart).any(axis=2)
+    if is_warm:
+        is_new = np.concatenate([np.ones((g, 1), dtype=bool), is_new], axis=1)
+        ends = np.concatenate([own[:, :1], ends], axis=1)
+    if from_all:
+        return ends.reshape(-1, ends.shape[2]), np.repeat(np.arange(g), ends.shape[1]), None
+    latents, places = map(np.ascontiguousarray, np.nonzero(is_new))
+    candidates = ends[latents, places]
+    evaluated = log_posterior(candidates, latents)
+    best = np.lexsort((-evaluated.value, latents))[np.searchsorted(latents, np.arange(g))]
+    return candidates[best], np.arange(g), evaluated.take(best)

@@ -1,4 +1,4 @@
-"""What an exact Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
+"""Settings of exact Gaussian processes, and their fitted hyper-parameters."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -119,7 +119,7 @@ class TimeCorrelation(KernelSettings, frozen=True):
 
 
 class Hyperparameters(KernelSettings, frozen=True):
-    """All that turns data into a posterior; with the data, enough to rebuild a belief.
+    """Hyper-parameters of a belief about a field; with the data, they determine it.
 
     A physical outcome is offset + scale * (mean + f + noise), f of prior variance ``outputscale``.
     """
@@ -131,7 +131,7 @@ class Hyperparameters(KernelSettings, frozen=True):
     mean: float = 0.0
     offset: float = 0.0
     scale: Positive = 1.0
-    time: TimeCorrelation | None = None  # None for a field that stays as it is
+    time: TimeCorrelation | None = None  # None for a field that does not change
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,7 +140,7 @@ class Hyperparameters(KernelSettings, frozen=True):
 
     @property
     def has_scale(self) -> bool:
-        """False until outcomes have shown their scale, so that it is 1 of whatever unit."""
+        """True if the scale was fitted to outcomes that vary; else it is 1, whatever their unit."""
         return (self.mean, self.scale) != (0.0, 1.0)
 
     @property
@@ -149,7 +149,7 @@ class Hyperparameters(KernelSettings, frozen=True):
         return self.as_channel().covariance(0)
 
     def as_channel(self) -> "AdditiveHyperparameters":
-        """The same as those of a sum of one."""
+        """Hyper-parameters of a sum of one factor, for the same model."""
         variances, constant = (self.outputscale, self.noise_variance), self.offset + self.scale * self.mean
         own = FactorHyperparameters(self.kernel, self.lengthscales, *variances, constant, self.scale, self.time)
         return AdditiveHyperparameters.of([own], self.noise_variance)
@@ -168,7 +168,7 @@ class FactorHyperparameters(NamedTuple):
 
 
 class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that turns data into a posterior; with the data, enough to rebuild a belief.
+    """Hyper-parameters of a belief about a sum; with the data, they determine it.
 
     The outcome of factor i is ``constants[i] + scales[i] * (f_i + noise_i)``, f_i a zero-mean Gaussian process. The
     total is the sum of the constants and scaled f_i, with noise of its own, in the unit of the common scale: the root
@@ -182,7 +182,7 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
     total_noise_variance: float  # in the square of the common scale
     constants: tuple[float, ...]  # prior means, in the unit of the outcome
     scales: tuple[float, ...]  # in the unit of the outcome
-    times: tuple[TimeCorrelation, ...] = ()  # none for a function that stays as it is
+    times: tuple[TimeCorrelation, ...] = ()  # none for a function that does not change
 
     def __post_init__(self) -> None:
         require_kernel(self, "kernels")
@@ -201,7 +201,7 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
     def of(
         cls, factors: Iterable[FactorHyperparameters], total_noise_variance: float | None = None
     ) -> "AdditiveHyperparameters":
-        """Those of some factors; by default a total has the noise of all of them."""
+        """Hyper-parameters of some factors; by default, the noise variance of a total is the sum of theirs."""
         kernels, lengthscales, outputs, noises, constants, scales, times = zip(*factors, strict=True)
         times = () if None in times else times
         made = cls(kernels, lengthscales, outputs, noises, total_noise_variance or 0.0, constants, scales, times)
@@ -210,7 +210,7 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         return msgspec.structs.replace(made, total_noise_variance=math.fsum(made.in_one_unit().noise_variances))
 
     def factor(self, i: int) -> FactorHyperparameters:
-        """Those of one factor."""
+        """Hyper-parameters of one factor."""
         variances, time = (self.outputscales[i], self.noise_variances[i]), self.times[i] if self.times else None
         unit = self.constants[i], self.scales[i]
         return FactorHyperparameters(self.kernels[i], self.lengthscales[i], *variances, *unit, time)
@@ -238,11 +238,11 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         return self.common_scale if channel < 0 else self.scales[channel]
 
     def mixed(self, other: "AdditiveHyperparameters", is_own: Sequence[bool]) -> "AdditiveHyperparameters":
-        """Its own hyper-parameters of some factors, and another's of the rest."""
+        """Hyper-parameters of the factors marked by ``is_own``, with those of ``other`` for the rest."""
         return self.of((self if own else other).factor(j) for j, own in enumerate(is_own)) if any(is_own) else other
 
     def in_one_unit(self) -> "AdditiveHyperparameters":
-        """The same model with all scales equal, as totals need it."""
+        """Equal model whose scales are all the common scale, as totals need it."""
         common = self.common_scale
         if all(scale == common for scale in self.scales):
             return self

@@ -25,7 +25,7 @@ class Observations:
     channel: Int[np.ndarray, " r"]  # ``TOTAL`` or the index of a factor
     outcome: Float[np.ndarray, " r"]  # physical; NaN for points that are pending
     noise: Float[np.ndarray, " r"]  # variance, physical; NaN where the fitted one is taken
-    rounds: Float[np.ndarray, " r"]  # of no account where nothing fades
+    rounds: Float[np.ndarray, " r"]  # without effect unless there is a time axis
 
     @classmethod
     def of(
@@ -63,52 +63,52 @@ class Observations:
 
     @property
     def U(self) -> Float[np.ndarray, "r n"]:  # noqa: N802
-        """The joint point of each; for a few coordinates of them ask :meth:`at`, which makes no more than these."""
+        """Joint point of each outcome; :meth:`at` gives a few coordinates of it faster."""
         return self.places[self.row]
 
     def at(self, scope: Sequence[int]) -> Float[np.ndarray, "r a"]:
-        """Some coordinates of the joint point of each."""
+        """Coordinates in a scope of each outcome's joint point."""
         return self.places[self.row[:, None], np.array(scope)]
 
     def take(self, rows: Bool[np.ndarray, " r"] | Int[np.ndarray, " s"] | slice) -> "Observations":
-        """Some of them."""
+        """Observations in some rows."""
         return Observations(self.places, *(getattr(self, name)[rows] for name in _OF_EACH))
 
     def of_channel(self, channel: int) -> "Observations":
-        """Those of one factor alone, or of the total."""
+        """Observations of one channel: a factor, or ``TOTAL``."""
         return self.take(self.channel == channel)
 
     def by_factor(self, n_factors: int) -> list["Observations"]:
-        """For each factor its own outcomes, in time linear in their number; those of the total are left out."""
+        """Observations of each factor, in time linear in their number; totals are left out."""
         order = np.argsort(self.channel, kind="stable")
         ends = np.searchsorted(self.channel, np.arange(n_factors + 1), sorter=order)
         return [self.take(order[start:end]) for start, end in pairwise(ends.tolist())]
 
     def begin_with(self, other: "Observations") -> bool:
-        """True if the first of these are others, place for place."""
+        """True if the first observations equal the other ones, entry by entry."""
         n, t = len(other), len(other.places)
         pairs = ((getattr(self, name)[:n], getattr(other, name)) for name in _OF_EACH)
         is_first = np.array_equal(self.places[:t], other.places)
         return is_first and all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
 
     def then(self, other: "Observations") -> "Observations":
-        """These, followed by others."""
+        """Observations followed by others."""
         used, row = np.unique(other.row, return_inverse=True)
         other = replace(other, places=other.places[used], row=len(self.places) + row)
         both = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("places", *_OF_EACH))
         return Observations(*both)
 
     def hold(self, factor: int) -> Bool[np.ndarray, " r"]:
-        """True if each outcome has a factor in it."""
+        """Mask of outcomes that a factor contributes to."""
         return (self.channel == TOTAL) | (self.channel == factor)
 
     def residuals(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
-        """Standardised outcomes, all known, less their prior means."""
+        """Outcomes minus their prior means, standardised."""
         constants = np.array([*hyper.constants, hyper.constant])[self.channel]  # the last is that of ``TOTAL``
         return (self.outcome - constants) / np.array([*hyper.scales, hyper.common_scale])[self.channel]
 
     def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
-        """Standardised: those that were told, else the fitted ones."""
+        """Noise variances, standardised: the known ones, else the fitted ones."""
         fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])[self.channel]
         told = standardised_noise(self.noise, np.array([*hyper.scales, hyper.common_scale])[self.channel])
         return np.where(np.isnan(told), fitted, told)
@@ -117,19 +117,19 @@ class Observations:
 def standardised_noise(
     noise: Float[np.ndarray, "*r"], scale: float | Float[np.ndarray, "*#r"]
 ) -> Float[np.ndarray, "*r"]:
-    """Noise variances that were told, standardised (NaN stays); at least ``LEAST_NOISE``, as 0 would be singular."""
+    """Known noise variances, standardised, NaN if unknown; at least ``LEAST_NOISE``, as 0 would be singular."""
     return np.maximum(noise / scale**2, LEAST_NOISE)
 
 
 def noise_ahead(fitted: float, data: Observations, scale: float, floor: float) -> float:
-    """Standardised noise variance of outcomes to come: as fitted, or where all were told, their median."""
+    """Noise variance of future outcomes, standardised: the fitted one or, if all are known, their median."""
     if not len(data) or np.isnan(data.noise).any():
         return fitted
     return max(float(np.median(standardised_noise(data.noise, scale))), floor)
 
 
 def projection(hyper: AdditiveHyperparameters, scope: Sequence[int], rows: Observations) -> Float[np.ndarray, "r a"]:
-    """Points at which outcomes read a latent; their rounds come last if it fades."""
+    """Points (r, a) at which outcomes read a latent; with a time axis, the last coordinate is the round."""
     own = rows.at(scope)
     return own if not hyper.times else np.column_stack([own, rows.rounds])
 
@@ -182,7 +182,7 @@ def standardisation(y: Float[np.ndarray, " n"]) -> tuple[float, float, bool]:
 def units(
     totals: Float[np.ndarray, " t"], factors: Float[np.ndarray, "t k"]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"], bool]:
-    """Offset and scale of each factor's outcomes, and whether any outcomes showed theirs.
+    """Offset and scale of each factor's outcomes, and True if any outcomes vary.
 
     Factors observed alone have each their own. Totals need a common one: their own standard deviation or, where they
     do not show it, that of the sum of independent factors. What is left of the mean of the totals is shared out evenly

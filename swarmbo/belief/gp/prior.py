@@ -30,8 +30,9 @@ LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side: below, no two points woul
 TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above, nothing is ever forgotten
 OUTPUTSCALE_RANGE = (1e-6, 1e3)
 NOISE_CEILING = 10.0
-ROOM = 2**27  # numbers at once, a gigabyte, about pairs of outcomes of all factors; more are worked out by factor
+MOST_PAIRS = 2**27  # numbers kept about pairs of outcomes of all factors, a gigabyte; else factor by factor
 TIED_FROM = 512  # factors of a sum: fewer totals than factors tell too little of each to tell them apart
+Theta = Float[np.ndarray, " p"]  # natural logarithms of hyper-parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +52,8 @@ class HyperparameterPrior:
     base: Float[np.ndarray, " d"]
     is_shared: bool  # one parameter stands for all lengthscales, but for the base
     time_kernel: KernelName | None  # None where nothing fades
-    centre: Float[np.ndarray, " p"]  # mean and mode
-    spreads: Float[np.ndarray, " p"]  # standard deviations; of what lengthscales share, where they do
+    centre: Theta  # mean and mode
+    spreads: Theta  # standard deviations; of what lengthscales share, where they do
     deviation: float | None  # of each lengthscale's own part; None: no part is shared
     bounds: Float[np.ndarray, "p 2"]
     ties: Ties | None = None  # None: each stands for itself
@@ -80,7 +81,7 @@ class HyperparameterPrior:
         outputscale and a noise variance in common, and one lengthscale for all of their variables.
         """
         k, own = len(sizes), settings.of_factors(factors)
-        firsts, counts, ties = list(range(k)), sizes, None  # who stands for the others, and how many lengthscales each
+        firsts, counts, ties = list(range(k)), sizes, None  # representative of each group, and its lengthscales
         if k >= TIED_FROM:
             places = dict[tuple[FactorForm, int], int]()
             alike = [places.setdefault(form, len(places)) for form in zip(own, sizes, strict=True)]
@@ -113,7 +114,7 @@ class HyperparameterPrior:
         base: Float[np.ndarray, " d"],
         ties: Ties | None = None,
     ) -> "HyperparameterPrior":
-        """From medians and standard deviations of logarithms, of lengthscales one for each coordinate."""
+        """Prior from medians and standard deviations of logarithms; those of lengthscales have one per coordinate."""
         time, is_shared = settings.time, model == "shared"
         if is_shared:
             medians, spreads = medians[:1], spreads[:1]
@@ -148,19 +149,17 @@ class HyperparameterPrior:
             covariance[range(q), range(q)] += self.deviation**2
         return np.linalg.inv(covariance)
 
-    def log_density(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
+    def log_density(self, theta: Theta) -> tuple[float, Theta]:
         """Log density of theta, without its constant, and the gradient."""
         weighted = self.precision @ (theta - self.centre)
         return -0.5 * float(weighted @ (theta - self.centre)), -weighted
 
-    def sample(self, rng: np.random.Generator) -> Float[np.ndarray, " p"]:
+    def sample(self, rng: np.random.Generator) -> Theta:
         """A theta drawn from the prior, moved to the bounds where it lies outside."""
         theta = self.centre + np.linalg.cholesky(np.linalg.inv(self.precision)) @ rng.standard_normal(len(self.centre))
         return np.clip(theta, self.bounds[:, 0], self.bounds[:, 1])
 
-    def unpack(
-        self, theta: Float[np.ndarray, " p"]
-    ) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " k"], Float[np.ndarray, " c"]]:
+    def unpack(self, theta: Theta) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " k"], Float[np.ndarray, " c"]]:
         """Lengthscales (latent after latent), outputscales and noise variances at theta."""
         q = self.n_lengthscales
         first = q + (self.time_kernel is not None)
@@ -170,7 +169,7 @@ class HyperparameterPrior:
             return lengths, outputs, noises
         return lengths[ties.lengths], outputs[ties.latents], noises[ties.noises]
 
-    def time_correlation(self, theta: Float[np.ndarray, " p"]) -> TimeCorrelation | None:
+    def time_correlation(self, theta: Theta) -> TimeCorrelation | None:
         """Kernel over time at theta; None where nothing fades."""
         if self.time_kernel is None:
             return None
@@ -182,7 +181,7 @@ class HyperparameterPrior:
         outputscales: Float[np.ndarray, " k"],
         noise_variances: Float[np.ndarray, " c"],
         log_time: float | None = None,
-    ) -> Float[np.ndarray, " p"]:
+    ) -> Theta:
         """The theta nearest to given hyper-parameters, within the bounds; of time by default the prior's mode."""
         if (ties := self.ties) is not None:
             lengthscales = _geometric_means(lengthscales, ties.lengths)
@@ -202,7 +201,7 @@ class HyperparameterPrior:
         by_time: float | None,
         by_outputscale: Float[np.ndarray, " k"],
         by_noise: Float[np.ndarray, " c"],
-    ) -> Float[np.ndarray, " p"]:
+    ) -> Theta:
         """A gradient by theta, from derivatives by the logarithms of what ``unpack`` and ``time_correlation`` give."""
         if (ties := self.ties) is not None:
             by_lengthscale = np.bincount(ties.lengths, by_lengthscale)
@@ -212,7 +211,7 @@ class HyperparameterPrior:
 
 
 def _geometric_means(values: Float[np.ndarray, " n"], places: Int[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:
-    """Of those that have one place; a noise that is none counts as the smallest float."""
+    """Geometric means of the values of each place; 0, as of noise, counts as the smallest float."""
     logs = np.log(np.maximum(values, np.finfo(float).tiny))
     return np.exp(np.bincount(places, logs) / np.bincount(places))
 
@@ -227,7 +226,7 @@ def packed(
     factors: Sequence[int],
     noises: Sequence[float],
     ratio: float,
-) -> Float[np.ndarray, " p"]:
+) -> Theta:
     """Theta at an earlier optimum, in the unit of the present outcomes, which is ``ratio`` times smaller."""
     square = min(max(ratio, 1e-6), 1e6) ** 2  # of scales that are further apart than this bounds hold anyway
     lengths = np.concatenate([warm.lengthscales[i] for i in factors])
@@ -237,9 +236,7 @@ def packed(
     return prior.pack(lengths, outputs * square, np.array(noises) * square, log_time)
 
 
-def starting_thetas(
-    prior: HyperparameterPrior, drawn: Sequence[Float[np.ndarray, " p"]], warm: Float[np.ndarray, " p"] | None
-) -> list[Float[np.ndarray, " p"]]:
+def starting_thetas(prior: HyperparameterPrior, drawn: Sequence[Theta], warm: Theta | None) -> list[Theta]:
     """The prior's mode or an earlier optimum, a short lengthscale, and those drawn."""
     starts = [prior.centre] if warm is None else [warm]
     if warm is None or (len(prior.sizes) == 1 and prior.ties is None):
@@ -250,7 +247,7 @@ def starting_thetas(
     return [*starts, *drawn]
 
 
-def noisy_theta(prior: HyperparameterPrior, found: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"] | None:
+def noisy_theta(prior: HyperparameterPrior, found: Theta) -> Theta | None:
     """Start with much noise, if lengthscales found are short; else None."""
     # what looks like narrow peaks of a sum may be noise, which a search from short lengthscales does not find
     q = prior.n_lengthscales

@@ -71,55 +71,55 @@ class PlaceBelief(Protocol):
         ...
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "PlaceBelief":
-        """Belief of which measurements at ``X`` that are still to come have reduced the variance."""
+        """Belief whose variance includes pending measurements at ``X``; the mean is unchanged."""
         ...
 
 
-class Answered(ABC):
-    """Base of beliefs that leave their predictions to another one, ``one``."""
+class Delegating(ABC):
+    """Base of beliefs that delegate predictions to another belief."""
 
     @property
     @abstractmethod
-    def one(self) -> PlaceBelief:
-        """The belief that answers."""
+    def delegate(self) -> PlaceBelief:
+        """Belief that predicts."""
 
     @property
     def n_data(self) -> int:
-        """Number of its outcomes."""
-        return self.one.n_data
+        """Number of outcomes of the delegate."""
+        return self.delegate.n_data
 
     @property
     def noise_variance(self) -> float:
-        """Its variance of the measurement noise, in the square of the outcome's unit."""
-        return self.one.noise_variance
+        """Variance of the measurement noise by the delegate, in the square of the outcome's unit."""
+        return self.delegate.noise_variance
 
     @property
     def prior_variance(self) -> float:
-        """Its variance of the field before any data, in the square of the outcome's unit."""
-        return self.one.prior_variance
+        """Variance of the field before any data by the delegate, in the square of the outcome's unit."""
+        return self.delegate.prior_variance
 
     def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Its means and variances at physical points."""
-        return self.one.posterior(X)
+        """Means and variances of the delegate at physical points."""
+        return self.delegate.posterior(X)
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Its means at physical points."""
-        return self.one.posterior_mean(X)
+        """Means of the delegate at physical points."""
+        return self.delegate.posterior_mean(X)
 
     def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
-        """Its posterior at fixed points, with fast covariances."""
-        return self.one.posterior_cache(X)
+        """Posterior of the delegate at fixed points, with fast covariances."""
+        return self.delegate.posterior_cache(X)
 
 
 @dataclass(frozen=True, eq=False)
-class Views(Answered):
-    """Local beliefs of agents; ``representative`` has the one that counts as the team's, "" if others are not known."""
+class Views(Delegating):
+    """Local beliefs of agents; that of ``representative`` counts as the team's ("": the others are not known)."""
 
     by_agent: Mapping[str, PlaceBelief]
     representative: str
 
     @property
-    def one(self) -> PlaceBelief:
+    def delegate(self) -> PlaceBelief:
         """Belief of the representative."""
         if not self.representative:
             raise ConfigError(f"got the beliefs of {list(self.by_agent)}; wanted all, or one: view_of(belief, agent)")
@@ -130,7 +130,7 @@ class Views(Answered):
         return self._changed(lambda belief: belief.at(now))
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "Views":
-        """Beliefs of which measurements that are still to come have reduced the variances."""
+        """Beliefs whose variances include pending measurements."""
         return self._changed(lambda belief: belief.condition_on_pending(X))
 
     def _changed(self, change: Callable[[PlaceBelief], PlaceBelief]) -> "Views":

@@ -1,4 +1,4 @@
-"""Latents that are observed one by one, factorised side by side, of which nothing is kept but rows of L⁻¹."""
+"""Posteriors of latents with their own outcomes, for many latents at once; of matrices only rows of L⁻¹ are kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _AT_ONCE = 64  # latents whose points are gathered together
 
 @dataclass(frozen=True, eq=False)
 class Marginals:
-    """Mean and variance (g, m) and their gradients (g, m, a), None where not asked for."""
+    """Mean and variance (g, m), and their gradients (g, m, a); None if not requested."""
 
     mean: Float[np.ndarray, "g m"]
     var: Float[np.ndarray, "g m"]
@@ -30,18 +30,19 @@ class Marginals:
 
 @dataclass(frozen=True, eq=False)
 class StackedParts:
-    """Posterior data of k latents with up to T observations each, pending ones last; arrays are 0 beyond. ``[i]`` is
-    the factorised matrix of one, which takes a while: ask the arrays where all are wanted.
+    """Posterior data of k latents with up to T observations each, pending ones last; arrays are padded with 0.
+
+    ``[i]`` is the factorisation of one latent, which is computed on each access. For many latents use the arrays.
     """
 
-    entries: Int[np.ndarray, "k T"]  # which observations each latent has, in their order
+    entries: Int[np.ndarray, "k T"]  # numbers of each latent's observations, in their order
     counts: Int[np.ndarray, " k"]
-    known: Int[np.ndarray, " k"]  # how many have outcomes
-    residuals: Float[np.ndarray, "k T"]  # outcomes less their prior means, standardised
+    known: Int[np.ndarray, " k"]  # number of observations with outcomes
+    residuals: Float[np.ndarray, "k T"]  # outcomes minus their prior means, standardised
     noise: Float[np.ndarray, "k T"]  # variances, standardised
     inverse: BlockRows  # L⁻¹ of each
     whitened: Float[np.ndarray, "k T"]  # L⁻¹ residual, 0 where pending
-    alpha: Float[np.ndarray, "k T"]  # K⁻¹ residual of those known, likewise
+    alpha: Float[np.ndarray, "k T"]  # K⁻¹ residual of known observations, 0 where pending
     jitters: Float[np.ndarray, " k"]  # largest share of its diagonal that was added to an entry of each matrix
 
     @classmethod
@@ -52,14 +53,16 @@ class StackedParts:
         data: Observations,
         base: "StackedParts | None" = None,
     ) -> "StackedParts":
-        """Factorise in compiled code; correlations of what fades, and of a user's own kernels, come in arrays. A matrix
-        that is singular to rounding is left to LAPACK, and something is added to its diagonal.
+        """Factorise in compiled code, or extend a base.
+
+        Correlations by a user's own kernel, or with a time axis, are computed here and passed as arrays. If a matrix is
+        singular within rounding, LAPACK factorises it, with jitter on its diagonal.
         """
         from swarmbo.belief.gp.compiled import grow  # late: numba is slow to load
         from swarmbo.kernels.compiled import CODES, GIVEN
 
         k = len(scopes)
-        made = cls._begun(hyper, data, k, base)
+        made = cls._allocated(hyper, data, k, base)
         entries, counts, known = made.entries, made.counts, made.known
         none = np.zeros(k, dtype=np.int64)
         starts, followed = (none, none) if base is None else (base.counts, base.known)
@@ -72,7 +75,7 @@ class StackedParts:
             lengths = np.array([hyper.lengthscales[i] for i in alike])
 
             def put(rows: slice, index: Any = index, columns: Any = columns, lengths: Any = lengths) -> None:
-                room = np.empty((4, entries.shape[1]))
+                work = np.empty((4, entries.shape[1]))
                 for first in range(rows.start, rows.stop, _AT_ONCE):
                     some = slice(first, min(first + _AT_ONCE, rows.stop))
                     own = index[some]
@@ -82,19 +85,19 @@ class StackedParts:
                     grow(
                         own, codes[own], starts[own], counts[own], followed[own], known[own],
                         np.ascontiguousarray(np.swapaxes(Z, 1, 2)), first_row, given, outputs[own], made.noise,
-                        made.residuals, addresses, made.whitened, made.alpha, is_sound, room,
+                        made.residuals, addresses, made.whitened, made.alpha, is_sound, work,
                     )  # fmt: skip
 
             in_threads(len(index), put)
         for i in np.flatnonzero(~is_sound).tolist():
-            made._patch(i, hyper, scopes[i], data.of_channel(i), base)
+            made._factorise_with_jitter(i, hyper, scopes[i], data.of_channel(i), base)
         return made
 
     @classmethod
-    def _begun(
+    def _allocated(
         cls, hyper: AdditiveHyperparameters, data: Observations, k: int, base: "StackedParts | None" = None
     ) -> "StackedParts":
-        """Each latent's observations, and of the factorised matrices what a base has."""
+        """Arrays with each latent's observations, and with the rows of L⁻¹ that a base has."""
         order = np.argsort(data.channel, kind="stable")
         channel = data.channel[order]
         counts = np.bincount(channel, minlength=k)
@@ -113,7 +116,7 @@ class StackedParts:
         inverse = BlockRows.empty(k, T, base.inverse, int(base.counts.min(initial=T)))
         return cls(entries, counts, known, residuals, noise, inverse, whitened, alpha, base.jitters.copy())
 
-    def _patch(
+    def _factorise_with_jitter(
         self,
         i: int,
         hyper: AdditiveHyperparameters,
@@ -121,7 +124,7 @@ class StackedParts:
         own: Observations,
         base: "StackedParts | None",
     ) -> None:
-        """Factorise one latent's matrix, with something added to its diagonal."""
+        """Factorise one latent's matrix with jitter on its diagonal."""
         from swarmbo.belief.gp.compiled import follow  # late: numba is slow to load
 
         K = factor_covariance(hyper, scope, i, own, own)
@@ -141,12 +144,12 @@ class StackedParts:
 
     @property
     def fitted(self) -> Float[np.ndarray, "k T"]:
-        """Posterior means at the own observations, less the prior's: residual - N alpha, where no jitter was added."""
+        """Posterior minus prior means (k, T) at each latent's observations, residual - N alpha, without jitter."""
         return self.residuals - self.noise * self.alpha
 
     @property
     def log_densities(self) -> Float[np.ndarray, " k"]:
-        """Log density of each latent's residuals, of which none is to come."""
+        """Log density of each latent's residuals, none of which may be pending."""
         (k, T), blocks = self.entries.shape, self.inverse.blocks
         diagonals = [np.diagonal(block[:, :, -ROWS:], axis1=1, axis2=2) for block in blocks]
         diagonal = np.concatenate([np.empty((k, 0)), *diagonals], axis=1)[:, :T]
@@ -154,7 +157,7 @@ class StackedParts:
         return -0.5 * (self.whitened**2).sum(axis=1) + logs - 0.5 * self.counts * np.log(2.0 * np.pi)
 
     def solve(self, i: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " n"]:
-        """K⁻¹ of other residuals of a latent's first s observations, those known; 0 for the rest."""
+        """K⁻¹ r for other residuals r (s,) of a latent's s known observations; 0 for pending ones."""
         (inverse,) = self.inverse.squares(np.array([i]), len(residual))
         alpha = np.zeros(int(self.counts[i]))
         alpha[: len(residual)] = inverse.T @ (inverse @ residual)
@@ -175,7 +178,7 @@ def _given(
     rounds: Float[np.ndarray, "g T"],
     first: int,
 ) -> Float[np.ndarray, "g _n T"]:
-    """Correlations of the observations from one on with all, where compiled code is handed them."""
+    """Correlations (g, n, T) of observations from number ``first`` on with all, for kernels with the code ``GIVEN``."""
     own = [i for i in latents.tolist() if hyper.times or hyper.kernels[i] not in KERNEL_NAMES]
     if not own:
         return np.zeros((len(latents), 0, 0))

@@ -19,8 +19,9 @@ _INDEX, _VECTOR, _MATRIX, _CUBE = read_only(1, types.int64), read_only(1), read_
 _FUSED: Any = {"contract"}
 _BLOCK = 4  # pivots eliminated at once: every entry of the matrix is read and written once for all of them
 _ROWS = 7  # of ``t`` numbers that are worked with, besides those of each coordinate
-Room = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Workspace = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 MANY = 700  # outcomes of a sum or a latent, from which on LAPACK inverts more quickly than ``inverted``
+ALL, FILL, FINISH = range(3)  # stages of ``evaluate``
 
 
 @inner(fastmath=_FUSED)
@@ -130,7 +131,7 @@ def evaluate(
     information: Float[np.ndarray, "b c c"],
     mean: Float[np.ndarray, " b"],
     is_sound: Float[np.ndarray, " b"],
-    room: Room,
+    work: Workspace,
     stage: int,
 ) -> None:
     """Log evidence of sums, its gradient and average information, by the c logarithms in ``logs``.
@@ -140,14 +141,15 @@ def evaluate(
     the diagonal is ``added`` to it. Of a ``GIVEN`` kernel ``given`` has for each pair of outcomes of a latent the
     correlation, its slope, and what it gains with the logarithm of the lengthscale of time.
 
-    The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not wanted. Only sound rows,
-    whose matrix was positive definite to rounding, mean anything. Other stages than 0 leave the inverse of one row's
-    matrix to the caller: 1 puts the matrix, 2 finds in its place the inverse, negative, and half the logarithm of the
-    determinant as ``value``, and puts what makes the information. ``room`` is of ``room_for``.
+    The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not computed. Rows that are not
+    sound, as their matrix was not positive definite within rounding, have no meaning. Stage ``ALL`` does all of this.
+    The others let the caller invert the matrix of one row: ``FILL`` writes the matrix into ``work``; ``FINISH`` reads
+    there the negative inverse, and in ``value`` half the log determinant, and leaves the derivatives for the
+    information in ``work``. ``work`` is of ``workspace_for``.
     """
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
     c, o, last = logs.shape[1], logs.shape[1] - k - 1, logs.shape[1] - 2  # o and last: the first and last outputscale
-    A, strip, pairs, rows, D, E = room  # D: derivatives of K by the logarithms, times alpha; E: K⁻¹ times that
+    A, strip, pairs, rows, D, E = work  # D: derivatives of K by the logarithms, times alpha; E: K⁻¹ times that
     T, n = len(A), pairs.shape[1]
     # of pairs of outcomes, row after row of the lower triangle: half of what whole matrices take of a core's cache, and
     # one run for the kernel, whose loop is slow at the ends of runs
@@ -172,7 +174,7 @@ def evaluate(
             noise[i] += added[row] * (output + noise[i])
             largest = output + noise[i] if output + noise[i] > largest else largest
         log_root = value[row]
-        if stage < 2:
+        if stage != FINISH:
             first = 0
             for p in range(k if kernel != GIVEN else 0):
                 squares[:], begun = 0.0, 0
@@ -204,7 +206,7 @@ def evaluate(
                 begun += i
             for i in range(t, T):
                 A[i, :i], A[i, i] = 0.0, largest
-            if stage == 1:
+            if stage == FILL:
                 continue
             log_root, smallest = inverted(A, strip)
             is_sound[row] = smallest > t * EPSILON
@@ -270,7 +272,7 @@ def evaluate(
                 out[i] += told
                 begun += i
             gradient[row, d] = summed
-        if stage or information.shape[1] == 0:
+        if stage != ALL or information.shape[1] == 0:
             continue
         for d in range(c):
             _times(A, D[d], E[d])
@@ -282,8 +284,8 @@ def evaluate(
                 information[row, d, e] = information[row, e, d] = 0.5 * summed
 
 
-def room_for(k: int, t: int, c: int, a: int) -> Room:
-    """Room that ``evaluate`` needs for t outcomes of a sum of k parts with a coordinates, by c logarithms."""
+def workspace_for(k: int, t: int, c: int, a: int) -> Workspace:
+    """Workspace that ``evaluate`` needs for t outcomes of a sum of k parts with a coordinates, by c logarithms."""
     T, n_pairs = t if t >= MANY else (t + _BLOCK - 1) // _BLOCK * _BLOCK, k + c - a
     shapes = (3 * _BLOCK + 1, T), (n_pairs, t * (t - 1) // 2), (_ROWS + a, t), (c, t), (c, t)
     strip, pairs, rows, D, E = map(np.empty, shapes)
@@ -291,15 +293,15 @@ def room_for(k: int, t: int, c: int, a: int) -> Room:
     return np.zeros((T, T)), strip, pairs, rows, D, E
 
 
-def evaluate_one(*told: Any, room: Room) -> None:
-    """As ``evaluate`` of one row; from ``MANY`` outcomes on LAPACK inverts the matrix, in half the time."""
-    *_, z, _, _, _, _, _, value, _, information, _, is_sound = told
+def evaluate_one(*arguments: Any, work: Workspace) -> None:
+    """Evaluate one row as ``evaluate`` does; from ``MANY`` outcomes on, LAPACK inverts the matrix in half the time."""
+    *_, z, _, _, _, _, _, value, _, information, _, is_sound = arguments
     t = z.shape[1]
     if t < MANY:
-        evaluate(*told, room, 0)
+        evaluate(*arguments, work, ALL)
         return
-    evaluate(*told, room, 1)
-    A = room[0].T  # its upper triangle is known, in LAPACK's order
+    evaluate(*arguments, work, FILL)
+    A = work[0].T  # its upper triangle is known, in LAPACK's order
     diagonal = A.diagonal().copy()
     A, info = lapack.dpotrf(A, lower=0, clean=0, overwrite_a=1)
     roots = A.diagonal()
@@ -309,7 +311,7 @@ def evaluate_one(*told: Any, room: Room) -> None:
     value[0] = np.log(roots).sum()
     lapack.dpotri(A, lower=0, overwrite_c=1)
     A *= -1.0
-    evaluate(*told, room, 2)
+    evaluate(*arguments, work, FINISH)
     if information.size:
-        D = room[4].T
+        D = work[4].T
         information[0] = -0.5 * (D.T @ blas.dsymm(1.0, A, D, lower=0))

@@ -1,7 +1,7 @@
-"""The evidence of stacks of latents in one compiled pass for each theta, and its maximum. Import it late.
+"""Evidence of many latents, or sums of a few, by one compiled pass per theta, and its maximum. Import it late.
 
-What ``gp.evidence`` works out for one matrix of outcomes is done here for many small ones, of latents or of sums of
-some, side by side. Besides value and gradient there is the average information, the mean of the observed and the
+``gp.evidence`` does the same for one large matrix of outcomes. Here, many small ones are evaluated side by side. A pass
+also gives the average information, the mean of the observed and the
 expected information about theta (Gilmour, Thompson & Cullis 1995),
 
     A_ij = 1/2 αᵀ K_i K⁻¹ K_j α,        K_i = dK / dθ_i,  α = K⁻¹ (z - mean),
@@ -40,9 +40,10 @@ class Evaluated:
     information: Float[np.ndarray, "b p p"]
     mean: Float[np.ndarray, " b"]
 
-    def bent(self, moved: Float[np.ndarray, "b p"], before: Float[np.ndarray, "b p"]) -> "Evaluated":
-        """With information that agrees, along the last step, with the gradient (BFGS: Nocedal & Wright 2006, eq. 6.19):
-        else steps overshoot along ridges.
+    def with_secant_curvature(self, moved: Float[np.ndarray, "b p"], before: Float[np.ndarray, "b p"]) -> "Evaluated":
+        """Evaluation with the information corrected to the change of the gradient along the last step, by BFGS.
+
+        Without this correction, steps overshoot along ridges. Source: Nocedal & Wright 2006, eq. 6.19.
         """
         bend = before - self.gradient
         along = (self.information @ moved[..., None])[..., 0]
@@ -54,12 +55,12 @@ class Evaluated:
         return Evaluated(self.value, self.gradient, information, self.mean)
 
     def put(self, rows: Int[np.ndarray, " s"], other: "Evaluated") -> None:
-        """Write others over some rows."""
+        """Overwrite some rows."""
         self.value[rows], self.gradient[rows] = other.value, other.gradient
         self.information[rows], self.mean[rows] = other.information, other.mean
 
     def take(self, rows: Int[np.ndarray, " s"]) -> "Evaluated":
-        """Some rows."""
+        """Evaluation of some rows."""
         return Evaluated(self.value[rows], self.gradient[rows], self.information[rows], self.mean[rows])
 
 
@@ -95,14 +96,14 @@ class StackedLogPosterior:
         # logarithms by theta
         self._of_theta = np.block([[lengths, np.zeros((a, rest))], [np.zeros((rest, q)), np.eye(rest)]])
 
-    def thinned(self, rows: slice | Int[np.ndarray, "g m"]) -> "StackedLogPosterior":
-        """Given a part of the outcomes: the same of each, or of each its own."""
+    def on_subset(self, rows: slice | Int[np.ndarray, "g m"]) -> "StackedLogPosterior":
+        """Log posterior given a subset of outcomes: a slice for all, or rows (g, m) for each."""
         whose = slice(None) if isinstance(rows, slice) else np.arange(len(self.z))[:, None]
         told = (of[whose, rows] for of in (self._U, self.z, self._known_noise, self._rounds))
         return StackedLogPosterior(self.priors, self.kernel, *told)
 
     def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
-        """Worth of some thetas."""
+        """Log posterior of thetas (b, p), each of the latent or sum ``which``."""
         found, is_sound = self._evaluated(theta, which, np.zeros(len(theta)))
         singular, added = np.flatnonzero(~is_sound), self.z.shape[1] * EPSILON
         while len(singular):
@@ -116,7 +117,7 @@ class StackedLogPosterior:
     def _evaluated(
         self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"], added: Float[np.ndarray, " b"]
     ) -> tuple[Evaluated, Bool[np.ndarray, " b"]]:
-        """Worth of some thetas, something added to the diagonals, and whether it means anything."""
+        """Log posterior with the share ``added`` on the diagonals, and True where the matrix was positive definite."""
         (b, _), (c, _), (_, a, t), by = theta.shape, self._of_theta.shape, self._Ut.shape, self._of_theta
         logs = theta @ by.T
         logs[:, :a] += self.priors[0].base
@@ -130,11 +131,11 @@ class StackedLogPosterior:
                 is_sound[rows],
             )  # fmt: skip
             if t < evaluation.MANY:
-                evaluation.evaluate(*told, self._new_room(), 0)
+                evaluation.evaluate(*told, self._new_workspace(), evaluation.ALL)
                 return
-            room = self._room if b == 1 else self._new_room()
+            work = self._workspace if b == 1 else self._new_workspace()
             for row in range(len(told[6])):
-                evaluation.evaluate_one(*told[:5], *(own[row : row + 1] for own in told[5:]), room=room)
+                evaluation.evaluate_one(*told[:5], *(own[row : row + 1] for own in told[5:]), work=work)
 
         if self._code == GIVEN:
             size = max(1, _PAIRS // t**2)
@@ -149,16 +150,16 @@ class StackedLogPosterior:
         value -= 0.5 * (away * weighted).sum(axis=1)
         return Evaluated(value, gradient - weighted, information + precision, mean), is_sound
 
-    def _new_room(self) -> evaluation.Room:
+    def _new_workspace(self) -> evaluation.Workspace:
         (_, a, t), k = self._Ut.shape, len(self._ends)
-        return evaluation.room_for(k, t, len(self._of_theta), a)
+        return evaluation.workspace_for(k, t, len(self._of_theta), a)
 
     @cached_property
-    def _room(self) -> evaluation.Room:
-        return self._new_room()
+    def _workspace(self) -> evaluation.Workspace:
+        return self._new_workspace()
 
     def _given(self, logs: Float[np.ndarray, "b c"], which: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b 3 _n"]:
-        """Correlations of pairs of outcomes, their slopes and what they gain with a longer memory."""
+        """Correlations of pairs of outcomes, their slopes, and their derivatives by log time lengthscale."""
         if self._code != GIVEN:
             return np.zeros((len(logs), 3, 0))
         a, t = self._U.shape[2], self.z.shape[1]
@@ -191,7 +192,7 @@ def maximise_stacked(
     A search ends when the gain that its undamped step promises, or that of an accepted one, is below ``tolerance``,
     relative to the value. No step is longer than ``longest`` in natural logarithms. Of two searches of a latent that
     come nearer than ``apart`` in all coordinates, only the one further up goes on. Starts of one latent (``which``)
-    follow one another, as many for each; ``begun`` is what they are worth, if known. Returns thetas, the log posterior
+    follow one another, as many for each; ``begun`` is their evaluation, if known. Returns thetas, the log posterior
     there, and the profiled means.
 
     Source: Nocedal & Wright 2006, section 4.1 for the damping, 16.7 for projection on bounds.
@@ -202,7 +203,7 @@ def maximise_stacked(
     active, n_starts = np.arange(len(theta)), len(theta) // len(set(which.tolist()))
     for _ in range(max_iterations):
         if apart > 0.0 and n_starts > 1:
-            active = active[~doubled(theta, now.value, n_starts, apart)[active]]
+            active = active[~is_duplicate(theta, now.value, n_starts, apart)[active]]
         at, gradient, information = theta[active], now.gradient[active], now.information[active]
         lowest, highest = low[active], high[active]
         held = ((at <= lowest) & (gradient < 0.0)) | ((at >= highest) & (gradient > 0.0))
@@ -224,7 +225,7 @@ def maximise_stacked(
         damping[active] = np.clip(damping[active] * change, least, _MOST)
         up = np.flatnonzero(accepted)
         theta[active[up]] = trial[up]
-        now.put(active[up], tried.take(up).bent(moved[up], gradient[up]))
+        now.put(active[up], tried.take(up).with_secant_curvature(moved[up], gradient[up]))
         is_flat = accepted & (np.abs(gain) <= unit) | (np.abs(moved).max(axis=1) <= EPSILON)
         active = active[~is_flat]
         if not len(active):
@@ -232,10 +233,10 @@ def maximise_stacked(
     return theta, now.value, now.mean
 
 
-def doubled(
+def is_duplicate(
     theta: Float[np.ndarray, "b p"], value: Float[np.ndarray, " b"], n_starts: int, apart: float
 ) -> Bool[np.ndarray, " b"]:
-    """Whether another search of the same latent is near, and further up; of equal ones the first counts as that."""
+    """Mask of searches that are near a better one of the same latent; of equal ones, the first is better."""
     own, values = theta.reshape(-1, n_starts, theta.shape[1]), value.reshape(-1, n_starts)
     is_near = np.abs(own[:, :, None] - own[:, None]).max(axis=-1) < apart
     is_first = np.tri(n_starts, k=-1, dtype=bool)  # [i, j]: j comes before i
@@ -250,7 +251,7 @@ def _steps(
     damping: Float[np.ndarray, " b"],
     longest: float,
 ) -> Float[np.ndarray, "2 b p"]:
-    """The undamped and the damped step of each search; none in coordinates that are held."""
+    """Undamped and damped step of each search; 0 in coordinates held at a bound."""
     places = np.arange(gradient.shape[1])
     matrix = np.repeat(np.where(held[:, :, None] | held[:, None, :], 0.0, information)[None], 2, axis=0)
     matrix[0][:, places, places] = diagonal = information[:, places, places]

@@ -1,8 +1,7 @@
 """Posteriors of single factors, for stacks of factors of equal size at once, with analytic gradients. Import it late.
 
-Each factor is worked out in one compiled pass by itself, so what comes out for it does not depend, to the bit, on
-which others are in the stack. With k(u) the covariances of f_i(u) with the observations, K = L Lᵀ their covariance and
-alpha the mean's weights:
+Each factor has its own compiled pass, so its result is bit-identical whatever other factors are in the stack. With k(u)
+the covariances of f_i(u) with the observations, K = L Lᵀ their covariance and alpha the mean's weights:
 
     mean = k · alpha,              d mean = dk · alpha
     var  = s - |v|², v = k L⁻ᵀ,    d var  = -2 dk · v L⁻¹
@@ -39,17 +38,18 @@ from swarmbo.kernels import correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial, rough_radial
 from swarmbo.kernels.threads import in_threads
 
-_FEW = 2  # points of each factor that are looked at one after the other
+_FEW = 2  # most points of each factor for ``predict_few``
+Points = Float[np.ndarray, "g m a"]
 _ADDRESSES = read_only(1, types.uint64)
 _unsigned: Any = np.uint64
-Room = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # see ``room_for``
+Workspace = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # see ``workspace_for``
 _ROWS, _BYTES, _NONE = _unsigned(ROWS), _unsigned(8), _unsigned(0)
 _single: Any = np.float32
 _HALF, _ONE = _unsigned(4), _unsigned(1)
 _STEEP = 1e3  # entry of L⁻¹ from which on single precision loses too many digits of a variance
 _ZERO = _single(0.0)
 _NOWHERE = np.zeros(0, dtype=np.uint64)
-MEAN, SLOPE, VARIANCE, GRADIENT = range(4)  # what is wanted; slopes are those of the mean alone
+MEAN, SLOPE, VARIANCE, GRADIENT = range(4)  # requested output; SLOPE: the mean and its gradient only
 
 
 class Stack(NamedTuple):
@@ -76,16 +76,16 @@ class Out(NamedTuple):
 
     mean: Float[np.ndarray, "g m"]
     var: Float[np.ndarray, "g m"]
-    dmean: Float[np.ndarray, "g m a"]
-    dvar: Float[np.ndarray, "g m a"]
+    dmean: Points
+    dvar: Points
 
 
 _ONE_AXIS, _TWO, _THREE, _FOUR = (types.Array(types.float64, n, "C") for n in (1, 2, 3, 4))
 _INDEX = types.int64[::1]
 _STACK = types.NamedTuple((_INDEX, _INDEX, _THREE, _TWO, _ONE_AXIS, _TWO, _TWO, _FOUR, _INDEX), Stack)
 _OUT = types.NamedTuple((_TWO, _TWO, _THREE, _THREE), Out)
-_ROOM = types.Tuple((_THREE, _TWO, _TWO, _TWO, _TWO))
-_SIGNATURE = types.void(types.int64, _STACK, read_only(3), read_only(2), types.boolean, _ADDRESSES, _OUT, _ROOM)
+_WORK = types.Tuple((_THREE, _TWO, _TWO, _TWO, _TWO))
+_SIGNATURE = types.void(types.int64, _STACK, read_only(3), read_only(2), types.boolean, _ADDRESSES, _OUT, _WORK)
 
 
 @inner()
@@ -135,22 +135,22 @@ def _at_reference(
 def predict(
     wanted: int,
     stack: Stack,
-    U: Float[np.ndarray, "g m a"],
+    U: Points,
     reference: Float[np.ndarray, "g a"],
     is_contrast: bool,
     blocks: Int[np.ndarray, " n"],
     out: Out,
-    room: Room,
+    work: Workspace,
 ) -> None:
     """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
 
-    Only what is ``wanted`` is put out: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``. ``blocks`` has the addresses
+    The output is as ``wanted``: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``. ``blocks`` has the addresses
     of the rows of all L⁻¹.
     """
     kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
     mean, var, dmean, dvar = out
     g, m, a = U.shape
-    tall, long, short, x, places_of = room
+    tall, long, short, x, places_of = work
     K, S, W, apart, v = tall[0], tall[1], tall[2], tall[3], places_of[0]
     at_reference, away, unused = long[0], long[1], long[2]
     squares, pulls, one, near_one, slope_one = short[0], short[1:3], short[3], short[4], short[5]
@@ -229,18 +229,18 @@ def predict(
 def predict_few(
     wanted: int,
     stack: Stack,
-    U: Float[np.ndarray, "g m a"],
+    U: Points,
     reference: Float[np.ndarray, "g a"],
     is_contrast: bool,
     blocks: Int[np.ndarray, " n"],
     out: Out,
-    room: Room,
+    work: Workspace,
 ) -> None:
-    """What ``predict`` does, point after point."""
+    """Posterior as by ``predict``, point by point: faster for one or two points."""
     kernels, counts, Zt, lengths, outputs, weights, alpha, _, places = stack
     mean, var, dmean, dvar = out
     g, m, a = U.shape
-    _, long, one, _, places_of = room
+    _, long, one, _, places_of = work
     at_reference, k, slope, w, apart, v, x = long[0], long[1], long[2], long[3], long[4], places_of[0], places_of[1]
     for f in range(g):
         kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
@@ -297,14 +297,14 @@ def predict_few(
 def predict_roughly(
     wanted: int,
     stack: Stack,
-    U: Float[np.ndarray, "g m a"],
+    U: Points,
     reference: Float[np.ndarray, "g a"],
     is_contrast: bool,
     blocks: Int[np.ndarray, " n"],
     out: Out,
-    room: Room,
+    work: Workspace,
 ) -> None:
-    """What ``predict`` does of means and variances, in single precision where that will do."""
+    """Means and variances as by ``predict``, in single precision unless L⁻¹ has a diagonal entry above 1e3."""
     kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
     mean, var, dmean, dvar = out
     g, m, a = U.shape
@@ -316,7 +316,7 @@ def predict_roughly(
     told, away_from = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty(ROUGH_POINTS, dtype=np.float32)
     Z, weight = np.empty((a, most), dtype=np.float32), np.empty(most, dtype=np.float32)
     own_alpha, shift = np.empty(most, dtype=np.float32), np.zeros(most, dtype=np.float32)
-    _, long, _, _, places_of = room
+    _, long, _, _, places_of = work
     v, at_reference, away, unused = places_of[0], long[0], long[1], long[2]
     near_one, own_v = np.zeros(ROUGH_POINTS, dtype=np.float32), np.empty(a, dtype=np.float32)
     for f in range(g):
@@ -332,7 +332,7 @@ def predict_roughly(
                 places[own],
             )  # fmt: skip
             at = Out(mean[own], var[own], dmean[own], dvar[own])
-            predict(wanted, one, U[own], reference[own], is_contrast, blocks, at, room)
+            predict(wanted, one, U[own], reference[own], is_contrast, blocks, at, work)
             continue
         begun = 0
         for i in range(n_rows):
@@ -393,14 +393,14 @@ def predict_roughly(
                 var[f, start + p] = max(prior - squares[p], 0.0)
 
 
-def room_for(T: int, a: int, n: int) -> Room:
-    """Room for n points side by side, of a coordinates, and for T observations."""
+def workspace_for(T: int, a: int, n: int) -> Workspace:
+    """Workspace for n points side by side, of a coordinates, and for T observations."""
     most = (T + ROWS - 1) // ROWS * ROWS
     return np.empty((4, most, n)), np.zeros((5, most)), np.zeros((6, n)), np.empty((a, n)), np.zeros((2, a))
 
 
 class StackPosterior:
-    """The posterior of some factors of equal size, with their physical prior means and units."""
+    """Posterior of factors of equal size, with their physical prior means and units."""
 
     def __init__(self, conditioned: Conditioned, factors: Sequence[int]) -> None:
         index, hyper = list(factors), conditioned.hyper
@@ -423,13 +423,13 @@ class StackPosterior:
         self._counts = np.full(len(index), len(conditioned.data)) if is_coupled else conditioned.counts[rows]
         self._may_be_few = not (is_coupled or self._own)
 
-    def mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+    def mean(self, U: Points) -> Float[np.ndarray, "g m"]:
         """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
-        return self.constants + self.scales * self._predicted(U, None, MEAN, self._alpha).mean
+        return self.constants + self.scales * self._standardised(U, None, MEAN, self._alpha).mean
 
     def posterior(
         self,
-        U: Float[np.ndarray, "g m a"],
+        U: Points,
         reference: Float[np.ndarray, "g 1 a"] | None = None,
         *,
         gradient: bool = False,
@@ -437,29 +437,29 @@ class StackPosterior:
     ) -> Marginals:
         """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units; ``rough``: three digits will do."""
         wanted, scales = GRADIENT if gradient else VARIANCE, self.scales
-        mean, var, dmean, dvar = self._predicted(U, reference, wanted, self._alpha, rough=rough)
+        mean, var, dmean, dvar = self._standardised(U, reference, wanted, self._alpha, rough=rough)
         mean = scales * mean if reference is not None else self.constants + scales * mean
         if not gradient:
             return Marginals(mean, scales**2 * var)
         return Marginals(mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
 
     def weighted(
-        self, U: Float[np.ndarray, "g m a"], alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Covariances with the observations, times weights; their gradients are 0 where not wanted."""
-        told, _, pulled, _ = self._predicted(U, None, SLOPE if gradient else MEAN, alpha)
+        self, U: Points, alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
+    ) -> tuple[Float[np.ndarray, "g m"], Points]:
+        """Covariances with the observations times weights (g, T), and the gradients; 0 if not requested."""
+        told, _, pulled, _ = self._standardised(U, None, SLOPE if gradient else MEAN, alpha)
         return told, pulled
 
-    def _predicted(
+    def _standardised(
         self,
-        U: Float[np.ndarray, "g m a"],
+        U: Points,
         reference: Float[np.ndarray, "g 1 a"] | None,
         wanted: int,
         alpha: Float[np.ndarray, "g T"],
         *,
         rough: bool = False,
     ) -> Out:
-        """Standardised, as ``predict`` puts it out; what is not wanted is zero."""
+        """Standardised posterior by the fastest kernel; parts that are not wanted are zero."""
         (g, m, a), kernel, whole = U.shape, predict, np.ascontiguousarray
         rough = rough and wanted == VARIANCE
         if self._may_be_few and (rough or m <= _FEW):
@@ -476,16 +476,14 @@ class StackPosterior:
 
         def put(rows: slice) -> None:
             own, into = Stack(*(part[rows] for part in stack)), Out(*(part[rows] for part in out))
-            room = room_for(alpha.shape[1], a, 1 if kernel is predict_few else POINTS)
-            kernel(wanted, own, points[rows], away[rows], reference is not None, blocks, into, room)
+            work = workspace_for(alpha.shape[1], a, 1 if kernel is predict_few else POINTS)
+            kernel(wanted, own, points[rows], away[rows], reference is not None, blocks, into, work)
 
         in_threads(g, put)
         return out
 
-    def _given(
-        self, U: Float[np.ndarray, "g m a"], reference: Float[np.ndarray, "g 1 a"] | None
-    ) -> Float[np.ndarray, "g 2 _m1 _T1"]:
-        """Correlations and slopes of a user's own kernels; of others none."""
+    def _given(self, U: Points, reference: Float[np.ndarray, "g 1 a"] | None) -> Float[np.ndarray, "g 2 _m1 _T1"]:
+        """Correlations and slopes of a user's own kernels; empty if there is none."""
         if not self._own:
             return np.zeros((len(U), 0, 0, 0))
         away = U[:, :1] if reference is None else reference

@@ -1,4 +1,4 @@
-"""A posterior given many measurements of a field: each tile of the box has its own, given the nearest of them.
+"""Posterior given many measurements of a field: each tile of the box conditions on the nearest measurements only.
 
 Far measurements tell little that nearer ones do not tell, so a tile conditions on some hundreds of them. Time is then
 linear in the measurements and in the locations. Tiles halve the box until they are small beside the reach of their
@@ -59,7 +59,7 @@ class Tiles:
         return self.hyper.constants[0] + scale * mean, scale**2 * np.maximum(var, 0.0)
 
     def _whitened(self, rows: Int[np.ndarray, " r"], points: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "r m+1"]:
-        """Covariances of some measurements with points, and then their residuals, times the inverse of their factor."""
+        """L⁻¹ times the covariances of some measurements with points, and times their residuals, the last column."""
         at = self._points[rows]
         K = self._prior.matrix(at, at)
         K.flat[:: len(K) + 1] += self._noise[rows]
@@ -96,7 +96,7 @@ class Tiles:
         return Neglected(len(few), self.neighbours, off, max(width - 1.0, 0.0))
 
     def _tiles(self, query: Observations) -> Iterator[tuple[Int[np.ndarray, " s"], Int[np.ndarray, " r"]]]:
-        """Tile by tile, the points of a query in it, and its measurements."""
+        """Rows of a query's points and rows of the measurements, tile by tile."""
         n, sides = min(self.neighbours, len(self.data)), 1.0 / self._lengthscales
         for now, left in _by_round(query):
             counts = np.ones(len(sides), dtype=int)
@@ -116,7 +116,7 @@ class Tiles:
     def _nearest(
         self, now: float, at: Float[np.ndarray, "m d"], count: int
     ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
-        """Distances to the nearest measurements, and which they are, of places in lengthscales in a round."""
+        """Distances (m, k) of places, in lengthscales, to the nearest measurements in a round, and their rows."""
         now = now if self.hyper.times else 0.0  # where nothing fades, rounds have one tree
         known = self._tree  # beliefs of other rounds have the same tiles, and may be asked in other threads
         if known is None or known[0] != now:
@@ -133,7 +133,7 @@ class Tiles:
 
 
 def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
-    """The same measurements, with one outcome, and its noise, for those of one round in one place, or in one cell.
+    """Measurements in which those of one round at one location, or in one cell, are merged into their mean.
 
     In a cell the mean of the field differs from its value in the middle by a variance of at most 6e-4 of that of the
     mean's noise; measurements of other cells stay apart. Cells of fewer than two measurements on average are not made.

@@ -26,7 +26,7 @@ _ROWS, _BYTES, _ONE = _unsigned(ROWS), _unsigned(8), _unsigned(1)  # compiled co
 
 @_step
 def block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any, pulled: Any, is_pulled: Any) -> Any:
-    """Some rows of a triangular matrix, as many as a block has.
+    """Products of a block of rows of a triangular matrix with eight vectors, and sums of their squares.
 
     The intrinsic takes the address of the first row, how many entries each has, and the addresses of vectors k (that
     many times eight points, the points of an entry after one another), of eight sums of squares, and of vectors w like
@@ -51,7 +51,7 @@ def block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any, pulled: 
 
 @_step
 def rough_block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any) -> Any:
-    """The same in single precision, of sixteen points, and without w."""
+    """Sums of squares as by ``block``, for sixteen points in single precision, without w."""
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         matrix, n, points, squares = arguments
@@ -105,7 +105,7 @@ def rough_told(_typing: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: A
 
 @_step
 def block_of_one(_typing: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: Any) -> Any:
-    """The same of one point: eight entries of a row side by side, n a multiple of eight; returns the sum of v²."""
+    """Sum of v² as by ``block``, and w, for one point: eight entries of a row side by side, n a multiple of eight."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         matrix, n, k, w, is_pulled = arguments

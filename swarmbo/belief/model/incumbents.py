@@ -12,6 +12,7 @@ from swarmbo.graph.groups import rows_of
 PartMeans = tuple[Int[np.ndarray, " _a"], Float[np.ndarray, " t"]]
 
 N_STARTS = 3  # best evaluations from which a search starts
+Point = Float[np.ndarray, " n"]
 
 
 def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
@@ -23,7 +24,7 @@ def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None
     """Columns of each connected part's variables, and posterior means of its sum at ``evaluated`` points."""
     means, row = means_of(belief, belief.graph.factors, factor_means), belief.graph.place_of
     parts = belief.graph.components
-    return [as_seen(belief, part, means[[row[factor] for factor in part.factors]].sum(axis=0)) for part in parts]
+    return [masked_means(belief, part, means[[row[factor] for factor in part.factors]].sum(axis=0)) for part in parts]
 
 
 def means_of(
@@ -37,7 +38,7 @@ def means_of(
     return means
 
 
-def means_ahead(belief: AdditiveGP, factors: Sequence[str]) -> Float[np.ndarray, "f p"]:
+def means_at_pending(belief: AdditiveGP, factors: Sequence[str]) -> Float[np.ndarray, "f p"]:
     """Means of some factors at pending points."""
     U, stacks = belief.domain.to_unit(belief.pending), stacks_of(belief.graph, factors)
     means = [np.zeros((0, len(U))), *(belief.local_mean(stack, stack.take(U)) for stack in stacks)]
@@ -45,8 +46,8 @@ def means_ahead(belief: AdditiveGP, factors: Sequence[str]) -> Float[np.ndarray,
     return np.concatenate(means)[[row[factor] for factor in factors]]
 
 
-def as_seen(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]) -> PartMeans:
-    """Columns of a part's variables, and means of its sum, in the form of ``part_means``."""
+def masked_means(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]) -> PartMeans:
+    """Columns of a part's variables, and means (t,) of its sum, -inf at points without outcomes of the part."""
     own, seen = [belief.graph.place_of[factor] for factor in part.factors], belief.known
     if not belief.is_coupled:
         # a part is seen where outcomes of all its factors are; if nowhere, where any is: all its agents know that
@@ -55,7 +56,7 @@ def as_seen(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]
     return _columns(belief, part), np.where(seen, mean, -np.inf)
 
 
-def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> Float[np.ndarray, " n"]:
+def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> Point:
     """Evaluated point with the largest posterior mean, in the unit cube; the first if none has an outcome.
 
     Without noise that is the best outcome. With outcomes per factor, it is combined from the best evaluated point of
@@ -70,28 +71,24 @@ def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None 
     return composed(parts, U, 1)[0]
 
 
-def to_beat(belief: AdditiveGP) -> Float[np.ndarray, " n"]:
+def to_beat(belief: AdditiveGP) -> Point:
     """Incumbent in which parts with a better pending point are taken from there: else its query is repeated."""
     point = incumbent(belief)
     if not (len(belief.pending) and len(evaluated(belief))):
         return point
     for part in belief.graph.components:
-        ahead = pending_means(belief, part, means_ahead(belief, part.factors).sum(axis=0))
+        ahead = pending_means(belief, part, means_at_pending(belief, part.factors).sum(axis=0))
         columns = _columns(belief, part)
         stacks = stacks_of(belief.graph, part.factors)
         here = sum(float(belief.local_mean(stack, stack.take(point[None])).sum()) for stack in stacks)
-        point[columns] = surpassed(belief, columns, point, here, ahead)
+        point[columns] = or_best_pending(belief, columns, point, here, ahead)
     return point
 
 
-def surpassed(
-    belief: AdditiveGP,
-    columns: Int[np.ndarray, " a"],
-    point: Float[np.ndarray, " n"],
-    mean: float,
-    ahead: Float[np.ndarray, " p"],
+def or_best_pending(
+    belief: AdditiveGP, columns: Int[np.ndarray, " a"], point: Point, mean: float, ahead: Float[np.ndarray, " p"]
 ) -> Float[np.ndarray, " a"]:
-    """Some variables of a point, or of the pending point of the largest mean ``ahead`` if that is larger."""
+    """Values of some variables at a point, or at the best pending point if its mean, of ``ahead``, is larger."""
     best = int(np.argmax(ahead))
     return belief.domain.to_unit(belief.pending)[best, columns] if ahead[best] > mean else point[columns]
 
@@ -102,9 +99,7 @@ def pending_means(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray,
     return np.where(belief.awaited[:, own].any(axis=1), mean, -np.inf)
 
 
-def starting_points(
-    belief: AdditiveGP, low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"], count: int = N_STARTS
-) -> Float[np.ndarray, "k n"]:
+def starting_points(belief: AdditiveGP, low: Point, high: Point, count: int = N_STARTS) -> Float[np.ndarray, "k n"]:
     """Good starts in a box, best first: combined from the best evaluated points of each part of the graph."""
     U = evaluated(belief)
     if not len(U):

@@ -57,7 +57,7 @@ class JointSituation:
 
     @cached_property
     def inside(self) -> "JointSituation":
-        """The same in the coordinates of models; itself if these are the variables. It has no regions."""
+        """Situation in the coordinates of models; itself if these are the variables. It has no regions."""
         if self.coding is None:
             return self
         X, pending = (self.coding.inside(self.domain.to_unit(points)) for points in (self.history.X, self.pending))
@@ -75,11 +75,8 @@ class JointSituation:
         rounds = None
         if history.rounds is not None and self.pending_rounds is not None:
             rounds = np.concatenate([self.pending_rounds, history.rounds[partly]])
-        return Out(
-            np.concatenate([self.pending, history.X[partly]]),
-            rounds,
-            np.concatenate([nothing_told, history.awaited[partly]]),
-        )
+        points = np.concatenate([self.pending, history.X[partly]])
+        return Out(points, rounds, np.concatenate([nothing_told, history.awaited[partly]]))
 
     @cached_property
     def chosen(self) -> Bool[np.ndarray, " t"]:

@@ -1,4 +1,4 @@
-"""Limits on measured quantities: one model each, and the region where a limit is probably broken."""
+"""Limits on measured quantities (black-box constraints): one model each, and the region of probable violations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,8 +20,8 @@ from swarmbo.problem.data import Dataset
 from swarmbo.problem.no_go import Limit, Shape
 from swarmbo.spaces import Domain
 
-_ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are required, and more after each excess
-_HOPED = 3.0  # standard deviations to subtract for an optimistic bound
+_ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are required, and more per excess violation
+_OPTIMISM = 3.0  # standard deviations to subtract for an optimistic bound
 _MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in the distance of the nearest measurements from the limit
 _UNKNOWN = 1e-300  # violation that counts for an unknown quantity
 _FEWEST = 3  # measurements, and number of the nearest ones
@@ -31,7 +31,7 @@ Range = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True, eq=False)
-class ProbablyBroken:
+class ProbablyViolated:
     """Region of joint points where a measured quantity is probably outside its range from ``low`` to ``high``.
     ``assured`` is the required number of standard deviations within the range; ``coding`` has the belief's coordinates.
     """
@@ -70,31 +70,34 @@ class ProbablyBroken:
         return lacks[worst, rows] / self.unit, slope / self.unit
 
 
-def hope_of(situation: JointSituation) -> float | None:
-    """Standard deviations to subtract from predicted violations; None once an evaluation keeps all limits.
-    Until then, a demand for certainty would hold the search beside the measured points. The number is 0 for every
-    second query, and less often while others are pending, as these do not change the mean.
+def optimistic_stds(situation: JointSituation) -> float | None:
+    """Standard deviations to subtract from predicted violations, for an optimistic bound on these.
+
+    The number is 3; for every second query it is 0, and less often while others are pending, as these do not change the
+    mean. It is None once an evaluation keeps all limits: then bounds are cautious. A cautious bound before that would
+    hold the search near the measured points.
     """
     history, n_batched = situation.history, situation.n_batched
     if history.measured is None:
         return None
-    over = _violations(history, situation.ranges)
-    if not (over > _UNKNOWN).any() or (over[np.isfinite(history.sums)] == 0.0).any():
+    violations = _violations(history, situation.ranges)
+    if not (violations > _UNKNOWN).any() or (violations[np.isfinite(history.sums)] == 0.0).any():
         return None
     period = 2 + len(situation.pending) - n_batched
-    return _HOPED if n_batched or len(np.unique(situation.basis())) % period else 0.0
+    return _OPTIMISM if n_batched or len(np.unique(situation.basis())) % period else 0.0
 
 
-def probably_broken(situation: JointSituation, time: TimeAxis | None) -> tuple[Limit, ...]:
-    """Present region of each limited quantity with a few measurements that differ; a pure function of the situation.
-    With a time axis, old measurements lose weight.
+def probably_violated(situation: JointSituation, time: TimeAxis | None) -> tuple[Limit, ...]:
+    """Region of probable violation of each limited quantity with a few measurements that differ.
+
+    It is a pure function of the situation. With a time axis, old measurements lose weight.
     """
     measured, ranges, inside, out = situation.history.measured, situation.ranges, situation.inside, list[Limit]()
     if measured is None:
         return ()
     owner, names, beyond = situation.graph.agents[0], inside.graph.variables, _beyond(measured, ranges)
     graph = FactorGraph(inside.graph.factors[:1], (names,), (owner,), names, inside.graph.variable_owners)
-    hope = hope_of(situation)
+    optimism = optimistic_stds(situation)
     for column, (name, (low, high)) in enumerate(ranges.items()):
         known = np.isfinite(measured[:, column])
         if int(known.sum()) < _FEWEST or not standardisation(measured[known, column])[2]:
@@ -106,9 +109,9 @@ def probably_broken(situation: JointSituation, time: TimeAxis | None) -> tuple[L
         # the model may be wrong by more than it says: what was broken lately makes the next queries more careful
         excess = excess_of(beyond[situation.chosen & known, column] == 0.0)
         assured = _ASSURED + _RISE * excess
-        if hope is not None:
-            fitted, assured = fitted.condition_on_pending(inside.out.points), -hope
-        region = ProbablyBroken(fitted, low, high, assured, situation.coding)
+        if optimism is not None:
+            fitted, assured = fitted.condition_on_pending(inside.out.points), -optimism
+        region = ProbablyViolated(fitted, low, high, assured, situation.coding)
         columns = np.arange(situation.domain.n_dims)
         out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess), steepness=_STEEP))
     return tuple(out)
@@ -119,7 +122,7 @@ def _fitted(
     graph: FactorGraph, arrays: tuple[bytes, ...], time: TimeAxis | None, seed: int, name: str, n: int
 ) -> AdditiveGP:
     low, high, X, y, rounds = map(np.frombuffer, arrays)
-    settings = AdditiveGPSettings(noise_floor=transforms.FLOOR, noise_log_std=transforms.ROOM, time=time)
+    settings = AdditiveGPSettings(noise_floor=transforms.NOISE_FLOOR, noise_log_std=transforms.NOISE_LOG_STD, time=time)
     belief = AdditiveGP.create(settings, graph, Domain(low, high), "total")
     belief = belief.update(X.reshape(len(y), -1), y, rounds=rounds)
     return belief.fit(stream(seed, "limit", name=name, evaluations=n))
@@ -142,28 +145,32 @@ def _violations(history: Dataset, ranges: Mapping[str, Range]) -> Float[np.ndarr
     return np.where(np.isfinite(measured), over, _UNKNOWN).max(axis=1)
 
 
-def least_broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " t"]:
+def least_violating(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " t"]:
     """Mask of successful evaluations that keep all limits; without any, of those that break them least."""
     is_told, over = np.isfinite(history.sums), _violations(history, ranges)
     return is_told & (over == over[is_told].min(initial=np.inf))
 
 
-def probably_kept(situation: JointSituation, time: TimeAxis | None) -> Bool[np.ndarray, " t"]:
-    """``least_broken``; with a time axis, in which limits move, successful evaluations outside of what is probably
-    broken at present, if there are any.
+def probably_feasible(situation: JointSituation, time: TimeAxis | None) -> Bool[np.ndarray, " t"]:
+    """Mask of evaluations from which the best may be recommended: those of ``least_violating``.
+
+    With a time axis, in which limits move, they are the successful evaluations that probably keep all limits at
+    present, if there are any.
     """
-    history, kept = situation.history, least_broken(situation.history, situation.ranges)
-    limits, U = () if time is None else probably_broken(situation, time), situation.domain.to_unit(history.X)
+    history, kept = situation.history, least_violating(situation.history, situation.ranges)
+    limits, U = () if time is None else probably_violated(situation, time), situation.domain.to_unit(history.X)
     now = np.isfinite(history.sums) & np.all([limit.allows(U) for limit in limits], axis=0)
-    return now if limits and now.any() and hope_of(situation) is None else kept
+    return now if limits and now.any() and optimistic_stds(situation) is None else kept
 
 
-def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
-    """History without outcomes at least as high as the best of the evaluations that break limits least, but for these:
-    a search around a better one might never leave the region where limits are broken. Evaluations before the first that
-    keeps all limits count neither for nor against a method, like those of a design.
+def without_better_infeasible(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
+    """History without the outcomes of infeasible evaluations that are at least as high as the best feasible one.
+
+    Feasible are those of ``least_violating``. A search around a better, infeasible point might never leave the region
+    of violations. Evaluations before the first that keeps all limits count neither for nor against a method, like those
+    of a design.
     """
-    kept, sums, chosen = least_broken(history, ranges), history.sums, history.chosen
+    kept, sums, chosen = least_violating(history, ranges), history.sums, history.chosen
     gone = ~kept & ~(sums < sums[kept].max(initial=-np.inf))
     if chosen is not None:
         chosen = chosen & np.logical_or.accumulate(kept & (_violations(history, ranges) <= _UNKNOWN))

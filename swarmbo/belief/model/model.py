@@ -224,16 +224,9 @@ def learn_model(
     if settings.structure is None:
         return learn(situation, settings, previous)
     history, n = situation.history, len(situation.history)
-    structure = choose_structure(
-        settings.structure,
-        settings,
-        situation.domain.to_unit(history.X),
-        history.totals,
-        history.known_noise[:, 0] ** 2,
-        stream(situation.seed, "structure", evaluations=n),
-        None if previous is None else previous.structure,
-        n,
-    )
+    U, noise_variance = situation.domain.to_unit(history.X), history.known_noise[:, 0] ** 2
+    rng, earlier = stream(situation.seed, "structure", evaluations=n), None if previous is None else previous.structure
+    structure = choose_structure(settings.structure, settings, U, history.totals, noise_variance, rng, earlier, n)
     inside = in_structure(situation, structure)
     shares = dict(zip(inside.graph.factors, structure.shares, strict=False))
     priors = {factor: FactorPrior(outputscale_median=share) for factor, share in shares.items()}
@@ -287,7 +280,7 @@ def _carried_over(
 
 
 def _with_prior_of(hyper: AdditiveHyperparameters, whole: AdditiveHyperparameters) -> AdditiveHyperparameters:
-    """After a mere removal of scopes: mean and variance of the sum stay equal."""
+    """Hyper-parameters after a mere removal of scopes, scaled so that mean and variance of the sum stay equal."""
     k, growth = len(hyper.constants), sum(whole.outputscales) / sum(hyper.outputscales)
     outputscales = tuple(variance * growth for variance in hyper.outputscales)
     return msgspec.structs.replace(hyper, constants=(whole.constant / k,) * k, outputscales=outputscales)

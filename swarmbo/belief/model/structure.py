@@ -116,7 +116,7 @@ def screened(
     """Scopes that explain the data better than those at the start, by a greedy search; none lies in another.
 
     Forwards: candidates are all pairs of variables, every scope with one more variable, and unions of overlapping
-    scopes. They are ranked by ``promises``, and fitted in that order; the first with enough evidence is taken, scopes
+    scopes. They are fitted in the order of their ``score_statistics``; the first with enough evidence is taken, scopes
     in it are dropped, and ranks are computed again. Backwards: each scope is removed, or replaced by two that separate
     some pair of its variables, if the evidence permits. Both repeat until nothing changes.
     """
@@ -188,12 +188,13 @@ def candidates(scopes: Scopes, largest: int) -> Scopes:
     return canonical(new)
 
 
-def promises(
+def score_statistics(
     fit: ScopeFit, evidence: ScopeEvidence, added: Sequence[Block], rng: np.random.Generator
 ) -> Float[np.ndarray, " c"]:
-    """For each scope the slope of the log evidence by its outputscale at 0, in standard deviations; no fit is needed.
-    The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2, C the new scope's correlations, alpha = K⁻¹ (y - mean). Source:
-    Rasmussen & Williams 2006, eq. 5.9; Lin 1997 for variance components tested by it.
+    """Score statistic of each added scope: slope of the log evidence by its outputscale at 0, in standard deviations.
+
+    The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2, C the new scope's correlations, alpha = K⁻¹ (y - mean). No fit is
+    needed. Source: Rasmussen & Williams 2006, eq. 5.9; Lin 1997 for variance components tested by it.
     """
     U, (z, known, _), kernel = evidence.U, evidence.standardised(), evidence.settings.kernel
     K = np.eye(len(U)) * np.where(np.isnan(known), fit.noise_variance, known)
@@ -221,7 +222,7 @@ def _ranked(scopes: Scopes, evidence: ScopeEvidence, rng: np.random.Generator, l
     added = candidates(scopes, largest)
     if not added:
         return []
-    order = np.argsort(-promises(evidence.fit(scopes), evidence, added, rng), kind="stable")
+    order = np.argsort(-score_statistics(evidence.fit(scopes), evidence, added, rng), kind="stable")
     return [added[i] for i in order]
 
 

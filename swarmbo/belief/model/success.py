@@ -28,25 +28,25 @@ _PRIOR = (4.0, 1.0)  # prior counts of successes and failures
 _MOST = 200  # outcomes in use; beyond them, successes far from any failure are the least informative
 _STEPS = 50  # of Newton's method, which needs about ten
 _CERTAIN = 1e-10  # gain of the objective at which it ends
-_DEMAND = 0.4  # required logit of success, while few evaluations fail
+_REQUIRED = 0.4  # required logit of success, while few evaluations fail
 _ACCEPTED = 0.2  # tolerated share of failures
 _RISE = 0.5  # of the required logit, per failure more
-_LARGEST_DEMAND = 3.0
+_MOST_REQUIRED = 3.0
 
 
 def excess_of(succeeded: Iterable[bool], accepted: float = _ACCEPTED) -> float:
-    """Failures beyond the accepted share: their cumulative sum, never below zero (Page 1954)."""
+    """Cumulative sum (CUSUM) of failures beyond the accepted share, never below zero (Page 1954)."""
     excess = 0.0
     for success in succeeded:
         excess = max(excess + (0.0 if success else 1.0) - accepted, 0.0)
     return excess
 
 
-def demand(excess: float, odds: float = np.inf) -> float:
-    """Required logit of success of a place: it rises with failures and falls with successes (compare Gibbs & Candès
-    2021), but not for failures by chance: ``odds`` is the log odds that places matter.
+def required_logit(excess: float, odds: float = np.inf) -> float:
+    """Required logit of success of a place. It rises with failures and falls with successes (compare Gibbs & Candès
+    2021), but less if failures are by chance: ``odds`` is the log odds that places matter.
     """
-    return min(_DEMAND + _RISE * excess * float(expit(odds)), _LARGEST_DEMAND)
+    return min(_REQUIRED + _RISE * excess * float(expit(odds)), _MOST_REQUIRED)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class SuccessGP:
         """Model with the largest evidence of a few."""
         share = (float(succeeded.sum()) + _PRIOR[0]) / (len(succeeded) + sum(_PRIOR))
         offset = max(float(logit(share)), 0.0)
-        rows = _telling(U, succeeded)
+        rows = _most_informative(U, succeeded)
         U, succeeded, n = U[rows], succeeded[rows], len(rows)
         between, fade = np.ones((n, n)), np.ones(n)
         if memory is not None and rounds is not None:
@@ -168,7 +168,7 @@ def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
     return out
 
 
-def _telling(U: Float[np.ndarray, "t n"], succeeded: Bool[np.ndarray, " t"]) -> Int[np.ndarray, " k"]:
+def _most_informative(U: Float[np.ndarray, "t n"], succeeded: Bool[np.ndarray, " t"]) -> Int[np.ndarray, " k"]:
     """Rows in use: all, if few; else the last failures, the successes nearest to any, and some others."""
     if len(U) <= _MOST:
         return np.arange(len(U))
@@ -239,16 +239,12 @@ def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = (
     out: list[Requirement] = []
     for columns, bad, good in told:
         rows, local = np.flatnonzero(bad | good), {column: i for i, column in enumerate(columns)}
-        learned = SuccessGP.learned(
-            situation.domain.to_unit(history.X[rows])[:, list(columns)],
-            good[rows],
-            [[local[column] for column in scope] for scope in graph.columns if set(scope) <= set(columns)],
-            rounds=None if history.rounds is None else history.rounds[rows],
-            now=situation.round,
-            memory=memory,
-        )
+        U = situation.domain.to_unit(history.X[rows])[:, list(columns)]
+        scopes = [[local[column] for column in scope] for scope in graph.columns if set(scope) <= set(columns)]
+        rounds = None if history.rounds is None else history.rounds[rows]
+        learned = SuccessGP.learned(U, good[rows], scopes, rounds=rounds, now=situation.round, memory=memory)
         excess = excess_of(good[rows][situation.chosen[rows]])
-        out.append(Requirement(np.array(columns), learned, demand(excess, learned.odds)))
+        out.append(Requirement(np.array(columns), learned, required_logit(excess, learned.odds)))
     return tuple(out)
 
 

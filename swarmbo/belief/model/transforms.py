@@ -38,8 +38,8 @@ _ODDS_OF_WHOLE = {  # prior ones, as logarithms
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
 }
 _WHOLE, _SPLIT = 0, 1  # indices of the alternating models of one factor
-FLOOR = 1e-10  # of the noise of one function, which may be known to many digits
-ROOM = 3.0  # of the logarithm of its variance: one function may be smooth, rough or noisy
+NOISE_FLOOR = 1e-10  # noise variance of one function, which may be known to many digits
+NOISE_LOG_STD = 3.0  # of the prior on that variance, in logarithms: one function may be smooth, rough or noisy
 _LEAD = 0.2  # nats per evaluation, besides the odds, by which a sum has to lead to replace one factor
 _RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
 _SPREAD = 1.0  # least one of the logarithm of their outputscales: variables differ more in importance than factors
@@ -218,21 +218,21 @@ class _Data:
             if factor not in without:
                 columns[:, j] = warp.forward(self.F[:, j])
                 noise[:, j] = warp.noise_std(self.F[:, j], noise[:, j])
-        settings = self._with_room(is_alone=is_alone)
+        settings = self._with_wide_noise_prior(is_alone=is_alone)
         if self.situation.structure == "unknown" and settings.lengthscales == "auto":
             # without stated scopes few data determine a common lengthscale, not free ones
             settings = msgspec.structs.replace(settings, lengthscales="hierarchical")
         belief = AdditiveGP.create(settings, graph, self.situation.domain, "per-factor")
         return belief.update(self.X, factors=columns, noise_variance=noise**2)
 
-    def _with_room(self, *, is_alone: bool = False) -> AdditiveGPSettings:
-        """Settings whose noise prior leaves room for one function, unless the user chose another one."""
+    def _with_wide_noise_prior(self, *, is_alone: bool = False) -> AdditiveGPSettings:
+        """Settings with a wide prior on the noise of one function, unless the user chose a noise prior."""
         usual = AdditiveGPSettings()
         own = (self.settings.noise_floor, self.settings.noise_log_std)
         if len(self.situation.graph.factors) > 1 or own != (usual.noise_floor, usual.noise_log_std):
             return self.settings
-        log_std = ROOM if is_alone else usual.noise_log_std
-        return msgspec.structs.replace(self.settings, noise_floor=FLOOR, noise_log_std=log_std)
+        log_std = NOISE_LOG_STD if is_alone else usual.noise_log_std
+        return msgspec.structs.replace(self.settings, noise_floor=NOISE_FLOOR, noise_log_std=log_std)
 
     def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
         return tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(kinds, self.F.T, strict=True))
@@ -317,7 +317,7 @@ class _Data:
         own = self.settings.factors.get(factor, FactorPrior())
         scale = own.outputscale_median and own.outputscale_median / len(parts.factors)
         settings = msgspec.structs.replace(
-            self._with_room(),
+            self._with_wide_noise_prior(),
             factors=dict.fromkeys(parts.factors, msgspec.structs.replace(own, outputscale_median=scale)),
             restarts=restarts,
             outputscale_log_std=max(_SPREAD, self.settings.outputscale_log_std),

@@ -37,6 +37,7 @@ _MANY = 128
 _FEW = 8  # values of a variable; with fewer, starts of such a part are not assembled
 _LEAST = 0.01  # polishing such a part ends once four steps bring less than this share of its rise
 _STILL = 1e-3  # root-mean-square move of variables, in sides of the box, at which such a part is polished
+Points = Float[np.ndarray, "m n"]
 
 
 @kind("coordination", FUNCTION)
@@ -179,7 +180,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         gain = float(values[winner] - before.max()) if is_polished else None
         return (yield from box_steps.settled(view, best[winner], outcome._replace(gain=gain)))
 
-    def _by_rounds(self, view: BoxView, seed: int, n_values: int) -> Steps[tuple[Float[np.ndarray, "m n"], BoxOutcome]]:
+    def _by_rounds(self, view: BoxView, seed: int, n_values: int) -> Steps[tuple[Points, BoxOutcome]]:
         """Rounds of consensus from several starts; the result has the best ends and their recombination."""
         Z, natural = yield from self._starts(view, seed)
         agreed, outcome = yield from self._rounds(view, Z, natural)
@@ -192,12 +193,12 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             best = np.concatenate([best, joined[None]])
         return best, outcome
 
-    def _looked_at(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Float[np.ndarray, "m n"], int]:
+    def _looked_at(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Points, int]:
         """Joint points evaluated as starts, and the number of given ones, which come first."""
         n_random, n_given = max(self.screened, self.starts, fewest), min(len(view.functions.starts), self.starts)
         return box_steps.drawn_starts(view.functions, view.seen, seed, self.starts, n_random), n_given
 
-    def _starts(self, view: BoxView, seed: int) -> Steps[tuple[Float[np.ndarray, "m n"], float]]:
+    def _starts(self, view: BoxView, seed: int) -> Steps[tuple[Points, float]]:
         """Joint points to start from, best first, and the part's natural penalty."""
         drawn, n_given = self._looked_at(view, seed, box_steps.FEWEST)
         values = yield from box_steps.part_total(view, drawn)
@@ -207,9 +208,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         values[:n_given] = np.inf
         return drawn[np.argsort(-values, kind="stable")[: self.starts]], natural
 
-    def _rounds(
-        self, view: BoxView, Z: Float[np.ndarray, "m n"], natural: float
-    ) -> Steps[tuple[Float[np.ndarray, "m n"], BoxOutcome]]:
+    def _rounds(self, view: BoxView, Z: Points, natural: float) -> Steps[tuple[Points, BoxOutcome]]:
         """Run the rounds of consensus, from all starts at once."""
         functions, sides = view.functions, view.functions.sides
         is_shared = view.degree > 1.0

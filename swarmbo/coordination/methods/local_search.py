@@ -199,7 +199,7 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
         return self.steps_from(view, tables, drawn)
 
     def steps_from(self, view: LocalView, tables: Tables, present: dict[str, int]) -> Steps[TableOutcome]:
-        """The same steps, from given values of the agent's variables."""
+        """Program of ``steps`` from given values of the agent's variables."""
         graph = view.graph
         near = {x: dict.fromkeys(y for f in graph.factors_of(x) for y in graph.scope(f)) for x in view.variables}
         around = {x: tuple(y for y in own if y != x) for x, own in near.items()}

@@ -391,7 +391,7 @@ def after_six_steps(situation_of, **options):
 @pytest.fixture
 def no_promise(monkeypatch):
     """No factor expects anything outside its box."""
-    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_PROMISE", np.inf)
+    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE", np.inf)
 
 
 def sides_of(functions):
@@ -445,7 +445,7 @@ def test_members_of_a_batch_have_boxes_of_several_sides_for_each_factor(situatio
 )
 def test_no_last_batch_searches_everywhere(situation_of, monkeypatch, size, now, horizon, pending, is_last) -> None:
     """What is far off in one factor spoils the total, and nothing follows in which the news could be put to use."""
-    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_PROMISE", 0.0)  # all factors expect much everywhere
+    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE", 0.0)  # all expect much
     situation = in_batches_of(after_six_steps(situation_of, pending=pending), size)
     situation = replace(situation, round=now, horizon=horizon)
     sides = sides_of(functions_of(situation))

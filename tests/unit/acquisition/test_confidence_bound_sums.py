@@ -13,7 +13,7 @@ import swarmbo as sb
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.confidence_bounds import DECHBO, AddGPUCB
 from swarmbo.acquisition.dumbo import DuMBO
-from swarmbo.acquisition.penalties import BoundedFunctions
+from swarmbo.acquisition.penalties import PenalisedFunctions
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior, SampledStructure
 from swarmbo.belief.model.model import learned_belief
 from swarmbo.boundary.rng import stream
@@ -113,7 +113,7 @@ def test_the_lattice_of_lemma_5_grows_with_the_square_of_the_evaluations(situati
         points.append(functions.lattice_points)
         wanted = 5 * 0.5 * t**2 * np.sqrt(np.log(2 * 4 * 2.0 / 0.2))  # d b t² r sqrt(log(2 |U| a / delta)), r = 1
         assert functions.lattice_points == np.ceil(wanted)
-        assert BoundedFunctions.made_of(functions, holds={}).lattice_points == functions.lattice_points
+        assert PenalisedFunctions.made_of(functions, penalties={}).lattice_points == functions.lattice_points
         fine = sb.RefinedMaxSum(coarse_entries=2**24).grids(functions.graph, functions).resolution
         assert fine.coarse == min(max(33, np.ceil(wanted)), 256 - fine.starts)  # 256³ entries
         small = sb.RefinedMaxSum(points=5, coarse_entries=2**6).grids(functions.graph, functions).resolution

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from swarmbo.acquisition import DBGPUCB, LocalUtility, Situation, chain_acquisition
-from swarmbo.acquisition.by_view import at_once, turns
-from swarmbo.acquisition.chain import IN_SIGHT, nearest, told_by
+from swarmbo.acquisition.by_view import at_once, greedy_picks
+from swarmbo.acquisition.chain import IN_SIGHT, nearest, relevant_places
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.at_places import AtPlaces
 from swarmbo.coordination import Exact
@@ -40,7 +40,7 @@ def one_by_one(now: Situation, rule: DBGPUCB) -> dict[str, list[float]]:
 @pytest.mark.parametrize("robots", [1, 7, 40, IN_SIGHT + 1])
 def test_choices_are_those_of_a_belief_conditioned_choice_by_choice(robots: int) -> None:
     now, rule = situation(robots, 20.0), DBGPUCB()
-    chosen = at_once(turns(now, rule.alone(now)))
+    chosen = at_once(greedy_picks(now, rule.alone(now)))
     assert {agent: place.tolist() for agent, place in chosen.items()} == one_by_one(now, rule)
 
 
@@ -90,7 +90,7 @@ def test_what_the_nearest_choices_leave_out_hardly_counts(rule: DBGPUCB) -> None
     Where they spread, standard deviations are right to a hundredth of what is left; close together, to two or so.
     """
     now = situation(120, 12.0)
-    choices = {agent: place.tolist() for agent, place in at_once(turns(now, rule.alone(now))).items()}
+    choices = {agent: place.tolist() for agent, place in at_once(greedy_picks(now, rule.alone(now))).items()}
     assert choices == one_by_one(now, rule)
     chosen = np.array(list(choices.values()))
     assert len(np.unique(chosen, axis=0)) == 120
@@ -144,15 +144,15 @@ def test_what_is_measured_far_away_is_left_out_of_many_and_takes_next_to_nothing
     learned = now.belief
     short = msgspec.structs.replace(learned.hyperparameters, lengthscales=(0.08, 0.1))
     now = replace(now, belief=replace(learned, hyperparameters=short))
-    chosen = np.array(list(at_once(turns(now, DBGPUCB().alone(now))).values()))
+    chosen = np.array(list(at_once(greedy_picks(now, DBGPUCB().alone(now))).values()))
     belief, left_out = AtPlaces.of(now.belief, SITES), 0
     whole = belief.condition_on_pending(chosen)
     for agent in now.movers:
         places = now.candidates[agent]
-        told = told_by(belief, places, chosen, DOMAIN)
+        told = relevant_places(belief, places, chosen, DOMAIN)
         left_out += len(chosen) - len(told)
         var = belief.condition_on_pending(told).posterior(places)[1]
         np.testing.assert_allclose(var, whole.posterior(places)[1], rtol=1e-3, atol=1e-5 * now.belief.prior_variance)
     assert left_out > 10 * len(now.movers)
-    assert len(told_by(belief, SITES[:3], chosen[:16], DOMAIN)) == 16  # of few none is
-    assert len(told_by(now.belief, SITES[:3], chosen, DOMAIN)) == 60
+    assert len(relevant_places(belief, SITES[:3], chosen[:16], DOMAIN)) == 16  # of few none is
+    assert len(relevant_places(now.belief, SITES[:3], chosen, DOMAIN)) == 60

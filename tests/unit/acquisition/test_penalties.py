@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.acquisition.expected_improvement import LogImprovements
-from swarmbo.acquisition.penalties import bounded, gone_back, is_met, parts_together, spreads
+from swarmbo.acquisition.penalties import is_met, moved_back, parts_together, spreads, with_requirements
 from swarmbo.belief.model.success import Requirement, SuccessGP, least_margin, reference, requirements
 from swarmbo.errors import OwnershipError
 from swarmbo.graph import stacks_of
@@ -42,11 +42,11 @@ def _bound(team: sb.Team):
 
 
 def limits(functions, needed, origin, **more):
-    return bounded(functions, needed, origin, spreads(functions, 3), **more)
+    return with_requirements(functions, needed, origin, spreads(functions, 3), **more)
 
 
 def weights_of(limited, factors):
-    return {hold.weight for factor in factors for hold in limited.holds[factor]}
+    return {hold.weight for factor in factors for hold in limited.penalties[factor]}
 
 
 def _wall(U):
@@ -122,7 +122,7 @@ def test_a_factor_that_fails_is_blamed_alone() -> None:
     team = _team(_wall, outcomes="per-factor", told=["f"], acquisition="dec-hbo")
     functions, needed, origin, situation = _bound(team)
     assert [requirement.columns.tolist() for requirement in needed] == [[0, 1]]
-    assert set(limits(functions, needed, origin).holds) == {"f"}
+    assert set(limits(functions, needed, origin).penalties) == {"f"}
     ((columns, own, agents),) = parts_together(situation.graph, needed)
     assert (columns.tolist(), own, agents) == ([0, 1, 2], needed, situation.graph.agents)
     whole = requirements(situation_of(_team(_wall, outcomes="per-factor", acquisition="dec-hbo")))
@@ -144,7 +144,7 @@ def test_a_point_in_a_dead_region_goes_back_no_farther_than_it_must(region) -> N
     inside = drawn[int(least_margin(needed, drawn).argmin())]
     assert region(inside[None])[0]
     assert not is_met(needed, inside, origin)
-    back = gone_back(needed, inside, origin)
+    back = moved_back(needed, inside, origin)
     assert is_met(needed, back, origin)
     share = np.linalg.norm(back - origin) / np.linalg.norm(inside - origin)
     assert 0.0 <= share < 1.0
@@ -176,18 +176,18 @@ def test_owners_may_ask_for_their_own_factors_only() -> None:
     (stack,) = stacks_of(GRAPH)
     with pytest.raises(OwnershipError, match="'g'"):
         own.value(stack, stack.take(np.full((1, 3), 0.5)), ())
-    assert set(own.holds) <= {"f"}
+    assert set(own.penalties) <= {"f"}
 
 
 def test_penalties_are_in_the_unit_of_what_is_maximised() -> None:
     team = _team(_wall, acquisition="dec-hbo")
     functions, needed, origin, _ = _bound(team)
     limited = limits(functions, needed, origin)
-    (weight,) = weights_of(limited, limited.holds)
+    (weight,) = weights_of(limited, limited.penalties)
     assert weight == pytest.approx(4.0 * sum(spreads(functions, 3).values()))
     level = FlatImprovements.of_team(team)
     flat = limits(level, needed, origin)
-    assert weights_of(flat, flat.holds) == {4.0}
+    assert weights_of(flat, flat.penalties) == {4.0}
 
 
 def test_a_part_weighs_its_penalties_by_what_its_own_factors_may_gain() -> None:

@@ -242,7 +242,7 @@ def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
     agent = DeadlineAgentInBox("x0", terms)
     owns, other, m = agent.name, CHAIN.variable_owner("x1"), len(terms.starts)
     agent.tick(terms.schedule.first)
-    before = agent._joint_starts.stand[:, 1:].tolist()  # pyright: ignore[reportPrivateUsage]
+    before = agent._joint_starts.points[:, 1:].tolist()  # pyright: ignore[reportPrivateUsage]
     fine, nan, long, lanes = (np.full(n, value) for n, value in ((m, 0.5), (m, np.nan), (m + 1, 0.5), (m + 1, 0.0)))
     points = np.full(2 * m + 1, 0.5)  # in each run and each lane
     offered = (np.zeros(0), lanes, np.full(2 * (m + 1), np.nan), np.full(2 * (m + 1), -1.0))  # the last looks back
@@ -268,7 +268,7 @@ def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
     inbox += [bundled(9, Runs("x1", fine), decision=7), *(bundled(n, message) for n, message in enumerate(said))]
     agent.tick(terms.schedule.first + 1, inbox)
     assert agent.refused == {other: len(said)}
-    assert agent._joint_starts.stand[:, 1:].tolist() == before  # pyright: ignore[reportPrivateUsage]
+    assert agent._joint_starts.points[:, 1:].tolist() == before  # pyright: ignore[reportPrivateUsage]
     agent.tick(terms.schedule.first + 2, [bundled(99, Runs("x1", fine), Published("f1", "f0", points, 0))])
     assert agent.refused == {other: len(said)}
 

@@ -9,7 +9,7 @@ from swarmbo.belief.gp import fit, stack_evaluation
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
-from swarmbo.belief.gp.fit_alone import search
+from swarmbo.belief.gp.fit_alone import multi_start_search
 from swarmbo.belief.gp.hyperparameters import TimeAxis
 from swarmbo.belief.gp.prior import HyperparameterPrior, starting_thetas
 from swarmbo.belief.gp.stack_fit import StackedLogPosterior, maximise_stacked
@@ -181,7 +181,7 @@ def test_of_many_outcomes_a_part_says_where_to_look_and_all_of_them_how_good_it_
         return evaluated(self, theta, which)
 
     monkeypatch.setattr(StackedLogPosterior, "__call__", counted)
-    found, mean = search(whole, starts, 60, goes_on=has_earlier)
+    found, mean = multi_start_search(whole, starts, 60, is_warm=has_earlier)
     n_sketched = sum(asked)
     reached = evaluated(whole, found, np.arange(12))
     np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
@@ -228,14 +228,14 @@ def test_a_search_comes_as_far_as_a_longer_one_but_for_a_tenth_of_a_nat(n_outcom
     poor[:2], poor[-1] = prior.bounds[:2, 1], prior.bounds[-1, 1]  # all is noise
     starts = np.tile(np.array(starting_thetas(prior, [], poor)) if goes_on else cold, (12, 1))
     far = maximise_stacked(whole, np.tile(cold, (12, 1)), which, 60)[1].reshape(12, 2).max(axis=1)
-    theta, mean = search(whole, starts, 60, goes_on=goes_on)
+    theta, mean = multi_start_search(whole, starts, 60, is_warm=goes_on)
     reached = whole(theta, np.arange(12))
     assert (reached.value > far - 0.1).mean() >= (0.75 if goes_on or n_outcomes > 64 else 0.9)
     np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
     assert ((theta >= prior.bounds[:, 0]) & (theta <= prior.bounds[:, 1])).all()
     for i in range(0, 12, 5):  # every latent ends where its own search leads
         alone = of_each(prior, U[[i]], z[[i]], rounds[[i]])
-        np.testing.assert_array_equal(search(alone, starts[:2], 60, goes_on=goes_on)[0][0], theta[i])
+        np.testing.assert_array_equal(multi_start_search(alone, starts[:2], 60, is_warm=goes_on)[0][0], theta[i])
 
 
 def test_what_a_factor_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():
@@ -349,7 +349,7 @@ def test_a_part_of_many_totals_leads_to_the_maximum_that_all_of_them_lead_to(way
     whole = belief.fit(np.random.default_rng(0))
     n_whole = asked.count(len(belief.observations))
     asked.clear()
-    monkeypatch.setattr(fit, "_PART", 40)
+    monkeypatch.setattr(fit, "_SUBSET_FROM", 40)
     by_part = [belief.fit(np.random.default_rng(seed)) for seed in (0, 0, 1)]
     assert by_part[0].hyperparameters == by_part[1].hyperparameters
     assert asked.count(len(belief.observations)) < 0.7 * 3 * n_whole

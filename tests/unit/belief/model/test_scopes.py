@@ -24,7 +24,7 @@ from swarmbo.belief.model.structure import (
     ScopeEvidence,
     StartingPoint,
     candidates,
-    promises,
+    score_statistics,
     screened,
     with_scope,
     without_pair,
@@ -299,7 +299,7 @@ def test_the_score_points_at_the_pair_that_is_missing() -> None:
     evidence, missing = ScopeEvidence(SETTINGS, U, y), (3, 4)
     present = without_scope(CHAIN, missing)
     added = candidates(present, 2)
-    score = promises(evidence.fit(present), evidence, added, np.random.default_rng(0))
+    score = score_statistics(evidence.fit(present), evidence, added, np.random.default_rng(0))
     assert added[int(score.argmax())] == missing
     assert score.max() > 5.0
 
@@ -314,7 +314,7 @@ def test_scores_of_data_from_the_present_model_are_standard() -> None:
         evidence = ScopeEvidence(SETTINGS, U, drawn)
         told = drawn, np.full(80, np.nan), True  # they are in the unit of the fit
         object.__setattr__(evidence, "standardised", lambda told=told: told)
-        scores.append(promises(fit, evidence, [(0, 1)], np.random.default_rng(1000 + seed))[0])
+        scores.append(score_statistics(fit, evidence, [(0, 1)], np.random.default_rng(1000 + seed))[0])
     assert abs(np.mean(scores)) < 0.3
     assert 0.7 < np.std(scores) < 1.4
 

@@ -8,7 +8,7 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
-from swarmbo.belief.model.success import SuccessGP, Term, demand, excess_of
+from swarmbo.belief.model.success import SuccessGP, Term, excess_of, required_logit
 
 SCOPES = [(0, 1), (1, 2)]
 
@@ -41,14 +41,14 @@ def test_one_failure_repels_its_neighbourhood_and_nothing_far(place, n_good) -> 
     U = U[np.abs(U - at).max(axis=1) > 0.3]
     model = SuccessGP.learned(np.vstack([U, at]), np.array([True] * len(U) + [False]))
     near, far = np.clip(at + 0.01, 0.0, 1.0), (at + 0.5) % 1.0
-    assert model.logit(near[None])[0] < demand(0.0)
+    assert model.logit(near[None])[0] < required_logit(0.0)
     assert model.logit(near[None])[0] < model.logit(far[None])[0]
 
 
 def test_successes_around_it_outvote_a_failure_by_chance() -> None:
     rng = np.random.default_rng(0)
     U = 0.5 + 0.02 * rng.normal(size=(20, 2))
-    assert SuccessGP.learned(U, np.arange(20) != 7).logit(U[7:8])[0] > demand(0.0)
+    assert SuccessGP.learned(U, np.arange(20) != 7).logit(U[7:8])[0] > required_logit(0.0)
 
 
 def test_many_outcomes_cost_no_more_than_those_that_tell() -> None:
