@@ -20,7 +20,6 @@ Places = Float[np.ndarray, "k d"]  # physical
 _N_CANDIDATES = 512
 _TRIES = 64  # repetitions of a draw if there are no-go regions
 _N_RECOMMENDED = 2048
-Places = Float[np.ndarray, "k d"]
 
 
 def random_candidates(agent: str, box: Domain, problem: Problem, seed: int, round_number: int) -> Places:
