@@ -27,11 +27,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import erfcx, ndtr, ndtri
 
+from swarmbo.acquisition import utility
 from swarmbo.acquisition.box_functions import ContrastFunctions
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.local_utility import PlaceUtility
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.utility import Block, Table
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.cholesky import root_of
 from swarmbo.belief.model import JointSituation, Model
@@ -45,7 +45,7 @@ _FAR = -20.0  # below it the series is more accurate; above it the cancellation 
 _SERIES = np.cumprod([1.0, *(-(2.0 * k + 1.0) for k in range(1, 10))])  # 1, -3, 15, -105, …
 
 
-def log_improvement(mean: Table, std: Table) -> tuple[Table, Table, Table]:
+def log_improvement(mean: utility.Table, std: utility.Table) -> tuple[utility.Table, utility.Table, utility.Table]:
     """Log E[max(Y, 0)] of normal Y (std > 0), and its derivatives by mean and std (Ament et al. 2023, section 4)."""
     z = mean / std
     log_h, cdf_ratio, pdf_ratio = _ratios(z)
@@ -70,7 +70,7 @@ class LogImprovements(ContrastFunctions):
         return log_improvement(mean, std)
 
 
-def _ratios(z: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _ratios(z: utility.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log h(z), Phi(z)/h(z) and phi(z)/h(z)."""
     right = np.maximum(z, -1.0)
     density = np.exp(-0.5 * right**2 - _LOG_SQRT_2PI)
@@ -112,7 +112,7 @@ class JointImprovement(PlaceUtility):
         std = np.maximum(np.sqrt(var), least)
         return _ratios(gap / std)[0] + np.log(std)  # derivatives of `log_improvement` would overflow
 
-    def table(self, block: Block, price: float) -> Table:
+    def table(self, block: utility.Block, price: float) -> utility.Table:
         """Gain of the first agent's candidates over the best known value and its successors', minus the price."""
         n = len(block.means)
         there = [block.on_axes(own, i) for i, own in enumerate(block.measures)]
@@ -147,7 +147,7 @@ class JointImprovement(PlaceUtility):
         return float(_improvement(mean[0] + nodes @ spread - most, np.array(std)).mean())
 
 
-def _improvement(mean: Table, std: Table) -> Table:
+def _improvement(mean: utility.Table, std: utility.Table) -> utility.Table:
     """E[max(Y, 0)] of normal Y, with an error of 1e-16 of the spread, negligible in an average."""
     z = mean / std
     density = np.exp(-0.5 * z * z)
@@ -159,7 +159,7 @@ def _floor(var: Float[np.ndarray, " k"]) -> float:
     return max(_FLOOR * float(var.max()), float(np.finfo(float).tiny))
 
 
-def _whitened(block: Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
+def _whitened(block: utility.Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
     """Loading [i, k] of agent i's candidates on the k-th successor's normal, k <= i (all for i = 0); rest variance."""
     n = len(block.means)
     left = {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}

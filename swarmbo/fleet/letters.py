@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from swarmbo.agent.schema import Participants, are_outcomes, are_stds, are_values, is_row
+from swarmbo.agent import schema
 from swarmbo.coordination.messages import Codec
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, is_place
@@ -39,7 +39,7 @@ class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
     turn: int
     links: tuple[tuple[str, str], ...] | None = None
     offer: Offer | None = None
-    participants: Participants | None = None
+    participants: schema.Participants | None = None
     last: int = 0
 
 
@@ -208,14 +208,14 @@ def fits_agent(sender: str, letter: Letter, name: str, problem: Problem) -> bool
         case Told():
             has_total = letter.row.total is not UNSET
             is_asked = letter.query is not None and (problem.outcomes == "total" or not has_total)
-            return (problem.is_field or is_asked) and is_row(letter.row, name, problem)
+            return (problem.is_field or is_asked) and schema.is_row(letter.row, name, problem)
         case Measure():
             n = len(problem.graph.variables_owned_by(name))
             return all(is_place(at, problem) if problem.is_field else len(at) == n for at in letter.places)
         case Back():
             rows = [*letter.told.told.values(), *letter.told.attached, *letter.came.values()]
             is_known = letter.since >= 0 and all(query[1:].isdecimal() for query in letter.came)
-            return 0 < letter.turn < _MOST and is_known and all(is_row(row, name, problem) for row in rows)
+            return 0 < letter.turn < _MOST and is_known and all(schema.is_row(row, name, problem) for row in rows)
         case _:
             return isinstance(letter, SendSnapshot | Ping | End | Join)
 
@@ -229,8 +229,8 @@ def fits_hub(sender: str, letter: Letter, problem: Problem) -> bool:
         case Word():
             counts = [letter.repeated, letter.refused, letter.report.rounds]
             counts += [n for took in letter.sent.values() for n in (took.messages, took.bytes, took.transmissions)]
-            is_own = are_values(letter.values, graph.variables_owned_by(sender), problem)
-            is_known = is_own and are_values(letter.others, graph.variables, problem)
+            is_own = schema.are_values(letter.values, graph.variables_owned_by(sender), problem)
+            is_known = is_own and schema.are_values(letter.others, graph.variables, problem)
             return is_known and all(0 <= count < _MOST for count in counts)
         case Measured():
             return all(_is_answer(answer, sender, problem) for answer in letter.answers)
@@ -266,5 +266,5 @@ def _can_begin(letter: Begin, name: str, problem: Problem) -> bool:
 def _is_answer(answer: Answer, name: str, problem: Problem) -> bool:
     own = set(problem.graph.factors_owned_by(name))
     is_own = set(answer.outcomes) == own and own.issuperset(answer.noise)
-    is_known = are_outcomes(answer.outcomes.values()) and are_stds(answer.noise.values())
+    is_known = schema.are_outcomes(answer.outcomes.values()) and schema.are_stds(answer.noise.values())
     return is_own and is_known and (answer.location is None or is_place(answer.location, problem))

@@ -8,7 +8,7 @@ import numpy as np
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from swarmbo import registry
-from swarmbo.boundary.values import error_text, short, told_number
+from swarmbo.boundary import values
 from swarmbo.deciding.told import measured_place, noise_of
 from swarmbo.errors import ConfigError, ShapeError, SwarmboError, TransportError
 from swarmbo.fleet.hub import Hub
@@ -38,7 +38,7 @@ def loaded(name: str, trust: bool) -> Instrument:
     found: Any = registry.load(name, _AT)
     if callable(found):
         return cast(Instrument, found)
-    raise ConfigError(f"got {name!r}, which is {short(found)}; wanted a function of a location", at=_AT)
+    raise ConfigError(f"got {name!r}, which is {values.short(found)}; wanted a function of a location", at=_AT)
 
 
 def require_measurable(problem: Problem, agent: str) -> None:
@@ -66,11 +66,11 @@ def answered(measure: Instrument, problem: Problem, agent: str, place: list[floa
     try:
         told = measure(np.array(place) if problem.is_field else named)
     except Exception as error:  # noqa: BLE001
-        return Answer(dict.fromkeys(channels), failure=error_text(error))
+        return Answer(dict.fromkeys(channels), failure=values.error_text(error))
     try:
         return _answer(told if isinstance(told, Mapping) else {"measurement": told}, problem, agent)
     except SwarmboError as error:
-        raise ShapeError(f"the measurement function of {agent!r} returned {short(told)}: {error}") from error
+        raise ShapeError(f"the measurement function of {agent!r} returned {values.short(told)}: {error}") from error
 
 
 def _answer(told: Mapping[str, Any], problem: Problem, agent: str) -> Answer:
@@ -82,14 +82,14 @@ def _answer(told: Mapping[str, Any], problem: Problem, agent: str) -> Answer:
         raise ShapeError(f"got {list(told)}; wanted {wanted}")
     given = told.get("factors", dict.fromkeys(channels, told.get("measurement")))
     if not isinstance(given, Mapping) or set(given) != set(channels):
-        raise ShapeError(f"got {short(given)}; wanted a number for each of {list(channels)}")
-    outcomes = {channel: told_number(given[channel], repr(channel)) for channel in channels}
+        raise ShapeError(f"got {values.short(given)}; wanted a number for each of {list(channels)}")
+    outcomes = {channel: values.told_number(given[channel], repr(channel)) for channel in channels}
     known = {channel: None if np.isnan(outcome) else outcome for channel, outcome in outcomes.items()}
     _, noise = noise_of(told.get("noise_std"), None, outcomes)
     if place is None:
         return Answer(known, noise)
     if not problem.is_field:
-        raise ShapeError(f"got location {short(place)}; wanted none, as this is a function")
+        raise ShapeError(f"got location {values.short(place)}; wanted none, as this is a function")
     return Answer(known, noise, tuple(measured_place(problem, agent, place).tolist()))
 
 

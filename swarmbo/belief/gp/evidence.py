@@ -20,10 +20,9 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 
-from swarmbo.belief.gp import cholesky
+from swarmbo.belief.gp import cholesky, stack_evaluation
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.belief.gp.prior import MOST_PAIRS, HyperparameterPrior, Theta
-from swarmbo.belief.gp.stack_evaluation import evaluate_one, workspace_for
 from swarmbo.boundary import compiling
 from swarmbo.boundary.compiling import compiled, inner
 from swarmbo.kernels import KernelName, correlation_and_slope
@@ -246,7 +245,7 @@ class LogPosterior:
         if is_plain and not self._by_latent:
             rows = (np.ascontiguousarray(own)[None] for own in (self._U, z, known_noise))
             self._stacked = int(self._codes[0]), self._ends, *rows, np.zeros((1, 3, 0))
-            self._workspace = workspace_for(k, t, len(self._U) + k + 1, len(self._U))
+            self._workspace = stack_evaluation.workspace_for(k, t, len(self._U) + k + 1, len(self._U))
 
     def __call__(self, theta: Theta) -> tuple[float, Theta]:
         """Value and gradient; constant means are at their optimum for this theta."""
@@ -294,7 +293,7 @@ class LogPosterior:
         value, gradient, information = np.zeros(1), np.zeros(logs.shape), np.zeros((1, 0, 0))
         mean, is_sound = np.zeros(1), np.zeros(1, dtype=bool)
         first, nothing = np.zeros(1, dtype=np.int64), np.zeros(1)
-        evaluate_one(
+        stack_evaluation.evaluate_one(
             *self._stacked, logs, first, nothing, value, gradient, information, mean, is_sound, work=self._workspace
         )
         return (float(value[0]), gradient[0], mean) if is_sound[0] else None

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.belief.gp import observations
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, FactorHyperparameters
-from swarmbo.belief.gp.observations import Observations, noise_ahead, standardisation, standardised_noise, units
 from swarmbo.belief.gp.prior import HyperparameterPrior, Theta, packed, starting_thetas
 from swarmbo.kernels import KernelName
 
@@ -27,7 +27,7 @@ class Problem(NamedTuple):
 
     place: tuple[int, int]  # number of the fit, and of the factor in it
     prior: HyperparameterPrior
-    data: Observations
+    data: observations.Observations
     columns: Sequence[int]
     offset: float
     scale: float
@@ -49,14 +49,14 @@ def fit_alone(
             model = settings.lengthscale_model([size], alone=True)
             known[form, size] = HyperparameterPrior.of(settings, [factor], [size], model, [form.noise_median])
         priors.append(known[form, size])
-    units_of = [units(belief.totals, belief.factors)[:2] for belief in beliefs]
+    units_of = [observations.units(belief.totals, belief.factors)[:2] for belief in beliefs]
     told = [belief.observations.by_factor(len(scopes)) for belief in beliefs]
     for fit, ((offsets, scales), outcomes, rng, earlier) in enumerate(zip(units_of, told, rngs, warm, strict=True)):
         for i, (prior, form, own) in enumerate(zip(priors, forms, outcomes, strict=True)):
             size, scale = len(scopes[i]), float(scales[i])
             # drawn in any case: a factor's draws must not depend on whether the outcomes of another vary
             drawn = [prior.sample(rng) for _ in range(settings.restarts)]
-            if standardisation(own.outcome)[2]:
+            if observations.standardisation(own.outcome)[2]:
                 start = None  # and not in the arbitrary unit of an earlier fit to outcomes that did not differ
                 is_alike = earlier is not None and i < len(earlier.scales) and len(earlier.lengthscales[i]) == size
                 if earlier is not None and is_alike and earlier.scales[i] != 1.0:
@@ -76,7 +76,7 @@ def fit_alone(
         for i, (form, prior, data) in enumerate(zip(forms, priors, outcomes, strict=True)):
             theta, mean = found.get((fit, i), (prior.centre, 0.0))
             scale, (lengths, (output,), (noise,)) = float(scales[i]), prior.unpack(theta)
-            variances = float(output), noise_ahead(float(noise), data, scale, settings.noise_floor)
+            variances = float(output), observations.noise_ahead(float(noise), data, scale, settings.noise_floor)
             constant, time = float(offsets[i]) + scale * mean, prior.time_correlation(theta)
             own.append(FactorHyperparameters(form.kernel, tuple(lengths.tolist()), *variances, constant, scale, time))
         fitted.append(AdditiveHyperparameters.of(own))
@@ -95,7 +95,7 @@ def maximised(
         kernel,
         np.array([problem.data.at(problem.columns) for problem in problems]),
         (np.array([problem.data.outcome for problem in problems]) - offset) / scale,
-        standardised_noise(np.array([problem.data.noise for problem in problems]), scale),
+        observations.standardised_noise(np.array([problem.data.noise for problem in problems]), scale),
         np.array([problem.data.rounds for problem in problems]),
     )
     starts = np.array([theta for problem in problems for theta in problem.starts])
