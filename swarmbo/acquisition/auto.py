@@ -47,7 +47,8 @@ _BOUND_PERIOD = 6  # in evaluations, of the bounds that remain then
 _PROGRESS = 1e-4  # of the first outcomes' spread: smaller gains are none
 DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
 _GLOBAL_DRAW_PERIOD = 4  # of draws of an untransformed sum that are searched globally, to leave a wrong basin
-_SIDES = (1.0, 0.5, 0.25)  # of the trust region, by member of a batch: bounds in one region are almost the same point
+# of the trust region of a sum, by member of a batch, as bounds of all factors in one region are almost the same point
+_SIDES = (1.0, 0.5, 0.25)
 _SIDES_BY_FACTOR = (1.0, 0.25, 0.0625)  # the same with a trust region per factor
 _SIDES_AT_LAST = (0.25, 0.125, 0.0625)  # in the last batch, as exploration in one factor spoils all others
 _GAIN = 0.01  # of the first outcomes' spread: smaller gains do not count
@@ -314,14 +315,14 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             points = stream(situation.seed, "promise", **when).random((_N_POINTS, len(stack.columns[0])))
             gains = everywhere.value(stack, np.broadcast_to(points, (len(stack.factors), *points.shape)), ())
             potentials = np.exp(gains.max(axis=1))
-            for factor, columns, mean, promise in zip(stack.factors, stack.columns, means, potentials, strict=True):
+            for factor, columns, mean, potential in zip(stack.factors, stack.columns, means, potentials, strict=True):
                 index = belief.graph.place_of[factor]
                 seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
                 box = self._box(_patience(belief.hyperparameters.noise_variances[index]))
                 steps, basis = situation.steps(factor), situation.basis()
                 state = box.state(seen, steps=steps, places=U[:, columns], gain=_GAIN, basis=basis)
-                is_stuck = state.idle >= _STALLED * box.failures
-                is_open = promise >= _GLOBAL_ABOVE * state.spread or (is_stuck and situation.round % _EVERY_SECOND == 0)
+                is_due = state.idle >= _STALLED * box.failures and situation.round % _EVERY_SECOND == 0
+                is_open = is_due or potential >= _GLOBAL_ABOVE * state.spread
                 sides[columns] = _EVERYWHERE if is_open and not is_last else state.side * share
         return box_around(centre, sides)
 
