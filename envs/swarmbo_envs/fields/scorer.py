@@ -5,7 +5,6 @@ from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 
 from swarmbo.kernels import kernel_matrix
-from swarmbo.metrics import level_f1, map_rmse
 from swarmbo_envs.fields.field import Field, lattice
 from swarmbo_envs.fields.measured import thinned
 from swarmbo_envs.shared import PerStart, Starts, Values
@@ -95,7 +94,11 @@ class Scorer:
     def score(self, mean: Values, round_number: int) -> float:
         """Score of a belief against the truth of a round, larger is better: minus root mean squared error, or F1."""
         expected, truth, level = self.map(mean), self._truth(round_number), self._watched
-        return -map_rmse(expected, truth) if level is None else level_f1(expected, truth, level)
+        if level is None:
+            return -float(np.sqrt(np.mean((expected - truth) ** 2)))
+        said, true = expected > level, truth > level
+        total = int(said.sum() + true.sum())
+        return 2.0 * int((said & true).sum()) / total if total else 1.0
 
     def _truth(self, round_number: int) -> Float[np.ndarray, " m"]:
         return self._first if self._field.change is None else self._field.value(self.points, round_number)
