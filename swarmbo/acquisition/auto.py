@@ -39,14 +39,14 @@ _GLOBAL_ABOVE = 1e-3  # of the first outcomes' spread: with a larger expected im
 _N_POINTS = 256  # random places at which that is judged
 _EVERY_SECOND = 2  # period of global searches of a stalled factor, which can leave a wrong basin, and of draws in noise
 _STALLED = 2  # failures until a factor is stalled, in units of those that halve a trust region
-_DRAW_PERIOD = 3  # in rounds, of the joint draw of factors that share variables, as bounds do not leave a basin
+_DRAW_PERIOD = 3  # in queries, of the joint draw of factors that share variables, as bounds do not leave a basin
 _DRAWS_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
 _CAUTIOUS_FROM = 3  # the same for cautious bounds between them
 _IDLE = 6  # evaluations, or batches, in a row without progress after which draws replace bounds
-_BOUND_PERIOD = 6  # in evaluations, of the bounds that remain then
+_BOUND_PERIOD = 6  # in queries, of the bounds that remain then
 _PROGRESS = 1e-4  # of the first outcomes' spread: smaller gains are none
 DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
-_GLOBAL_DRAW_PERIOD = 4  # of draws of an untransformed sum that are searched globally, to leave a wrong basin
+_GLOBAL_DRAW_PERIOD = 4  # in queries, of global searches of a sum's untransformed draw, to leave a wrong basin
 # of the trust region of a sum, by member of a batch, as bounds of all factors in one region are almost the same point
 _SIDES = (1.0, 0.5, 0.25)
 _SIDES_BY_FACTOR = (1.0, 0.25, 0.0625)  # the same with a trust region per factor
@@ -205,7 +205,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return self._bounds(situation, belief, 1.0 if by_turns or is_whole else _BOLDER, region)
 
     def _draws_and_bounds(self, situation: JointSituation, belief: AdditiveGP, asked: int) -> BoxFunctions:
-        """In turn a draw, cautious and bold bounds of factors that share variables; bounds only if outcomes fade."""
+        """In turn a draw, cautious and bold bounds of factors that share variables; bounds only of too many, or in time."""
         t, p = len(situation.history), len(situation.pending)
         n_factors, turn = len(situation.graph.factors), asked % _DRAW_PERIOD
         is_drawn = n_factors <= DRAWABLE and not belief.has_time

@@ -167,7 +167,8 @@ class Near:
     ) -> tuple[Bool[np.ndarray, " m"], Values]:
         """Mask of candidates (m, n), codes, that probably lose no more than ``loss``, and their standard deviations.
 
-        Each deviation includes a fall of the utility from the nearest evaluated setting, as steep as between any two.
+        Each deviation includes a fall of the utility from the nearest evaluated setting, as steep as between any two,
+        and at least the present utility, or 20 stated losses, over a side of the box.
         """
         assert self.safe is not None
         m, known = len(X), mean[len(X) :]

@@ -105,7 +105,7 @@ def add_covariances(
 ) -> None:
     """Add the covariances of all factors to the pairs of outcomes, those with the first outcome first. Points are in
     lengthscales, coordinates of each factor up to ``ends``. A user's own kernels have the code ``GIVEN`` plus their
-    place in ``given``. Covariances and slopes of each factor are ``kept`` where there is work for those of all. What
+    place in ``given``. Covariances and slopes of each factor are ``kept`` if it has space for those of all. What
     the pairs gain with longer lengthscales is added to ``gains``, where it has entries, of kernels not given.
     """
     t, first = X.shape[1], 0
