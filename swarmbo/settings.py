@@ -47,7 +47,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             is_table = isinstance(value, Mapping) and not any(isinstance(part, Settings) for part in parts)
             is_one = isinstance(value, Settings) and get_origin(kind) in (tuple, dict)  # where several are wanted
             is_plain = isinstance(value, str | int | float) or any(isinstance(part, _PLAIN) for part in parts)
-            if is_table or is_one or is_plain:
+            is_no_list = get_origin(kind) is tuple and not isinstance(value, list | tuple)
+            if is_table or is_one or is_plain or is_no_list:
                 msgspec.structs.force_setattr(self, field, convert(value, kind, field))
         for field, number in _numbers(type(self)).items():
             if not number.holds(value := getattr(self, field)):

@@ -205,7 +205,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return self._bounds(situation, belief, 1.0 if by_turns or is_whole else _BOLDER, region)
 
     def _draws_and_bounds(self, situation: JointSituation, belief: AdditiveGP, asked: int) -> BoxFunctions:
-        """In turn a draw, cautious and bold bounds of factors that share variables; bounds only of too many, or in time."""
+        """Draws, cautious and bold bounds in turn, if factors share variables; of many, or in time, bounds only."""
         t, p = len(situation.history), len(situation.pending)
         n_factors, turn = len(situation.graph.factors), asked % _DRAW_PERIOD
         is_drawn = n_factors <= DRAWABLE and not belief.has_time

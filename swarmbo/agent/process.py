@@ -99,7 +99,7 @@ class RemoteAgent:
         made._start(state["json"]["name"], "again", state, **own)
         return made
 
-    def _start(self, name: str, make: str, *arguments: Any, **keywords: Any) -> None:
+    def _start(self, name: str, make: str, /, *arguments: Any, **keywords: Any) -> None:
         context = get_context("spawn")
         self.name, self.is_finished, self.keeps_time, self.agreement = name, True, False, -1
         self.sent: dict[str, Traffic] = {}

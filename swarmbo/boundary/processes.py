@@ -53,15 +53,15 @@ def without_interrupts() -> Generator[None]:
     They could not catch it while loading modules. On Windows, they ignore it once they have begun.
     """
     usual, came, before = signal.getsignal(signal.SIGINT), list[Any](), None
-    if hasattr(signal, "pthread_sigmask"):
-        # Started with the first process, it would end the block in Python 3.11.
-        resource_tracker.ensure_running()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     # the system may give it to another thread, which does not block it; Python handles it in the main thread
     handler = usual if callable(usual) and threading.current_thread() is threading.main_thread() else None
     if handler is not None:
         signal.signal(signal.SIGINT, lambda *interrupt: came.append(interrupt))
     try:
+        if hasattr(signal, "pthread_sigmask"):
+            # Started with the first process, it would end the block in Python 3.11.
+            resource_tracker.ensure_running()
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
     finally:
         if before is not None:

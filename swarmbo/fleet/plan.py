@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from swarmbo.agent.schema import forbidding
+from swarmbo.agent import schema
 from swarmbo.boundary.files import read_regular, replacing
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Table
-from swarmbo.deciding.setup import Setup, part, settings_again
+from swarmbo.deciding.setup import Setup, part, refuse_unknown, settings_again
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
@@ -48,7 +48,7 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"got a table of {wrong[0]!r} that has another size", at=at)
         if wrong := [f for f in own if not (np.frombuffer(own[f], "<f8") < np.inf).all()]:
             raise ConfigError(f"got NaN or inf in the table of {wrong[0]!r}; wanted numbers or -inf", at=at)
-        fits = forbidding(graph, sizes)
+        fits = schema.forbidding(graph, sizes)
         wrong = [agent for agent in graph.agents if not fits(agent, self.forbidden.get(agent, b""))]
         if wrong and (is_timed or self.forbidden):
             raise ConfigError(f"got no forbidden pairs of {wrong[0]!r} that fit its factors; wanted them", at=at)
@@ -94,6 +94,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         problem, settings = Problem.from_plain(self.problem), settings_again(self.settings, {})
         if self.tables is None:
             return Setup.of(problem, **settings)
+        refuse_unknown(settings, ("coordination", "seed"))
         method = part("coordination", settings["coordination"], FIELD)
         return Setup(problem, None, None, method, InProcess(), settings["seed"], None, 0)
 
@@ -114,6 +115,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return itself if members can be reached by it."""
         try:
             setup = self.setup
+            if self.tables is None:
+                schema.require_own(setup)
+        except ConfigError as error:
+            raise ConfigError(str(error), at=at) from error
         except (KeyError, TypeError, ValueError) as error:
             wanted = "wanted a problem and settings as `swarmbo fleet` writes them"
             raise ConfigError(f"{type(error).__name__}: {error}; {wanted}", at=at) from error

@@ -1,7 +1,7 @@
 """Problems in tables, from files of other tools."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -70,7 +70,7 @@ class TableProblem:
             if (number := getattr(self, name)) is None or not is_number(number) or number != number:
                 raise ConfigError(f"got {short(number)}; wanted a number", at=f"$.{name}")
         named = self.domains.items() if isinstance(cast(object, self.domains), Mapping) else ()
-        given = {str(variable): exact(values) for variable, values in named}
+        given = {str(variable): exact(_in_order(values)) for variable, values in named}
         for variable, size in sizes_of(graph, self.tables).items():
             values = given.get(variable)
             if not isinstance(values, Sequence) or len(values) != size:
@@ -147,3 +147,9 @@ class Room:
             fix = "shorten it, or give variables fewer values"
             raise ConfigError(f"{got}; wanted at most {_MOST_STEPS:,} parts in all: {fix}", at=at)
         return tuple(shape)
+
+
+def _in_order(values: object) -> object:
+    """Values of a frame's column, of keys or of a generator as a tuple; others, also sets, as they are."""
+    as_they_are = isinstance(values, Sequence | np.ndarray | set | frozenset)
+    return tuple(cast(Iterable[Value], values)) if isinstance(values, Iterable) and not as_they_are else values

@@ -169,7 +169,8 @@ class FaultyTransport(InProcessTransport):
         if self._team is not None:
             self._seed = int(stream(self._seed, "faults", team=self._team, round=round).integers(2**63))
         self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
-        self._carried: dict[tuple[str, str], Counter[int]] = {}  # bytes of messages on a link, by step
+        # of each link: bytes of messages by step, and of each full step a later one that may have room
+        self._carried: dict[tuple[str, str], tuple[Counter[int], dict[int, int]]] = {}
         self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
 
     def is_gone(self, agent: str, steps: int = 0) -> bool:
@@ -249,9 +250,11 @@ class FaultyTransport(InProcessTransport):
         """Step in which a link carries the last bytes of a message that comes to it in a step."""
         if self.faults.bandwidth is None:
             return step
-        carried = self._carried.setdefault(link, Counter())
+        carried, later = self._carried.setdefault(link, (Counter(), {}))
+        step = _with_room(later, step)
         while (room := self.faults.bandwidth - carried[step]) < n_bytes:
-            carried[step], n_bytes, step = self.faults.bandwidth, n_bytes - room, step + 1
+            later[step], n_bytes = step + 1, n_bytes - room
+            step = _with_room(later, step + 1)
         carried[step] += n_bytes
         return step
 
@@ -270,3 +273,13 @@ class FaultyTransport(InProcessTransport):
         if key not in self._streams:
             self._streams[key] = stream(self._seed, purpose, sender=link[0], recipient=link[1])
         return self._streams[key]
+
+
+def _with_room(later: dict[int, int], step: int) -> int:
+    """First step, from one on, that is not known to be full; long queues are skipped (path compression)."""
+    passed = list[int]()
+    while step in later:
+        passed.append(step)
+        step = later[step]
+    later.update(dict.fromkeys(passed, step))
+    return step

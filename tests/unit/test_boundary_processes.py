@@ -46,7 +46,8 @@ def test_an_interrupt_waits_for_the_end_of_the_block_also_if_another_thread_rece
             time.sleep(0.1)
             done.append("the rest of the block")
 
-    threading.Thread(target=ended.wait).start()  # which does not block it, so the system gives it to this thread
+    # it does not block the interrupt, so the system gives it to this thread
+    threading.Thread(target=ended.wait, daemon=True).start()
     usual = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         block()

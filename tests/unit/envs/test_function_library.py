@@ -91,6 +91,10 @@ def test_sums_of_blocks_reach_the_sum_of_the_maxima_and_no_search_of_a_block_mor
             assert -found.fun <= top + 1e-6 * max(1.0, abs(top))
 
 
+def test_the_maximum_of_a_drawn_factor_of_five_variables_is_that_of_many_climbs():
+    assert get("additive-gp", n_variables=5, size=5, lengthscale=0.3, seed=11).maximum >= 3.0127
+
+
 def test_no_point_of_a_fine_grid_beats_a_drawn_chain():
     f, u = get("additive-gp", seed=0), np.linspace(0.0, 1.0, 65)
     grid, best = np.stack(np.meshgrid(u, u, indexing="ij"), axis=-1).reshape(-1, 2), np.zeros(len(u))

@@ -264,6 +264,10 @@ BROKEN_PLANS = {
     "problem": ({"problem": {}}, "KeyError: 'scopes'; wanted a problem"),
     "settings": ({"settings": {"speed": 3}}, r"\$.speed: unknown argument, got 3; wanted some of"),
     "a seed": ({"settings": {"seed": -1}}, r"\$.seed: got -1; wanted an integer >= 0"),
+    "simulated links": (
+        {"settings": {"transport": {"kind": "faulty"}}},
+        r"wanted 'in-process', as agents use real links$",
+    ),
     "own code": ({"settings": {"belief": {"kind": "os:system"}}}, "os:system"),
     "patience": ({"patience_s": -1.0}, "wanted seconds > 0|wanted the plan"),
     "far by tcp": (ends("tcp/127.0.0.1:1", "tcp/10.0.0.1:2", "tcp/127.0.0.1:3"), "tcp is open"),

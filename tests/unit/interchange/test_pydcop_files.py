@@ -4,6 +4,7 @@ import itertools
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -155,6 +156,12 @@ def test_a_constant_is_written_as_a_constraint() -> None:
     assert (problem.constant, problem.name) == (12.0, "file")
     again = problem_of_yaml(yaml_of_problem(problem), "file")
     assert again.told(sb.exact(again.graph, again.tables).value) == 13.0
+
+
+@pytest.mark.parametrize("values", [{"R": 1, "G": 2}.keys(), (v for v in "RG"), np.array(["R", "G"]), ["R", "G"]])
+def test_domains_are_any_ordered_values(values: Any) -> None:
+    problem = TableProblem("p", sb.FactorGraph.from_scopes({"f": ["x"]}), {"f": np.zeros(2)}, {"x": values})
+    assert problem.domains == {"x": ("R", "G")}
 
 
 HEAD = "name: p\nobjective: min\ndomains: {d: {values: [0, 1]}}\nvariables: {x: {domain: d}, y: {domain: d}}\n"
