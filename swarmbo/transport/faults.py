@@ -41,7 +41,7 @@ class Cut(Settings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "parts", lambda parts: any(parts), "at least one part with an agent in it")
-        require(self, "parts", lambda parts: len(set().union(*parts)) == sum(map(len, parts)), "no agent twice")
+        require(self, "parts", lambda p: len(set().union(*p)) == sum(len(set(own)) for own in p), "no agent in two")
         for field in ("rounds", "steps"):
             require(self, field, lambda span: span is None or span[0] <= span[1], "the first and the last, in order")
 

@@ -48,9 +48,12 @@ def test_an_interrupt_waits_for_the_end_of_the_block_also_if_another_thread_rece
 
     # it does not block the interrupt, so the system gives it to this thread
     threading.Thread(target=ended.wait, daemon=True).start()
-    usual = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        block()
-    ended.set()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts behind ignores interrupts
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            block()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+        ended.set()
     assert done
-    assert signal.getsignal(signal.SIGINT) is usual

@@ -225,7 +225,7 @@ def test_draws_differ_by_team_and_round_and_repeat():
     [
         *(({"loss": loss}, r"a number in \[0, 1\)") for loss in (-0.1, 1.0, float("nan"))),
         ({"cuts": [{"parts": []}]}, "at least one part"),
-        ({"cuts": [{"parts": [["a"], ["b", "a"]]}]}, "no agent twice"),
+        ({"cuts": [{"parts": [["a"], ["b", "a"]]}]}, "no agent in two"),
         ({"cuts": [{"parts": [["a"]], "rounds": [4, 3]}]}, "the first and the last"),
         ({"deaths": [{"agent": "a"}]}, "round"),
         ({"deaths": [{"agent": "a", "round": 1, "when": 2}]}, "unknown key 'when'"),
