@@ -37,7 +37,7 @@ _PATIENCE_OF_ONE = 2  # with one factor, without noise: a joint model of few var
 _LATE = 20  # least remaining rounds for a restart: with fewer it ends behind the previous search
 _GLOBAL_ABOVE = 1e-3  # of the first outcomes' spread: with a larger expected improvement a factor has no trust region
 _N_POINTS = 256  # random places at which that is judged
-_EVERY_SECOND = 2  # period of global searches of a stalled factor, which can leave a wrong basin, and of draws in noise
+_PERIOD = 2  # of global searches of a stalled factor, which can leave a wrong basin, and of draws in noise
 _STALLED = 2  # failures until a factor is stalled, in units of those that halve a trust region
 _DRAW_PERIOD = 3  # in queries, of the joint draw of factors that share variables, as bounds do not leave a basin
 _DRAWS_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
@@ -184,7 +184,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return LogImprovements.over_incumbent(belief)
         patience = _patience(belief.hyperparameters.total_noise_variance)
         is_drawable = not is_whole and len(situation.graph.factors) <= DRAWABLE
-        if patience > 1 and is_drawable and (situation.n_batched or asked % _EVERY_SECOND):
+        if patience > 1 and is_drawable and (situation.n_batched or asked % _PERIOD):
             return self._draw(situation, belief, None)  # in noise, neighbours tell little
         # points of a global search are no steps of the box
         places = belief.domain.to_unit(belief.X) if is_plain else None
@@ -321,7 +321,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
                 box = self._box(_patience(belief.hyperparameters.noise_variances[index]))
                 steps, basis = situation.steps(factor), situation.basis()
                 state = box.state(seen, steps=steps, places=U[:, columns], gain=_GAIN, basis=basis)
-                is_due = state.idle >= _STALLED * box.failures and situation.round % _EVERY_SECOND == 0
+                is_due = state.idle >= _STALLED * box.failures and situation.round % _PERIOD == 0
                 is_open = is_due or potential >= _GLOBAL_ABOVE * state.spread
                 sides[columns] = _EVERYWHERE if is_open and not is_last else state.side * share
         return box_around(centre, sides)

@@ -146,13 +146,13 @@ def holds(rings: Sequence[Float[np.ndarray, "k 2"]], places: Float[np.ndarray, "
 
 
 def _polygons(data: Any, at: str) -> Iterator[Any]:
-    kind = str(data.get("type")) if isinstance(data, dict) else None
+    kind = data.get("type") if isinstance(data, dict) else None
     if kind == "Polygon":
         yield data.get("coordinates")
     elif kind == "Feature":
         if data.get("geometry") is not None:
             yield from _polygons(data["geometry"], at)
-    elif kind in _PARTS:
+    elif isinstance(kind, str) and kind in _PARTS:
         if not isinstance(parts := data.get(_PARTS[kind]), list):
             raise ConfigError(f"got a {kind} with {short(parts)}; wanted a list of {_PARTS[kind]}", at=at)
         for part in parts:

@@ -15,6 +15,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from swarmbo.belief import ExactGPSettings, Views
 from swarmbo.coordination.plan import TraceRow
 from swarmbo.graph import FactorGraph
+from swarmbo.metrics import agreement_traffic, sharing_traffic
 from swarmbo.plotting import style
 from swarmbo.plotting.agent_maps import agent_maps_figure, error_of, records_of
 from swarmbo.plotting.animation import write_animation
@@ -179,7 +180,7 @@ def write_figures(
     if belief is not None:
         write("belief", belief_map_figure(records, told, belief))
     write("regret", regret_figure(records, world))
-    if any(r.sharing.messages or (r.report is not None and r.report.messages) for r in records):
+    if (agreement_traffic(records) + sharing_traffic(records)).messages:
         write("traffic", traffic_figure(records))
     if (faults := faults_figure(records, network)) is not None:
         write("faults", faults)
