@@ -42,13 +42,13 @@ class Scale:
         self._ends: dict[str, tuple[Values, Values, NDArray[np.bool_]]] = {}
         for agent, box in boxes.items():
             wide = box.high - box.low > _WIDE
-            low, high = (np.where(wide, _orders(end), end) for end in (box.low, box.high))
+            low, high = (np.where(wide, _signed_log(end), end) for end in (box.low, box.high))
             self._ends[agent] = low, np.where(high > low, high - low, 1.0), wide
 
     def to(self, agent: str, values: Float[np.ndarray, "*rows d"]) -> Row:
         """Scaled values of an agent, clipped into its box, of one observation or many."""
         low, sides, wide = self._ends[agent]
-        own = np.where(wide, _orders(values), values)
+        own = np.where(wide, _signed_log(values), values)
         scaled = np.zeros((*own.shape[:-1], self.size), dtype=np.float32)
         scaled[..., : len(low)] = np.clip(2.0 * (own - low) / sides - 1.0, -1.0, 1.0)
         return scaled
@@ -62,7 +62,7 @@ class Scale:
         return box.low + np.clip(share, 0.0, 1.0) * (box.high - box.low)
 
 
-def _orders(values: np.ndarray) -> np.ndarray:
+def _signed_log(values: np.ndarray) -> np.ndarray:
     return np.sign(values) * np.log1p(np.abs(values))
 
 

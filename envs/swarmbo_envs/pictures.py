@@ -158,7 +158,7 @@ def robot_frame(world: "World", episode: "RobotEpisode", max_cycles: int) -> Pic
     axes, to_axes = picture.axes, picture.to_axes
     for region in world.ground.regions:
         look.draw_no_go(axes, [to_axes(ring) for ring in region.rings])
-    charge = world.homes.charge(episode)
+    charge = world.battery_limits.charge(episode)
     for robot, share in enumerate(() if charge is None else charge.tolist()):
         axes.plot(*to_axes(episode.bases[robot, None])[0], color=look.agent_colour(robot), **look.BASE)
         look.draw_battery(axes, to_axes(episode.poses[robot, None, :2])[0], share, look.agent_colour(robot))

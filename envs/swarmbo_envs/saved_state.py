@@ -60,18 +60,18 @@ class SavedState:
         """Give an episode that has just begun the saved rounds, and saved arrays of the same kinds and shapes."""
         episode.round, episode.running = self.plain.round, self.plain.running
         for name in names:
-            begun = getattr(episode, name)
-            if isinstance(begun, list):
-                read: Any = self.array(name, "f", (self.rows_of(name),)).tolist()
+            initial = getattr(episode, name)
+            if isinstance(initial, list):
+                value: Any = self.array(name, "f", (self.rows_of(name),)).tolist()
             else:
-                array = self.array(name, np.asarray(begun).dtype.kind, np.shape(begun))
-                read = array if isinstance(begun, np.ndarray) else array.item()
-            setattr(episode, name, read)
+                array = self.array(name, np.asarray(initial).dtype.kind, np.shape(initial))
+                value = array if isinstance(initial, np.ndarray) else array.item()
+            setattr(episode, name, value)
         return episode
 
-    def hold(self, claim: bool, wanted: str) -> None:
-        """Refuse the state unless a claim is true."""
-        if not claim:
+    def require(self, is_valid: bool, wanted: str) -> None:
+        """Refuse the state unless it is valid."""
+        if not is_valid:
             got = f"got a {self._what} state that is not whole"
             raise StateVersionError(f"{got}; wanted {wanted}, as get_state() wrote it")
 
@@ -83,7 +83,7 @@ class SavedState:
             array = np.array(None)
         wanted, got = (shape, kind), (array.shape, array.dtype.kind)
         kinds = "an array {!r} of shape {} and numpy's kind {!r}, not {} and {!r}"
-        self.hold(wanted == got, kinds.format(name, *wanted, *got))
+        self.require(wanted == got, kinds.format(name, *wanted, *got))
         return array
 
     def rows_of(self, name: str) -> int:
@@ -98,9 +98,9 @@ class SavedState:
         return part
 
 
-def _differences(there: object, here: object, path: str = "$") -> Iterator[str]:
-    if isinstance(there, dict) and isinstance(here, dict):
-        for key in dict.fromkeys([*there, *here]):
-            yield from _differences(there.get(key), here.get(key), f"{path}.{key}")
-    elif there != here:
-        yield f"{path}: {there!r:.60}, here {here!r:.60}"
+def _differences(saved: object, present: object, path: str = "$") -> Iterator[str]:
+    if isinstance(saved, dict) and isinstance(present, dict):
+        for key in dict.fromkeys([*saved, *present]):
+            yield from _differences(saved.get(key), present.get(key), f"{path}.{key}")
+    elif saved != present:
+        yield f"{path}: {saved!r:.60}, here {present!r:.60}"

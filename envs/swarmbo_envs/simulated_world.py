@@ -28,9 +28,9 @@ from swarmbo_envs.saved_state import EpisodeKind, Plain, SavedState, WorldEpisod
 LARGEST = 1e12  # of the measurements that observations show
 
 Array = NDArray[np.float64]
-Ends = tuple[ArrayLike, ArrayLike]  # low and high end of a box
+Bounds = tuple[ArrayLike, ArrayLike]  # low and high end of a box
 Space = gymnasium.Space[Any]
-Spaces = Mapping[str, Ends | Space]
+Spaces = Mapping[str, Bounds | Space]
 Infos = dict[str, dict[str, Any]]
 
 
@@ -61,10 +61,10 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     __signature__: ClassVar[inspect.Signature | None]
     _arguments: ClassVar[Any]  # the type of its settings
     _action_in_words: ClassVar[str]  # its coordinates, for messages: ``[x, y]``
-    _states: ClassVar[tuple[str, int]]  # name of the saved state's content, and its format version
+    _state_format: ClassVar[tuple[str, int]]  # name of the saved state's content, and its format version
     _action_spaces: dict[str, Space]
     _observation_spaces: dict[str, Space]
-    _drawn: int | None = None  # number of the present world, if worlds are drawn
+    _world_number: int | None = None  # number of the present world, if worlds are drawn
 
     def __init_subclass__(cls, arguments: type[Settings] | None = None, name: str = "") -> None:
         """Derive the signature from the settings, so that help shows arguments and defaults."""
@@ -74,8 +74,8 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
             cls.metadata = {"name": name, "render_modes": modes, "is_parallelizable": True, "render_fps": 4}
         if arguments is not None:
             cls._arguments = arguments
-            found = inspect.signature(arguments).parameters.values()
-            cls.__signature__ = inspect.Signature([one.replace(kind=one.KEYWORD_ONLY) for one in found])
+            parameters = inspect.signature(arguments).parameters.values()
+            cls.__signature__ = inspect.Signature([each.replace(kind=each.KEYWORD_ONLY) for each in parameters])
         elif "__init__" in vars(cls):
             cls.__signature__ = None  # a signature per class
 
@@ -91,9 +91,9 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """Convert arguments, which may hold NumPy values, to settings."""
         return convert(plain(arguments), cls._arguments)
 
-    def _set_spaces(self, actions: Spaces, observations: Spaces, state: Ends) -> None:
-        self._action_spaces = {agent: space_of(told) for agent, told in actions.items()}
-        self._observation_spaces = {agent: space_of(told) for agent, told in observations.items()}
+    def _set_spaces(self, actions: Spaces, observations: Spaces, state: Bounds) -> None:
+        self._action_spaces = {agent: space_of(space) for agent, space in actions.items()}
+        self._observation_spaces = {agent: space_of(space) for agent, space in observations.items()}
         self.state_space = space_of(state)
 
     def observation_space(self, agent: str) -> Space:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -128,19 +128,19 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         Raises:
             ConfigError: If the seed or the world is not an integer >= 0, or a world is picked and none are drawn.
         """
-        last, picked = self._episode, (options or {}).get("world")
+        last, chosen = self._episode, (options or {}).get("world")
         if seed is not None:
             seed, number = whole_number(seed, 0, "$.seed"), 0
         else:
             seed, number = (secrets.randbits(62), 0) if last is None else (last.seed, last.number + 1)
         if self.settings.worlds == "drawn":
-            drawn = rng.stream(seed, "world", episode=number).integers(2**31).item()
-            self._enter(drawn if picked is None else whole_number(picked, 0, "$.options.world"))
-        elif picked is not None:
-            raise ConfigError(f"got {short(picked)}; wanted no world, or worlds = 'drawn'", at="$.options.world")
+            default = rng.stream(seed, "world", episode=number).integers(2**31).item()
+            self._enter_world(default if chosen is None else whole_number(chosen, 0, "$.options.world"))
+        elif chosen is not None:
+            raise ConfigError(f"got {short(chosen)}; wanted no world, or worlds = 'drawn'", at="$.options.world")
         self._episode = episode = self._begin(seed, number)
         self.agents = self.possible_agents.copy()
-        infos = self._first_infos(episode)
+        infos = self._initial_infos(episode)
         self._show_to_human()
         return self._observe(episode), infos
 
@@ -161,12 +161,12 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
                 Also if an action is for an agent that is not live.
         """
         episode, agents = self._current(), self.agents
-        asked = self._asked(actions, agents)
+        checked = self._checked_actions(actions, agents)
         if not agents:
             return {}, {}, {}, {}, {}
         # the round counts before it is played: noise of a round is named by its number, 0 being the reset
         episode.round += 1
-        infos, rewards = self._play(episode, asked)
+        infos, rewards = self._play(episode, checked)
         over = episode.round >= self.max_cycles
         # PettingZoo wants the last observations of agents that end, so they are made while all are live
         observations = self._observe(episode)
@@ -175,7 +175,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         self._show_to_human()
         return observations, rewards, dict.fromkeys(agents, False), dict.fromkeys(agents, over), infos
 
-    def _asked(self, actions: Mapping[str, Any], agents: list[str]) -> dict[str, Array]:
+    def _checked_actions(self, actions: Mapping[str, Any], agents: list[str]) -> dict[str, Array]:
         """Check the actions of live agents, and return them in agent order as vectors: parts of a table one by one."""
         for agent in table(actions, "{agent: action}", "$.actions"):
             if agent not in agents:
@@ -190,10 +190,10 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     def get_state(self) -> dict[str, Any]:
         """All state that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
         episode = self._current()
-        arrays = self._arrays(episode) | ({} if self._drawn is None else {"world": self._drawn})
-        told = episode.seed, episode.number, episode.round, episode.running
-        plain = msgspec.to_builtins(Plain(self._states[1], self._description(), *told))
-        return {"json": plain, "arrays": {name: np.array(array) for name, array in arrays.items()}}
+        arrays = self._arrays(episode) | ({} if self._world_number is None else {"world": self._world_number})
+        progress = episode.seed, episode.number, episode.round, episode.running
+        content = msgspec.to_builtins(Plain(self._state_format[1], self._description(), *progress))
+        return {"json": content, "arrays": {name: np.array(array) for name, array in arrays.items()}}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that an environment with the same arguments saved.
@@ -203,14 +203,14 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
                 other data files; this environment is then unchanged.
         """
         # read as a whole first: a state that is refused leaves this environment as it was
-        saved, present = SavedState(state, *self._states, self._description()), self._drawn
+        saved, present = SavedState(state, *self._state_format, self._description()), self._world_number
         try:
             if self.settings.worlds == "drawn":
-                self._enter(saved.array("world", "i", ()).item())
+                self._enter_world(saved.array("world", "i", ()).item())
             self._episode = episode = self._read(saved)
         except BaseException:
             if present is not None:
-                self._enter(present)
+                self._enter_world(present)
             raise
         self.agents = self.possible_agents.copy() if episode.running else []
 
@@ -234,11 +234,11 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
             return None
         return self._picture() if self.render_mode == "rgb_array" else self._text()
 
-    def _enter(self, number: int) -> None:
+    def _enter_world(self, number: int) -> None:
         """Draw the world of a number, unless it is the present one."""
-        if number != self._drawn:
+        if number != self._world_number:
             self._draw(number)
-            self._drawn = number
+            self._world_number = number
 
     @abstractmethod
     def _draw(self, number: int) -> None:
@@ -248,26 +248,26 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     def _begin(self, seed: int, number: int) -> EpisodeKind:
         """Begin the episode of a seed and a number."""
 
-    def _first_infos(self, episode: EpisodeKind) -> Infos:
+    def _initial_infos(self, episode: EpisodeKind) -> Infos:
         """Infos at the beginning; empty unless agents measure at once."""
         return {agent: {} for agent in self.agents}
 
     @abstractmethod
-    def _play(self, episode: EpisodeKind, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
+    def _play(self, episode: EpisodeKind, actions: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
         """Play one round, updating the episode; return infos and rewards of live agents."""
 
     @abstractmethod
     def _observe(self, episode: EpisodeKind) -> dict[str, Any]:
         """Observation of every agent."""
 
-    def _rewards(self, infos: Infos, of_task: float) -> dict[str, float]:
-        """Rewards of a round: own measurements, or equal shares of their sum or of the task's, less own costs."""
+    def _rewards(self, infos: Infos, task_gain: float) -> dict[str, float]:
+        """Rewards of a round: own measurements, or equal shares of their sum or of the task's gain, less own costs."""
         own = {agent: info.get("measurement", 0.0) for agent, info in infos.items()}
-        if getattr(self.settings, "outcomes", "") == "total":  # all are told the same total
-            own = {agent: total / len(own) for agent, total in own.items()}
+        if getattr(self.settings, "outcomes", "") == "total":  # all measure the same total
+            own = {agent: outcome / len(own) for agent, outcome in own.items()}
         if self.settings.reward != "own":
-            of_all = of_task if self.settings.reward == "task" else sum(own.values())
-            own = dict.fromkeys(own, of_all / len(own))
+            total = task_gain if self.settings.reward == "task" else sum(own.values())
+            own = dict.fromkeys(own, total / len(own))
         return {agent: outcome - infos[agent]["cost"] for agent, outcome in own.items()}
 
     def _description(self) -> dict[str, Any]:
@@ -293,8 +293,8 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         """Describe the episode in words."""
 
     @staticmethod
-    def _with_last(own: Ends, after: Ends = ((), ())) -> tuple[Array, Array]:
-        """Ends of observations of functions: own values, last good measurement, share of rounds left, ``after``."""
+    def _with_last_measurement(own: Bounds, after: Bounds = ((), ())) -> tuple[Array, Array]:
+        """Bounds of observations of functions: own values, last good measurement, share of rounds left, ``after``."""
         low, high = (np.concatenate(parts) for parts in zip(own, ([-LARGEST, 0.0], [LARGEST, 1.0]), after, strict=True))
         return low, high
 
@@ -332,11 +332,11 @@ def as_aec(world: Callable[..., Any]) -> tuple[Callable[..., AECEnv[str, Any, An
     return raw_env, env
 
 
-def space_of(told: Ends | Space) -> Space:
+def space_of(given: Bounds | Space) -> Space:
     """Box of its ends; a space as it is."""
-    if isinstance(told, gymnasium.Space):
-        return told
-    low, high = (np.array(end, dtype=float) for end in told)
+    if isinstance(given, gymnasium.Space):
+        return given
+    low, high = (np.array(end, dtype=float) for end in given)
     return Box(low, high, dtype=np.float64)
 
 

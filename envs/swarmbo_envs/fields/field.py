@@ -21,7 +21,7 @@ from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, grid_points
 Surface = Callable[[Places], Values]
 MAX_SITES = 4096  # of a lattice
 MAX_EVALUATION_POINTS = 2500
-_KEPT = 4  # cached rounds and scorers: a step asks for its own again and again
+_CACHE_SIZE = 4  # cached rounds and scorers: a step asks for its own again and again
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -73,31 +73,34 @@ class Field:
         """Field of a round, with its own summit."""
         if self.change is None or not round_number:
             return self
-        return _kept(self._fields, round_number, lambda: self.with_surface(self._surface(round_number)))
+        return _cached(self._fields, round_number, lambda: self.with_surface(self._surface(round_number)))
 
     def measure(
         self, episode: WorldEpisode, place: Place, noise_std: float, failure_rate: float, world: str, **which: Any
     ) -> float | None:
         """Noisy value of the round at a place; None if the measurement failed. ``which`` names agent and sample."""
         # named streams make an agent's draws independent of all actions, so compared methods meet equal noise
-        where = {"round": episode.round, "episode": episode.number, **which}
-        if stream(episode.seed, world, "failure", **where).random() < failure_rate:
+        names = {"round": episode.round, "episode": episode.number, **which}
+        if stream(episode.seed, world, "failure", **names).random() < failure_rate:
             return None
-        noise = noise_std * stream(episode.seed, world, "noise", **where).standard_normal()
+        noise = noise_std * stream(episode.seed, world, "noise", **names).standard_normal()
         return float(self.value(place[None], episode.round)[0] + noise)
 
     def _surface(self, round_number: int) -> Surface:
         if self.change is None or not round_number:
             return self.surface
-        return _kept(self._surfaces, round_number, partial(self.change, round_number))
+        return _cached(self._surfaces, round_number, partial(self.change, round_number))
 
     def truth(
         self, task: Task, level: float | None, at_round: "Callable[[int], GroundTruth] | None" = None
     ) -> GroundTruth:
         """Noise-free field, for metrics and figures; ``at_round`` gives that of other rounds."""
         points, best = self.points.copy(), self.argmax.copy()  # the caller's own
-        told = (points, self.value(points), self.maximum, best, self.unit, "m", self.name, self.value)
-        return GroundTruth(*told, goal=task, level=level, at_round=at_round)
+        summit = self.maximum, best
+        labels = self.unit, "m", self.name
+        return GroundTruth(
+            points, self.value(points), *summit, *labels, self.value, goal=task, level=level, at_round=at_round
+        )
 
     @property
     def reach_m(self) -> float:
@@ -117,7 +120,7 @@ class Field:
 
     def scorer(self, key: tuple[float | None, float], make: Callable[[], T]) -> T:
         """Scorer that all worlds over this field with one level and noise share."""
-        return _kept(self._scorers, key, make)
+        return _cached(self._scorers, key, make)
 
     def require_on_map(self, place: Place, at: str) -> None:
         """Refuse a place beyond the corners of the map."""
@@ -174,27 +177,27 @@ class Bilinear:
         return self._interpolator(X[:, ::-1])
 
 
-def _kept(known: dict[K, T], key: K, make: Callable[[], T]) -> T:
+def _cached(cache: dict[K, T], key: K, make: Callable[[], T]) -> T:
     """Value of a key, made if it is not among the few latest ones."""
-    if (found := known.get(key)) is None:
-        for old in list(known)[: 1 - _KEPT]:  # other threads may do so, too
-            known.pop(old, None)
-        found = known[key] = make()
-    return found
+    if (value := cache.get(key)) is None:
+        for oldest in list(cache)[: 1 - _CACHE_SIZE]:  # other threads may do so, too
+            cache.pop(oldest, None)
+        value = cache[key] = make()
+    return value
 
 
-def spread(rng: np.random.Generator, sites: Places, n_places: int) -> Float[np.ndarray, "n_places 2"]:
+def separated_sites(rng: np.random.Generator, sites: Places, n_places: int) -> Float[np.ndarray, "n_places 2"]:
     """Random sites, separated from each other: by half the side of a site's share of the map, or less if it must be."""
-    order = sites[rng.permutation(len(sites))]
-    apart = 0.5 * float(np.sqrt(np.prod(np.ptp(sites, axis=0)) / n_places))
+    candidates = sites[rng.permutation(len(sites))]
+    separation = 0.5 * float(np.sqrt(np.prod(np.ptp(sites, axis=0)) / n_places))
     while True:
         chosen: list[Place] = []
-        free = np.ones(len(order), dtype=bool)
-        while len(chosen) < n_places and free.any():
-            site = order[free.argmax()]
+        is_free = np.ones(len(candidates), dtype=bool)
+        while len(chosen) < n_places and is_free.any():
+            site = candidates[is_free.argmax()]
             chosen.append(site)
             # sites at the same location count once, however small the distance has become
-            free &= (((order - site) ** 2).sum(axis=1) >= apart**2) & (order != site).any(axis=1)
+            is_free &= (((candidates - site) ** 2).sum(axis=1) >= separation**2) & (candidates != site).any(axis=1)
         if len(chosen) == n_places:
             return np.array(chosen)
-        apart *= 0.8
+        separation *= 0.8

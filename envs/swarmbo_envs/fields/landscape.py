@@ -33,7 +33,7 @@ _SUMMIT_OF_JACKSBORO = (200, 128, 128, 128)
 _DATA = Path(__file__).parent / "data"
 
 
-def _raised(X: Places, mean: float, about_mean: Surface) -> Values:
+def _with_mean(X: Places, mean: float, about_mean: Surface) -> Values:
     return mean + about_mean(X)
 
 
@@ -42,7 +42,7 @@ def drawn(settings: DrawSettings) -> Surface:
     lengthscales = np.full(2, settings.lengthscale_m)
     generator = rng.stream(settings.seed, "robot_team", "field")
     about_mean = kernels.draw(generator, settings.kernel, lengthscales, settings.std**2, _N_FEATURES)
-    return partial(_raised, mean=settings.mean, about_mean=about_mean)
+    return partial(_with_mean, mean=settings.mean, about_mean=about_mean)
 
 
 class DrawnInTime:
@@ -60,8 +60,8 @@ class DrawnInTime:
         """Function of one round: sines and cosines over locations, whose weights rotate with time."""
         (sines, cosines), phase = self._weights, self._over_rounds * round_number
         # cos(a + b) and sin(a + b) in products: only the weights change from round to round, not the features
-        turned = sines * np.cos(phase) - cosines * np.sin(phase), sines * np.sin(phase) + cosines * np.cos(phase)
-        return partial(_raised, mean=self._mean, about_mean=kernels.FourierDraw(self._over_places, *turned))
+        rotated = sines * np.cos(phase) - cosines * np.sin(phase), sines * np.sin(phase) + cosines * np.cos(phase)
+        return partial(_with_mean, mean=self._mean, about_mean=kernels.FourierDraw(self._over_places, *rotated))
 
 
 def _over(
@@ -88,26 +88,26 @@ def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
     rounds = "" if settings.time is None else f", {settings.time.lengthscale_rounds:g} rounds"
     title = f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m{rounds})"
     low, high = np.zeros(2), np.array(settings.size_m)
-    dense = np.prod(4 * high / settings.lengthscale_m)  # enough to have a point on the slope of every peak
-    searched = lattice(low, high, int(np.clip(dense, 1024, 4 * MAX_SITES)))
+    n_searched = np.prod(4 * high / settings.lengthscale_m)  # enough to have a point on the slope of every peak
+    searched = lattice(low, high, int(np.clip(n_searched, 1024, 4 * MAX_SITES)))
     if settings.time is None:
         return _over(drawn(settings), title, settings.size_m, max_sites, searched=searched)
     change, span = DrawnInTime(settings, settings.time).surface, 3.0 * settings.std
-    begin = _over(change(0), title, settings.size_m, max_sites, _MAX_MOVING_POINTS, searched=searched)
-    return replace(begin, change=change, span=(settings.mean - span, settings.mean + span))
+    first = _over(change(0), title, settings.size_m, max_sites, _MAX_MOVING_POINTS, searched=searched)
+    return replace(first, change=change, span=(settings.mean - span, settings.mean + span))
 
 
 @dataclass(frozen=True, eq=False)
 class Puffs:
     """Gaussian bells over the plane: centres in m, heights there, and variances in m²."""
 
-    middles: Float[np.ndarray, "n 2"]
+    centres: Float[np.ndarray, "n 2"]
     heights: Float[np.ndarray, " n"]
     variances: Float[np.ndarray, " n"]
 
     def __call__(self, X: Places) -> Values:
         """Sum at places on the map."""
-        return np.exp(-0.5 * cdist(X, self.middles, "sqeuclidean") / self.variances) @ self.heights
+        return np.exp(-0.5 * cdist(X, self.centres, "sqeuclidean") / self.variances) @ self.heights
 
 
 class Plume:
@@ -143,10 +143,10 @@ class Plume:
         released = math.floor(round_number * _PUFFS_PER_ROUND) / _PUFFS_PER_ROUND - self._ages
         ages = round_number - released
         offset = self.carried(np.array([float(round_number)])) - self.carried(released)
-        middles = (self.sources[:, None, :] + offset).reshape(-1, 2)
+        centres = (self.sources[:, None, :] + offset).reshape(-1, 2)
         n_sources = len(self.sources)
         heights, variances = self._scale * self._height(ages), self._variance(ages)
-        return Puffs(middles, np.tile(heights, n_sources), np.tile(variances, n_sources))
+        return Puffs(centres, np.tile(heights, n_sources), np.tile(variances, n_sources))
 
     def carried(self, times: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 2"]:
         """Displacement by the wind since time 0, m."""
@@ -168,20 +168,20 @@ def plume_field(settings: PlumeSettings, max_sites: int) -> Field:
     highest = _highest(plume, low, high)
     searched = np.concatenate([lattice(low, high, _MAX_MOVING_POINTS), plume.sources])  # narrow puffs are at a source
     where = f"plume {settings.seed}", settings.size_m, max_sites, _MAX_MOVING_POINTS
-    begin = _over(plume.surface(0), *where, quantity="concentration", unit=settings.unit, searched=searched)
-    return replace(begin, change=plume.surface, span=(0.0, highest))
+    first = _over(plume.surface(0), *where, quantity="concentration", unit=settings.unit, searched=searched)
+    return replace(first, change=plume.surface, span=(0.0, highest))
 
 
 def _highest(plume: Plume, low: Place, high: Place) -> float:
     """Approximate largest concentration in any round, which occurs if the wind drops or plumes meet."""
-    turns = np.arange(8) * np.pi / 4
-    rings = [step * plume.radius * np.stack([np.cos(turns), np.sin(turns)], axis=1) for step in (0, 1, 2)]
-    near = (plume.sources[:, None, None] + np.array(rings)).reshape(-1, 2)
-    places = np.clip(np.concatenate([lattice(low, high, _SURVEY_POINTS), near]), low, high)
+    angles = np.arange(8) * np.pi / 4
+    offsets = [step * plume.radius * np.stack([np.cos(angles), np.sin(angles)], axis=1) for step in (0, 1, 2)]
+    around_sources = (plume.sources[:, None, None] + np.array(offsets)).reshape(-1, 2)
+    places = np.clip(np.concatenate([lattice(low, high, _SURVEY_POINTS), around_sources]), low, high)
     return 1.15 * max(float(plume.surface(number)(places).max()) for number in _SURVEYED)
 
 
-def load(name: str) -> tuple[str, Rows, Values, Values, kinds.Window]:
+def load_elevation(name: str) -> tuple[str, Rows, Values, Values, kinds.Window]:
     """Read ``jacksboro`` or ``topobathy`` of matplotlib: title, heights, latitudes of rows, longitudes, window."""
     if name == "jacksboro":
         with np.load(get_sample_data("jacksboro_fault_dem.npz", asfileobj=False)) as data:
@@ -200,8 +200,8 @@ def load(name: str) -> tuple[str, Rows, Values, Values, kinds.Window]:
 
 def elevation_field(settings: kinds.ElevationSettings, max_sites: int) -> Field:
     """Window of an elevation model, bilinear between its cells; at most ``max_sites`` cells are candidate sites."""
-    title, heights, latitudes, longitudes, whole = load(settings.elevation)
-    row, column, rows, columns = window = settings.window or whole
+    title, heights, latitudes, longitudes, default_window = load_elevation(settings.elevation)
+    row, column, rows, columns = window = settings.window or default_window
     height, width = heights.shape
     if min(row, column) < 0 or min(rows, columns) < 2 or row + rows > height or column + columns > width:
         cells = f"the {height} x {width} cells of {settings.elevation!r}, with at least 2 rows and 2 columns"
@@ -215,7 +215,7 @@ def elevation_field(settings: kinds.ElevationSettings, max_sites: int) -> Field:
     xs = (longitudes - longitudes[0]) * _METRES_PER_DEGREE * np.cos(np.radians(latitudes.mean()))
     row, column = np.unravel_index(heights.argmax(), heights.shape)
     surface, summit = Bilinear(xs, ys, np.ascontiguousarray(heights)), np.array([xs[column], ys[row]])
-    title = title if window == whole else f"{title}, window {list(window)}"
+    title = title if window == default_window else f"{title}, window {list(window)}"
     sites, points = _every_nth_cell(xs, ys, max_sites), _every_nth_cell(xs, ys, MAX_EVALUATION_POINTS)
     low, high, ends = np.zeros(2), np.array([xs[-1], ys[-1]]), (float(heights.max()), summit, float(heights.min()))
     return Field(title, low, high, sites, points, surface, *ends, quantity="elevation", unit="m")
@@ -231,11 +231,11 @@ def _every_nth_cell(xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " r
 def build_field(table: dict[str, Any] | None, max_sites: int, *, moving: bool = False) -> Field:
     """Field of a table, None: the default elevation model; with all sites of a CSV file. ``moving`` ones may change."""
     settings = kinds.field_settings(table, moving=moving)
-    if isinstance(settings, kinds.CarriedSettings):
+    if isinstance(settings, kinds.PlumeFieldSettings):
         return plume_field(settings.plume, max_sites)
     if isinstance(settings, kinds.ElevationSettings):
         return elevation_field(settings, max_sites)
-    if isinstance(settings, kinds.DrawnSettings):
+    if isinstance(settings, kinds.DrawFieldSettings):
         names = {settings.gp.kernel, (settings.gp.time or settings.gp).kernel}
         is_fixed = names <= {*kernels.KERNEL_NAMES}  # another kernel may be registered under a user's name
         return (_shared_field if is_fixed else drawn_field)(settings.gp, max_sites)

@@ -25,18 +25,18 @@ _NEAREST_SHARE = 1e-3
 
 def measured_field(settings: MeasuredSettings, max_sites: int, title: str = "") -> Field:
     """Field of a CSV file, changing if it has a column of times; rows at one location (and time) are averaged."""
-    read = read_measurements(settings.columns, "$.field")
-    still = _still_field(read, settings, max_sites, title)
-    if read.times is None:
-        return still
-    table = np.column_stack([read.places, read.times, read.values])
-    change = Stations(table, settings.time_step, settings.sites == "interpolated").surface
+    measurements = read_measurements(settings.columns, "$.field")
+    static = _static_field(measurements, settings, max_sites, title)
+    if measurements.times is None:
+        return static
+    table = np.column_stack([measurements.places, measurements.times, measurements.values])
+    change = SiteSeries(table, settings.time_step, settings.sites == "interpolated").surface
     span = float(table[:, 3].min()), float(table[:, 3].max())
-    return replace(still.with_surface(change(0)), digest=digest(table), change=change, span=span)
+    return replace(static.with_surface(change(0)), digest=digest(table), change=change, span=span)
 
 
-def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sites: int, title: str) -> Field:
-    sites, values = distinct(measurements.places, measurements.values)
+def _static_field(measurements: Measurements, settings: MeasuredSettings, max_sites: int, title: str) -> Field:
+    sites, values = merge_duplicates(measurements.places, measurements.values)
     if len(sites) < 2:
         raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at="$.field.csv")
     _refuse_near_sites(sites, settings)
@@ -45,23 +45,23 @@ def _still_field(measurements: Measurements, settings: MeasuredSettings, max_sit
     margin = np.where(size < 0.01 * size.max(), 0.01 * size.max(), 0.0)
     low, high = sites.min(axis=0) - margin, sites.max(axis=0) + margin
     title = title or f"{Path(settings.csv).stem} {settings.value}"
-    known: dict[str, Any] = {
+    properties: dict[str, Any] = {
         "quantity": settings.value,
         "unit": settings.unit,
         "digest": digest(np.column_stack([sites, values])),
         "coordinates": None if measurements.projection is None else measurements.coordinates(),
     }
     if settings.sites == "only":
-        known |= {"sites_only": True, "least_reach_m": 1.5 * float(_distance_to_next(sites).max())}
+        properties |= {"sites_only": True, "least_reach_m": 1.5 * float(_distance_to_next(sites).max())}
         ends = float(values.max()), sites[values.argmax()], float(values.min())
         title, surface = f"{title} (measured sites only)", NearestSite(sites, values)
-        return Field(title, low, high, sites, sites, surface, *ends, **known)
-    covered, surface = _hull(sites), Kriging(sites, values)
+        return Field(title, low, high, sites, sites, surface, *ends, **properties)
+    covered, surface = _hull_filter(sites), Kriging(sites, values)
     candidates = _spread(covered, sites, low, high, min(max_sites, MAX_SITES))
     points = _spread(covered, sites, low, high, MAX_EVALUATION_POINTS)
-    known |= {"interpolated": True, "searched": np.concatenate([sites, lattice(low, high, MAX_SITES)])}
+    properties |= {"interpolated": True, "searched": np.concatenate([sites, lattice(low, high, MAX_SITES)])}
     name, ends = f"{title} (interpolated)", (0.0, low, 0.0)
-    return Field(name, low, high, candidates, points, surface, *ends, **known).with_surface(surface)
+    return Field(name, low, high, candidates, points, surface, *ends, **properties).with_surface(surface)
 
 
 class NearestSite:
@@ -100,7 +100,7 @@ class Kriging:
         return self._level + to_sites @ self._weights
 
 
-def _hull(sites: Places) -> Callable[[Places], Places]:
+def _hull_filter(sites: Places) -> Callable[[Places], Places]:
     """Filter of places in the convex hull of the sites: the region in which data support a map."""
     centre, scale = sites.mean(axis=0), float(np.ptp(sites, axis=0).max())
     try:
@@ -109,20 +109,20 @@ def _hull(sites: Places) -> Callable[[Places], Places]:
         got = f"got {len(sites)} distinct sites on one line"
         raise ConfigError(f"{got}; wanted 3 or more off a line, or sites = 'only'", at="$.field.sites") from None
 
-    def covered(places: Places) -> Places:
+    def within_hull(places: Places) -> Places:
         beyond = (places - centre) / scale @ equations[:, :2].T + equations[:, 2]
         return places[(beyond <= 1e-9).all(axis=1)]
 
-    return covered
+    return within_hull
 
 
 def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Places:
     """At most ``n_points`` of the sites, spread evenly by farthest-point selection from the one nearest their mean."""
     chosen = [nearest(sites, sites.mean(axis=0))]
-    gap = np.full(len(sites), np.inf)
+    squared = np.full(len(sites), np.inf)
     while len(chosen) < min(n_points, len(sites)):
-        gap = np.minimum(gap, ((sites - sites[chosen[-1]]) ** 2).sum(axis=1))
-        chosen.append(int(gap.argmax()))
+        squared = np.minimum(squared, ((sites - sites[chosen[-1]]) ** 2).sum(axis=1))
+        chosen.append(int(squared.argmax()))
     return sites[np.sort(chosen)]
 
 
@@ -130,15 +130,15 @@ def _spread(
     covered: Callable[[Places], Places], sites: Float[np.ndarray, "n 2"], low: Place, high: Place, n: int
 ) -> Places:
     """At most n points over the hull: nearly n of a lattice, or the sites if it has n / 2 at most and they are more."""
-    ask, best = n, covered(lattice(low, high, n))
-    while len(best) < 0.9 * n and ask < 16 * n:
-        ask = max(ask + 1, int(1.1 * ask))
-        finer = covered(lattice(low, high, ask))
-        if len(finer) > n:
+    requested, points = n, covered(lattice(low, high, n))
+    while len(points) < 0.9 * n and requested < 16 * n:
+        requested = max(requested + 1, int(1.1 * requested))
+        more_points = covered(lattice(low, high, requested))
+        if len(more_points) > n:
             break
-        if len(finer) >= len(best):
-            best = finer
-    return best if len(best) > n / 2 or len(best) >= len(sites) else thinned(sites, n)
+        if len(more_points) >= len(points):
+            points = more_points
+    return points if len(points) > n / 2 or len(points) >= len(sites) else thinned(sites, n)
 
 
 def _refuse_near_sites(sites: Places, settings: MeasuredSettings) -> None:
@@ -147,11 +147,11 @@ def _refuse_near_sites(sites: Places, settings: MeasuredSettings) -> None:
         wanted = max(wanted, _NEAREST_SHARE * float(np.median(spacing)))
     if spacing.min() >= wanted:
         return
-    one = int(spacing.argmin())
-    others = np.delete(sites, one, axis=0)
-    pair = f"{sites[one].tolist()} and {others[nearest(others, sites[one])].tolist()}"
+    nearest_site = int(spacing.argmin())
+    others = np.delete(sites, nearest_site, axis=0)
+    pair = f"{sites[nearest_site].tolist()} and {others[nearest(others, sites[nearest_site])].tolist()}"
     fix = "give rows of one site the same coordinates, and their values are averaged"
-    got = f"got sites {pair}, {spacing[one]:.3g} m apart; wanted at least {wanted:.3g} m"
+    got = f"got sites {pair}, {spacing[nearest_site]:.3g} m apart; wanted at least {wanted:.3g} m"
     raise ConfigError(f"{got}: {fix}", at="$.field.csv")
 
 
@@ -160,15 +160,15 @@ def _distance_to_next(sites: Places) -> Values:
     return np.asarray(distances)[:, 1]
 
 
-def distinct(sites: Places, values: Values) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"]]:
+def merge_duplicates(sites: Places, values: Values) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"]]:
     """Deduplicated locations with the mean of their values, in the order of first appearance."""
-    places, first, which, count = np.unique(sites, axis=0, return_index=True, return_inverse=True, return_counts=True)
-    means = np.bincount(which.ravel(), weights=values) / count
+    places, first, group, count = np.unique(sites, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    means = np.bincount(group.ravel(), weights=values) / count
     order = np.argsort(first)
     return places[order], means[order]
 
 
-class Stations:
+class SiteSeries:
     """Series of values at fixed sites, linear between their times and constant beyond them.
 
     ``table`` has rows x, y, time, value; ``time_step``, the time of a round, is by default the median between times.
@@ -180,11 +180,11 @@ class Stations:
             raise ConfigError(f"got {len(times)} time; wanted at least 2, or no column of times", at="$.field.time")
         self._step = float(np.median(np.diff(times))) if time_step is None else time_step
         self._begin, self._interpolated = float(times[0]), interpolated
-        self.sites, _ = distinct(table[:, :2], table[:, 3])
+        self.sites, _ = merge_duplicates(table[:, :2], table[:, 3])
         self._series: list[tuple[np.ndarray, np.ndarray]] = []
         for site in self.sites:
-            own = table[(table[:, :2] == site).all(axis=1)]
-            rounds, values = distinct(own[:, 2:3], own[:, 3])
+            rows = table[(table[:, :2] == site).all(axis=1)]
+            rounds, values = merge_duplicates(rows[:, 2:3], rows[:, 3])
             order = np.argsort(rounds[:, 0])
             self._series.append((rounds[order, 0], values[order]))
 

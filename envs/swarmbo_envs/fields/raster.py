@@ -18,7 +18,7 @@ from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, any_marked, 
 
 _AT = "$.field.raster"
 _MOST_PIXELS = 10**8
-_MOST_FOR_MAXIMUM = 250_000
+_POINTS_FOR_MAXIMUM = 250_000
 _ANTIMERIDIAN = 180.0
 _EDGE = 257  # points along each projected edge
 # bend of a map cell's edges in the raster, as a share of a cell, up to which cells count as straight
@@ -85,38 +85,39 @@ def read_array(path: str, at: str) -> Raster:
         raise ConfigError(f"got {path!r}; wanted one array of rows and columns, of booleans or numbers", at=at)
     if values.size > _MOST_PIXELS:
         raise ConfigError(f"got {values.shape[1]} x {values.shape[0]} cells; wanted at most {_MOST_PIXELS:,}", at=at)
-    nowhere, nothing = (0.0, 0.0, 0.0, 0.0), np.zeros(values.shape, dtype=bool)
-    return Raster(values, nothing, nowhere, is_placed=False, is_north_up=True, crs=None)
+    no_edges, no_mask = (0.0, 0.0, 0.0, 0.0), np.zeros(values.shape, dtype=bool)
+    return Raster(values, no_mask, no_edges, is_placed=False, is_north_up=True, crs=None)
 
 
 def raster_field(settings: RasterFieldSettings, max_sites: int, *, may_have_gaps: bool = True) -> Field:
     """Raster as a field, bilinear between cell centres; gaps, where any of four cells has no value, are told."""
     raster = _read(settings)
     values = raster.scale * raster.values[::-1].astype(float) + raster.offset  # south row first
-    known = ~_unknown(settings, raster, may_have_gaps=may_have_gaps)[::-1]
-    squares = known[1:, 1:] & known[1:, :-1] & known[:-1, 1:] & known[:-1, :-1]
+    is_known = ~_missing_cells(settings, raster, may_have_gaps=may_have_gaps)[::-1]
+    squares = is_known[1:, 1:] & is_known[1:, :-1] & is_known[:-1, 1:] & is_known[:-1, :-1]
     if not squares.any():
-        got = f"got {settings.raster!r} of {values.shape[0]} x {values.shape[1]} cells, {known.sum():,} with a value"
+        got = f"got {settings.raster!r} of {values.shape[0]} x {values.shape[1]} cells, {is_known.sum():,} with a value"
         raise ConfigError(f"{got}; wanted at least 2 x 2 adjacent cells with a value", at=_AT)
-    if not known.all():
-        nearest = np.asarray(distance_transform_edt(~known, return_distances=False, return_indices=True))
+    if not is_known.all():
+        nearest = np.asarray(distance_transform_edt(~is_known, return_distances=False, return_indices=True))
         values = values[nearest[0], nearest[1]]
     west, south, east, north = raster.edges
     rows, columns = values.shape
     xs = west + (np.arange(columns) + 0.5) / columns * (east - west)
     ys = south + (np.arange(rows) + 0.5) / rows * (north - south)
-    surface = _Cells(xs, ys, values, raster)
+    surface = _RasterSurface(xs, ys, values, raster)
     low, high = np.zeros(2), surface.size
-    sites, fine = lattice(low, high, max_sites), lattice(low, high, _MOST_FOR_MAXIMUM)
-    places = np.concatenate([sites, fine, surface.middles()])
-    found = surface(places)
-    best = int(found.argmax())
+    sites, fine = lattice(low, high, max_sites), lattice(low, high, _POINTS_FOR_MAXIMUM)
+    places = np.concatenate([sites, fine, surface.cell_centres()])
+    place_values = surface(places)
+    best = int(place_values.argmax())
     kind = "" if raster.crs is None else f" ({raster.crs.to_string()})"
     kind = " (longitudes and latitudes, projected)" if raster.in_degrees else kind
     points, name = lattice(low, high, MAX_EVALUATION_POINTS), f"{Path(settings.raster).stem}{kind}"
-    ends, labels = (float(found[best]), places[best], float(surface(sites).min())), (settings.value, settings.unit)
+    ends = float(place_values[best]), places[best], float(surface(sites).min())
+    labels = settings.value, settings.unit
     field = Field(name, low, high, sites, points, surface, *ends, *labels, coordinates=surface.coordinates(raster))
-    content = digest(np.where(known, values, np.nan), repr(raster.edges).encode())
+    content = digest(np.where(is_known, values, np.nan), repr(raster.edges).encode())
     return replace(field, digest=content, gaps=None if squares.all() else surface.touched(~squares))
 
 
@@ -133,68 +134,68 @@ def _read(settings: RasterFieldSettings) -> Raster:
         got = f"got cells of {settings.cell_m} m for a GeoTIFF"
         raise ConfigError(f"{got}; wanted none: the file states its location", at="$.field.cell_m")
     path = settings.raster
-    tiff = read_geotiff(path, "a field in a GeoTIFF", _AT, settings.band)
-    if tiff.crs is None:
+    raster = read_geotiff(path, "a field in a GeoTIFF", _AT, settings.band)
+    if raster.crs is None:
         fix = "`gdal_edit.py -a_srs EPSG:4326 FILE` states longitudes and latitudes"
         raise ConfigError(f"got {path!r}, without a coordinate reference system; wanted one: {fix}", at=_AT)
-    if not tiff.is_placed or not tiff.is_north_up:
-        got = "is turned" if tiff.is_placed else "does not say where it lies"
+    if not raster.is_placed or not raster.is_north_up:
+        got = "is turned" if raster.is_placed else "does not say where it lies"
         raise ConfigError(f"got {path!r}, which {got}; wanted rows from west to east, the first in the north", at=_AT)
-    if not tiff.in_degrees and not tiff.crs.is_projected:
-        raise ConfigError(f"got {path!r} in {tiff.crs.to_string()}; wanted coordinates in degrees or metres", at=_AT)
-    return tiff
+    if not raster.in_degrees and not raster.crs.is_projected:
+        raise ConfigError(f"got {path!r} in {raster.crs.to_string()}; wanted coordinates in degrees or metres", at=_AT)
+    return raster
 
 
-def _unknown(settings: RasterFieldSettings, raster: Raster, *, may_have_gaps: bool) -> Marks:
+def _missing_cells(settings: RasterFieldSettings, raster: Raster, *, may_have_gaps: bool) -> Marks:
     """Cells of a raster without a value; warns about them, or refuses them."""
     values = raster.values.astype(float)
-    unknown = raster.masked | ~np.isfinite(values)
-    reasons = [f"{unknown.sum():,} without a number"] if unknown.any() else list[str]()
+    missing = raster.masked | ~np.isfinite(values)
+    reasons = [f"{missing.sum():,} without a number"] if missing.any() else list[str]()
     size, stated = values.size, settings.missing
-    marks, doubtful = _marks(values[~unknown]) if stated is None else (stated, dict[float, int]())
+    marks, doubtful = _marks(values[~missing]) if stated is None else (stated, dict[float, int]())
     keep = f" ({MARKS[1]} takes all numbers as they are)" if stated is None and marks else ""
     for number in marks:
-        here = ~unknown & (values == number)
-        unknown = unknown | here
-        reasons += [f"{here.sum():,} with {number:.10g}"] if here.any() else []
+        is_marked = ~missing & (values == number)
+        missing = missing | is_marked
+        reasons += [f"{is_marked.sum():,} with {number:.10g}"] if is_marked.any() else []
     path = repr(settings.raster)
     why = "; ".join(reasons) + keep
-    if unknown.any() and not may_have_gaps:
-        got = f"got {path} with {unknown.sum():,} of {size:,} cells that have no value ({why}); wanted none here"
+    if missing.any() and not may_have_gaps:
+        got = f"got {path} with {missing.sum():,} of {size:,} cells that have no value ({why}); wanted none here"
         fix = "Cut the raster to cells with values, or fill them; teams of robots keep out of them"
         raise ConfigError(f"{got}. {fix}", at=_AT)
     for number, count in doubtful.items():
-        here = f"{_AT}: {path} holds {number:.10g} in {count:,} of {size:,} cells"
-        warnings.warn(f"{here}. {doubt(number)}", DataWarning, stacklevel=2)
-    if unknown.any():
-        told = f"{_AT}: {unknown.sum():,} of {size:,} cells of {path} have no value and are no-go"
-        warnings.warn(f"{told}: {why}", DataWarning, stacklevel=2)
-    return unknown
+        held = f"{_AT}: {path} holds {number:.10g} in {count:,} of {size:,} cells"
+        warnings.warn(f"{held}. {doubt(number)}", DataWarning, stacklevel=2)
+    if missing.any():
+        gaps = f"{_AT}: {missing.sum():,} of {size:,} cells of {path} have no value and are no-go"
+        warnings.warn(f"{gaps}: {why}", DataWarning, stacklevel=2)
+    return missing
 
 
 def _marks(values: Float[np.ndarray, " n"]) -> tuple[list[float], dict[float, int]]:
     """Numbers that mark missing values, which occur only at the ends of the value range; and doubtful ones."""
-    found, doubtful = list[float](), dict[float, int]()
+    marks, doubtful = list[float](), dict[float, int]()
     while values.size:
         low, high = float(values.min()), float(values.max())
-        inner = values[(values > low) & (values < high)]
-        among = [float(inner.min()), float(inner.max())] if inner.size else []
-        told = marked(np.array([low, high, *among]), None, is_coordinate=False)
-        new = {number for number, is_mark in zip((low, high), told.rows[:2], strict=True) if is_mark}
-        if not new:
-            doubtful = {number: int((values == number).sum()) for number in told.doubtful}
+        between = values[(values > low) & (values < high)]
+        ends_between = [float(between.min()), float(between.max())] if between.size else []
+        result = marked(np.array([low, high, *ends_between]), None, is_coordinate=False)
+        new_marks = {number for number, is_mark in zip((low, high), result.rows[:2], strict=True) if is_mark}
+        if not new_marks:
+            doubtful = {number: int((values == number).sum()) for number in result.doubtful}
             break
-        found += sorted(new)
-        values = values[~np.isin(values, list(new))]
-    return found, doubtful
+        marks += sorted(new_marks)
+        values = values[~np.isin(values, list(new_marks))]
+    return marks, doubtful
 
 
-def _placing(
-    xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " rows"], tiff: Raster
+def _projected_map(
+    xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " rows"], raster: Raster
 ) -> tuple[Place, LocalProjection | None, float]:
     """Size of the map in m, its projection, and the length of the raster's unit in m."""
-    if not tiff.in_degrees:
-        metres = 1.0 if tiff.crs is None else float(tiff.crs.linear_units_factor[1])
+    if not raster.in_degrees:
+        metres = 1.0 if raster.crs is None else float(raster.crs.linear_units_factor[1])
         return np.array([xs[-1] - xs[0], ys[-1] - ys[0]]) * metres, None, metres
     along_x, along_y = np.linspace(xs[0], xs[-1], _EDGE), np.linspace(ys[0], ys[-1], _EDGE)
     whole = LocalProjection.about(grid_points(xs[[0, -1]], ys[[0, -1]]), _AT)
@@ -206,28 +207,28 @@ def _placing(
     south, north = edge(along_x, ys[:1])[:, 1].max(), edge(along_x, ys[-1:])[:, 1].min()
     if not (west < east and south < north):
         raise ConfigError("got a raster that covers no rectangle in metres; wanted one that is not at a pole", at=_AT)
-    inner = LocalProjection(whole.meridian_deg, whole.east_m + float(west), whole.north_m + float(south))
-    return np.array([east - west, north - south]), inner, 1.0
+    local = LocalProjection(whole.meridian_deg, whole.east_m + float(west), whole.north_m + float(south))
+    return np.array([east - west, north - south]), local, 1.0
 
 
-class _Cells:
+class _RasterSurface:
     """Values between cell centres, at locations on the map, projected or in units of the raster."""
 
     def __init__(self, xs: Values, ys: Values, values: Rows, raster: Raster) -> None:
         self._xs, self._ys = xs, ys
         self._low, self._high = np.array([xs[0], ys[0]]), np.array([xs[-1], ys[-1]])
-        self.size, self.projection, self._unit_m = _placing(xs, ys, raster)
+        self.size, self.projection, self._unit_m = _projected_map(xs, ys, raster)
         self._between = Bilinear(xs, ys, values)
 
     def __call__(self, X: Places) -> Values:
-        return self._between(np.clip(self._own(X), self._low, self._high))
+        return self._between(np.clip(self._raster_coordinates(X), self._low, self._high))
 
-    def _own(self, X: Places) -> Places:
+    def _raster_coordinates(self, X: Places) -> Places:
         if self.projection is None:
             return X / self._unit_m + self._low
-        own = self.projection.degrees(X)
-        own[:, 0] += 360.0 * np.round((self._xs.mean() - own[:, 0]) / 360.0)
-        return own
+        degrees = self.projection.degrees(X)
+        degrees[:, 0] += 360.0 * np.round((self._xs.mean() - degrees[:, 0]) / 360.0)
+        return degrees
 
     def touched(self, squares: Marks) -> Bool[np.ndarray, "own_rows own_columns"]:
         """Mark the map cells that touch marked squares between four cell centres; without a projection the same."""
@@ -235,11 +236,11 @@ class _Cells:
             return squares
         rows, columns = np.minimum(squares.shape, _MOST_GAP_CELLS)
         xs, ys = np.linspace(0.0, self.size[0], columns + 1), np.linspace(0.0, self.size[1], rows + 1)
-        own = self._own(grid_points(xs, ys)).reshape(rows + 1, columns + 1, 2)
-        units = (own - self._low) / np.array([self._xs[1] - self._xs[0], self._ys[1] - self._ys[0]])
-        around = np.stack([units[:-1, :-1], units[:-1, 1:], units[1:, :-1], units[1:, 1:]])
-        first = np.clip(np.floor(around.min(axis=0) - _BEND), 0, None).astype(int)
-        last = np.minimum(np.ceil(around.max(axis=0) + _BEND).astype(int), squares.shape[::-1])
+        corners = self._raster_coordinates(grid_points(xs, ys)).reshape(rows + 1, columns + 1, 2)
+        units = (corners - self._low) / np.array([self._xs[1] - self._xs[0], self._ys[1] - self._ys[0]])
+        around_cell = np.stack([units[:-1, :-1], units[:-1, 1:], units[1:, :-1], units[1:, 1:]])
+        first = np.clip(np.floor(around_cell.min(axis=0) - _BEND), 0, None).astype(int)
+        last = np.minimum(np.ceil(around_cell.max(axis=0) + _BEND).astype(int), squares.shape[::-1])
         return any_marked(squares, (first[..., 0], last[..., 0]), (first[..., 1], last[..., 1]))
 
     def coordinates(self, raster: Raster) -> Coordinates | None:
@@ -251,8 +252,8 @@ class _Cells:
         corner = float(self._xs[0]), float(self._ys[0])
         return Coordinates(("easting", "northing"), None, raster.crs.to_string(), corner=corner, unit_m=self._unit_m)
 
-    def middles(self) -> Places:
+    def cell_centres(self) -> Places:
         """Cell centres on the map; the maximum is at one of them, or on the edge."""
-        own = grid_points(self._xs, self._ys)
-        places = (own - own[0]) * self._unit_m if self.projection is None else self.projection.metres(own)
+        centres = grid_points(self._xs, self._ys)
+        places = (centres - centres[0]) * self._unit_m if self.projection is None else self.projection.metres(centres)
         return places[((places >= 0.0) & (places <= self.size)).all(axis=1)]

@@ -30,14 +30,14 @@ class Scorer:
     """
 
     def __init__(self, field: Field, level: float | None, noise_std: float) -> None:
-        self._field, self._watched, self._noise_std = field, level, noise_std
+        self._field, self._level, self._noise_std = field, level, noise_std
         self.points = thinned(field.points, _MOST_POINTS)
         self._first = truth = field.value(self.points)
-        self._level = float(truth.mean())
+        self._mean = float(truth.mean())
         self._std = float(truth.std()) or 1.0
-        few = field.sites_only and len(field.sites) <= _MOST_KNOTS
-        self.knots = field.sites if few else lattice(field.low, field.high, _MOST_KNOTS)
-        self._kept = self._share_kept()
+        has_few_sites = field.sites_only and len(field.sites) <= _MOST_KNOTS
+        self.knots = field.sites if has_few_sites else lattice(field.low, field.high, _MOST_KNOTS)
+        self._retention = self._retention_per_round()
         self._lengthscale = self._likeliest_lengthscale()
         self._prior = self._to_knots(self.knots) + _NUGGET * self._std**2 * np.eye(len(self.knots))
         self._factor = cho_factor(self._prior, lower=True)
@@ -46,33 +46,33 @@ class Scorer:
     def _likeliest_lengthscale(self) -> float:
         """Of the truth, between the distance of knots and the map's longer side."""
         field, places = self._field, thinned(self.points, _FITTED_TO)
-        values = (field.value(places) - self._level) / self._std
+        values = (field.value(places) - self._mean) / self._std
         side = float((field.high - field.low).max())
         spacing = float(np.sqrt(np.prod(field.high - field.low) / len(self.knots)))
         candidates = np.geomspace(min(spacing, side), side, _LENGTHSCALES)
         return float(candidates[np.argmax([_log_likelihood(places, values, length) for length in candidates])])
 
-    def _share_kept(self) -> float:
+    def _retention_per_round(self) -> float:
         """Share of the deviation from the mean that remains after a round, by the truth's least autocorrelation."""
         # a filter forgets by the same share in every round, also if the truth hardly changes at first
-        now, shares = self._first - self._first.mean(), [1.0]
+        first, shares = self._first - self._first.mean(), [1.0]
         for lag in _LAGS if self._field.change is not None else ():
-            then = self._truth(lag)
-            then = then - then.mean()
-            size = float(np.sqrt((now @ now) * (then @ then)))
-            shares.append(float(np.clip(now @ then / size, 0.0, 1.0)) ** (1.0 / lag) if size > 0.0 else 1.0)
+            later = self._truth(lag)
+            later = later - later.mean()
+            norm = float(np.sqrt((first @ first) * (later @ later)))
+            shares.append(float(np.clip(first @ later / norm, 0.0, 1.0)) ** (1.0 / lag) if norm > 0.0 else 1.0)
         return min(shares)
 
     def begin(self) -> tuple[Values, Square]:
         """Prior of the knots: deviation from the mean, and its covariance."""
         return np.zeros(len(self.knots)), self._prior.copy()
 
-    def learned(
+    def updated(
         self, mean: Values, covariance: Square, places: Starts, values: PerStart, is_later: bool
     ) -> tuple[Values, Square]:
         """Belief after samples of one round, at places in m with noisy values; a round of change ``is_later``."""
         if is_later:
-            share = self._kept
+            share = self._retention
             mean, covariance = share * mean, share**2 * covariance + (1.0 - share**2) * self._prior
         if not len(places):
             return mean, covariance
@@ -80,25 +80,25 @@ class Scorer:
         # variance that the knots leave unexplained counts as extra noise (Snelson & Ghahramani's diagonal)
         unexplained = np.maximum(self._std**2 - np.einsum("nk,nk->n", weights, self._to_knots(places)), 0.0)
         noise = unexplained + self._noise_std**2 + _NUGGET * self._std**2
-        shared = covariance @ weights.T
-        gain = cho_solve(cho_factor(weights @ shared + np.diag(noise), lower=True), shared.T).T
-        mean = mean + gain @ (values - self._level - weights @ mean)
-        covariance = covariance - gain @ shared.T
+        cross = covariance @ weights.T
+        gain = cho_solve(cho_factor(weights @ cross + np.diag(noise), lower=True), cross.T).T
+        mean = mean + gain @ (values - self._mean - weights @ mean)
+        covariance = covariance - gain @ cross.T
         # keeps the covariance symmetric over hundreds of rounds
         return mean, 0.5 * (covariance + covariance.T)
 
     def map(self, mean: Values) -> Float[np.ndarray, " m"]:
         """Expected values at ``points``: up to 512 of the field's evaluation points, evenly spread."""
-        return self._level + self._to_points @ mean
+        return self._mean + self._to_points @ mean
 
     def score(self, mean: Values, round_number: int) -> float:
         """Score of a belief against the truth of a round, larger is better: minus root mean squared error, or F1."""
-        expected, truth, level = self.map(mean), self._truth(round_number), self._watched
+        expected, truth, level = self.map(mean), self._truth(round_number), self._level
         if level is None:
             return -float(np.sqrt(np.mean((expected - truth) ** 2)))
-        said, true = expected > level, truth > level
-        total = int(said.sum() + true.sum())
-        return 2.0 * int((said & true).sum()) / total if total else 1.0
+        predicted, actual = expected > level, truth > level
+        n_marked = int(predicted.sum() + actual.sum())
+        return 2.0 * int((predicted & actual).sum()) / n_marked if n_marked else 1.0
 
     def _truth(self, round_number: int) -> Float[np.ndarray, " m"]:
         return self._first if self._field.change is None else self._field.value(self.points, round_number)

@@ -153,9 +153,9 @@ class ChangeSettings(KernelSettings, frozen=True):
 
 
 def _require_region(settings: "DrawSettings | PlumeSettings") -> None:
-    sides, told = settings.size_m, "width and height from 1e-6 to 1e12 m, neither a million times the other"
+    sides, wanted = settings.size_m, "width and height from 1e-6 to 1e12 m, neither a million times the other"
     is_region = all(1e-6 <= side <= 1e12 for side in sides) and max(sides) < 1e6 * min(sides)
-    require(settings, "size_m", lambda _: is_region, told)
+    require(settings, "size_m", lambda _: is_region, wanted)
 
 
 class DrawSettings(KernelSettings, frozen=True):
@@ -188,7 +188,7 @@ class DrawSettings(KernelSettings, frozen=True):
         require(self, "lengthscale_m", lambda value: shortest <= value <= longest, is_told)
 
 
-class DrawnSettings(Settings, frozen=True):
+class DrawFieldSettings(Settings, frozen=True):
     """Field table of a draw: ``{gp = {...}}``."""
 
     gp: DrawSettings
@@ -233,36 +233,36 @@ class PlumeSettings(Settings, frozen=True):
             require(self, "sources", lambda _: are_few and are_within, "1 to 16 places [x, y] in the region")
 
 
-class CarriedSettings(Settings, frozen=True):
+class PlumeFieldSettings(Settings, frozen=True):
     """Field table of a plume: ``{plume = {...}}``."""
 
     plume: PlumeSettings
 
 
 FieldSettings = (
-    ElevationSettings | MeasuredSettings | RasterFieldSettings | DrawnSettings | SurveySettings | CarriedSettings
+    ElevationSettings | MeasuredSettings | RasterFieldSettings | DrawFieldSettings | SurveySettings | PlumeFieldSettings
 )
-_MOVING: dict[str, type[FieldSettings]] = {
+_KINDS_IN_TIME: dict[str, type[FieldSettings]] = {
     "elevation": ElevationSettings,
     "csv": MeasuredSettings,
     "raster": RasterFieldSettings,
-    "gp": DrawnSettings,
+    "gp": DrawFieldSettings,
     "survey": SurveySettings,
-    "plume": CarriedSettings,
+    "plume": PlumeFieldSettings,
 }
-_STILL = {key: kind for key, kind in _MOVING.items() if key != "plume"}
+_STATIC_KINDS = {key: kind for key, kind in _KINDS_IN_TIME.items() if key != "plume"}
 
 
 def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments of a world over a field, if its field is a table."""
-    if isinstance(given := arguments.get("field"), str):
-        ending = given.rpartition(".")[2].lower()
+    if isinstance(field := arguments.get("field"), str):
+        ending = field.rpartition(".")[2].lower()
         key = "csv" if ending in ("csv", "txt") else "raster" if ending in ("tif", "tiff", "npy") else None
         if key is None:
-            key = "elevation" if given in ("jacksboro", "topobathy") else "survey" if given == "oxford-ph" else "csv"
+            key = "elevation" if field in ("jacksboro", "topobathy") else "survey" if field == "oxford-ph" else "csv"
         more = ', value = "COLUMN"' if key == "csv" else ""
-        fix = f"--set environment.field.{key}={given} where it has that key already"
-        got = f'got {short(given)}; wanted a table: field={{{key} = "{given}"{more}}}'
+        fix = f"--set environment.field.{key}={field} where it has that key already"
+        got = f'got {short(field)}; wanted a table: field={{{key} = "{field}"{more}}}'
         raise ConfigError(f"{got}, or {fix}", at="$.field")
     return arguments
 
@@ -271,11 +271,11 @@ def field_settings(table: dict[str, Any] | None, *, moving: bool) -> FieldSettin
     """Settings of a field table, by its key; None is the elevation model. ``moving`` permits changes in time."""
     if table is None:
         return ElevationSettings(elevation="jacksboro")
-    by_key, at = _MOVING if moving else _STILL, "$.field"
+    by_key, at = _KINDS_IN_TIME if moving else _STATIC_KINDS, "$.field"
     fix = "; a table given whole takes the place of another: field = { csv = FILE, … }"
     settings = convert(table, by_key[kind_of(table, by_key, at, fix)], at=at)
     path = ".time" if isinstance(settings, MeasuredSettings) and settings.time is not None else ""
-    path = ".gp.time" if isinstance(settings, DrawnSettings) and settings.gp.time is not None else path
+    path = ".gp.time" if isinstance(settings, DrawFieldSettings) and settings.gp.time is not None else path
     if path and not moving:
         raise ConfigError("got a field that changes; wanted none here: swarmbo/sensor_field-v0 takes it", at=at + path)
     return settings

@@ -18,7 +18,7 @@ from swarmbo_envs.fields.scorer import Scorer
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task, field_settings
 from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.shared import Places, Values
-from swarmbo_envs.simulated_world import Array, Ends, Infos, SimulatedWorld
+from swarmbo_envs.simulated_world import Array, Bounds, Infos, SimulatedWorld
 
 FieldSettingsKind = TypeVar("FieldSettingsKind", bound=FieldWorldSettings)
 
@@ -68,7 +68,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
             key = self.settings.level, noise_std
             self._scorer = field.scorer(key, lambda: Scorer(field, *key))
 
-    def _redrawn(self, seed: int) -> dict[str, Any]:
+    def _table_with_seed(self, seed: int) -> dict[str, Any]:
         """Field table with another seed of the draw or plume; other fields are refused."""
         table = self.settings.field or {}
         for kind in ("gp", "plume"):
@@ -77,34 +77,34 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         got = f"got 'drawn' and the field {', '.join(table) or 'jacksboro'}"
         raise ConfigError(f"{got}; wanted a field that has a seed: field = {{gp = {{…}}}}", at="$.worlds")
 
-    def _seen_values(self, noise_std: float) -> tuple[float, float]:
+    def _shown_range(self, noise_std: float) -> tuple[float, float]:
         """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped."""
         low, high = self.field.span or (self.field.minimum, self.field.maximum)
         if self.settings.worlds == "drawn":
-            family: Any = field_settings(self._redrawn(0), moving=True)
+            family: Any = field_settings(self._table_with_seed(0), moving=True)
             gp = getattr(family, "gp", None)
             low, high = (0.0, Plume(family.plume).bound) if gp is None else (gp.mean - 4 * gp.std, gp.mean + 4 * gp.std)
         margin = 6 * noise_std + (0.1 * (high - low) or 1.0)
         return low - margin, high + margin
 
-    def _first_score(self) -> tuple[float, Values, Float[np.ndarray, "k k"]]:
+    def _initial_score(self) -> tuple[float, Values, Float[np.ndarray, "k k"]]:
         """Score, and belief behind it, before any measurement: the scores of tasks begin at 0."""
         mean, covariance = (np.zeros(0), np.zeros((0, 0))) if self._scorer is None else self._scorer.begin()
         return 0.0, mean, covariance
 
-    def _gain(self, episode: EpisodeKind, infos: Infos) -> float:
+    def _score_gain(self, episode: EpisodeKind, infos: Infos) -> float:
         """Increase of the task's score by a round's measurements, those en route included; 0 with other rewards."""
         if self.settings.reward != "task":
             return 0.0
         reports = [report for info in infos.values() for report in (*info.get("on_the_way", ()), info)]
-        made = [report for report in reports if "measurement" in report]
-        places = np.array([report["location"] for report in made]).reshape(-1, 2)
+        measured = [report for report in reports if "measurement" in report]
+        places = np.array([report["location"] for report in measured]).reshape(-1, 2)
         before = episode.score
         if (scorer := self._scorer) is None:
             episode.score = self._minus_regret(episode, places)
             return episode.score - before
-        values, is_later = np.array([report["measurement"] for report in made]), episode.round > 0
-        belief = scorer.learned(episode.knots_mean, episode.knots_covariance, places, values, is_later)
+        values, is_later = np.array([report["measurement"] for report in measured]), episode.round > 0
+        belief = scorer.updated(episode.knots_mean, episode.knots_covariance, places, values, is_later)
         episode.knots_mean, episode.knots_covariance = belief
         episode.score = scorer.score(episode.knots_mean, episode.round)
         return episode.score - before
@@ -120,7 +120,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         """Coordinates of the field's input, such as degrees; None if they are metres of the map."""
         return self.field.coordinates
 
-    def _set_alike(self, actions: Mapping[str, Ends], seen: tuple[Array, Array]) -> None:
+    def _set_equal_spaces(self, actions: Mapping[str, Bounds], seen: tuple[Array, Array]) -> None:
         """Set the spaces: boxes of actions by agent, and one box for every agent's observation, ``seen``."""
         low, high = (np.tile(end, len(actions)) for end in seen)
         self._set_spaces(actions, dict.fromkeys(actions, seen), (low, high))
@@ -148,20 +148,20 @@ class RadioLinks:
     def __init__(self, agents: list[str]) -> None:
         self._agents = agents
         self._links: nx.Graph[str] = nx.Graph()
-        self._asked: tuple[np.ndarray, np.ndarray] | None = None
+        self._cached_inputs: tuple[np.ndarray, np.ndarray] | None = None
 
     def at(self, positions: Places, range_m: float | Sequence[float]) -> "nx.Graph[str]":
         """The frozen graph; the same object until an agent moves."""
-        asked = np.array(positions), np.array(range_m)
-        if self._asked is not None and all(map(np.array_equal, asked, self._asked)):
+        inputs = np.array(positions), np.array(range_m)
+        if self._cached_inputs is not None and all(map(np.array_equal, inputs, self._cached_inputs)):
             return self._links
         graph: Any = nx.empty_graph(self._agents)
         offset = positions[:, None] - positions[None]
         distances = np.hypot(offset[..., 0], offset[..., 1])
         ranges = np.broadcast_to(np.asarray(range_m, dtype=float), len(self._agents))
-        one, other = np.nonzero(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1))
-        names = ([self._agents[i] for i in part.tolist()] for part in (one, other))
-        for a, b, length in zip(*names, distances[one, other].tolist(), strict=True):
-            graph._adj[a][b] = graph._adj[b][a] = {"distance": length}  # add_edges_from takes twice as long
-        self._links, self._asked = nx.freeze(graph), asked
+        first, second = np.nonzero(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1))
+        names = ([self._agents[i] for i in part.tolist()] for part in (first, second))
+        for one, another, length in zip(*names, distances[first, second].tolist(), strict=True):
+            graph._adj[one][another] = graph._adj[another][one] = {"distance": length}  # faster than add_edges_from
+        self._links, self._cached_inputs = nx.freeze(graph), inputs
         return self._links

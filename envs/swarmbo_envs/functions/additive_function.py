@@ -312,10 +312,10 @@ def _best(f: AdditiveFunction, axes: Mapping[int, Axis]) -> Float[np.ndarray, " 
         best = y.argmax(axis=1)
         found += [(float(own[i]), x[i]) for own, x, i in zip(y, X, best, strict=True)]
         found = sorted(found, key=lambda one: -one[0])[:_CLIMBED]
-    return max((climbed(f, x, free) for _, x in found), key=lambda x: float(f.value(x[None])[0]))
+    return max((climb(f, x, free) for _, x in found), key=lambda x: float(f.value(x[None])[0]))
 
 
-def climbed(f: AdditiveFunction, x: Float[np.ndarray, " n"], free: Sequence[int]) -> Float[np.ndarray, " n"]:
+def climb(f: AdditiveFunction, x: Float[np.ndarray, " n"], free: Sequence[int]) -> Float[np.ndarray, " n"]:
     """End of a climb that moves some variables; the point itself if it is no worse."""
     if not free:
         return x

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import draw
-from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values, climbed
+from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values, climb
 
 
 def blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
@@ -108,7 +108,7 @@ def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunct
 def _search(f: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, float]:
     """Best of climbs from the best 16 of 4,096 random points, and from the best 16 of those by ``_on_grid``."""
     groups = _on_grid(f), rng.random((_POINTS, f.n_variables))
-    places = np.array([climbed(f, x, range(f.n_variables)) for X in groups for x in X[np.argsort(-f.value(X))[:16]]])
+    places = np.array([climb(f, x, range(f.n_variables)) for X in groups for x in X[np.argsort(-f.value(X))[:16]]])
     values = f.value(places)
     return places[int(values.argmax())], float(values.max())
 

@@ -53,7 +53,7 @@ def _are_within_reason(parameters: dict[str, Any]) -> bool:
     return all(value <= 4096 for value in counts) and all(value == 0.0 or 1e-6 <= value <= 1e6 for value in others)
 
 
-def share_out(
+def assign_owners(
     variables: Sequence[str], scopes: Mapping[str, Sequence[str]], n_agents: int | None
 ) -> tuple[list[str], dict[str, str], dict[str, str]]:
     """Agents, and the owner of each factor and of each variable, so that every agent owns a variable.
@@ -152,16 +152,16 @@ and that did not fail |
         1.0316
     """
 
-    _action_in_words, _states = "values of the agent's own variables", ("function", 1)
+    _action_in_words, _state_format = "values of the agent's own variables", ("function", 1)
 
     def __init__(self, *, function: str | AdditiveFunction = "powell", **settings: Any) -> None:
         name = function.name if isinstance(function, AdditiveFunction) else function
         s = self._settings_of({"function": name, **settings})
-        self._made_of = function
+        self._source = function
         self.function = f = self._made(s, s.function_seed)
         self._scopes = {factor: tuple(f.variables[j] for j in scope) for factor, scope in f.scopes.items()}
         told = self._scopes if s.structure == "known" else {f"alone_{v}": (v,) for v in f.variables}
-        agents, self._factor_owners, self._variable_owners = share_out(f.variables, told, s.agents)
+        agents, self._factor_owners, self._variable_owners = assign_owners(f.variables, told, s.agents)
         super().__init__(s, agents)
         if s.worlds == "drawn":
             self._require_family()
@@ -171,12 +171,12 @@ and that did not fail |
         owners = list(self._variable_owners.values())
         self._columns = {agent: [j for j, owner in enumerate(owners) if owner == agent] for agent in agents}
         own = {agent: (f.low[columns], f.high[columns]) for agent, columns in self._columns.items()}
-        seen = {agent: self._with_last(ends) for agent, ends in own.items()}
+        seen = {agent: self._with_last_measurement(ends) for agent, ends in own.items()}
         self._set_spaces(own, seen, (np.append(f.low, 0.0), np.append(f.high, 1.0)))
 
     def _made(self, s: FunctionSettings, seed: int) -> AdditiveFunction:
         try:
-            own = self._made_of
+            own = self._source
             f = own if isinstance(own, AdditiveFunction) else get(own, seed=seed, **s.parameters)
             f = f.moved(seed) if s.moved else f
             f = f.rescaled(seed) if s.rescaled else f
@@ -242,9 +242,9 @@ and that did not fail |
         middle, nothing = (self.function.low + self.function.high) / 2.0, np.full(len(self.possible_agents), np.nan)
         return Episode(seed, number, 0, True, middle, nothing, [])
 
-    def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
+    def _play(self, episode: Episode, actions: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
         setting = episode.setting.copy()
-        for agent, values in asked.items():
+        for agent, values in actions.items():
             setting[self._columns[agent]] = values
         episode.setting = self._box.on_grid(setting)
         infos, true = self._evaluate(episode)

@@ -17,7 +17,7 @@ _NODE_OFF_CORNER = 0.05  # sides of a cell between a bend and the corner, so tha
 _MOST_NODES = 3000  # all pairs are computed
 # finer cells along the map's longer side: narrower passages than two of them are not detected
 _FINEST = 512
-_AROUND = np.ones((3, 3), dtype=int)  # blocked cells connect by corners too: no path leads between
+_WITH_CORNERS = np.ones((3, 3), dtype=int)  # blocked cells connect by corners too: no path leads between
 
 
 class Ground:
@@ -66,10 +66,10 @@ class Ground:
 
     def touched(self, finer: int = 1) -> Marks:
         """Cells that regions touch, with their clearance; ``finer`` divides each side of a cell."""
-        out = np.zeros(tuple(self.shape[::-1] * finer), dtype=bool)
+        cells = np.zeros(tuple(self.shape[::-1] * finer), dtype=bool)
         for region in self.regions:
-            out |= region.touched(self.low, self.cell / finer, out.shape, self.clearance_m)
-        return out
+            cells |= region.touched(self.low, self.cell / finer, cells.shape, self.clearance_m)
+        return cells
 
     @property
     def is_open(self) -> bool:
@@ -115,13 +115,13 @@ class Ground:
         """Possible bends of paths: slightly off the convex corners of blocked cells."""
         b = self.blocked
         corners = {(-1, -1): b[:-1, :-1], (1, -1): b[:-1, 1:], (-1, 1): b[1:, :-1], (1, 1): b[1:, 1:]}
-        found: list[Places] = []
-        for (x, y), here in corners.items():
-            beside = corners[(-x, y)] | corners[(x, -y)]
-            row, column = np.nonzero(here & ~beside & ~corners[(-x, -y)])
+        nodes: list[Places] = []
+        for (x, y), corner_blocked in corners.items():
+            sides_blocked = corners[(-x, y)] | corners[(x, -y)]
+            row, column = np.nonzero(corner_blocked & ~sides_blocked & ~corners[(-x, -y)])
             corner = np.column_stack([column + 1.0, row + 1.0])
-            found.append(corner - _NODE_OFF_CORNER * np.array([x, y]))
-        return self.low + np.concatenate(found) * self.cell
+            nodes.append(corner - _NODE_OFF_CORNER * np.array([x, y]))
+        return self.low + np.concatenate(nodes) * self.cell
 
     @cached_property
     def visible(self) -> Bool[np.ndarray, "n n"]:
@@ -139,30 +139,32 @@ def as_rows(places: Float[np.ndarray, "k c"]) -> Float[np.ndarray, "k c"]:
     return np.ascontiguousarray(places, dtype=float)
 
 
-def widest_shut(ground: Ground) -> float | None:
+def widest_closed_passage(ground: Ground) -> float | None:
     """Approximate width, m, of the widest passage that only the size of cells closes; None if there is none."""
     factor = _FINEST // int(max(ground.shape))
     if ground.is_open or factor < 2:
         return None
-    cells = np.pad(np.kron(ground.touched(), np.ones((factor, factor), dtype=bool)), 1, constant_values=True)
+    coarse = np.pad(np.kron(ground.touched(), np.ones((factor, factor), dtype=bool)), 1, constant_values=True)
     fine = np.pad(ground.touched(factor), 1, constant_values=True)
-    if not _is_shut(fine, cells):
+    if not _is_closed(fine, coarse):
         return None
-    away = distance_transform_edt(~fine, sampling=ground.cell[::-1] / factor)
+    distances = distance_transform_edt(~fine, sampling=ground.cell[::-1] / factor)
     side = float(ground.cell.max()) / factor
     # widths in finer cells by which regions can grow with the passage still closed
-    shut = bisect_left(range(1, 2 * factor), True, key=lambda width: not _is_shut(away <= width * side, cells))
-    return (2 * shut + 1) * side
+    closed = bisect_left(
+        range(1, 2 * factor), True, key=lambda width: not _is_closed(distances <= width * side, coarse)
+    )
+    return (2 * closed + 1) * side
 
 
-def _is_shut(fine: Marks, cells: Marks) -> bool:
-    """True if cells join parts of the blocked area, or separate parts of the free area."""
-    return _joins(cells, cells & fine, _AROUND) or _joins(~(cells & fine), ~cells, None)
+def _is_closed(fine: Marks, coarse: Marks) -> bool:
+    """True if coarse cells join parts of the blocked area, or separate parts of the free area."""
+    return _joins(coarse, coarse & fine, _WITH_CORNERS) or _joins(~(coarse & fine), ~coarse, None)
 
 
-def _joins(whole: Marks, parts: Marks, around: Int[np.ndarray, "3 3"] | None) -> bool:
-    """True if a connected part of ``whole`` holds several of the ``parts``."""
-    (inner, n), (outer, _) = label(parts, around), label(whole, around)
-    holder = np.zeros(n + 1, dtype=int)
-    holder[inner.ravel()] = outer.ravel()
-    return len(np.unique(holder[1:])) < n
+def _joins(joined: Marks, parts: Marks, structure: Int[np.ndarray, "3 3"] | None) -> bool:
+    """True if a connected part of ``joined`` holds several of the ``parts``."""
+    (part_labels, n), (joined_labels, _) = label(parts, structure), label(joined, structure)
+    joined_of = np.zeros(n + 1, dtype=int)
+    joined_of[part_labels.ravel()] = joined_labels.ravel()
+    return len(np.unique(joined_of[1:])) < n

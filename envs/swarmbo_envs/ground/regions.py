@@ -121,22 +121,22 @@ class Region:
             units = (ring - low) / cell
             mark_segments(units, np.roll(units, -1, axis=0).copy(), clearance_m / cell, touched)
         parts, n = label(~touched)
-        some = np.empty(n + 1, dtype=int)  # a cell of each
-        some[parts.ravel()] = np.arange(parts.size)
-        row, column = np.unravel_index(some[1:], shape)
-        within = np.append(False, self.holds(low + (np.column_stack([column, row]) + 0.5) * cell))
-        return touched | within[parts]
+        cell_of_part = np.empty(n + 1, dtype=int)  # a cell of each
+        cell_of_part[parts.ravel()] = np.arange(parts.size)
+        row, column = np.unravel_index(cell_of_part[1:], shape)
+        is_inside = np.append(False, self.holds(low + (np.column_stack([column, row]) + 0.5) * cell))
+        return touched | is_inside[parts]
 
     def _by_marks(self, marked: Marks, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
         """Mark cells that a marked cell of the raster overlaps."""
         west, south, east, north = self.edges
         ends: list[tuple[np.ndarray, np.ndarray]] = []
-        for axis, (first, last, n_own) in enumerate(((west, east, marked.shape[1]), (south, north, marked.shape[0]))):
+        for axis, (first, last, n_cells) in enumerate(((west, east, marked.shape[1]), (south, north, marked.shape[0]))):
             edges = low[axis] + np.arange(shape[1 - axis] + 1) * cell[axis]
-            scale = n_own / (last - first)
+            scale = n_cells / (last - first)
             begin = np.floor((edges[:-1] - clearance_m - first) * scale - 1e-9)
             end = np.ceil((edges[1:] + clearance_m - first) * scale + 1e-9)
-            ends.append((np.clip(begin, 0, n_own).astype(int), np.clip(end, 0, n_own).astype(int)))
+            ends.append((np.clip(begin, 0, n_cells).astype(int), np.clip(end, 0, n_cells).astype(int)))
         columns, (south_rows, north_rows) = ends
         return any_marked(marked, columns, (south_rows[:, None], north_rows[:, None]))
 
@@ -145,30 +145,30 @@ def read_regions(
     tables: Sequence[Mapping[str, Any]] | None, low: Place, high: Place, coordinates: Coordinates | None = None
 ) -> list[Region]:
     """Regions that tables describe, each of a kind given by its key, on a map with corners ``low`` and ``high``."""
-    found: list[Region] = []
+    regions: list[Region] = []
     for number, table in enumerate(tables or ()):
-        here = f"$.no_go[{number}]"
-        settings = convert(dict(table), _KINDS[kind_of(table, _KINDS, here)], at=here)
+        at = f"$.no_go[{number}]"
+        settings = convert(dict(table), _KINDS[kind_of(table, _KINDS, at)], at=at)
         if isinstance(settings, CornersSettings):
-            found.append(Region([np.array(settings.corners, dtype=float)]))
+            regions.append(Region([np.array(settings.corners, dtype=float)]))
         elif isinstance(settings, GeoJSONSettings):
-            found += _of_geojson(settings, high - low, coordinates, here)
+            regions += _of_geojson(settings, high - low, coordinates, at)
         else:
-            found.append(_of_raster(settings, low, high, coordinates, here))
-    if sum(len(ring) for region in found if region.marked is None for ring in region.rings) > _MOST_CORNERS:
+            regions.append(_of_raster(settings, low, high, coordinates, at))
+    if sum(len(ring) for region in regions if region.marked is None for ring in region.rings) > _MOST_CORNERS:
         raise ConfigError(f"got more than {_MOST_CORNERS:,} corners; wanted simpler polygons", at="$.no_go")
-    return found
+    return regions
 
 
 def _of_geojson(settings: GeoJSONSettings, size: Place, coordinates: Coordinates | None, at: str) -> list[Region]:
     polygons = earth.read_polygons(settings.geojson, f"{at}.geojson")
-    can_be, look_so = earth.like_degrees(polygons, size)
+    are_valid, looks_like_degrees = earth.like_degrees(polygons, size)
     in_degrees, at = settings.coordinates == "degrees", f"{at}.coordinates"
     if settings.coordinates is None:
-        in_degrees = look_so or (coordinates is not None and coordinates.unit == "degrees")
+        in_degrees = looks_like_degrees or (coordinates is not None and coordinates.unit == "degrees")
     if not in_degrees:
         return [Region(rings) for rings in polygons]
-    if not can_be:
+    if not are_valid:
         got = f"got {settings.geojson!r} with numbers that are no longitudes and latitudes"
         raise ConfigError(f"{got}; wanted degrees, or coordinates = 'metres' on the map", at=at)
     if coordinates is None:
@@ -190,20 +190,20 @@ def _of_raster(settings: RasterSettings, low: Place, high: Place, coordinates: C
         if settings.extent is None and raster.is_placed and (raster.in_degrees or not raster.is_north_up):
             got = "in degrees" if raster.in_degrees else "that is turned"
             raise ConfigError(f"got a raster {got}; wanted its extent, in m on the map", at=f"{at}.extent")
-    values, told = raster.values, raster.edges if raster.is_placed else None
+    values, edges = raster.values, raster.edges if raster.is_placed else None
     crs = None if coordinates is None else coordinates.crs
-    if settings.extent is None and told is not None and coordinates is not None and crs and raster.crs is not None:
+    if settings.extent is None and edges is not None and coordinates is not None and crs and raster.crs is not None:
         if raster.crs.to_string() != crs:
             got = f"got a raster in {raster.crs.to_string()} on a map in {crs}"
             raise ConfigError(f"{got}; wanted the same, or its extent, in m on the map", at=f"{at}.extent")
-        (west, south), (east, north) = coordinates.metres(np.array(told).reshape(2, 2)).tolist()
-        told = west, south, east, north
+        (west, south), (east, north) = coordinates.metres(np.array(edges).reshape(2, 2)).tolist()
+        edges = west, south, east, north
     marked = values if values.dtype.kind == "b" else raster.masked
     if values.dtype.kind == "f":
         marked = marked | np.isnan(values)
     if settings.nodata is not None:
         marked = marked | (values == settings.nodata)
-    edges = settings.extent or told or (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
+    edges = settings.extent or edges or (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
     return Region.of_cells(np.ascontiguousarray(marked[::-1]), edges)  # south row first
 
 

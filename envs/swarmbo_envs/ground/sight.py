@@ -128,11 +128,11 @@ def quickest(
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Least times over one node and a straight course to poses; with ``is_back`` from poses over a node to the root.
 
-    Also those nodes (-1: none), and the courses. ``times`` and ``headings`` are those of a ``ways.Tree``; a NaN heading
+    Also those nodes (-1: none), and the courses. ``times`` and ``headings`` are those of a ``PathTree``; a NaN heading
     needs no turn.
     """
     speed, rate, wind_x, wind_y = motor
-    best, by, courses = np.full(len(poses), np.inf), np.full(len(poses), -1), np.full(len(poses), np.nan)
+    best, bends, courses = np.full(len(poses), np.inf), np.full(len(poses), -1), np.full(len(poses), np.nan)
     for k in range(len(poses)):
         for n in range(len(nodes)):
             if times[n] >= best[k]:
@@ -145,5 +145,5 @@ def quickest(
             turns = _turn(begin, course) + _turn(course, end)
             time = times[n] + turns / rate + _straight(dx, dy, speed, wind_x, wind_y)
             if time < best[k] and _is_free(px, py, qx, qy, blocked, grid):
-                best[k], by[k], courses[k] = time, n, course
-    return best, by, courses
+                best[k], bends[k], courses[k] = time, n, course
+    return best, bends, courses

@@ -91,10 +91,10 @@ class Ideal(Mover):
     def drive(self, episode: Episode, robot: int, path: Path, end: Place | None, stops: Stops) -> Drive:
         """Drive all of a path."""
         pose, length = episode.poses[robot], motion.length(path)
-        there = motion.advance(pose, path)
-        there[:2] = np.clip(there[:2], self.low, self.high) if end is None else end
+        end_pose = motion.advance(pose, path)
+        end_pose[:2] = np.clip(end_pose[:2], self.low, self.high) if end is None else end
         places = motion.places_along(pose, path, stops(length))
-        return Drive(there, motion.trace(pose, path), length, float(path[:, 0].sum()), True, places)
+        return Drive(end_pose, motion.trace(pose, path), length, float(path[:, 0].sum()), True, places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +108,8 @@ class Sensors:
     longest_m: float  # of a drive in a round
 
     def __post_init__(self) -> None:
-        if (every := self.rules.sample_every_m) is not None and self.longest_m / every > _MOST_ON_THE_WAY:
-            got = f"got {every:g} m, up to {self.longest_m / every:.0f} measurements on the way of a round"
+        if (spacing_m := self.rules.sample_every_m) is not None and self.longest_m / spacing_m > _MOST_ON_THE_WAY:
+            got = f"got {spacing_m:g} m, up to {self.longest_m / spacing_m:.0f} measurements on the way of a round"
             raise ConfigError(f"{got}; wanted at most {_MOST_ON_THE_WAY}", at="$.sample_every_m")
         if self.is_used_on_the_way and self.field.sites_only:
             at = "$.samples_per_leg" if self.rules.samples_per_leg else "$.sample_every_m"
@@ -138,20 +138,20 @@ class Sensors:
         if measurable and self.field.sites_only:
             site = nearest(self.field.sites, location)
             location = self.field.sites[site].copy()
-        told = self._read(episode, robot, location) if measurable else {}
-        if told and site >= 0:
+        reading = self._read(episode, robot, location) if measurable else {}
+        if reading and site >= 0:
             episode.measured[site] = True
-        driven = {"cost": self.settings.travel_cost * distance, "distance": distance, "reached": reached}
-        info = {**told, "location": location, **driven, "interpolated": self.field.interpolated}
+        motion_report = {"cost": self.settings.travel_cost * distance, "distance": distance, "reached": reached}
+        info = {**reading, "location": location, **motion_report, "interpolated": self.field.interpolated}
         batteries = self.rules.batteries
         return info if batteries is None else info | {"battery": float(episode.batteries[robot] / batteries[robot])}
 
     def sample(self, episode: Episode, robot: int, location: Place, number: int) -> dict[str, Any]:
         """Measure en route, by the number of the measurement in this round."""
-        told = self._read(episode, robot, location, sample=number)
-        row = [robot, *location, told.get("measurement", np.nan)]
+        reading = self._read(episode, robot, location, sample=number)
+        row = [robot, *location, reading.get("measurement", np.nan)]
         episode.on_the_way = np.vstack([episode.on_the_way, row])
-        return {**told, "location": location.copy()}
+        return {**reading, "location": location.copy()}
 
     def _read(self, episode: Episode, robot: int, location: Place, **which: int) -> dict[str, float]:
         noise_std, rate = self.rules.noise_stds[robot], self.settings.failure_rate
@@ -160,4 +160,4 @@ class Sensors:
         if measurement is None:
             return {}
         episode.last[robot] = measurement
-        return {"measurement": measurement, **({"noise_std": noise_std} if self.rules.is_noise_told else {})}
+        return {"measurement": measurement, **({"noise_std": noise_std} if self.rules.reports_noise else {})}

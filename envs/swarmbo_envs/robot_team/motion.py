@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo_envs.ground import Ground, Ways
-from swarmbo_envs.ground.ways import Tree, turn_between
+from swarmbo_envs.ground import Ground, PathPlanner
+from swarmbo_envs.ground.path_planner import PathTree, turn_between
 from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values
 
 _FULL_TURN = 2 * np.pi
@@ -134,15 +134,18 @@ def ends_of_arcs(pose: Pose, segments: Float[np.ndarray, "k 3"]) -> Places:
 
 def poses_at(pose: Pose, path: Path, times: Values) -> Float[np.ndarray, "k 3"]:
     """Poses on a path at rising times in s from its beginning; a robot stays at the end."""
-    out, here, begin = np.tile(pose, (len(times), 1)), pose, 0.0
+    poses, start, begin = np.tile(pose, (len(times), 1)), pose, 0.0
     for number, segment in enumerate(path):
         end = begin + segment[0]
-        on = (times >= begin) if number == len(path) - 1 else (times >= begin) & (times < end)
-        part = np.tile(segment, (int(on.sum()), 1))
-        part[:, 0] = np.minimum(times[on] - begin, segment[0])
-        out[on, :2], out[on, 2] = ends_of_arcs(here, part), wrap_angle(here[2] + part[:, 0] * part[:, 2])
-        here, begin = advance(here, segment[None]), end
-    return out
+        is_on_segment = (times >= begin) if number == len(path) - 1 else (times >= begin) & (times < end)
+        segments = np.tile(segment, (int(is_on_segment.sum()), 1))
+        segments[:, 0] = np.minimum(times[is_on_segment] - begin, segment[0])
+        poses[is_on_segment, :2], poses[is_on_segment, 2] = (
+            ends_of_arcs(start, segments),
+            wrap_angle(start[2] + segments[:, 0] * segments[:, 2]),
+        )
+        start, begin = advance(start, segment[None]), end
+    return poses
 
 
 def places_along(pose: Pose, path: Path, distances: Values) -> Places:
@@ -153,16 +156,16 @@ def places_along(pose: Pose, path: Path, distances: Values) -> Places:
 
 def trace(pose: Pose, path: Path) -> Places:
     """Points along a path, for drawing: arcs sampled, straight segments by their ends."""
-    points, here = [pose[:2]], pose
+    points, pose_so_far = [pose[:2]], pose
     for segment in path:
         pieces = _POINTS_PER_ARC if segment[2] else 1
         if segment[0] * segment[1] > 0:
             piece = segment[None] * np.array([1 / pieces, 1.0, 1.0])
             for _ in range(pieces):
-                here = advance(here, piece)
-                points.append(here[:2])
+                pose_so_far = advance(pose_so_far, piece)
+                points.append(pose_so_far[:2])
         else:
-            here = advance(here, segment[None])
+            pose_so_far = advance(pose_so_far, segment[None])
     return np.array(points)
 
 
@@ -176,7 +179,7 @@ class Driver:
     """Motion of a robot on a map with blocked cells.
 
     In the open, it drives as a ``Unicycle``. Round blocked cells or in a current it turns on the spot and drives
-    straight courses, ``Ways``. ``wind`` is the current (east, north), m/s.
+    straight courses, ``PathPlanner``. ``wind`` is the current (east, north), m/s.
     """
 
     unicycle: Unicycle
@@ -184,9 +187,9 @@ class Driver:
     wind: tuple[float, float] = (0.0, 0.0)
 
     @cached_property
-    def ways(self) -> Ways:
+    def planner(self) -> PathPlanner:
         """Paths round blocked cells."""
-        return Ways(self.ground, self.unicycle.speed_m_s, self.unicycle.turn_rate_rad_s, self.wind)
+        return PathPlanner(self.ground, self.unicycle.speed_m_s, self.unicycle.turn_rate_rad_s, self.wind)
 
     @property
     def is_plain(self) -> bool:
@@ -198,56 +201,56 @@ class Driver:
         if self.is_plain:
             paths = self.unicycle.paths(pose, places)
             return np.column_stack([paths[:, :, 0].sum(axis=1), _last_headings(pose, paths)])
-        when, by, heading = self.ways.arrivals(self.ways.fan(pose), places)
-        straight = np.flatnonzero(by == 0)
-        paths, ok = self._arcs(pose, places[straight])
-        sooner = ok & (paths[:, :, 0].sum(axis=1) < when[straight])
-        when[straight[sooner]] = paths[sooner, :, 0].sum(axis=1)
-        heading[straight[sooner]] = _last_headings(pose, paths[sooner])
-        return np.column_stack([when, heading])
+        times, bends, headings = self.planner.arrivals(self.planner.paths_from(pose), places)
+        straight = np.flatnonzero(bends == 0)
+        paths, is_open = self._arcs(pose, places[straight])
+        sooner = is_open & (paths[:, :, 0].sum(axis=1) < times[straight])
+        times[straight[sooner]] = paths[sooner, :, 0].sum(axis=1)
+        headings[straight[sooner]] = _last_headings(pose, paths[sooner])
+        return np.column_stack([times, headings])
 
     def path(self, pose: Pose, place: Place) -> Path | None:
         """Quickest known path to a place; None if there is none."""
         if self.is_plain:
             return self.unicycle.paths(pose, place[None])[0]
-        fan = self.ways.fan(pose)
-        when, by, _ = self.ways.arrivals(fan, place[None])
-        if by[0] < 0:
+        tree = self.planner.paths_from(pose)
+        times, bends, _ = self.planner.arrivals(tree, place[None])
+        if bends[0] < 0:
             return None
-        if by[0] == 0:
-            paths, ok = self._arcs(pose, place[None])
-            if ok[0] and paths[0, :, 0].sum() < when[0]:
+        if bends[0] == 0:
+            paths, is_open = self._arcs(pose, place[None])
+            if is_open[0] and paths[0, :, 0].sum() < times[0]:
                 return paths[0]
-        return self._courses(pose, [*self.ways.bends(fan, int(by[0])), place])
+        return self._course_path(pose, [*self.planner.bends(tree, int(bends[0])), place])
 
-    def path_home(self, homeward: Tree, pose: Pose) -> Path:
-        """Path to the base; its duration and that of its remainder are those of ``Ways.returns``."""
-        node, stops = int(self.ways.returns(homeward, pose[None])[1][0]), list[Place]()
-        while node >= 0:
-            stops.append(homeward.nodes[node])
-            node = int(homeward.links[node])
-        return self._courses(pose, stops)
+    def return_path(self, tree: PathTree, pose: Pose) -> Path:
+        """Path to the base; its duration and that of its remainder are those of ``PathPlanner.returns``."""
+        bend, stops = int(self.planner.returns(tree, pose[None])[1][0]), list[Place]()
+        while bend >= 0:
+            stops.append(tree.nodes[bend])
+            bend = int(tree.links[bend])
+        return self._course_path(pose, stops)
 
-    def _courses(self, pose: Pose, stops: list[Place]) -> Path:
-        here, heading, path = pose[:2], float(pose[2]), list[tuple[float, float, float]]()
+    def _course_path(self, pose: Pose, stops: list[Place]) -> Path:
+        position, heading, path = pose[:2], float(pose[2]), list[tuple[float, float, float]]()
         rate = self.unicycle.turn_rate_rad_s
         for stop in stops:
-            offset = stop - here
+            offset = stop - position
             if not offset.any():
                 continue
             course, distance = float(np.arctan2(offset[1], offset[0])), float(np.hypot(*offset))
-            time = float(self.ways.straight_times(here[None], stop[None])[0, 0])
+            time = float(self.planner.straight_times(position[None], stop[None])[0, 0])
             side = float(np.sign(wrap_angle(course - heading)))
             path.append((turn_between(heading, course) / rate, 0.0, side * rate))
             path.append((time, distance / time, 0.0))
-            here, heading = stop, course
+            position, heading = stop, course
         return np.array(path).reshape(-1, 3)
 
     def _arcs(self, pose: Pose, places: Places) -> tuple[Float[np.ndarray, "k 2 3"], np.ndarray]:
         """The unicycle's own paths, and a mask of unobstructed ones."""
         paths = self.unicycle.paths(pose, places)
-        across = 2 * self.unicycle.speed_m_s / self.unicycle.turn_rate_rad_s
-        if not len(places) or any(self.wind) or np.isnan(pose[2]) or not self.ground.is_free_around(pose[:2], across):
+        diameter = 2 * self.unicycle.speed_m_s / self.unicycle.turn_rate_rad_s
+        if not len(places) or any(self.wind) or np.isnan(pose[2]) or not self.ground.is_free_around(pose[:2], diameter):
             return paths, np.zeros(len(places), dtype=bool)
         return paths, self.ground.sees(ends_of_arcs(pose, paths[:, 0]), places)
 

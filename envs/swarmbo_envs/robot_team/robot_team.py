@@ -19,7 +19,7 @@ from swarmbo_envs.ground import Ground, read_regions
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.safety import NEVER, SLACK
 from swarmbo_envs.robot_team.settings import RobotTeamSettings, RobotTeamV1Settings
-from swarmbo_envs.robot_team.world import World, laid_out, measurable
+from swarmbo_envs.robot_team.world import World, ground_of_field, measurable
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.shared import Ends, Place, Places, Starts, grid_points
 from swarmbo_envs.simulated_world import Array, Infos, plain
@@ -123,31 +123,33 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         True
     """
 
-    _action_in_words, _states = "[x, y]", ("robot-team", 3)
+    _action_in_words, _state_format = "[x, y]", ("robot-team", 3)
 
     def __init__(self, **arguments: Any) -> None:
         settings = self._settings_of(require_table(arguments))
         field = build_field(settings.field, settings.max_sites)
-        self._set_up(settings, *laid_out(field, {"starts": settings.starts}))
+        self._set_up(settings, *ground_of_field(field, {"starts": settings.starts}))
 
     def _set_up(self, settings: RobotTeamSettings, field: Field, ground: Ground) -> None:
         """Build the world of a version on the measurable field, and on the ground that robots may drive on."""
         super().__init__(settings, [f"robot_{i}" for i in range(settings.robots)])
         self.ground = ground
-        self._place(field)
+        self._set_world(field)
         rules = self._world.rules
-        least, most = self._seen_values(max(rules.noise_stds))
+        least, most = self._shown_range(max(rules.noise_stds))
         low, high = [*field.low, -np.pi, least, 0.0], [*field.high, np.pi, most, 1.0]
         if rules.batteries is not None:
             low, high = [*low, 0.0], [*high, 1.0]
-        self._set_alike(dict.fromkeys(self.possible_agents, (field.low, field.high)), (np.array(low), np.array(high)))
+        self._set_equal_spaces(
+            dict.fromkeys(self.possible_agents, (field.low, field.high)), (np.array(low), np.array(high))
+        )
 
-    def _place(self, field: Field) -> None:
+    def _set_world(self, field: Field) -> None:
         self._world = World(self.settings, field, self.possible_agents, self.ground)
         self._set_field(field, max(self._world.rules.noise_stds))
 
     def _draw(self, number: int) -> None:
-        self._place(measurable(build_field(self._redrawn(number), self.settings.max_sites), self.ground))
+        self._set_world(measurable(build_field(self._table_with_seed(number), self.settings.max_sites), self.ground))
 
     @property
     def round_time_s(self) -> float:
@@ -160,17 +162,17 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return max(self._world.radio_ranges_m)
 
     def _begin(self, seed: int, number: int) -> Episode:
-        return self._world.begin(seed, number, *self._first_score())
+        return self._world.begin(seed, number, *self._initial_score())
 
-    def _first_infos(self, episode: Episode) -> Infos:
+    def _initial_infos(self, episode: Episode) -> Infos:
         infos = {agent: self._world.sensors.measure(episode, robot) for robot, agent in enumerate(self.agents)}
         episode.note(infos.values())
-        self._gain(episode, infos)
+        self._score_gain(episode, infos)
         return infos
 
-    def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        infos = dict(zip(asked, self._world.drive(episode, list(asked.values())), strict=True))
-        return infos, self._rewards(infos, self._gain(episode, infos))
+    def _play(self, episode: Episode, actions: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
+        infos = dict(zip(actions, self._world.drive(episode, list(actions.values())), strict=True))
+        return infos, self._rewards(infos, self._score_gain(episode, infos))
 
     def candidates(self, agent: str) -> Places:
         """Sites that an agent can reach and measure this round, in the order of ``field.sites``; may be empty.
@@ -179,8 +181,10 @@ measurement (unit of the field; the lower bound while there is none; clipped int
             ConfigError: If there is no such agent.
         """
         world, episode, robot = self._world, self._current(), self._number_of(agent)
-        if world.homes.is_due(episode, robot):  # it has one candidate, its stop on the return
-            return np.empty((0, 2)) if self.field.sites_only else world.homes.homebound(episode, robot)[None]
+        if world.battery_limits.must_return(episode, robot):  # it has one candidate, its stop on the return
+            return (
+                np.empty((0, 2)) if self.field.sites_only else world.battery_limits.stop_on_return(episode, robot)[None]
+            )
         return self.field.sites[world.reachable(episode, robot)]
 
     def travel_rounds(self, agent: str, origins: Starts, places: Ends) -> Int[np.ndarray, "n m"]:
@@ -190,14 +194,14 @@ measurement (unit of the field; the lower bound while there is none; clipped int
             0 if the agent is already there; ``np.iinfo(int).max // 4`` if there is no path.
         """
         starts, ends = (np.asarray(X, dtype=float).reshape(-1, 2) for X in (origins, places))
-        times = self._world.drivers[self._number_of(agent)].ways.times_between(starts, ends)
-        rounds, there = np.full(times.shape, NEVER), np.isfinite(times)
-        rounds[there] = np.minimum(np.ceil(times[there] / (self.round_time_s * SLACK)), NEVER)
+        times = self._world.drivers[self._number_of(agent)].planner.times_between(starts, ends)
+        rounds, is_reachable = np.full(times.shape, NEVER), np.isfinite(times)
+        rounds[is_reachable] = np.minimum(np.ceil(times[is_reachable] / (self.round_time_s * SLACK)), NEVER)
         return rounds
 
     def rounds_left(self, agent: str) -> int:
         """Whole rounds that an agent can drive on its battery; ``np.iinfo(int).max // 4`` without a battery."""
-        return self._world.homes.rounds_left(self._current(), self._number_of(agent))
+        return self._world.battery_limits.rounds_left(self._current(), self._number_of(agent))
 
     def base(self, agent: str) -> Place | None:
         """Base where an agent charges its battery; None without a battery."""
@@ -221,35 +225,35 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return self.field.truth(self.settings.task, self.settings.level)
 
     def _description(self) -> dict[str, Any]:
-        plain = super()._description()
-        return plain if self.ground.is_open else {**plain, "no_go": f"data {self.ground.digest}"}
+        description = super()._description()
+        return description if self.ground.is_open else {**description, "no_go": f"data {self.ground.digest}"}
 
     def _arrays(self, episode: Episode) -> dict[str, Any]:
         ends = np.cumsum([len(trail) for trail in episode.trails])
         return super()._arrays(episode) | {"trail_ends": ends, "trails": np.concatenate(episode.trails)}
 
     def _read(self, saved: SavedState) -> Episode:
-        plain, robots = saved.plain, self.settings.robots
-        episode = self._begin(plain.seed, plain.number)
+        content, robots = saved.plain, self.settings.robots
+        episode = self._begin(content.seed, content.number)
         episode = saved.restore(episode, [name for name in super()._arrays(episode) if name not in _GROWING])
         ends = saved.array("trail_ends", "i", (robots,))
         trails = saved.array("trails", "f", (int(ends[-1]), 2))
-        saved.hold(bool((np.diff(ends, prepend=0) > 0).all()), "'trail_ends' that rise from above 0")
+        saved.require(bool((np.diff(ends, prepend=0) > 0).all()), "'trail_ends' that rise from above 0")
         episode.trails = np.split(trails, ends[:-1])
-        episode.samples = samples = saved.array("samples", "f", (robots * (plain.round + 1), 4))
-        is_each = bool((samples[:, 0] == np.tile(np.arange(robots), plain.round + 1)).all())
-        saved.hold(is_each, "one sample per robot and round")
-        known = episode.poses, trails, samples[:, :3], episode.bases, episode.engine
-        saved.hold(all(np.isfinite(array).all() for array in known), "places and an engine's state that are finite")
-        saved.hold(bool((episode.batteries >= 0.0).all()), "batteries >= 0")
-        episode.on_the_way = rows = saved.array("on_the_way", "f", (saved.rows_of("on_the_way"), 4))
-        is_one = np.isin(rows[:, 0], np.arange(robots)).all() and np.isfinite(rows[:, :3]).all()
-        saved.hold(bool(is_one), "measurements on the way of its robots")
+        episode.samples = samples = saved.array("samples", "f", (robots * (content.round + 1), 4))
+        is_each = bool((samples[:, 0] == np.tile(np.arange(robots), content.round + 1)).all())
+        saved.require(is_each, "one sample per robot and round")
+        arrays = episode.poses, trails, samples[:, :3], episode.bases, episode.engine
+        saved.require(all(np.isfinite(array).all() for array in arrays), "places and an engine's state that are finite")
+        saved.require(bool((episode.batteries >= 0.0).all()), "batteries >= 0")
+        episode.on_the_way = on_the_way = saved.array("on_the_way", "f", (saved.rows_of("on_the_way"), 4))
+        are_valid = np.isin(on_the_way[:, 0], np.arange(robots)).all() and np.isfinite(on_the_way[:, :3]).all()
+        saved.require(bool(are_valid), "measurements on the way of its robots")
         return episode
 
     def _rows(self, episode: Episode) -> Array:
         left = np.full(len(episode.last), episode.share_left(self.max_cycles))
-        charge = self._world.homes.charge(episode)
+        charge = self._world.battery_limits.charge(episode)
         return np.column_stack([episode.poses, episode.last, left, *([] if charge is None else [charge])])
 
     def _picture(self) -> NDArray[np.uint8]:
@@ -270,9 +274,9 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         lines = [f"{field.name}: round {episode.round} of {self.max_cycles}", *("".join(row) for row in cells)]
         for robot, (x, y, heading) in enumerate(episode.poses):
             measurement = episode.samples[episode.samples[:, 0] == robot][-1, 3]
-            seen = "failed" if np.isnan(measurement) else f"{measurement:.4g} {field.unit}".rstrip()
-            turned = f"heading {np.degrees(heading):.0f}°"
-            lines.append(f"robot_{robot}: x {x:.1f} m, y {y:.1f} m, {turned}, measured {seen}")
+            outcome = "failed" if np.isnan(measurement) else f"{measurement:.4g} {field.unit}".rstrip()
+            direction = f"heading {np.degrees(heading):.0f}°"
+            lines.append(f"robot_{robot}: x {x:.1f} m, y {y:.1f} m, {direction}, measured {outcome}")
         return "\n".join(lines) + "\n"
 
 
@@ -372,11 +376,11 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         settings = convert(require_table(plain(arguments)), RobotTeamV1Settings)
         rover_m = 0.0 if settings.rovers is None else settings.rovers.rover_m
         if settings.robots > 1 and settings.separation_m < _LENGTHS_APART * rover_m:
-            told = f"$.separation_m: at {settings.separation_m:g} m rovers of {rover_m:g} m may pass through each other"
+            risk = f"$.separation_m: at {settings.separation_m:g} m rovers of {rover_m:g} m may pass through each other"
             fix = f"separation_m = {_LENGTHS_APART * rover_m:g} or more keeps them apart"
             why = "since their drives are simulated separately"
-            warnings.warn(f"{told}, {why}; {fix}", DataWarning, stacklevel=2)
+            warnings.warn(f"{risk}, {why}; {fix}", DataWarning, stacklevel=2)
         field = build_field(settings.field, settings.max_sites)
         regions = read_regions(settings.no_go, field.low, field.high, field.coordinates)
         anchors, clearance = {"starts": settings.starts, "bases": settings.bases}, settings.clearance_m + rover_m
-        self._set_up(settings, *laid_out(field, anchors, regions, settings.route_cells, clearance))
+        self._set_up(settings, *ground_of_field(field, anchors, regions, settings.route_cells, clearance))

@@ -55,10 +55,10 @@ class Follower:
 
     def off_m(self, x: float, y: float) -> float:
         """Distance of a place from the route near the rover's current piece."""
-        here, there = max(0, self._piece - 1), min(len(self._points) - 2, self._piece + 1)
+        first, last = max(0, self._piece - 1), min(len(self._points) - 2, self._piece + 1)
         if len(self._points) < 2:
             return hypot(x - self._points[0][0], y - self._points[0][1])
-        return min(self._nearest(piece, x, y)[1] for piece in range(here, there + 1))
+        return min(self._nearest(piece, x, y)[1] for piece in range(first, last + 1))
 
     def command(self, x: float, y: float, heading: float, seconds_left: float) -> tuple[float, float]:
         """Speed and turn rate for the next moment, ``seconds_left`` before it must stand."""
@@ -66,11 +66,11 @@ class Follower:
         stop = self._stops[0]
         ahead = max(_AHEAD * self.length_m, _AHEAD_S * self.speed_m_s)
         goal_x, goal_y = self.at(min(self.done_m + ahead, stop))
-        off_x, off_y = goal_x - x, goal_y - y
-        gap = hypot(off_x, off_y)
+        dx, dy = goal_x - x, goal_y - y
+        gap = hypot(dx, dy)
         if gap == 0.0:
             return 0.0, 0.0
-        error = (atan2(off_y, off_x) - heading + pi) % (2 * pi) - pi
+        error = (atan2(dy, dx) - heading + pi) % (2 * pi) - pi
         turn = max(-self.turn_rate_rad_s, min(self.turn_rate_rad_s, _GAIN * error))
         to_stop = hypot(self.at(stop)[0] - x, self.at(stop)[1] - y)
         # it can stop before a bend, v² = 2 a s, and before its time is over, v = a t; and creeps so that it gets there
@@ -111,7 +111,7 @@ class Follower:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class DriveResult:
     """Result of a drive; ``failure`` is None if it arrived, or its time was over."""
 
     state: Float[np.ndarray, " n"]
@@ -133,7 +133,7 @@ class Simulator:
         self._model = self._mujoco.MjModel.from_xml_string(model.mjcf(terrain, settings, speed_m_s, turn_rate_rad_s))
         self._model.hfield_data[:] = (terrain.heights / terrain.relief_m).ravel()
         self._data = self._mujoco.MjData(self._model)
-        self._whole = int(self._mujoco.mjtState.mjSTATE_INTEGRATION)
+        self._full_physics = int(self._mujoco.mjtState.mjSTATE_INTEGRATION)
         self._substeps = max(1, round(_CONTROL_S / settings.step_s))
         self._tick_s = self._substeps * settings.step_s
 
@@ -148,26 +148,26 @@ class Simulator:
         self._stand(round(_SETTLES_S / self._tick_s))
         return self._state()
 
-    def drive(self, state: Float[np.ndarray, " n"], route: Places, most_s: float, battery_s: float) -> Outcome:
+    def drive(self, state: Float[np.ndarray, " n"], route: Places, most_s: float, battery_s: float) -> DriveResult:
         """Follow a route for at most ``most_s``, with ``battery_s`` of motor time, then stand."""
-        self._mujoco.mj_setState(self._model, self._data, state, self._whole)
+        self._mujoco.mj_setState(self._model, self._data, state, self._full_physics)
         length = self._settings.rover_m
         follower = Follower(route, self._speed, self._turn_rate, length)
         patience = _PATIENCE_S + 2 * pi / self._turn_rate
         poses, busy, failure = [self._pose()], 0.0, None
-        best, since = 0.0, 0.0
+        best_m, improved_s = 0.0, 0.0
         while failure is None and follower.route_m - follower.done_m > _CLOSE * length and busy < most_s:
             x, y, heading = poses[-1]
             self._command(*follower.command(x, y, heading, most_s - busy))
             busy += self._tick_s
             poses.append(self._pose())
-            if follower.done_m > best + length / 2:
-                best, since = follower.done_m, busy
-            failure = self._failure(follower, busy - since > patience, busy >= battery_s)
+            if follower.done_m > best_m + length / 2:
+                best_m, improved_s = follower.done_m, busy
+            failure = self._failure(follower, busy - improved_s > patience, busy >= battery_s)
         if failure is None:  # otherwise it is put upright at once
             self._stand(round(_SETTLES_S / self._tick_s), poses)
             failure = self._failure(follower, False, False)
-        return Outcome(
+        return DriveResult(
             self._state(), np.array(poses), min(busy, most_s), failure, np.array(follower.at(follower.done_m))
         )
 
@@ -200,8 +200,8 @@ class Simulator:
         return x, y, atan2(2.0 * (w * k + i * j), 1.0 - 2.0 * (j * j + k * k))
 
     def _state(self) -> Float[np.ndarray, " n"]:
-        state = np.empty(int(self._mujoco.mj_stateSize(self._model, self._whole)))
-        self._mujoco.mj_getState(self._model, self._data, state, self._whole)
+        state = np.empty(int(self._mujoco.mj_stateSize(self._model, self._full_physics)))
+        self._mujoco.mj_getState(self._model, self._data, state, self._full_physics)
         return state
 
 
@@ -255,31 +255,33 @@ class Rovers(Mover):
         if len(route) < 2 or battery <= 0.0:
             return Drive(episode.poses[robot].copy(), route[:1], 0.0, 0.0, len(route) < 2, np.empty((0, 2)))
         simulator = self._simulator(robot)
-        told = simulator.drive(episode.engine[robot], route, self.round_time_s, battery)
-        told, pose = self._helped(told, simulator, episode, robot)
-        episode.engine[robot] = told.state
-        trace = np.clip(told.poses[:, :2], self.ground.low, self.ground.high)
+        result = simulator.drive(episode.engine[robot], route, self.round_time_s, battery)
+        result, pose = self._recovered(result, simulator, episode, robot)
+        episode.engine[robot] = result.state
+        trace = np.clip(result.poses[:, :2], self.ground.low, self.ground.high)
         along = np.append(0.0, np.cumsum(np.hypot(*np.diff(trace, axis=0).T)))
         length = float(along[-1])
         ask = stops(length)
         places = np.column_stack([np.interp(ask, along, trace[:, axis]) for axis in range(2)])
         thin = np.unique(np.append(np.arange(0, len(trace), _TRACE), len(trace) - 1))
-        is_done = told.failure is None and bool(np.hypot(*(pose[:2] - route[-1])) <= self.off_m)
-        return Drive(pose, np.vstack([trace[thin], pose[:2]]), length, told.busy_s, is_done, places, told.failure)
+        is_done = result.failure is None and bool(np.hypot(*(pose[:2] - route[-1])) <= self.off_m)
+        return Drive(pose, np.vstack([trace[thin], pose[:2]]), length, result.busy_s, is_done, places, result.failure)
 
-    def _helped(self, told: Outcome, simulator: Simulator, episode: Episode, robot: int) -> tuple[Outcome, Pose]:
+    def _recovered(
+        self, result: DriveResult, simulator: Simulator, episode: Episode, robot: int
+    ) -> tuple[DriveResult, Pose]:
         """Outcome after recovery, if a rover needs it, and its pose."""
-        pose = told.poses[-1].copy()
+        pose = result.poses[-1].copy()
         pose[:2] = np.clip(pose[:2], self.ground.low, self.ground.high)
-        if told.failure == "battery empty":
+        if result.failure == "battery empty":
             if np.hypot(*(pose[:2] - episode.bases[robot])) <= self.off_m:
-                return replace(told, failure=None), pose
+                return replace(result, failure=None), pose
             pose[:2] = episode.bases[robot]
-        elif told.failure is not None or not self.ground.is_free(pose[None, :2])[0]:
-            pose[:2] = told.back
+        elif result.failure is not None or not self.ground.is_free(pose[None, :2])[0]:
+            pose[:2] = result.back
         else:
-            return told, pose
-        return replace(told, state=simulator.parked(pose)), pose
+            return result, pose
+        return replace(result, state=simulator.parked(pose)), pose
 
     def _simulator(self, robot: int) -> Simulator:
         limits = self.limits[robot]

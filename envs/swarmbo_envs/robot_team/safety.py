@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from scipy.spatial import KDTree
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.ground.ways import Tree
+from swarmbo_envs.ground.path_planner import PathTree
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode, Robots, Tracks
 from swarmbo_envs.robot_team.motion import Driver
@@ -47,9 +47,9 @@ class Spacing:
         """Least distance of a robot from each other one at these moments, m; 0 from itself."""
         both = self.speeds[robot] + np.array(self.speeds)
         # between two moments a pair nears by what both drive in half the time, as one of the moments is that near
-        out = self.separation_m + self.off_m + both * self.round_time_s / _MOMENTS / 2.0
-        out[robot] = 0.0
-        return out
+        distances = self.separation_m + self.off_m + both * self.round_time_s / _MOMENTS / 2.0
+        distances[robot] = 0.0
+        return distances
 
     def stops(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Iterator[int]:
         """Moments at which a robot may stop and stay, outside others' bases; the last first, always with moment 0."""
@@ -57,9 +57,9 @@ class Spacing:
             yield from self._stops_at_any_time(robot, own, others, bases)
             return
         least = self._squared(robot)
-        meets = self._may_meet(robot, own, others, bases)
-        others, least = others[meets], least[meets, None]
-        bases = None if bases is None else bases[meets]
+        may_meet = self._may_meet(robot, own, others, bases)
+        others, least = others[may_meet], least[may_meet, None]
+        bases = None if bases is None else bases[may_meet]
         near = (((others - own) ** 2).sum(axis=2) < least).any(axis=0)
         # a robot stops before it comes near another; others may still drive past its stop
         end = int(near.argmax()) if near.any() else len(own)
@@ -102,7 +102,7 @@ class Spacing:
 
 
 @dataclass(frozen=True, eq=False)
-class Homes:
+class BatteryLimits:
     """Limits that batteries set; without batteries none. Within ``near_m`` of its base a robot is at it."""
 
     rules: Rules
@@ -110,7 +110,7 @@ class Homes:
     round_time_s: float
     reserve: float = 0.0
     near_m: float = 0.0
-    _known: dict[tuple[float, ...], Tree] = field(default_factory=dict[tuple[float, ...], Tree])
+    _trees: dict[tuple[float, ...], PathTree] = field(default_factory=dict[tuple[float, ...], PathTree])
 
     def charge(self, episode: Episode) -> Float[np.ndarray, " robots"] | None:
         """Share of its battery that each robot has left; None without batteries."""
@@ -122,79 +122,79 @@ class Homes:
         left = (episode.batteries[robot] + 2.0 * self._slack(robot)) / self.round_time_s
         return int(left) if np.isfinite(left) else NEVER
 
-    def is_home(self, episode: Episode, robot: int) -> bool:
+    def is_at_base(self, episode: Episode, robot: int) -> bool:
         """True if a robot is at its base."""
         return bool(np.hypot(*(episode.poses[robot, :2] - episode.bases[robot])) <= self.near_m)
 
-    def is_due(self, episode: Episode, robot: int) -> bool:
+    def must_return(self, episode: Episode, robot: int) -> bool:
         """True if a robot must return: its battery does not last for another round and the return."""
-        if self.rules.batteries is None or self.is_home(episode, robot):
+        if self.rules.batteries is None or self.is_at_base(episode, robot):
             return False
-        home = self._times(episode, robot, episode.poses[robot, None])[0]
-        return bool(episode.batteries[robot] - home < self.round_time_s)
+        return_s = self._return_times(episode, robot, episode.poses[robot, None])[0]
+        return bool(episode.batteries[robot] - return_s < self.round_time_s)
 
-    def homebound(self, episode: Episode, robot: int) -> Place:
+    def stop_on_return(self, episode: Episode, robot: int) -> Place:
         """Location that a robot on its return reaches in a round."""
         pose, driver = episode.poses[robot], self.drivers[robot]
-        whole = self.path(episode, robot)
-        path = self.cut_home(robot, whole)
+        whole = self.return_path(episode, robot)
+        path = self.cut_return(robot, whole)
         if (path[:, 0] == whole[:, 0]).all():
             return episode.bases[robot].copy()
         return np.clip(motion.advance(pose, path)[:2], driver.ground.low, driver.ground.high)
 
-    def cut_home(self, robot: int, whole: Path) -> Path:
-        """Part of a robot's return path that a round takes, including the slack that ``lasts_for`` permits."""
+    def cut_return(self, robot: int, whole: Path) -> Path:
+        """Part of a robot's return path that a round takes, including the slack that ``can_return_after`` permits."""
         return motion.cut(whole, self.round_time_s * SLACK, 2.0 * self._slack(robot))
 
-    def path(self, episode: Episode, robot: int) -> Path:
+    def return_path(self, episode: Episode, robot: int) -> Path:
         """Whole return path of a robot."""
-        return self.drivers[robot].path_home(self._ways(episode, robot), episode.poses[robot])
+        return self.drivers[robot].return_path(self._return_paths(episode, robot), episode.poses[robot])
 
-    def lasts(self, episode: Episode, robot: int, times: Values, poses: Float[np.ndarray, "k 3"]) -> Mask:
+    def can_return(self, episode: Episode, robot: int, times: Values, poses: Float[np.ndarray, "k 3"]) -> Mask:
         """Mask of drives of some time, to some pose each, after which the battery lasts for the return."""
         if self.rules.batteries is None:
             return np.ones(len(times), dtype=bool)
-        return times + self._times(episode, robot, poses) <= episode.batteries[robot]
+        return times + self._return_times(episode, robot, poses) <= episode.batteries[robot]
 
-    def lasts_for(self, episode: Episode, robot: int, path: Path) -> bool:
+    def can_return_after(self, episode: Episode, robot: int, path: Path) -> bool:
         """True if the battery lasts for a path and the return from its end, up to rounding."""
-        there, time_s = motion.advance(episode.poses[robot], path), path[:, :1].sum(axis=0) - self._slack(robot)
-        return bool(self.lasts(episode, robot, time_s, there[None])[0])
+        end, time_s = motion.advance(episode.poses[robot], path), path[:, :1].sum(axis=0) - self._slack(robot)
+        return bool(self.can_return(episode, robot, time_s, end[None])[0])
 
-    def use(self, episode: Episode, robot: int, time_s: float) -> None:
+    def discharge(self, episode: Episode, robot: int, time_s: float) -> None:
         """Subtract the time of a drive from a robot's battery, and charge it at the base."""
         if self.rules.batteries is not None:
             # below 0 is rounding: return paths may be longer by ``_slack``
             left = max(0.0, float(episode.batteries[robot] - time_s))
-            episode.batteries[robot] = self.rules.batteries[robot] if self.is_home(episode, robot) else left
+            episode.batteries[robot] = self.rules.batteries[robot] if self.is_at_base(episode, robot) else left
 
-    def require(self, starts: Robots, agents: Sequence[str]) -> None:
+    def require_reach(self, starts: Robots, agents: Sequence[str]) -> None:
         """Refuse batteries that do not last from a start to its base."""
         if self.rules.batteries is None or self.rules.bases is None:
             return
         for robot, (start, base) in enumerate(zip(starts, np.array(self.rules.bases, dtype=float), strict=True)):
             driver = self.drivers[robot]
-            home = float(driver.ways.returns(driver.ways.homeward(base), np.array([[*start, np.nan]]))[0][0])
+            return_s = float(driver.planner.returns(driver.planner.paths_to(base), np.array([[*start, np.nan]]))[0][0])
             # a heading is drawn at reset: it may have to turn about first
-            home += np.pi / driver.unicycle.turn_rate_rad_s * bool((start != base).any())
-            home *= 1.0 + self.reserve
-            if home > (time := self.rules.batteries[robot]):
-                got = f"got {time:g} s for {agents[robot]}, which starts {home:g} s from its base"
+            return_s += np.pi / driver.unicycle.turn_rate_rad_s * bool((start != base).any())
+            return_s *= 1.0 + self.reserve
+            if return_s > (battery_s := self.rules.batteries[robot]):
+                got = f"got {battery_s:g} s for {agents[robot]}, which starts {return_s:g} s from its base"
                 raise ConfigError(f"{got}; wanted enough to get there", at="$.battery_s")
 
     def _slack(self, robot: int) -> float:
         """Seconds by which a path may exceed the battery, to allow for rounding."""
         return 0.0 if self.rules.batteries is None else (SLACK - 1) * self.rules.batteries[robot]
 
-    def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Values:
-        return self.drivers[robot].ways.returns(self._ways(episode, robot), poses)[0] * (1.0 + self.reserve)
+    def _return_times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Values:
+        return self.drivers[robot].planner.returns(self._return_paths(episode, robot), poses)[0] * (1.0 + self.reserve)
 
-    def _ways(self, episode: Episode, robot: int) -> Tree:
+    def _return_paths(self, episode: Episode, robot: int) -> PathTree:
         base, driver = episode.bases[robot], self.drivers[robot]
         key = (driver.unicycle.speed_m_s, driver.unicycle.turn_rate_rad_s, *base.tolist())
         # bases are drawn with the starts of every episode: the cache needs a limit
-        if key not in self._known:
-            if len(self._known) >= _MOST_BASES:
-                self._known.clear()
-            self._known[key] = driver.ways.homeward(base)
-        return self._known[key]
+        if key not in self._trees:
+            if len(self._trees) >= _MOST_BASES:
+                self._trees.clear()
+            self._trees[key] = driver.planner.paths_to(base)
+        return self._trees[key]

@@ -61,7 +61,7 @@ class Rules:
     turn_rates: Sequence[float]
     radio_ranges: Sequence[float] | None
     noise_stds: Sequence[float]
-    is_noise_told: bool = False
+    reports_noise: bool = False
     batteries: Sequence[float] | None = None
     bases: Sequence[Pair] | None = None
     separation_m: float = 0.0
@@ -155,8 +155,8 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
         batteries = None if self.battery_s is None else each(self.battery_s, self.robots)
         bases = None if self.bases is None else self.bases * (self.robots if len(self.bases) == 1 else 1)
         own = {name: getattr(self, name) for name in ("separation_m", "wind", "samples_per_leg", "sample_every_m")}
-        is_told = isinstance(self.noise_std, list)
-        return replace(super().rules(), is_noise_told=is_told, batteries=batteries, bases=bases, **own)
+        reports_noise = isinstance(self.noise_std, list)
+        return replace(super().rules(), reports_noise=reports_noise, batteries=batteries, bases=bases, **own)
 
 
 def each(value: Number | list[Number], robots: int) -> tuple[Number, ...]:

@@ -110,7 +110,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         (0.1, False, 0.1)
     """
 
-    _action_in_words, _states = "a spot and a wish [x, y, 0 to 1]", ("sensor-field", 2)
+    _action_in_words, _state_format = "a spot and a wish [x, y, 0 to 1]", ("sensor-field", 2)
 
     def __init__(self, **arguments: Any) -> None:
         if arguments.get("field") is None:
@@ -121,35 +121,35 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         self._set_field(field, settings.noise_std)
         self.stations = Stations(settings, field)
         self._links = RadioLinks(self.possible_agents)
-        least, most = self._seen_values(settings.noise_std)
+        least, most = self._shown_range(settings.noise_std)
         # x, y, last good measurement, share of the battery, share of rounds left
         seen = np.array([*field.low, least, 0.0, 0.0]), np.array([*field.high, most, 1.0, 1.0])
         lows, highs = self.stations.low, self.stations.high
         reach = [(np.append(low, 0.0), np.append(high, 1.0)) for low, high in zip(lows, highs, strict=True)]
-        self._set_alike(dict(zip(self.possible_agents, reach, strict=True)), seen)
+        self._set_equal_spaces(dict(zip(self.possible_agents, reach, strict=True)), seen)
 
     def _draw(self, number: int) -> None:
-        self._set_field(build_field(self._redrawn(number), _MAX_SITES, moving=True), self.settings.noise_std)
+        self._set_field(build_field(self._table_with_seed(number), _MAX_SITES, moving=True), self.settings.noise_std)
 
     def _begin(self, seed: int, number: int) -> Episode:
         n, places = len(self.possible_agents), self.stations.places.copy()
         if self.field.sites_only:
             places = np.array([self.stations.nearest_spot(sensor, place) for sensor, place in enumerate(places)])
         sampled, failed = np.zeros((2, n), dtype=bool)
-        begun = seed, number, 0, True, *self._first_score()
+        begun = seed, number, 0, True, *self._initial_score()
         return Episode(*begun, places, np.full(n, np.nan), np.zeros(n), sampled, failed)
 
-    def _first_infos(self, episode: Episode) -> Infos:
+    def _initial_infos(self, episode: Episode) -> Infos:
         """Sample at every sensor's position, at no cost."""
         infos = {agent: self._measure(episode, sensor, 0.0) for sensor, agent in enumerate(self.agents)}
-        self._gain(episode, infos)
+        self._score_gain(episode, infos)
         return infos
 
-    def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        infos = {agent: self._look(episode, sensor, asked[agent]) for sensor, agent in enumerate(asked)}
-        return infos, self._rewards(infos, self._gain(episode, infos))
+    def _play(self, episode: Episode, actions: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
+        infos = {agent: self._play_sensor(episode, sensor, actions[agent]) for sensor, agent in enumerate(actions)}
+        return infos, self._rewards(infos, self._score_gain(episode, infos))
 
-    def _look(self, episode: Episode, sensor: int, action: Pose) -> dict[str, Any]:
+    def _play_sensor(self, episode: Episode, sensor: int, action: Pose) -> dict[str, Any]:
         """Play one sensor's round: ``action`` has a location, and a number that asks for a sample from 0.5 on."""
         if action[2] < 0.5 or not self._can_sample(episode, sensor):
             episode.sampled[sensor] = episode.failed[sensor] = False
@@ -223,9 +223,9 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
 
     def _read(self, saved: SavedState) -> Episode:
         episode = super()._read(saved)
-        saved.hold(bool(np.isfinite(episode.spots).all()), "spots that are finite")
+        saved.require(bool(np.isfinite(episode.spots).all()), "spots that are finite")
         spent = episode.spent_j
-        saved.hold(bool((np.isfinite(spent) & (spent >= 0.0)).all()), "'spent_j' of 0 or more")
+        saved.require(bool((np.isfinite(spent) & (spent >= 0.0)).all()), "'spent_j' of 0 or more")
         return episode
 
     def _picture(self) -> NDArray[np.uint8]:

@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Distance, Whole, require, within
-from swarmbo_envs.fields.field import Field, spread
+from swarmbo_envs.fields.field import Field, separated_sites
 from swarmbo_envs.fields.measured import thinned
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task
 from swarmbo_envs.fields.world import FieldEpisode
@@ -100,7 +100,7 @@ def _even_places(settings: SensorFieldSettings, field: Field) -> Places:
     """Positions that divide the sites evenly: random, each moved to the mean of its nearest sites (Lloyd 1982)."""
     if settings.sensors > len(field.sites):
         raise ConfigError(f"got {settings.sensors}; wanted at most one per site: {len(field.sites)}", at="$.sensors")
-    places = spread(rng.stream(settings.place_seed, "sensor_field", "places"), field.sites, settings.sensors)
+    places = separated_sites(rng.stream(settings.place_seed, "sensor_field", "places"), field.sites, settings.sensors)
     for _ in range(_LLOYD_STEPS):
         nearest = np.asarray(KDTree(places).query(field.sites)[1])
         counts = np.bincount(nearest, minlength=len(places))

@@ -165,7 +165,7 @@ class Network:
         """Capacity of the network, Mbit/s."""
         return self.user_capacities(X).sum(axis=1)
 
-    def uncapped(self, x: Values) -> tuple[Float[np.ndarray, " m"], Callable[[Values], Values]]:
+    def uncapped_rates(self, x: Values) -> tuple[Float[np.ndarray, " m"], Callable[[Values], Values]]:
         """Rates of users without a largest one, Mbit/s, and the gradient, per dB, of their sum with weights (m,).
 
         ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) at powers in dBm, with disturbance Γ times
@@ -237,7 +237,7 @@ class Utility:
         """Label in a few words; empty for the sum."""
         return f"{_LABELS[self.name]} {self.rate_mbps:g} Mbit/s" if self.name == "users-above" else _LABELS[self.name]
 
-    def of_points(self, network: Network, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n k"]:
+    def per_access_point(self, network: Network, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n k"]:
         """Utility of each access point for rates of all users, Mbit/s."""
         found = np.zeros((len(rates), network.n_points))
         if self.name in ("minimum-rate", "cell-minimum"):
@@ -258,7 +258,11 @@ class Utility:
 
     def factor_values(self, network: Network, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Utility of each access point at joint settings by the closed form."""
-        return network.factor_values(X) if self.name == "sum" else self.of_points(network, network.user_capacities(X))
+        return (
+            network.factor_values(X)
+            if self.name == "sum"
+            else self.per_access_point(network, network.user_capacities(X))
+        )
 
     def value(self, network: Network, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """Utility of the network at joint settings by the closed form."""
@@ -278,13 +282,13 @@ def levels(network: Network, low: float, high: float, n: int) -> list[np.ndarray
     return [axis for axis in [np.linspace(low, high, n), *sizes] for _ in range(network.n_points)]
 
 
-def at_shares(network: Network, U: Float[np.ndarray, "n d"], low: float, high: float) -> Float[np.ndarray, "n d"]:
+def settings_at(network: Network, U: Float[np.ndarray, "n d"], low: float, high: float) -> Float[np.ndarray, "n d"]:
     """Joint settings at shares in [0, 1) of the range of each power, and of the list of each choice."""
     k, sizes = network.n_points, [len(axis) for axis in levels(network, low, high, 2)]
     return np.hstack([low + U[:, :k] * (high - low), np.floor(U[:, k:] * sizes[k:])])
 
 
-def coloured(network: Network, high: float) -> Values:
+def greedy_colouring(network: Network, high: float) -> Values:
     """Joint setting by greedy colouring: all at largest power and the first width, on channels that avoid others.
 
     Those that disturb and are disturbed most choose first, each the least sum of gains to and from earlier ones' users.

@@ -13,7 +13,7 @@ from scipy.special import expit
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Pair, Values
-from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility, at_shares, coloured, levels
+from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility, greedy_colouring, levels, settings_at
 
 # from 64 on, topologies of seeds 0 to 19 with full airtime give the same maximum to 1e-6 Mbit/s
 _STARTS = 512
@@ -102,7 +102,7 @@ def _end(network: Network, utility: Utility, x: Values, ends: Pair) -> tuple[flo
 
 def _descent(x: Values, network: Network, utility: Utility, sharpness: float) -> tuple[float, Values]:
     """Negative utility and gradient, or of a smooth surrogate that is closer to it with larger ``sharpness``."""
-    there, slope, (rates, gradient) = network.present, np.ones(len(network.present)), network.uncapped(x)
+    there, slope, (rates, gradient) = network.present, np.ones(len(network.present)), network.uncapped_rates(x)
     if np.isfinite(network.link.cap_mbps):
         most = network.largest_rates
         rest = sharpness * (1.0 - rates / most)
@@ -156,9 +156,9 @@ def _planned(network: Network, low: float, high: float, plans: int, utility: Uti
     """Best of searches that start at greedy colouring, and at drawn settings as they are and improved at full power."""
     k = network.n_points
     unit = sobol(plans, len(levels(network, low, high, 2)), stream(0, "best known channels"))
-    drawn = at_shares(network, unit, low, high)
+    drawn = settings_at(network, unit, low, high)
     loud = [np.concatenate([np.full(k, high), x[k:]]) for x in drawn]
-    begun = np.array([_by_turns(network, low, high, utility, x, k) for x in [coloured(network, high), *loud]])
+    begun = np.array([_by_turns(network, low, high, utility, x, k) for x in [greedy_colouring(network, high), *loud]])
     best = np.argsort(-utility.value(network, begun), kind="stable")[: plans // _PER_SETTLED + 1]
     starts = [*begun[best], *drawn[: 2 * (plans // _PER_SETTLED)]]
     ends = np.array([_settled(network, low, high, utility, x) for x in starts])
@@ -278,7 +278,7 @@ def references(
     which its own users got most; not with channels |
     | ``greedy`` | access points in turn try each width, channel and level, and keep the one at which the network got \
     most |
-    | ``colouring`` | with channels only: greedy colouring, all at largest power; see ``coloured`` |
+    | ``colouring`` | with channels only: greedy colouring, all at largest power; see ``greedy_colouring`` |
 
     Tuning starts in the middle of the range. Each baseline returns its best setting, except ``independent``, which
     measures no total and returns its last setting.
@@ -293,7 +293,7 @@ def references(
     axes = levels(network, low, high, n_levels)
     k, d = network.n_points, len(axes)
     even = np.linspace(low, high, budget) if budget > 1 else np.array([high])
-    drawn = at_shares(network, stream(seed, "random powers").random((budget, d)), low, high)
+    drawn = settings_at(network, stream(seed, "random powers").random((budget, d)), low, high)
 
     def together(powers: np.ndarray) -> Float[np.ndarray, "n d"]:
         return np.repeat(powers[:, None], d, axis=1) * (np.arange(d) < k)
@@ -311,7 +311,7 @@ def references(
         settled, used = _independent(own, middle, axes[0], budget)
         found["independent"] = Reference("independent tuning", settled, float(value(settled[None])[0]), used)
     else:
-        found["colouring"] = _best("greedy colouring, all at maximum", value, coloured(network, high)[None])
+        found["colouring"] = _best("greedy colouring, all at maximum", value, greedy_colouring(network, high)[None])
     turns = np.arange(d).reshape(-1, k)[::-1].T.ravel()  # by access point: the width, the channel, the power
     return {**found, "greedy": _greedy(value, middle, axes, turns, budget)}
 

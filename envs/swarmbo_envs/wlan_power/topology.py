@@ -113,7 +113,7 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
             n_near[n], n_near[:n] = degrees[first], n_near[:n] + hears[first]
             between[n, :n] = between[:n, n] = shadow[first]
         else:
-            users = _dealt_out(places, table.users, table.user_radius_m, area, settings.topology_seed)
+            users = _place_users(places, table.users, table.user_radius_m, area, settings.topology_seed)
             to_users = shadowing_to_users(settings.topology_seed, std, k, table.users)
             return Topology(places, users, None, between, to_users, np.zeros(2), area)
     got = f"got {k} access points in {area[0]:g} m x {area[1]:g} m, and no draw with 2 to {table.most_heard} others"
@@ -122,7 +122,7 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
     raise ConfigError(f"{got}. {wanted}", at="$.topology.generated")
 
 
-def _dealt_out(places: Places, m: int, radius: float, area: Place, seed: int) -> Float[np.ndarray, "m 2"]:
+def _place_users(places: Places, m: int, radius: float, area: Place, seed: int) -> Float[np.ndarray, "m 2"]:
     """Place users evenly in discs around the access points in turn; users outside the area move to its edge."""
     rng = stream(seed, "topology", "users")
     away, angle = radius * np.sqrt(rng.random(m)), 2.0 * np.pi * rng.random(m)

@@ -16,7 +16,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.shared import digest
 from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, Space, space_of
-from swarmbo_envs.wlan_power.network import Network, Utility, at_shares
+from swarmbo_envs.wlan_power.network import Network, Utility, settings_at
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
 from swarmbo_envs.wlan_power.settings import GeneratedSettings, WlanPowerSettings, topology_settings
 from swarmbo_envs.wlan_power.world import Episode, World
@@ -129,13 +129,13 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         {'ap_0': 12.2, 'ap_1': 65.0}
     """
 
-    _action_in_words, _states = "[power in dBm]", ("WLAN", 2)
+    _action_in_words, _state_format = "[power in dBm]", ("WLAN", 2)
 
     def __init__(self, **arguments: Any) -> None:
         s = self._settings_of(arguments)
         world = World.of(s)
         super().__init__(s, world.agents)
-        self._place(world)
+        self._set_world(world)
         k = len(self.possible_agents)
         self.factors = tuple(f"capacity_{i}" for i in range(k))
         self.slots: int | None = None  # most others in range of an access point, of any topology that may be drawn
@@ -157,13 +157,13 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         state = np.concatenate([ends[0], -last, [0.0]]), np.concatenate([ends[1], last, [1.0]])
         self._set_spaces(actions, observations, state)
 
-    def _place(self, world: World) -> None:
+    def _set_world(self, world: World) -> None:
         self.rules, self.topology, self.hears, self.utility = world, world.topology, world.hears, world.utility
         self.in_range = [np.flatnonzero(row) for row in world.hears]
         self._first = world.network(world.topology.users, np.ones(len(world.topology.users), dtype=bool))
 
     def _draw(self, number: int) -> None:
-        self._place(World.of(structs.replace(self.settings, topology_seed=number)))
+        self._set_world(World.of(structs.replace(self.settings, topology_seed=number)))
 
     def _observed_space(self, n_seen: int) -> Space:
         """Space of the observation of an access point that sees the settings of some, itself the first."""
@@ -173,7 +173,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             losses = 1 + 2 * (len(low) - 1)
             low, high = [*low, 0.0, *[0.0] * losses], [*high, len(self.topology.users), *[OUT_OF_RANGE_DB] * losses]
         if not self.rules.choices:
-            return space_of(self._with_last((low[:1], high[:1]), (low[1:], high[1:])))
+            return space_of(self._with_last_measurement((low[:1], high[:1]), (low[1:], high[1:])))
         parts: list[tuple[str, Space]] = [("power", space_of((low, high)))]
         parts += [(name, MultiDiscrete([len(of)] * n_seen)) for name, of in self.rules.choices.items()]
         parts += [("last", space_of(([-LARGEST], [LARGEST]))), ("left", space_of(([0.0], [1.0])))]
@@ -234,7 +234,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         place, maximum = self.best_known()
         network, value = self._first, functools.partial(self.utility.value, self._first)
         unit = rng.sobol(_N_TRUTH_POINTS, len(place), rng.stream(0, "truth points"))
-        points = at_shares(network, unit, self._low, self._high)
+        points = settings_at(network, unit, self._low, self._high)
         unit, axis_unit, name = (self.labels[label] for label in ("unit", "axis_unit", "name"))
         told = points, value(points), maximum, place, unit, axis_unit, name, value
         return GroundTruth(*told, maximum_is="reference optimum")
@@ -290,7 +290,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if not isinstance(told, np.ndarray):
             return {}
         rates = told.mean(axis=0)
-        sums = Utility().of_points(network, rates[None])[0]
+        sums = Utility().per_access_point(network, rates[None])[0]
         worst = float(sums[network.n_users > 0].min()), float(rates[network.present].min())
         return dict(zip(("worst access point (Mbit/s)", "worst user (Mbit/s)"), worst, strict=True))
 
@@ -311,8 +311,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _begin(self, seed: int, number: int) -> Episode:
         return self.rules.begin(seed, number)
 
-    def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        self._transmit(episode, np.stack(list(asked.values()), axis=1).ravel())
+    def _play(self, episode: Episode, actions: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
+        self._transmit(episode, np.stack(list(actions.values()), axis=1).ravel())
         infos = self.rules.measure(episode, self.network)
         return infos, self._rewards(infos, float(np.nan_to_num(episode.totals[-1])))
 

@@ -158,7 +158,7 @@ class World:
             told = self.rates(network, users, point)
             if not isinstance(told, np.ndarray):
                 return np.full(network.n_points, np.nan), np.nan, told
-            values = utility.of_points(network, told)
+            values = utility.per_access_point(network, told)
         mean = values.mean(axis=0) if len(values) > 1 else values[0]
         return mean, float(mean.sum() if utility.is_sum else utility.total(network, values).mean()), None
 

@@ -130,13 +130,13 @@ class Witness:
         self._world = self.env._world
         self._driven = {}
         self._is_engine = self._world.settings.rovers is not None
-        kept = self._world._kept_apart
+        kept = self._world._separated_path
 
         def note(episode, robot, path, tracks):
             self._driven[robot] = kept(episode, robot, path, tracks)
             return self._driven[robot]
 
-        self._world._kept_apart = note
+        self._world._separated_path = note
 
     def step(self, actions):
         """One round, after which everything is checked."""

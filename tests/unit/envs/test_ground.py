@@ -1,4 +1,4 @@
-"""Ways around what is blocked: against closed forms, dense samples and steps on a grid."""
+"""Paths around what is blocked: against closed forms, dense samples and steps on a grid."""
 
 import json
 import re
@@ -14,8 +14,8 @@ from scipy.sparse.csgraph import dijkstra
 from swarmbo.boundary.coordinates import Coordinates, LocalProjection
 from swarmbo.errors import ConfigError, DataWarning, MissingPackageError
 from swarmbo_envs import robot_team_v1
-from swarmbo_envs.ground import Ground, Ways, read_regions
-from swarmbo_envs.ground.grid import widest_shut
+from swarmbo_envs.ground import Ground, PathPlanner, read_regions
+from swarmbo_envs.ground.grid import widest_closed_passage
 from swarmbo_envs.robot_team.motion import Driver, Unicycle, advance, cut
 
 LOW, HIGH = np.zeros(2), np.array([120.0, 100.0])
@@ -28,12 +28,12 @@ def ground(*tables, cells=120, **more):
 
 
 def test_the_way_round_a_square_is_that_by_its_corners():
-    ways = Ways(ground(SQUARE), 2.0, 1.0)
+    planner = PathPlanner(ground(SQUARE), 2.0, 1.0)
     origin, place = np.array([[10.0, 40.0]]), np.array([[110.0, 30.0]])
     below = np.hypot(30, 20) + 40 + np.hypot(30, 10)
-    assert ways.times_between(origin, place)[0, 0] == pytest.approx(below / 2.0, rel=0.03)
-    assert ways.times_between(origin, place)[0, 0] >= below / 2.0
-    assert ways.times_between(origin, origin + 5.0)[0, 0] == pytest.approx(np.hypot(5, 5) / 2.0)
+    assert planner.times_between(origin, place)[0, 0] == pytest.approx(below / 2.0, rel=0.03)
+    assert planner.times_between(origin, place)[0, 0] >= below / 2.0
+    assert planner.times_between(origin, origin + 5.0)[0, 0] == pytest.approx(np.hypot(5, 5) / 2.0)
 
 
 def test_ways_are_no_longer_than_steps_on_the_grid_and_no_shorter_than_they_can_be():
@@ -55,7 +55,7 @@ def test_ways_are_no_longer_than_steps_on_the_grid_and_no_shorter_than_they_can_
     some = np.flatnonzero(~free.blocked.ravel())[::97]
     steps = dijkstra(coo_array((d, (i.astype(int), j.astype(int))), shape=(rows * columns,) * 2), False, some)[:, some]
     places = middles.reshape(-1, 2)[some]
-    own = Ways(free, 1.0, 1.0).times_between(places, places)
+    own = PathPlanner(free, 1.0, 1.0).times_between(places, places)
     # a bend lies a twentieth of a cell off the corner, where steps go by the middles of cells
     assert (own <= steps * 1.001 + 1e-9).all()
     assert (own >= steps / 1.083 - 4 * free.cell.max()).all()
@@ -87,11 +87,11 @@ def test_who_stops_on_the_way_home_finds_the_rest_of_it_or_better(ends, heading,
     if not free.part_of(np.stack([start, base])).all():
         return
     driver = Driver(Unicycle(2.0, 0.5, LOW, HIGH), free, wind)
-    home, pose = driver.ways.homeward(base), np.array([*start, heading])
-    path, whole = driver.path_home(home, pose), driver.ways.returns(home, pose[None])[0][0]
+    home, pose = driver.planner.paths_to(base), np.array([*start, heading])
+    path, whole = driver.return_path(home, pose), driver.planner.returns(home, pose[None])[0][0]
     assert path[:, 0].sum() == pytest.approx(whole)
     np.testing.assert_allclose(advance(pose, path)[:2], base, atol=1e-6)
-    rest = driver.ways.returns(home, advance(pose, cut(path, share * whole))[None])[0][0]
+    rest = driver.planner.returns(home, advance(pose, cut(path, share * whole))[None])[0][0]
     assert rest <= (1 - share) * whole + 1e-6
 
 
@@ -109,11 +109,11 @@ def test_arrivals_are_those_of_the_paths_that_are_driven():
 
 
 def test_a_current_helps_one_way_and_hinders_the_other():
-    ways = Ways(ground(), 2.0, 1.0, (1.0, 0.0))
+    planner = PathPlanner(ground(), 2.0, 1.0, (1.0, 0.0))
     west, east, north = np.array([[10.0, 50.0]]), np.array([[70.0, 50.0]]), np.array([[10.0, 90.0]])
-    assert ways.times_between(west, east)[0, 0] == pytest.approx(60 / 3)
-    assert ways.times_between(east, west)[0, 0] == pytest.approx(60 / 1)
-    assert ways.times_between(west, north)[0, 0] == pytest.approx(40 / np.sqrt(3))
+    assert planner.times_between(west, east)[0, 0] == pytest.approx(60 / 3)
+    assert planner.times_between(east, west)[0, 0] == pytest.approx(60 / 1)
+    assert planner.times_between(west, north)[0, 0] == pytest.approx(40 / np.sqrt(3))
 
 
 @given(st.floats(1.5, 30.0), st.sampled_from(["wall", "islands", "cove", "shore"]), st.sampled_from([10, 24, 60]))
@@ -128,7 +128,7 @@ def test_a_passage_that_cells_shut_is_told_with_its_width(width, kind, cells):
     if kind == "cove":  # round behind the wall
         out = [[x, y - half], [x, 16], [100, 16], [100, 84], [x, 84], [x, y + half]]
         walls = [[*out, [x + 4, y + half], [x + 4, 80], [96, 80], [96, 20], [x + 4, 20], [x + 4, y - half]]]
-    told = widest_shut(ground(*({"corners": wall} for wall in walls), cells=cells))
+    told = widest_closed_passage(ground(*({"corners": wall} for wall in walls), cells=cells))
     cell, fine = 120.0 / cells, 120.0 / cells / (512 // cells)
     if width >= 2.0 * cell:
         assert told is None  # a row of cells is free in any case
@@ -169,7 +169,7 @@ def test_a_world_says_which_cells_would_leave_a_passage_open():
 def test_only_of_passages_that_matter_a_world_says_that_they_are_shut(walls, said):
     no_go = [{"corners": [[a, c], [b, c], [b, d], [a, d]]} for a, b, c, d in walls]
     regions = read_regions(no_go, np.zeros(2), np.array([1000.0, 1000.0]))
-    assert widest_shut(Ground(np.zeros(2), np.array([1000.0, 1000.0]), regions, 24)) is not None
+    assert widest_closed_passage(Ground(np.zeros(2), np.array([1000.0, 1000.0]), regions, 24)) is not None
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         robot_team_v1.parallel_env(field={"gp": {"size_m": [1000.0, 1000.0]}}, no_go=no_go, route_cells=24)
@@ -188,7 +188,7 @@ def test_there_is_no_way_into_what_is_shut_in():
     largest, both = ground(*wall), ground(*wall, anchors={"$.starts[0]": inside[0], "$.starts[1]": outside[0]})
     assert largest.part_of(np.vstack([inside, outside])).tolist() == [0, 1]
     assert len(set(both.part_of(np.vstack([inside, outside])).tolist()) - {0}) == 2
-    assert np.isinf(Ways(both, 1.0, 1.0).times_between(inside, outside)).all()
+    assert np.isinf(PathPlanner(both, 1.0, 1.0).times_between(inside, outside)).all()
     with pytest.raises(ConfigError, match=r"\$\.starts\[0\]: got \[35\.0, 35\.0\] in a no-go region"):
         ground(*wall, anchors={"$.starts[0]": np.array([35.0, 35.0])})
 

@@ -7,7 +7,7 @@ from matplotlib.cbook import get_sample_data
 import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import lattice, summit
-from swarmbo_envs.fields.landscape import build_field, drawn, elevation_field, load
+from swarmbo_envs.fields.landscape import build_field, drawn, elevation_field, load_elevation
 from swarmbo_envs.fields.settings import DrawSettings, ElevationSettings
 
 
@@ -166,7 +166,7 @@ def test_topobathy_lies_with_its_mountains_in_the_north_east_and_the_ocean_in_th
     corner = 0.15 * field.high * share
     assert field.value(field.high - corner).mean() > 500  # the Coast Mountains
     assert field.value(corner).mean() < -100  # the Pacific
-    assert load("topobathy")[1].max() == field.maximum
+    assert load_elevation("topobathy")[1].max() == field.maximum
 
 
 @pytest.mark.parametrize(("max_sites", "n_sites"), [(16_384, 128**2), (16_383, 64**2), (4096, 64**2), (4095, 43**2)])

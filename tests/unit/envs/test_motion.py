@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy.integrate import solve_ivp
 
-from swarmbo_envs.fields.field import lattice, spread
+from swarmbo_envs.fields.field import lattice, separated_sites
 from swarmbo_envs.fields.world import RadioLinks
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.world import nearest_free_sites
@@ -157,7 +157,7 @@ def test_what_is_within_a_time_is_what_the_quickest_known_path_reaches_in_it(rob
 def test_drawn_starts_are_different_sites_apart_from_each_other(seed, robots, n_sites):
     sites = lattice(np.zeros(2), np.array([300.0, 200.0]), n_sites)
     robots = min(robots, len(sites))
-    starts = spread(np.random.default_rng(seed), sites, robots)
+    starts = separated_sites(np.random.default_rng(seed), sites, robots)
     assert {tuple(start) for start in starts} <= {tuple(site) for site in sites}
     assert len({tuple(start) for start in starts}) == robots
     if robots > 1 and len(sites) > 30 * robots:
@@ -167,7 +167,7 @@ def test_drawn_starts_are_different_sites_apart_from_each_other(seed, robots, n_
 
 def test_as_many_robots_as_sites_take_all_of_them():
     sites = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]])  # on one line: no area at all
-    starts = spread(np.random.default_rng(0), sites, 3)
+    starts = separated_sites(np.random.default_rng(0), sites, 3)
     assert sorted(starts.tolist()) == sites.tolist()
 
 

@@ -69,7 +69,7 @@ def test_a_puff_is_carried_by_the_integral_of_the_wind():
         np.array([0.1 * 1200.0, 0.5 * 800.0]) + plume.carried(np.array([12.0]))[0] - plume.carried(np.array([9.0]))[0]
     )
     number = round(age * 4)
-    np.testing.assert_allclose(puffs.middles[number], middle, rtol=1e-12)
+    np.testing.assert_allclose(puffs.centres[number], middle, rtol=1e-12)
     assert puffs.variances[number] == pytest.approx(60.0**2 * (1 + age / 4))
     far = plume.carried(np.array([1e5]))[0] / 1e5
     np.testing.assert_allclose(far, [60.0, 0.0], atol=0.1)  # gusts come and go, the mean wind stays

@@ -116,7 +116,7 @@ def test_the_map_of_robots_is_that_of_a_process_on_all_that_they_measured():
     seen, at = kernel(X, Z), kernel(scorer.points, Z)
     left = scorer._std**2 - np.einsum("nk,kl,nl->n", seen, inner, seen)
     noise = np.diag(np.maximum(left, 0.0) + 0.1**2 + 1e-6 * scorer._std**2)
-    mean = scorer._level + at @ inner @ seen.T @ np.linalg.solve(seen @ inner @ seen.T + noise, y - scorer._level)
+    mean = scorer._mean + at @ inner @ seen.T @ np.linalg.solve(seen @ inner @ seen.T + noise, y - scorer._mean)
     error = np.sqrt(np.mean((mean - env.unwrapped.field.value(scorer.points)) ** 2))
     assert -env.unwrapped.score == pytest.approx(error, rel=1e-6)
 
@@ -210,12 +210,12 @@ def test_of_a_field_that_changes_it_is_the_process_whose_old_data_fade_by_a_shar
     """Oracle: the regression over places and rounds with all data at once, of covariance k(x, x') share^|t - t'|."""
     env = sensor_field_v0.parallel_env(sensors=5, field={**series, "time": "t"}, noise_std=0.2, max_cycles=5)
     (X, t, v), scorer = sampled_in(env), env._scorer
-    assert 0.5 < scorer._kept < 1.0
+    assert 0.5 < scorer._retention < 1.0
     truth = env.field.value(scorer.points, 0)
 
     def covariance(a, b, lag):
         r = np.sqrt(3) * np.hypot(*(a[:, None] - b[None]).transpose(2, 0, 1)) / scorer._lengthscale
-        return truth.var() * (1 + r) * np.exp(-r) * scorer._kept**lag
+        return truth.var() * (1 + r) * np.exp(-r) * scorer._retention**lag
 
     K = covariance(X, X, np.abs(t[:, None] - t[None])) + (0.2**2 + 1e-6 * truth.var()) * np.eye(len(v))
     expected = truth.mean() + covariance(scorer.points, X, 5 - t[None]) @ np.linalg.solve(K, v - truth.mean())

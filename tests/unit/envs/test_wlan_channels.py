@@ -10,7 +10,7 @@ from scipy.optimize import check_grad
 import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo_envs import wlan_power_v0
-from swarmbo_envs.wlan_power.network import coloured
+from swarmbo_envs.wlan_power.network import greedy_colouring
 from swarmbo_envs.wlan_power.references import best_known
 from swarmbo_envs.wlan_power.settings import centre_mhz, shares, whole_channel
 
@@ -95,9 +95,9 @@ def test_gradients_by_powers_are_those_of_finite_differences():
     x = rng.uniform(1, 25, 12)
     network = env.network.on(np.concatenate([rng.integers(0, 4, 12), rng.integers(0, 3, 12)]))
     ones = np.ones(36)
-    (rates, gradient), capped = network.uncapped(x), network.user_capacities(x[None])[0]
+    (rates, gradient), capped = network.uncapped_rates(x), network.user_capacities(x[None])[0]
     assert np.minimum(rates, network.largest_rates) == pytest.approx(capped)
-    error = check_grad(lambda x: network.uncapped(x)[0].sum(), lambda _: gradient(ones), x, epsilon=1e-6)
+    error = check_grad(lambda x: network.uncapped_rates(x)[0].sum(), lambda _: gradient(ones), x, epsilon=1e-6)
     assert error <= 1e-4 * (1.0 + np.linalg.norm(gradient(ones)))
 
 
@@ -143,10 +143,10 @@ def test_a_team_ends_near_the_best_of_all_settings_by_hand():
 
 def test_greedy_colouring_separates_all_where_there_are_channels_enough():
     env = wlan_power_v0.parallel_env(channels=[36, 40, 44, 48, 52])  # at most four are in range of each
-    chosen = coloured(env.network, 25.0)[12:]
+    chosen = greedy_colouring(env.network, 25.0)[12:]
     assert not (env.hears & (chosen[:, None] == chosen)).any()
     assert best_known(env.network, 1.0, 25.0, 16)[1] == pytest.approx(
-        env.network.value(coloured(env.network, 25.0)[None])[0]
+        env.network.value(greedy_colouring(env.network, 25.0)[None])[0]
     )
 
 

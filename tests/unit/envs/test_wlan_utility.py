@@ -69,9 +69,9 @@ def any_networks():
 def test_the_gradient_is_that_of_finite_differences(drawn):
     network, x = drawn
     weights = np.linspace(0.1, 2.0, len(network.serving))
-    (rates, gradient), capped = network.uncapped(x), network.user_capacities(x[None])[0]
+    (rates, gradient), capped = network.uncapped_rates(x), network.user_capacities(x[None])[0]
     assert np.minimum(rates, network.largest_rates) == pytest.approx(capped)
-    error = check_grad(lambda x: network.uncapped(x)[0] @ weights, lambda _: gradient(weights), x, epsilon=1e-6)
+    error = check_grad(lambda x: network.uncapped_rates(x)[0] @ weights, lambda _: gradient(weights), x, epsilon=1e-6)
     assert error <= 1e-4 * (1.0 + np.linalg.norm(gradient(weights)))
 
 

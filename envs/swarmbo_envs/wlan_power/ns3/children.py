@@ -69,7 +69,7 @@ class Children:
         self._places: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()  # a child, or room for a new one
         for _ in range(processes):
             self._places.put(None)
-        self._asked = 0
+        self._n_questions = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = {"environment": self._environment, "processes": self._n_processes, "timeout_s": self._timeout_s}
@@ -85,8 +85,8 @@ class Children:
 
     def ask(self, questions: Sequence[Mapping[str, Any]]) -> list[Answer | Failure]:
         """Answers to JSON questions, in their order; an ``id`` is added to each."""
-        numbered = [{**question, "id": self._asked + number} for number, question in enumerate(questions)]
-        self._asked += len(numbered)
+        numbered = [{**question, "id": self._n_questions + number} for number, question in enumerate(questions)]
+        self._n_questions += len(numbered)
         if len(numbered) <= 1 or self._n_processes == 1:
             return [self._answer(question) for question in numbered]
         with ThreadPoolExecutor(self._n_processes) as threads:

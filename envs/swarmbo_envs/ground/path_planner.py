@@ -12,8 +12,8 @@ from swarmbo_envs.shared import Ends, Place, Pose, Starts
 
 
 @dataclass(frozen=True, eq=False)
-class Tree:
-    """Paths between a place, the first node, and all bends: from it (``Ways.fan``), or to it (``Ways.homeward``).
+class PathTree:
+    """Paths between a place, the first node, and all bends: from it (``paths_from``), or to it (``paths_to``).
 
     ``times`` are the earliest arrivals (s), or what remains after the turn at a bend; ``headings`` those on arrival, or
     on departure (NaN: no turn is needed); ``links`` the bends before each, or after it (-1 of the place).
@@ -26,7 +26,7 @@ class Tree:
 
 
 @dataclass(frozen=True, eq=False)
-class Ways:
+class PathPlanner:
     """Paths of a robot of one speed on a ground.
 
     It turns on the spot and drives straight courses over ground, held against the current (``wind``: east, north, m/s).
@@ -46,61 +46,64 @@ class Ways:
 
         return times_of(as_rows(starts), as_rows(ends), self.speed_m_s, np.array(self.wind))
 
-    def fan(self, pose: Pose) -> Tree:
+    def paths_from(self, pose: Pose) -> PathTree:
         """Paths from a pose to all bends."""
         return self._tree(pose[None, :2], float(pose[2]))
 
-    def homeward(self, place: Place) -> Tree:
+    def paths_to(self, place: Place) -> PathTree:
         """Paths from all bends to a place."""
         return self._tree(place[None], np.nan, is_homeward=True)
 
-    def _tree(self, root: Starts, heading: float, *, is_homeward: bool = False) -> Tree:
-        own, nodes = self.ground.nodes, np.concatenate([root, self.ground.nodes])
+    def _tree(self, root: Starts, heading: float, *, is_homeward: bool = False) -> PathTree:
+        bends, nodes = self.ground.nodes, np.concatenate([root, self.ground.nodes])
         times, headings, links = np.full(len(nodes), np.inf), np.full(len(nodes), np.nan), np.full(len(nodes), -1)
         times[0], headings[0] = 0.0, heading
-        if not len(own):
-            return Tree(nodes, times, headings, links)
-        seen, (between, before) = self._seen_times(root, own)[0], self._between
+        if not len(bends):
+            return PathTree(nodes, times, headings, links)
+        between, predecessors = self._between
         if is_homeward:
-            seen, between, before = self._seen_times(own, root)[:, 0], between.T, self._reversed
-        # over the first bend, then along scipy's paths
-        total = seen[:, None] + between
-        via, least = total.argmin(axis=0), total.min(axis=0)
-        for node in np.argsort(least, kind="stable"):
-            if not np.isfinite(least[node]):
+            direct = self._direct_times(bends, root)[:, 0]
+            between, predecessors = between.T, self._reversed_predecessors
+        else:
+            direct = self._direct_times(root, bends)[0]
+        # to the first bend, then along scipy's paths
+        total = direct[:, None] + between
+        first_bend, shortest = total.argmin(axis=0), total.min(axis=0)
+        for bend in np.argsort(shortest, kind="stable"):
+            if not np.isfinite(shortest[bend]):
                 break
-            link = 0 if node == via[node] else int(before[via[node], node]) + 1
-            way = (node + 1, link) if is_homeward else (link, node + 1)
-            offset = nodes[way[1]] - nodes[way[0]]
+            link = 0 if bend == first_bend[bend] else int(predecessors[first_bend[bend], bend]) + 1
+            leg = (bend + 1, link) if is_homeward else (link, bend + 1)
+            offset = nodes[leg[1]] - nodes[leg[0]]
             course = float(np.arctan2(offset[1], offset[0])) if offset.any() else float(headings[link])
-            straight = self.straight_times(nodes[[way[0]]], nodes[[way[1]]])[0, 0]
+            straight = self.straight_times(nodes[[leg[0]]], nodes[[leg[1]]])[0, 0]
             # turns add to the times of paths that were chosen without them: the plan stays one that can be driven
-            times[node + 1] = times[link] + turn_between(headings[link], course) / self.turn_rate_rad_s + straight
-            headings[node + 1], links[node + 1] = course, link
-        return Tree(nodes, times, headings, links)
+            times[bend + 1] = times[link] + turn_between(headings[link], course) / self.turn_rate_rad_s + straight
+            headings[bend + 1], links[bend + 1] = course, link
+        return PathTree(nodes, times, headings, links)
 
     def arrivals(
-        self, fan: Tree, places: Float[np.ndarray, "m 2"]
+        self, tree: PathTree, places: Float[np.ndarray, "m 2"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Times from the pose of a fan to places, the bends before them, and the headings there."""
-        return self._quickest(fan, np.column_stack([places, np.full(len(places), np.nan)]))
+        return self._quickest(tree, np.column_stack([places, np.full(len(places), np.nan)]))
 
-    def bends(self, fan: Tree, last: int) -> list[Place]:
+    def bends(self, tree: PathTree, bend: int) -> list[Place]:
         """Bends of the path to a bend, that one included, the pose left out."""
-        out: list[Place] = []
-        while last > 0:
-            out.append(fan.nodes[last])
-            last = int(fan.links[last])
-        return out[::-1]
+        places: list[Place] = []
+        while bend > 0:
+            places.append(tree.nodes[bend])
+            bend = int(tree.links[bend])
+        return places[::-1]
 
     def returns(
-        self, homeward: Tree, poses: Float[np.ndarray, "m 3"]
+        self, tree: PathTree, poses: Float[np.ndarray, "m 3"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
         """Times from poses to the place, and the first bend of each."""
-        return self._quickest(homeward, poses, is_back=True)[:2]
+        return self._quickest(tree, poses, is_back=True)[:2]
 
     def _quickest(
-        self, tree: Tree, poses: Float[np.ndarray, "m 3"], *, is_back: bool = False
+        self, tree: PathTree, poses: Float[np.ndarray, "m 3"], *, is_back: bool = False
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         from swarmbo_envs.ground.sight import quickest
 
@@ -111,13 +114,13 @@ class Ways:
 
     def times_between(self, origins: Starts, places: Ends) -> Float[np.ndarray, "n m"]:
         """Times of the quickest paths, without turns; infinite without a path."""
-        best = self._seen_times(origins, places)
+        direct = self._direct_times(origins, places)
         if not len(self.ground.nodes):
-            return best
+            return direct
         nodes = self.ground.nodes
-        out, back = self._seen_times(origins, nodes), self._seen_times(nodes, places)
-        through = _least_sums(out, self._between[0])
-        return np.minimum(best, _least_sums(through, back))
+        to_bends, from_bends = self._direct_times(origins, nodes), self._direct_times(nodes, places)
+        over_bends = _least_sums(to_bends, self._between[0])
+        return np.minimum(direct, _least_sums(over_bends, from_bends))
 
     @cached_property
     def _between(self) -> tuple[Float[np.ndarray, "n n"], Int[np.ndarray, "n n"]]:
@@ -127,7 +130,7 @@ class Ways:
         return shortest_path(graph, method="D", return_predecessors=True)
 
     @cached_property
-    def _reversed(self) -> Int[np.ndarray, "n n"]:
+    def _reversed_predecessors(self) -> Int[np.ndarray, "n n"]:
         """Bend before the last on each path of the graph with all courses reversed."""
         # in a current the way back takes another time, so the tree towards a place is not that from it
         if not any(self.wind):
@@ -136,7 +139,7 @@ class Ways:
         graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), 0.0).T
         return shortest_path(graph, method="D", return_predecessors=True)[1]
 
-    def _seen_times(self, starts: Starts, ends: Ends) -> Float[np.ndarray, "n m"]:
+    def _direct_times(self, starts: Starts, ends: Ends) -> Float[np.ndarray, "n m"]:
         times = self.straight_times(starts, ends)
         if self.ground.is_open:
             return times
