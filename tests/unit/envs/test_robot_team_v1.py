@@ -113,7 +113,8 @@ def test_who_was_let_go_as_far_as_its_battery_lasts_is_home_when_it_is_empty_wha
 def test_a_battery_lasts_for_the_way_home_and_the_reserve(reserve):
     """40 s from home, of which it takes 40 s and what is held back; it must go where that leaves no whole round."""
     env = begun(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
-    limits, episode, needed = replace(env._world.battery_limits, reserve=reserve), env._current(), 40.0 * (1.0 + reserve)
+    limits = replace(env._world.battery_limits, reserve=reserve)
+    episode, needed = env._current(), 40.0 * (1.0 + reserve)
     pose = np.array([400.0, 200.0, np.pi])
     for spare, is_due in ((59.0, True), (61.0, False)):
         episode.poses[0], episode.batteries[0] = pose, needed + spare
