@@ -50,7 +50,7 @@ def train(out, reward, seed):
 
         def reset(self):
             seen = worlds.reset(rng.integers(10**6, size=COPIES).tolist())
-            return scale.to("ap_0", seen).reshape(n, -1)
+            return scale.apply("ap_0", seen).reshape(n, -1)
 
         def step_async(self, actions):
             self.asked = levels[actions].reshape(COPIES, -1)
@@ -58,7 +58,7 @@ def train(out, reward, seed):
         def step_wait(self):
             seen, rewards, over = worlds.step(self.asked)
             self.totals.append(worlds.totals.mean())
-            seen = scale.to("ap_0", seen).reshape(n, -1)
+            seen = scale.apply("ap_0", seen).reshape(n, -1)
             infos = [{"TimeLimit.truncated": True, "terminal_observation": row} if over else {} for row in seen]
             return self.reset() if over else seen, 0.01 * rewards.ravel(), np.full(n, over), infos
 

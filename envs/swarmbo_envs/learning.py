@@ -45,15 +45,15 @@ class Scale:
             low, high = (np.where(wide, _signed_log(end), end) for end in (box.low, box.high))
             self._ends[agent] = low, np.where(high > low, high - low, 1.0), wide
 
-    def to(self, agent: str, values: Float[np.ndarray, "*rows d"]) -> Row:
+    def apply(self, agent: str, values: Float[np.ndarray, "*rows d"]) -> Row:
         """Scaled values of an agent, clipped into its box, of one observation or many."""
         low, sides, wide = self._ends[agent]
-        own = np.where(wide, _signed_log(values), values)
-        scaled = np.zeros((*own.shape[:-1], self.size), dtype=np.float32)
-        scaled[..., : len(low)] = np.clip(2.0 * (own - low) / sides - 1.0, -1.0, 1.0)
+        scaled_orders = np.where(wide, _signed_log(values), values)
+        scaled = np.zeros((*scaled_orders.shape[:-1], self.size), dtype=np.float32)
+        scaled[..., : len(low)] = np.clip(2.0 * (scaled_orders - low) / sides - 1.0, -1.0, 1.0)
         return scaled
 
-    def back(self, agent: str, scaled: Values) -> Float[np.ndarray, " d"]:
+    def invert(self, agent: str, scaled: Values) -> Float[np.ndarray, " d"]:
         """Values of scaled ones, without the padding."""
         box: Any = self._boxes[agent]
         if (given := real_array(scaled)) is None or given.shape != (self.size,):
@@ -91,16 +91,16 @@ class Normalised(BaseParallelWrapper[str, Any, Any]):
             raise ConfigError(f"got {short(env)}; wanted a PettingZoo ParallelEnv", at="$.env")
         super().__init__(env)
         agents = env.possible_agents
-        self.observed = Scale({agent: env.observation_space(agent) for agent in agents})
-        self.acted = Scale({agent: env.action_space(agent) for agent in agents})
-        if levels is not None and whole_number(levels, 2, "$.levels") and self.acted.size > 1:
+        self.observation_scale = Scale({agent: env.observation_space(agent) for agent in agents})
+        self.action_scale = Scale({agent: env.action_space(agent) for agent in agents})
+        if levels is not None and whole_number(levels, 2, "$.levels") and self.action_scale.size > 1:
             raise ConfigError(f"got {levels}; wanted none, as actions have more than one number", at="$.levels")
         self._levels, self._factor = levels, reported_number(reward_scale)
         if not np.isfinite(self._factor):
             raise ConfigError(f"got {short(reward_scale)}; wanted a finite number", at="$.reward_scale")
-        space = self.acted.space if levels is None else Discrete(levels)
+        space = self.action_scale.space if levels is None else Discrete(levels)
         self._actions = {agent: copy.deepcopy(space) for agent in agents}  # each has its own random stream
-        self._observations = {agent: copy.deepcopy(self.observed.space) for agent in agents}
+        self._observations = {agent: copy.deepcopy(self.observation_scale.space) for agent in agents}
 
     def action_space(self, agent: str) -> Any:
         """Action space of an agent; the same object on each call."""
@@ -113,26 +113,26 @@ class Normalised(BaseParallelWrapper[str, Any, Any]):
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Row], Any]:
         """Begin an episode; see ``SimulatedWorld.reset``."""
         observations, infos = self.env.reset(seed=seed, options=options)
-        return self.seen(observations), infos
+        return self.scaled_observations(observations), infos
 
     def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Row], dict[str, float], Any, Any, Any]:
         """Play one round of scaled actions, or levels."""
-        observations, rewards, ended, cut, infos = self.env.step(self.done(actions))
-        rewards = {agent: self._factor * own for agent, own in rewards.items()}
-        return self.seen(observations), rewards, ended, cut, infos
+        observations, rewards, terminations, truncations, infos = self.env.step(self.world_actions(actions))
+        rewards = {agent: self._factor * reward for agent, reward in rewards.items()}
+        return self.scaled_observations(observations), rewards, terminations, truncations, infos
 
-    def seen(self, observations: Mapping[str, Any]) -> dict[str, Row]:
+    def scaled_observations(self, observations: Mapping[str, Any]) -> dict[str, Row]:
         """Scaled observations."""
-        return {agent: self.observed.to(agent, own) for agent, own in observations.items()}
+        return {agent: self.observation_scale.apply(agent, observation) for agent, observation in observations.items()}
 
-    def done(self, actions: Mapping[str, Any]) -> dict[str, Values]:
+    def world_actions(self, actions: Mapping[str, Any]) -> dict[str, Values]:
         """Actions of the world from scaled ones, clipped to -1 and 1, or from levels."""
         known_names(actions, self.possible_agents, "$.actions")
         if self._levels is not None:
             top = self._levels - 1
-            told = {agent: whole_number(own, 0, f"$.actions.{agent}", top) for agent, own in actions.items()}
-            actions = {agent: np.array([2.0 * level / top - 1.0]) for agent, level in told.items()}
-        return {agent: self.acted.back(agent, own) for agent, own in actions.items()}
+            chosen = {agent: whole_number(action, 0, f"$.actions.{agent}", top) for agent, action in actions.items()}
+            actions = {agent: np.array([2.0 * level / top - 1.0]) for agent, level in chosen.items()}
+        return {agent: self.action_scale.invert(agent, action) for agent, action in actions.items()}
 
 
 class SavedPolicy:
@@ -145,28 +145,28 @@ class SavedPolicy:
 
     def __init__(self, file: str | PathLike[str]) -> None:
         try:
-            with open_regular(Path(file)) as stream, np.load(stream, allow_pickle=False) as told:
-                arrays = dict(told)
+            with open_regular(Path(file)) as stream, np.load(stream, allow_pickle=False) as stored:
+                arrays = dict(stored)
             count = max(1, sum(name.startswith("W") for name in arrays))
             self.layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in range(count)]
             self.levels = int(arrays["levels"]) or None
-            self._chosen(np.zeros((1, len(self.layers[0][0]))))  # layers that do not fit are refused here
+            self._outputs(np.zeros((1, len(self.layers[0][0]))))  # layers that do not fit are refused here
         except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
             raise ConfigError(f"got {file}: {error}; wanted arrays W0, b0, W1, … and levels", at="$.file") from None
 
     def begin(self, env: Any, seed: int) -> None:
         """Scale observations and actions by the spaces of a world."""
         self._world = Normalised(env, self.levels)
-        if (n := len(self.layers[0][0])) != (size := self._world.observed.size):
+        if (n := len(self.layers[0][0])) != (size := self._world.observation_scale.size):
             raise ConfigError(f"got a network of {n} inputs; wanted {size}, as observations have", at="$.policy")
 
     def act(self, observations: Mapping[str, Any]) -> dict[str, Values]:
         """Likeliest action of each agent by its own observation."""
-        x = np.array(list(self._world.seen(observations).values()), dtype=float)
-        return self._world.done(dict(zip(observations, self._chosen(x), strict=True)))
+        x = np.array(list(self._world.scaled_observations(observations).values()), dtype=float)
+        return self._world.world_actions(dict(zip(observations, self._outputs(x), strict=True)))
 
-    def _chosen(self, x: Float[np.ndarray, "k n"]) -> np.ndarray:
+    def _outputs(self, x: Float[np.ndarray, "k n"]) -> np.ndarray:
         """Scaled actions (k, m) or levels (k,) by scaled observations."""
-        for number, (W, b) in enumerate(self.layers):
-            x = x @ W + b if number == len(self.layers) - 1 else np.tanh(x @ W + b)
+        for layer, (W, b) in enumerate(self.layers):
+            x = x @ W + b if layer == len(self.layers) - 1 else np.tanh(x @ W + b)
         return x.argmax(axis=1) if self.levels is not None else np.clip(x, -1.0, 1.0)

@@ -71,8 +71,8 @@ class FieldPicture:
         size = max(width, height)
         self._unit_m, self._unit = (1000.0, "km") if size >= 5000 else (1.0, "m")
         self._origin = field.low if np.abs(field.low).max() > 100 * size else np.zeros(2)
-        is_said = field.unit.lower() in ("", field.quantity.lower())  # "pH (pH)" would be redundant
-        label = (field.unit or field.quantity) if is_said else f"{field.quantity} ({field.unit})"
+        is_redundant = field.unit.lower() in ("", field.quantity.lower())  # "pH (pH)" would be redundant
+        label = (field.unit or field.quantity) if is_redundant else f"{field.quantity} ({field.unit})"
         # about six inches for the longer side of the map, with room for labels and the colour bar
         inches = 1.9 + 6 * max(0.35, float(width / size)), 1.1 + 6 * max(0.35, float(height / size))
         with look.applied():
@@ -92,8 +92,8 @@ class FieldPicture:
     def draw_links(self, links: "nx.Graph[str]", places: Places, **style: Any) -> None:
         """Draw links of agents at places, in the order of the graph's nodes."""
         place = dict(zip(links.nodes, self.to_axes(places), strict=True))
-        for one, other in links.edges:
-            self.axes.plot(*np.stack([place[one], place[other]]).T, zorder=2, **style)
+        for first, second in links.edges:
+            self.axes.plot(*np.stack([place[first], place[second]]).T, zorder=2, **style)
 
     def scatter(self, X: Places, colour: str, size: float, **style: Any) -> None:
         """Draw marks at places, m."""
@@ -131,20 +131,20 @@ class FieldPicture:
 
 
 def sensor_frame(
-    of_all_rounds: Field, stations: "Stations", episode: "Episode", links: "nx.Graph[str]", max_cycles: int
+    field_of_rounds: Field, stations: "Stations", episode: "Episode", links: "nx.Graph[str]", max_cycles: int
 ) -> Picture:
     """Draw the field of the round, the sensors, their locations, and the radio links."""
-    field, places, spots = of_all_rounds.at(episode.round), stations.places, episode.spots
-    picture = FieldPicture(field, of_all_rounds.span or (field.minimum, field.maximum))
+    field, places, targets = field_of_rounds.at(episode.round), stations.places, episode.spots
+    picture = FieldPicture(field, field_of_rounds.span or (field.minimum, field.maximum))
     colour = look.MUTED if field.sites_only else "white"  # between sites it is white
     picture.draw_links(links, places, color=colour, linewidth=0.6, alpha=0.5)
-    for ends in np.stack([places, spots], axis=1)[episode.sampled]:
+    for ends in np.stack([places, targets], axis=1)[episode.sampled]:
         effects = look.cased(2.2, look.INK)
         picture.axes.plot(*picture.to_axes(ends).T, color="white", linewidth=1.2, zorder=3, path_effects=effects)
-    good, failed = episode.sampled & ~episode.failed, episode.sampled & episode.failed
-    picture.scatter(spots[good], look.VERMILLION, 34, edgecolors=look.INK, linewidths=0.8, zorder=5)
+    is_good, has_failed = episode.sampled & ~episode.failed, episode.sampled & episode.failed
+    picture.scatter(targets[is_good], look.VERMILLION, 34, edgecolors=look.INK, linewidths=0.8, zorder=5)
     effects = look.cased(3.2, look.INK)
-    picture.scatter(spots[failed], "white", 34, marker="x", linewidths=1.6, zorder=5, path_effects=effects)
+    picture.scatter(targets[has_failed], "white", 34, marker="x", linewidths=1.6, zorder=5, path_effects=effects)
     marks: dict[str, Any] = {"marker": "s", "edgecolors": look.INK, "linewidths": 0.9, "zorder": 4}
     picture.scatter(places[episode.sampled], "white", 26, **marks)
     picture.scatter(places[~episode.sampled], look.MUTED, 26, **marks)
@@ -166,8 +166,8 @@ def robot_frame(world: "World", episode: "RobotEpisode", max_cycles: int) -> Pic
     picture.draw_links(world.links(episode), episode.poses[:, :2], color="white", **dashes)
     for robot in range(len(episode.poses)):
         _draw_robot(picture, episode, robot)
-    good = episode.samples[:, 3][np.isfinite(episode.samples[:, 3])]
-    best = f"best measured {good.max():.4g} {field.unit}".rstrip() if good.size else "nothing measured"
+    measurements = episode.samples[:, 3][np.isfinite(episode.samples[:, 3])]
+    best = f"best measured {measurements.max():.4g} {field.unit}".rstrip() if measurements.size else "nothing measured"
     return picture.finish(f"{field.name}\nround {episode.round} of {max_cycles}, {best}")
 
 
@@ -181,10 +181,10 @@ def _draw_robot(picture: FieldPicture, episode: "RobotEpisode", robot: int) -> N
     picture.scatter(samples[failed, 1:3], look.INK, 22, marker="x", linewidths=1.2, zorder=4)
     on_the_way = episode.on_the_way[episode.on_the_way[:, 0] == robot]
     picture.scatter(on_the_way[:, 1:3], colour, 6, edgecolors=look.INK, linewidths=0.4, zorder=4)
-    here = picture.to_axes(pose[None, :2])[0]
+    position = picture.to_axes(pose[None, :2])[0]
     arrow = MarkerStyle(_ARROW, transform=Affine2D().rotate(float(pose[2])))
-    axes.plot(*here, marker=arrow, markersize=15, color=colour, markeredgecolor=look.INK, zorder=5)
-    write_beside(axes, str(robot), here, (9, 7), fontsize=9)
+    axes.plot(*position, marker=arrow, markersize=15, color=colour, markeredgecolor=look.INK, zorder=5)
+    write_beside(axes, str(robot), position, (9, 7), fontsize=9)
 
 
 def write_beside(axes: Any, text: str, place: Any, offset: tuple[float, float], **style: Any) -> None:

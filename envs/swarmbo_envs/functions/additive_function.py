@@ -97,8 +97,8 @@ class AdditiveFunction:
             name: For titles.
         """
         place = None if argmax is None else np.array(argmax, dtype=float)
-        own = {factor: tuple(scope) for factor, scope in scopes.items()}
-        return cls(name, np.array(low), np.array(high), own, dict(terms), place, maximum)
+        tuples = {factor: tuple(scope) for factor, scope in scopes.items()}
+        return cls(name, np.array(low), np.array(high), tuples, dict(terms), place, maximum)
 
     @classmethod
     def from_callable(
@@ -182,25 +182,27 @@ class AdditiveFunction:
 
     def _bent(self, seed: int, *, move: bool, rescale: bool) -> "AdditiveFunction":
         if self.argmax is None:
-            what = "moved" if move else "rescaled"
-            raise ConfigError(f"{self.name}: no maximum is known, so it cannot be {what}", at=f"$.environment.{what}")
+            change = "moved" if move else "rescaled"
+            raise ConfigError(
+                f"{self.name}: no maximum is known, so it cannot be {change}", at=f"$.environment.{change}"
+            )
         n, sides = self.n_variables, self.high - self.low
-        old = (self.argmax - self.low) / sides
-        new = stream(seed, "moved optimum").uniform(0.1, 0.9, n) if move else old
+        old_share = (self.argmax - self.low) / sides
+        new_share = stream(seed, "moved optimum").uniform(0.1, 0.9, n) if move else old_share
         powers = 2.0 ** stream(seed, "rescaled axes").uniform(-1.0, 1.0, n) if rescale else np.ones(n)
         if not self.is_unbounded:
-            fixed = (old <= 0.0) | (old >= 1.0)
-            new = np.where(fixed, old, new)
-        place, terms = self.low + new * sides, dict[str, Term]()
+            fixed = (old_share <= 0.0) | (old_share >= 1.0)
+            new_share = np.where(fixed, old_share, new_share)
+        argmax, terms = self.low + new_share * sides, dict[str, Term]()
         for factor, scope in self.scopes.items():
             term, i = self.terms[factor], list(scope)
             if self.is_unbounded:
-                terms[factor] = partial(_stretched, term=term, new=place[i], old=self.argmax[i], factor=powers[i])
+                terms[factor] = partial(_stretched, term=term, new=argmax[i], old=self.argmax[i], factor=powers[i])
             else:
-                bend = np.stack([old, new, powers])[:, i]
+                bend = np.stack([old_share, new_share, powers])[:, i]
                 terms[factor] = partial(_bent, term=term, low=self.low[i], sides=sides[i], move=bend)
         name = self.name + (", moved" if move else "") + (", rescaled" if rescale else "")
-        return replace(self, name=name, terms=terms, argmax=place)
+        return replace(self, name=name, terms=terms, argmax=argmax)
 
 
 # terms are partial functions of this module, so that they can be pickled
@@ -229,7 +231,7 @@ _AT_ONCE = 64
 _SPREAD, _CLIMBED = 64, 8  # points of the other variables for each, and how many of all are improved
 
 
-class _Placed(NamedTuple):
+class _TypedAxis(NamedTuple):
     """Codes of a variable, and the ends of the function's own axis on which they lie; choices in an order."""
 
     axis: Axis
@@ -269,29 +271,29 @@ def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> Addit
         >>> f.low.tolist(), f.high.tolist(), abs(f.argmax).round(3).tolist(), round(f.maximum, 4)
         ([0.0, -2.0], [6.0, 2.0], [3.0, 0.707], 1.0)
     """
-    if strange := sorted(set(types) - set(f.variables)):
-        raise ConfigError(f"got {strange[0]!r}; wanted some of {', '.join(f.variables)}", at="$.types")
-    low, high, placed = f.low.copy(), f.high.copy(), dict[int, _Placed]()
+    if unknown := sorted(set(types) - set(f.variables)):
+        raise ConfigError(f"got {unknown[0]!r}; wanted some of {', '.join(f.variables)}", at="$.types")
+    low, high, axes = f.low.copy(), f.high.copy(), dict[int, _TypedAxis]()
     for name, table in types.items():
-        of, column, order = variable_of(table, f"$.types.{name}"), f.variables.index(name), None
-        if isinstance(of, Categorical) and not of.ordered:
-            order = tuple(stream(seed, "order of choices", variable=name).permutation(len(of.values)).tolist())
-        placed[column] = _Placed(of.axis, (float(f.low[column]), float(f.high[column])), order)
-        low[column], high[column] = of.axis.low, of.axis.high
+        variable, column, order = variable_of(table, f"$.types.{name}"), f.variables.index(name), None
+        if isinstance(variable, Categorical) and not variable.ordered:
+            order = tuple(stream(seed, "order of choices", variable=name).permutation(len(variable.values)).tolist())
+        axes[column] = _TypedAxis(variable.axis, (float(f.low[column]), float(f.high[column])), order)
+        low[column], high[column] = variable.axis.low, variable.axis.high
     terms: dict[str, Term] = {}
     for factor, scope in f.scopes.items():
-        own = {place: placed[column] for place, column in enumerate(scope) if column in placed}
-        terms[factor] = partial(_read, term=f.terms[factor], placed=own)
-    out = replace(f, low=low, high=high, terms=terms, argmax=None, maximum=None, is_unbounded=False, types=dict(types))
-    best = _best(out, {column: of.axis for column, of in placed.items()})
-    return out if best is None else replace(out, argmax=best, maximum=float(out.value(best[None])[0]))
+        own_axes = {place: axes[column] for place, column in enumerate(scope) if column in axes}
+        terms[factor] = partial(_read, term=f.terms[factor], axes=own_axes)
+    g = replace(f, low=low, high=high, terms=terms, argmax=None, maximum=None, is_unbounded=False, types=dict(types))
+    best = _best(g, {column: variable.axis for column, variable in axes.items()})
+    return g if best is None else replace(g, argmax=best, maximum=float(g.value(best[None])[0]))
 
 
-def _read(X: Points, term: Term, placed: Mapping[int, _Placed]) -> Values:
-    own = X.copy()
-    for place, of in placed.items():
-        own[:, place] = of.read(X[:, place])
-    return term(own)
+def _read(X: Points, term: Term, axes: Mapping[int, _TypedAxis]) -> Values:
+    points = X.copy()
+    for column, axis in axes.items():
+        points[:, column] = axis.read(X[:, column])
+    return term(points)
 
 
 def _best(f: AdditiveFunction, axes: Mapping[int, Axis]) -> Float[np.ndarray, " n"] | None:
@@ -300,19 +302,19 @@ def _best(f: AdditiveFunction, axes: Mapping[int, Axis]) -> Float[np.ndarray, " 
     if prod(map(len, grids.values())) > _MOST:
         return None
     free = [column for column in range(f.n_variables) if column not in grids]
-    spread = sobol(_SPREAD, len(free), stream(0, "spread")) if free else np.zeros((1, 0))
-    places = f.low[free] + spread * (f.high[free] - f.low[free])
-    found: list[tuple[float, np.ndarray]] = []
-    joint = product(*grids.values())
-    while values := list(islice(joint, _AT_ONCE)):
-        X = np.empty((len(values), len(spread), f.n_variables))
+    unit = sobol(_SPREAD, len(free), stream(0, "spread")) if free else np.zeros((1, 0))
+    places = f.low[free] + unit * (f.high[free] - f.low[free])
+    candidates: list[tuple[float, np.ndarray]] = []
+    joint_values = product(*grids.values())
+    while values := list(islice(joint_values, _AT_ONCE)):
+        X = np.empty((len(values), len(unit), f.n_variables))
         X[:, :, list(grids)] = np.array(values)[:, None]
         X[:, :, free] = places
         y = f.value(X.reshape(-1, f.n_variables)).reshape(X.shape[:2])
         best = y.argmax(axis=1)
-        found += [(float(own[i]), x[i]) for own, x, i in zip(y, X, best, strict=True)]
-        found = sorted(found, key=lambda one: -one[0])[:_CLIMBED]
-    return max((climb(f, x, free) for _, x in found), key=lambda x: float(f.value(x[None])[0]))
+        candidates += [(float(y_row[i]), x[i]) for y_row, x, i in zip(y, X, best, strict=True)]
+        candidates = sorted(candidates, key=lambda one: -one[0])[:_CLIMBED]
+    return max((climb(f, x, free) for _, x in candidates), key=lambda x: float(f.value(x[None])[0]))
 
 
 def climb(f: AdditiveFunction, x: Float[np.ndarray, " n"], free: Sequence[int]) -> Float[np.ndarray, " n"]:
@@ -326,6 +328,6 @@ def climb(f: AdditiveFunction, x: Float[np.ndarray, " n"], free: Sequence[int]) 
         return -float(f.value(moved[None])[0])
 
     bounds = list(zip(f.low[free], f.high[free], strict=True))
-    out = x.copy()
-    out[free] = minimize(loss, x[free], bounds=bounds, method="L-BFGS-B").x
-    return out if -loss(out[free]) >= -loss(x[free]) else x
+    end = x.copy()
+    end[free] = minimize(loss, x[free], bounds=bounds, method="L-BFGS-B").x
+    return end if -loss(end[free]) >= -loss(x[free]) else x

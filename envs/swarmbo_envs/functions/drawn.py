@@ -68,9 +68,9 @@ def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, s
     }
     low, high = np.zeros(n_variables), np.ones(n_variables)
     name = f"draw of an additive GP, {n_variables} variables"
-    plain = AdditiveFunction(name, low, high, scopes, terms)
-    argmax, maximum = _search(plain, stream(seed, "additive draw search"))
-    return replace(plain, argmax=argmax, maximum=maximum)
+    unsolved = AdditiveFunction(name, low, high, scopes, terms)
+    argmax, maximum = _search(unsolved, stream(seed, "additive draw search"))
+    return replace(unsolved, argmax=argmax, maximum=maximum)
 
 
 _POINTS = 4096  # random ones of a search, or in a factor's grid
@@ -116,7 +116,7 @@ def _search(f: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, 
 def _on_grid(f: AdditiveFunction) -> Float[np.ndarray, "g n"]:
     """Best point of a grid for each value of the first variable of a chain on [0, 1]^n, by dynamic programming."""
     scopes = list(f.scopes.values())
-    size, shared = len(scopes[0]), [1, *(one[-1] + 1 - other[0] for one, other in pairwise(scopes))]
+    size, shared = len(scopes[0]), [1, *(scope[-1] + 1 - next_scope[0] for scope, next_scope in pairwise(scopes))]
     u = np.linspace(0.0, 1.0, int(_POINTS ** (1.0 / size) + 1e-9))
     g, grid = len(u), np.stack(np.meshgrid(*[u] * size, indexing="ij"), axis=-1).reshape(-1, size)
     best, following, n_after = np.zeros(1), np.empty((1, 0)), 0

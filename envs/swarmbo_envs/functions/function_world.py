@@ -61,22 +61,22 @@ def assign_owners(
     A variable belongs to the owner of the first factor that it is in, a factor without new variables to the owner of
     its first variable. Factors that add variables are dealt out evenly, in order, by default one per agent.
     """
-    brings: list[str] = []
-    seen: set[str] = set()
+    introducing: list[str] = []
+    known_variables: set[str] = set()
     for factor, scope in scopes.items():
-        if not seen.issuperset(scope):
-            brings.append(factor)
-        seen.update(scope)
-    count = len(brings) if n_agents is None else n_agents
-    if count > len(brings):
-        wanted = f"wanted at most {len(brings)}, one per factor with new variables"
-        raise ConfigError(f"got {count} agents; {wanted}", at="$.agents")
-    agents = [f"agent_{i}" for i in range(count)]
-    leader = {factor: agents[place * count // len(brings)] for place, factor in enumerate(brings)}
+        if not known_variables.issuperset(scope):
+            introducing.append(factor)
+        known_variables.update(scope)
+    n = len(introducing) if n_agents is None else n_agents
+    if n > len(introducing):
+        wanted = f"wanted at most {len(introducing)}, one per factor with new variables"
+        raise ConfigError(f"got {n} agents; {wanted}", at="$.agents")
+    agents = [f"agent_{i}" for i in range(n)]
+    first_owner = {factor: agents[place * n // len(introducing)] for place, factor in enumerate(introducing)}
     owner_of: dict[str, str] = {}
     factors: dict[str, str] = {}
     for factor, scope in scopes.items():
-        factors[factor] = leader[factor] if factor in leader else owner_of[scope[0]]
+        factors[factor] = first_owner[factor] if factor in first_owner else owner_of[scope[0]]
         for variable in scope:
             owner_of.setdefault(variable, factors[factor])
     return agents, factors, {variable: owner_of.get(variable, agents[-1]) for variable in variables}
@@ -158,26 +158,26 @@ and that did not fail |
         name = function.name if isinstance(function, AdditiveFunction) else function
         s = self._settings_of({"function": name, **settings})
         self._source = function
-        self.function = f = self._made(s, s.function_seed)
+        self.function = f = self._build_function(s, s.function_seed)
         self._scopes = {factor: tuple(f.variables[j] for j in scope) for factor, scope in f.scopes.items()}
-        told = self._scopes if s.structure == "known" else {f"alone_{v}": (v,) for v in f.variables}
-        agents, self._factor_owners, self._variable_owners = assign_owners(f.variables, told, s.agents)
+        visible_scopes = self._scopes if s.structure == "known" else {f"alone_{v}": (v,) for v in f.variables}
+        agents, self._factor_owners, self._variable_owners = assign_owners(f.variables, visible_scopes, s.agents)
         super().__init__(s, agents)
         if s.worlds == "drawn":
             self._require_family()
-        ends = zip(f.low.tolist(), f.high.tolist(), strict=True)
-        self._bounds: dict[str, Any] = dict(zip(f.variables, ends, strict=True)) | dict(f.types)
+        limits = zip(f.low.tolist(), f.high.tolist(), strict=True)
+        self._bounds: dict[str, Any] = dict(zip(f.variables, limits, strict=True)) | dict(f.types)
         self._box = MixedDomain.of(list(MixedDomain.types_of(self._bounds, "$.types").values()))
         owners = list(self._variable_owners.values())
         self._columns = {agent: [j for j, owner in enumerate(owners) if owner == agent] for agent in agents}
-        own = {agent: (f.low[columns], f.high[columns]) for agent, columns in self._columns.items()}
-        seen = {agent: self._with_last_measurement(ends) for agent, ends in own.items()}
-        self._set_spaces(own, seen, (np.append(f.low, 0.0), np.append(f.high, 1.0)))
+        own_bounds = {agent: (f.low[columns], f.high[columns]) for agent, columns in self._columns.items()}
+        observed_bounds = {agent: self._with_last_measurement(limits) for agent, limits in own_bounds.items()}
+        self._set_spaces(own_bounds, observed_bounds, (np.append(f.low, 0.0), np.append(f.high, 1.0)))
 
-    def _made(self, s: FunctionSettings, seed: int) -> AdditiveFunction:
+    def _build_function(self, s: FunctionSettings, seed: int) -> AdditiveFunction:
         try:
-            own = self._source
-            f = own if isinstance(own, AdditiveFunction) else get(own, seed=seed, **s.parameters)
+            source = self._source
+            f = source if isinstance(source, AdditiveFunction) else get(source, seed=seed, **s.parameters)
             f = f.moved(seed) if s.moved else f
             f = f.rescaled(seed) if s.rescaled else f
         except ConfigError as error:
@@ -191,12 +191,12 @@ and that did not fail |
         return s.noise_std + (s.relative_noise * self.function.spread() if s.relative_noise else 0.0)
 
     def _draw(self, number: int) -> None:
-        self.function = self._made(self.settings, number)
+        self.function = self._build_function(self.settings, number)
         vars(self).pop("noise_std", None)
 
     def _require_family(self) -> None:
         """Refuse drawn worlds of a function that ignores its seed, or whose factors depend on it."""
-        f, other = self.function, self._made(self.settings, self.settings.function_seed + 1)
+        f, other = self.function, self._build_function(self.settings, self.settings.function_seed + 1)
         X = f.low + rng.sobol(8, f.n_variables, rng.stream(0, "truth points")) * (f.high - f.low)
         if dict(f.scopes) != dict(other.scopes) or np.array_equal(f.value(X), other.value(X)):
             fix = "wanted moved = true, or a function of a seed and the same factors: wells, additive-gp"
@@ -215,11 +215,11 @@ and that did not fail |
 
     def interaction_graph(self) -> "nx.Graph[str]":
         """Links of agents whose variables share a factor; of all pairs if agents are told totals."""
-        joined: Sequence[Collection[str]] = [self.possible_agents]
+        groups: Sequence[Collection[str]] = [self.possible_agents]
         if self.settings.outcomes == "per-factor":  # the structure is known then
-            own = self._variable_owners  # of a factor's variables one has the factor's owner
-            joined = [dict.fromkeys(own[v] for v in scope) for scope in self._scopes.values()]  # sets have no order
-        return linked(self.possible_agents, [(a, b) for owners in joined for a in owners for b in owners if a < b])
+            owner = self._variable_owners  # of a factor's variables one has the factor's owner
+            groups = [dict.fromkeys(owner[v] for v in scope) for scope in self._scopes.values()]  # sets have no order
+        return linked(self.possible_agents, [(a, b) for owners in groups for a in owners for b in owners if a < b])
 
     def ground_truth(self) -> GroundTruth | None:
         """Noise-free function over joint points, for metrics and figures; None if its maximum is unknown."""
@@ -239,8 +239,8 @@ and that did not fail |
         self._set_query(number)
 
     def _begin(self, seed: int, number: int) -> Episode:
-        middle, nothing = (self.function.low + self.function.high) / 2.0, np.full(len(self.possible_agents), np.nan)
-        return Episode(seed, number, 0, True, middle, nothing, [])
+        middle, unmeasured = (self.function.low + self.function.high) / 2.0, np.full(len(self.possible_agents), np.nan)
+        return Episode(seed, number, 0, True, middle, unmeasured, [])
 
     def _play(self, episode: Episode, actions: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
         setting = episode.setting.copy()
@@ -270,22 +270,24 @@ and that did not fail |
         of_total = self.noise_std * rng.stream(episode.seed, "environment", "total noise", **names).standard_normal()
         noisy = values + self.noise_std / np.sqrt(len(values)) * by_factor
         total = float(values.sum() + of_total)
-        infos: Infos = {}
-        for agent, columns in self._columns.items():
-            info: dict[str, Any] = {"location": episode.setting[columns], "cost": 0.0}
-            if self.settings.outcomes == "total":
-                outcome = total
-            else:
-                named = zip(self._scopes, noisy.tolist(), strict=True)
-                own = {factor: value for factor, value in named if self._factor_owners[factor] == agent}
-                outcome = float(sum(own.values()))
-                info["factors"] = {factor: value for factor, value in own.items() if np.isfinite(value)}
-            if np.isfinite(outcome):
-                info["measurement"] = outcome
-            else:
-                info["failure"] = error or f"the function returned {outcome}"
-            infos[agent] = info
+        columns = self._columns.items()
+        infos = {agent: self._info(agent, episode.setting[own], noisy, total, error) for agent, own in columns}
         return infos, true
+
+    def _info(self, agent: str, location: Array, noisy: Array, total: float, error: str) -> dict[str, Any]:
+        """Info of an agent from the noisy outcomes of all factors and the noisy total; ``error`` is "" without one."""
+        info: dict[str, Any] = {"location": location, "cost": 0.0}
+        outcome = total
+        if self.settings.outcomes == "per-factor":
+            of_factors = zip(self._scopes, noisy.tolist(), strict=True)
+            own = {factor: value for factor, value in of_factors if self._factor_owners[factor] == agent}
+            outcome = float(sum(own.values()))
+            info["factors"] = {factor: value for factor, value in own.items() if np.isfinite(value)}
+        if np.isfinite(outcome):
+            info["measurement"] = outcome
+        else:
+            info["failure"] = error or f"the function returned {outcome}"
+        return info
 
     def state(self) -> Array:
         """The values of all variables, and the share of rounds left."""
@@ -336,8 +338,8 @@ class RobotPush(FunctionWorld, arguments=RobotPushSettings, name="robot_push_v0"
     """
 
     def __init__(self, **settings: Any) -> None:
-        pair: dict[str, Any] = {"structure": "hidden", "agents": 2} if settings.get("variables") == 14 else {}
-        given = {**pair, **settings}
-        stated: RobotPushSettings = self._settings_of(given)  # pyright: ignore[reportAssignmentType]
-        made: dict[str, Any] = {**given, "function": "push", "parameters": {"n_variables": stated.variables}}
-        super().__init__(**made)
+        defaults: dict[str, Any] = {"structure": "hidden", "agents": 2} if settings.get("variables") == 14 else {}
+        arguments = {**defaults, **settings}
+        checked: RobotPushSettings = self._settings_of(arguments)  # pyright: ignore[reportAssignmentType]
+        arguments |= {"function": "push", "parameters": {"n_variables": checked.variables}}
+        super().__init__(**arguments)

@@ -271,13 +271,13 @@ def get(name: str, *, moved: bool = False, rescaled: bool = False, seed: int = 0
         >>> bool(abs(f.value(f.argmax[None])[0] - f.maximum) < 1e-9)
         True
     """
-    made = FUNCTIONS | SIMULATED
-    if name not in made:
-        raise ConfigError(f"got {name!r}; wanted one of {', '.join(made)}", at="$.environment.function")
+    makers = FUNCTIONS | SIMULATED
+    if name not in makers:
+        raise ConfigError(f"got {name!r}; wanted one of {', '.join(makers)}", at="$.environment.function")
     if name in _SEEDED:
         settings = {"seed": seed, **settings}
     try:
-        function = made[name](**settings)
+        function = makers[name](**settings)
     except TypeError as error:
         raise ConfigError(f"{name} does not take these: {error}", at="$.environment") from error
     if moved:

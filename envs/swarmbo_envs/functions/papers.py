@@ -106,26 +106,26 @@ def network(data: str = "wine", trainings: int = 3, seed: int = 0) -> AdditiveFu
 
 
 def _accuracy(X: Points, data: str, trainings: int, seed: int) -> Values:
-    sets: Any = needed("sklearn.datasets", "network", "'network'")
-    networks: Any = needed("sklearn.neural_network", "network", "'network'")
-    inputs, labels = getattr(sets, _DATA[data])(return_X_y=True)
+    datasets: Any = needed("sklearn.datasets", "network", "'network'")
+    neural: Any = needed("sklearn.neural_network", "network", "'network'")
+    inputs, labels = getattr(datasets, _DATA[data])(return_X_y=True)
     order = stream(seed, "network split").permutation(len(labels))
     train, rest = np.split(order, [int(0.7 * len(order))])
     std = inputs[train].std(axis=0)
     inputs = (inputs - inputs[train].mean(axis=0)) / np.where(std > 0.0, std, 1.0)
-    found: list[float] = []
+    means: list[float] = []
     for first, second, log_rate, batch in X:
-        of_point: list[float] = []
+        scores: list[float] = []
         for number in range(trainings):
             epochs = {"max_iter": _EPOCHS, "n_iter_no_change": _EPOCHS, "batch_size": round(batch)}
             state = int(stream(seed, "network training", number=number).integers(2**31))
-            told = {"learning_rate_init": 10.0**log_rate, "random_state": state, **epochs}
-            model = networks.MLPClassifier((round(first), round(second)), **told)
+            options = {"learning_rate_init": 10.0**log_rate, "random_state": state, **epochs}
+            model = neural.MLPClassifier((round(first), round(second)), **options)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of trainings that have not converged after 20 epochs
-                of_point.append(float(model.fit(inputs[train], labels[train]).score(inputs[rest], labels[rest])))
-        found.append(sum(of_point) / trainings)
-    return np.array(found)
+                scores.append(float(model.fit(inputs[train], labels[train]).score(inputs[rest], labels[rest])))
+        means.append(sum(scores) / trainings)
+    return np.array(means)
 
 
 def push(n_variables: int = 3, seed: int = 0) -> AdditiveFunction:
@@ -150,10 +150,10 @@ def push(n_variables: int = 3, seed: int = 0) -> AdditiveFunction:
     if n_variables not in _LOW:
         raise ConfigError(f"got {n_variables}; wanted 3, 4 or 14", at="$.environment.n_variables")
     _box2d()
-    alone = n_variables < 14
-    goals = stream(seed, "push goal").uniform(-5.0, 5.0, (1, 2)) if alone else _GOALS
+    is_one_robot = n_variables < 14
+    goals = stream(seed, "push goal").uniform(-5.0, 5.0, (1, 2)) if is_one_robot else _GOALS
     low, high, scope = np.array(_LOW[n_variables]), np.array(_HIGH[n_variables]), tuple(range(n_variables))
-    term = partial(_pushed, goals=goals, starts=np.zeros((1, 2)) if alone else _STARTS)
+    term = partial(_pushed, goals=goals, starts=np.zeros((1, 2)) if is_one_robot else _STARTS)
     names = _VARIABLES.get(n_variables, tuple(f"{name}_{robot}" for robot in (1, 2) for name in _NAMES))
     return AdditiveFunction(f"push-{n_variables}", low, high, {"f": scope}, {"f": term}, variables=names)
 
@@ -166,9 +166,9 @@ def _box2d() -> Any:
 
 
 def _pushed(X: Points, goals: Float[np.ndarray, "r 2"], starts: Float[np.ndarray, "r 2"]) -> Values:
-    best = 5.0 if len(goals) == 1 else float(np.linalg.norm(goals - starts, axis=1).sum())
+    bound = 5.0 if len(goals) == 1 else float(np.linalg.norm(goals - starts, axis=1).sum())
     ends = np.array([moved_objects(_commands(x), starts) for x in X])
-    return best - np.linalg.norm(ends - goals, axis=2).sum(axis=1)
+    return bound - np.linalg.norm(ends - goals, axis=2).sum(axis=1)
 
 
 def _commands(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "r 7"]:
@@ -191,24 +191,26 @@ def moved_objects(commands: Float[np.ndarray, "r 7"], starts: Float[np.ndarray, 
     world = b2.b2World(gravity=(0.0, 0.0), doSleep=True)
     ground = world.CreateStaticBody(position=(0.0, 0.0))
 
-    def body(place: Any, angle: float, shape: Any, density: float, friction: float, force: float, torque: float) -> Any:
-        made = world.CreateDynamicBody(position=(float(place[0]), float(place[1])), angle=float(angle))
-        made.CreateFixture(shape=shape, density=density, friction=friction)
-        world.CreateFrictionJoint(bodyA=ground, bodyB=made, maxForce=force, maxTorque=torque, collideConnected=True)
-        return made
+    def add_body(
+        place: Any, angle: float, shape: Any, density: float, friction: float, force: float, torque: float
+    ) -> Any:
+        body = world.CreateDynamicBody(position=(float(place[0]), float(place[1])), angle=float(angle))
+        body.CreateFixture(shape=shape, density=density, friction=friction)
+        world.CreateFrictionJoint(bodyA=ground, bodyB=body, maxForce=force, maxTorque=torque, collideConnected=True)
+        return body
 
-    things, box = [b2.b2CircleShape(radius=1.0)], b2.b2PolygonShape(box=(0.3, 1.0))
+    shapes, box = [b2.b2CircleShape(radius=1.0)], b2.b2PolygonShape(box=(0.3, 1.0))
     if len(starts) == 2:  # the hand of the authors' second program is turned by a quarter turn
-        things, box = [b2.b2PolygonShape(box=(0.5, 0.5)), *things], b2.b2PolygonShape(box=(1.0, 0.3))
-    objects = [body(place, 0.0, thing, 0.05, 0.01, 5.0, 2.0) for place, thing in zip(starts, things, strict=True)]
-    hands = [body(row[:2], row[5], box, 0.1, 0.1, 2.0, 2.0) for row in commands]
-    last = [int(10.0 * row[4]) for row in commands]
-    for step in range(max(last) + _FREE):
-        for hand, row, end in zip(hands, commands, last, strict=True):
-            if step < end:
+        shapes, box = [b2.b2PolygonShape(box=(0.5, 0.5)), *shapes], b2.b2PolygonShape(box=(1.0, 0.3))
+    objects = [add_body(place, 0.0, shape, 0.05, 0.01, 5.0, 2.0) for place, shape in zip(starts, shapes, strict=True)]
+    hands = [add_body(row[:2], row[5], box, 0.1, 0.1, 2.0, 2.0) for row in commands]
+    last_steps = [int(10.0 * row[4]) for row in commands]
+    for step in range(max(last_steps) + _FREE):
+        for hand, row, last_step in zip(hands, commands, last_steps, strict=True):
+            if step < last_step:
                 velocity = b2.b2Vec2(float(row[2]), float(row[3]))
                 hand.ApplyTorque(hand.mass * _GAIN * (float(row[6]) - hand.angularVelocity), wake=True)
                 hand.ApplyForce(hand.mass * _GAIN * (velocity - hand.linearVelocity), hand.position, wake=True)
         world.Step(_STEP, _ITERATIONS, _ITERATIONS)
         world.ClearForces()
-    return np.array([[made.position.x, made.position.y] for made in objects])
+    return np.array([[body.position.x, body.position.y] for body in objects])

@@ -276,7 +276,7 @@ def test_a_saved_policy_is_its_network(levels, tmp_path):
     policy, env = SavedPolicy(tmp_path / "p.npz"), made("wlan_power-v0", {"worlds": "drawn"})
     seen, _ = env.reset(seed=0)
     policy.begin(env, 0)
-    actions, scaled = policy.act(seen), Normalised(env).seen(seen)
+    actions, scaled = policy.act(seen), Normalised(env).scaled_observations(seen)
     for agent, own in scaled.items():
         out = np.tanh(own @ W[0] + b[0]) @ W[1] + b[1]
         wanted = 1.0 + 24.0 * (out.argmax() / 4 if levels else (np.clip(out[0], -1, 1) + 1) / 2)
