@@ -53,32 +53,42 @@ class ManyWlans:
         """Begin an episode for each seed; observations (b, k, d)."""
         if not len(seeds):
             raise ConfigError("got no seed; wanted one for each world", at="$.seeds")
-        world, networks, ranges, extra = self.world, list[Network](), list[list[Int[np.ndarray, " s"]]](), list[Array]()
+        world, networks, losses = self.world, list[Network](), list[Array]()
+        neighbours: list[list[Int[np.ndarray, " s"]]] = []
         for seed in seeds:
-            seen, _ = world.reset(seed=seed)
+            observations, _ = world.reset(seed=seed)
             networks.append(world.network)
-            ranges.append(world.in_range)
+            neighbours.append(world.in_range)
             if world.slots is not None:  # losses, which stay as users do, after three numbers and the powers of others
-                extra.append(np.array(list(seen.values()))[:, 3 + world.slots :])
+                losses.append(np.array(list(observations.values()))[:, 3 + world.slots :])
         self._seeds = list(seeds)
+        self._stack_networks(networks)
+        self._pad_neighbours(neighbours)
+        b, k = len(networks), len(world.possible_agents)
+        self._losses = np.array(losses) if losses else np.empty((b, k, 0))
+        self._powers = np.full((b, k), sum(world.settings.power_dbm) / 2.0)
+        self._last, self.round = np.full((b, k), np.nan), 0
+        return self._observations()
+
+    def _stack_networks(self, networks: list[Network]) -> None:
         self._wanted, self._unwanted = (np.array([n.gains[i] for n in networks]) for i in (0, 1))
         self._noise_mw, self._width = networks[0].noise_mw, networks[0].bandwidth_mhz / np.log(2.0)
         self._link = networks[0].link
         self._turns = np.array([np.broadcast_to(n.turn, n.serving.shape) for n in networks])
         self._members = np.array([n.members.T * n.present for n in networks])
         self._users = np.array([n.n_users for n in networks])
-        b, k = len(networks), len(world.possible_agents)
-        slots = max(len(near) for of in ranges for near in of) if (told := world.slots) is None else told
-        self._near = np.zeros((b, k, slots), dtype=int)
-        self._there: Bool[np.ndarray, "b k s"] = np.zeros((b, k, slots), dtype=bool)
-        for number, of in enumerate(ranges):
-            for i, near in enumerate(of):
-                self._near[number, i, : len(near)], self._there[number, i, : len(near)] = near, True
-        self._at = np.arange(b)[:, None, None]
-        self._extra = np.array(extra) if extra else np.empty((b, k, 0))
-        self._powers = np.full((b, k), sum(world.settings.power_dbm) / 2.0)
-        self._last, self.round = np.full((b, k), np.nan), 0
-        return self._observations()
+
+    def _pad_neighbours(self, neighbours: list[list[Int[np.ndarray, " s"]]]) -> None:
+        """Set the access points in range of each one, and the mask of entries that are no padding."""
+        b, k, slots = len(neighbours), len(neighbours[0]), self.world.slots
+        if slots is None:
+            slots = max(len(near) for of_world in neighbours for near in of_world)
+        self._neighbours = np.zeros((b, k, slots), dtype=int)
+        self._is_neighbour: Bool[np.ndarray, "b k s"] = np.zeros((b, k, slots), dtype=bool)
+        for world, of_world in enumerate(neighbours):
+            for i, near in enumerate(of_world):
+                self._neighbours[world, i, : len(near)] = near
+                self._is_neighbour[world, i, : len(near)] = True
 
     def step(self, powers: Array) -> tuple[Array, Array, bool]:
         """Play one round at powers (b, k) in dBm.
@@ -104,23 +114,25 @@ class ManyWlans:
         self.totals = totals = values.sum(axis=1)
         outcomes, measured_totals = values, totals
         if self._noisy:
-            drawn = [self.world.rules.luck(seed, 0, self.round) for seed in self._seeds]
-            luck, noise = (np.array([one[i] for one in drawn]) for i in (0, 1))
+            draws = [self.world.rules.random_draws(seed, 0, self.round) for seed in self._seeds]
+            failure_draws, noise = (np.array(each) for each in zip(*draws, strict=True))
             outcomes = values + np.where(self._users > 0, noise[:, :k] / np.sqrt(k), 0.0)
-            outcomes = np.where(luck[:, :k] < s.failure_rate, np.nan, outcomes)
-            measured_totals = np.where(luck[:, k] < s.failure_rate, np.nan, totals + noise[:, k])
+            outcomes = np.where(failure_draws[:, :k] < s.failure_rate, np.nan, outcomes)
+            measured_totals = np.where(failure_draws[:, k] < s.failure_rate, np.nan, totals + noise[:, k])
         share = 1.0
         if s.outcomes == "total":
             outcomes, share = np.repeat(measured_totals[:, None], k, axis=1), 1.0 / k
         self._last = np.where(np.isnan(outcomes), self._last, outcomes)
-        own = share * np.nan_to_num(outcomes)
+        rewards = share * np.nan_to_num(outcomes)
         if s.reward != "own":
-            own = np.repeat((totals if s.reward == "task" else own.sum(axis=1))[:, None] / k, k, axis=1)
-        return self._observations(), own, self.round >= s.max_cycles
+            shared = totals if s.reward == "task" else rewards.sum(axis=1)
+            rewards = np.repeat(shared[:, None] / k, k, axis=1)
+        return self._observations(), rewards, self.round >= s.max_cycles
 
     def _observations(self) -> Array:
         s = self.world.settings
         last = np.clip(np.nan_to_num(self._last, nan=-LARGEST), -LARGEST, LARGEST)
         left = np.full(last.shape, max(0.0, 1.0 - self.round / s.max_cycles))
-        near = np.where(self._there, self._powers[self._at, self._near], s.power_dbm[0])
-        return np.concatenate([np.stack([self._powers, last, left], axis=2), near, self._extra], axis=2)
+        worlds = np.arange(len(last))[:, None, None]
+        near = np.where(self._is_neighbour, self._powers[worlds, self._neighbours], s.power_dbm[0])
+        return np.concatenate([np.stack([self._powers, last, left], axis=2), near, self._losses], axis=2)

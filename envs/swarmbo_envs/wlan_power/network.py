@@ -121,11 +121,11 @@ class Network:
     def rates(self, sinr: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n m"]:
         """Capacity of every user at ratios of signal to interference and noise, Mbit/s."""
         # log1p: far users have an SINR below the rounding of 1 + SINR
-        found = np.log1p(sinr / self.link.gap)
-        found *= self._width
-        found *= self.bandwidth_mhz / np.log(2.0)
-        found *= self.turn
-        return np.minimum(found, self.largest_rates, out=found)
+        rates = np.log1p(sinr / self.link.gap)
+        rates *= self._width
+        rates *= self.bandwidth_mhz / np.log(2.0)
+        rates *= self.turn
+        return np.minimum(rates, self.largest_rates, out=rates)
 
     def needed_sinr(self, rate_mbps: float) -> Float[np.ndarray, " m"]:
         """Ratio at which each user has a rate, Mbit/s; infinite if the user never has."""
@@ -150,12 +150,12 @@ class Network:
         """Capacity of every user at joint settings, Mbit/s; 0 for an absent user."""
         if self.spectrum is None:
             return self.rates(self.sinr(X))
-        found = np.empty((len(X), len(self.present)))
-        plans, of = np.unique(X[:, self.n_points :], axis=0, return_inverse=True)
+        capacities = np.empty((len(X), len(self.present)))
+        plans, plan_of_row = np.unique(X[:, self.n_points :], axis=0, return_inverse=True)
         for number, plan in enumerate(plans):
-            rows = of.ravel() == number
-            found[rows] = self.on(plan).user_capacities(X[rows, : self.n_points])
-        return found
+            rows = plan_of_row.ravel() == number
+            capacities[rows] = self.on(plan).user_capacities(X[rows, : self.n_points])
+        return capacities
 
     def factor_values(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Outcome of every access point, Mbit/s."""
@@ -239,15 +239,15 @@ class Utility:
 
     def per_access_point(self, network: Network, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n k"]:
         """Utility of each access point for rates of all users, Mbit/s."""
-        found = np.zeros((len(rates), network.n_points))
+        values = np.zeros((len(rates), network.n_points))
         if self.name in ("minimum-rate", "cell-minimum"):
             for i in np.flatnonzero(network.n_users):
-                found[:, i] = rates[:, network.present & (network.serving == i)].min(axis=1)
-            return found
+                values[:, i] = rates[:, network.present & (network.serving == i)].min(axis=1)
+            return values
         of_users = self.of_users(rates)
         for user in np.flatnonzero(network.present):
-            found[:, network.serving[user]] += of_users[:, user]
-        return found
+            values[:, network.serving[user]] += of_users[:, user]
+        return values
 
     def total(self, network: Network, outcomes: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
         """Utility of the network from those of its access points."""
@@ -301,9 +301,9 @@ def greedy_colouring(network: Network, high: float) -> Values:
         return point
     received = np.array([unwanted[network.serving == i].sum(axis=0) for i in range(k)])
     weights = received + received.T
-    common = shares([(channel, spectrum.widths_mhz[0]) for channel in spectrum.channels])
-    taken = np.zeros((k, len(common)))  # what others put into each channel of each access point
+    shared = shares([(channel, spectrum.widths_mhz[0]) for channel in spectrum.channels])
+    disturbance = np.zeros((k, len(shared)))  # what others put into each channel of each access point
     for i in np.argsort(-weights.sum(axis=1), kind="stable"):
-        point[k + i] = chosen = int(taken[i].argmin())
-        taken += weights[i][:, None] * common[:, chosen]
+        point[k + i] = chosen = int(disturbance[i].argmin())
+        disturbance += weights[i][:, None] * shared[:, chosen]
     return point

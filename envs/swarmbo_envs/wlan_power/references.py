@@ -17,7 +17,7 @@ from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility, greedy
 
 # from 64 on, topologies of seeds 0 to 19 with full airtime give the same maximum to 1e-6 Mbit/s
 _STARTS = 512
-_ENTRIES = 2**23  # of path losses, in all climbs together: in a larger network there are fewer of them
+_MOST_LOSSES = 2**23  # of path losses, in all climbs together: in a larger network there are fewer of them
 # starts of climbs on smooth surrogates, and ends that are improved by turns; the latter where links have a largest rate
 _ROUGH, _CAPPED = (128, 16), (64, 4)
 _SHARPNESS = (2.0, 8.0, 32.0)  # of a surrogate, per unit of a logarithm of a rate
@@ -25,7 +25,7 @@ _SHARPER = (10.0, 1e2, 1e3, 1e4, 1e5)  # the same where links have a largest rat
 _LEVELS = 25
 _BISECTIONS, _SYSTEMS = 50, 1000
 _MOST_REMOVED = 256  # users
-_PER_SETTLED = 8  # drawn plans of channels, for each whose powers are improved, too
+_DRAWN_PER_SEARCH = 8  # drawn plans of channels, for each whose powers are improved, too
 SUM = Utility()
 
 
@@ -59,15 +59,15 @@ def best_known(
     Returns powers in dBm, with channels also their positions and those of widths; and the utility there, in its unit.
     """
     if starts is None:
-        starts = min(_STARTS, max(16, _ENTRIES // max(network.n_points * len(network.present), 1)))
+        starts = min(_STARTS, max(16, _MOST_LOSSES // max(network.n_points * len(network.present), 1)))
     if network.spectrum is not None:
-        place = _planned(network, low, high, max(1, starts // 8), utility)
+        place = _best_with_channels(network, low, high, max(1, starts // 8), utility)
     elif utility.name == "minimum-rate":
-        place = _fairest(network, low, high)
+        place = _max_min_powers(network, low, high)
     elif _is_smooth(network, utility):
-        place = _climbed(network, low, high, starts, utility)
+        place = _best_climb(network, low, high, starts, utility)
     else:
-        place = _polished(network, low, high, starts, utility)
+        place = _best_polished(network, low, high, starts, utility)
     return tuple(place.tolist()), float(utility.value(network, place[None])[0])
 
 
@@ -82,43 +82,43 @@ def _is_smooth(network: Network, utility: Utility) -> bool:
     return utility.name in ("sum", "proportional-fair") and np.isinf(network.link.cap_mbps)
 
 
-def _climbed(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
-    begun = (low + start * (high - low) for start in _starts(network, starts))
-    return max((_end(network, utility, x, (low, high)) for x in begun), key=lambda end: end[0])[1]
+def _best_climb(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
+    starting_powers = (low + start * (high - low) for start in _starts(network, starts))
+    return max((_climb(network, utility, x, (low, high)) for x in starting_powers), key=lambda end: end[0])[1]
 
 
-def _end(network: Network, utility: Utility, x: Values, ends: Pair) -> tuple[float, Values]:
+def _climb(network: Network, utility: Utility, x: Values, limits: Pair) -> tuple[float, Values]:
     """Value and place at the end of one climb, on surrogates if the utility is not smooth."""
     stages, options = (1.0,), {"ftol": 1e-13, "gtol": 1e-7}
     if not _is_smooth(network, utility):
         stages, options = _SHARPNESS if np.isinf(network.link.cap_mbps) else _SHARPER, {"maxiter": 60}
-    named: Any = {"jac": True, "method": "L-BFGS-B", "bounds": [ends] * len(x), "options": options}
+    arguments: Any = {"jac": True, "method": "L-BFGS-B", "bounds": [limits] * len(x), "options": options}
     value = -np.inf
     for sharpness in stages:
-        found = minimize(_descent, x, (network, utility, sharpness), **named)
+        found = minimize(_negative_utility, x, (network, utility, sharpness), **arguments)
         value, x = -float(found.fun), np.asarray(found.x, dtype=float)
     return value, x
 
 
-def _descent(x: Values, network: Network, utility: Utility, sharpness: float) -> tuple[float, Values]:
+def _negative_utility(x: Values, network: Network, utility: Utility, sharpness: float) -> tuple[float, Values]:
     """Negative utility and gradient, or of a smooth surrogate that is closer to it with larger ``sharpness``."""
-    there, slope, (rates, gradient) = network.present, np.ones(len(network.present)), network.uncapped_rates(x)
+    present, slope, (rates, gradient) = network.present, np.ones(len(network.present)), network.uncapped_rates(x)
     if np.isfinite(network.link.cap_mbps):
-        most = network.largest_rates
-        rest = sharpness * (1.0 - rates / most)
-        rates, slope = most * (1.0 - np.logaddexp(0.0, rest) / sharpness), expit(rest)
+        largest = network.largest_rates
+        rest = sharpness * (1.0 - rates / largest)
+        rates, slope = largest * (1.0 - np.logaddexp(0.0, rest) / sharpness), expit(rest)
     if utility.name == "sum":
         return -float(rates.sum()), -gradient(slope)
     is_low, rates = rates <= FLOOR_MBPS, np.maximum(rates, FLOOR_MBPS)
     if utility.name == "proportional-fair":
-        weights = np.where(there & ~is_low, 1.0 / rates, 0.0)
-        return -float((np.log(rates) * there).sum()), -gradient(slope * weights)
+        weights = np.where(present & ~is_low, 1.0 / rates, 0.0)
+        return -float((np.log(rates) * present).sum()), -gradient(slope * weights)
     if utility.name == "users-above":
-        share = np.where(there, expit(sharpness * (np.log(rates) - np.log(utility.rate_mbps))), 0.0)
+        share = np.where(present, expit(sharpness * (np.log(rates) - np.log(utility.rate_mbps))), 0.0)
         return -float(share.sum()), -gradient(slope * (sharpness * share * (1.0 - share) / rates))
     value, weights = 0.0, np.zeros(len(rates))
     for i in np.flatnonzero(network.n_users):
-        own = np.flatnonzero(there & (network.serving == i))
+        own = np.flatnonzero(present & (network.serving == i))
         powers = (rates[own] / rates[own].min()) ** -sharpness
         mean = powers.mean()
         value += (least := float(rates[own].min() * mean ** (-1.0 / sharpness)))  # a power mean, of order -sharpness
@@ -126,56 +126,60 @@ def _descent(x: Values, network: Network, utility: Utility, sharpness: float) ->
     return -value, -gradient(slope * weights)
 
 
-def _polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
-    most, n_polished = _ROUGH if np.isinf(network.link.cap_mbps) else _CAPPED
-    begun = [low + start * (high - low) for start in _starts(network, min(starts, most))]
-    ends = [_end(network, utility, x, (low, high))[1] for x in begun]
+def _best_polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
+    n_starts, n_polished = _ROUGH if np.isinf(network.link.cap_mbps) else _CAPPED
+    starting_points = [low + start * (high - low) for start in _starts(network, min(starts, n_starts))]
+    ends = [_climb(network, utility, x, (low, high))[1] for x in starting_points]
     if utility.name == "users-above" and 0 < network.present.sum() <= _MOST_REMOVED:
         ends.append(_after_removals(network, low, high, utility.rate_mbps))
     values = utility.value(network, np.array(ends))
     ends = [ends[i] for i in np.argsort(-values, kind="stable")[:n_polished]]
-    polished = [_by_turns(network, low, high, utility, x) for x in ends]
+    polished = [_coordinate_search(network, low, high, utility, x) for x in ends]
     return polished[int(utility.value(network, np.array(polished)).argmax())]
 
 
-def _by_turns(network: Network, low: float, high: float, utility: Utility, x: Values, first: int = 0) -> Values:
+def _coordinate_search(
+    network: Network, low: float, high: float, utility: Utility, x: Values, first: int = 0
+) -> Values:
     """Coordinate search: each setting from ``first`` on at its best level, the others fixed, until none improves."""
-    axes, best, unchanged, i = levels(network, low, high, _LEVELS), float(utility.value(network, x[None])[0]), 0, first
+    axes, best = levels(network, low, high, _LEVELS), float(utility.value(network, x[None])[0])
+    unchanged, i = 0, first
     while unchanged < len(x) - first:
-        tried = np.repeat(x[None], len(axes[i]), axis=0)
-        tried[:, i] = axes[i]
-        values = utility.value(network, tried)
+        candidates = np.repeat(x[None], len(axes[i]), axis=0)
+        candidates[:, i] = axes[i]
+        values = utility.value(network, candidates)
         unchanged += 1
         if values.max() > best + 1e-12 * abs(best):
-            best, x, unchanged = float(values.max()), tried[values.argmax()], 1
+            best, x, unchanged = float(values.max()), candidates[values.argmax()], 1
         i = i + 1 if i + 1 < len(x) else first
     return x
 
 
-def _planned(network: Network, low: float, high: float, plans: int, utility: Utility) -> Values:
+def _best_with_channels(network: Network, low: float, high: float, plans: int, utility: Utility) -> Values:
     """Best of searches that start at greedy colouring, and at drawn settings as they are and improved at full power."""
     k = network.n_points
     unit = sobol(plans, len(levels(network, low, high, 2)), stream(0, "best known channels"))
     drawn = settings_at(network, unit, low, high)
-    loud = [np.concatenate([np.full(k, high), x[k:]]) for x in drawn]
-    begun = np.array([_by_turns(network, low, high, utility, x, k) for x in [greedy_colouring(network, high), *loud]])
-    best = np.argsort(-utility.value(network, begun), kind="stable")[: plans // _PER_SETTLED + 1]
-    starts = [*begun[best], *drawn[: 2 * (plans // _PER_SETTLED)]]
-    ends = np.array([_settled(network, low, high, utility, x) for x in starts])
+    at_full_power = [np.concatenate([np.full(k, high), x[k:]]) for x in drawn]
+    plans_at_full_power = [greedy_colouring(network, high), *at_full_power]
+    searched = np.array([_coordinate_search(network, low, high, utility, x, k) for x in plans_at_full_power])
+    best = np.argsort(-utility.value(network, searched), kind="stable")[: plans // _DRAWN_PER_SEARCH + 1]
+    starts = [*searched[best], *drawn[: 2 * (plans // _DRAWN_PER_SEARCH)]]
+    ends = np.array([_alternating_search(network, low, high, utility, x) for x in starts])
     return ends[int(utility.value(network, ends).argmax())]
 
 
-def _settled(network: Network, low: float, high: float, utility: Utility, x: Values) -> Values:
-    k, best, place = network.n_points, -np.inf, x
-    while (value := float(utility.value(network, x[None])[0])) - 1e-9 * abs(value) > best:
-        place, best, fixed = x, value, network.on(x[k:])
+def _alternating_search(network: Network, low: float, high: float, utility: Utility, x: Values) -> Values:
+    k, best_value, best_point = network.n_points, -np.inf, x
+    while (value := float(utility.value(network, x[None])[0])) - 1e-9 * abs(value) > best_value:
+        best_point, best_value, network_of_plan = x, value, network.on(x[k:])
         powers = x[:k]
         if utility.name == "minimum-rate":
-            powers = _fairest(fixed, low, high)
-        elif _is_smooth(fixed, utility) or np.isfinite(fixed.link.cap_mbps):
-            powers = _end(fixed, utility, powers, (low, high))[1]
-        x = _by_turns(network, low, high, utility, np.concatenate([powers, x[k:]]))
-    return place
+            powers = _max_min_powers(network_of_plan, low, high)
+        elif _is_smooth(network_of_plan, utility) or np.isfinite(network_of_plan.link.cap_mbps):
+            powers = _climb(network_of_plan, utility, powers, (low, high))[1]
+        x = _coordinate_search(network, low, high, utility, np.concatenate([powers, x[k:]]))
+    return best_point
 
 
 def _least_powers(
@@ -187,44 +191,44 @@ def _least_powers(
     # next, and the iteration ends after a few of finitely many systems.
     gains, disturbing = network.gains
     users, serving = np.flatnonzero(wanted), network.serving[wanted]
-    own = gains[users, serving]
-    lowest, most, k = 10.0 ** (low / 10.0), 10.0 ** (high / 10.0), network.n_points
+    gains_wanted = gains[users, serving]
+    lowest, highest, k = 10.0 ** (low / 10.0), 10.0 ** (high / 10.0), network.n_points
     power, sinr, noise = np.full(k, lowest), sinr[users], network.user_noise_mw[users]
     if not np.isfinite(sinr).all():
-        return np.full(k, most), False
+        return np.full(k, highest), False
     for _ in range(_SYSTEMS):
-        needed = sinr * (noise + disturbing[users] @ power) / own
-        after = np.full(k, lowest)
-        np.maximum.at(after, serving, needed)
-        if (after <= power * (1.0 + 1e-12)).all():
+        needed = sinr * (noise + disturbing[users] @ power) / gains_wanted
+        raised = np.full(k, lowest)
+        np.maximum.at(raised, serving, needed)
+        if (raised <= power * (1.0 + 1e-12)).all():
             return power, True
-        matrix, right = np.eye(k), np.full(k, lowest)
-        for i in np.flatnonzero(after > lowest):
+        coefficients, constants = np.eye(k), np.full(k, lowest)
+        for i in np.flatnonzero(raised > lowest):
             neediest = np.flatnonzero(serving == i)[needed[serving == i].argmax()]
-            matrix[i] -= sinr[neediest] * disturbing[users[neediest]] / own[neediest]
-            right[i] = sinr[neediest] * noise[neediest] / own[neediest]
+            coefficients[i] -= sinr[neediest] * disturbing[users[neediest]] / gains_wanted[neediest]
+            constants[i] = sinr[neediest] * noise[neediest] / gains_wanted[neediest]
         try:
-            solved = np.linalg.solve(matrix, right)
+            solved = np.linalg.solve(coefficients, constants)
         except np.linalg.LinAlgError:  # exactly at the edge of feasibility
-            return np.minimum(after, most), False
-        if not ((solved > 0.0) & (solved <= most * (1.0 + 1e-12))).all():
-            return np.minimum(after, most), False
+            return np.minimum(raised, highest), False
+        if not ((solved > 0.0) & (solved <= highest * (1.0 + 1e-12))).all():
+            return np.minimum(raised, highest), False
         power = np.maximum(solved, lowest)
     return power, False
 
 
-def _fairest(network: Network, low: float, high: float) -> Values:
-    there = network.present
+def _max_min_powers(network: Network, low: float, high: float) -> Values:
+    present = network.present
     best = np.full(network.n_points, high)
-    if not there.any():
+    if not present.any():
         return best
-    alone = 10.0 ** (high / 10.0) * network.gains[0].sum(axis=1) / network.user_noise_mw
-    logs = [np.log(network.rates(sinr)[there].min()) for sinr in (network.sinr(best[None])[0], alone)]
+    sinr_alone = 10.0 ** (high / 10.0) * network.gains[0].sum(axis=1) / network.user_noise_mw
+    logs = [np.log(network.rates(sinr)[present].min()) for sinr in (network.sinr(best[None])[0], sinr_alone)]
     for _ in range(_BISECTIONS):
         middle = 0.5 * (logs[0] + logs[1])
-        powers, can = _least_powers(network, there, network.needed_sinr(float(np.exp(middle))), low, high)
-        logs[0 if can else 1] = middle
-        if can:
+        powers, is_feasible = _least_powers(network, present, network.needed_sinr(float(np.exp(middle))), low, high)
+        logs[0 if is_feasible else 1] = middle
+        if is_feasible:
             best = np.clip(10.0 * np.log10(powers), low, high)
     return best
 
@@ -234,9 +238,9 @@ def _after_removals(network: Network, low: float, high: float, rate_mbps: float)
     sinr = network.needed_sinr(rate_mbps) * (1.0 + 1e-9)
     wanted = network.present & np.isfinite(sinr)
     while True:
-        powers, can = _least_powers(network, wanted, sinr, low, high)
+        powers, is_feasible = _least_powers(network, wanted, sinr, low, high)
         x = np.clip(10.0 * np.log10(powers), low, high)
-        if can or wanted.sum() <= 1:
+        if is_feasible or wanted.sum() <= 1:
             return x
         wanted[np.flatnonzero(wanted)[(network.sinr(x[None])[0] / sinr)[wanted].argmin()]] = False
 
@@ -293,27 +297,27 @@ def references(
     axes = levels(network, low, high, n_levels)
     k, d = network.n_points, len(axes)
     even = np.linspace(low, high, budget) if budget > 1 else np.array([high])
-    drawn = settings_at(network, stream(seed, "random powers").random((budget, d)), low, high)
+    random_settings = settings_at(network, stream(seed, "random powers").random((budget, d)), low, high)
 
     def together(powers: np.ndarray) -> Float[np.ndarray, "n d"]:
         return np.repeat(powers[:, None], d, axis=1) * (np.arange(d) < k)
 
     middle = together(np.array([(low + high) / 2.0]))[0]
     value = functools.partial(utility.value, network)
-    one = "" if d == k else ", one channel"
-    found = {
-        "maximum": _best(f"all at maximum{one}", value, together(np.array([high]))),
-        "equal": _best(f"best equal power{one}", value, together(even)),
-        "random": _best("random", value, drawn),
+    suffix = "" if d == k else ", one channel"
+    results = {
+        "maximum": _best(f"all at maximum{suffix}", value, together(np.array([high]))),
+        "equal": _best(f"best equal power{suffix}", value, together(even)),
+        "random": _best("random", value, random_settings),
     }
     if d == k:
-        own = functools.partial(utility.factor_values, network)
-        settled, used = _independent(own, middle, axes[0], budget)
-        found["independent"] = Reference("independent tuning", settled, float(value(settled[None])[0]), used)
+        outcomes = functools.partial(utility.factor_values, network)
+        final, n_tried = _independent(outcomes, middle, axes[0], budget)
+        results["independent"] = Reference("independent tuning", final, float(value(final[None])[0]), n_tried)
     else:
-        found["colouring"] = _best("greedy colouring, all at maximum", value, greedy_colouring(network, high)[None])
+        results["colouring"] = _best("greedy colouring, all at maximum", value, greedy_colouring(network, high)[None])
     turns = np.arange(d).reshape(-1, k)[::-1].T.ravel()  # by access point: the width, the channel, the power
-    return {**found, "greedy": _greedy(value, middle, axes, turns, budget)}
+    return {**results, "greedy": _greedy(value, middle, axes, turns, budget)}
 
 
 def _best(label: str, value: Callable[[np.ndarray], np.ndarray], tried: Float[np.ndarray, "n k"]) -> Reference:
@@ -325,29 +329,29 @@ def _independent(
     outcomes: Callable[[np.ndarray], np.ndarray], x: Values, grid: np.ndarray, budget: int
 ) -> tuple[Values, int]:
     """Every access point tries the levels in an order shifted by its index, so that not all are loud together."""
-    k, used, levels = len(x), 0, len(grid)
-    while used + levels < budget:
-        tried = grid[(np.arange(levels)[:, None] + np.arange(k)[None]) % levels]
-        chosen = tried[outcomes(tried).argmax(axis=0), np.arange(k)]
-        used += levels
+    k, n_tried, levels = len(x), 0, len(grid)
+    while n_tried + levels < budget:
+        candidates = grid[(np.arange(levels)[:, None] + np.arange(k)[None]) % levels]
+        chosen = candidates[outcomes(candidates).argmax(axis=0), np.arange(k)]
+        n_tried += levels
         if (chosen == x).all():
             break
         x = chosen
-    return x, used + 1
+    return x, n_tried + 1
 
 
 def _greedy(
     value: Callable[[np.ndarray], np.ndarray], x: Values, axes: list[np.ndarray], turns: np.ndarray, budget: int
 ) -> Reference:
-    best, used, turn, unchanged = float(value(x[None])[0]), 1, 0, 0
-    while used < budget and unchanged < len(x):
-        at = turns[turn % len(x)]
-        tried = np.repeat(x[None], min(len(axes[at]), budget - used), axis=0)
-        tried[:, at] = axes[at][: len(tried)]
-        values = value(tried)
-        used += len(tried)
+    best, n_tried, turn, unchanged = float(value(x[None])[0]), 1, 0, 0
+    while n_tried < budget and unchanged < len(x):
+        setting = turns[turn % len(x)]
+        candidates = np.repeat(x[None], min(len(axes[setting]), budget - n_tried), axis=0)
+        candidates[:, setting] = axes[setting][: len(candidates)]
+        values = value(candidates)
+        n_tried += len(candidates)
         unchanged += 1
         if values.max() > best:
-            x, best, unchanged = tried[values.argmax()], float(values.max()), 0
+            x, best, unchanged = candidates[values.argmax()], float(values.max()), 0
         turn += 1
-    return Reference("sequential greedy", x, best, used)
+    return Reference("sequential greedy", x, best, n_tried)

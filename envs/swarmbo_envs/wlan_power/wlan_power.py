@@ -132,20 +132,20 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     _action_in_words, _state_format = "[power in dBm]", ("WLAN", 2)
 
     def __init__(self, **arguments: Any) -> None:
-        s = self._settings_of(arguments)
-        world = World.of(s)
-        super().__init__(s, world.agents)
+        settings = self._settings_of(arguments)
+        world = World.of(settings)
+        super().__init__(settings, world.agents)
         self._set_world(world)
         k = len(self.possible_agents)
         self.factors = tuple(f"capacity_{i}" for i in range(k))
         self.slots: int | None = None  # most others in range of an access point, of any topology that may be drawn
-        if s.worlds == "drawn":
-            table = topology_settings(s.topology)
+        if settings.worlds == "drawn":
+            table = topology_settings(settings.topology)
             self.slots = table.most_heard if isinstance(table, GeneratedSettings) else k - 1
-        elif s.observes == "losses":
+        elif settings.observes == "losses":
             self.slots = int(self.hears.sum(axis=1).max())
         self.variables = tuple(f"{name}_{i}" for name in ("power", *world.choices) for i in range(k))
-        self._low, self._high = low, high = s.power_dbm
+        self._low, self._high = low, high = settings.power_dbm
         sizes = np.repeat([len(values) for values in world.choices.values()], k)
         last, ends = np.full(k, LARGEST), (np.r_[[low] * k, 0.0 * sizes], np.r_[[high] * k, sizes - 1.0])
         actions, observations = dict[str, Space](), dict[str, Space]()
@@ -160,7 +160,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _set_world(self, world: World) -> None:
         self.rules, self.topology, self.hears, self.utility = world, world.topology, world.hears, world.utility
         self.in_range = [np.flatnonzero(row) for row in world.hears]
-        self._first = world.network(world.topology.users, np.ones(len(world.topology.users), dtype=bool))
+        self._initial_network = world.network(world.topology.users, np.ones(len(world.topology.users), dtype=bool))
 
     def _draw(self, number: int) -> None:
         self._set_world(World.of(structs.replace(self.settings, topology_seed=number)))
@@ -183,7 +183,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def network(self) -> Network:
         """Noise-free network as it is now; before any round, the initial one."""
         if self._episode is None or not self.settings.changes:
-            return self._first
+            return self._initial_network
         return self.rules.network(self._episode.users, self._episode.present)
 
     def factor_graph(self) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     def best_known(self) -> tuple[Array, float]:
         """Best joint setting known for the initial network, and its utility; see ``references.best_known``."""
-        powers, value = best_known(self._first, self._low, self._high, utility=self.utility)
+        powers, value = best_known(self._initial_network, self._low, self._high, utility=self.utility)
         return np.array(powers), value
 
     def ground_truth(self) -> GroundTruth | None:
@@ -232,7 +232,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.changes or self.settings.objective == "throughput":
             return None
         place, maximum = self.best_known()
-        network, value = self._first, functools.partial(self.utility.value, self._first)
+        network, value = self._initial_network, functools.partial(self.utility.value, self._initial_network)
         unit = rng.sobol(_N_TRUTH_POINTS, len(place), rng.stream(0, "truth points"))
         points = settings_at(network, unit, self._low, self._high)
         unit, axis_unit, name = (self.labels[label] for label in ("unit", "axis_unit", "name"))
@@ -257,7 +257,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.objective == "capacity":
             return {label: reference.value for label, reference in found.items()}
         users = self.topology.users
-        given = {label: self.rules.outcomes(self._first, users, way.point)[1] for label, way in found.items()}
+        given = {label: self.rules.outcomes(self._initial_network, users, way.point)[1] for label, way in found.items()}
         return {label: total for label, total in given.items() if np.isfinite(total)}
 
     def reference_points(self, budget: int, seed: int = 0) -> dict[str, Array]:
@@ -268,9 +268,11 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         """Results of the baselines by label, which says if their powers were tuned elsewhere."""
         if self.settings.changes:
             return {}
-        found = references(self._first, self._low, self._high, budget=budget, seed=seed, utility=self.utility).values()
+        results = references(
+            self._initial_network, self._low, self._high, budget=budget, seed=seed, utility=self.utility
+        ).values()
         elsewhere = ", by the closed form" if self.settings.objective == "throughput" else ""
-        return {one.label + (elsewhere if one.evaluations > 1 else ""): one for one in found}
+        return {reference.label + (elsewhere if reference.evaluations > 1 else ""): reference for reference in results}
 
     def worst_off(self, point: ArrayLike) -> dict[str, float]:
         """Least rates of any access point and any user at a joint setting, Mbit/s, without noise.
@@ -283,13 +285,13 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         Returns:
             Rate by name with its unit; empty if users change, a simulation failed, or no user is present.
         """
-        network = self._first
+        network = self._initial_network
         if self.settings.changes or not network.present.any():
             return {}
-        told = self.rules.rates(network, self.topology.users, np.asarray(point, dtype=float))
-        if not isinstance(told, np.ndarray):
+        rates_of_runs = self.rules.rates(network, self.topology.users, np.asarray(point, dtype=float))
+        if not isinstance(rates_of_runs, np.ndarray):
             return {}
-        rates = told.mean(axis=0)
+        rates = rates_of_runs.mean(axis=0)
         sums = Utility().per_access_point(network, rates[None])[0]
         worst = float(sums[network.n_users > 0].min()), float(rates[network.present].min())
         return dict(zip(("worst access point (Mbit/s)", "worst user (Mbit/s)"), worst, strict=True))
@@ -350,18 +352,20 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _observe(self, episode: Episode) -> dict[str, Any]:
         last, left = self._shown(episode.last), episode.share_left(self.max_cycles)
         powers, chosen = episode.powers, episode.choices.astype(int).reshape(-1, len(last))
-        out: dict[str, Any] = {}
+        observations: dict[str, Any] = {}
         losses = self.network.mean_losses_db if self.settings.observes == "losses" else None
         for i, (agent, near) in enumerate(zip(self.possible_agents, self.in_range, strict=True)):
-            out[agent] = np.array([powers[i], last[i], left, *self._padded(powers[near], self._low)])
+            observations[agent] = np.array([powers[i], last[i], left, *self._padded(powers[near], self._low)])
             if losses is not None:
-                others = [self._padded(of, OUT_OF_RANGE_DB) for of in (losses[near, i], losses[i, near])]
-                out[agent] = np.concatenate([out[agent], [self.network.n_users[i], losses[i, i]], *others])
+                others = [self._padded(losses_of, OUT_OF_RANGE_DB) for losses_of in (losses[near, i], losses[i, near])]
+                observations[agent] = np.concatenate(
+                    [observations[agent], [self.network.n_users[i], losses[i, i]], *others]
+                )
             if len(chosen):
                 seen = np.array([i, *near])
                 parts = dict(zip(self.rules.choices, chosen[:, seen], strict=True))
-                out[agent] = {"power": powers[seen], **parts, "last": last[[i]], "left": np.array([left])}
-        return out
+                observations[agent] = {"power": powers[seen], **parts, "last": last[[i]], "left": np.array([left])}
+        return observations
 
     def _padded(self, values: Array, filler: float) -> Array:
         """Values of the access points in range, filled up to the number of slots if there is one."""
@@ -374,8 +378,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.worlds == "fixed":
             settings["topology"] = self.topology.digest
         elif not isinstance(topology_settings(self.settings.topology), GeneratedSettings):
-            told = self.topology.access_points, self.topology.users, self.topology.serving  # without drawn shadowing
-            settings["topology"] = digest(*(part for part in told if part is not None))
+            stated = self.topology.access_points, self.topology.users, self.topology.serving  # without drawn shadowing
+            settings["topology"] = digest(*(part for part in stated if part is not None))
         return settings if radio is None else settings | {"ns3": radio.version}
 
     def _picture(self) -> NDArray[np.uint8]:

@@ -112,17 +112,17 @@ class World:
             phase = np.mod(episode.users + settings.mobility_m * steps - low, 2.0 * sides)
             episode.users = np.clip(low + np.minimum(phase, 2.0 * sides - phase), low, self.topology.high)
         if settings.leave_rate or settings.return_rate:
-            luck = stream(episode.seed, "environment", "churn", **names).random(len(episode.present))
-            episode.present = np.where(episode.present, luck >= settings.leave_rate, luck < settings.return_rate)
-        for at, user in settings.departures:
-            if at == episode.round:
+            draws = stream(episode.seed, "environment", "churn", **names).random(len(episode.present))
+            episode.present = np.where(episode.present, draws >= settings.leave_rate, draws < settings.return_rate)
+        for round_number, user in settings.departures:
+            if round_number == episode.round:
                 episode.present[user] = False
 
     def network(self, users: Ends, present: Bool[np.ndarray, " m"]) -> Network:
         """Noise-free network with users at locations, m, of which some are present."""
-        s, t = self.settings, self.topology
-        loss = t.loss_db(users)
-        serving = loss.argmin(axis=0) if t.serving is None else t.serving
+        s, topology = self.settings, self.topology
+        loss = topology.loss_db(users)
+        serving = loss.argmin(axis=0) if topology.serving is None else topology.serving
         disturbs = self.hears if s.interference == "audible" else ~np.eye(len(self.hears), dtype=bool)
         noise_mw = 10.0 ** (noise_dbm(s.bandwidth_mhz, s.noise_figure_db) / 10.0)
         radio: dict[str, Any] = {"spectrum": s.spectrum, "link": self.link}
@@ -155,45 +155,45 @@ class World:
         if self.radio is None:
             values = utility.factor_values(network, point[None])
         else:
-            told = self.rates(network, users, point)
-            if not isinstance(told, np.ndarray):
-                return np.full(network.n_points, np.nan), np.nan, told
-            values = utility.per_access_point(network, told)
+            rates = self.rates(network, users, point)
+            if not isinstance(rates, np.ndarray):
+                return np.full(network.n_points, np.nan), np.nan, rates
+            values = utility.per_access_point(network, rates)
         mean = values.mean(axis=0) if len(values) > 1 else values[0]
         return mean, float(mean.sum() if utility.is_sum else utility.total(network, values).mean()), None
 
-    def luck(self, seed: int, number: int, round_number: int) -> tuple[Values, Values]:
-        """Uniform numbers that decide on failures, and noise, of each access point and of the total (k + 1,)."""
+    def random_draws(self, seed: int, number: int, round_number: int) -> tuple[Values, Values]:
+        """Uniform draws that decide on failures, and noise, of each access point and of the total (k + 1,)."""
         # one number more than access points, for the total, so that both kinds of outcomes draw the same failures
         names, n = {"episode": number, "round": round_number}, len(self.hears) + 1
-        luck = stream(seed, "environment", "failure", **names).random(n)
-        return luck, self.settings.noise_std * stream(seed, "environment", "noise", **names).standard_normal(n)
+        failure_draws = stream(seed, "environment", "failure", **names).random(n)
+        return failure_draws, self.settings.noise_std * stream(seed, "environment", "noise", **names).standard_normal(n)
 
     def measure(self, episode: Episode, network: Network) -> dict[str, dict[str, Any]]:
         """Measure at the episode's powers, updating its totals and last good measurements; return the infos."""
         s, k = self.settings, len(self.hears)
-        values, true, why = self.outcomes(network, episode.users, episode.point)
-        episode.totals.append(true)
-        luck, noise = self.luck(episode.seed, episode.number, episode.round)
+        values, true_total, failure = self.outcomes(network, episode.users, episode.point)
+        episode.totals.append(true_total)
+        failure_draws, noise = self.random_draws(episode.seed, episode.number, episode.round)
         noisy = values + np.where(network.n_users > 0, noise[:k] / np.sqrt(k), 0.0)
-        noisy[luck[:k] < s.failure_rate] = np.nan
-        total = float(true + noise[k]) if luck[k] >= s.failure_rate else np.nan
+        noisy[failure_draws[:k] < s.failure_rate] = np.nan
+        total = float(true_total + noise[k]) if failure_draws[k] >= s.failure_rate else np.nan
         outcomes = np.full(k, total) if s.outcomes == "total" else noisy
         episode.last = np.where(np.isnan(outcomes), episode.last, outcomes)
-        source = self.source if why is None else self.source | {"failure": why.reason}
-        own, infos = episode.point.reshape(-1, k).T, dict[str, dict[str, Any]]()
+        source = self.source if failure is None else self.source | {"failure": failure.reason}
+        own_settings, infos = episode.point.reshape(-1, k).T, dict[str, dict[str, Any]]()
         for i, agent in enumerate(self.agents):
-            outcome, location = float(outcomes[i]), own[i].copy()
+            outcome, location = float(outcomes[i]), own_settings[i].copy()
             failed = bool(np.isnan(outcome))
             info: dict[str, Any] = {} if failed else {"measurement": outcome}
             info |= {"location": location, "cost": 0.0, "users": int(network.n_users[i]), "source": source}
             if self.choices:
-                positions = dict(zip(self.choices, own[i, 1:].astype(int).tolist(), strict=True))
+                positions = dict(zip(self.choices, own_settings[i, 1:].astype(int).tolist(), strict=True))
                 info["location"] = {"power": location[:1], **positions}
                 info |= {name: self.choices[name][position] for name, position in positions.items()}
             if s.outcomes == "per-factor":
                 info["factors"] = {} if failed else {f"capacity_{i}": outcome}
             if failed:
-                info["failure"] = str(why or "lost")
+                info["failure"] = str(failure or "lost")
             infos[agent] = info
         return infos

@@ -94,7 +94,7 @@ def test_a_fault_costs_one_answer_and_one_process(plan, fault):
     assert [told[i]["mbps"] for i in (0, 2, 3)] == [[5.0, 3.0]] * 3
     assert isinstance(told[1], Failure)
     assert FAULTS[fault] in told[1].reason
-    assert told[1].words == ("NS_FATAL, terminating" if fault == "ended" else "")
+    assert told[1].output == ("NS_FATAL, terminating" if fault == "ended" else "")
     assert len(pids := started(path)) == 2
     assert not is_there(pids[0])
     children.close()
@@ -107,7 +107,7 @@ def test_a_process_that_died_between_two_questions_is_replaced_without_a_word(pl
     assert children.ask([QUESTION])[0]["mbps"] == [5.0, 3.0]
     child = children._places.get()
     children._places.put(child)
-    while child.runs:
+    while child.is_running:
         time.sleep(0.01)
     assert children.ask([QUESTION])[0]["mbps"] == [5.0, 3.0]
     children.close()

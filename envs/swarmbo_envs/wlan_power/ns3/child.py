@@ -42,13 +42,13 @@ def answer(library: ctypes.CDLL, request: dict[str, Any]) -> dict[str, Any]:
     numbers = {name: request[name] for name in (*_NUMBERS, "run", "points", "users")}
     wlan = Wlan(**arrays, **numbers)
     n_users = request["users"]
-    told = (ctypes.c_double * n_users)()
+    values = (ctypes.c_double * n_users)()
     if request["objective"] == "capacity":
-        library.swarmbo_sinr(ctypes.byref(wlan), told)
-        return {"sinr": list(told)}
+        library.swarmbo_sinr(ctypes.byref(wlan), values)
+        return {"sinr": list(values)}
     associated = (ctypes.c_int32 * n_users)()
-    library.swarmbo_throughput(ctypes.byref(wlan), told, associated)
-    return {"mbps": list(told), "associated": list(associated)}
+    library.swarmbo_throughput(ctypes.byref(wlan), values, associated)
+    return {"mbps": list(values), "associated": list(associated)}
 
 
 def _end_with_parent() -> None:
@@ -66,13 +66,13 @@ def main() -> None:
         os.dup2(2, 1)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         library = ctypes.CDLL(sys.argv[1])
-        _tell(answers, {"ready": True})
+        _write(answers, {"ready": True})
         for line in sys.stdin:
             request = json.loads(line)
-            _tell(answers, {"id": request["id"], **answer(library, request)})
+            _write(answers, {"id": request["id"], **answer(library, request)})
 
 
-def _tell(answers: Any, message: dict[str, Any]) -> None:
+def _write(answers: Any, message: dict[str, Any]) -> None:
     answers.write(json.dumps(message) + "\n")
     answers.flush()
 

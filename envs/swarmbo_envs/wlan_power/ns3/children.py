@@ -27,17 +27,17 @@ class Failure:
 
     Args:
         reason: One reproducible line, so that it can be compared with a log.
-        words: Last output of the simulator.
+        output: Last output of the simulator.
     """
 
     reason: str
-    words: str = ""
+    output: str = ""
 
     def __str__(self) -> str:
-        return f"{self.reason}: {self.words}" if self.words else self.reason
+        return f"{self.reason}: {self.output}" if self.output else self.reason
 
 
-_NO_ANSWER = Failure("the simulator answered with what is no answer")
+_INVALID_ANSWER = Failure("the simulator answered with what is no answer")
 
 
 class Children:
@@ -66,9 +66,9 @@ class Children:
         self._command, self._environment = tuple(command), environment
         self._timeout_s, self._most_uses, self._is_answer = timeout_s, most_uses, is_answer
         self._n_processes = processes
-        self._places: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()  # a child, or room for a new one
+        self._pool: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()  # a child, or room for a new one
         for _ in range(processes):
-            self._places.put(None)
+            self._pool.put(None)
         self._n_questions = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -78,10 +78,10 @@ class Children:
 
     def start(self) -> Failure | None:
         """Start one child now, as a check."""
-        child = self._places.get() or self._started()
-        failed = child if isinstance(child, Failure) else None
-        self._places.put(None if isinstance(child, Failure) else child)
-        return failed
+        child = self._pool.get() or self._start_child()
+        failure = child if isinstance(child, Failure) else None
+        self._pool.put(None if isinstance(child, Failure) else child)
+        return failure
 
     def ask(self, questions: Sequence[Mapping[str, Any]]) -> list[Answer | Failure]:
         """Answers to JSON questions, in their order; an ``id`` is added to each."""
@@ -95,63 +95,63 @@ class Children:
     def close(self) -> None:
         """End all children. The next question starts new ones."""
         for _ in range(self._n_processes):
-            if (child := self._places.get()) is not None:
+            if (child := self._pool.get()) is not None:
                 child.end()
-            self._places.put(None)
+            self._pool.put(None)
 
     def _answer(self, question: Mapping[str, Any]) -> Answer | Failure:
-        child = self._places.get()
-        if child is not None and (child.uses >= self._most_uses or not child.runs):
+        child = self._pool.get()
+        if child is not None and (child.n_questions >= self._most_uses or not child.is_running):
             child.end()
             child = None
         answer: Answer | Failure = Failure("")
         try:
             if child is None:
-                started = self._started()
+                started = self._start_child()
                 if isinstance(started, Failure):
                     return started
                 child = started
-            child.uses += 1
+            child.n_questions += 1
             answer = child.exchange(json.dumps(question).encode() + b"\n", self._timeout_s)
             if not isinstance(answer, Failure):
                 is_fit = self._is_answer is None or self._is_answer(question, answer)
-                answer = answer if is_fit and answer.get("id") == question["id"] else _NO_ANSWER
+                answer = answer if is_fit and answer.get("id") == question["id"] else _INVALID_ANSWER
             return answer
         finally:
             if child is not None and isinstance(answer, Failure):
                 child.end()
                 child = None
-            self._places.put(child)
+            self._pool.put(child)
 
-    def _started(self) -> "_Child | Failure":
+    def _start_child(self) -> "_Child | Failure":
         try:
             child = _Child(self._command, self._environment)
         except OSError as error:
             return Failure(f"the simulator cannot be started: {error.strerror or error}")
-        told = child.exchange(b"", _START_S)
-        if not isinstance(told, Failure) and told.get("ready") is True:
+        greeting = child.exchange(b"", _START_S)
+        if not isinstance(greeting, Failure) and greeting.get("ready") is True:
             return child
         child.end()
-        return told if isinstance(told, Failure) else Failure("the simulator did not say that it is ready")
+        return greeting if isinstance(greeting, Failure) else Failure("the simulator did not say that it is ready")
 
 
 class _Child:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None) -> None:
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed when the child is ended
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed when the child is ended
         pipe = subprocess.PIPE
         try:
             # a session of its own: a keyboard interrupt is for the parent, which ends the child
             self._process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=self._complaints, env=environment, start_new_session=True
+                command, stdin=pipe, stdout=pipe, stderr=self._stderr, env=environment, start_new_session=True
             )
         except OSError:
-            self._complaints.close()
+            self._stderr.close()
             raise
-        self.uses = 0
-        self._finalizer = weakref.finalize(self, _end, self._process, self._complaints)
+        self.n_questions = 0
+        self._finalizer = weakref.finalize(self, _end, self._process, self._stderr)
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """True while the process runs."""
         return self._process.poll() is None
 
@@ -165,11 +165,11 @@ class _Child:
         assert self._process.stdout is not None
         is_late = threading.Event()
 
-        def strike() -> None:
+        def kill_late() -> None:
             is_late.set()
             _kill(self._process)  # which wakes the waiting reader
 
-        timer = threading.Timer(timeout_s, strike)
+        timer = threading.Timer(timeout_s, kill_late)
         timer.daemon = True
         timer.start()
         try:
@@ -183,14 +183,14 @@ class _Child:
             timer.join()
         if not line.endswith(b"\n"):
             late = f"the simulator did not answer within {timeout_s:g} s"
-            return Failure(late if is_late.is_set() else self._why(), self._last_words())
+            return Failure(late if is_late.is_set() else self._exit_reason(), self._last_output())
         try:
             answer = json.loads(line)
         except (ValueError, RecursionError):
             answer = None
-        return answer if isinstance(answer, dict) else _NO_ANSWER
+        return answer if isinstance(answer, dict) else _INVALID_ANSWER
 
-    def _why(self) -> str:
+    def _exit_reason(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5.0)
         code = self._process.returncode
@@ -200,12 +200,12 @@ class _Child:
             return f"the simulator was killed by {signal.Signals(-code).name}"
         return f"the simulator ended with code {code}"
 
-    def _last_words(self) -> str:
-        self._complaints.seek(0, os.SEEK_END)
-        self._complaints.seek(max(0, self._complaints.tell() - 4096))
-        lines = self._complaints.read().decode(errors="replace").split("\n")
-        said = [" ".join(line.split()) for line in lines if line.strip()]
-        return said[-1][:200] if said else ""
+    def _last_output(self) -> str:
+        self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, self._stderr.tell() - 4096))
+        lines = self._stderr.read().decode(errors="replace").split("\n")
+        written = [" ".join(line.split()) for line in lines if line.strip()]
+        return written[-1][:200] if written else ""
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
@@ -216,10 +216,10 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
             process.kill()
 
 
-def _end(process: "subprocess.Popen[bytes]", complaints: IO[bytes]) -> None:
+def _end(process: "subprocess.Popen[bytes]", stderr: IO[bytes]) -> None:
     _kill(process)
     process.wait()
-    for stream in (process.stdin, process.stdout, complaints):
+    for stream in (process.stdin, process.stdout, stderr):
         if stream is not None:
             with contextlib.suppress(OSError):  # what was still buffered, for one that is gone
                 stream.close()

@@ -102,13 +102,13 @@ def _compile(path: Path, include: Path, needs: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".building-") as folder:
-            made = Path(folder) / path.name
-            command = [compiler, *_FLAGS, f"-I{include}", str(_SOURCE), "-o", str(made), f"-L{needs}", *links]
-            told: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
-            done = subprocess.run(command, timeout=_COMPILE_S, check=False, **told)
-            if done.returncode != 0:
-                raise ConfigError(_reason(compiler, done.stderr), at=_AT)
-            made.replace(path)
+            library = Path(folder) / path.name
+            command = [compiler, *_FLAGS, f"-I{include}", str(_SOURCE), "-o", str(library), f"-L{needs}", *links]
+            options: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
+            compiled = subprocess.run(command, timeout=_COMPILE_S, check=False, **options)
+            if compiled.returncode != 0:
+                raise ConfigError(_reason(compiler, compiled.stderr), at=_AT)
+            library.replace(path)
     except subprocess.TimeoutExpired:
         raise ConfigError(f"got no library from {compiler} within {_COMPILE_S:g} s; try again", at=_AT) from None
     except OSError as error:
@@ -116,9 +116,9 @@ def _compile(path: Path, include: Path, needs: Path) -> None:
         raise ConfigError(f"{got}; set XDG_CACHE_HOME to a folder that can be written", at=_AT) from None
 
 
-def _reason(compiler: str, told: str) -> str:
+def _reason(compiler: str, output: str) -> str:
     """One line for a compiler's output."""
-    lines = [line.strip() for line in told.splitlines() if "error" in line.lower()] or told.split("\n")[-1:]
+    lines = [line.strip() for line in output.splitlines() if "error" in line.lower()] or output.split("\n")[-1:]
     first = " ".join(lines[0].split())[:200] if lines else "it says nothing"
     if ("No such file" in first or "file not found" in first) and "ns3/" not in first:
         return f"{compiler} finds no standard headers of C++ ({first}); install them, such as by `apt install g++`"
@@ -161,7 +161,7 @@ class Ns3Radio:
         rates = np.zeros((len(self.runs), len(network.present)))
         if not network.present.any():
             return rates
-        question, fixed = self._question(network, topology, users, point), network.on(point[network.n_points :])
+        question, planned = self._question(network, topology, users, point), network.on(point[network.n_points :])
         for row, answer in zip(rates, self._children.ask([{**question, "run": run} for run in self.runs]), strict=True):
             if isinstance(answer, Failure):
                 return answer
@@ -170,7 +170,7 @@ class Ns3Radio:
             else:
                 sinr = np.zeros(len(row))
                 sinr[network.present] = answer["sinr"]
-                row[:] = fixed.rates(sinr)
+                row[:] = planned.rates(sinr)
         return rates
 
     def close(self) -> None:
@@ -178,37 +178,37 @@ class Ns3Radio:
         self._children.close()
 
     def _question(self, network: Network, topology: Topology, users: Ends, point: Values) -> dict[str, Any]:
-        there, s, k = network.present, self.settings, network.n_points
-        spectrum, numbers = network.spectrum, [(0, 0)] * k
+        present, settings, k = network.present, self.settings, network.n_points
+        spectrum, channel_numbers = network.spectrum, [(0, 0)] * k
         if spectrum is not None:
-            numbers = [whole_channel(*one) for one in spectrum.chosen(point[k:])]
-        fixed = network.on(point[k:])
-        widths = np.ones(k) if fixed.widths is None else fixed.widths
+            channel_numbers = [whole_channel(*chosen) for chosen in spectrum.chosen(point[k:])]
+        planned = network.on(point[k:])
+        widths = np.ones(k) if planned.widths is None else planned.widths
         return {
             "objective": self.objective,
             "points": network.n_points,
-            "users": int(there.sum()),
+            "users": int(present.sum()),
             "point_xy": topology.access_points.ravel().tolist(),
-            "user_xy": users[there].ravel().tolist(),
-            "serving": network.serving[there].tolist(),
+            "user_xy": users[present].ravel().tolist(),
+            "serving": network.serving[present].tolist(),
             "power_dbm": point[:k].tolist(),
-            "to_users_db": topology.to_users_db[:, there].ravel().tolist(),
+            "to_users_db": topology.to_users_db[:, present].ravel().tolist(),
             "between_db": topology.between_db.ravel().tolist(),
-            "disturbs": fixed.disturbs.astype(float).ravel().tolist(),
+            "disturbs": planned.disturbs.astype(float).ravel().tolist(),
             "width_mhz": (network.bandwidth_mhz * widths).tolist(),
-            "channel": [number for number, _ in numbers],
-            "primary": [place for _, place in numbers],
+            "channel": [number for number, _ in channel_numbers],
+            "primary": [place for _, place in channel_numbers],
             "loss_at_one_metre_db": LOSS_AT_ONE_METRE_DB,
             "loss_per_decade_db": LOSS_PER_DECADE_DB,
             "noise_dbm": 10.0 * math.log10(network.noise_mw),
             "bandwidth_mhz": network.bandwidth_mhz,
-            **{name: getattr(s, name) for name in ("user_power_dbm", "warm_up_s", "seconds")},
+            **{name: getattr(settings, name) for name in ("user_power_dbm", "warm_up_s", "seconds")},
         }
 
 
-def _is_answer(question: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
+def _is_answer(question: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
     """True for one finite nonnegative number per user."""
-    values: Sequence[Any] | Any = told.get("mbps" if question["objective"] == "throughput" else "sinr")
+    values: Sequence[Any] | Any = answer.get("mbps" if question["objective"] == "throughput" else "sinr")
     if not isinstance(values, list) or len(values) != question["users"]:
         return False
     return all(isinstance(value, int | float) and math.isfinite(value) and value >= 0.0 for value in values)
