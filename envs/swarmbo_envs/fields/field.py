@@ -96,11 +96,8 @@ class Field:
     ) -> GroundTruth:
         """Noise-free field, for metrics and figures; ``at_round`` gives that of other rounds."""
         points, best = self.points.copy(), self.argmax.copy()  # the caller's own
-        summit = self.maximum, best
-        labels = self.unit, "m", self.name
-        return GroundTruth(
-            points, self.value(points), *summit, *labels, self.value, goal=task, level=level, at_round=at_round
-        )
+        positional = (points, self.value(points), self.maximum, best, self.unit, "m", self.name, self.value)
+        return GroundTruth(*positional, goal=task, level=level, at_round=at_round)
 
     @property
     def reach_m(self) -> float:

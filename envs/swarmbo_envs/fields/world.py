@@ -120,7 +120,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         """Coordinates of the field's input, such as degrees; None if they are metres of the map."""
         return self.field.coordinates
 
-    def _set_equal_spaces(self, actions: Mapping[str, Bounds], seen: tuple[Array, Array]) -> None:
+    def _set_like_spaces(self, actions: Mapping[str, Bounds], seen: tuple[Array, Array]) -> None:
         """Set the spaces: boxes of actions by agent, and one box for every agent's observation, ``seen``."""
         low, high = (np.tile(end, len(actions)) for end in seen)
         self._set_spaces(actions, dict.fromkeys(actions, seen), (low, high))

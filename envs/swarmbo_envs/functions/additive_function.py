@@ -182,10 +182,8 @@ class AdditiveFunction:
 
     def _bent(self, seed: int, *, move: bool, rescale: bool) -> "AdditiveFunction":
         if self.argmax is None:
-            change = "moved" if move else "rescaled"
-            raise ConfigError(
-                f"{self.name}: no maximum is known, so it cannot be {change}", at=f"$.environment.{change}"
-            )
+            what = "moved" if move else "rescaled"
+            raise ConfigError(f"{self.name}: no maximum is known, so it cannot be {what}", at=f"$.environment.{what}")
         n, sides = self.n_variables, self.high - self.low
         old_share = (self.argmax - self.low) / sides
         new_share = stream(seed, "moved optimum").uniform(0.1, 0.9, n) if move else old_share

@@ -16,7 +16,7 @@ from swarmbo_envs.functions.drawn import additive_gp, blocks, trimodal, wells
 from swarmbo_envs.functions.papers import network, push, rover
 
 
-def _single_factor(
+def _one_factor(
     name: str, term: Term, low: Any, high: Any, argmax: Any, maximum: float, everywhere: bool = False
 ) -> AdditiveFunction:
     low, high = np.array(low, dtype=float), np.array(high, dtype=float)
@@ -24,7 +24,7 @@ def _single_factor(
     return AdditiveFunction(name, low, high, scope, {"f": term}, np.array(argmax, dtype=float), maximum, everywhere)
 
 
-def _equal_factors(
+def _equal_terms(
     name: str, term: Term, scopes: dict[str, tuple[int, ...]], low: float, high: float, maximum: float = 0.0
 ) -> AdditiveFunction:
     """A function of equal terms, defined everywhere, in a cube; its maximum is at 0."""
@@ -57,7 +57,7 @@ def shekel(m: int = 10) -> AdditiveFunction:
     if m not in _SHEKEL_MAXIMA:
         raise ConfigError(f"got m = {m}; wanted 5, 7 or 10", at="$.environment.m")
     maximum, argmax = _SHEKEL_MAXIMA[m]
-    return _single_factor(f"Shekel-{m}", partial(_shekel, m=m), np.zeros(4), np.full(4, 10.0), argmax, maximum)
+    return _one_factor(f"Shekel-{m}", partial(_shekel, m=m), np.zeros(4), np.full(4, 10.0), argmax, maximum)
 
 
 _HARTMANN_A = np.array(
@@ -152,7 +152,7 @@ def _powell(X: Points) -> Values:
 
 def powell(n_variables: int = 24) -> AdditiveFunction:
     """Powell's singular function, negated, in blocks of 4; the DuMBO paper's eq. (66) lacks the brackets."""
-    return _equal_factors(f"Powell-{n_variables}", _powell, blocks(n_variables, 4), -4.0, 5.0)
+    return _equal_terms(f"Powell-{n_variables}", _powell, blocks(n_variables, 4), -4.0, 5.0)
 
 
 def _rastrigin(X: Points) -> Values:
@@ -161,7 +161,7 @@ def _rastrigin(X: Points) -> Values:
 
 def rastrigin(n_variables: int = 100, block: int = 5) -> AdditiveFunction:
     """Rastrigin, negated, in blocks of consecutive variables; the DuMBO paper's eq. (67) lacks the brackets."""
-    return _equal_factors(f"Rastrigin-{n_variables}", _rastrigin, blocks(n_variables, block), -5.12, 5.12)
+    return _equal_terms(f"Rastrigin-{n_variables}", _rastrigin, blocks(n_variables, block), -5.12, 5.12)
 
 
 def _branin(X: Points) -> Values:
@@ -172,7 +172,7 @@ def _branin(X: Points) -> Values:
 
 def branin() -> AdditiveFunction:
     """Branin-Hoo, negated, one factor; three maxima of -0.397887."""
-    return _single_factor("Branin-Hoo", _branin, [-5.0, 0.0], [10.0, 15.0], [np.pi, 2.275], -0.39788735772973816)
+    return _one_factor("Branin-Hoo", _branin, [-5.0, 0.0], [10.0, 15.0], [np.pi, 2.275], -0.39788735772973816)
 
 
 def _gsobol(X: Points) -> Values:
@@ -182,7 +182,7 @@ def _gsobol(X: Points) -> Values:
 def gsobol(n_variables: int = 4) -> AdditiveFunction:
     """GSobol with a_i = 1 on [-5, 5]^d, negated, one factor: maximum -2^-d at 1/2 (the papers' domains differ)."""
     n = n_variables
-    return _single_factor(f"gSobol-{n}", _gsobol, np.full(n, -5.0), np.full(n, 5.0), np.full(n, 0.5), -(2.0**-n), True)
+    return _one_factor(f"gSobol-{n}", _gsobol, np.full(n, -5.0), np.full(n, 5.0), np.full(n, 0.5), -(2.0**-n), True)
 
 
 def _ackley(X: Points, sign: float = 1.0) -> Values:
@@ -193,7 +193,7 @@ def _ackley(X: Points, sign: float = 1.0) -> Values:
 def ackley(n_variables: int = 5, block: int | None = None) -> AdditiveFunction:
     """Ackley, negated, on [-32.768, 32.768]^d; one factor, or one for every ``block`` variables; maximum 0 at 0."""
     n, edge = n_variables, 32.768
-    return _equal_factors(
+    return _equal_terms(
         f"Ackley-{n}", partial(_ackley, sign=-1.0), _one_or_blocks(n, n if block is None else block), -edge, edge
     )
 
@@ -208,9 +208,7 @@ def ackley_positive(n_variables: int = 5) -> AdditiveFunction:
         raise ConfigError(f"got {n_variables}; wanted 5", at="$.environment.n_variables")
     c = 0.57669768
     argmax = np.array([1.0, 1.0, c, c, c])
-    return _single_factor(
-        "positive Ackley-5", _ackley, np.zeros(5), np.ones(5), argmax, float(_ackley(argmax[None])[0])
-    )
+    return _one_factor("positive Ackley-5", _ackley, np.zeros(5), np.ones(5), argmax, float(_ackley(argmax[None])[0]))
 
 
 def _zakharov(X: Points) -> Values:
@@ -220,7 +218,7 @@ def _zakharov(X: Points) -> Values:
 
 def zakharov(n_variables: int = 4) -> AdditiveFunction:
     """Zakharov, negated, one factor."""
-    return _equal_factors(f"Zakharov-{n_variables}", _zakharov, {"f": tuple(range(n_variables))}, -5.0, 10.0)
+    return _equal_terms(f"Zakharov-{n_variables}", _zakharov, {"f": tuple(range(n_variables))}, -5.0, 10.0)
 
 
 def _drop_wave(X: Points) -> Values:
@@ -230,7 +228,7 @@ def _drop_wave(X: Points) -> Values:
 
 def drop_wave() -> AdditiveFunction:
     """Drop-wave in two variables; maximum 1 at 0."""
-    return _equal_factors("Drop-wave", _drop_wave, {"f": (0, 1)}, -5.12, 5.12, maximum=1.0)
+    return _equal_terms("Drop-wave", _drop_wave, {"f": (0, 1)}, -5.12, 5.12, maximum=1.0)
 
 
 def _eggholder(X: Points) -> Values:
@@ -241,7 +239,7 @@ def _eggholder(X: Points) -> Values:
 def eggholder() -> AdditiveFunction:
     """Eggholder, negated to a maximum of 959.6407 on the edge of its box."""
     argmax = [512.0, 404.23180498]
-    return _single_factor("Eggholder", _eggholder, [-512.0, -512.0], [512.0, 512.0], argmax, 959.6406627208506)
+    return _one_factor("Eggholder", _eggholder, [-512.0, -512.0], [512.0, 512.0], argmax, 959.6406627208506)
 
 
 _KNOWN = (

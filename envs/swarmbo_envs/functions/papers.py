@@ -191,19 +191,17 @@ def moved_objects(commands: Float[np.ndarray, "r 7"], starts: Float[np.ndarray, 
     world = b2.b2World(gravity=(0.0, 0.0), doSleep=True)
     ground = world.CreateStaticBody(position=(0.0, 0.0))
 
-    def add_body(
-        place: Any, angle: float, shape: Any, density: float, friction: float, force: float, torque: float
-    ) -> Any:
-        body = world.CreateDynamicBody(position=(float(place[0]), float(place[1])), angle=float(angle))
-        body.CreateFixture(shape=shape, density=density, friction=friction)
-        world.CreateFrictionJoint(bodyA=ground, bodyB=body, maxForce=force, maxTorque=torque, collideConnected=True)
-        return body
+    def body(place: Any, angle: float, shape: Any, density: float, friction: float, force: float, torque: float) -> Any:
+        made = world.CreateDynamicBody(position=(float(place[0]), float(place[1])), angle=float(angle))
+        made.CreateFixture(shape=shape, density=density, friction=friction)
+        world.CreateFrictionJoint(bodyA=ground, bodyB=made, maxForce=force, maxTorque=torque, collideConnected=True)
+        return made
 
     shapes, box = [b2.b2CircleShape(radius=1.0)], b2.b2PolygonShape(box=(0.3, 1.0))
     if len(starts) == 2:  # the hand of the authors' second program is turned by a quarter turn
         shapes, box = [b2.b2PolygonShape(box=(0.5, 0.5)), *shapes], b2.b2PolygonShape(box=(1.0, 0.3))
-    objects = [add_body(place, 0.0, shape, 0.05, 0.01, 5.0, 2.0) for place, shape in zip(starts, shapes, strict=True)]
-    hands = [add_body(row[:2], row[5], box, 0.1, 0.1, 2.0, 2.0) for row in commands]
+    objects = [body(place, 0.0, shape, 0.05, 0.01, 5.0, 2.0) for place, shape in zip(starts, shapes, strict=True)]
+    hands = [body(row[:2], row[5], box, 0.1, 0.1, 2.0, 2.0) for row in commands]
     last_steps = [int(10.0 * row[4]) for row in commands]
     for step in range(max(last_steps) + _FREE):
         for hand, row, last_step in zip(hands, commands, last_steps, strict=True):
@@ -213,4 +211,4 @@ def moved_objects(commands: Float[np.ndarray, "r 7"], starts: Float[np.ndarray, 
                 hand.ApplyForce(hand.mass * _GAIN * (velocity - hand.linearVelocity), hand.position, wake=True)
         world.Step(_STEP, _ITERATIONS, _ITERATIONS)
         world.ClearForces()
-    return np.array([[body.position.x, body.position.y] for body in objects])
+    return np.array([[made.position.x, made.position.y] for made in objects])

@@ -148,13 +148,11 @@ def widest_closed_passage(ground: Ground) -> float | None:
     fine = np.pad(ground.touched(factor), 1, constant_values=True)
     if not _is_closed(fine, coarse):
         return None
-    distances = distance_transform_edt(~fine, sampling=ground.cell[::-1] / factor)
+    away = distance_transform_edt(~fine, sampling=ground.cell[::-1] / factor)
     side = float(ground.cell.max()) / factor
     # widths in finer cells by which regions can grow with the passage still closed
-    closed = bisect_left(
-        range(1, 2 * factor), True, key=lambda width: not _is_closed(distances <= width * side, coarse)
-    )
-    return (2 * closed + 1) * side
+    steps = bisect_left(range(1, 2 * factor), True, key=lambda width: not _is_closed(away <= width * side, coarse))
+    return (2 * steps + 1) * side
 
 
 def _is_closed(fine: Marks, coarse: Marks) -> bool:

@@ -137,13 +137,10 @@ def poses_at(pose: Pose, path: Path, times: Values) -> Float[np.ndarray, "k 3"]:
     poses, start, begin = np.tile(pose, (len(times), 1)), pose, 0.0
     for number, segment in enumerate(path):
         end = begin + segment[0]
-        is_on_segment = (times >= begin) if number == len(path) - 1 else (times >= begin) & (times < end)
-        segments = np.tile(segment, (int(is_on_segment.sum()), 1))
-        segments[:, 0] = np.minimum(times[is_on_segment] - begin, segment[0])
-        poses[is_on_segment, :2], poses[is_on_segment, 2] = (
-            ends_of_arcs(start, segments),
-            wrap_angle(start[2] + segments[:, 0] * segments[:, 2]),
-        )
+        now = (times >= begin) if number == len(path) - 1 else (times >= begin) & (times < end)
+        part = np.tile(segment, (int(now.sum()), 1))
+        part[:, 0] = np.minimum(times[now] - begin, segment[0])
+        poses[now, :2], poses[now, 2] = ends_of_arcs(start, part), wrap_angle(start[2] + part[:, 0] * part[:, 2])
         start, begin = advance(start, segment[None]), end
     return poses
 

@@ -140,9 +140,8 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         low, high = [*field.low, -np.pi, least, 0.0], [*field.high, np.pi, most, 1.0]
         if rules.batteries is not None:
             low, high = [*low, 0.0], [*high, 1.0]
-        self._set_equal_spaces(
-            dict.fromkeys(self.possible_agents, (field.low, field.high)), (np.array(low), np.array(high))
-        )
+        actions = dict.fromkeys(self.possible_agents, (field.low, field.high))
+        self._set_like_spaces(actions, (np.array(low), np.array(high)))
 
     def _set_world(self, field: Field) -> None:
         self._world = World(self.settings, field, self.possible_agents, self.ground)
@@ -180,12 +179,10 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         Raises:
             ConfigError: If there is no such agent.
         """
-        world, episode, robot = self._world, self._current(), self._number_of(agent)
-        if world.battery_limits.must_return(episode, robot):  # it has one candidate, its stop on the return
-            return (
-                np.empty((0, 2)) if self.field.sites_only else world.battery_limits.stop_on_return(episode, robot)[None]
-            )
-        return self.field.sites[world.reachable(episode, robot)]
+        limits, episode, robot = self._world.battery_limits, self._current(), self._number_of(agent)
+        if limits.must_return(episode, robot):  # it has one candidate, its stop on the return
+            return np.empty((0, 2)) if self.field.sites_only else limits.stop_on_return(episode, robot)[None]
+        return self.field.sites[self._world.reachable(episode, robot)]
 
     def travel_rounds(self, agent: str, origins: Starts, places: Ends) -> Int[np.ndarray, "n m"]:
         """Least number of rounds in which an agent gets from each origin to each place (m), without turns at origins.

@@ -111,7 +111,7 @@ class Follower:
 
 
 @dataclass(frozen=True, eq=False)
-class DriveResult:
+class Result:
     """Result of a drive; ``failure`` is None if it arrived, or its time was over."""
 
     state: Float[np.ndarray, " n"]
@@ -148,7 +148,7 @@ class Simulator:
         self._stand(round(_SETTLES_S / self._tick_s))
         return self._state()
 
-    def drive(self, state: Float[np.ndarray, " n"], route: Places, most_s: float, battery_s: float) -> DriveResult:
+    def drive(self, state: Float[np.ndarray, " n"], route: Places, most_s: float, battery_s: float) -> Result:
         """Follow a route for at most ``most_s``, with ``battery_s`` of motor time, then stand."""
         self._mujoco.mj_setState(self._model, self._data, state, self._full_physics)
         length = self._settings.rover_m
@@ -167,7 +167,7 @@ class Simulator:
         if failure is None:  # otherwise it is put upright at once
             self._stand(round(_SETTLES_S / self._tick_s), poses)
             failure = self._failure(follower, False, False)
-        return DriveResult(
+        return Result(
             self._state(), np.array(poses), min(busy, most_s), failure, np.array(follower.at(follower.done_m))
         )
 
@@ -267,9 +267,7 @@ class Rovers(Mover):
         is_done = result.failure is None and bool(np.hypot(*(pose[:2] - route[-1])) <= self.off_m)
         return Drive(pose, np.vstack([trace[thin], pose[:2]]), length, result.busy_s, is_done, places, result.failure)
 
-    def _recovered(
-        self, result: DriveResult, simulator: Simulator, episode: Episode, robot: int
-    ) -> tuple[DriveResult, Pose]:
+    def _recovered(self, result: Result, simulator: Simulator, episode: Episode, robot: int) -> tuple[Result, Pose]:
         """Outcome after recovery, if a rover needs it, and its pose."""
         pose = result.poses[-1].copy()
         pose[:2] = np.clip(pose[:2], self.ground.low, self.ground.high)

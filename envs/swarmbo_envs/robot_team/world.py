@@ -243,14 +243,15 @@ class World:
 
     def _drive_and_measure(self, episode: Episode, robot: int, place: Place, tracks: Tracks | None) -> dict[str, Any]:
         """Play one robot's round and return its info; its row of ``tracks`` changes, if separation is kept."""
-        must_return = self.battery_limits.must_return(episode, robot)
+        limits = self.battery_limits
+        must_return = limits.must_return(episode, robot)
         goal, is_as_requested, is_open = self._goal(episode, robot, place, must_return=must_return)
         # a path too long for the return is replaced before any robot drives: from here on only its length is cut
         whole, end = self._planned_path(episode, robot, goal, must_return=must_return)
         if end is not goal:
             goal, is_as_requested, is_open = end, False, False
         is_homeward = self.rules.batteries is not None and bool((end == episode.bases[robot]).all())
-        planned = self._part_of_round(robot, whole, is_homeward=is_homeward)
+        planned = limits.cut_return(robot, whole) if is_homeward else motion.cut(whole, self.round_time_s * SLACK)
         # earlier robots have driven in the tracks, later ones stand: a robot that drives later makes way
         path = planned if tracks is None else self._separated_path(episode, robot, planned, tracks)
         # a known end is assigned exactly, so that integration does not let it drift
@@ -262,7 +263,7 @@ class World:
         stops = [self.sensors.sample(episode, robot, stop, number) for number, stop in enumerate(drive.stops, start=1)]
         # before the measurement at the end, whose info has the battery that is left
         episode.poses[robot] = drive.pose
-        self.battery_limits.discharge(episode, robot, drive.busy_s)
+        limits.discharge(episode, robot, drive.busy_s)
         has_arrived = is_whole and drive.is_done
         is_as_planned = has_arrived or (must_return and drive.is_done and bool((path[:, 0] == planned[:, 0]).all()))
         measurable = drive.failure is None and ((has_arrived and is_open) or not self.field.sites_only)
@@ -285,12 +286,6 @@ class World:
         if self.field.sites_only:
             return self._site_to_sample(episode, robot, place)
         return *self._free_place(episode.poses[robot], place), True
-
-    def _part_of_round(self, robot: int, whole: Path, *, is_homeward: bool) -> Path:
-        """Part of a path that a robot drives in a round."""
-        if is_homeward:
-            return self.battery_limits.cut_return(robot, whole)
-        return motion.cut(whole, self.round_time_s * SLACK)
 
     def _planned_path(self, episode: Episode, robot: int, goal: Place, *, must_return: bool) -> tuple[Path, Place]:
         """Whole path that a robot sets out on, and its end; empty without a path to the goal."""

@@ -126,7 +126,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         seen = np.array([*field.low, least, 0.0, 0.0]), np.array([*field.high, most, 1.0, 1.0])
         lows, highs = self.stations.low, self.stations.high
         reach = [(np.append(low, 0.0), np.append(high, 1.0)) for low, high in zip(lows, highs, strict=True)]
-        self._set_equal_spaces(dict(zip(self.possible_agents, reach, strict=True)), seen)
+        self._set_like_spaces(dict(zip(self.possible_agents, reach, strict=True)), seen)
 
     def _draw(self, number: int) -> None:
         self._set_field(build_field(self._table_with_seed(number), _MAX_SITES, moving=True), self.settings.noise_std)

@@ -237,7 +237,7 @@ class Utility:
         """Label in a few words; empty for the sum."""
         return f"{_LABELS[self.name]} {self.rate_mbps:g} Mbit/s" if self.name == "users-above" else _LABELS[self.name]
 
-    def per_access_point(self, network: Network, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n k"]:
+    def per_cell(self, network: Network, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n k"]:
         """Utility of each access point for rates of all users, Mbit/s."""
         values = np.zeros((len(rates), network.n_points))
         if self.name in ("minimum-rate", "cell-minimum"):
@@ -258,11 +258,7 @@ class Utility:
 
     def factor_values(self, network: Network, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Utility of each access point at joint settings by the closed form."""
-        return (
-            network.factor_values(X)
-            if self.name == "sum"
-            else self.per_access_point(network, network.user_capacities(X))
-        )
+        return network.factor_values(X) if self.name == "sum" else self.per_cell(network, network.user_capacities(X))
 
     def value(self, network: Network, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """Utility of the network at joint settings by the closed form."""

@@ -138,33 +138,30 @@ def _best_polished(network: Network, low: float, high: float, starts: int, utili
     return polished[int(utility.value(network, np.array(polished)).argmax())]
 
 
-def _coordinate_search(
-    network: Network, low: float, high: float, utility: Utility, x: Values, first: int = 0
-) -> Values:
-    """Coordinate search: each setting from ``first`` on at its best level, the others fixed, until none improves."""
+def _coordinate_search(network: Network, low: float, high: float, utility: Utility, x: Values, at: int = 0) -> Values:
+    """Coordinate search: each setting from number ``at`` on to its best level, others fixed, until none improves."""
     axes, best = levels(network, low, high, _LEVELS), float(utility.value(network, x[None])[0])
-    unchanged, i = 0, first
-    while unchanged < len(x) - first:
+    unchanged, i = 0, at
+    while unchanged < len(x) - at:
         candidates = np.repeat(x[None], len(axes[i]), axis=0)
         candidates[:, i] = axes[i]
         values = utility.value(network, candidates)
         unchanged += 1
         if values.max() > best + 1e-12 * abs(best):
             best, x, unchanged = float(values.max()), candidates[values.argmax()], 1
-        i = i + 1 if i + 1 < len(x) else first
+        i = i + 1 if i + 1 < len(x) else at
     return x
 
 
-def _best_with_channels(network: Network, low: float, high: float, plans: int, utility: Utility) -> Values:
+def _best_with_channels(network: Network, low: float, high: float, n_plans: int, utility: Utility) -> Values:
     """Best of searches that start at greedy colouring, and at drawn settings as they are and improved at full power."""
     k = network.n_points
-    unit = sobol(plans, len(levels(network, low, high, 2)), stream(0, "best known channels"))
+    unit = sobol(n_plans, len(levels(network, low, high, 2)), stream(0, "best known channels"))
     drawn = settings_at(network, unit, low, high)
-    at_full_power = [np.concatenate([np.full(k, high), x[k:]]) for x in drawn]
-    plans_at_full_power = [greedy_colouring(network, high), *at_full_power]
-    searched = np.array([_coordinate_search(network, low, high, utility, x, k) for x in plans_at_full_power])
-    best = np.argsort(-utility.value(network, searched), kind="stable")[: plans // _DRAWN_PER_SEARCH + 1]
-    starts = [*searched[best], *drawn[: 2 * (plans // _DRAWN_PER_SEARCH)]]
+    loud = [np.concatenate([np.full(k, high), x[k:]]) for x in drawn]
+    searched = [_coordinate_search(network, low, high, utility, x, k) for x in [greedy_colouring(network, high), *loud]]
+    best = np.argsort(-utility.value(network, np.array(searched)), kind="stable")[: n_plans // _DRAWN_PER_SEARCH + 1]
+    starts = [*(searched[i] for i in best), *drawn[: 2 * (n_plans // _DRAWN_PER_SEARCH)]]
     ends = np.array([_alternating_search(network, low, high, utility, x) for x in starts])
     return ends[int(utility.value(network, ends).argmax())]
 

@@ -263,11 +263,9 @@ class WlanPowerSettings(WorldSettings, frozen=True):
         if not widths:
             at, widths = "bandwidth_mhz", (self.bandwidth_mhz,)
         require(self, at, lambda _: all(width in known for width in widths), f"{known} MHz, widths of a channel")
-        is_silent = (
-            self.objective == "throughput" and band == 2.4 and 40.0 in widths and max(self.channels) > LAST_ABOVE
-        )
+        is_dumb = self.objective == "throughput" and band == 2.4 and 40.0 in widths and max(self.channels) > LAST_ABOVE
         fix = f"channels 1 to {LAST_ABOVE}: in ns-3 nothing arrives at 40 MHz on others of 2.4 GHz"
-        require(self, "channels", lambda _: not is_silent, fix)
+        require(self, "channels", lambda _: not is_dumb, fix)
         lacking = [channel for channel in self.channels if any(centre_mhz(channel, width) is None for width in widths)]
         require(self, "channels", lambda _: not lacking, f"channels with all widths, unlike {lacking}")
 

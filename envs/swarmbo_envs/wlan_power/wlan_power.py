@@ -160,7 +160,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _set_world(self, world: World) -> None:
         self.rules, self.topology, self.hears, self.utility = world, world.topology, world.hears, world.utility
         self.in_range = [np.flatnonzero(row) for row in world.hears]
-        self._initial_network = world.network(world.topology.users, np.ones(len(world.topology.users), dtype=bool))
+        self._initial = world.network(world.topology.users, np.ones(len(world.topology.users), dtype=bool))
 
     def _draw(self, number: int) -> None:
         self._set_world(World.of(structs.replace(self.settings, topology_seed=number)))
@@ -183,7 +183,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def network(self) -> Network:
         """Noise-free network as it is now; before any round, the initial one."""
         if self._episode is None or not self.settings.changes:
-            return self._initial_network
+            return self._initial
         return self.rules.network(self._episode.users, self._episode.present)
 
     def factor_graph(self) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     def best_known(self) -> tuple[Array, float]:
         """Best joint setting known for the initial network, and its utility; see ``references.best_known``."""
-        powers, value = best_known(self._initial_network, self._low, self._high, utility=self.utility)
+        powers, value = best_known(self._initial, self._low, self._high, utility=self.utility)
         return np.array(powers), value
 
     def ground_truth(self) -> GroundTruth | None:
@@ -232,7 +232,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.changes or self.settings.objective == "throughput":
             return None
         place, maximum = self.best_known()
-        network, value = self._initial_network, functools.partial(self.utility.value, self._initial_network)
+        network, value = self._initial, functools.partial(self.utility.value, self._initial)
         unit = rng.sobol(_N_TRUTH_POINTS, len(place), rng.stream(0, "truth points"))
         points = settings_at(network, unit, self._low, self._high)
         unit, axis_unit, name = (self.labels[label] for label in ("unit", "axis_unit", "name"))
@@ -257,7 +257,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.objective == "capacity":
             return {label: reference.value for label, reference in found.items()}
         users = self.topology.users
-        given = {label: self.rules.outcomes(self._initial_network, users, way.point)[1] for label, way in found.items()}
+        given = {label: self.rules.outcomes(self._initial, users, way.point)[1] for label, way in found.items()}
         return {label: total for label, total in given.items() if np.isfinite(total)}
 
     def reference_points(self, budget: int, seed: int = 0) -> dict[str, Array]:
@@ -269,7 +269,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.changes:
             return {}
         results = references(
-            self._initial_network, self._low, self._high, budget=budget, seed=seed, utility=self.utility
+            self._initial, self._low, self._high, budget=budget, seed=seed, utility=self.utility
         ).values()
         elsewhere = ", by the closed form" if self.settings.objective == "throughput" else ""
         return {reference.label + (elsewhere if reference.evaluations > 1 else ""): reference for reference in results}
@@ -285,14 +285,14 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         Returns:
             Rate by name with its unit; empty if users change, a simulation failed, or no user is present.
         """
-        network = self._initial_network
+        network = self._initial
         if self.settings.changes or not network.present.any():
             return {}
         rates_of_runs = self.rules.rates(network, self.topology.users, np.asarray(point, dtype=float))
         if not isinstance(rates_of_runs, np.ndarray):
             return {}
         rates = rates_of_runs.mean(axis=0)
-        sums = Utility().per_access_point(network, rates[None])[0]
+        sums = Utility().per_cell(network, rates[None])[0]
         worst = float(sums[network.n_users > 0].min()), float(rates[network.present].min())
         return dict(zip(("worst access point (Mbit/s)", "worst user (Mbit/s)"), worst, strict=True))
 
@@ -352,20 +352,18 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def _observe(self, episode: Episode) -> dict[str, Any]:
         last, left = self._shown(episode.last), episode.share_left(self.max_cycles)
         powers, chosen = episode.powers, episode.choices.astype(int).reshape(-1, len(last))
-        observations: dict[str, Any] = {}
+        seen: dict[str, Any] = {}
         losses = self.network.mean_losses_db if self.settings.observes == "losses" else None
         for i, (agent, near) in enumerate(zip(self.possible_agents, self.in_range, strict=True)):
-            observations[agent] = np.array([powers[i], last[i], left, *self._padded(powers[near], self._low)])
+            seen[agent] = np.array([powers[i], last[i], left, *self._padded(powers[near], self._low)])
             if losses is not None:
-                others = [self._padded(losses_of, OUT_OF_RANGE_DB) for losses_of in (losses[near, i], losses[i, near])]
-                observations[agent] = np.concatenate(
-                    [observations[agent], [self.network.n_users[i], losses[i, i]], *others]
-                )
+                others = [self._padded(of, OUT_OF_RANGE_DB) for of in (losses[near, i], losses[i, near])]
+                seen[agent] = np.concatenate([seen[agent], [self.network.n_users[i], losses[i, i]], *others])
             if len(chosen):
-                seen = np.array([i, *near])
-                parts = dict(zip(self.rules.choices, chosen[:, seen], strict=True))
-                observations[agent] = {"power": powers[seen], **parts, "last": last[[i]], "left": np.array([left])}
-        return observations
+                listed = np.array([i, *near])
+                parts = dict(zip(self.rules.choices, chosen[:, listed], strict=True))
+                seen[agent] = {"power": powers[listed], **parts, "last": last[[i]], "left": np.array([left])}
+        return seen
 
     def _padded(self, values: Array, filler: float) -> Array:
         """Values of the access points in range, filled up to the number of slots if there is one."""

@@ -158,7 +158,7 @@ class World:
             rates = self.rates(network, users, point)
             if not isinstance(rates, np.ndarray):
                 return np.full(network.n_points, np.nan), np.nan, rates
-            values = utility.per_access_point(network, rates)
+            values = utility.per_cell(network, rates)
         mean = values.mean(axis=0) if len(values) > 1 else values[0]
         return mean, float(mean.sum() if utility.is_sum else utility.total(network, values).mean()), None
 
