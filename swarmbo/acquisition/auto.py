@@ -249,21 +249,14 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return ContrastBounds.on_cube(belief, box, reference=incumbent(belief), weight=weight)
 
     def _improvements(self, situation: JointSituation, model: Model) -> BoxFunctions:
-        belief, graph = model.belief, situation.graph
-        centre, columns = model.incumbent(), dict(zip(graph.factors, map(list, belief.scopes), strict=True))
-        if len(graph.factors) == 1:
-            restarted_at = model.learned.restarted_at
-            n_initial = self.restarts.fresh if restarted_at else 0  # after a restart they are no steps of the region
-            n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending)
-            # a factor that its owner splits has not restarted, whatever another agent learned
-            if restarted_at and n_steps < n_initial and not model.divided:
-                return _restart_bounds(model)
-            steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
-            patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
-            side = self._box(patience).side(_seen(belief, situation)[restarted_at:], n_initial, steps, basis)
-            low, high = box_around(centre, side)
-        else:
-            low, high = self._boxes_by_factor(situation, belief, centre)
+        """Improvements of the factors in their trust regions; bounds while a restarted search explores."""
+        belief, graph, centre = model.belief, situation.graph, model.incumbent()
+        is_one = len(graph.factors) == 1
+        box = self._box_of_one(situation, model, centre) if is_one else self._boxes_by_factor(situation, belief, centre)
+        if box is None:
+            return _restart_bounds(model)
+        low, high = box
+        columns = dict(zip(graph.factors, map(list, belief.scopes), strict=True))
         for factor in model.splits:
             low[columns[factor]], high[columns[factor]] = 0.0, 1.0
         starts = starting_points(belief, low, high)
@@ -279,6 +272,19 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             starts[:, columns[factor]] = part.starts
         divided = split_graph(graph, model.divided, shared_outcomes=situation.outcomes == "total")
         return ComposedFunctions(divided, low, high, starts, others=joined)
+
+    def _box_of_one(self, situation: JointSituation, model: Model, centre: Float[np.ndarray, " n"]) -> Box | None:
+        """Trust region of one factor since its last restart; None while a restarted search explores."""
+        belief, restarted_at = model.belief, model.learned.restarted_at
+        n_initial = self.restarts.fresh if restarted_at else 0  # after a restart they are no steps of the region
+        n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending)
+        # a factor that its owner splits has not restarted, whatever another agent learned
+        if restarted_at and n_steps < n_initial and not model.divided:
+            return None
+        steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
+        patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
+        side = self._box(patience).side(_seen(belief, situation)[restarted_at:], n_initial, steps, basis)
+        return box_around(centre, side)
 
     def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)

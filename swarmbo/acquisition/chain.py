@@ -148,42 +148,56 @@ def divide(
     agents = [agent for chain in chains for agent in chain]
     if not agents:
         return {}
-    n, counts = len(agents), [len(candidates[agent]) for agent in agents]
     places, by_agent = known or numbered(candidates, agents)
-    numbers = [by_agent[agent] for agent in agents]
-    shares = shares_factor(chains, order)
-    # robots that reach a place, place by place: in a large team only a few do
-    pairs = np.sort(np.concatenate(numbers) * n + np.repeat(np.arange(n), counts))
-    at, robots = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], n)
-    claimed = np.full(n, -1)
-    for a, agent in enumerate(agents):
+    numbers, shares = [by_agent[agent] for agent in agents], shares_factor(chains, order)
+    claimed = np.full(len(agents), -1)
+    for robot, agent in enumerate(agents):
         if claims and agent in claims:
-            claimed[a] = max(numbers[a][(candidates[agent] == claims[agent]).all(axis=1)], default=-1)
+            claimed[robot] = max(numbers[robot][(candidates[agent] == claims[agent]).all(axis=1)], default=-1)
     unknown = np.full(places.shape[1], np.inf)
     stand = np.array([positions.get(agent, unknown) for agent in agents])
+    # robots that reach a place, place by place: in a large team only a few do
+    pairs = np.concatenate([own * len(agents) + robot for robot, own in enumerate(numbers)])
+    at, robots = np.divmod(np.unique(pairs), len(agents))
     distance = np.linalg.norm(places[at] - stand[robots], axis=1)
     distance[at == claimed[robots]] = -np.inf
-    turns = (robots - at) % n  # deal out where distances tie
+    kept = _winners(len(places), at, robots, distance, shares, order)
+    for robot in np.flatnonzero(~kept.any(axis=1)):
+        wanted = np.setdiff1d(numbers[robot], claimed)
+        if len(wanted):
+            _get_one_back(int(robot), kept, shares, wanted, np.linalg.norm(places[wanted] - stand[robot], axis=1))
+    return {agent: candidates[agent][kept[robot, numbers[robot]]] for robot, agent in enumerate(agents)}
+
+
+def _winners(
+    n_places: int,
+    at: Int[np.ndarray, " r"],
+    robots: Int[np.ndarray, " r"],
+    distance: Float[np.ndarray, " r"],
+    shares: Bool[np.ndarray, "n n"],
+    order: int,
+) -> Bool[np.ndarray, "n p"]:
+    """Mask of the places that each robot keeps, by rows of a place, a robot that reaches it, and its distance.
+
+    A place's nearest robot keeps it; so does every next one that shares a factor with all that keep it already.
+    """
+    turns = (robots - at) % len(shares)  # deal out where distances tie
     nearest = _first_of_each(at, distance, turns)
     may_win = shares[robots[nearest[at]], robots]  # the nearest, and those that share a factor with it
     at, robots, distance, turns = at[may_win], robots[may_win], distance[may_win], turns[may_win]
     robots = robots[np.lexsort((turns, distance, at))]  # for every place its nearest robot, then the next …
-    in_turn = np.full((len(places), np.bincount(at).max(initial=0)), -1)
+    in_turn = np.full((n_places, np.bincount(at).max(initial=0)), -1)
     in_turn[at, np.arange(len(at)) - np.searchsorted(at, at)] = robots
-    winners = np.full((len(places), order + 1), -1)  # each at most order apart from all others in one chain
-    for next_one in in_turn.T:
-        rows = np.flatnonzero(next_one >= 0)
-        before, robot = winners[rows], next_one[rows]
+    winners = np.full((n_places, order + 1), -1)  # each at most order apart from all others in one chain
+    for next_robots in in_turn.T:
+        rows = np.flatnonzero(next_robots >= 0)
+        before, robot = winners[rows], next_robots[rows]
         wins = ((before < 0) | shares[before, robot[:, None]]).all(axis=1)
         winners[rows[wins], (before[wins] >= 0).sum(axis=1)] = robot[wins]
-    kept = np.zeros((n, len(places)), dtype=bool)
+    kept = np.zeros((len(shares), n_places), dtype=bool)
     place, turn = np.nonzero(winners >= 0)
     kept[winners[place, turn], place] = True
-    for a in np.flatnonzero(~kept.any(axis=1)):
-        wanted = np.setdiff1d(numbers[a], claimed)
-        if len(wanted):
-            _get_one_back(int(a), kept, shares, wanted, np.linalg.norm(places[wanted] - stand[a], axis=1))
-    return {agent: candidates[agent][kept[a, numbers[a]]] for a, agent in enumerate(agents)}
+    return kept
 
 
 def _first_of_each(

@@ -83,34 +83,45 @@ class TrustRegion(Settings, frozen=True):
         counted = _after(n_initial, outcomes, steps)
         batches = _batches(counted, basis)
         # a batch is judged at its last member, as all were chosen in one region
-        ends = {int(batch): index for index, batch in enumerate(batches)}
-        side, wins, losses, best, at = self.initial, 0, 0, -np.inf, None
+        last_of_batch = {int(batch): index for index, batch in enumerate(batches)}
         spread = _spread(outcomes[~counted]) or _spread(outcomes)
-        idle, mark, floor = 0, -np.inf, gain * spread
-        batch, centre, before, is_step, is_gain = -1, at, best, False, False
-        for index, (y, counts) in enumerate(zip(outcomes, counted, strict=True)):
-            if counts and batches[index] != batch:
-                batch, centre, before, is_step, is_gain = batches[index], at, best, False, False
-            improved = bool(y > best)
-            is_known = not np.isnan(y) and max(y, best) > -np.inf
-            is_inside = places is None or (
-                centre is not None and bool(np.abs(places[index] - places[centre]).max() <= side / 2.0 + _EDGE)
-            )
-            if counts and is_known and is_inside:
-                is_step, is_gain = True, is_gain or bool(y > before)
-            best, at = (float(y), index) if improved else (best, at)
-            if counts and ends[batch] != index:
+        side, successes, failures, idle = self.initial, 0, 0, 0
+        best, best_index, notable = -np.inf, None, -np.inf
+        batch, centre, before, is_step, is_gain = -1, best_index, best, False, False
+        for index, (outcome, is_counted) in enumerate(zip(outcomes, counted, strict=True)):
+            if is_counted and batches[index] != batch:
+                batch, centre, before, is_step, is_gain = batches[index], best_index, best, False, False
+            is_known = not np.isnan(outcome) and max(outcome, best) > -np.inf
+            if is_counted and is_known and _is_inside(places, index, centre, side):
+                is_step, is_gain = True, is_gain or bool(outcome > before)
+            if outcome > best:
+                best, best_index = float(outcome), index
+            if is_counted and last_of_batch[batch] != index:
                 continue
-            idle, mark = (0, best) if best > mark + floor else (idle + (counts and is_step), mark)
-            if not (counts and is_step):
-                continue
-            wins, losses = (wins + 1, 0) if is_gain else (0, losses + 1)
-            # counts restart at each change of the side, as in TuRBO
-            if wins == self.successes:
-                side, wins = min(2.0 * side, 1.0), 0
-            elif losses == self.failures:
-                side, losses = max(0.5 * side, self.smallest), 0
+            has_step = is_counted and is_step
+            if best > notable + gain * spread:
+                idle, notable = 0, best
+            elif has_step:
+                idle += 1
+            if has_step:
+                successes, failures = (successes + 1, 0) if is_gain else (0, failures + 1)
+                side, successes, failures = self._resized(side, successes, failures)
         return BoxState(side, idle, spread)
+
+    def _resized(self, side: float, successes: int, failures: int) -> tuple[float, int, int]:
+        """Side and counts after a step; a count restarts when it changes the side, as in TuRBO."""
+        if successes == self.successes:
+            return min(2.0 * side, 1.0), 0, failures
+        if failures == self.failures:
+            return max(0.5 * side, self.smallest), successes, 0
+        return side, successes, failures
+
+
+def _is_inside(places: Float[np.ndarray, "t n"] | None, index: int, centre: int | None, side: float) -> bool:
+    """True if an evaluation was inside the region around another; ``places`` None: all were."""
+    if places is None:
+        return True
+    return centre is not None and bool(np.abs(places[index] - places[centre]).max() <= side / 2.0 + _EDGE)
 
 
 class Restarts(Settings, frozen=True):
