@@ -54,24 +54,24 @@ def each(
     situation: Situation, purpose: str, speakers: Sequence[str], of: Callable[[str], Any], fits: FitsValue
 ) -> ViewSteps[Any]:
     """Values of some agents, by agent; computed here if all share a belief."""
-    return (yield from _said(situation, EachSays(purpose, tuple(speakers), lambda agent, _: of(agent), fits)))
+    return (yield from _answered(situation, EachSays(purpose, tuple(speakers), lambda agent, _: of(agent), fits)))
 
 
 def in_turn(situation: Situation, purpose: str, speakers: Sequence[str], of: Turn, fits: FitsValue) -> ViewSteps[Any]:
     """Sequential values of some agents, by agent; computed here if all share a belief."""
-    return (yield from _said(situation, EachSays(purpose, tuple(speakers), of, fits, in_turn=True)))
+    return (yield from _answered(situation, EachSays(purpose, tuple(speakers), of, fits, in_turn=True)))
 
 
-def _said(situation: Situation, request: EachSays) -> ViewSteps[dict[str, Any]]:
+def _answered(situation: Situation, request: EachSays) -> ViewSteps[dict[str, Any]]:
     return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
 
 
 def answer_of(request: EachSays) -> dict[str, Any]:
     """Values of all speakers, by a process with all their beliefs."""
-    words: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for agent in request.speakers:
-        words[agent] = request.of(agent, words if request.in_turn else {})
-    return words
+        values[agent] = request.of(agent, values if request.in_turn else {})
+    return values
 
 
 def at_once(steps: ViewSteps[Out]) -> Out:
@@ -79,15 +79,15 @@ def at_once(steps: ViewSteps[Out]) -> Out:
     return ran(steps, answer_of)
 
 
-def ran(steps: Generator[Any, Any, Out], answered: Callable[[Any], Any]) -> Out:
+def ran(steps: Generator[Any, Any, Out], answer: Callable[[Any], Any]) -> Out:
     """Run steps, answering each request at once."""
-    answer: Any = None
+    reply: Any = None
     while True:
         try:
-            request = steps.send(answer)
+            request = steps.send(reply)
         except StopIteration as finished:
             return finished.value
-        answer = answered(request)
+        reply = answer(request)
 
 
 def likely_steps(situation: Situation) -> ViewSteps[Situation]:
@@ -95,14 +95,14 @@ def likely_steps(situation: Situation) -> ViewSteps[Situation]:
     if not (situation.required or isinstance(situation.belief, Views)):
         return situation
 
-    def fits(agent: str, rows: Any) -> bool:
-        return rows is None or are_rows(rows, len(situation.candidates[agent]))
+    def fits(agent: str, kept: Any) -> bool:
+        return kept is None or are_rows(kept, len(situation.candidates[agent]))
 
     kept = yield from each(situation, "likely places", situation.movers, situation.likely_rows, fits)
-    left = {agent: situation.candidates[agent][rows] for agent, rows in kept.items() if rows is not None}
-    likely, bound = {**situation.candidates, **left}, [a for a in situation.movers if a not in situation.prices]
+    fewer = {agent: situation.candidates[agent][rows] for agent, rows in kept.items() if rows is not None}
+    likely, bound = {**situation.candidates, **fewer}, [a for a in situation.movers if a not in situation.prices]
     few = {agent: likely[agent] for agent in bound if len(likely[agent]) < len(bound)}  # others always find a place
-    if left and len(matched(few)) < len(few):  # rather an unlikely place than none
+    if fewer and len(matched(few)) < len(few):  # rather an unlikely place than none
         likely |= {agent: situation.candidates[agent] for agent in few}
     return replace(situation, candidates=likely)
 
@@ -138,5 +138,5 @@ def greedy_picks(
     def fits(agent: str, row: Any) -> bool:
         return row is None or is_row(row, len(candidates[agent]))
 
-    said = yield from in_turn(situation, "choices in turn", situation.movers, pick, fits)
-    return {agent: candidates[agent][row] for agent, row in said.items() if row is not None}
+    rows = yield from in_turn(situation, "choices in turn", situation.movers, pick, fits)
+    return {agent: candidates[agent][row] for agent, row in rows.items() if row is not None}

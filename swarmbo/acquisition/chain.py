@@ -91,12 +91,12 @@ def _exchange(distance: Float[np.ndarray, "n n"], path: Int[np.ndarray, " n"], i
 
 
 def _nearest_neighbour(distance: Float[np.ndarray, "n n"]) -> Int[np.ndarray, " n"]:
-    left, path = np.ones(len(distance), dtype=bool), np.empty(len(distance), dtype=int)
+    is_left, path = np.ones(len(distance), dtype=bool), np.empty(len(distance), dtype=int)
     path[0] = distance.sum(axis=1).argmax()  # the point farthest from all others is an end
-    left[path[0]] = False
+    is_left[path[0]] = False
     for k in range(1, len(path)):
-        path[k] = np.where(left, distance[path[k - 1]], np.inf).argmin()
-        left[path[k]] = False
+        path[k] = np.where(is_left, distance[path[k - 1]], np.inf).argmin()
+        is_left[path[k]] = False
     return path
 
 
@@ -245,20 +245,20 @@ def assign(
     """
     claims = claims or {}
     taken = {tuple(place.tolist()) for place in claims.values()}
-    few = [agent for agent in agents if len(places[agent]) < enough]
-    free = {a: [a in claims or tuple(place) not in taken for place in places[a].tolist()] for a in few}
-    assigned = (set(agents) - set(few)) | matched({a: places[a][free[a]] for a in few}).keys()
+    scarce = [agent for agent in agents if len(places[agent]) < enough]
+    is_free = {a: [a in claims or tuple(place) not in taken for place in places[a].tolist()] for a in scarce}
+    assigned = (set(agents) - set(scarce)) | matched({a: places[a][is_free[a]] for a in scarce}).keys()
     return [a for a in agents if a in assigned], [a for a in agents if a not in assigned]
 
 
 def matched(wanted: Candidates) -> Spots:
     """Distinct places for as many robots as possible, out of the places that each wants."""
-    counts = [len(own) for own in wanted.values()]
+    counts = [len(places) for places in wanted.values()]
     if not any(counts):
         return {}
     places, numbers = numbered(wanted, tuple(wanted))
     robots, columns = np.repeat(np.arange(len(counts)), counts), np.concatenate([*numbers.values()])
-    wants = csr_array((np.ones(len(robots), dtype=np.int8), (robots, columns)), (len(counts), len(places)))
+    graph = csr_array((np.ones(len(robots), dtype=np.int8), (robots, columns)), (len(counts), len(places)))
     # deterministic for one order of robots and places
-    found = maximum_bipartite_matching(wants, perm_type="column")
-    return {agent: places[place] for agent, place in zip(wanted, found, strict=True) if place >= 0}
+    matching = maximum_bipartite_matching(graph, perm_type="column")
+    return {agent: places[place] for agent, place in zip(wanted, matching, strict=True) if place >= 0}

@@ -23,7 +23,7 @@ from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
 
 # beyond this team size all tables share a limit of entries, as far as agents get enough candidates ...
-_LARGE = 48
+_LARGE_TEAM = 48
 _FULL_TABLES = 8  # ... in units of full tables
 
 
@@ -127,7 +127,7 @@ class ChainAcquisition(Acquisition, frozen=True):
         no factor measure at their greedy choices. So the best joint choice has at least the value of the greedy choices
         by these tables, and agents do not crowd agents outside their factors.
         """
-        return at_once(self._in_steps(situation))
+        return at_once(self._problem_steps(situation))
 
     @property
     def splits(self) -> bool:
@@ -136,31 +136,22 @@ class ChainAcquisition(Acquisition, frozen=True):
 
     def problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
         """Steps of ``local_problem``: agents with separate beliefs send their sequential choices and shortlists."""
-        return self._in_steps(situation) if self.splits else super().problem_steps(situation)
+        return self._problem_steps(situation) if self.splits else super().problem_steps(situation)
 
-    def _in_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
+    def _problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
         order, fast = self.markov_order, fast_belief(situation, self.valued_by(situation))
         picks = yield from greedy_picks(situation, self._best(situation), fast)
         # an agent that cannot abstain needs a place, or the set of measuring agents would change
         in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
-        groups, places = self._territories(situation, in_turn or {})
-        bound = [agent for agent in situation.movers if agent not in situation.prices]
-        if not places.keys() >= {*bound}:  # other territories may have a place for each of them
-            claims = matched({agent: situation.candidates[agent] for agent in bound})
-            if len(claims) == len(bound):
-                groups, places = self._territories(situation, claims)
+        groups, places = self._chains_and_places(situation, in_turn or {})
         if not groups:
             return None
-        arity = min(order + 1, max(map(len, groups)))
-        entries = self.table_entries
-        if len(places) > _LARGE:
-            entries = max(_FULL_TABLES * entries // len(places), min(entries, (2 * order + 1) ** arity))
-        size = min(max(self.candidates, 2 * order + 1), int(round(entries ** (1 / arity), 9)))
+        size = self._shortlist_size(min(order + 1, max(map(len, groups))), len(places))
         known = [agent for agent in places if has_view(situation.belief, agent)]
         utility_for = _utilities(self, situation, len(places))
         utilities = {agent: utility_for(agent) for agent in known}
         views = {agent: view_of(fast, agent) for agent in known}  # each by its own belief
-        beliefs = _with_the_unseen(views, groups, order, picks, places, situation.domain)
+        beliefs = _given_other_picks(views, groups, order, picks, places, situation.domain)
 
         def listed(agent: str) -> list[int]:
             rows, pick = shortlist(beliefs[agent], places[agent], size, utilities[agent]), (in_turn or {}).get(agent)
@@ -191,6 +182,25 @@ class ChainAcquisition(Acquisition, frozen=True):
         prices = {agent: situation.price(agent) or 0.0 for agent in situation.prices}
         safeguard = Safeguard(tuple(groups), order, in_order, utilities, prices, in_turn)
         return LocalProblem(graph, TablesOnDemand(graph.factors, table), shortlists, safeguard)
+
+    def _shortlist_size(self, arity: int, n_agents: int) -> int:
+        """Largest length of shortlists, with which tables over ``arity`` of them keep their limit of entries."""
+        entries, least = self.table_entries, 2 * self.markov_order + 1
+        if n_agents > _LARGE_TEAM:
+            entries = max(_FULL_TABLES * entries // n_agents, min(entries, least**arity))
+        return min(max(self.candidates, least), int(round(entries ** (1 / arity), 9)))
+
+    def _chains_and_places(
+        self, situation: Situation, picks: Spots
+    ) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
+        """``_territories`` by picks, or by places of their own for all that cannot abstain, if only so all have one."""
+        groups, places = self._territories(situation, picks)
+        bound = [agent for agent in situation.movers if agent not in situation.prices]
+        if not places.keys() >= {*bound}:
+            claims = matched({agent: situation.candidates[agent] for agent in bound})
+            if len(claims) == len(bound):
+                return self._territories(situation, claims)
+        return groups, places
 
     def _territories(
         self, situation: Situation, claims: Spots
@@ -224,17 +234,17 @@ def _utilities(
     """Utility of an agent's places, made once for each belief."""
     made: dict[int, Utility] = {}
 
-    def of(agent: str) -> Utility:
-        own = id(view_of(situation.belief, agent))
-        if own not in made:
+    def utility_for(agent: str) -> Utility:
+        key = id(view_of(situation.belief, agent))
+        if key not in made:
             utility = acquisition.utility(situation.seen_by(agent), n_agents)  # which may be a user's own
-            made[own] = checked_as(Utility, utility, acquisition, "utility")
-        return made[own]
+            made[key] = checked_as(Utility, utility, acquisition, "utility")
+        return made[key]
 
-    return of
+    return utility_for
 
 
-def _with_the_unseen(
+def _given_other_picks(
     beliefs: Mapping[str, PlaceBelief],
     groups: Sequence[Sequence[str]],
     order: int,
@@ -245,14 +255,14 @@ def _with_the_unseen(
     """Beliefs of agents once those that they share no factor with have made their sequential choices."""
     # Of these the nearest to an agent's places are used, as in sequential greedy.
     agents = [agent for group in groups for agent in group]
-    choosing = [m for m, agent in enumerate(agents) if agent in picks]
-    chosen = np.array([picks[agents[m]] for m in choosing])
-    unseen, given = ~shares_factor(groups, order)[:, choosing], dict(beliefs)
-    for agent, there in zip(agents, unseen, strict=True):
-        if there.any() and agent in beliefs:
-            told = relevant_places(beliefs[agent], places[agent], chosen[there], domain)
-            given[agent] = beliefs[agent].condition_on_pending(told)
-    return given
+    numbers = [number for number, agent in enumerate(agents) if agent in picks]
+    chosen = np.array([picks[agents[number]] for number in numbers])
+    unseen, conditioned = ~shares_factor(groups, order)[:, numbers], dict(beliefs)
+    for agent, is_unseen in zip(agents, unseen, strict=True):
+        if is_unseen.any() and agent in beliefs:
+            others = relevant_places(beliefs[agent], places[agent], chosen[is_unseen], domain)
+            conditioned[agent] = beliefs[agent].condition_on_pending(others)
+    return conditioned
 
 
 def local_acquisition(belief: PlaceBelief, options: Options, utility: Utility, price: float = 0.0) -> np.ndarray:
@@ -261,13 +271,13 @@ def local_acquisition(belief: PlaceBelief, options: Options, utility: Utility, p
     two agents would be at one location. Source: Daxberger & Low 2017, eqs. (3) and (5).
     """
     table = utility.table_of(belief, options, price)
-    copied = type(utility) is LocalUtility  # creates a new table each time; others may keep theirs
-    keys = [place_keys(own) for own in options]
+    is_new = type(utility) is LocalUtility  # creates a new table each time; others may keep theirs
+    keys = [place_keys(places) for places in options]
     for i, j in itertools.combinations(range(len(options)), 2):
-        mine, theirs = (keys[i][:, None] == keys[j]).nonzero()
-        same = (options[i][mine] == options[j][theirs]).all(axis=1)
-        mine, theirs = mine[same], theirs[same]
-        if len(mine):
-            table, copied = table if copied else table.copy(), True
-            np.moveaxis(table, (i, j), (0, 1))[mine, theirs] = -np.inf
+        rows, columns = (keys[i][:, None] == keys[j]).nonzero()
+        same = (options[i][rows] == options[j][columns]).all(axis=1)
+        rows, columns = rows[same], columns[same]
+        if len(rows):
+            table, is_new = table if is_new else table.copy(), True
+            np.moveaxis(table, (i, j), (0, 1))[rows, columns] = -np.inf
     return table

@@ -115,22 +115,22 @@ class JointImprovement(PlaceUtility):
     def table(self, block: utility.Block, price: float) -> utility.Table:
         """Gain of the first agent's candidates over the best known value and its successors', minus the price."""
         n = len(block.means)
-        there = [block.on_axes(own, i) for i, own in enumerate(block.measures)]
+        measures = [block.on_axes(values, i) for i, values in enumerate(block.measures)]
         if n == 1:
             value = self.single(block.means[0], block.variances[0])
         else:
-            spread, left = _whitened(block)
-            std, mean = np.sqrt(left), [block.on_axes(own, i) for i, own in enumerate(block.means)]
+            spread, rest_variance = _whitened(block)
+            std, mean = np.sqrt(rest_variance), [block.on_axes(values, i) for i, values in enumerate(block.means)]
             value, nodes = np.zeros(block.shape), _nodes(n - 1, _NODES)
             for node in nodes:
-                most = np.full((1,) * n, self.over)
+                beaten = np.full((1,) * n, self.over)
                 for i in range(1, n):
-                    own = mean[i] + sum(node[k - 1] * spread[i, k] for k in range(1, i + 1))
-                    most = np.maximum(most, np.where(there[i], own, -np.inf))
-                first = mean[0] + sum(node[k - 1] * spread[0, k] for k in range(1, n))
-                value += _improvement(first - most, std)
+                    values = mean[i] + sum(node[k - 1] * spread[i, k] for k in range(1, i + 1))
+                    beaten = np.maximum(beaten, np.where(measures[i], values, -np.inf))
+                own_mean = mean[0] + sum(node[k - 1] * spread[0, k] for k in range(1, n))
+                value += _improvement(own_mean - beaten, std)
             value /= len(nodes)
-        return np.where(there[0], value - price, self.opt_out_utility)
+        return np.where(measures[0], value - price, self.opt_out_utility)
 
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
@@ -142,9 +142,9 @@ class JointImprovement(PlaceUtility):
         root = root_of(cov[1:, 1:] + floor * np.eye(len(mean) - 1))
         spread, nodes = np.linalg.solve(root, cov[1:, 0]), _nodes(len(mean) - 1, _MORE_NODES)
         # f(x_1) given the others is normal with the same loadings, so both use the same nodes
-        most = np.maximum(self.over, (mean[1:] + nodes @ root.T).max(axis=1))
+        beaten = np.maximum(self.over, (mean[1:] + nodes @ root.T).max(axis=1))
         std = np.sqrt(max(cov[0, 0] - float(spread @ spread), floor))
-        return float(_improvement(mean[0] + nodes @ spread - most, np.array(std)).mean())
+        return float(_improvement(mean[0] + nodes @ spread - beaten, np.array(std)).mean())
 
 
 def _improvement(mean: utility.Table, std: utility.Table) -> utility.Table:
@@ -162,21 +162,21 @@ def _floor(var: Float[np.ndarray, " k"]) -> float:
 def _whitened(block: utility.Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
     """Loading [i, k] of agent i's candidates on the k-th successor's normal, k <= i (all for i = 0); rest variance."""
     n = len(block.means)
-    left = {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}
-    left |= {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}
+    covariances = {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}
+    covariances |= {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}
     floor = _floor(np.concatenate(block.variances))
     spread: dict[tuple[int, int], np.ndarray] = {}
     for k in range(1, n):
-        root = np.sqrt(np.maximum(left[k, k], floor))
+        root = np.sqrt(np.maximum(covariances[k, k], floor))
         spread[k, k] = root
-        rest = [0, *range(k + 1, n)]
-        for i in rest:
-            most = np.sqrt(np.maximum(left[i, i], 0.0))  # of a loading: rounding may make more of it
-            spread[i, k] = np.clip(left[min(i, k), max(i, k)] / root, -most, most)
-        for place, i in enumerate(rest):
-            for j in rest[place:]:
-                left[i, j] = left[i, j] - spread[i, k] * spread[j, k]
-    return spread, np.maximum(left[0, 0], floor)
+        others = [0, *range(k + 1, n)]
+        for i in others:
+            limit = np.sqrt(np.maximum(covariances[i, i], 0.0))  # of a loading: rounding may make more of it
+            spread[i, k] = np.clip(covariances[min(i, k), max(i, k)] / root, -limit, limit)
+        for place, i in enumerate(others):
+            for j in others[place:]:
+                covariances[i, j] = covariances[i, j] - spread[i, k] * spread[j, k]
+    return spread, np.maximum(covariances[0, 0], floor)
 
 
 @functools.cache
