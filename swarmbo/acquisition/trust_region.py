@@ -105,16 +105,12 @@ class TrustRegion(Settings, frozen=True):
                 idle += 1
             if has_step:
                 successes, failures = (successes + 1, 0) if is_gain else (0, failures + 1)
-                side, successes, failures = self._resized(side, successes, failures)
+                # counts restart at each change of the side, as in TuRBO
+                if successes == self.successes:
+                    side, successes = min(2.0 * side, 1.0), 0
+                elif failures == self.failures:
+                    side, failures = max(0.5 * side, self.smallest), 0
         return BoxState(side, idle, spread)
-
-    def _resized(self, side: float, successes: int, failures: int) -> tuple[float, int, int]:
-        """Side and counts after a step; a count restarts when it changes the side, as in TuRBO."""
-        if successes == self.successes:
-            return min(2.0 * side, 1.0), 0, failures
-        if failures == self.failures:
-            return max(0.5 * side, self.smallest), successes, 0
-        return side, successes, failures
 
 
 def _is_inside(places: Float[np.ndarray, "t n"] | None, index: int, centre: int | None, side: float) -> bool:

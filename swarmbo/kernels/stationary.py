@@ -29,50 +29,15 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
 
     Source: Rasmussen & Williams 2006, eqs. 4.9, 4.16, 4.17.
     """
-    if name not in _PARTS:
+    if name not in KERNEL_NAMES:
         return own_kernel(name).correlation(np.minimum(r, _FAR))
-    part_of = _PARTS[name]
-    if np.ndim(r) > 0 and np.size(r) <= _AT_ONCE:
-        values = np.minimum(r, _FAR)
-        part_of(values)
-        return values
-    distances, values = np.ravel(r), np.empty(np.shape(r))
-    flat = values.reshape(-1)
-    for start in range(0, len(flat), _AT_ONCE):
-        part = flat[start : start + _AT_ONCE]
-        part_of(np.minimum(distances[start : start + _AT_ONCE], _FAR, out=part))
-    return values[()]  # a number for one distance
-
-
-def _matern12(r: Float[np.ndarray, "*n"]) -> None:
-    np.exp(np.negative(r, out=r), out=r)
-
-
-def _matern32(r: Float[np.ndarray, "*n"]) -> None:
-    r *= np.sqrt(3.0)
-    grows = 1.0 + r
-    _matern12(r)
-    r *= grows
-
-
-def _matern52(r: Float[np.ndarray, "*n"]) -> None:
-    r *= np.sqrt(5.0)
-    grows = r / 3.0
-    grows += 1.0
-    grows *= r
-    grows += 1.0
-    _matern12(r)
-    r *= grows
-
-
-def _rbf(r: Float[np.ndarray, "*n"]) -> None:
-    half = -0.5 * r
-    half *= r
-    np.exp(half, out=r)
-
-
-# each replaces distances by correlations in place
-_PARTS = {"matern12": _matern12, "matern32": _matern32, "matern52": _matern52, "rbf": _rbf}
+    if np.size(r) <= _AT_ONCE:
+        return correlation_and_slope(name, r)[0]
+    distances, values = np.ravel(r), np.empty(np.size(r))
+    for start in range(0, len(values), _AT_ONCE):
+        rows = slice(start, start + _AT_ONCE)
+        values[rows] = correlation_and_slope(name, distances[rows])[0]
+    return values.reshape(np.shape(r))
 
 
 def correlation_and_slope(

@@ -145,12 +145,6 @@ def nearest_free_sites(starts: Float[np.ndarray, "robots 2"], sites: Places) -> 
     return sites[chosen]
 
 
-def _resampled(trace: Places, count: int) -> Places:
-    """Points at even steps along the points of a trace."""
-    steps, numbers = np.linspace(0.0, len(trace) - 1.0, count), np.arange(len(trace))
-    return np.column_stack([np.interp(steps, numbers, trace[:, axis]) for axis in range(2)])
-
-
 class World:
     """Immutable rules of the robot team; all changing state is in the episode that methods receive."""
 
@@ -258,7 +252,8 @@ class World:
         is_whole = bool((path[:, 0] == whole[:, 0]).all())
         drive = self.mover.drive(episode, robot, path, goal if is_whole else None, self.sensors.stops)
         if tracks is not None and self.mover.off_m:
-            tracks[robot] = _resampled(drive.trace, tracks.shape[1])
+            moments, numbers = np.linspace(0.0, len(drive.trace) - 1.0, tracks.shape[1]), np.arange(len(drive.trace))
+            tracks[robot] = np.column_stack([np.interp(moments, numbers, axis) for axis in drive.trace.T])
         episode.trails[robot] = np.concatenate([episode.trails[robot], drive.trace[1:]])
         stops = [self.sensors.sample(episode, robot, stop, number) for number, stop in enumerate(drive.stops, start=1)]
         # before the measurement at the end, whose info has the battery that is left

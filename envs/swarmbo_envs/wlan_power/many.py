@@ -62,33 +62,24 @@ class ManyWlans:
             if world.slots is not None:  # losses, which stay as users do, after three numbers and the powers of others
                 losses.append(np.array(list(observations.values()))[:, 3 + world.slots :])
         self._seeds = list(seeds)
-        self._stack_networks(networks)
-        self._pad_neighbours(neighbours)
-        b, k = len(networks), len(world.possible_agents)
-        self._losses = np.array(losses) if losses else np.empty((b, k, 0))
-        self._powers = np.full((b, k), sum(world.settings.power_dbm) / 2.0)
-        self._last, self.round = np.full((b, k), np.nan), 0
-        return self._observations()
-
-    def _stack_networks(self, networks: list[Network]) -> None:
         self._wanted, self._unwanted = (np.array([n.gains[i] for n in networks]) for i in (0, 1))
         self._noise_mw, self._width = networks[0].noise_mw, networks[0].bandwidth_mhz / np.log(2.0)
         self._link = networks[0].link
         self._turns = np.array([np.broadcast_to(n.turn, n.serving.shape) for n in networks])
         self._members = np.array([n.members.T * n.present for n in networks])
         self._users = np.array([n.n_users for n in networks])
-
-    def _pad_neighbours(self, neighbours: list[list[Int[np.ndarray, " s"]]]) -> None:
-        """Set the access points in range of each one, and the mask of entries that are no padding."""
-        b, k, slots = len(neighbours), len(neighbours[0]), self.world.slots
+        b, k, slots = len(networks), len(world.possible_agents), world.slots
         if slots is None:
             slots = max(len(near) for of_world in neighbours for near in of_world)
         self._neighbours = np.zeros((b, k, slots), dtype=int)
         self._is_neighbour: Bool[np.ndarray, "b k s"] = np.zeros((b, k, slots), dtype=bool)
-        for world, of_world in enumerate(neighbours):
+        for number, of_world in enumerate(neighbours):
             for i, near in enumerate(of_world):
-                self._neighbours[world, i, : len(near)] = near
-                self._is_neighbour[world, i, : len(near)] = True
+                self._neighbours[number, i, : len(near)], self._is_neighbour[number, i, : len(near)] = near, True
+        self._losses = np.array(losses) if losses else np.empty((b, k, 0))
+        self._powers = np.full((b, k), sum(world.settings.power_dbm) / 2.0)
+        self._last, self.round = np.full((b, k), np.nan), 0
+        return self._observations()
 
     def step(self, powers: Array) -> tuple[Array, Array, bool]:
         """Play one round at powers (b, k) in dBm.
