@@ -54,15 +54,13 @@ def each(
     situation: Situation, purpose: str, speakers: Sequence[str], of: Callable[[str], Any], fits: FitsValue
 ) -> ViewSteps[Any]:
     """Values of some agents, by agent; computed here if all share a belief."""
-    return (yield from _answered(situation, EachSays(purpose, tuple(speakers), lambda agent, _: of(agent), fits)))
+    request = EachSays(purpose, tuple(speakers), lambda agent, _: of(agent), fits)
+    return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
 
 
 def in_turn(situation: Situation, purpose: str, speakers: Sequence[str], of: Turn, fits: FitsValue) -> ViewSteps[Any]:
     """Sequential values of some agents, by agent; computed here if all share a belief."""
-    return (yield from _answered(situation, EachSays(purpose, tuple(speakers), of, fits, in_turn=True)))
-
-
-def _answered(situation: Situation, request: EachSays) -> ViewSteps[dict[str, Any]]:
+    request = EachSays(purpose, tuple(speakers), of, fits, in_turn=True)
     return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
 
 

@@ -143,7 +143,12 @@ class ChainAcquisition(Acquisition, frozen=True):
         picks = yield from greedy_picks(situation, self._best(situation), fast)
         # an agent that cannot abstain needs a place, or the set of measuring agents would change
         in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
-        groups, places = self._chains_and_places(situation, in_turn or {})
+        groups, places = self._territories(situation, in_turn or {})
+        bound = [agent for agent in situation.movers if agent not in situation.prices]
+        if not places.keys() >= {*bound}:  # other territories may have a place for each of them
+            claims = matched({agent: situation.candidates[agent] for agent in bound})
+            if len(claims) == len(bound):
+                groups, places = self._territories(situation, claims)
         if not groups:
             return None
         size = self._shortlist_size(min(order + 1, max(map(len, groups))), len(places))
@@ -189,18 +194,6 @@ class ChainAcquisition(Acquisition, frozen=True):
         if n_agents > _LARGE_TEAM:
             entries = max(_FULL_TABLES * entries // n_agents, min(entries, least**arity))
         return min(max(self.candidates, least), int(round(entries ** (1 / arity), 9)))
-
-    def _chains_and_places(
-        self, situation: Situation, picks: Spots
-    ) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
-        """``_territories`` by picks, or by places of their own for all that cannot abstain, if only so all have one."""
-        groups, places = self._territories(situation, picks)
-        bound = [agent for agent in situation.movers if agent not in situation.prices]
-        if not places.keys() >= {*bound}:
-            claims = matched({agent: situation.candidates[agent] for agent in bound})
-            if len(claims) == len(bound):
-                return self._territories(situation, claims)
-        return groups, places
 
     def _territories(
         self, situation: Situation, claims: Spots

@@ -66,10 +66,8 @@ def _column(
     n = len(holds) - 1 - column
     if kernel >= GIVEN:
         for i in range(n):
-            near[i], slope[i] = (
-                output * given[kernel - GIVEN, 0, place + i],
-                output * given[kernel - GIVEN, 1, place + i],
-            )
+            near[i] = output * given[kernel - GIVEN, 0, place + i]
+            slope[i] = output * given[kernel - GIVEN, 1, place + i]
     else:
         _squares(X, column, squares[:n])
         radial(kernel, squares[:n], output, near, slope)
