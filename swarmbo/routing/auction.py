@@ -21,7 +21,7 @@ from swarmbo.belief import PlaceBelief
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import AllReduce, Best, Steps
 from swarmbo.coordination.schema import are_not_negative
-from swarmbo.routing.pilot import Legs, Pilot, Tour, in_turn
+from swarmbo.routing.pilot import Legs, Pilot, Tour, choose_in_turn
 
 Order = Literal["auction", "sequential"]
 SPARE = 6.0  # rounds at the best place, after the first agent's arrival
@@ -33,13 +33,13 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     """Program of a process with its own agents' ``pilots``; the highest bid wins, or the first agent's with room."""
     agents, own = view.graph.variables, [pilots[agent] for agent in view.variables]
     number = {agent: n for n, agent in enumerate(agents)}
-    remaining: dict[int, TargetScores] = {}
+    scores: dict[int, TargetScores] = {}
     for pilot in own:
         # agents with equal beliefs share one table of values, updated once per award
-        if id(gains := pilot.gains) not in remaining:
-            remaining[id(gains)] = gains.utility.scores(gains.belief, gains.places, picks=len(gains.places))
+        if id(gains := pilot.gains) not in scores:
+            scores[id(gains)] = gains.utility.scores(gains.belief, gains.places, picks=len(gains.places))
     bidders = [_Bidder(pilot, number[pilot.agent]) for pilot in own]
-    groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], table) for key, table in remaining.items()]
+    groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], table) for key, table in scores.items()]
     places, rounds = own[0].places, 0
     planned = np.zeros(len(places), dtype=bool)
     next_stop, detours = dict[str, int](), dict.fromkeys(agents, True)
@@ -63,9 +63,9 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     en_route = [agent for agent in agents if detours[agent]]
 
     def pick(pilot: Pilot, picks: Places) -> Float[np.ndarray, " d"] | None:
-        return pilot.pick(tours[pilot.agent], remaining[id(pilot.gains)].value, planned, picks, taken)
+        return pilot.pick(tours[pilot.agent], scores[id(pilot.gains)].value, planned, picks, taken)
 
-    points |= yield from in_turn(en_route, {pilot.agent: pilot for pilot in own}, pick, taken)
+    points |= yield from choose_in_turn(en_route, {pilot.agent: pilot for pilot in own}, pick, taken)
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, rounds + len(en_route))
 
 
@@ -92,7 +92,7 @@ class _Bidder:
 
     def next_stop(self, place: int) -> tuple[bool, bool]:
         """After an insertion: True if the first way-point is out of reach in this round; True if it is that place."""
-        is_first = self.tour.slot(place) == 0
+        is_first = self.tour.best_slot(place) == 0
         return not self._in_reach[place if is_first else self.tour.stops[0]], is_first
 
 
@@ -101,13 +101,13 @@ class _Group:
 
     def __init__(self, bidders: list[_Bidder], remaining: TargetScores) -> None:
         self._bidders, self._remaining = bidders, remaining
-        self._extra = np.array([bidder.tour.extra() for bidder in bidders])
+        self._added_rounds = np.array([bidder.tour.added_rounds() for bidder in bidders])
         self._prices = np.array([[bidder.pilot.price or 0.0] for bidder in bidders])
 
     def bids(self, order: Order) -> list[tuple[float, ...]]:
         """Best bid of each: the two deciding numbers, the place, and its ``next_stop``."""
         # gain per round that the visit adds; closed places cost inf, so their rate is 0
-        rates = (self._remaining.value - self._prices) / self._extra
+        rates = (self._remaining.value - self._prices) / self._added_rounds
         places = rates.argmax(axis=1)
         rows: list[tuple[float, ...]] = []
         for n, (bidder, place) in enumerate(zip(self._bidders, places.tolist(), strict=True)):
@@ -124,11 +124,11 @@ class _Group:
         for n, bidder in enumerate(self._bidders):
             tour = bidder.tour
             if winner == bidder.pilot.agent:
-                tour.put_in(place, tour.slot(place))
-            tour.close(place)  # before the costs, which are inf for closed places
+                tour.insert(place, tour.best_slot(place))
+            tour.exclude(place)  # before the costs, which are inf for closed places
             if winner == bidder.pilot.agent:
-                self._extra[n] = tour.extra()
-        self._extra[:, place] = np.inf
+                self._added_rounds[n] = tour.added_rounds()
+        self._added_rounds[:, place] = np.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ class Climber:
     @cached_property
     def rounds(self) -> Float[np.ndarray, " p"]:
         """Rounds to each place; inf if there is no time to get there and back to base, or it is not open."""
-        return Tour(self.pilot).extra()
+        return Tour(self.pilot).added_rounds()
 
     def rounds_to_best(self, reached: Bool[np.ndarray, " p"]) -> float:
         """Rounds to the best open place ``reached`` by any agent, by its own belief; inf if only others reach it."""
@@ -154,19 +154,19 @@ class Climber:
         """Route to the best place that it reaches before the end, except others' ``goals``; empty without one."""
         pilot, tour, taken = self.pilot, Tour(self.pilot), set(keys_of(np.array(goals))) if goals else set[bytes]()
         keys = keys_of(pilot.places)
-        listed = [n for n in np.flatnonzero(np.isfinite(self.rounds)).tolist() if keys[n] not in taken]
-        if listed:
-            chosen = self.goal(pilot.agent, self._given(goals), pilot.places[listed])
+        reachable = [n for n in np.flatnonzero(np.isfinite(self.rounds)).tolist() if keys[n] not in taken]
+        if reachable:
+            chosen = self.goal(pilot.agent, self._given(goals), pilot.places[reachable])
             if chosen is not None:
-                tour.put_in(listed[chosen], 0)
+                tour.insert(reachable[chosen], 0)
         return tour
 
     def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Float[np.ndarray, " d"] | None:
-        """Place of its next measurement by ``Pilot.in_time``, given others' ``picks``; no schedule at its goal."""
-        free = self.pilot.untaken(taken)
+        """Place of its next measurement by ``Pilot.on_schedule``, given others' ``picks``; no schedule at its goal."""
+        free = self.pilot.free_candidates(taken)
         is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(free)
         choose = partial(self.step, self.pilot.agent, self._given(picks))
-        return self.pilot.in_time(Tour(self.pilot) if is_there else tour, free, choose)
+        return self.pilot.on_schedule(Tour(self.pilot) if is_there else tour, free, choose)
 
     def _given(self, others: Places) -> PlaceBelief:
         belief = self.pilot.gains.belief
@@ -195,6 +195,6 @@ def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
     def step(pilot: Pilot, picks: Places) -> Float[np.ndarray, " d"] | None:
         return own[pilot.agent].pick(tours[pilot.agent], picks, taken)
 
-    yield from in_turn(agents, pilots, goal, set())
-    points = yield from in_turn(agents, pilots, step, taken)
+    yield from choose_in_turn(agents, pilots, goal, set())
+    points = yield from choose_in_turn(agents, pilots, step, taken)
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, 2 * len(agents))

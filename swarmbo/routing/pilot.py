@@ -26,13 +26,13 @@ class Tour:
 
     def __init__(self, pilot: "Pilot") -> None:
         self._agent, self._travel, self._places = pilot.agent, pilot.travel, pilot.places
-        self._open, self._rounds_left, self.stops = pilot.is_open.copy(), float(pilot.horizon), list[int]()
+        self._is_open, self._rounds_left, self.stops = pilot.is_open.copy(), float(pilot.horizon), list[int]()
         # distances of other places are not queried: a world may take long to compute them
-        self._asked = np.flatnonzero(pilot.is_open)
+        self._open_indices = np.flatnonzero(pilot.is_open)
         base = pilot.travel.base(pilot.agent)
-        self._home = np.zeros(len(pilot.places))
+        self._rounds_home = np.zeros(len(pilot.places))
         if pilot.start is None:
-            self._open[:] = False
+            self._is_open[:] = False
             return
         self._from = [self._away_from(pilot.start)]  # rounds from here, and from each stop, to every place
         self._to = list[Float[np.ndarray, " p"]]()  # rounds from every place to each stop
@@ -40,7 +40,7 @@ class Tour:
         if base is not None:
             # a return may use all rounds that the battery lasts after the horizon; only those beyond count
             battery = float(pilot.travel.rounds_left(pilot.agent))
-            self._home = np.maximum(self._way_to(base) - max(battery - self._rounds_left, 0.0), 0.0)
+            self._rounds_home = np.maximum(self._way_to(base) - max(battery - self._rounds_left, 0.0), 0.0)
             self._rounds_left = min(self._rounds_left, battery)
 
     @property
@@ -48,30 +48,30 @@ class Tour:
         """Rounds to the first way-point; 0 without one."""
         return float(self._from[0][self.stops[0]]) if self.stops else 0.0
 
-    def close(self, place: int) -> None:
+    def exclude(self, place: int) -> None:
         """Exclude a place that is now a way-point, of this agent or of another."""
-        self._open[place] = False
+        self._is_open[place] = False
 
-    def extra(self) -> Float[np.ndarray, " p"]:
+    def added_rounds(self) -> Float[np.ndarray, " p"]:
         """Fewest rounds that each place adds to the route; inf if it does not fit, ``FREE`` if it lies en route."""
         n = len(self.stops)
-        if not self._open.any():
+        if not self._is_open.any():
             return np.full(len(self._places), np.inf)
         # added before each stop, and after the last one
-        between = zip(self._from[:n], self._to, self._legs, strict=True)
-        added = np.array([*(away + to - leg for away, to, leg in between), self._from[n]])
+        segments = zip(self._from[:n], self._to, self._legs, strict=True)
+        added = np.array([*(away + to - leg for away, to, leg in segments), self._from[n]])
         room = self._rounds_left - sum(self._legs)
-        back = np.full(added.shape, self._home[self.stops[-1]] if n else 0.0)
-        back[n] = self._home  # from the last way-point
-        self._fitting = np.where(added + back <= room, added, np.inf)
+        return_rounds = np.full(added.shape, self._rounds_home[self.stops[-1]] if n else 0.0)
+        return_rounds[n] = self._rounds_home  # from the last way-point
+        self._fitting = np.where(added + return_rounds <= room, added, np.inf)
         least = self._fitting.min(axis=0)
-        return np.where((least <= room) & self._open, np.maximum(least, FREE), np.inf)
+        return np.where((least <= room) & self._is_open, np.maximum(least, FREE), np.inf)
 
-    def slot(self, place: int) -> int:
-        """Number of stops before a place where it adds fewest rounds, as the last call of ``extra`` found."""
+    def best_slot(self, place: int) -> int:
+        """Number of stops before a place where it adds fewest rounds, as the last call of ``added_rounds`` found."""
         return int(self._fitting[:, place].argmin())
 
-    def put_in(self, place: int, slot: int) -> None:
+    def insert(self, place: int, slot: int) -> None:
         """Insert a place as a way-point after ``slot`` others."""
         here = self._places[place]
         self.stops.insert(slot, place)
@@ -80,15 +80,15 @@ class Tour:
         self._legs = [float(away[stop]) for away, stop in zip(self._from, self.stops, strict=False)]
 
     def _away_from(self, here: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
-        return self._in_rounds(self._travel.rounds(self._agent, here[None], self._places[self._asked])[0])
+        return self._in_rounds(self._travel.rounds(self._agent, here[None], self._places[self._open_indices])[0])
 
     def _way_to(self, end: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
-        return self._in_rounds(self._travel.rounds(self._agent, self._places[self._asked], end[None])[:, 0])
+        return self._in_rounds(self._travel.rounds(self._agent, self._places[self._open_indices], end[None])[:, 0])
 
     def _in_rounds(self, ways: Int[np.ndarray, " a"]) -> Float[np.ndarray, " p"]:
         """Rounds of ways to or from places: at least one, for the measurement; inf without a way, or if not asked."""
         rounds = np.full(len(self._places), np.inf)
-        rounds[self._asked] = np.where(is_never(ways), np.inf, np.maximum(ways, 1))
+        rounds[self._open_indices] = np.where(is_never(ways), np.inf, np.maximum(ways, 1))
         return rounds
 
 
@@ -100,25 +100,25 @@ class Gains:
     utility: TargetUtility
     places: Float[np.ndarray, "p d"]
 
-    def beyond(
+    def given(
         self,
         candidates: Float[np.ndarray, "k d"],
         planned: Bool[np.ndarray, " p"],
         picks: Sequence[Float[np.ndarray, " d"]],
     ) -> Float[np.ndarray, " k"]:
         """Gains of measurements in addition to all way-points (``planned``) and to next ones of others (``picks``)."""
-        given = np.array([*self.places[planned], *picks])
-        if len(given) > _NEIGHBOURS:
-            off = ((given - candidates.mean(axis=0)) ** 2).sum(axis=1)
-            given = given[np.sort(np.argsort(off, kind="stable")[:_NEIGHBOURS])]
+        others = np.array([*self.places[planned], *picks])
+        if len(others) > _NEIGHBOURS:
+            squared = ((others - candidates.mean(axis=0)) ** 2).sum(axis=1)
+            others = others[np.sort(np.argsort(squared, kind="stable")[:_NEIGHBOURS])]
         # one cache for all, as each asks the belief for a triangular solve
         utility, k, t = self.utility, len(candidates), len(self.utility.targets)
-        cache = self.belief.posterior_cache(np.concatenate([candidates, utility.targets, *given[:, None]]))
+        cache = self.belief.posterior_cache(np.concatenate([candidates, utility.targets, *others[:, None]]))
         here, targets, known = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))
         across, var = cache.cov(here, targets), cache.var[here]
-        if len(given):
+        if len(others):
             to_known = cache.cov(known, here)
-            gain = np.linalg.solve(cache.cov(known, known) + utility.noise_variance * np.eye(len(given)), to_known)
+            gain = np.linalg.solve(cache.cov(known, known) + utility.noise_variance * np.eye(len(others)), to_known)
             across, var = across - gain.T @ cache.cov(known, targets), var - np.einsum("gk,gk->k", gain, to_known)
         return (across**2 @ utility.weights) / (np.maximum(var, 0.0) + utility.noise_variance)
 
@@ -151,27 +151,27 @@ class Pilot:
         picks: Sequence[Float[np.ndarray, " d"]],
         taken: Collection[bytes],
     ) -> Float[np.ndarray, " d"] | None:
-        """Its first way-point, or a place en route by the gains ``remaining`` at places; as ``in_time`` otherwise."""
-        free = self.untaken(taken)
+        """Its first way-point, or a place en route by ``remaining`` gains at places; as ``on_schedule`` otherwise."""
+        free = self.free_candidates(taken)
         if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(free):
             return first
 
-        def best(near: Float[np.ndarray, "k d"]) -> int | None:
-            listed = np.arange(len(near))
-            if len(near) > _LOOKED_AT:
-                nearest = cdist(near, self.places).argmin(axis=1)
+        def best(places_near: Float[np.ndarray, "k d"]) -> int | None:
+            listed = np.arange(len(places_near))
+            if len(places_near) > _LOOKED_AT:
+                nearest = cdist(places_near, self.places).argmin(axis=1)
                 listed = np.sort(np.argsort(-remaining[nearest], kind="stable")[:_LOOKED_AT])
-            gains = self.gains.beyond(near[listed], planned, picks)
+            gains = self.gains.given(places_near[listed], planned, picks)
             is_worth_it = self.price is None or tour.stops or gains.max() > self.price
             return int(listed[gains.argmax()]) if is_worth_it else None
 
-        return self.in_time(tour, free, best)
+        return self.on_schedule(tour, free, best)
 
-    def untaken(self, taken: Collection[bytes]) -> Float[np.ndarray, "k d"]:
+    def free_candidates(self, taken: Collection[bytes]) -> Float[np.ndarray, "k d"]:
         """Candidates of this round without others' measurements."""
         return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
 
-    def in_time(
+    def on_schedule(
         self, tour: Tour, free: Float[np.ndarray, "k d"], choose: Callable[[Float[np.ndarray, "m d"]], int | None]
     ) -> Float[np.ndarray, " d"] | None:
         """Place chosen from those that keep the schedule as far as possible and permit the return to base; None if it
@@ -180,13 +180,13 @@ class Pilot:
         base = self.travel.base(self.agent)
         if base is not None and len(free):
             # this round's measurement is one of the rounds left
-            home = np.asarray(self.travel.rounds(self.agent, free, base[None]))[:, 0]
-            free = free[home <= self.travel.rounds_left(self.agent) - 1.0]
+            return_rounds = np.asarray(self.travel.rounds(self.agent, free, base[None]))[:, 0]
+            free = free[return_rounds <= self.travel.rounds_left(self.agent) - 1.0]
         if not len(free):
             return base
         if tour.stops:
-            rest = self.travel.rounds(self.agent, free, self.places[tour.stops[0]][None])[:, 0]
-            free = free[rest <= max(tour.first_leg - 1.0, float(rest.min()))]
+            remaining = self.travel.rounds(self.agent, free, self.places[tour.stops[0]][None])[:, 0]
+            free = free[remaining <= max(tour.first_leg - 1.0, float(remaining.min()))]
         chosen = choose(free)
         return None if chosen is None else free[chosen]
 
@@ -203,18 +203,18 @@ class Legs(NamedTuple):
     rounds: int
 
 
-def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
+def choose_in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
     """Next measurements of own agents, which ``pick`` one after the other; ``taken`` grows by all agents' choices."""
     picks, points = list[np.ndarray](), dict[str, np.ndarray]()
     d = next(iter(own.values())).places.shape[1] if own else 0
     for agent in agents:
-        said = np.zeros((len(own), 1, 1 + d))
+        own_choices = np.zeros((len(own), 1, 1 + d))
         for n, (name, pilot) in enumerate(own.items()):
             if name == agent and (place := pick(pilot, picks)) is not None:
-                said[n, 0], points[name] = [1.0, *place], place
+                own_choices[n, 0], points[name] = [1.0, *place], place
         # a sum with one author: others add rows of zeros
-        heard = yield AllReduce(said, flagged(agent))
-        if heard[0, 0]:
-            picks.append(heard[0, 1:])
-            taken.add(heard[0, 1:].tobytes())
+        choice = yield AllReduce(own_choices, flagged(agent))
+        if choice[0, 0]:
+            picks.append(choice[0, 1:])
+            taken.add(choice[0, 1:].tobytes())
     return points

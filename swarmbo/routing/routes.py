@@ -114,12 +114,12 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
         views = {agent: view_of(situation.belief, agent) for agent in agents if has_view(situation.belief, agent)}
         if self.horizon is None and any(view.at(situation.round + 1.0) is not view for view in views.values()):
             return None
-        explored = _targeted(acquisition, situation.level)
+        exploration = _targeted(acquisition, situation.level)
         places = planning_places(situation.domain, situation.sites, self.way_points)
         gains: dict[int, Gains] = {}
         for agent, view in views.items():
             if id(view) not in gains:
-                gains[id(view)] = Gains(view, explored.utility(situation.seen_by(agent)), places)
+                gains[id(view)] = Gains(view, exploration.utility(situation.seen_by(agent)), places)
         pilots = {agent: self._pilot(situation, agent, gains[id(view)]) for agent, view in views.items()}
         routes = RadioRoutes(agents, situation.links)
         parts = tuple(Part(_graph(group), n, routes) for n, group in enumerate(in_contact(agents, situation.links)))
@@ -197,8 +197,8 @@ def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p 
     seen = situation.seen_by(agent)
     is_open = np.ones(len(places), dtype=bool)
     if seen.measured is not None and len(seen.measured):
-        done = set(keys_of(seen.measured))
-        is_open = np.array([key not in done for key in keys_of(places)])
+        measured = set(keys_of(seen.measured))
+        is_open = np.array([key not in measured for key in keys_of(places)])
     if agent in situation.required:
         is_open &= situation.required[agent].margin(situation.domain.to_unit(places)) >= 0.0
     return is_open

@@ -60,19 +60,16 @@ class PathPlanner:
         times[0], headings[0] = 0.0, heading
         if not len(bends):
             return PathTree(nodes, times, headings, links)
-        between, predecessors = self._between
+        direct, (between, before) = self._direct_times(root, bends)[0], self._between
         if is_homeward:
-            direct = self._direct_times(bends, root)[:, 0]
-            between, predecessors = between.T, self._reversed_predecessors
-        else:
-            direct = self._direct_times(root, bends)[0]
+            direct, between, before = self._direct_times(bends, root)[:, 0], between.T, self._between_back
         # to the first bend, then along scipy's paths
         total = direct[:, None] + between
         first_bend, shortest = total.argmin(axis=0), total.min(axis=0)
         for bend in np.argsort(shortest, kind="stable"):
             if not np.isfinite(shortest[bend]):
                 break
-            link = 0 if bend == first_bend[bend] else int(predecessors[first_bend[bend], bend]) + 1
+            link = 0 if bend == first_bend[bend] else int(before[first_bend[bend], bend]) + 1
             leg = (bend + 1, link) if is_homeward else (link, bend + 1)
             offset = nodes[leg[1]] - nodes[leg[0]]
             course = float(np.arctan2(offset[1], offset[0])) if offset.any() else float(headings[link])
@@ -130,7 +127,7 @@ class PathPlanner:
         return shortest_path(graph, method="D", return_predecessors=True)
 
     @cached_property
-    def _reversed_predecessors(self) -> Int[np.ndarray, "n n"]:
+    def _between_back(self) -> Int[np.ndarray, "n n"]:
         """Bend before the last on each path of the graph with all courses reversed."""
         # in a current the way back takes another time, so the tree towards a place is not that from it
         if not any(self.wind):

@@ -170,7 +170,7 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
         return float("inf") if table[route[-1], 0] >= NEVER else float(max(1, table[route[-1], 0]))
 
     while True:
-        extra = tour.extra()
+        extra = tour.added_rounds()
         for place in range(n):
             ways = [[*tour.stops[:slot], place, *tour.stops[slot:]] for slot in range(len(tour.stops) + 1)]
             fits = [length(way) <= horizon and length(way) + home(way) <= left for way in ways]
@@ -179,12 +179,12 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
                 assert extra[place] == np.inf
             else:
                 assert extra[place] == max(min(added), FREE)
-                assert extra[place] == np.inf or added[tour.slot(place)] == min(added)
+                assert extra[place] == np.inf or added[tour.best_slot(place)] == min(added)
         if np.isinf(extra).all():
             break
         place = int(extra.argmin())
-        tour.put_in(place, tour.slot(place))
-        tour.close(place)
+        tour.insert(place, tour.best_slot(place))
+        tour.exclude(place)
     assert length(tour.stops) <= horizon
     assert length(tour.stops) + home(tour.stops) <= left
 
