@@ -83,17 +83,17 @@ class AdditiveGP(AdditivePosterior):
         if not isinstance(graph, FactorGraph):
             bounds = {str(x): pair for x, pair in bounds.items()} if isinstance(bounds, Mapping) else bounds
             graph = FactorGraph.of_any(graph, bounds if isinstance(bounds, Mapping) else None)
-        domain, told = domain_of(graph, bounds), {"outputscale": outputscale, "noise_variance": noise_variance}
-        settings, hyper = given_physical(graph, domain, lengthscale, kernel=kernel, mean=mean, time=time, **told)
-        own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
-        none = self._no_data(len(graph.variables), len(graph.factors))
-        super().__init__(**own, hyperparameters=hyper, **none)  # pyright: ignore[reportArgumentType]
+        domain, variances = domain_of(graph, bounds), {"outputscale": outputscale, "noise_variance": noise_variance}
+        settings, hyper = given_physical(graph, domain, lengthscale, kernel=kernel, mean=mean, time=time, **variances)
+        model = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes}
+        no_data = self._no_data(len(graph.variables), len(graph.factors))
+        super().__init__(**model, hyperparameters=hyper, **no_data)  # pyright: ignore[reportArgumentType]
 
     @classmethod
     def _of(cls, values: Mapping[str, Any]) -> "AdditiveGP":
-        made = object.__new__(cls)
-        AdditivePosterior.__init__(made, **values)
-        return made
+        belief = object.__new__(cls)
+        AdditivePosterior.__init__(belief, **values)
+        return belief
 
     def _with(self, **changes: Any) -> "AdditiveGP":
         return self._of({field.name: getattr(self, field.name) for field in fields(self)} | changes)
@@ -251,18 +251,18 @@ class AdditiveGP(AdditivePosterior):
 
     def with_units(self, rng: np.random.Generator) -> "AdditiveGP":
         """Belief with a fit of the factors whose outcomes vary only since the last fit; itself without any."""
-        known, unknown = self.hyperparameters, np.flatnonzero(np.array(self.hyperparameters.scales) == 1.0)
+        current, unknown = self.hyperparameters, np.flatnonzero(np.array(self.hyperparameters.scales) == 1.0)
         if not self._has_totals:
             unknown = unknown[np.isfinite(self.factors[:, unknown]).any(axis=0)]
         if not len(unknown):
             return self
-        is_kept = np.full(len(known.scales), True)
+        is_kept = np.full(len(current.scales), True)
         is_kept[unknown] = units(self.totals, self.factors[:, unknown])[1] == 1.0
         if self._has_totals:  # they have one unit, so all factors are fitted, or none
             is_kept[:] = is_kept.all()
         if is_kept.all():
             return self
-        return self.with_hyperparameters(known.mixed(self.fit(rng, warm=known).hyperparameters, is_kept.tolist()))
+        return self.with_hyperparameters(current.mixed(self.fit(rng, warm=current).hyperparameters, is_kept.tolist()))
 
     @classmethod
     def fit_together(

@@ -107,10 +107,10 @@ class PathSample(_Sample):
         if stack.factors not in self._prepared:
             draws = StackedDraws([self.draws[f] for f in stack.factors], self.conditioned.now)
             self._prepared[stack.factors] = StackPosterior(self.conditioned, index), draws
-        own, draws = self._prepared[stack.factors]
-        drawn, ddrawn = draws.values(U, gradient=gradient)
-        told, pulled = own.weighted(U, self.alpha[index], gradient=gradient)
-        return own.constants, own.scales, drawn + told, ddrawn + pulled
+        posterior, draws = self._prepared[stack.factors]
+        prior, prior_slope = draws.values(U, gradient=gradient)
+        update, update_slope = posterior.weighted(U, self.alpha[index], gradient=gradient)
+        return posterior.constants, posterior.scales, prior + update, prior_slope + update_slope
 
 
 def draw_prior(
@@ -146,15 +146,15 @@ def draw_posterior(
     hyper, parts, alphas = conditioned.hyper, conditioned.parts, list[Float[np.ndarray, " _r"]]()
     draws = [draw_prior(rngs[f], hyper, i, n_features) for i, f in enumerate(graph.factors)]
     values = [_at_data(conditioned, i, draw) for i, draw in enumerate(draws)]
-    for i, own in enumerate(conditioned.part_data):
-        s = int((~np.isnan(own.outcome)).sum())  # pending ones come last, and take the draw's own value: no change
-        drawn = np.sum(values, axis=0) if conditioned.is_coupled else values[i]
+    for i, data in enumerate(conditioned.part_data):
+        s = int((~np.isnan(data.outcome)).sum())  # pending ones come last, and take the draw's own value: no change
+        values_there = np.sum(values, axis=0) if conditioned.is_coupled else values[i]
         rng = noise_rng if conditioned.is_coupled else rngs[graph.factors[i]]
-        moved = drawn[:s] + np.sqrt(own.noise_variances(hyper)[:s]) * rng.standard_normal(s)
+        noisy = values_there[:s] + np.sqrt(data.noise_variances(hyper)[:s]) * rng.standard_normal(s)
         if isinstance(parts, StackedParts):
-            alphas.append(parts.solve(i, parts.residuals[i, :s] - moved))
+            alphas.append(parts.solve(i, parts.residuals[i, :s] - noisy))
         else:
-            alphas.append(parts[0].solve(parts[0].residual[:s] - moved))
+            alphas.append(parts[0].solve(parts[0].residual[:s] - noisy))
     return PathSample(graph, conditioned, dict(zip(graph.factors, draws, strict=True)), conditioned.spread(alphas))
 
 
@@ -169,7 +169,7 @@ class FeatureSample(_Sample):
 
     def _drawn(self, stack: FactorStack, U: Points, *, gradient: bool) -> _Drawn:
         numbers = (self.constants, self.scales)
-        constants, scales = (np.array([known[f] for f in stack.factors])[:, None] for known in numbers)
+        constants, scales = (np.array([by_factor[f] for f in stack.factors])[:, None] for by_factor in numbers)
         return constants, scales, *StackedDraws([self.draws[f] for f in stack.factors]).values(U, gradient=gradient)
 
 
@@ -234,9 +234,9 @@ class AdditivePosterior(ChannelGP):
         for start in range(0, len(points), size):
             rows, U = slice(start, start + size), self.domain.to_unit(points[start : start + size])
             for stack in stacks_of(self.graph):
-                found = self.local(stack, stack.take(U))
-                mean[rows] += found.mean.sum(axis=0)
-                var[rows] += found.var.sum(axis=0)
+                marginals = self.local(stack, stack.take(U))
+                mean[rows] += marginals.mean.sum(axis=0)
+                var[rows] += marginals.var.sum(axis=0)
         return mean, var
 
     @cached_property

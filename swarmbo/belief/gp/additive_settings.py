@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec.structs import astuple
+from msgspec.structs import asdict
 
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
@@ -201,10 +201,10 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
     def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
         """Kernel and priors of each of some factors; equal ones are one object."""
         lengths = self.lengthscale_log_median, self.lengthscale_log_std
-        usual = (self.kernel, *lengths, None, self.outputscale_log_std, self.noise_median)
+        usual = FactorForm(self.kernel, *lengths, None, self.outputscale_log_std, self.noise_median)
         priors = [self.factors.get(factor, _NOTHING_OWN) for factor in factors]
-        told = {prior: zip(astuple(prior), usual, strict=True) for prior in set(priors)}
-        forms = {prior: FactorForm._make(u if own is None else own for own, u in both) for prior, both in told.items()}
+        stated = {prior: {name: own for name, own in asdict(prior).items() if own is not None} for prior in set(priors)}
+        forms = {prior: usual._replace(**values) for prior, values in stated.items()}
         return [forms[prior] for prior in priors]
 
 
@@ -238,11 +238,11 @@ class _Given(Settings, frozen=True):
 
 
 def given_physical(
-    graph: FactorGraph, domain: Domain, lengthscale: float | Mapping[str, float], **told: Any
+    graph: FactorGraph, domain: Domain, lengthscale: float | Mapping[str, float], **values: Any
 ) -> tuple[AdditiveGPSettings, AdditiveHyperparameters]:
     """Settings and hyper-parameters from physical ones, as ``AdditiveGP`` takes them; a fit begins at ``time``."""
     lengths, k = plain(_each("lengthscale", lengthscale, graph.variables)), len(graph.factors)
-    own = convert(plain(told) | {"lengthscale": lengths[0]}, _Given)
+    own = convert(plain(values) | {"lengthscale": lengths[0]}, _Given)
     for name, length in zip(graph.variables, lengths, strict=True):
         convert(length, Positive, f"$.lengthscale[{name!r}]")
     share = dict(zip(graph.variables, (np.array(lengths) / (domain.high - domain.low)).tolist(), strict=True))

@@ -103,20 +103,20 @@ class BlockRows:
     @classmethod
     def of(cls, squares: Float[np.ndarray, "k T T"]) -> "BlockRows":
         """Block rows of whole matrices."""
-        made = cls.empty(len(squares), squares.shape[1])
-        made.put(np.arange(len(squares)), squares)
-        return made
+        rows = cls.empty(len(squares), squares.shape[1])
+        rows.put(np.arange(len(squares)), squares)
+        return rows
 
     @classmethod
     def empty(cls, k: int, n_rows: int, base: "BlockRows | None" = None, n_common: int = 0) -> "BlockRows":
         """Rows of 0. Full blocks of the first ``n_common`` rows of a base are shared, its others copied."""
         n_blocks, n_shared = -(-n_rows // ROWS), n_common // ROWS
         shared = () if base is None else base.blocks[:n_shared]
-        made = cls((*shared, *(np.zeros((k, ROWS, ROWS * (b + 1))) for b in range(len(shared), n_blocks))))
+        rows = cls((*shared, *(np.zeros((k, ROWS, ROWS * (b + 1))) for b in range(len(shared), n_blocks))))
         if base is not None:
-            for old, new in zip(base.blocks[n_shared:], made.blocks[n_shared:], strict=False):
+            for old, new in zip(base.blocks[n_shared:], rows.blocks[n_shared:], strict=False):
                 new[:] = old
-        return made
+        return rows
 
     @property
     def addresses(self) -> Int[np.ndarray, " n"]:

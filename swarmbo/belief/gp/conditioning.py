@@ -208,8 +208,8 @@ class JointPosterior:
 
     def cov(self, rows: Rows, cols: Rows) -> Float[np.ndarray, "r c"]:
         """Latent posterior covariances between two subsets; of one point ``var`` up to rounding."""
-        found = self._covariances(rows, [term.at[cols] for term in self.terms], _columns(self.V, cols))
-        return found if self.factor is None else found * self.factor[rows, None] * self.factor[cols]
+        covariances = self._covariances(rows, [term.at[cols] for term in self.terms], _columns(self.V, cols))
+        return covariances if self.factor is None else covariances * self.factor[rows, None] * self.factor[cols]
 
     def cross(self, rows: Rows, other: "JointPosterior") -> Float[np.ndarray, "r c"]:
         """Latent posterior covariances of some points with all points of another posterior of the same belief."""
@@ -279,8 +279,8 @@ class CovarianceRows:
 
     def take(self, point: int, variance: float) -> Float[np.ndarray, " m"]:
         """Take a point as measured, with the variance of its outcome; returns information of each by it, whitened."""
-        told = self.row(point)
-        told /= np.sqrt(variance)
-        self._whitened[:, self._known] = told if self._factor is None else told / self._factor
+        information = self.row(point)
+        information /= np.sqrt(variance)
+        self._whitened[:, self._known] = information if self._factor is None else information / self._factor
         self._known += 1
-        return told
+        return information

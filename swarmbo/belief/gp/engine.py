@@ -81,24 +81,24 @@ class ChannelGP(SpatialGP):
 
     def extended_from(self, earlier: "ChannelGP") -> Self:
         """Equal belief, bit-identical, that extends an earlier factorisation if the earlier data come first here."""
-        known: Conditioned | None = earlier.__dict__.get("_on_data")
-        if known is None or not isinstance(known.parts, StackedParts) or self._is_tied:
+        on_data: Conditioned | None = earlier.__dict__.get("_on_data")
+        if on_data is None or not isinstance(on_data.parts, StackedParts) or self._is_tied:
             return self
         data = self.observations
-        if known.hyper != self.channels or known.scopes != self.scopes or not data.begin_with(known.data):
+        if on_data.hyper != self.channels or on_data.scopes != self.scopes or not data.begin_with(on_data.data):
             return self
-        parts = known.parts
-        if len(data) > len(known.data):
-            parts = StackedParts.of(known.hyper, known.scopes, data, known.parts)
+        parts = on_data.parts
+        if len(data) > len(on_data.data):
+            parts = StackedParts.of(on_data.hyper, on_data.scopes, data, on_data.parts)
         if parts.jitters.any():
             return self  # jitter depends on the order in which rows are added
-        return self._with(base=replace(known, data=data, parts=parts))
+        return self._with(base=replace(on_data, data=data, parts=parts))
 
     def drop_cache(self) -> None:
         """Free most memory of many latents: results computed from known data, which are computed again on demand."""
         cached = vars(self)
-        known = cached.get("_on_data")
-        if known is not None and isinstance(known.parts, StackedParts) and self.given is None:
+        on_data = cached.get("_on_data")
+        if on_data is not None and isinstance(on_data.parts, StackedParts) and self.given is None:
             for name in ("_on_data", "_conditioned", "_prepared", "observations", "means_at_data"):
                 cached.pop(name, None)
             object.__setattr__(self, "base", None)

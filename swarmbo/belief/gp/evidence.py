@@ -248,8 +248,8 @@ class LogPosterior:
     def __call__(self, theta: Theta) -> tuple[float, Theta]:
         """Value and gradient; constant means are at their optimum for this theta."""
         log_prior, prior_gradient = self.prior.log_density(theta)
-        if (found := self._evaluated(theta)) is not None:
-            value, gradient, _ = found
+        if (evaluated := self._evaluated(theta)) is not None:
+            value, gradient, _ = evaluated
             d = len(self._U)
             by_theta = self.prior.gradient(gradient[:d], None, gradient[d:-1], gradient[-1:])
             return value + log_prior, by_theta + prior_gradient
@@ -276,8 +276,8 @@ class LogPosterior:
 
     def means(self, theta: Theta) -> Float[np.ndarray, " c"]:
         """Constant means (c,), standardised; means that outcomes do not determine are shared evenly."""
-        if (found := self._evaluated(theta)) is not None:
-            return found[2]
+        if (evaluated := self._evaluated(theta)) is not None:
+            return evaluated[2]
         lengthscales, outputscales, noises = self.prior.unpack(theta)
         pairs, _ = self._covariances(lengthscales, outputscales)
         _, design, whitened = self._whitened(outputscales, noises, pairs, self._time_correlation(theta)[0])

@@ -146,17 +146,17 @@ def fit_jointly(
 
         def given(rows: slice | Int[np.ndarray, " m"]) -> LogPosterior:
             U, channel = data.U[rows], data.channel[rows] if is_mixed else None
-            told = z[rows], noise[rows], channel, data.rounds[rows]
-            return LogPosterior(prior, _kernels(belief), belief.scopes, U, *told)
+            rest = z[rows], noise[rows], channel, data.rounds[rows]
+            return LogPosterior(prior, _kernels(belief), belief.scopes, U, *rest)
 
         if len(starts) > is_warm and (subset := _subset(len(data), rng)) is not None:
-            found, _ = maximise(given(subset), starts[is_warm:], settings.max_iterations)
-            starts = [*starts[:is_warm], found]
+            coarse, _ = maximise(given(subset), starts[is_warm:], settings.max_iterations)
+            starts = [*starts[:is_warm], coarse]
         log_posterior = given(slice(None))
         theta, value = maximise(log_posterior, starts, settings.max_iterations)
         if is_warm and (noisy := noisy_theta(prior, theta)) is not None:
-            other, worth = maximise(log_posterior, [noisy], settings.max_iterations)
-            theta = other if worth > value + _CLEAR_LEAD else theta
+            noisy_theta_found, noisy_value = maximise(log_posterior, [noisy], settings.max_iterations)
+            theta = noisy_theta_found if noisy_value > value + _CLEAR_LEAD else theta
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / len(offsets))
     return _joint_hyperparameters(settings, belief.graph, data, prior, theta, constants, scales)
@@ -171,7 +171,7 @@ def fit_sums(
     units_of = [units(belief.totals, belief.factors) for belief in beliefs]
     priors = [_joint_prior(belief.settings, belief.graph, is_mixed=False) for belief in beliefs]
     thetas, constants = [prior.centre for prior in priors], [offsets for offsets, _, _ in units_of]
-    alike = dict[tuple[Any, ...], list[tuple[Problem, Int[np.ndarray, " m"] | None]]]()
+    by_form = dict[tuple[Any, ...], list[tuple[Problem, Int[np.ndarray, " m"] | None]]]()
     for fit, (belief, rng, earlier, prior) in enumerate(zip(beliefs, rngs, warm, priors, strict=True)):
         data, (offsets, scales, is_shown) = belief.observations, units_of[fit]
         if is_shown:
@@ -180,14 +180,14 @@ def fit_sums(
             columns, unit = [column for scope in belief.scopes for column in scope], (offsets.sum(), scales[0])
             form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], is_warm
             problem = Problem((fit, TOTAL), prior, data, columns, *unit, starts, is_warm)
-            alike.setdefault(form, []).append((problem, subset))
-    for (t, _, _, kernel, _), told in alike.items():
-        sums, subsets = [problem for problem, _ in told], [subset for _, subset in told if subset is not None]
-        most = beliefs[sums[0].place[0]].settings.max_iterations
-        how: dict[str, Any] = {"from_all": True}
+            by_form.setdefault(form, []).append((problem, subset))
+    for (t, _, _, kernel, _), similar in by_form.items():
+        problems, subsets = [problem for problem, _ in similar], [subset for _, subset in similar if subset is not None]
+        max_iterations = beliefs[problems[0].place[0]].settings.max_iterations
+        options: dict[str, Any] = {"from_all": True}
         if t >= _SUBSET_FROM:
-            how = {"subset": np.array(subsets) if subsets else None}
-        for problem, theta, mean in zip(sums, *maximised(sums, kernel, most, **how), strict=True):
+            options = {"subset": np.array(subsets) if subsets else None}
+        for problem, theta, mean in zip(problems, *maximised(problems, kernel, max_iterations, **options), strict=True):
             fit, _ = problem.place
             thetas[fit], constants[fit] = theta, constants[fit] + problem.scale * mean / len(constants[fit])
     return [
@@ -243,12 +243,12 @@ def _joint_hyperparameters(
     """Hyper-parameters at theta, with noise variances for future outcomes by the fitted data."""
     k, time = len(graph.factors), prior.time_correlation(theta)
     lengthscales, outputscales, fitted = prior.unpack(theta)
-    told = [data.of_channel(TOTAL)]
+    by_channel = [data.of_channel(TOTAL)]
     if len(fitted) > 1:  # factors have noise of their own
-        told = [*(data.by_factor(k) if len(data) else [data] * k), *told]
-    known = zip(fitted, told, strict=True)
-    noises = [noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor) for noise, outcomes in known]
-    found = zip(
+        by_channel = [*(data.by_factor(k) if len(data) else [data] * k), *by_channel]
+    pairs = zip(fitted, by_channel, strict=True)
+    noises = [noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor) for noise, outcomes in pairs]
+    columns = zip(
         settings.of_factors(graph.factors),
         np.split(lengthscales, np.cumsum([len(scope) for scope in graph.scopes])[:-1]),
         outputscales.tolist(),
@@ -257,8 +257,8 @@ def _joint_hyperparameters(
         scales.tolist(),
         strict=True,
     )
-    own = (
+    factors = (
         FactorHyperparameters(form.kernel, tuple(lengths.tolist()), output, noise, constant, scale, time)
-        for form, lengths, output, noise, constant, scale in found
+        for form, lengths, output, noise, constant, scale in columns
     )
-    return AdditiveHyperparameters.of(own, noises[-1])
+    return AdditiveHyperparameters.of(factors, noises[-1])

@@ -42,16 +42,16 @@ def fit_alone(
 ) -> list[AdditiveHyperparameters]:
     """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side."""
     settings, scopes, factors = beliefs[0].settings, beliefs[0].scopes, beliefs[0].graph.factors
-    forms, known = settings.of_factors(factors), dict[tuple[object, int], HyperparameterPrior]()
-    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, str, bool], list[Problem]]()
+    forms, prior_of = settings.of_factors(factors), dict[tuple[object, int], HyperparameterPrior]()
+    priors, by_form = list[HyperparameterPrior](), dict[tuple[int, int, str, bool], list[Problem]]()
     for factor, form, size in zip(factors, forms, map(len, scopes), strict=True):
-        if (form, size) not in known:
+        if (form, size) not in prior_of:
             model = settings.lengthscale_model([size], alone=True)
-            known[form, size] = HyperparameterPrior.of(settings, [factor], [size], model, [form.noise_median])
-        priors.append(known[form, size])
+            prior_of[form, size] = HyperparameterPrior.of(settings, [factor], [size], model, [form.noise_median])
+        priors.append(prior_of[form, size])
     units_of = [observations.units(belief.totals, belief.factors)[:2] for belief in beliefs]
-    told = [belief.observations.by_factor(len(scopes)) for belief in beliefs]
-    for fit, ((offsets, scales), outcomes, rng, earlier) in enumerate(zip(units_of, told, rngs, warm, strict=True)):
+    by_fit = [belief.observations.by_factor(len(scopes)) for belief in beliefs]
+    for fit, ((offsets, scales), outcomes, rng, earlier) in enumerate(zip(units_of, by_fit, rngs, warm, strict=True)):
         for i, (prior, form, own) in enumerate(zip(priors, forms, outcomes, strict=True)):
             size, scale = len(scopes[i]), float(scales[i])
             # drawn in any case: a factor's draws must not depend on whether the outcomes of another vary
@@ -63,18 +63,18 @@ def fit_alone(
                     start = packed(prior, earlier, [i], [earlier.noise_variances[i]], earlier.scales[i] / scale)
                 starts, is_warm = starting_thetas(prior, drawn, start), start is not None
                 problem = Problem((fit, i), prior, own, scopes[i], float(offsets[i]), scale, starts, is_warm)
-                alike.setdefault((len(own), size, form.kernel, is_warm), []).append(problem)
-    found = dict[tuple[int, int], tuple[Theta, float]]()
-    for (_, _, kernel, _), problems in alike.items():
+                by_form.setdefault((len(own), size, form.kernel, is_warm), []).append(problem)
+    results = dict[tuple[int, int], tuple[Theta, float]]()
+    for (_, _, kernel, _), problems in by_form.items():
         for first in range(0, len(problems), _AT_ONCE):
             group = problems[first : first + _AT_ONCE]
             thetas, means = maximised(group, kernel, settings.max_iterations)
-            found |= {one.place: (theta, float(mean)) for one, theta, mean in zip(group, thetas, means, strict=True)}
+            results |= {own.place: (theta, float(mean)) for own, theta, mean in zip(group, thetas, means, strict=True)}
     fitted = list[AdditiveHyperparameters]()
-    for fit, ((offsets, scales), outcomes) in enumerate(zip(units_of, told, strict=True)):
+    for fit, ((offsets, scales), outcomes) in enumerate(zip(units_of, by_fit, strict=True)):
         own = list[FactorHyperparameters]()
         for i, (form, prior, data) in enumerate(zip(forms, priors, outcomes, strict=True)):
-            theta, mean = found.get((fit, i), (prior.centre, 0.0))
+            theta, mean = results.get((fit, i), (prior.centre, 0.0))
             scale, (lengths, (output,), (noise,)) = float(scales[i]), prior.unpack(theta)
             variances = float(output), observations.noise_ahead(float(noise), data, scale, settings.noise_floor)
             constant, time = float(offsets[i]) + scale * mean, prior.time_correlation(theta)
@@ -122,12 +122,12 @@ def multi_start_search(
     """
     from swarmbo.belief.gp.stack_fit import maximise_stacked  # late: numba is slow to load
 
-    z, begun = log_posterior.z, None
+    z, evaluated = log_posterior.z, None
     which, every = np.repeat(np.arange(len(z)), len(starts) // len(z)), z.shape[1] // _SUBSET
     rows = subset if not isinstance(subset, str) else slice(None, None, every) if every > 1 else None
     if rows is not None:
-        starts, which, begun = _coarse_search(log_posterior, starts, rows, max_iterations, is_warm, from_all)
-    theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **_COARSE)
+        starts, which, evaluated = _coarse_search(log_posterior, starts, rows, max_iterations, is_warm, from_all)
+    theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, evaluated=evaluated, **_COARSE)
     by_latent = value.reshape(len(z), -1)
     best = by_latent.argmax(axis=1) + by_latent.shape[1] * np.arange(len(z))
     return theta[best], mean[best]
@@ -143,9 +143,9 @@ def _coarse_search(
     own = starts.reshape(g, -1, starts.shape[1])
     n_known = int(is_warm and not from_all and own.shape[1] > 1)
     tried, which = own[:, n_known:].reshape(-1, starts.shape[1]), np.repeat(np.arange(g), own.shape[1] - n_known)
-    found, value, _ = maximise_stacked(log_posterior.on_subset(rows), tried, which, max_iterations, **_COARSE)
-    ends = found.reshape(g, -1, own.shape[2])
-    is_new = ~is_duplicate(found, value, ends.shape[1], apart).reshape(g, -1)
+    thetas, value, _ = maximise_stacked(log_posterior.on_subset(rows), tried, which, max_iterations, **_COARSE)
+    ends = thetas.reshape(g, -1, own.shape[2])
+    is_new = ~is_duplicate(thetas, value, ends.shape[1], apart).reshape(g, -1)
     if n_known:
         is_new &= (np.abs(ends - own[:, :1]) >= apart).any(axis=2)
     if is_warm:

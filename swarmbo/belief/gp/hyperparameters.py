@@ -204,10 +204,10 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         """Hyper-parameters of some factors; by default, the noise variance of a total is the sum of theirs."""
         kernels, lengthscales, outputs, noises, constants, scales, times = zip(*factors, strict=True)
         times = () if None in times else times
-        made = cls(kernels, lengthscales, outputs, noises, total_noise_variance or 0.0, constants, scales, times)
+        hyper = cls(kernels, lengthscales, outputs, noises, total_noise_variance or 0.0, constants, scales, times)
         if total_noise_variance is not None:
-            return made
-        return msgspec.structs.replace(made, total_noise_variance=math.fsum(made.in_one_unit().noise_variances))
+            return hyper
+        return msgspec.structs.replace(hyper, total_noise_variance=math.fsum(hyper.in_one_unit().noise_variances))
 
     def factor(self, i: int) -> FactorHyperparameters:
         """Hyper-parameters of one factor."""

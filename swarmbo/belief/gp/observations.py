@@ -110,8 +110,8 @@ class Observations:
     def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
         """Noise variances, standardised: the known ones, else the fitted ones."""
         fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])[self.channel]
-        told = standardised_noise(self.noise, np.array([*hyper.scales, hyper.common_scale])[self.channel])
-        return np.where(np.isnan(told), fitted, told)
+        stated = standardised_noise(self.noise, np.array([*hyper.scales, hyper.common_scale])[self.channel])
+        return np.where(np.isnan(stated), fitted, stated)
 
 
 def standardised_noise(

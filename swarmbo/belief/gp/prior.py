@@ -247,11 +247,11 @@ def starting_thetas(prior: HyperparameterPrior, drawn: Sequence[Theta], warm: Th
     return [*starts, *drawn]
 
 
-def noisy_theta(prior: HyperparameterPrior, found: Theta) -> Theta | None:
+def noisy_theta(prior: HyperparameterPrior, theta: Theta) -> Theta | None:
     """Start with much noise, if lengthscales found are short; else None."""
     # what looks like narrow peaks of a sum may be noise, which a search from short lengthscales does not find
     q = prior.n_lengthscales
-    if found[:q].mean() >= np.log(_SHORT_LENGTHSCALE):
+    if theta[:q].mean() >= np.log(_SHORT_LENGTHSCALE):
         return None
     noisy = prior.centre.copy()
     noisy[q + (prior.time_kernel is not None) + len(prior.sizes) :] = np.log(_NOISY)

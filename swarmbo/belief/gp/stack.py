@@ -62,12 +62,12 @@ class StackedParts:
         from swarmbo.kernels.compiled import CODES, GIVEN
 
         k = len(scopes)
-        made = cls._allocated(hyper, data, k, base)
-        entries, counts, known = made.entries, made.counts, made.known
+        parts = cls._allocated(hyper, data, k, base)
+        entries, counts, known = parts.entries, parts.counts, parts.known
         none = np.zeros(k, dtype=np.int64)
         starts, followed = (none, none) if base is None else (base.counts, base.known)
         codes = np.array([GIVEN if hyper.times else CODES.get(name, GIVEN) for name in hyper.kernels])
-        addresses, first_row = made.inverse.addresses, int(starts.min(initial=entries.shape[1]))
+        addresses, first_row = parts.inverse.addresses, int(starts.min(initial=entries.shape[1]))
         outputs, is_sound = np.array(hyper.outputscales), np.ones(k, dtype=bool)
         for alike in grouped((len(scope), i) for i, scope in enumerate(scopes)).values():
             index = np.array(alike)
@@ -84,14 +84,14 @@ class StackedParts:
                     given = _given(hyper, own, Z, data.rounds[entries[own]], first_row)
                     grow(
                         own, codes[own], starts[own], counts[own], followed[own], known[own],
-                        np.ascontiguousarray(np.swapaxes(Z, 1, 2)), first_row, given, outputs[own], made.noise,
-                        made.residuals, addresses, made.whitened, made.alpha, is_sound, work,
+                        np.ascontiguousarray(np.swapaxes(Z, 1, 2)), first_row, given, outputs[own], parts.noise,
+                        parts.residuals, addresses, parts.whitened, parts.alpha, is_sound, work,
                     )  # fmt: skip
 
             in_threads(len(index), put)
         for i in np.flatnonzero(~is_sound).tolist():
-            made._factorise_with_jitter(i, hyper, scopes[i], data.of_channel(i), base)
-        return made
+            parts._factorise_with_jitter(i, hyper, scopes[i], data.of_channel(i), base)
+        return parts
 
     @classmethod
     def _allocated(

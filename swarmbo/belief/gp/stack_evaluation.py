@@ -177,14 +177,14 @@ def evaluate(
         if stage != FINISH:
             first = 0
             for p in range(k if kernel != GIVEN else 0):
-                squares[:], begun = 0.0, 0
+                squares[:], offset = 0.0, 0
                 for i in range(t):
-                    square = squares[begun : begun + i]
+                    square = squares[offset : offset + i]
                     for d in range(first, ends[p]):
                         x, at = X[d], X[d, i]
                         for j in range(i):
                             square[j] += (at - x[j]) ** 2
-                    begun += i
+                    offset += i
                 radial(kernel, squares, math.exp(theta[o + p]), parts[p], slopes[p])
                 first = ends[p]
             if kernel == GIVEN:
@@ -193,17 +193,17 @@ def evaluate(
                 for d in range(o - a):
                     for j in range(n):
                         by_time[d, j] = output * given[row, 2, j]
-            begun = 0
+            offset = 0
             for i in range(t):
-                near, part = A[i, :i], parts[k - 1, begun : begun + i]
+                near, part = A[i, :i], parts[k - 1, offset : offset + i]
                 for j in range(i):
                     near[j] = part[j]
                 for p in range(k - 1):
-                    part = parts[p, begun : begun + i]
+                    part = parts[p, offset : offset + i]
                     for j in range(i):
                         near[j] += part[j]
                 A[i, i] = output + noise[i]
-                begun += i
+                offset += i
             for i in range(t, T):
                 A[i, :i], A[i, i] = 0.0, largest
             if stage == FILL:
@@ -229,48 +229,48 @@ def evaluate(
         # sum of W times the prior's covariances: K without its noise, and the sum of K⁻¹ times K is t
         gradient[row, last], gradient[row, c - 1] = 0.5 * (explained - t - known), 0.5 * by_noise
         for p in range(k - 1):  # of the last part what the others leave
-            out, own_output, summed, begun = D[o + p], math.exp(theta[o + p]), 0.0, 0
+            out, own_output, summed, offset = D[o + p], math.exp(theta[o + p]), 0.0, 0
             out[:] = 0.0
             for i in range(t):
-                by, negative, near, told = alpha[i], A[i], parts[p, begun : begun + i], own_output * alpha[i]
+                by, negative, near, row_sum = alpha[i], A[i], parts[p, offset : offset + i], own_output * alpha[i]
                 summed += 0.5 * own_output * (by * by + negative[i])
                 for j in range(i):
                     summed += near[j] * (by * alpha[j] + negative[j])
-                    told += near[j] * alpha[j]
+                    row_sum += near[j] * alpha[j]
                     out[j] += near[j] * by
-                out[i] += told
-                begun += i
+                out[i] += row_sum
+                offset += i
             gradient[row, o + p] = summed
             gradient[row, last] -= summed
             for i in range(t):
                 D[last, i] -= out[i]
         p = 0
         for d in range(a):
-            x, out, summed, begun = X[d], D[d], 0.0, 0
+            x, out, summed, offset = X[d], D[d], 0.0, 0
             out[:] = 0.0
             if d == ends[p]:
                 p += 1
             for i in range(t):
-                at, by, negative, slope, told = x[i], alpha[i], A[i], slopes[p, begun : begun + i], 0.0
+                at, by, negative, slope, row_sum = x[i], alpha[i], A[i], slopes[p, offset : offset + i], 0.0
                 for j in range(i):
                     change = slope[j] * (at - x[j]) ** 2
                     summed += change * (by * alpha[j] + negative[j])
-                    told += change * alpha[j]
+                    row_sum += change * alpha[j]
                     out[j] += change * by
-                out[i] += told
-                begun += i
+                out[i] += row_sum
+                offset += i
             gradient[row, d] = summed
         for d in range(a, o):
-            out, summed, begun = D[d], 0.0, 0
+            out, summed, offset = D[d], 0.0, 0
             out[:] = 0.0
             for i in range(t):
-                by, negative, changes, told = alpha[i], A[i], by_time[d - a, begun : begun + i], 0.0
+                by, negative, changes, row_sum = alpha[i], A[i], by_time[d - a, offset : offset + i], 0.0
                 for j in range(i):
                     summed += changes[j] * (by * alpha[j] + negative[j])
-                    told += changes[j] * alpha[j]
+                    row_sum += changes[j] * alpha[j]
                     out[j] += changes[j] * by
-                out[i] += told
-                begun += i
+                out[i] += row_sum
+                offset += i
             gradient[row, d] = summed
         if stage != ALL or information.shape[1] == 0:
             continue

@@ -98,21 +98,21 @@ class StackedLogPosterior:
 
     def on_subset(self, rows: slice | Int[np.ndarray, "g m"]) -> "StackedLogPosterior":
         """Log posterior given a subset of outcomes: a slice for all, or rows (g, m) for each."""
-        whose = slice(None) if isinstance(rows, slice) else np.arange(len(self.z))[:, None]
-        told = (of[whose, rows] for of in (self._U, self.z, self._known_noise, self._rounds))
-        return StackedLogPosterior(self.priors, self.kernel, *told)
+        latents = slice(None) if isinstance(rows, slice) else np.arange(len(self.z))[:, None]
+        arrays = (values[latents, rows] for values in (self._U, self.z, self._known_noise, self._rounds))
+        return StackedLogPosterior(self.priors, self.kernel, *arrays)
 
     def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
         """Log posterior of thetas (b, p), each of the latent or sum ``which``."""
-        found, is_sound = self._evaluated(theta, which, np.zeros(len(theta)))
+        evaluated, is_sound = self._evaluated(theta, which, np.zeros(len(theta)))
         singular, added = np.flatnonzero(~is_sound), self.z.shape[1] * EPSILON
         while len(singular):
             if added > _MOST_ADDED:
                 raise ValueError(NO_COVARIANCE)
-            mended, is_sound = self._evaluated(theta[singular], which[singular], np.full(len(singular), added))
-            found.put(singular[is_sound], mended.take(np.flatnonzero(is_sound)))
+            again, is_sound = self._evaluated(theta[singular], which[singular], np.full(len(singular), added))
+            evaluated.put(singular[is_sound], again.take(np.flatnonzero(is_sound)))
             singular, added = singular[~is_sound], 10.0 * added
-        return found
+        return evaluated
 
     def _evaluated(
         self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"], added: Float[np.ndarray, " b"]
@@ -125,17 +125,17 @@ class StackedLogPosterior:
         mean, is_sound = np.zeros(b), np.zeros(b, dtype=bool)
 
         def put(rows: slice) -> None:
-            told = (
+            arguments = (
                 self._code, self._ends, self._Ut, self.z, self._known_noise, self._given(logs[rows], which[rows]),
                 logs[rows], which[rows], added[rows], value[rows], gradient[rows], information[rows], mean[rows],
                 is_sound[rows],
             )  # fmt: skip
             if t < evaluation.MANY:
-                evaluation.evaluate(*told, self._new_workspace(), evaluation.ALL)
+                evaluation.evaluate(*arguments, self._new_workspace(), evaluation.ALL)
                 return
             work = self._workspace if b == 1 else self._new_workspace()
-            for row in range(len(told[6])):
-                evaluation.evaluate_one(*told[:5], *(own[row : row + 1] for own in told[5:]), work=work)
+            for row in range(len(arguments[6])):
+                evaluation.evaluate_one(*arguments[:5], *(own[row : row + 1] for own in arguments[5:]), work=work)
 
         if self._code == GIVEN:
             size = max(1, _PAIRS // t**2)
@@ -185,52 +185,52 @@ def maximise_stacked(
     *,
     longest: float = 1.0,
     apart: float = 0.0,
-    begun: Evaluated | None = None,
+    evaluated: Evaluated | None = None,
 ) -> tuple[Float[np.ndarray, "b p"], Float[np.ndarray, " b"], Float[np.ndarray, " b"]]:
     """Local searches side by side: damped Newton steps within bounds. The result of one does not depend on the others.
 
     A search ends when the gain that its undamped step promises, or that of an accepted one, is below ``tolerance``,
     relative to the value. No step is longer than ``longest`` in natural logarithms. Of two searches of a latent that
     come nearer than ``apart`` in all coordinates, only the one further up goes on. Starts of one latent (``which``)
-    follow one another, as many for each; ``begun`` is their evaluation, if known. Returns thetas, the log posterior
+    follow one another, as many for each; ``evaluated`` is their evaluation, if known. Returns thetas, the log posterior
     there, and the profiled means.
 
     Source: Nocedal & Wright 2006, section 4.1 for the damping, 16.7 for projection on bounds.
     """
     low, high = log_posterior.bounds[which, :, 0], log_posterior.bounds[which, :, 1]
     theta = np.clip(starts, low, high)
-    now, damping = log_posterior(theta, which) if begun is None else begun, np.full(len(theta), _DAMPED)
+    current, damping = log_posterior(theta, which) if evaluated is None else evaluated, np.full(len(theta), _DAMPED)
     active, n_starts = np.arange(len(theta)), len(theta) // len(set(which.tolist()))
     for _ in range(max_iterations):
         if apart > 0.0 and n_starts > 1:
-            active = active[~is_duplicate(theta, now.value, n_starts, apart)[active]]
-        at, gradient, information = theta[active], now.gradient[active], now.information[active]
+            active = active[~is_duplicate(theta, current.value, n_starts, apart)[active]]
+        at, gradient, information = theta[active], current.gradient[active], current.information[active]
         lowest, highest = low[active], high[active]
-        held = ((at <= lowest) & (gradient < 0.0)) | ((at >= highest) & (gradient > 0.0))
-        unit = tolerance * np.maximum(np.abs(now.value[active]), 1.0)
-        undamped, step = _steps(gradient, information, held, damping[active], longest)
-        goes_on = 0.5 * (undamped * gradient).sum(axis=1) > unit
-        if not goes_on.any():
+        is_held = ((at <= lowest) & (gradient < 0.0)) | ((at >= highest) & (gradient > 0.0))
+        unit = tolerance * np.maximum(np.abs(current.value[active]), 1.0)
+        undamped, step = _steps(gradient, information, is_held, damping[active], longest)
+        continues = 0.5 * (undamped * gradient).sum(axis=1) > unit
+        if not continues.any():
             break
-        trial, active = np.clip(at + step, lowest, highest), active[goes_on]
-        at, unit, gradient, information, trial = (rows[goes_on] for rows in (at, unit, gradient, information, trial))
+        trial, active = np.clip(at + step, lowest, highest), active[continues]
+        at, unit, gradient, information, trial = (rows[continues] for rows in (at, unit, gradient, information, trial))
         moved = trial - at
         promised = (gradient * moved).sum(axis=1) - 0.5 * np.einsum("bi,bij,bj->b", moved, information, moved)
         tried = log_posterior(trial, which[active])
-        gain = tried.value - now.value[active]
+        gain = tried.value - current.value[active]
         accepted = gain > _SLIGHT * np.maximum(promised, 0.0)
         ratio = gain / np.where(promised > 0.0, promised, np.inf)
         change = np.where(ratio > 0.75, 0.1, np.where(ratio > 0.25, 1.0, 10.0))
         least = np.where(accepted, _LEAST, _DAMPED)
         damping[active] = np.clip(damping[active] * change, least, _MOST)
-        up = np.flatnonzero(accepted)
-        theta[active[up]] = trial[up]
-        now.put(active[up], tried.take(up).with_secant_curvature(moved[up], gradient[up]))
+        improved = np.flatnonzero(accepted)
+        theta[active[improved]] = trial[improved]
+        current.put(active[improved], tried.take(improved).with_secant_curvature(moved[improved], gradient[improved]))
         is_flat = accepted & (np.abs(gain) <= unit) | (np.abs(moved).max(axis=1) <= EPSILON)
         active = active[~is_flat]
         if not len(active):
             break
-    return theta, now.value, now.mean
+    return theta, current.value, current.mean
 
 
 def is_duplicate(

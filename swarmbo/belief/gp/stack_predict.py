@@ -30,7 +30,7 @@ from swarmbo.belief.gp.triangular_steps import (
     block_of_one,
     rough_apart,
     rough_block,
-    rough_told,
+    rough_sums,
     row_of,
 )
 from swarmbo.boundary.compiling import LANES, compiled, inner, read_only
@@ -257,11 +257,11 @@ def predict_few(
                 for t in range(T):
                     apart[t] += (x[d] - Zt[f, d, t]) ** 2
             radial(kernel, apart[:T], 1.0, k[:T], slope[:T])
-            told = 0.0
+            mean_sum = 0.0
             for t in range(T):
                 k[t] = weight[t] * k[t] - at_reference[t]
-                told += own_alpha[t] * k[t]
-            mean[f, p] = told
+                mean_sum += own_alpha[t] * k[t]
+            mean[f, p] = mean_sum
             if wanted == MEAN:
                 continue
             w[:n_rows], square = 0.0, 0.0
@@ -313,7 +313,7 @@ def predict_roughly(
     entries = np.empty(ROWS * ROWS * n_blocks * (n_blocks + 1) // 2, dtype=np.float32)
     K, apart = np.zeros((most, ROUGH_POINTS), dtype=np.float32), np.empty((most, ROUGH_POINTS), dtype=np.float32)
     squares, x = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty((a, ROUGH_POINTS), dtype=np.float32)
-    told, away_from = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty(ROUGH_POINTS, dtype=np.float32)
+    sums, away_from = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty(ROUGH_POINTS, dtype=np.float32)
     Z, weight = np.empty((a, most), dtype=np.float32), np.empty(most, dtype=np.float32)
     own_alpha, shift = np.empty(most, dtype=np.float32), np.zeros(most, dtype=np.float32)
     _, long, _, _, places_of = work
@@ -327,19 +327,19 @@ def predict_roughly(
             steepest = max(steepest, row_of(blocks, places[f], i)[i])
         if steepest > _STEEP:
             own = slice(f, f + 1)
-            one = Stack(
+            own_stack = Stack(
                 kernels[own], counts[own], Zt[own], lengths[own], outputs[own], weights[own], alpha[own], given[own],
                 places[own],
             )  # fmt: skip
             at = Out(mean[own], var[own], dmean[own], dvar[own])
-            predict(wanted, one, U[own], reference[own], is_contrast, blocks, at, work)
+            predict(wanted, own_stack, U[own], reference[own], is_contrast, blocks, at, work)
             continue
-        begun = 0
+        offset = 0
         for i in range(n_rows):
             row, n_entries = row_of(blocks, places[f], i), (i // ROWS + 1) * ROWS
             for j in range(n_entries):
-                entries[begun + j] = _single(row[j])
-            begun += n_entries
+                entries[offset + j] = _single(row[j])
+            offset += n_entries
         if is_contrast:
             _at_reference(
                 kernel, reference[f], lengths[f], Zt[f, :, :T], weights[f, :T], v, away[:T], unused[:T],
@@ -364,15 +364,15 @@ def predict_roughly(
                 _unsigned(apart.ctypes.data),
             )  # fmt: skip
             rough_radial(kernel, apart.reshape(-1)[:n], K.reshape(-1)[:n])
-            told[:], squares[:] = _ZERO, _ZERO
+            sums[:], squares[:] = _ZERO, _ZERO
             at = _unsigned(K.ctypes.data)
-            rough_told(
+            rough_sums(
                 at, some, _unsigned(weight.ctypes.data), _unsigned(shift.ctypes.data),
-                _unsigned(own_alpha.ctypes.data), _unsigned(told.ctypes.data),
+                _unsigned(own_alpha.ctypes.data), _unsigned(sums.ctypes.data),
             )  # fmt: skip
             n_points = min(ROUGH_POINTS, m - start)
             for p in range(n_points):
-                mean[f, start + p] = told[p]
+                mean[f, start + p] = sums[p]
             if wanted == MEAN:
                 continue
             rows, width = _unsigned(entries.ctypes.data), _unsigned(0)
@@ -447,8 +447,8 @@ class StackPosterior:
         self, U: Points, alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
     ) -> tuple[Float[np.ndarray, "g m"], Points]:
         """Covariances with the observations times weights (g, T), and the gradients; 0 if not requested."""
-        told, _, pulled, _ = self._standardised(U, None, SLOPE if gradient else MEAN, alpha)
-        return told, pulled
+        mean, _, slope, _ = self._standardised(U, None, SLOPE if gradient else MEAN, alpha)
+        return mean, slope
 
     def _standardised(
         self,

@@ -53,9 +53,9 @@ class Tiles:
         scale, (mean, var) = self.hyper.scales[0], np.empty((2, len(query)))
         points = projection(self.hyper, self._scope, query)
         for members, rows in self._tiles(query):
-            told = self._whitened(rows, points[members])
-            mean[members] = told[:, -1] @ told[:, :-1]
-            var[members] = self._prior.outputscale - np.einsum("nm,nm->m", told[:, :-1], told[:, :-1])
+            whitened = self._whitened(rows, points[members])
+            mean[members] = whitened[:, -1] @ whitened[:, :-1]
+            var[members] = self._prior.outputscale - np.einsum("nm,nm->m", whitened[:, :-1], whitened[:, :-1])
         return self.hyper.constants[0] + scale * mean, scale**2 * np.maximum(var, 0.0)
 
     def _whitened(self, rows: Int[np.ndarray, " r"], points: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "r m+1"]:
@@ -70,30 +70,30 @@ class Tiles:
         """Joint posterior with given marginals; correlations are given the measurements nearest to the points."""
         rows = np.arange(len(self.data) if len(query) else 0)
         if len(rows) > self.jointly:
-            few = query.take(slice(None, None, -(-len(query) // self.jointly)))
-            each = self.jointly // len(few)
+            sample = query.take(slice(None, None, -(-len(query) // self.jointly)))
+            each = self.jointly // len(sample)
             most = min(_SHARED * each, len(rows))
             near = np.concatenate(
-                [self._nearest(now, few.take(own).U / self._lengthscales, most)[1] for now, own in _by_round(few)]
+                [self._nearest(now, sample.take(own).U / self._lengthscales, most)[1] for now, own in _by_round(sample)]
             )
             unions = (np.unique(near[:, :count]) for count in (most, 3 * each, 2 * each, each))
             rows = next(union for union in unions if len(union) <= self.jointly)
         points, unit = projection(self.hyper, self._scope, query), self.hyper.scales[0]
         V = self._whitened(rows, points)[:, :-1]
-        known = unit**2 * np.maximum(self._prior.outputscale - np.einsum("nm,nm->m", V, V), 0.0)
-        return JointPosterior(mean, known, V, (Term(self._prior, points),), unit).scaled(mean, var)
+        data_var = unit**2 * np.maximum(self._prior.outputscale - np.einsum("nm,nm->m", V, V), 0.0)
+        return JointPosterior(mean, data_var, V, (Term(self._prior, points),), unit).scaled(mean, var)
 
     def neglected(self, now: float) -> Neglected:
         """Differences to a posterior with four times as many neighbours, at measured places in a round."""
-        few = self.data.take(slice(None, None, -(-len(self.data) // _CHECKED)))
-        few = replace(few, rounds=np.full(len(few), now))
-        mean, var = self.marginals(few)
+        sample = self.data.take(slice(None, None, -(-len(self.data) // _CHECKED)))
+        sample = replace(sample, rounds=np.full(len(sample), now))
+        mean, var = self.marginals(sample)
         wider = copy(self)  # measurements are merged already, and again they would be others
         wider.neighbours *= 4
-        further, least = wider.marginals(few)
-        std = np.sqrt(np.maximum(least, np.finfo(float).tiny))
-        off, width = float((np.abs(further - mean) / std).max()), float((np.sqrt(var) / std).max())
-        return Neglected(len(few), self.neighbours, off, max(width - 1.0, 0.0))
+        further, further_var = wider.marginals(sample)
+        std = np.sqrt(np.maximum(further_var, np.finfo(float).tiny))
+        mean_error, std_ratio = float((np.abs(further - mean) / std).max()), float((np.sqrt(var) / std).max())
+        return Neglected(len(sample), self.neighbours, mean_error, max(std_ratio - 1.0, 0.0))
 
     def _tiles(self, query: Observations) -> Iterator[tuple[Int[np.ndarray, " s"], Int[np.ndarray, " r"]]]:
         """Rows of a query's points and rows of the measurements, tile by tile."""
@@ -118,16 +118,16 @@ class Tiles:
     ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
         """Distances (m, k) of places, in lengthscales, to the nearest measurements in a round, and their rows."""
         now = now if self.hyper.times else 0.0  # where nothing fades, rounds have one tree
-        known = self._tree  # beliefs of other rounds have the same tiles, and may be asked in other threads
-        if known is None or known[0] != now:
+        cached = self._tree  # beliefs of other rounds have the same tiles, and may be asked in other threads
+        if cached is None or cached[0] != now:
             placed = self.data.U / self._lengthscales
             if self.hyper.times:  # what fades is farther, by as much as its correlation falls with distance
                 left = self.hyper.times[0].between(self.data.rounds, np.array(now))
                 distances = np.linspace(0.0, _FARTHEST, 4096)
                 falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))
                 placed = np.column_stack([placed, np.interp(-left, -falls, distances)])
-            known = self._tree = now, cKDTree(placed)
-        _, tree = known
+            cached = self._tree = now, cKDTree(placed)
+        _, tree = cached
         far, near = tree.query(np.pad(at, ((0, 0), (0, tree.m - at.shape[1]))), k=range(1, count + 1))
         return np.asarray(far), np.asarray(near)
 

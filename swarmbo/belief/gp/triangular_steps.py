@@ -81,12 +81,12 @@ def rough_apart(_typing: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any,
 
 
 @_step
-def rough_told(_typing: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: Any, told: Any) -> Any:
+def rough_sums(_typing: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: Any, sums: Any) -> Any:
     """K becomes weights K - shifts, and alpha K is added up, of sixteen points in single precision; from addresses."""
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        K, n, *others, told = arguments
-        place = _entry(builder, told, _INT(0), _SINGLE)
+        K, n, *others, sums = arguments
+        place = _entry(builder, sums, _INT(0), _SINGLE)
         total = cgutils.alloca_once_value(builder, _load(builder, place, _SINGLE, ROUGH_POINTS))
         with cgutils.for_range(builder, n, intp=_INT) as loop:
             at = _entry(builder, K, builder.mul(loop.index, _INT(ROUGH_POINTS)), _SINGLE)
@@ -100,7 +100,7 @@ def rough_told(_typing: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: A
         _put(builder, builder.load(total), place)
         return context.get_dummy_value()
 
-    return types.void(K, n, weights, shifts, alpha, told), emit
+    return types.void(K, n, weights, shifts, alpha, sums), emit
 
 
 @_step
