@@ -148,7 +148,7 @@ def draw(cost: np.ndarray, by_factor: np.ndarray) -> None:
 
 def main() -> None:
     """Measure, print, draw."""
-    chain_acquisition._LARGE = 2**20  # pyright: ignore[reportPrivateUsage]  # all robots with all candidates
+    chain_acquisition._LARGE_TEAM = 2**20  # pyright: ignore[reportPrivateUsage]  # all robots with all candidates
     with threadpool_limits(1, user_api="blas"):
         cost = np.array([min(decided(now) for _ in range(5)) for now in map(situation, ROBOTS)])
         for n in FACTORS:

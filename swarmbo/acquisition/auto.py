@@ -188,8 +188,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return self._draw(situation, belief, None)  # in noise, neighbours tell little
         # points of a global search are no steps of the box
         places = belief.domain.to_unit(belief.X) if is_plain else None
-        box, told = self._box(patience), _seen(belief, situation)
-        side = box.state(told, steps=situation.steps(), places=places, basis=situation.basis()).side
+        trust_region, outcomes = self._box(patience), _seen(belief, situation)
+        side = trust_region.state(outcomes, steps=situation.steps(), places=places, basis=situation.basis()).side
         share = _SIDES[asked % len(_SIDES)] if p and not (is_plain or is_whole) else 1.0
         region = box_around(incumbent(belief), side * share)
         # draws of an untransformed sum pay off once outcomes distinguish the functions
@@ -298,11 +298,13 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return since
         history, noise = situation.history, max((previous.before or previous).hyperparameters.noise_variances)
         chosen, design = np.flatnonzero(situation.chosen[since:]) + since, self.restarts.fresh if since else 0
-        begun = since if not design else int(chosen[design - 1]) + 1 if len(chosen) >= design else len(history)
+        start = since
+        if design:
+            start = int(chosen[design - 1]) + 1 if len(chosen) >= design else len(history)
         left = np.inf if situation.horizon is None else situation.horizon - situation.round
-        begun, steps, basis = max(begun, previous.whole_since), situation.steps(), situation.basis()
+        start, steps, basis = max(start, previous.whole_since), situation.steps(), situation.basis()
         is_due = left >= _LATE and self.restarts.is_due(
-            history.sums, since=since, begun=begun, patience=_patience(noise), steps=steps, basis=basis
+            history.sums, since=since, start=start, patience=_patience(noise), steps=steps, basis=basis
         )
         return len(history) if is_due else since
 

@@ -92,7 +92,10 @@ class TrustRegion(Settings, frozen=True):
             if is_counted and batches[index] != batch:
                 batch, centre, before, is_step, is_gain = batches[index], best_index, best, False, False
             is_known = not np.isnan(outcome) and max(outcome, best) > -np.inf
-            if is_counted and is_known and _is_inside(places, index, centre, side):
+            is_inside = places is None or (
+                centre is not None and bool(np.abs(places[index] - places[centre]).max() <= side / 2.0 + _EDGE)
+            )
+            if is_counted and is_known and is_inside:
                 is_step, is_gain = True, is_gain or bool(outcome > before)
             if outcome > best:
                 best, best_index = float(outcome), index
@@ -113,13 +116,6 @@ class TrustRegion(Settings, frozen=True):
         return BoxState(side, idle, spread)
 
 
-def _is_inside(places: Float[np.ndarray, "t n"] | None, index: int, centre: int | None, side: float) -> bool:
-    """True if an evaluation was inside the region around another; ``places`` None: all were."""
-    if places is None:
-        return True
-    return centre is not None and bool(np.abs(places[index] - places[centre]).max() <= side / 2.0 + _EDGE)
-
-
 class Restarts(Settings, frozen=True):
     """Rule for restarts of a search, and the number of points in unexplored space after a restart.
 
@@ -132,7 +128,7 @@ class Restarts(Settings, frozen=True):
     Example:
         >>> restarts, design = Restarts(after=3), [0.0, 1.0, 2.0]
         >>> stuck, gaining = np.array([*design, 1.5, 0.5, 2.0]), np.array([*design, 1.5, 0.5, 2.5])
-        >>> [restarts.is_due(y, since=0, begun=3, patience=1) for y in (stuck, gaining)]
+        >>> [restarts.is_due(y, since=0, start=3, patience=1) for y in (stuck, gaining)]
         [True, False]
     """
 
@@ -145,7 +141,7 @@ class Restarts(Settings, frozen=True):
         outcomes: Outcomes,
         *,
         since: int,
-        begun: int,
+        start: int,
         patience: int,
         steps: Steps | None = None,
         basis: Basis | None = None,
@@ -155,11 +151,11 @@ class Restarts(Settings, frozen=True):
         Args:
             outcomes: Outcome of each evaluation (t,); NaN, a failure, does not count.
             since: Index of the first evaluation of this search; earlier ones do not count.
-            begun: Index of the evaluation at which the first period begins.
+            start: Index of the evaluation at which the first period begins.
             patience: Factor on the waiting time, >= 1.
         """
         counts = _after(0, outcomes, steps)
-        batches = _batches(counts & ~np.isnan(outcomes) & (np.arange(len(outcomes)) >= begun), basis)
+        batches = _batches(counts & ~np.isnan(outcomes) & (np.arange(len(outcomes)) >= start), basis)
         length = patience * self.after
         turns = (int(batches.max(initial=-1)) + 1) // length if length else 0
         if turns < 1:

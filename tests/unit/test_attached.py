@@ -90,8 +90,8 @@ def test_boxes_restarts_and_regions_are_those_without_the_attached_ones(data):
     if np.isfinite(asked[:3]).any() and not other.restarts:
         assert (one.length, one.n_fresh) == (other.length, other.n_fresh)
     restarts = Restarts(after=4, gain=0.0)
-    alone = restarts.is_due(asked, since=0, begun=3, patience=1)
-    assert restarts.is_due(mixed, since=0, begun=0, patience=1, steps=chosen) == alone or not np.isfinite(asked).any()
+    alone = restarts.is_due(asked, since=0, start=3, patience=1)
+    assert restarts.is_due(mixed, since=0, start=0, patience=1, steps=chosen) == alone or not np.isfinite(asked).any()
 
 
 def test_a_good_attached_point_is_the_incumbent_and_is_to_be_beaten():

@@ -43,8 +43,8 @@ class FunctionSettings(WorldSettings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "parameters", _are_within_reason, "counts up to 4096, other numbers from 1e-6 to 1e6 in size")
-        told = "'total' where the structure is hidden: outcomes per factor would reveal it"
-        require(self, "outcomes", lambda it: it == "total" or self.structure == "known", told)
+        wanted = "'total' where the structure is hidden: outcomes per factor would reveal it"
+        require(self, "outcomes", lambda it: it == "total" or self.structure == "known", wanted)
 
 
 def _are_within_reason(parameters: dict[str, Any]) -> bool:

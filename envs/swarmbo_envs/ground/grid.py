@@ -51,14 +51,14 @@ class Ground:
         if blocked.all():
             raise ConfigError("got no-go regions that cover the map; wanted free space to drive", at=at)
         parts = np.asarray(label(~blocked)[0])  # from 1; 0 where blocked
-        kept = [int(np.bincount(parts.ravel())[1:].argmax()) + 1]
+        kept_parts = [int(np.bincount(parts.ravel())[1:].argmax()) + 1]
         if anchors:
             for name, place in anchors.items():
                 if not self.is_free(place[None])[0]:
                     raise ConfigError(f"got {place.tolist()} in a no-go region, or too near to one", at=name)
             column, row = self._cells_of(np.array(list(anchors.values()))).T
-            kept = parts[row, column].tolist()
-        self.parts: Int[np.ndarray, "rows columns"] = np.where(np.isin(parts, kept), parts, 0)
+            kept_parts = parts[row, column].tolist()
+        self.parts: Int[np.ndarray, "rows columns"] = np.where(np.isin(parts, kept_parts), parts, 0)
         self.blocked = self.parts == 0
         if len(self.nodes) > _MOST_NODES:
             got = f"got regions with {len(self.nodes):,} corners on a grid of {self.shape[0]} x {self.shape[1]} cells"

@@ -136,8 +136,8 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         if self.field.sites_only:
             places = np.array([self.stations.nearest_spot(sensor, place) for sensor, place in enumerate(places)])
         sampled, failed = np.zeros((2, n), dtype=bool)
-        begun = seed, number, 0, True, *self._initial_score()
-        return Episode(*begun, places, np.full(n, np.nan), np.zeros(n), sampled, failed)
+        first = seed, number, 0, True, *self._initial_score()
+        return Episode(*first, places, np.full(n, np.nan), np.zeros(n), sampled, failed)
 
     def _initial_infos(self, episode: Episode) -> Infos:
         """Sample at every sensor's position, at no cost."""

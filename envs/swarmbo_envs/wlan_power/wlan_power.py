@@ -235,9 +235,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         network, value = self._initial, functools.partial(self.utility.value, self._initial)
         unit = rng.sobol(_N_TRUTH_POINTS, len(place), rng.stream(0, "truth points"))
         points = settings_at(network, unit, self._low, self._high)
-        unit, axis_unit, name = (self.labels[label] for label in ("unit", "axis_unit", "name"))
-        told = points, value(points), maximum, place, unit, axis_unit, name, value
-        return GroundTruth(*told, maximum_is="reference optimum")
+        labels: Any = self.labels
+        return GroundTruth(points, value(points), maximum, place, value=value, maximum_is="reference optimum", **labels)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -268,9 +267,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         """Results of the baselines by label, which says if their powers were tuned elsewhere."""
         if self.settings.changes:
             return {}
-        results = references(
-            self._initial, self._low, self._high, budget=budget, seed=seed, utility=self.utility
-        ).values()
+        options: dict[str, Any] = {"budget": budget, "seed": seed, "utility": self.utility}
+        results = references(self._initial, self._low, self._high, **options).values()
         elsewhere = ", by the closed form" if self.settings.objective == "throughput" else ""
         return {reference.label + (elsewhere if reference.evaluations > 1 else ""): reference for reference in results}
 

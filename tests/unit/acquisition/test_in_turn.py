@@ -129,7 +129,7 @@ def test_tables_of_a_large_team_have_so_many_entries_and_lose_next_to_nothing(mo
     few, many = situation(48, 15.0), situation(49, 15.0)
     rule = DBGPUCB(markov_order=1, candidates=32, table_entries=2**10)
     spared, cut = rule.local_problem(few), rule.local_problem(many)
-    monkeypatch.setattr(chain_acquisition, "_LARGE", 49)
+    monkeypatch.setattr(chain_acquisition, "_LARGE_TEAM", 49)
     whole = rule.local_problem(many)
     entries = [sum(table.size for table in problem.tables.values()) for problem in (cut, whole)]
     assert entries[0] <= 2**13 < entries[1]

@@ -104,11 +104,11 @@ def test_the_side_does_not_depend_on_points_outside_that_gain_nothing(outcomes, 
 def test_a_search_starts_over_when_a_full_turn_gains_less_than_a_share_of_its_spread(gain, wanted) -> None:
     # of the design and the turn their best less their median is half of one
     outcomes, restarts = np.array([0.0, 1.0, -1.0, 0.5, 0.5, 1.0 + gain, 0.5]), Restarts(after=4)
-    arguments = {"since": 0, "begun": 3, "patience": 1}
+    arguments = {"since": 0, "start": 3, "patience": 1}
     assert restarts.is_due(outcomes, **arguments) is wanted
     assert not restarts.is_due(outcomes[:6], **arguments)
     assert not restarts.is_due(outcomes, **arguments | {"patience": 2})
-    assert not restarts.is_due(outcomes, **arguments | {"begun": 4})
+    assert not restarts.is_due(outcomes, **arguments | {"start": 4})
     assert not Restarts(after=0).is_due(outcomes, **arguments)
 
 
@@ -121,21 +121,21 @@ BATCHES = np.concatenate([[0, 1, 2], np.repeat([3, 11, 19], 8)])
 @pytest.mark.parametrize(
     ("outcomes", "after", "given", "wanted"),
     [
-        (HEAVY, 4, {"begun": 8}, False),  # a gain counts by what the search is about now, not by its first points
-        (NARROW, 4, {"begun": 8}, True),
+        (HEAVY, 4, {"start": 8}, False),  # a gain counts by what the search is about now, not by its first points
+        (NARROW, 4, {"start": 8}, True),
         ([*DESIGN, *IDLE, 9.0], 4, {}, True),  # full turns count, whatever came since
         ([*DESIGN, 9.0, *IDLE], 4, {}, False),
-        (RISEN, 2, {"begun": 5}, True),  # what was gained before the search began does not count for it
-        (RISEN, 2, {"begun": 5, "since": 4}, False),
-        ([1.0] * 8, 3, {"begun": 5}, True),  # outcomes that never vary
-        ([np.nan] * 8, 3, {"begun": 5}, False),
+        (RISEN, 2, {"start": 5}, True),  # what was gained before the search began does not count for it
+        (RISEN, 2, {"start": 5, "since": 4}, False),
+        ([1.0] * 8, 3, {"start": 5}, True),  # outcomes that never vary
+        ([np.nan] * 8, 3, {"start": 5}, False),
         ([*DESIGN, *[0.5] * 24], 4, {}, True),
         ([*DESIGN, *[0.5] * 24], 4, {"basis": BATCHES}, False),  # batches in vain count, not evaluations
         ([*DESIGN, *[0.5] * 24], 3, {"basis": BATCHES}, True),
     ],
 )
 def test_when_a_search_starts_over(outcomes, after, given, wanted) -> None:
-    arguments = {"since": 0, "begun": 3, "patience": 1} | given
+    arguments = {"since": 0, "start": 3, "patience": 1} | given
     assert Restarts(after=after).is_due(np.array(outcomes), **arguments) is wanted
 
 
@@ -144,7 +144,7 @@ def test_failures_neither_end_a_search_nor_change_a_box(outcomes, places) -> Non
     y = np.round(np.array(outcomes, dtype=float), 2)
     y, design = np.concatenate([[0.0, 1.0], y[np.isfinite(y)]]), 2
     failed = np.insert(y, design + np.array(sorted(place % (len(y) - 1) for place in places), dtype=int), np.nan)
-    due = [Restarts(after=3).is_due(told, since=0, begun=2, patience=1) for told in (y, failed)]
+    due = [Restarts(after=3).is_due(told, since=0, start=2, patience=1) for told in (y, failed)]
     assert due[0] == due[1]
     assert TrustRegion().side(y, 2) == TrustRegion().side(failed, 2)
 

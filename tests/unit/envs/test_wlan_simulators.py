@@ -105,8 +105,8 @@ def test_a_process_that_died_between_two_questions_is_replaced_without_a_word(pl
     path = plan("dead afterwards")
     children = children_of(path)
     assert children.ask([QUESTION])[0]["mbps"] == [5.0, 3.0]
-    child = children._places.get()
-    children._places.put(child)
+    child = children._pool.get()
+    children._pool.put(child)
     while child.is_running:
         time.sleep(0.01)
     assert children.ask([QUESTION])[0]["mbps"] == [5.0, 3.0]
