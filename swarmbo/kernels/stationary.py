@@ -31,13 +31,11 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
     """
     if name not in KERNEL_NAMES:
         return own_kernel(name).correlation(np.minimum(r, _FAR))
-    if np.size(r) <= _AT_ONCE:
-        return correlation_and_slope(name, r)[0]
     distances, values = np.ravel(r), np.empty(np.size(r))
     for start in range(0, len(values), _AT_ONCE):
         rows = slice(start, start + _AT_ONCE)
         values[rows] = correlation_and_slope(name, distances[rows])[0]
-    return values.reshape(np.shape(r))
+    return values.reshape(np.shape(r))[()]  # a number for one distance
 
 
 def correlation_and_slope(

@@ -267,10 +267,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         """Results of the baselines by label, which says if their powers were tuned elsewhere."""
         if self.settings.changes:
             return {}
-        options: dict[str, Any] = {"budget": budget, "seed": seed, "utility": self.utility}
-        results = references(self._initial, self._low, self._high, **options).values()
+        results = references(self._initial, self._low, self._high, budget=budget, seed=seed, utility=self.utility)
         elsewhere = ", by the closed form" if self.settings.objective == "throughput" else ""
-        return {reference.label + (elsewhere if reference.evaluations > 1 else ""): reference for reference in results}
+        return {one.label + (elsewhere if one.evaluations > 1 else ""): one for one in results.values()}
 
     def worst_off(self, point: ArrayLike) -> dict[str, float]:
         """Least rates of any access point and any user at a joint setting, Mbit/s, without noise.
