@@ -15,6 +15,7 @@ Outcomes = Float[np.ndarray, " t"]
 Steps = Bool[np.ndarray, " t"]
 Basis = Int[np.ndarray, " t"]
 Point = Float[np.ndarray, " n"]
+_MOST_IDLE = 3  # evaluations of a batch: it has points in regions of several sides, as successive decisions have
 _EDGE = 1e-6  # sides of the domain: tolerance beyond the region's faces
 
 
@@ -22,7 +23,7 @@ class BoxState(NamedTuple):
     """State of a trust region after a history."""
 
     side: float  # as a share of the domain's
-    idle: int  # number of latest steps in a row without a notable gain
+    idle: int  # number of latest evaluations in a row without a notable gain, at most three of a batch
     spread: float  # best minus median of the outcomes that are no steps; if these are all equal, of all outcomes
 
 
@@ -87,25 +88,25 @@ class TrustRegion(Settings, frozen=True):
         spread = _spread(outcomes[~counted]) or _spread(outcomes)
         side, successes, failures, idle = self.initial, 0, 0, 0
         best, best_index, notable = -np.inf, None, -np.inf
-        batch, centre, before, is_step, is_gain = -1, best_index, best, False, False
+        batch, centre, before, n_steps, is_gain = -1, best_index, best, 0, False
         for index, (outcome, is_counted) in enumerate(zip(outcomes, counted, strict=True)):
             if is_counted and batches[index] != batch:
-                batch, centre, before, is_step, is_gain = batches[index], best_index, best, False, False
+                batch, centre, before, n_steps, is_gain = batches[index], best_index, best, 0, False
             is_known = not np.isnan(outcome) and max(outcome, best) > -np.inf
             is_inside = places is None or (
                 centre is not None and bool(np.abs(places[index] - places[centre]).max() <= side / 2.0 + _EDGE)
             )
             if is_counted and is_known and is_inside:
-                is_step, is_gain = True, is_gain or bool(outcome > before)
+                n_steps, is_gain = n_steps + 1, is_gain or bool(outcome > before)
             if outcome > best:
                 best, best_index = float(outcome), index
             if is_counted and last_of_batch[batch] != index:
                 continue
-            has_step = is_counted and is_step
+            has_step = is_counted and n_steps > 0
             if best > notable + gain * spread:
                 idle, notable = 0, best
             elif has_step:
-                idle += 1
+                idle += min(n_steps, _MOST_IDLE)
             if has_step:
                 successes, failures = (successes + 1, 0) if is_gain else (0, failures + 1)
                 # counts restart at each change of the side, as in TuRBO
