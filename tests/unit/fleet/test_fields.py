@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.fleet.letters import Begin, Told, opened
+from swarmbo.fleet.messages import Decide, RecordOutcome, decode
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0
 
@@ -182,7 +182,7 @@ def test_each_is_told_what_is_its_own_only(network, fleets):
     send = wire.send
 
     def heard(sender, recipient, content):
-        written.setdefault((sender, recipient), []).append(opened(content))
+        written.setdefault((sender, recipient), []).append(decode(content))
         send(sender, recipient, content)
 
     wire.send = heard
@@ -190,8 +190,8 @@ def test_each_is_told_what_is_its_own_only(network, fleets):
     fleet.play(ROUNDS)
     for name in fleet.team.agents:
         orders = written[HUB, name]
-        offers = [letter.offer for letter in orders if isinstance(letter, Begin)]
-        rows = [letter.row for letter in orders if isinstance(letter, Told)]
+        offers = [letter.offer for letter in orders if isinstance(letter, Decide)]
+        rows = [letter.row for letter in orders if isinstance(letter, RecordOutcome)]
         places = [tuple(row.place.values()) for row in rows if row.factors]
         column = fleet.team.problem.channels.index(name)
         own = fleet.team.history.X[fleet.team.problem.taken(fleet.team.history.X)[:, column]]
