@@ -84,9 +84,8 @@ class OutcomeAssembler:
     ) -> dict[str, float | None]:
         """Outcomes of a tell by channel, those of failed channels too, without what was known."""
         told = {} if event.outcome is None else event.outcome
-        if not isinstance(told, dict):
-            told = {self._problem.channels[0]: told}
-        new = {channel: value for channel, value in told.items() if channel not in known}
+        by_channel = told if isinstance(told, dict) else {self._problem.channels[0]: told}
+        new: dict[str, float | None] = {c: value for c, value in by_channel.items() if c not in known}
         if event.failed or event.outcome is None:
             new |= {channel: None for channel in channels if channel not in known and channel not in new}
         return new
@@ -152,15 +151,14 @@ class Broker:
         return query_id
 
     def _no_query_left(self, now: float) -> messages.Refused:
-        n_pending, rounds, most = len(self._leases), self.service.rounds, self._most_pending
+        n_pending, rounds = len(self._leases), self.service.rounds
         if not n_pending:
             what, fix = f"all {rounds} queries are told", "stop; GET /best has the result"
             return messages.Refused(410, what, str(rounds), "no further query", fix)
         wait = max(1, math.ceil(min(lease.until for lease in self._leases.values()) - now))
         what = f"{n_pending} queries are pending, and no lease has run out"
-        wanted = (
-            f"fewer than {self._most_pending} pending" if self.ledger.n_asked < rounds else "one whose lease ran out"
-        )
+        is_full = self.ledger.n_asked < rounds
+        wanted = f"fewer than {self._most_pending} pending" if is_full else "one whose lease ran out"
         fix, headers = "tell outcomes, or ask again later", {"Retry-After": str(min(wait, 60))}
         return messages.Refused(429, what, str(n_pending), wanted, fix, headers)
 
