@@ -32,6 +32,7 @@ _START = "q00000"  # stands for the query of measurements before any other
 Links = tuple[tuple[str, str], ...]
 LinksWithout = Callable[[Collection[str]], Links | None]  # links for members, without those of absent agents
 Handler = Callable[[str, messages.Message], None]
+Results = tuple[messages.MeasurementResult, ...]
 _Reply = TypeVar("_Reply", messages.Snapshot, messages.Measurements)
 
 
@@ -68,6 +69,7 @@ class Hub:
         self.repeated = self.refused = 0
         self._last_counts: dict[str, tuple[int, int]] = {}
         self.inadmissible: dict[str, Counter[str]] = {}
+        self._accused_at: dict[str, float] = {}  # time of the first refusal of an agent's messages in this attempt
         self._decision_number, self._last_valid = 0, 0  # of the last decision begun, and of the last valid one
         self._last_participants = agents  # of the last valid decision
         self._last_joined = dict.fromkeys(agents, 0)  # number of each agent's last valid decision
@@ -114,8 +116,7 @@ class Hub:
         if not members:
             return None
         self._order_decision(members, links, {} if offers is None else offers)
-        found, accused_at = dict[str, messages.Decision](), dict[str, float]()
-        before = {agent: counts.copy() for agent, counts in self.inadmissible.items()}
+        found, self._accused_at = dict[str, messages.Decision](), {}
 
         def record(sender: str, message: messages.Message) -> None:
             if isinstance(message, messages.Decision) and self._is_due(sender, message, members):
@@ -126,15 +127,20 @@ class Hub:
             return [agent for agent in members if agent not in found]
 
         def is_done() -> bool:
-            has_ended = not missing() or self.membership.present != members
-            return has_ended or (self._tolerates_failures and self._is_stuck(members, before, accused_at))
+            return not missing() or self.membership.present != members or self._is_stuck()
 
         if not self._receive_until(is_done, "a decision", record, missing):
-            self._note_stall(members, missing())
+            # the agent that hangs sends no snapshot, and is left out; if all send one, the attempt was in vain
+            self._n_stalls += len(self._snapshots(members)) == len(members)
+            if self._n_stalls == _MOST_STALLS:
+                got = f"{missing()} run, and sent no decision"
+                raise TransportError(f"round {self._round}: {got}; can they reach one another?")
             return None
         if missing():
             if self.membership.present == members:
-                self._mark_hung(accused_at, "others refused its messages")
+                self._mark_hung(
+                    [agent for agent in members if agent in self._accused_at], "others refused its messages"
+                )
             return None
         self._last_participants = members
         return [found[agent] for agent in members]
@@ -149,26 +155,11 @@ class Hub:
         order = messages.Decide(0, links(self.absent), None, participants, self._last_valid)
         self._send_in_sequence({agent: msgspec.structs.replace(order, offer=offers.get(agent)) for agent in members})
 
-    def _is_stuck(
-        self, members: Sequence[str], before: Mapping[str, Counter[str]], accused_at: dict[str, float]
-    ) -> bool:
-        """True if others refuse a member's messages, and none continued without them for the patience.
-
-        They wait for it for ever. ``before`` are the refusals before this attempt; the times of the first new ones are
-        noted in ``accused_at``.
-        """
-        for agent in members:
-            if any((counts - before.get(other, Counter()))[agent] for other, counts in self.inadmissible.items()):
-                accused_at.setdefault(agent, self._clock())
-        return bool(accused_at) and self._clock() - min(accused_at.values()) > self.plan.patience_s
-
-    def _note_stall(self, members: Sequence[str], missing: Sequence[str]) -> None:
-        """Count an attempt in which live agents did not decide; a TransportError if it is the second one."""
-        # the agent that hangs sends no snapshot, and is left out; if all send one, the attempt was in vain
-        self._n_stalls += len(self._snapshots(members)) == len(members)
-        if self._n_stalls == _MOST_STALLS:
-            got = f"{list(missing)} run, and sent no decision"
-            raise TransportError(f"round {self._round}: {got}; can they reach one another?")
+    def _is_stuck(self) -> bool:
+        """True if members wait for ever for one whose messages they refuse: none continued for the patience."""
+        times = [at for agent, at in self._accused_at.items() if agent in self.membership.present]
+        has_waited = bool(times) and self._clock() - min(times) > self.plan.patience_s
+        return has_waited and self._tolerates_failures
 
     def _is_due(self, sender: str, decision: messages.Decision, members: Sequence[str]) -> bool:
         """True if it answers this order with own values; exactly the first present agent has those of absent agents."""
@@ -219,10 +210,8 @@ class Hub:
 
     def _send_readmission(self, agent: str, state: bytes = b"") -> None:
         own_outcomes = self._reported[agent] if state and not learns_alike(self._setup) else {}
-        readmission = messages.Readmission(
-            0, self._last_valid, self._unreported[agent], state, own_outcomes, self._last_joined[agent]
-        )
-        self._send_in_sequence({agent: readmission})
+        data = self._unreported[agent], state, own_outcomes
+        self._send_in_sequence({agent: messages.Readmission(0, self._last_valid, *data, self._last_joined[agent])})
         self.membership.readmit(agent)
 
     def _add_reported(self, agent: str, rows: OwnRows) -> None:
@@ -245,17 +234,13 @@ class Hub:
         replies = self._replies(orders, messages.Snapshot, "its snapshot", longest_s)
         return {agent: reply.state for agent, reply in replies.items() if agent in self.membership.present}
 
-    def measure(
-        self, places: Mapping[str, Sequence[Sequence[float]]]
-    ) -> dict[str, tuple[messages.MeasurementResult, ...]]:
+    def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Results]:
         """Have agents measure with their own instruments; measurements of failed agents count as failed."""
         orders = {agent: messages.Measure(0, tuple(map(tuple, own))) for agent, own in places.items()}
         replies = self._replies(orders, messages.Measurements, "its measurements")
         return {agent: self._results(agent, replies.get(agent), len(own)) for agent, own in places.items()}
 
-    def _results(
-        self, agent: str, reply: messages.Measurements | None, count: int
-    ) -> tuple[messages.MeasurementResult, ...]:
+    def _results(self, agent: str, reply: messages.Measurements | None, count: int) -> Results:
         own = self.problem.graph.factors_owned_by(agent)
         if reply is None:
             failure = f"it is gone: {self.membership.absent[agent]}"
@@ -374,8 +359,11 @@ class Hub:
                     self._link.invite(agent, invitation)
 
     def _handle(self, sender: str, message: messages.Message, handler: Handler | None = None) -> None:
-        if isinstance(message, messages.RefusalCounts):  # a restarted agent counts from 0 again
-            self.inadmissible[sender] = self.inadmissible.get(sender, Counter[str]()) | Counter(message.by_sender)
+        if isinstance(message, messages.RefusalCounts):
+            before, counts = self.inadmissible.get(sender, Counter[str]()), Counter(message.by_sender)
+            self.inadmissible[sender] = before | counts  # a restarted agent counts from 0 again
+            for accused in counts - before:
+                self._accused_at.setdefault(accused, self._clock())
         elif isinstance(message, messages.Heartbeat):
             unread = [messages.decode(content) for agent, content in self.mailbox.unacknowledged if agent == sender]
             n_unread_orders = sum(not isinstance(order, messages.Ping) for order in unread)

@@ -11,7 +11,7 @@ from swarmbo import registry
 from swarmbo.boundary import values
 from swarmbo.deciding.told import measured_place, noise_of
 from swarmbo.errors import ConfigError, ShapeError, SwarmboError, TransportError
-from swarmbo.fleet.hub import Hub
+from swarmbo.fleet.hub import Hub, Results
 from swarmbo.fleet.messages import MeasurementResult
 from swarmbo.problem import Problem
 from swarmbo.worlds import FunctionWorld, Infos, Report
@@ -144,9 +144,7 @@ class InstrumentWrapper(BaseParallelWrapper[str, Any, Any]):
         return [place.tolist() for place in places if place is not None]
 
 
-def _merged(
-    info: Mapping[str, Any], results: Sequence[MeasurementResult], problem: Problem, agent: str
-) -> dict[str, Any]:
+def _merged(info: Mapping[str, Any], results: Results, problem: Problem, agent: str) -> dict[str, Any]:
     """An agent's info, with its own measurements in place of simulated ones."""
     stops, merged = Report.of(info).on_the_way, dict(info)
     if stops:

@@ -34,12 +34,9 @@ _MOST_SNAPSHOT_BYTES = MAX_MESSAGE_BYTES // 2  # the message to a returning agen
 
 class Member:
     """One agent of a fleet. Its state and messages follow from its last saved state and the messages since: a killed
-    process continues by reading them again, and repeats its own. ``measure`` is its own instrument.
-
-    Attributes:
-        has_ended: True once the hub has ended the run.
-        next_plan: Plan of the run of another hub, which the agent was invited to join; None until then.
-        refused: Number of messages from senders without a right to them, and of damaged ones.
+    process continues by reading them again, and repeats its own. ``measure`` is its own instrument. ``next_plan`` is
+    that of another hub's run, once it is invited to join. ``refused`` counts outcomes of unknown queries, and damaged
+    messages of agreements.
     """
 
     def __init__(
@@ -169,7 +166,8 @@ class Member:
             return False
         try:
             if isinstance(message, messages.Readmission) and message.state:
-                self._restore(copy(self._agent), message)
+                last_valid, last_joined = message.last_valid, message.last_joined
+                copy(self._agent).restore(message.state, message.own_outcomes, last_valid, last_joined)
             if isinstance(message, messages.Invitation):
                 message.plan.checked()
         except ConfigError:
@@ -239,17 +237,13 @@ class Member:
         self._sequence, self._measurement, self._has_sent_decision = readmission.sequence, None, True
         for member in self.plan.endpoints:
             self._mailbox.cancel(member)
+        last_valid, last_joined = readmission.last_valid, readmission.last_joined
         if readmission.state:
-            self._restore(self._agent, readmission)
+            self._agent.restore(readmission.state, readmission.own_outcomes, last_valid, last_joined)
         else:
-            self._agent.give_up(readmission.last_valid)
+            self._agent.give_up(last_valid)
         self._agent.told_again(readmission.unreported)
         self._save_state()
-
-    @staticmethod
-    def _restore(agent: Agent | TableAgent, readmission: messages.Readmission) -> None:
-        last_valid, last_joined = readmission.last_valid, readmission.last_joined
-        agent.restore(readmission.state, readmission.own_outcomes, last_valid, last_joined)
 
     def _begin(self, order: messages.Decide) -> None:
         if (participants := order.participants) is not None:

@@ -25,7 +25,6 @@ class Membership:
 
     Attributes:
         absent: Reason for the absence of each failed agent.
-        running_again: Absent agents that run again, and are not readmitted yet.
         without_journal: Agents that lost their journals, and are not readmitted yet.
         longest_wait_s: Seconds after which live agents that do not carry out orders count as failed.
     """
@@ -35,10 +34,10 @@ class Membership:
     ) -> None:
         self._patience_s, self._tolerates_failures = plan.patience_s, plan.tolerates_failures
         self._agents, self._mailbox = tuple(agents), mailbox
-        self._local, self._ended = frozenset(local), ended
-        self.absent, self.running_again, self.without_journal = dict[str, str](), set[str](), set[str]()
-        self._hangs = Counter[str]()
-        self._noted_ends = set[str]()
+        self._local = frozenset(local) if plan.tolerates_failures else frozenset[str]()
+        self._ended = ended
+        self.absent, self._running_again, self.without_journal = dict[str, str](), set[str](), set[str]()
+        self._hangs, self._noted_ends = Counter[str](), set[str]()
         self._arrivals, self._n_pings = Counter[str](), 0
         self._silence_s, self._idle_s = dict[str, float](), 0.0
         self._nonces: dict[str, set[bytes]] = {}
@@ -52,13 +51,13 @@ class Membership:
     @property
     def returning(self) -> tuple[str, ...]:
         """Agents that run again, and are not readmitted yet."""
-        return tuple(agent for agent in self._agents if agent in self.running_again)
+        return tuple(agent for agent in self._agents if agent in self._running_again)
 
     def reset_silence(self) -> None:
         """Start to wait: agents without orders have not been silent."""
         self._silence_s, self._idle_s = dict.fromkeys(self._agents, 0.0), 0.0
 
-    def check(self, seconds: float, waited_for: str, missing: Collection[str], inadmissible: Mapping[str, int]) -> None:
+    def check(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
         """Note failed agents, or raise if all are needed, after ``seconds`` without arrivals (all processed before)."""
         unacknowledged = {recipient for recipient, _ in self._mailbox.unacknowledged}
         needed = [agent for agent in self._agents if agent in unacknowledged or agent in missing]
@@ -68,7 +67,10 @@ class Membership:
                 self._noted_ends.add(agent)
                 self.mark_failed(agent, self._ended[agent])
                 continue
-            silence_s, patience_s = self._add_silence(agent, seconds), self._patience_of(agent)
+            silence_s = self._add_silence(agent, seconds)
+            patience_s = self._patience_s
+            if not self._mailbox.arrivals[agent]:
+                patience_s = max(_START_TIMEOUT_S if agent in self._local else JOIN_TIMEOUT_S, patience_s)
             if agent in unacknowledged and silence_s > patience_s:
                 failed[agent] = silence_s
             elif agent not in unacknowledged and silence_s > patience_s / 2.0:
@@ -86,7 +88,7 @@ class Membership:
             got = f"received nothing {'' if failed else 'new '}from {list(failed) or needed}"
             wanted = f"{waited_for}: do they run, with this plan and their journals, and can all reach one another?"
             longest_s = max(failed.values(), default=self._idle_s)
-            raise TransportError(f"{got} for {longest_s:.0f} s; wanted {wanted}{said_of(inadmissible)}")
+            raise TransportError(f"{got} for {longest_s:.0f} s; wanted {wanted}{said_of(refused)}")
 
     def _add_silence(self, agent: str, seconds: float) -> float:
         """Seconds since the last arrival from an agent."""
@@ -96,19 +98,13 @@ class Membership:
         self._silence_s[agent] = self._silence_s.get(agent, 0.0) + seconds if is_silent else 0.0
         return self._silence_s[agent]
 
-    def _patience_of(self, agent: str) -> float:
-        if self._mailbox.arrivals[agent]:
-            return self._patience_s
-        is_local = self._tolerates_failures and agent in self._local
-        return max(_START_TIMEOUT_S if is_local else JOIN_TIMEOUT_S, self._patience_s)
-
     def mark_failed(self, agent: str, reason: str, *, is_hung: bool = False) -> None:
         """Note that an agent failed, and cancel its messages. A live one that does not carry out orders ``is_hung``: it
         is readmitted once, as it would delay others repeatedly, or later with an empty journal.
         """
         self.absent[agent] = reason
         self._hangs[agent] += is_hung
-        self.running_again.discard(agent)
+        self._running_again.discard(agent)
         self._mailbox.cancel(agent)
 
     def note_heartbeat(self, agent: str, heartbeat: Heartbeat, *, has_orders: bool) -> None:
@@ -116,19 +112,19 @@ class Membership:
         if not self._tolerates_failures:  # others wait in any case
             return
         nonces = self._nonces.setdefault(agent, set())
-        has_lost_journal = heartbeat.has_empty_journal and has_orders and bool(nonces) and heartbeat.nonce not in nonces
+        is_restart = bool(nonces) and heartbeat.nonce not in nonces
         nonces.add(heartbeat.nonce)
-        if has_lost_journal:
+        if is_restart and heartbeat.has_empty_journal and has_orders:
             self.without_journal.add(agent)
             del self._hangs[agent]
             if agent not in self.absent:
                 self.mark_failed(agent, "its journal is lost")
         if agent in self.absent and self._hangs[agent] < _MOST_HANGS:
-            self.running_again.add(agent)
+            self._running_again.add(agent)
 
     def readmit(self, agent: str) -> None:
         """Note that an agent is readmitted."""
         del self.absent[agent]
-        self.running_again.discard(agent)
+        self._running_again.discard(agent)
         self.without_journal.discard(agent)
         self._silence_s[agent] = 0.0

@@ -44,9 +44,7 @@ OnBegin = Callable[[Sequence[str], Path], object]  # agents elsewhere, and the p
 
 
 class Processes:
-    """Processes of members, which end with this one. One that fails repeatedly ends the run; if this
-    ``tolerates_failures``, ``ended`` has the reason instead.
-    """
+    """Processes of members, which end with this one; a repeated failure ends the run, or ``ended`` has its reason."""
 
     def __init__(self, plans: Mapping[str, Path], *, tolerates_failures: bool = False) -> None:
         self._plans, self._tolerates_failures = plans, tolerates_failures

@@ -1,6 +1,6 @@
 """Team with members of a fleet as agents, as the coordinator process sees it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -20,17 +20,6 @@ from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, Offers, World
 
 _WORST_FIRST: tuple[Status, ...] = ("blocked", "infeasible", "max_rounds", "sequential", "converged", "exact")
-
-
-def _unsupported(method: str) -> Callable[..., NoReturn]:
-    """Make a method that is refused, as agents of a fleet would not receive its data."""
-
-    def refuse(*_args: object, **_options: object) -> NoReturn:
-        wanted = "wanted ask, tell, act and observe"
-        raise ConfigError(f"got {method}(…), which agents of a fleet do not support; {wanted}")
-
-    refuse.__doc__ = f"Refuse {method} with a ``ConfigError``: agents of a fleet would not receive its data."
-    return refuse
 
 
 class FleetTeam(Team):
@@ -72,7 +61,12 @@ class FleetTeam(Team):
             return super()._present()
         return [agent for agent in self.agents if agent not in absent]
 
-    attach, expect, give_up = map(_unsupported, ("attach", "expect", "give_up"))
+    def attach(self, *_arguments: object, **_options: object) -> NoReturn:
+        """Refuse attach, expect and give_up: agents of a fleet would not receive the data."""
+        got = "got attach, expect or give_up, which agents of a fleet do not support"
+        raise ConfigError(f"{got}; wanted ask, tell, act and observe")
+
+    expect = give_up = attach
 
 
 def level_and_sites(world: World | None) -> tuple[float | None, list[list[float]] | None]:

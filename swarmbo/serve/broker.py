@@ -24,6 +24,7 @@ from swarmbo.serve import messages
 MOST_PENDING = 256
 _MOST_OUTCOMES = 500  # in a state
 _KEY, _UNTIL = "key", "until"
+ByChannel = dict[str, float | None]
 
 
 class Outcome(NamedTuple):
@@ -47,7 +48,7 @@ class OutcomeAssembler:
 
     def __init__(self, problem: Problem) -> None:
         # by query: outcomes and noise by channel, and the actual point as far as it is told
-        self._parts = dict[str, tuple[dict[str, float | None], dict[str, Any], dict[str, Any]]]()
+        self._parts = dict[str, tuple[ByChannel, dict[str, Any], dict[str, Any]]]()
         self._problem, self.n_events = problem, 0
 
     def new_events(self, ledger: Ledger) -> Iterator[tuple[Event, list[Outcome]]]:
@@ -79,13 +80,11 @@ class OutcomeAssembler:
         parts = [value for value in outcomes.values() if value is not None]
         return [Outcome(math.fsum(parts) if len(parts) == len(outcomes) else None, point, outcomes, stds)]
 
-    def _new_outcomes(
-        self, event: Event, channels: Sequence[str], known: Mapping[str, float | None]
-    ) -> dict[str, float | None]:
+    def _new_outcomes(self, event: Event, channels: Sequence[str], known: ByChannel) -> ByChannel:
         """Outcomes of a tell by channel, those of failed channels too, without what was known."""
         told = {} if event.outcome is None else event.outcome
         by_channel = told if isinstance(told, dict) else {self._problem.channels[0]: told}
-        new: dict[str, float | None] = {c: value for c, value in by_channel.items() if c not in known}
+        new: ByChannel = {channel: value for channel, value in by_channel.items() if channel not in known}
         if event.failed or event.outcome is None:
             new |= {channel: None for channel in channels if channel not in known and channel not in new}
         return new
@@ -99,7 +98,7 @@ class Lease(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ServiceInfo:
+class Service:
     """Constant facts of a service; fields as in ``State``."""
 
     name: str
@@ -113,11 +112,7 @@ class Broker:
     """Queries on lease. Calls must come one at a time, as from one thread; ``clock`` gives s since 1970."""
 
     def __init__(
-        self,
-        ledger: Ledger,
-        service: ServiceInfo,
-        most_pending: int = MOST_PENDING,
-        clock: Callable[[], float] = time.time,
+        self, ledger: Ledger, service: Service, most_pending: int = MOST_PENDING, clock: Callable[[], float] = time.time
     ) -> None:
         self.ledger, self.service = ledger, service
         self._most_pending, self._clock = most_pending, clock

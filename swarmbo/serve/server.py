@@ -158,7 +158,7 @@ def open_broker(scenario: Scenario, out: Path, most_pending: int, trust: bool) -
         truth = begun.truth
         is_peak = truth is not None and truth.at_round is None and truth.goal == "peak"
         maximum = float(truth.maximum) if truth is not None and is_peak else None
-        service = broker.ServiceInfo(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, maximum)
+        service = broker.Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, maximum)
         if team.problem.is_field:  # agents may be anywhere in its box, as no world moves them
             settings: dict[str, Any] = {part: getattr(scenario, part) for part in (*SLOTS, "seed", "rounds")}
             drive = replace(drive, team=Team(team.problem, **settings))

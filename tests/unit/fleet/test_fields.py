@@ -227,7 +227,7 @@ def test_a_batch_is_told_in_any_order_and_in_parts(network, fleets):
 @pytest.mark.parametrize("what", ["attach", "expect", "give_up"])
 def test_what_agents_of_a_fleet_would_not_hear_of_is_refused(network, fleets, what):
     team = fleets(robots(), network(), **QUICK).team
-    with pytest.raises(ConfigError, match=f"got {what}.*, which agents of a fleet do not support"):
+    with pytest.raises(ConfigError, match=f"got .*{what}.*, which agents of a fleet do not support"):
         getattr(team, what)([[0.0, 0.0]], [1.0])
 
 

@@ -13,7 +13,7 @@ import swarmbo as sb
 from swarmbo.evaluations import Ledger
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.serve.app import make_app
-from swarmbo.serve.broker import Broker, ServiceInfo
+from swarmbo.serve.broker import Broker, Service
 
 SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
 BOUNDS = {"x": (0.0, 1.0), "y": (-1.0, 1.0), "z": (0.0, 2.0)}
@@ -49,7 +49,7 @@ def open_broker(folder, clock, kind="total"):
         ledger = Ledger.open(folder, lambda: make_team(kind))
     else:
         ledger = Ledger.create(folder, make_team(kind))
-    return Broker(ledger, ServiceInfo("made", 5, ROUNDS, "m", 0.0), MOST_PENDING, clock)
+    return Broker(ledger, Service("made", 5, ROUNDS, "m", 0.0), MOST_PENDING, clock)
 
 
 @contextmanager
