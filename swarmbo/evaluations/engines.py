@@ -53,10 +53,8 @@ def evaluate_in_worker(
         try:
             if getattr(_local, "work", None) != work:
                 made: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work
-                if timeout_s is None:
-                    _local.evaluate = partial(executor.evaluate_task, executor.make_evaluate(made))
-                else:
-                    _local.evaluate = _TimeLimited(made, timeout_s)
+                limited = None if timeout_s is None else _TimeLimited(made, timeout_s)
+                _local.evaluate = limited or partial(executor.evaluate_task, executor.make_evaluate(made))
                 _local.work = work
             return _local.evaluate(task, point)
         except Exception as error:

@@ -70,7 +70,7 @@ class Member:
                 self._mailbox.send_encoded(recipient, bytes.fromhex(content))
         has_messages = self._replay()
         if self._tolerates_failures and not self.has_ended:
-            self._send_heartbeat(has_empty_journal=state is None and not has_messages)
+            self._mailbox.send(HUB, messages.Heartbeat(os.urandom(8), state is None and not has_messages))
 
     def _replay(self) -> bool:
         """Process the messages in the journal again; True if there are any."""
@@ -127,13 +127,10 @@ class Member:
         if waits and now - self._contact_at > self.plan.patience_s / 2.0:  # the hub may count it as failed
             self._contact_at = self._clock()
             if all(recipient != HUB for recipient, _ in self._mailbox.unacknowledged):  # that message shows it, too
-                self._send_heartbeat()
+                self._mailbox.send(HUB, messages.Heartbeat(os.urandom(8)))
         if (n_refused := self.inadmissible.total()) > self._n_reported:
             self._n_reported = n_refused
             self._mailbox.send(HUB, messages.RefusalCounts(dict(self.inadmissible)))
-
-    def _send_heartbeat(self, *, has_empty_journal: bool = False) -> None:
-        self._mailbox.send(HUB, messages.Heartbeat(os.urandom(8), has_empty_journal))
 
     def _keep_time(self, seconds: float) -> None:
         """Process a message that arrives before the next tick of an agreement by a deadline; else tick."""

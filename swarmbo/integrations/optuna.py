@@ -117,11 +117,9 @@ class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
             groups.setdefault(tuple(numbers), {})[name] = of
         if len(groups) > 1:
             # outcomes depend on other parameters too: once all values were tried, these need to be repeated
-            counts = {
-                trials: math.prod(_variable(of).axis.count or math.inf for of in groups[trials].values())
-                for trials in groups
-            }
-            groups = {trials: space for trials, space in groups.items() if counts[trials] > len(trials)}
+            for trials, space in list(groups.items()):
+                if math.prod(_variable(of).axis.count or math.inf for of in space.values()) <= len(trials):
+                    del groups[trials]
         with self.lock:
             self._groups = list(groups.values())
             # a name that is new here makes new teams, which learn all trials again
@@ -146,9 +144,8 @@ class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
 
     def _suggest(self, study: Any, trial: Any, space: Space) -> dict[str, Any]:
         with self.lock:
-            group = next(
-                (group for group in self._teams if (group.study, group.space) == (study.study_name, space)), None
-            )
+            key = study.study_name, space
+            group = next((group for group in self._teams if (group.study, group.space) == key), None)
             if group is None:
                 self._teams.append(group := _Group(self, study, space, self._limits))
             return group.suggest(study, trial.number)

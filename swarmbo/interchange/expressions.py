@@ -114,9 +114,7 @@ class Expression:
             case ast.UnaryOp(op=op, operand=operand) if type(op) in _SIGNS:
                 return self._arithmetic(_SIGNS[type(op)], [operand], depth)
             case ast.BoolOp(op=op, values=operands):
-                return self._bool_op(
-                    isinstance(op, ast.And), [self._compile(operand, depth - 1) for operand in operands]
-                )
+                return self._boolean(op, [self._compile(operand, depth - 1) for operand in operands])
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 condition, then, otherwise = (self._compile(part, depth - 1) for part in (test, body, orelse))
                 return lambda values: then(values) if condition(values) else otherwise(values)
@@ -150,7 +148,9 @@ class Expression:
 
         return value
 
-    def _bool_op(self, is_and: bool, parts: list[Evaluated]) -> Evaluated:
+    def _boolean(self, op: ast.boolop, parts: list[Evaluated]) -> Evaluated:
+        is_and = isinstance(op, ast.And)
+
         def value(values: Values) -> Any:
             found: Any = is_and
             for part in parts:

@@ -72,10 +72,8 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
     for variable in domains:
         if variable not in seen:
             factor = _unused(f"free_{variable}", scopes, domains)
-            scopes[factor], tables[factor] = (
-                (variable,),
-                np.zeros(budget.reserve([len(domains[variable])], "$.variables")),
-            )
+            scopes[factor] = (variable,)
+            tables[factor] = np.zeros(budget.reserve([len(domains[variable])], "$.variables"))
     for factor, table in tables.items():
         if table.max() == np.inf:
             sense = "-.inf is less than any cost" if objective == "min" else ".inf is more than anything else is worth"

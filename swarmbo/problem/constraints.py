@@ -16,7 +16,7 @@ from swarmbo.settings import NonNegative, Settings, convert, require
 from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import Categorical, MixedDomain, Variable
 
-_MOST_VALUES = 20_000  # joint values of the scope of a table
+_MOST = 20_000  # joint values of the scope of a table
 
 
 class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
@@ -155,10 +155,8 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
             wanted = "variables with a step, or a Linear constraint"
             raise ConfigError(f"got the real number {ungridded[0]!r}; wanted {wanted}", at=f"{at}.scope")
         shape = tuple(axis.count for axis in axes)
-        if math.prod(shape) > _MOST_VALUES:
-            raise ConfigError(
-                f"got {math.prod(shape):,} joint values; wanted at most {_MOST_VALUES:,}", at=f"{at}.scope"
-            )
+        if math.prod(shape) > _MOST:
+            raise ConfigError(f"got {math.prod(shape):,} joint values; wanted at most {_MOST:,}", at=f"{at}.scope")
         if callable(self.allowed):
             values = [
                 [variable.value(axis.low + axis.step * i) for i in range(n)]

@@ -12,9 +12,7 @@ from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 
 _FAR_SIDES = 100.0  # longest sides of the box; farther places are mistakes: swapped coordinates, another unit or origin
-_MULTIPLIERS = np.array(
-    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64
-)  # multiplying by an odd number loses nothing
+_MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # odd ones lose no information
 _SHIFT = np.uint64(29)
 
 
