@@ -180,18 +180,13 @@ class Hub:
                 for agent in informed:
                     self._send_readmission(agent)
             elif not present:
-                self._await_informed()
+                is_back = lambda: any(map(self._is_informed, self.membership.returning))  # noqa: E731
+                if not self._receive_until(is_back, "anybody", longest_s=JOIN_TIMEOUT_S):
+                    reasons = "; ".join(f"{agent}: {reason}" for agent, reason in self.membership.absent.items())
+                    raise TransportError(f"round {self._round}: no remaining agent knows the decision ({reasons})")
             elif (state := self._snapshots(present[:1]).get(present[0])) is not None:
                 for agent in returning:
                     self._readmit_with(agent, state)
-
-    def _await_informed(self) -> None:
-        def is_back() -> bool:
-            return any(map(self._is_informed, self.membership.returning))
-
-        if not self._receive_until(is_back, "anybody", longest_s=JOIN_TIMEOUT_S):
-            reasons = "; ".join(f"{agent}: {reason}" for agent, reason in self.membership.absent.items())
-            raise TransportError(f"round {self._round}: no remaining agent knows the decision ({reasons})")
 
     def _is_informed(self, agent: str) -> bool:
         """True if an agent knows all up to the last valid decision."""

@@ -23,10 +23,8 @@ class Membership:
     message it has ten minutes. In lockstep, the run also ends if agents send only receipts for the patience. Agents in
     ``local`` have processes on this machine; ``ended`` has the reason for each process that ended for good.
 
-    Attributes:
-        absent: Reason for the absence of each failed agent.
-        without_journal: Agents that lost their journals, and are not readmitted yet.
-        longest_wait_s: Seconds after which live agents that do not carry out orders count as failed.
+    ``absent`` has the reason for each failed agent, ``without_journal`` those that lost their journals. Live agents
+    that carry out no order for ``longest_wait_s`` count as failed.
     """
 
     def __init__(
