@@ -9,11 +9,10 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.deciding.logbook import Choice
-from swarmbo.deciding.offers import Offer, offer_of, own_places
+from swarmbo.deciding.offers import offer_of, own_places
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.messages import Decision
-from swarmbo.fleet.plan import Plan
 from swarmbo.problem.data import News
 from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 from swarmbo.team import Team
@@ -30,7 +29,7 @@ class FleetTeam(Team):
     def _decided(self, offers: Offers, *, goes_on: bool) -> tuple[Any, Choice, Mapping[str, Traffic]]:
         if self.hub is None:
             raise ConfigError("got a team without a coordinator process; wanted the team of a fleet")
-        by_agent = self._offers_by_agent(offers, self.hub.plan) if self.problem.is_field else None
+        by_agent = self._offers_by_agent(offers, self.hub) if self.problem.is_field else None
         links = partial(_present_links, offers.links, is_field=self.problem.is_field)
         decisions = self.hub.decisions(links, by_agent)
         values, sent = dict[str, float](), dict[str, Traffic]()
@@ -44,9 +43,9 @@ class FleetTeam(Team):
         learner, choice = self._learner.decided_elsewhere(self._log, point, _report(decisions, self.hub.absent))
         return learner, choice, sent
 
-    def _offers_by_agent(self, offers: Offers, plan: Plan) -> dict[str, Offer]:
+    def _offers_by_agent(self, offers: Offers, hub: Hub) -> dict[str, Any]:
         sites = None if offers.sites is None else offers.sites.tolist()
-        if offers.level != plan.level or sites not in (None, plan.sites):
+        if offers.level != hub.plan.level or sites not in (None, hub.plan.sites):
             raise ConfigError("its level or its sites() changed; wanted both to stay the same", at="$.environment")
         common = self.problem, self.seed, self._log.round
         return {agent: offer_of(agent, offers, own_places(agent, offers, *common)) for agent in self.agents}

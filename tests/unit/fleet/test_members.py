@@ -167,7 +167,7 @@ def test_a_decision_may_take_longer_than_the_patience_as_long_as_messages_arrive
 
 
 class LeftBehind:
-    """A process elsewhere: of an earlier run, until a hub has it join another, as ``be_member`` does."""
+    """A process elsewhere: of an earlier run, until a hub has it join another, as ``run_member`` does."""
 
     def __init__(self, fleet, name):
         self.fleet, self.member, self.asked = fleet, fleet.members.pop(name), 0
