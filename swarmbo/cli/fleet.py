@@ -106,8 +106,8 @@ def run_fleet(
             summary, report = run.run_fleet(scenario, out, network, progress.show, options.say_awaited)
         options.close(out, summary, was_there=False, drawn_as=drawn_as)
     typer.echo(f"network: {report.repeated:,} messages repeated, {report.refused:,} refused", err=True)
-    if odd := ", ".join(f"{name} ({count})" for name, count in report.odd.items()):
-        typer.echo(f"swarmbo: messages with inadmissible content were refused, of {odd}", err=True)
+    if inadmissible := ", ".join(f"{name} ({count})" for name, count in report.inadmissible.items()):
+        typer.echo(f"swarmbo: messages with inadmissible content were refused, of {inadmissible}", err=True)
     if again := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):
         typer.echo(f"swarmbo: processes were started again: {again}", err=True)
     for name, rounds in report.missed.items():
@@ -156,10 +156,10 @@ def agent(
 ) -> None:
     """Run one agent of a fleet, here or on another machine, until the run ends."""
     from swarmbo.fleet import run
-    from swarmbo.fleet.measuring import loaded
+    from swarmbo.fleet.measuring import load_instrument
 
-    own = None if measure is None else loaded(measure, trust)
-    run.be_member(name, plan, attached=attached, keys=keys, measure=own)
+    own = None if measure is None else load_instrument(measure, trust)
+    run.run_member(name, plan, attached=attached, keys=keys, measure=own)
 
 
 def _hosts(given: list[str] | None) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Many evaluations at once: a log of asks and tells, executors, and a driver."""
 
-from swarmbo.evaluations.driver import Driver as Driver, Standing as Standing
+from swarmbo.evaluations.driver import Driver as Driver, WorkerStatistics as WorkerStatistics
 from swarmbo.evaluations.engines import (
     FuturesExecutor as FuturesExecutor,
     RayExecutor as RayExecutor,

@@ -8,7 +8,7 @@ from typing import Any
 
 from swarmbo.boundary.values import whole_number
 from swarmbo.errors import ConfigError, SwarmboError
-from swarmbo.evaluations.executor import Ended, Executor, kept
+from swarmbo.evaluations.executor import Ended, Executor, stored_result
 from swarmbo.evaluations.ledger import Event, Ledger
 
 MOST_RETRIES = 3
@@ -58,18 +58,18 @@ class Driver:
     def __post_init__(self) -> None:
         whole_number(self.workers, 1, "workers")
         ahead = 1 + self.workers // 8 if self.ahead is None else whole_number(self.ahead, 0, "ahead")
-        self._most_out = self.workers + ahead
-        self._out, self._back = set[str](), dict[str, Ended]()
+        self._most_pending = self.workers + ahead
+        self._running, self._ended = set[str](), dict[str, Ended]()
 
     def run(self) -> None:
         """Run until ``total`` queries are told; a ConfigError if ``tell`` leaves one without some outcomes."""
         ledger = self.ledger
         for query_id, query in ledger.pending.items():
-            end = None if self.results is None else kept(self.results, query_id)
+            end = None if self.results is None else stored_result(self.results, query_id)
             if end is None:
                 self._send(query_id, query.point)
             else:
-                self._back[query_id] = end
+                self._ended[query_id] = end
         if not self.is_synchronous:
             self._tell_all()
         while ledger.n_told < self.total:
@@ -86,30 +86,30 @@ class Driver:
         for _ in range(ledger.n_asked, min(self.total, (ledger.n_told // self.workers + 1) * self.workers)):
             query = ledger.ask()
             self._send(query.id, query.point)
-        while self._out:
-            self._take(self.executor.poll(_POLL_S))
-        self._back = {query_id: self._back[query_id] for query_id in ledger.pending}
+        while self._running:
+            self._collect(self.executor.poll(_POLL_S))
+        self._ended = {query_id: self._ended[query_id] for query_id in ledger.pending}
 
     def _fill(self) -> None:
-        """Ask and send until as many queries as wanted are out or an outcome is back; wait for one."""
+        """Ask and send until as many queries as wanted are pending, or one has ended; wait for one."""
         ledger = self.ledger
-        while ledger.n_asked < self.total and len(ledger.team.pending) < self._most_out:
+        while ledger.n_asked < self.total and len(ledger.team.pending) < self._most_pending:
             query = ledger.ask()
             self._send(query.id, query.point)
-            self._take(self.executor.poll(0.0))
-            if self._back:
+            self._collect(self.executor.poll(0.0))
+            if self._ended:
                 return
-        self._take(self.executor.poll(_POLL_S))
+        self._collect(self.executor.poll(_POLL_S))
 
     def _send(self, query_id: str, point: Any) -> None:
-        self._out.add(query_id)
+        self._running.add(query_id)
         self.executor.submit(query_id, point)
 
-    def _take(self, ends: list[Ended]) -> None:
+    def _collect(self, ends: list[Ended]) -> None:
         for end in ends:
-            if end.task not in self._out:  # told already, by an earlier worker
+            if end.task not in self._running:  # told already: an earlier worker had it, too
                 continue
-            self._out.remove(end.task)
+            self._running.remove(end.task)
             if end.status in ("lost", "hung"):
                 losses = self.ledger.lost(end.task, f"{end.status}: {end.value}")
                 if losses <= MOST_RETRIES:
@@ -117,21 +117,21 @@ class Driver:
                     continue
             elif end.status == "error" and self.stops:
                 raise EvaluationError(f"query {end.task}: {end.value}")
-            self._back[end.task] = end
+            self._ended[end.task] = end
 
     def _tell_all(self) -> None:
-        """Tell all outcomes that are back."""
-        while self._back:
-            query_id = next(iter(self._back))
-            self.tell(query_id, self._back.pop(query_id))
+        """Tell the outcomes of all ended tasks."""
+        while self._ended:
+            query_id = next(iter(self._ended))
+            self.tell(query_id, self._ended.pop(query_id))
             if query_id in self.ledger.team.pending:  # it would be waited for without end
                 raise ConfigError(f"query {query_id} still waits; wanted all outcomes, or failed=True", at="$.tell")
             if self.results is not None:
                 (self.results / f"{query_id}.json").unlink(missing_ok=True)
 
 
-class Standing:
-    """State of a run with workers so far, by the events of its ledger: how many evaluations run, failed, or were lost.
+class WorkerStatistics:
+    """Statistics of a run's workers so far, by the events of its ledger: evaluations that run, failed, or were lost.
 
     ``wall_s`` is the time without pauses between processes, up to the ``last`` event. A tell notes its ``seconds``.
     """
@@ -142,7 +142,7 @@ class Standing:
         self.wall_s, self.last, self._measured = 0.0, math.nan, 0.0
 
     def add(self, event: Event) -> None:
-        """Take an event into account, in order."""
+        """Add an event; events come in order."""
         self.wall_s += 0.0 if event.kind == "begin" else max(0.0, event.at - self.last)
         self.last = event.at
         self.lost += event.kind == "lost"
@@ -158,7 +158,7 @@ class Standing:
 
     @property
     def running(self) -> int:
-        """Number of evaluations at workers; others are in hand."""
+        """Number of evaluations at workers; other asked ones are queued."""
         return min(self._workers, len(self._asked))
 
     def busy(self, now: float) -> float | None:

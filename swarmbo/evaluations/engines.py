@@ -20,12 +20,12 @@ from swarmbo.registry import find_in, is_own, load
 from swarmbo.settings import Settings, convert, require, within
 
 _AT = "$.workers.engine"
-_made = threading.local()  # of each thread, as worlds are not made for several
+_local = threading.local()  # work and evaluation of each thread, as environments are not made for several
 OBJECT_STORE = 80_000_000  # bytes; results are small, and Ray would take a third of the memory
 ENGINES = ("pool", "ray")
 
 
-class _Limited:
+class _TimeLimited:
     """Evaluation in a process of this worker, as a thread cannot be ended: one that takes too long is killed."""
 
     def __init__(self, work: executor.Work, timeout_s: float) -> None:
@@ -41,7 +41,7 @@ class _Limited:
         return ends[0]
 
 
-def evaluated_by(
+def evaluate_in_worker(
     work: bytes | executor.Work, timeout_s: float | None, attempt: int, task: str, point: Any
 ) -> executor.Ended | SwarmboError:
     """Carry out a task by work, pickled between processes, which each thread makes once; runs in workers.
@@ -51,14 +51,14 @@ def evaluated_by(
     # in a thread of the caller's process, a limit would be the caller's too
     with one_blas_thread() if isinstance(work, bytes) else contextlib.nullcontext():
         try:
-            if getattr(_made, "work", None) != work:
-                own: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work
-                alone = None if timeout_s is None else _Limited(own, timeout_s)
-                _made.ended = alone or partial(executor.evaluated, executor.made_by(own))
-                _made.work = work
-            return _made.ended(task, point)
+            if getattr(_local, "work", None) != work:
+                made: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work
+                limited = None if timeout_s is None else _TimeLimited(made, timeout_s)
+                _local.evaluate = limited or partial(executor.evaluate_task, executor.make_evaluate(made))
+                _local.work = work
+            return _local.evaluate(task, point)
         except Exception as error:
-            _made.work, _made.ended = None, None  # its process may have ended for good
+            _local.work, _local.evaluate = None, None  # its process may have ended for good
             if isinstance(error, SwarmboError):
                 return error
             raise
@@ -93,8 +93,8 @@ class FuturesExecutor:
 
     def submit(self, task: str, point: Any) -> None:
         """Hand a task to the executor."""
-        how = self._work, self._timeout_s, next(self._attempts)
-        self._tasks[self._futures.submit(evaluated_by, *how, task, point)] = task
+        args = self._work, self._timeout_s, next(self._attempts), task, point
+        self._tasks[self._futures.submit(evaluate_in_worker, *args)] = task
 
     def poll(self, timeout: float) -> list[executor.Ended]:
         """Wait for ends of tasks, at most ``timeout`` seconds.
@@ -105,19 +105,19 @@ class FuturesExecutor:
         ends = list[executor.Ended]()
         for future in wait(self._tasks, timeout, return_when=FIRST_COMPLETED).done:
             try:
-                found = future.result()
+                end = future.result()
             except ImportError as error:
                 wanted = "wanted workers that have swarmbo and your modules on Python's path"
-                found = ConfigError(f"a worker cannot begin: {error_text(error)}; {wanted}", at="$.workers")
+                end = ConfigError(f"a worker cannot begin: {error_text(error)}; {wanted}", at="$.workers")
             except (Exception, CancelledError) as error:  # noqa: BLE001  of the machinery: those of tasks are results
-                found = executor.Ended(self._tasks[future], "lost", error_text(error))
-            if isinstance(found, executor.Ended):
-                ends.append(found)
+                end = executor.Ended(self._tasks[future], "lost", error_text(error))
+            if isinstance(end, executor.Ended):
+                ends.append(end)
             elif ends:
                 break  # the error of a worker that cannot begin is raised by the next poll
             del self._tasks[future]
-            if isinstance(found, SwarmboError):
-                raise found
+            if isinstance(end, SwarmboError):
+                raise end
         return ends
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class RayExecutor(FuturesExecutor):
             ray.init(address=address or "local", log_to_driver=False, **({} if address else here))
         self._work, self._timeout_s = ray.put(pickle.dumps(work)), timeout_s
         # a copy of its own for each worker, so that modules of this session's folder need not be sent with it
-        self._evaluate = ray.remote(max_retries=0, num_cpus=1)(evaluated_by)
+        self._evaluate = ray.remote(max_retries=0, num_cpus=1)(evaluate_in_worker)
         self._tasks = dict[Any, str]()  # by future, which has its reference
 
     def submit(self, task: str, point: Any) -> None:

@@ -28,7 +28,7 @@ from swarmbo.boundary.processes import begin_process, one_blas_thread, without_i
 from swarmbo.boundary.values import error_text, plain, short
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 
-Evaluate = Callable[[str, Any], Any]  # carries out one task: its name and its point give a result, plain data
+Evaluate = Callable[[str, Any], Any]  # result of a task, plain data, from its name and its point
 Work = Callable[[], Evaluate]  # makes an ``Evaluate``, once in each worker; it can be pickled
 
 
@@ -69,7 +69,7 @@ class Executor(Protocol):
         ...
 
 
-def evaluated(evaluate: Evaluate, task: str, point: Any) -> Ended:
+def evaluate_task(evaluate: Evaluate, task: str, point: Any) -> Ended:
     """Carry out a task; its own exceptions are its outcome."""
     began = time.perf_counter()
     try:
@@ -79,8 +79,8 @@ def evaluated(evaluate: Evaluate, task: str, point: Any) -> Ended:
     return Ended(task, status, value, time.perf_counter() - began)
 
 
-def made_by(work: Work) -> Evaluate:
-    """Make the evaluation of a worker, or raise a SwarmboError, with which every task would fail."""
+def make_evaluate(work: Work) -> Evaluate:
+    """Make a worker's function for tasks; a SwarmboError if that fails, as every task would."""
     try:
         return work()
     except SwarmboError:
@@ -89,21 +89,21 @@ def made_by(work: Work) -> Evaluate:
         raise ConfigError(f"a worker cannot make its evaluation: {error_text(error)}", at="$.workers") from error
 
 
-def keep(folder: Path, end: Ended) -> None:
+def store_result(folder: Path, end: Ended) -> None:
     """Write a result, completely or not at all."""
-    text = msgspec.json.encode(plain(end._asdict()), enc_hook=_told)
+    text = msgspec.json.encode(plain(end._asdict()), enc_hook=_plain_array)
     with replacing(folder / f"{end.task}.json") as file:
         file.write(seal(text))
 
 
-def _told(value: object) -> Any:
+def _plain_array(value: object) -> Any:
     """Plain data of NumPy's values inside others' types, which msgspec cannot write."""
     if isinstance(value, np.ndarray | np.generic):
         return plain(value)
     raise TypeError(f"got a result with {short(value)}; wanted numbers, texts, lists and tables")
 
 
-def kept(folder: Path, task: str) -> Ended | None:
+def stored_result(folder: Path, task: str) -> Ended | None:
     """Result of a task on the disk; None without one."""
     path = folder / f"{task}.json"
     text = None
@@ -120,7 +120,7 @@ def kept(folder: Path, task: str) -> Ended | None:
 _START_S = 300.0  # to import everything and make the work, on a slow disk
 # raised by a result that is no plain data; another attempt would give such a result again
 _NOT_PLAIN = (AttributeError, TypeError, ValueError, OverflowError, RecursionError, pickle.PicklingError)
-_MOST_DEATHS = 3  # of workers in a row before any is ready
+_MOST_FAILED_STARTS = 3  # of workers in a row before any is ready
 
 
 @dataclass(eq=False)
@@ -158,15 +158,15 @@ class Pool:
         self._context = get_context("spawn")
         self._workers, self._queue = list[_Worker](), deque[tuple[str, Any]]()
         self._ends: queue.SimpleQueue[Ended | Exception] = queue.SimpleQueue()
-        self._orders: queue.SimpleQueue[tuple[str, Any] | None] = queue.SimpleQueue()
-        self._deaths = 0
-        self._heard, self._bell = self._context.Pipe(duplex=False)
-        self._thread = threading.Thread(target=self._tend, args=(count,), daemon=True)
+        self._submitted: queue.SimpleQueue[tuple[str, Any] | None] = queue.SimpleQueue()
+        self._n_failed_starts = 0
+        self._wakeups, self._waker = self._context.Pipe(duplex=False)  # a byte for each submitted task
+        self._thread = threading.Thread(target=self._supervise, args=(count,), daemon=True)
         self._thread.start()
 
     def submit(self, task: str, point: Any) -> None:
         """Begin a task, or queue it if all workers are busy."""
-        self._order((task, point))
+        self._submit((task, point))
 
     def poll(self, timeout: float) -> list[Ended]:
         """Wait for ends of tasks, at most ``timeout`` seconds.
@@ -188,30 +188,30 @@ class Pool:
     def close(self) -> None:
         """Kill all workers."""
         if self._thread.is_alive():
-            self._order(None)
+            self._submit(None)
             self._thread.join()
 
-    def _order(self, task: tuple[str, Any] | None) -> None:
-        self._orders.put(task)
-        self._bell.send_bytes(b".")
+    def _submit(self, task: tuple[str, Any] | None) -> None:
+        self._submitted.put(task)
+        self._waker.send_bytes(b".")
 
-    def _tend(self, count: int) -> None:
-        """Tend the workers until ``close``; all their state is this thread's."""
+    def _supervise(self, count: int) -> None:
+        """Serve the workers until ``close``; all their state is this thread's."""
         try:
             for _ in range(count):
                 self._start()
-            while self._obeyed():
+            while self._queue_submitted():
                 for worker in self._workers.copy():
-                    self._hear(worker)
+                    self._receive(worker)
                 for worker in [worker for worker in self._workers if time.monotonic() > worker.deadline]:
                     limit = self._timeout_s if worker.is_ready else _START_S
-                    self._end(worker, "hung", f"no answer within {limit:g} s")
+                    self._replace(worker, "hung", f"no answer within {limit:g} s")
                 for worker in self._workers:
-                    self._hand_on(worker)
-                nearest = min((worker.deadline for worker in self._workers), default=math.inf)
-                patience = None if nearest == math.inf else max(0.0, nearest - time.monotonic()) + 0.01
-                ways = [way for worker in self._workers for way in (worker.pipe, worker.process.sentinel)]
-                wait([self._heard, *ways], patience)
+                    self._assign(worker)
+                deadline = min((worker.deadline for worker in self._workers), default=math.inf)
+                timeout = None if deadline == math.inf else max(0.0, deadline - time.monotonic()) + 0.01
+                handles = [handle for worker in self._workers for handle in (worker.pipe, worker.process.sentinel)]
+                wait([self._wakeups, *handles], timeout)
         except Exception as error:  # noqa: BLE001  raised again by ``poll``
             self._ends.put(error)
         finally:
@@ -220,89 +220,90 @@ class Pool:
             for worker in self._workers:
                 worker.process.join()
 
-    def _obeyed(self) -> bool:
+    def _queue_submitted(self) -> bool:
         """Queue all new tasks; False at the end."""
-        while self._heard.poll():
-            self._heard.recv_bytes()
-            if (task := self._orders.get()) is None:
+        while self._wakeups.poll():
+            self._wakeups.recv_bytes()
+            if (task := self._submitted.get()) is None:
                 return False
             self._queue.append(task)
         return True
 
     def _start(self) -> None:
-        here, there = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(there, self._work, self._results, self._timeout_s))
+        pipe, worker_pipe = self._context.Pipe()
+        args = worker_pipe, self._work, self._results, self._timeout_s
+        process = self._context.Process(target=_run_worker, args=args)
         try:
             with without_interrupts():
                 process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             wanted = "wanted work that can be pickled, such as a function of a module"
             raise ConfigError(f"got work {short(self._work)}: {error_text(error)}; {wanted}", at="$.workers") from error
-        there.close()
-        grace = 0.0 if self._timeout_s == math.inf else self._timeout_s
-        self._workers.append(_Worker(process, here, time.monotonic() + _START_S + grace))
+        worker_pipe.close()
+        grace_s = 0.0 if self._timeout_s == math.inf else self._timeout_s
+        self._workers.append(_Worker(process, pipe, time.monotonic() + _START_S + grace_s))
 
-    def _hand_on(self, worker: _Worker) -> None:
+    def _assign(self, worker: _Worker) -> None:
         is_free = worker.is_ready and worker.task is None and worker.process.is_alive()
         if not (is_free and self._queue):
             return
         task, point = self._queue.popleft()
         try:
             worker.pipe.send((task, point))
-        except OSError:  # it has ended while idle, which its sentinel tells next
+        except OSError:  # it has ended while idle; its sentinel is ready
             self._queue.appendleft((task, point))
             return
         worker.task, worker.began = task, time.monotonic()
         worker.deadline = worker.began + self._timeout_s
 
-    def _hear(self, worker: _Worker) -> None:
-        """Take a worker's message, or notice its end."""
-        was_alive, said = worker.process.is_alive(), None
+    def _receive(self, worker: _Worker) -> None:
+        """Receive a worker's message, or notice its end."""
+        was_alive, message = worker.process.is_alive(), None
         with suppress(EOFError, OSError):
-            said = worker.pipe.recv() if worker.pipe.poll() else None
-        if isinstance(said, Exception):
-            raise said
-        if said is not None:
-            self._deaths, worker.is_ready, worker.deadline = 0, True, math.inf
-            if isinstance(said, Ended):
-                self._ends.put(said)
+            message = worker.pipe.recv() if worker.pipe.poll() else None
+        if isinstance(message, Exception):
+            raise message
+        if message is not None:
+            self._n_failed_starts, worker.is_ready, worker.deadline = 0, True, math.inf
+            if isinstance(message, Ended):
+                self._ends.put(message)
                 worker.task = None
         elif not was_alive:
-            self._end(worker, "lost", f"its process ended, with status {worker.process.exitcode}")
+            self._replace(worker, "lost", f"its process ended, with status {worker.process.exitcode}")
 
-    def _end(self, worker: _Worker, status: Any, why: str) -> None:
+    def _replace(self, worker: _Worker, status: Any, why: str) -> None:
         """End a worker and start another; its task is reported, as done if its result is on the disk."""
         worker.process.kill()
         worker.process.join()
         worker.pipe.close()
         self._workers.remove(worker)
-        self._deaths += not worker.is_ready
-        if self._deaths == _MOST_DEATHS or (status == "hung" and not worker.is_ready):
+        self._n_failed_starts += not worker.is_ready
+        if self._n_failed_starts == _MOST_FAILED_STARTS or (status == "hung" and not worker.is_ready):
             raise ConfigError(f"its processes do not start: {why}", at="$.workers")
         if worker.task is not None:
-            found = None if self._results is None else kept(self._results, worker.task)
+            stored = None if self._results is None else stored_result(self._results, worker.task)
             lost = Ended(worker.task, status, why, time.monotonic() - worker.began)
-            self._ends.put(lost if found is None else found)
+            self._ends.put(lost if stored is None else stored)
         self._start()
 
 
-def _serve(pipe: Connection, work: Work, results: Path | None, grace_s: float) -> None:
+def _run_worker(pipe: Connection, work: Work, results: Path | None, grace_s: float) -> None:
     """Work of a process: tasks from the pipe, until it is closed."""
     begin_process(grace_s if results is not None else 0.0)
     with one_blas_thread():
         try:
-            evaluate = made_by(work)
+            evaluate = make_evaluate(work)
         except SwarmboError as error:  # raised again in the calling process
             pipe.send(error)
             return
         with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # otherwise the driver has gone
             pipe.send("ready")
             while True:
-                end = evaluated(evaluate, *pipe.recv())
+                end = evaluate_task(evaluate, *pipe.recv())
                 try:
                     with suppress(OSError):  # of a full disk, or of a folder that went with its run
                         if results is not None:
-                            keep(results, end)
+                            store_result(results, end)
                     pipe.send(end)
                 except _NOT_PLAIN as error:
                     pipe.send(end._replace(status="error", value=error_text(error)))

@@ -34,7 +34,7 @@ STATE_EVERY = 25  # events
 
 _START = "swarmbo ledger 1"
 
-Told = float | Mapping[str, float | None] | None
+Outcome = float | Mapping[str, float | None] | None
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -235,11 +235,11 @@ class Ledger:
         Raises:
             ConfigError: If the note is not plain; then nothing is asked.
         """
-        noted = _as_logged(Event("ask", time.time(), note=dict(note or {}))).note
-        with self._changing():
+        logged_note = _as_logged(Event("ask", time.time(), note=dict(note or {}))).note
+        with self._transaction():
             query = self._choose(self.team)
             decided = (query.point, query.mean, query.std, self.team.last_report, self.team.last_sharing)
-            self._log(Event("ask", time.time(), query.id, *decided, note=noted))
+            self._log(Event("ask", time.time(), query.id, *decided, note=logged_note))
             return query
 
     def lost(self, query_id: str, why: str, note: Mapping[str, Any] | None = None) -> int:
@@ -252,7 +252,7 @@ class Ledger:
             UnknownQueryError: If the query is not pending.
         """
         loss = _as_logged(Event("lost", time.time(), query_id, why=why, note=dict(note or {})))
-        with self._changing():
+        with self._transaction():
             if query_id not in self.team.pending:
                 self.asked(query_id)
                 waiting = list(self.team.pending)
@@ -263,7 +263,7 @@ class Ledger:
     def tell(
         self,
         query_id: str,
-        outcome: Told = None,
+        outcome: Outcome = None,
         *,
         failed: bool = False,
         point: Mapping[str, Any] | None = None,
@@ -299,20 +299,20 @@ class Ledger:
                 "tell",
                 time.time(),
                 query_id,
-                None if point is None else _told(values.table(point, "{variable: value}", "$.point")),
-                outcome=_by_channel(outcome, values.told_number, "the evaluation"),
+                None if point is None else _plain_point(values.table(point, "{variable: value}", "$.point")),
+                outcome=_checked_by_channel(outcome, values.told_number, "the evaluation"),
                 failed=failed,
-                noise_std=_by_channel(noise_std, values.told_noise, "the evaluation"),
+                noise_std=_checked_by_channel(noise_std, values.told_noise, "the evaluation"),
                 locations=where,
-                constraints=_by_channel(quantities, values.told_number, "", "the quantity ") or None,
+                constraints=_checked_by_channel(quantities, values.told_number, "", "the quantity ") or None,
                 note=dict(note or {}),
             )
         )
-        with self._changing():
+        with self._transaction():
             if query_id not in self.team.pending:
                 self.asked(query_id)
             before = self.team.history, self.team.pending
-            self._tell(told)  # a conflict raises
+            self._tell_team(told)  # a conflict raises
             if is_new := self.team.history is not before[0] or self.team.pending != before[1]:
                 self._log(told)
             return is_new
@@ -323,38 +323,38 @@ class Ledger:
             path = self._folder / LEDGER
             raise errors.RunFolderError(f"{path}: refuses calls since one failed: {self._broken}; open it again")
 
-    def _tell(self, event: Event) -> None:
+    def _tell_team(self, event: Event) -> None:
         names = ("failed", "point", "noise_std", "locations", "constraints")
         self.team.tell(event.query, event.outcome, **{name: getattr(event, name) for name in names})
 
     def _replay(self, events: list[Event], replayed: Callable[[Self, Event], None] | None, known: int | None) -> None:
-        last = {event.query: number for number, event in enumerate(events) if event.kind == "tell"}
-        tells = sorted(last.values())
+        last_tells = {event.query: number for number, event in enumerate(events) if event.kind == "tell"}
+        tells = sorted(last_tells.values())
         # a kill before the first line was whole leaves the state that the ledger began with
-        done = self._restored(max(len(events), 1) if known is None or known >= len(tells) else tells[known])
+        n_done = self._load_state(max(len(events), 1) if known is None or known >= len(tells) else tells[known])
         for number, event in enumerate(events):
             got = ""
-            if number >= done and event.kind == "ask":
+            if number >= n_done and event.kind == "ask":
                 query = self._choose(self.team)
                 if (query.id, query.point) != (event.query, event.point):
                     got = f"query {event.query} came out as {query.id} at {query.point}, logged was {event.point}"
-            elif number >= done and event.kind == "tell":
+            elif number >= n_done and event.kind == "tell":
                 try:
-                    self._tell(event)
+                    self._tell_team(event)
                 except errors.SwarmboError as error:  # an earlier version took it in another way
                     got = str(error)
             if got:
                 at = f"{self._folder / LEDGER}: line {number + 1}"
                 raise errors.RunFolderError(f"{at}: {got}; wanted the machine, code and versions that wrote it")
-            self._note(event)
-            if number >= done and replayed is not None:
+            self._index(event)
+            if number >= n_done and replayed is not None:
                 replayed(self, event)
 
-    def _restored(self, n_events: int) -> int:
-        """Load the last state of the team; return the number of events in it."""
+    def _load_state(self, n_events: int) -> int:
+        """Load the team's last state of at most so many events; return the number of events in it."""
         states = {int(path.stem.removeprefix("ledger-")): path for path in self._folder.glob(STATES)}
         for number in [number for number in states if number > n_events]:
-            states.pop(number).unlink()  # ahead of the log, or of what is wanted: made again in time
+            states.pop(number).unlink()  # it is written again in time
         if not states:
             return 0
         from swarmbo.deciding.team_state import read_state  # late, as above
@@ -369,7 +369,7 @@ class Ledger:
             raise errors.RunFolderError(f"{path}: is damaged ({error}); {fix}") from error
         return number
 
-    def _note(self, event: Event) -> None:
+    def _index(self, event: Event) -> None:
         self.events.append(event)
         if event.kind == "ask":
             self._asked[event.query] = event
@@ -394,7 +394,7 @@ class Ledger:
         sealed = files.read_seal(line, self._digest)
         assert sealed is not None
         self._digest = sealed.digest
-        self._note(event)
+        self._index(event)
 
     def _write_state(self, number: int) -> None:
         path = self._folder / f"ledger-{number:06d}.npz"
@@ -404,10 +404,10 @@ class Ledger:
                 old.unlink()
 
     @contextmanager
-    def _changing(self) -> Generator[None]:
+    def _transaction(self) -> Generator[None]:
         """Block that asks or tells the team and then logs that; if it fails between, the ledger refuses further calls.
 
-        The team may then be ahead of the log, or the log of what watchers write: opened again, all are as logged.
+        The team may then be ahead of the log, or the log ahead of watchers. Opening the ledger again mends this.
         """
         with self._lock, one_blas_thread():
             self.require_whole()
@@ -439,15 +439,17 @@ def _as_logged(event: Event) -> Event:
         raise errors.ConfigError(f"got what cannot be logged ({error}); wanted {wanted}") from error
 
 
-def _told(point: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_point(point: Mapping[str, Any]) -> dict[str, Any]:
     """Values of variables as JSON keeps them: choices as they are, numbers of other types as floats."""
-    given = values.exact(values.plain(point))
-    kept = {v for v, x in given.items() if isinstance(x, bool | int | str) or not values.is_number(x)}
-    return {v: x if v in kept else values.reported_number(x) for v, x in given.items()}
+    plain = values.exact(values.plain(point))
+    for variable, value in plain.items():
+        if values.is_number(value) and not isinstance(value, bool | int | str):
+            plain[variable] = values.reported_number(value)
+    return plain
 
 
-def _by_channel(given: Any, check: Callable[[object, str], float], what: str, noun: str = "") -> Any:
-    """Checked number, or table of numbers by channel, None for NaN; ``noun`` says of what, before a channel's name."""
+def _checked_by_channel(given: Any, check: Callable[[object, str], float], what: str, noun: str = "") -> Any:
+    """Checked number, or table of numbers by channel, None for NaN; ``noun`` stands before a channel's name."""
     if isinstance(given, Mapping):
-        return {channel: _by_channel(value, check, f"{noun}{channel!r}") for channel, value in given.items()}
+        return {channel: _checked_by_channel(value, check, f"{noun}{channel!r}") for channel, value in given.items()}
     return None if np.isnan(number := check(given, what)) else number

@@ -15,345 +15,364 @@ from swarmbo.agent.schema import Participants, learns_alike, public
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
 from swarmbo.errors import TransportError
-from swarmbo.fleet import letters
+from swarmbo.fleet import messages
 from swarmbo.fleet.link import Link
-from swarmbo.fleet.mail import GOODBYE, JOINING, Absence, Mail
+from swarmbo.fleet.mailbox import FAREWELL_S, Mailbox
+from swarmbo.fleet.membership import JOIN_TIMEOUT_S, Membership
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
 from swarmbo.problem.data import News
 
-LOOK = 0.2  # seconds between checks for live agents
-_PAUSE = 5.0 * LOOK  # most seconds that one check counts for: the hub's own pauses are no agent's silence
-_ASKING = 1.0  # seconds between invitations to agents of an earlier run
-_STALLS = 2  # attempts of live agents without a decision, after which the run ends
-_ANSWER = 3.0  # times the patience, for a snapshot: it takes no computation
+_CHECK_S = 0.2  # between checks for live agents
+_LONGEST_CHECK_S = 5.0 * _CHECK_S  # that one check counts for: the hub's own pauses are no agent's silence
+_INVITE_S = 1.0  # between invitations to agents of an earlier run
+_MOST_STALLS = 2  # attempts of live agents without a decision, after which the run ends
+_SNAPSHOT_PATIENCE = 3.0  # times the patience, for a snapshot: it takes no computation
+_START = "q00000"  # stands for the query of measurements before any other
 Links = tuple[tuple[str, str], ...]
-Hear = Callable[[str, letters.Letter], None]
-_Asked = TypeVar("_Asked", letters.Snapshot, letters.Measured)
+LinksWithout = Callable[[Collection[str]], Links | None]  # links for members, without those of absent agents
+Handler = Callable[[str, messages.Message], None]
+Results = tuple[messages.MeasurementResult, ...]
+_Reply = TypeVar("_Reply", messages.Snapshot, messages.Measurements)
 
 
 class Hub:
     """Coordinator process: it orders decisions, reports outcomes, and collects decisions. It decides nothing.
 
     By a deadline it names the participants of each round; if one fails meanwhile, the others take the decision back and
-    decide without it. ``attend`` is called while waiting, and raises if that is in vain. Agents ``here`` have processes
-    on this machine. ``odd`` counts letters refused for inadmissible content, by who refused and by sender.
+    decide without it. ``supervise`` is called while waiting, and raises if that is in vain. Agents in ``local`` have
+    processes on this machine; ``ended`` has the reason for each that ended for good. ``inadmissible`` counts refused
+    messages with inadmissible content, by who refused and by sender.
     """
 
     def __init__(
         self,
         plan: Plan,
-        carrier: Link,
-        attend: Callable[[], None] = lambda: None,
+        link: Link,
+        supervise: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
-        here: Collection[str] = (),
+        local: Collection[str] = (),
         ended: Mapping[str, str] | None = None,
     ) -> None:
         self.plan, self._setup = plan, plan.setup
         self.problem = self._setup.problem
-        self.mail = Mail(carrier, clock=clock, fits=partial(letters.fits_hub, problem=self.problem))
-        self._carrier, self._attend, self._clock = carrier, attend, clock
+        self.mailbox = Mailbox(link, clock=clock, accepts=partial(messages.hub_accepts, problem=self.problem))
+        self._link, self._supervise, self._clock = link, supervise, clock
         agents = self.problem.agents
-        self._goes_on = plan.goes_on  # stored: a plan builds its whole setup anew at each access
-        self.absence = Absence(plan, agents, self.mail, here, {} if ended is None else ended)
-        self._invitations, self._invited = dict[str, bytes](), -math.inf  # by agent; when they were last sent
-        for agent in sorted({*agents} - {*here}):
-            with suppress(TransportError):  # too long for a letter: such a plan is read from disk only
-                self._invitations[agent] = letters.sealed(letters.Join(plan.of(agent)))
-        self._turns, self._round = Counter[str](), 0  # orders sent to each
+        self._tolerates_failures = plan.tolerates_failures  # stored: a plan builds its whole setup at each access
+        self.membership = Membership(plan, agents, self.mailbox, local, {} if ended is None else ended)
+        self._invitations, self._invited_at = dict[str, bytes](), -math.inf  # by agent
+        for agent in sorted({*agents} - {*local}):
+            with suppress(TransportError):  # too long for a message: such a plan is read from disk only
+                self._invitations[agent] = messages.encode(messages.Invitation(plan.for_agent(agent)))
+        self._sequences, self._round = Counter[str](), 0  # number of the last order to each agent
         self.repeated = self.refused = 0
-        self._counted: dict[str, tuple[int, int]] = {}
-        self.odd: dict[str, Counter[str]] = {}
-        self._number, self._last = 0, 0  # decisions: the last begun, the last valid
-        self._knowing = agents  # participants of the last valid decision
-        self._took_part = dict.fromkeys(agents, 0)  # number of each agent's last valid decision
-        self._untold = dict.fromkeys(agents, OwnRows())  # agents' outcomes since then
-        self._came_of: dict[str, dict[str, OwnRow]] = {agent: {} for agent in agents}
-        self._over: tuple[str, ...] = ()  # queries that ended since then
-        self._stalls = 0  # attempts of live agents without a decision in this round
+        self._last_counts: dict[str, tuple[int, int]] = {}
+        self.inadmissible: dict[str, Counter[str]] = {}
+        self._accused_at: dict[str, float] = {}  # time of the first refusal of an agent's messages in this attempt
+        self._decision_number, self._last_valid = 0, 0  # of the last decision begun, and of the last valid one
+        self._last_participants = agents  # of the last valid decision
+        self._last_joined = dict.fromkeys(agents, 0)  # number of each agent's last valid decision
+        self._unreported = dict.fromkeys(agents, OwnRows())  # agents' outcomes since the last valid decision
+        self._reported: dict[str, dict[str, OwnRow]] = {agent: {} for agent in agents}  # before it, by query
+        self._ended_queries: tuple[str, ...] = ()  # since the last valid decision
+        self._n_stalls = 0  # attempts of live agents without a decision in this round
 
     @property
     def absent(self) -> tuple[str, ...]:
         """Failed agents; empty if agents wait for one another."""
-        return tuple(agent for agent in self.problem.agents if agent in self.absence.away)
+        return tuple(agent for agent in self.problem.agents if agent in self.membership.absent)
 
     @property
-    def odd_of(self) -> Counter[str]:
-        """Number of each member's letters that any member refused for inadmissible content."""
-        return sum(self.odd.values(), Counter(self.mail.odd))
+    def inadmissible_by_sender(self) -> Counter[str]:
+        """Number of each member's messages that any member refused for inadmissible content."""
+        return sum(self.inadmissible.values(), Counter(self.mailbox.inadmissible))
 
-    def words(
-        self, links: Callable[[Collection[str]], Links | None], offers: Mapping[str, Offer] | None = None
-    ) -> list[letters.Word]:
-        """Have agents decide, given links for absent agents; by a deadline repeated without those that fail. A
+    def decisions(self, links: LinksWithout, offers: Mapping[str, Offer] | None = None) -> list[messages.Decision]:
+        """Have agents decide, given links without absent agents; by a deadline repeated without those that fail. A
         TransportError if all are needed and one is silent, if none decides, or if they differ in the query.
         """
         self._round += 1
-        while (got := self.mail.read(0.0)) is not None:  # agents that returned meanwhile
-            self._hear(*got)
-        words, self._stalls = None, 0
-        while words is None:
+        while (received := self.mailbox.receive(0.0)) is not None:  # agents that returned meanwhile
+            self._handle(*received)
+        decisions, self._n_stalls = None, 0
+        while decisions is None:
             self._readmit()
-            words = self._attempt(links, offers)
-        if len(queries := {word.query for word in words}) > 1:
+            decisions = self._attempt(links, offers)
+        if len(queries := {decision.query for decision in decisions}) > 1:
             raise TransportError(f"round {self._round}: agents decided on {sorted(queries)}")
-        self._last = self._number
-        self._took_part |= dict.fromkeys(self._knowing, self._last)
-        for agent, rows in self._untold.items():
-            self._note_came(agent, rows)
-        self._untold, self._over = dict.fromkeys(self.problem.agents, OwnRows()), ()
-        return words
+        self._last_valid = self._decision_number
+        self._last_joined |= dict.fromkeys(self._last_participants, self._last_valid)
+        for agent, rows in self._unreported.items():
+            self._add_reported(agent, rows)
+        self._unreported, self._ended_queries = dict.fromkeys(self.problem.agents, OwnRows()), ()
+        return decisions
 
-    def _attempt(
-        self, links: Callable[[Collection[str]], Links | None], offers: Mapping[str, Offer] | None
-    ) -> list[letters.Word] | None:
-        words = dict[str, letters.Word]()
+    def _attempt(self, links: LinksWithout, offers: Mapping[str, Offer] | None) -> list[messages.Decision] | None:
+        """Decisions of all present agents; None if one fails meanwhile, or they reach no decision."""
         # an order must not overtake outcomes that are still unacknowledged
-        self._settle()
-        members = self.absence.present
+        self._await_receipts()
+        members = self.membership.present
         if not members:
             return None
-        self._number += 1
-        participants = None
-        if self._goes_on:
-            said = {agent: public(rows, self._setup) for agent, rows in self._untold.items() if agent not in members}
-            participants = Participants(self._number, members, said, self._over)
-        edges = links(self.absent)
-        offered = dict.fromkeys(members) if offers is None else {agent: offers[agent] for agent in members}
-        self._write({agent: letters.Begin(0, edges, offered[agent], participants, self._last) for agent in members})
+        self._order_decision(members, links, {} if offers is None else offers)
+        found, self._accused_at = dict[str, messages.Decision](), {}
 
-        def hear(sender: str, letter: letters.Letter) -> None:
-            if isinstance(letter, letters.Word) and self._is_due(sender, letter, members):
-                words[sender] = letter
-                self._count(sender, letter.repeated, letter.refused)
-
-        # members that refuse a sender's letters wait for it for ever; after the patience it is left out
-        before, accused = {agent: odd.copy() for agent, odd in self.odd.items()}, dict[str, float]()
-
-        def is_stuck() -> bool:
-            """Tell whether others refuse an agent's letters, and none continued without them for the patience."""
-            for agent in members if self._goes_on else ():
-                if any((odd - before.get(other, Counter()))[agent] for other, odd in self.odd.items()):
-                    accused.setdefault(agent, self._clock())
-            return bool(accused) and self._clock() - min(accused.values()) > self.plan.patience_s
+        def record(sender: str, message: messages.Message) -> None:
+            if isinstance(message, messages.Decision) and self._is_due(sender, message, members):
+                found[sender] = message
+                self._add_counts(sender, message.repeated, message.refused)
 
         def missing() -> list[str]:
-            return [agent for agent in members if agent not in words]
+            return [agent for agent in members if agent not in found]
 
         def is_done() -> bool:
-            return not missing() or self.absence.present != members or is_stuck()
+            return not missing() or self.membership.present != members or self._is_stuck()
 
-        if not self._heard_until(is_done, "a decision", hear, missing):
+        if not self._receive_until(is_done, "a decision", record, missing):
             # the agent that hangs sends no snapshot, and is left out; if all send one, the attempt was in vain
-            self._stalls += len(self._snapshots(members)) == len(members)
-            if self._stalls == _STALLS:
+            self._n_stalls += len(self._snapshots(members)) == len(members)
+            if self._n_stalls == _MOST_STALLS:
                 got = f"{missing()} run, and sent no decision"
                 raise TransportError(f"round {self._round}: {got}; can they reach one another?")
             return None
         if missing():
-            if self.absence.present == members:
-                self._leave(accused, "others have refused what it said")
+            if self.membership.present == members:
+                self._mark_hung(
+                    [agent for agent in members if agent in self._accused_at], "others refused its messages"
+                )
             return None
-        self._knowing = members
-        return [words[agent] for agent in members]
+        self._last_participants = members
+        return [found[agent] for agent in members]
 
-    def _is_due(self, sender: str, word: letters.Word, members: Sequence[str]) -> bool:
+    def _order_decision(self, members: tuple[str, ...], links: LinksWithout, offers: Mapping[str, Offer]) -> None:
+        self._decision_number += 1
+        participants = None
+        if self._tolerates_failures:
+            absent = {agent: rows for agent, rows in self._unreported.items() if agent not in members}
+            reports = {agent: public(rows, self._setup) for agent, rows in absent.items()}
+            participants = Participants(self._decision_number, members, reports, self._ended_queries)
+        order = messages.Decide(0, links(self.absent), None, participants, self._last_valid)
+        self._send_in_sequence({agent: msgspec.structs.replace(order, offer=offers.get(agent)) for agent in members})
+
+    def _is_stuck(self) -> bool:
+        """True if members wait for ever for one whose messages they refuse: none continued for the patience."""
+        times = [at for agent, at in self._accused_at.items() if agent in self.membership.present]
+        has_waited = bool(times) and self._clock() - min(times) > self.plan.patience_s
+        return has_waited and self._tolerates_failures
+
+    def _is_due(self, sender: str, decision: messages.Decision, members: Sequence[str]) -> bool:
         """True if it answers this order with own values; exactly the first present agent has those of absent agents."""
-        graph = self.problem.graph
-        is_own = set(word.values) == {*graph.variables_owned_by(sender)} or (self.problem.is_field and not word.values)
-        absent = [x for x, owner in zip(graph.variables, graph.variable_owners, strict=True) if owner not in members]
-        says = sender == members[0] and not self.problem.is_field and self.plan.tables is None
-        is_asked = sender in members and word.turn == self._turns[sender]
-        return is_asked and is_own and set(word.others) == set(absent if says else ())
+        graph, values = self.problem.graph, set(decision.values)
+        is_asked = sender in members and decision.sequence == self._sequences[sender]
+        is_own = values == {*graph.variables_owned_by(sender)} or (self.problem.is_field and not values)
+        absent = set[str]()
+        if sender == members[0] and not self.problem.is_field and self.plan.tables is None:
+            owners = zip(graph.variables, graph.variable_owners, strict=True)
+            absent = {variable for variable, owner in owners if owner not in members}
+        return is_asked and is_own and set(decision.absent_values) == absent
 
     def _readmit(self) -> None:
         """Readmit returning agents; without present agents, wait for one with the last decision."""
-        while self.absence.returning or not self.absence.present:
-            present, back = self.absence.present, self.absence.returning
-            if knowing := [agent for agent in back if self._knows(agent)]:
-                for agent in knowing:
-                    self._welcome(agent)
+        while self.membership.returning or not self.membership.present:
+            present, returning = self.membership.present, self.membership.returning
+            if informed := [agent for agent in returning if self._is_informed(agent)]:
+                for agent in informed:
+                    self._send_readmission(agent)
             elif not present:
-                why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
-                is_back = lambda: any(map(self._knows, self.absence.returning))  # noqa: E731
-                if not self._heard_until(is_back, "anybody", longest=JOINING):
-                    raise TransportError(f"round {self._round}: no remaining agent knows the decision ({why})")
+                is_back = lambda: any(map(self._is_informed, self.membership.returning))  # noqa: E731
+                if not self._receive_until(is_back, "anybody", longest_s=JOIN_TIMEOUT_S):
+                    reasons = "; ".join(f"{agent}: {reason}" for agent, reason in self.membership.absent.items())
+                    raise TransportError(f"round {self._round}: no remaining agent knows the decision ({reasons})")
             elif (state := self._snapshots(present[:1]).get(present[0])) is not None:
-                for agent in back:
-                    self._welcome_with(agent, state)
+                for agent in returning:
+                    self._readmit_with(agent, state)
 
-    def _knows(self, agent: str) -> bool:
-        return agent in self._knowing and agent not in self.absence.forgetful
+    def _is_informed(self, agent: str) -> bool:
+        """True if an agent knows all up to the last valid decision."""
+        return agent in self._last_participants and agent not in self.membership.without_journal
 
-    def _welcome_with(self, agent: str, state: bytes) -> None:
+    def _readmit_with(self, agent: str, state: bytes) -> None:
         """Readmit an agent with a snapshot, if it can continue from that."""
         has_own_belief = self.problem.is_field and not learns_alike(self._setup)
+        has_lost_journal = agent in self.membership.without_journal
         if not state:
-            self.absence.leave(agent, "what it missed is too long for a letter")
-        elif has_own_belief and agent in self.absence.forgetful and self._took_part[agent]:
-            self.absence.leave(agent, "what it had written down is lost, and so is its own belief")
+            self.membership.mark_failed(agent, "the snapshot that it needs is too long for a message")
+        elif has_own_belief and has_lost_journal and self._last_joined[agent]:
+            self.membership.mark_failed(agent, "its journal is lost, and so is its own belief")
         else:
-            self._welcome(agent, state)
+            self._send_readmission(agent, state)
 
-    def _welcome(self, agent: str, state: bytes = b"") -> None:
-        came = self._came_of[agent] if state and not learns_alike(self._setup) else {}
-        self._write({agent: letters.Back(0, self._last, self._untold[agent], state, came, self._took_part[agent])})
-        self.absence.admit(agent)
+    def _send_readmission(self, agent: str, state: bytes = b"") -> None:
+        own_outcomes = self._reported[agent] if state and not learns_alike(self._setup) else {}
+        data = self._unreported[agent], state, own_outcomes
+        self._send_in_sequence({agent: messages.Readmission(0, self._last_valid, *data, self._last_joined[agent])})
+        self.membership.readmit(agent)
 
-    def _note_came(self, agent: str, rows: OwnRows) -> None:
+    def _add_reported(self, agent: str, rows: OwnRows) -> None:
         """Keep an agent's outcomes by query; in a field with unrequested measurements after these."""
-        came = self._came_of[agent]
-        for name, row in rows.told.items():
-            if name != UNASKED:  # a part may have come before a decision, and the rest after it
-                told = OwnRows({name: came[name]} if name in came else {})
-                came[name] = told.with_told(name, row).told[name]
+        reported = self._reported[agent]
+        for query, row in rows.told.items():
+            if query != UNASKED:  # a part may have come before a decision, and the rest after it
+                known = OwnRows({query: reported[query]} if query in reported else {})
+                reported[query] = known.with_told(query, row).told[query]
                 continue
-            ((_, stops),) = stops_by_round({"q00000": row}, self.problem.graph.variables_owned_by(agent))
-            last = next(reversed(came), "q00000")
-            before = came.get(last, OwnRow(0))
-            came[last] = msgspec.structs.replace(before, on_the_way=(*before.on_the_way, *stops))
+            ((_, stops),) = stops_by_round({_START: row}, self.problem.graph.variables_owned_by(agent))
+            last = next(reversed(reported), _START)
+            before = reported.get(last, OwnRow(0))
+            reported[last] = msgspec.structs.replace(before, on_the_way=(*before.on_the_way, *stops))
 
-    def _snapshots(self, sources: Sequence[str]) -> dict[str, bytes]:
+    def _snapshots(self, agents: Sequence[str]) -> dict[str, bytes]:
         """Request snapshots from some agents; those without an answer count as failed."""
-        orders = {source: letters.SendSnapshot(0, self._last) for source in sources}
-        found = self._asked(orders, letters.Snapshot, "what it knows", _ANSWER * self.plan.patience_s)
-        return {source: letter.state for source, letter in found.items() if source in self.absence.present}
+        orders = {agent: messages.SendSnapshot(0, self._last_valid) for agent in agents}
+        longest_s = _SNAPSHOT_PATIENCE * self.plan.patience_s
+        replies = self._replies(orders, messages.Snapshot, "its snapshot", longest_s)
+        return {agent: reply.state for agent, reply in replies.items() if agent in self.membership.present}
 
-    def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[letters.Answer, ...]]:
+    def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Results]:
         """Have agents measure with their own instruments; measurements of failed agents count as failed."""
-        orders = {agent: letters.Measure(0, tuple(map(tuple, there))) for agent, there in places.items()}
-        found = self._asked(orders, letters.Measured, "what it measured")
-        return {agent: self._answers(agent, found.get(agent), len(there)) for agent, there in places.items()}
+        orders = {agent: messages.Measure(0, tuple(map(tuple, own))) for agent, own in places.items()}
+        replies = self._replies(orders, messages.Measurements, "its measurements")
+        return {agent: self._results(agent, replies.get(agent), len(own)) for agent, own in places.items()}
 
-    def _answers(self, agent: str, letter: letters.Measured | None, count: int) -> tuple[letters.Answer, ...]:
+    def _results(self, agent: str, reply: messages.Measurements | None, count: int) -> Results:
         own = self.problem.graph.factors_owned_by(agent)
-        if letter is None:
-            return (letters.Answer(dict.fromkeys(own), failure=f"it is gone: {self.absence.away[agent]}"),) * count
-        if letter.refused:
-            raise TransportError(f"agent {agent!r}: {letter.refused}")
-        if len(letter.answers) != count:
+        if reply is None:
+            failure = f"it is gone: {self.membership.absent[agent]}"
+            return (messages.MeasurementResult(dict.fromkeys(own), failure=failure),) * count
+        if reply.error:
+            raise TransportError(f"agent {agent!r}: {reply.error}")
+        if len(reply.results) != count:
             raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(own)}")
-        return letter.answers
+        return reply.results
 
     def tell(self, query: str | None, news: News, *, is_all: bool) -> None:
         """Report to every agent its own part of the outcomes; for failed agents it is kept."""
         if query is None and not self.problem.is_field:
             return
-        rows: dict[str, OwnRow] = {}
-        for agent, before in self._untold.items():
-            rows[agent] = row_of(self.problem, agent, news, before, self._knowing[0], has_ended=is_all)
-            self._untold[agent] = before.with_told(query or UNASKED, rows[agent])
+        orders: dict[str, messages.RecordOutcome] = {}
+        for agent, before in self._unreported.items():
+            row = row_of(self.problem, agent, news, before, self._last_participants[0], has_ended=is_all)
+            self._unreported[agent] = before.with_told(query or UNASKED, row)
+            orders[agent] = messages.RecordOutcome(0, query, row)
         if is_all and query is not None:
-            self._over = (*self._over, query)
-        self._order({agent: letters.Told(0, query, row) for agent, row in rows.items()})
+            self._ended_queries = (*self._ended_queries, query)
+        self._order(orders)
 
     def end(self) -> None:
         """Announce the end of the run, and wait briefly for receipts."""
         for agent in self.problem.agents:
-            self.mail.write(agent, letters.End())
-        self.mail.settle(GOODBYE)
+            self.mailbox.send(agent, messages.End())
+        self.mailbox.await_receipts(FAREWELL_S)
 
-    def count_own(self) -> None:
-        """Add the hub's own counts."""
-        self._count(HUB, self.mail.repeated, self.mail.refused)
+    def add_own_counts(self) -> None:
+        """Add the hub's own counts of repeated and refused messages."""
+        self._add_counts(HUB, self.mailbox.repeated, self.mailbox.refused)
 
-    def _count(self, member: str, repeated: int, refused: int) -> None:
-        before = self._counted.get(member, (0, 0))
+    def _add_counts(self, member: str, repeated: int, refused: int) -> None:
+        """Add what a member's counts since its start have grown by."""
+        before = self._last_counts.get(member, (0, 0))
         if repeated < before[0] or refused < before[1]:  # it restarted
             before = 0, 0
-        self._counted[member] = repeated, refused
+        self._last_counts[member] = repeated, refused
         self.repeated += repeated - before[0]
         self.refused += refused - before[1]
 
-    def _settle(self) -> None:
+    def _await_receipts(self) -> None:
         """Wait for all receipts of present agents; an agent that sends but receives nothing counts as failed."""
-        if not self._heard_until(lambda: not self.mail.outstanding, "receipts of what was written"):
-            self._leave(dict.fromkeys(to for to, _ in self.mail.outstanding), "it is heard, and gets nothing")
+        if not self._receive_until(lambda: not self.mailbox.unacknowledged, "receipts"):
+            recipients = dict.fromkeys(recipient for recipient, _ in self.mailbox.unacknowledged)
+            self._mark_hung(recipients, "it sends, but receives nothing")
 
-    def _order(self, orders: Mapping[str, letters.Order]) -> None:
+    def _order(self, orders: Mapping[str, messages.Order]) -> None:
         """Send orders to present agents, after all receipts of earlier ones: no order may overtake another."""
-        self._settle()
-        self._write({agent: order for agent, order in orders.items() if agent in self.absence.present})
+        self._await_receipts()
+        self._send_in_sequence({agent: order for agent, order in orders.items() if agent in self.membership.present})
 
-    def _write(self, orders: Mapping[str, letters.Order | letters.Back]) -> None:
+    def _send_in_sequence(self, orders: Mapping[str, messages.Order | messages.Readmission]) -> None:
         for agent, order in orders.items():
-            self._turns[agent] += 1
-            self.mail.write(agent, msgspec.structs.replace(order, turn=self._turns[agent]))
+            self._sequences[agent] += 1
+            self.mailbox.send(agent, msgspec.structs.replace(order, sequence=self._sequences[agent]))
 
-    def _asked(
-        self, orders: Mapping[str, letters.Order], kind: type[_Asked], what: str, longest: float | None = None
-    ) -> dict[str, _Asked]:
-        """Order present agents to answer, and wait for that; live ones without an answer count as failed, too."""
-        found: dict[str, _Asked] = {}
+    def _replies(
+        self, orders: Mapping[str, messages.Order], kind: type[_Reply], what: str, longest_s: float | None = None
+    ) -> dict[str, _Reply]:
+        """Order present agents to reply, and wait for that; live ones without a reply count as failed, too."""
+        found: dict[str, _Reply] = {}
         self._order(orders)
-        asked = [agent for agent in orders if agent in self.absence.present]
+        asked = [agent for agent in orders if agent in self.membership.present]
 
-        def hear(sender: str, letter: letters.Letter) -> None:
-            if isinstance(letter, kind) and sender in asked and letter.turn == self._turns[sender]:
-                found[sender] = letter
+        def record(sender: str, message: messages.Message) -> None:
+            if isinstance(message, kind) and sender in asked and message.sequence == self._sequences[sender]:
+                found[sender] = message
 
         def missing() -> list[str]:
-            return [agent for agent in asked if agent not in found and agent in self.absence.present]
+            return [agent for agent in asked if agent not in found and agent in self.membership.present]
 
-        if not self._heard_until(lambda: not missing(), what, hear, missing, longest=longest):
-            self._leave(missing(), f"it lives, and has not said {what}")
+        if not self._receive_until(lambda: not missing(), what, record, missing, longest_s):
+            self._mark_hung(missing(), f"it runs, and did not send {what}")
         return found
 
-    def _leave(self, agents: Collection[str], why: str) -> None:
+    def _mark_hung(self, agents: Collection[str], reason: str) -> None:
         for agent in agents:
-            self.absence.leave(agent, why, is_hung=True)
+            self.membership.mark_failed(agent, reason, is_hung=True)
 
-    def _heard_until(
+    def _receive_until(
         self,
         is_done: Callable[[], bool],
-        what: str,
-        hear: Hear | None = None,
+        waited_for: str,
+        handler: Handler | None = None,
         missing: Callable[[], Collection[str]] = tuple,
-        longest: float | None = None,
+        longest_s: float | None = None,
     ) -> bool:
-        """Read letters until a condition holds, and note failures; False if that takes too long."""
-        self.absence.begin()
-        looked, listened = self._clock(), 0.0
-        longest = self.absence.longest if longest is None else longest
+        """Receive messages until a condition holds, and note failures; False if that takes too long."""
+        self.membership.reset_silence()
+        checked_at, waited_s = self._clock(), 0.0
+        longest_s = self.membership.longest_wait_s if longest_s is None else longest_s
         while not is_done():
-            if listened > longest:
+            if waited_s > longest_s:
                 return False
-            self._attend()
+            self._supervise()
             self._invite()
-            got = self.mail.read(LOOK, is_done)
+            received = self.mailbox.receive(_CHECK_S, is_done)
             now = self._clock()
             # a hub that was suspended must not take its own pause for the agents' silence
-            passed, looked = min(now - looked, _PAUSE), now
-            if got is not None:
-                self._hear(*got, hear)
+            passed_s, checked_at = min(now - checked_at, _LONGEST_CHECK_S), now
+            if received is not None:
+                self._handle(*received, handler)
             if not is_done():
-                self.absence.look(0.0 if got is not None else passed, what, missing(), self.odd_of)
-            listened += passed
+                silence_s = passed_s if received is None else 0.0
+                self.membership.check(silence_s, waited_for, missing(), self.inadmissible_by_sender)
+            waited_s += passed_s
         return True
 
     def _invite(self) -> None:
-        if self._clock() - self._invited >= _ASKING:
-            self._invited = self._clock()
+        if self._clock() - self._invited_at >= _INVITE_S:
+            self._invited_at = self._clock()
             for agent, invitation in self._invitations.items():
-                if not self.mail.parcels[agent]:
-                    self._carrier.invite(agent, invitation)
+                if not self.mailbox.arrivals[agent]:
+                    self._link.invite(agent, invitation)
 
-    def _hear(self, sender: str, letter: letters.Letter, hear: Hear | None = None) -> None:
-        if isinstance(letter, letters.Odd):  # a restarted agent counts from 0 again
-            self.odd[sender] = self.odd.get(sender, Counter[str]()) | Counter(letter.refused)
-        elif isinstance(letter, letters.Here):
-            unread = [letters.opened(content) for to, content in self.mail.outstanding if to == sender]
-            orders = sum(not isinstance(letter, letters.Ping) for letter in unread)
-            self.absence.hear(sender, letter, has_orders=self._turns[sender] > orders)
-        elif hear is not None:
-            hear(sender, letter)
+    def _handle(self, sender: str, message: messages.Message, handler: Handler | None = None) -> None:
+        if isinstance(message, messages.RefusalCounts):
+            before, counts = self.inadmissible.get(sender, Counter[str]()), Counter(message.by_sender)
+            self.inadmissible[sender] = before | counts  # a restarted agent counts from 0 again
+            for accused in counts - before:
+                self._accused_at.setdefault(accused, self._clock())
+        elif isinstance(message, messages.Heartbeat):
+            unread = [messages.decode(content) for agent, content in self.mailbox.unacknowledged if agent == sender]
+            n_unread_orders = sum(not isinstance(order, messages.Ping) for order in unread)
+            has_orders = self._sequences[sender] > n_unread_orders
+            self.membership.note_heartbeat(sender, message, has_orders=has_orders)
+        elif handler is not None:
+            handler(sender, message)
 
 
 def row_of(problem: Problem, agent: str, news: News, before: OwnRows, teller: str, *, has_ended: bool) -> OwnRow:
     """One agent's own part of the outcomes at a joint point; ``teller`` is the agent that gets totals."""
     if problem.is_field:
         return before.row(problem, agent, news, has_ended=has_ended)
-    graph, stood = problem.graph, problem.coded(news.point)
-    place = {variable: stood[variable] for variable in graph.variables_owned_by(agent)}
-    told = news if agent == teller else replace(news, total=None)
-    return OwnRow.of_news(before.next_order, told, graph.factors_owned_by(agent), place)
+    graph, codes = problem.graph, problem.coded(news.point)
+    place = {variable: codes[variable] for variable in graph.variables_owned_by(agent)}
+    own = news if agent == teller else replace(news, total=None)
+    return OwnRow.of_news(before.next_order, own, graph.factors_owned_by(agent), place)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from swarmbo.errors import ConfigError, needed
-from swarmbo.fleet.letters import LONGEST
+from swarmbo.fleet.messages import MAX_MESSAGE_BYTES
 from swarmbo.fleet.plan import Plan, checked_hosts
 
 _EXTRA = "zenoh"
@@ -18,14 +18,14 @@ AUTHORITY = "authority.pem"
 _ISSUER, _DAYS = "swarmbo test authority", 30
 _ENCIPHERMENT = ("key_encipherment", "data_encipherment", "encipher_only", "decipher_only")
 _NOT_FOR = (*_ENCIPHERMENT, "content_commitment", "key_agreement", "crl_sign")
-Parcel = tuple[str, bytes]  # received: the sender, who is authenticated with keys, and the content
+Arrival = tuple[str, bytes]  # the sender, who is authenticated with keys, and the content
 
 
 class Link:
-    """Sends parcels to members of a fleet, and queues arrivals; each member dials all others, without discovery.
+    """Link of a member to all others of a fleet, which it dials without discovery, and its queue of arrivals.
 
-    A parcel from ``a`` to ``b`` has the key ``swarmbo/RUN/b/a``; ``join`` as RUN invites an agent of any run. With
-    ``tls`` and ``quic`` a member sends and receives only parcels of the name in its certificate.
+    A message from ``a`` to ``b`` has the key ``swarmbo/RUN/b/a``; ``join`` as RUN invites an agent of any run. With
+    ``tls`` and ``quic`` a member sends and receives only messages of the name in its certificate.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:
@@ -33,7 +33,7 @@ class Link:
             raise ConfigError(f"got member {name!r}; wanted one of {list(plan.endpoints)}")
         zenoh = needed("zenoh", _EXTRA, "a fleet")
         self.name, self.plan = name, plan
-        self._arrived: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
+        self._arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
         config = zenoh.Config()
         for path, value in session_settings(name, plan).items():
             config.insert_json5(path, json.dumps(value))
@@ -45,13 +45,13 @@ class Link:
             got = f"{name!r} cannot listen at {plan.endpoints[name]}: {why}"
             raise ConfigError(f"{got}; is the port taken? wanted another --port", at="--port") from error
         keys = [f"swarmbo/{run}/{name}/*" for run in (plan.run, "join")]
-        self._subscribers = [self._session.declare_subscriber(key, self._hear) for key in keys]
+        self._subscribers = [self._session.declare_subscriber(key, self._receive) for key in keys]
 
     def send(self, recipient: str, content: bytes) -> None:
         """Send without confirmation.
 
-        The option ``express`` is off: it would make each letter a batch, of which Zenoh queues two per link and drops
-        others. More batches may not wait, or repeated letters would pile up before links with high loss.
+        The option ``express`` is off: it would make each message a batch, of which Zenoh queues two per link and drops
+        others. More batches may not wait, or repeated messages would pile up before links with high loss.
         """
         self._session.put(f"swarmbo/{self.plan.run}/{recipient}/{self.name}", content)
 
@@ -59,10 +59,10 @@ class Link:
         """Send to an agent of any run."""
         self._session.put(f"swarmbo/join/{recipient}/{self.name}", content)
 
-    def wait(self, seconds: float) -> Parcel | None:
-        """Next parcel; None if there is none in time."""
+    def wait(self, seconds: float) -> Arrival | None:
+        """Next arrival; None if there is none in time."""
         try:
-            return self._arrived.get(timeout=seconds)
+            return self._arrivals.get(timeout=seconds)
         except queue.Empty:
             return None
 
@@ -74,10 +74,10 @@ class Link:
             if type(error).__name__ != "ZError":
                 raise
 
-    def _hear(self, sample: Any) -> None:
+    def _receive(self, sample: Any) -> None:
         sender = str(sample.key_expr).rpartition("/")[2]
-        if sender in self.plan.endpoints and sender != self.name and len(sample.payload) <= LONGEST:
-            self._arrived.put((sender, bytes(sample.payload)))
+        if sender in self.plan.endpoints and sender != self.name and len(sample.payload) <= MAX_MESSAGE_BYTES:
+            self._arrivals.put((sender, bytes(sample.payload)))
 
 
 def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
@@ -93,7 +93,7 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
         "open/return_conditions": {"connect_scouted": False, "declares": False},
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
-        "transport/link/rx/max_message_size": LONGEST,
+        "transport/link/rx/max_message_size": MAX_MESSAGE_BYTES,
     }
     if plan.keys is None:
         return settings
@@ -120,9 +120,9 @@ def _require_valid(path: Path, member: str | None) -> None:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}; wanted a certificate, in PEM", at="--keys") from error
-    ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    if not ends[0] <= now <= ends[1]:
-        got = f"{path}: valid from {ends[0]:%Y-%m-%d %H:%M} to {ends[1]:%Y-%m-%d %H:%M}, and it is {now:%Y-%m-%d %H:%M}"
+    first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if not first <= now <= last:
+        got = f"{path}: valid from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}, and it is {now:%Y-%m-%d %H:%M}"
         raise ConfigError(f"{got} UTC; wanted new keys of all members, by `swarmbo fleet keys`", at="--keys")
     names = [part.value for part in certificate.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)]
     if member not in (None, *names):
@@ -130,29 +130,24 @@ def _require_valid(path: Path, member: str | None) -> None:
 
 
 def _access(name: str, others: list[str]) -> dict[str, Any]:
-    """Access rules: each other member may send parcels that it signs, and receive its own; all else is denied."""
-    rules: list[dict[str, Any]] = []
+    """Access rules: each other member may send messages that it signs, and receive its own; all else is denied."""
+    rules, policies = list[dict[str, Any]](), list[dict[str, Any]]()
     for other in others:
-        allowed = {
-            "says": ("ingress", "put", f"swarmbo/*/{name}/{other}"),
-            "listens": ("ingress", "declare_subscriber", f"swarmbo/*/{other}/*"),
-            "hears": ("egress", "put", f"swarmbo/*/{other}/{name}"),
-            "is told who listens": ("egress", "declare_subscriber", f"swarmbo/*/{name}/*"),
-        }
-        rules += [
-            {"id": f"{other} {what}", "permission": "allow", "flows": [flow], "messages": [message], "key_exprs": [key]}
-            for what, (flow, message, key) in allowed.items()
+        allowed = (
+            ("ingress", "put", f"swarmbo/*/{name}/{other}"),
+            ("ingress", "declare_subscriber", f"swarmbo/*/{other}/*"),
+            ("egress", "put", f"swarmbo/*/{other}/{name}"),
+            ("egress", "declare_subscriber", f"swarmbo/*/{name}/*"),
+        )
+        own: list[dict[str, Any]] = [
+            {"id": f"{other} {flow} {kind}", "flows": [flow], "messages": [kind], "key_exprs": [key]}
+            for flow, kind, key in allowed
         ]
-    return {
-        "enabled": True,
-        "default_permission": "deny",
-        "rules": rules,
-        "subjects": [{"id": other, "cert_common_names": [other]} for other in others],
-        "policies": [
-            {"rules": [rule["id"] for rule in rules if rule["id"].startswith(f"{other} ")], "subjects": [other]}
-            for other in others
-        ],
-    }
+        rules += [{**rule, "permission": "allow"} for rule in own]
+        policies.append({"rules": [rule["id"] for rule in own], "subjects": [other]})
+    subjects = [{"id": other, "cert_common_names": [other]} for other in others]
+    denied = {"enabled": True, "default_permission": "deny"}
+    return {**denied, "rules": rules, "subjects": subjects, "policies": policies}
 
 
 def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:

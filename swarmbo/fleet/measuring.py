@@ -11,14 +11,13 @@ from swarmbo import registry
 from swarmbo.boundary import values
 from swarmbo.deciding.told import measured_place, noise_of
 from swarmbo.errors import ConfigError, ShapeError, SwarmboError, TransportError
-from swarmbo.fleet.hub import Hub
-from swarmbo.fleet.letters import Answer
+from swarmbo.fleet.hub import Hub, Results
+from swarmbo.fleet.messages import MeasurementResult
 from swarmbo.problem import Problem
 from swarmbo.worlds import FunctionWorld, Infos, Report
 
 _AT = "--measure"
 _KEYS = ("measurement", "factors", "noise_std", "location")
-
 
 # A robot, access point or instrument behind ``swarmbo agent NAME --measure module:function``: called with one place at
 # a time, in a field the location (d,), physical, of a function the values of the agent's own variables, by name. It
@@ -28,7 +27,7 @@ _KEYS = ("measurement", "factors", "noise_std", "location")
 Instrument = Callable[[Any], float | Mapping[str, Any] | None]
 
 
-def loaded(name: str, trust: bool) -> Instrument:
+def load_instrument(name: str, trust: bool) -> Instrument:
     """Function that a command names as ``module:function``; a ConfigError if not trusted, found, or callable."""
     if not registry.is_own(name):
         raise ConfigError(f"got {name!r}; wanted 'module:function'", at=_AT)
@@ -49,117 +48,121 @@ def require_measurable(problem: Problem, agent: str) -> None:
         raise ConfigError(f"got {agent!r}, which owns no factor; wanted an agent that measures", at="--measures")
 
 
-def require_fits(measure: Instrument | None, agent: str, measures: Sequence[str]) -> None:
+def require_consistent(measure: Instrument | None, agent: str, measures: Sequence[str]) -> None:
     """Refuse an instrument of an agent that is not in ``measures``, and a listed agent without one."""
-    if (measure is not None) is not (agent in measures):
-        got = "nothing to measure by" if measure is None else "something to measure by"
-        wanted = "--measure module:function" if measure is None else "a fleet begun with --measures of it"
-        raise ConfigError(f"got {got} for {agent!r}; wanted {wanted}", at=_AT)
+    if measure is None and agent in measures:
+        raise ConfigError(f"got no instrument for {agent!r}; wanted --measure module:function", at=_AT)
+    if measure is not None and agent not in measures:
+        raise ConfigError(f"got an instrument for {agent!r}; wanted a fleet begun with --measures of it", at=_AT)
 
 
-def answered(measure: Instrument, problem: Problem, agent: str, place: list[float]) -> Answer:
+def measured(measure: Instrument, problem: Problem, agent: str, place: list[float]) -> MeasurementResult:
     """Measure at a place: codes of the agent's own variables, in a field its location. An exception of the instrument
     is a failed measurement, which the log names; a ShapeError if the result is inadmissible.
     """
     channels = problem.graph.factors_owned_by(agent)
-    named = problem.valued(dict(zip(problem.graph.variables_owned_by(agent), place, strict=True)))
+    point = problem.valued(dict(zip(problem.graph.variables_owned_by(agent), place, strict=True)))
     try:
-        told = measure(np.array(place) if problem.is_field else named)
+        returned = measure(np.array(place) if problem.is_field else point)
     except Exception as error:  # noqa: BLE001
-        return Answer(dict.fromkeys(channels), failure=values.error_text(error))
+        return MeasurementResult(dict.fromkeys(channels), failure=values.error_text(error))
     try:
-        return _answer(told if isinstance(told, Mapping) else {"measurement": told}, problem, agent)
+        return _checked(returned if isinstance(returned, Mapping) else {"measurement": returned}, problem, agent)
     except SwarmboError as error:
-        raise ShapeError(f"the measurement function of {agent!r} returned {values.short(told)}: {error}") from error
+        raise ShapeError(f"the measurement function of {agent!r} returned {values.short(returned)}: {error}") from error
 
 
-def _answer(told: Mapping[str, Any], problem: Problem, agent: str) -> Answer:
-    channels, place = problem.graph.factors_owned_by(agent), told.get("location")
-    if strange := [key for key in told if key not in _KEYS]:
-        raise ShapeError(f"got {strange[0]!r}; wanted some of {list(_KEYS)}")
-    if ("measurement" in told) is ("factors" in told) or ("measurement" in told and len(channels) > 1):
+def _checked(returned: Mapping[str, Any], problem: Problem, agent: str) -> MeasurementResult:
+    channels, location = problem.graph.factors_owned_by(agent), returned.get("location")
+    if unknown := [key for key in returned if key not in _KEYS]:
+        raise ShapeError(f"got {unknown[0]!r}; wanted some of {list(_KEYS)}")
+    if ("measurement" in returned) is ("factors" in returned) or ("measurement" in returned and len(channels) > 1):
         wanted = "'measurement'" if len(channels) == 1 else f"'factors', a number for each of {list(channels)}"
-        raise ShapeError(f"got {list(told)}; wanted {wanted}")
-    given = told.get("factors", dict.fromkeys(channels, told.get("measurement")))
-    if not isinstance(given, Mapping) or set(given) != set(channels):
-        raise ShapeError(f"got {values.short(given)}; wanted a number for each of {list(channels)}")
-    outcomes = {channel: values.told_number(given[channel], repr(channel)) for channel in channels}
-    known = {channel: None if np.isnan(outcome) else outcome for channel, outcome in outcomes.items()}
-    _, noise = noise_of(told.get("noise_std"), None, outcomes)
-    if place is None:
-        return Answer(known, noise)
+        raise ShapeError(f"got {list(returned)}; wanted {wanted}")
+    by_channel = returned.get("factors", dict.fromkeys(channels, returned.get("measurement")))
+    if not isinstance(by_channel, Mapping) or set(by_channel) != set(channels):
+        raise ShapeError(f"got {values.short(by_channel)}; wanted a number for each of {list(channels)}")
+    numbers = {channel: values.told_number(by_channel[channel], repr(channel)) for channel in channels}
+    outcomes = {channel: None if np.isnan(number) else number for channel, number in numbers.items()}
+    _, noise = noise_of(returned.get("noise_std"), None, numbers)
+    if location is None:
+        return MeasurementResult(outcomes, noise)
     if not problem.is_field:
-        raise ShapeError(f"got location {values.short(place)}; wanted none, as this is a function")
-    return Answer(known, noise, tuple(measured_place(problem, agent, place).tolist()))
+        raise ShapeError(f"got location {values.short(location)}; wanted none, as this is a function")
+    return MeasurementResult(outcomes, noise, tuple(measured_place(problem, agent, location).tolist()))
 
 
-class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
+class InstrumentWrapper(BaseParallelWrapper[str, Any, Any]):
     """Environment in which some agents measure by their own instruments, in place of its own measurements."""
 
     hub: Hub | None = None
 
-    def __init__(self, env: Any, agents: tuple[str, ...], *, begins: bool = True) -> None:
+    def __init__(self, env: Any, agents: tuple[str, ...], *, is_new_run: bool = True) -> None:
         super().__init__(env)
-        self._measuring, self._begins = agents, begins
+        self._measuring, self._is_new_run = agents, is_new_run
         self._function = FunctionWorld(env) if hasattr(env.unwrapped, "factor_graph") else None
         if not hasattr(env.unwrapped, "get_state"):  # a failed step is then undone by repeating, and measuring, all
             got = "got agents with --measure in an environment without get_state()"
             raise ConfigError(f"{got}; wanted one that has it", at="--measures")
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Reset the environment; agents that report their start measure there, if the run ``begins``."""
+        """Reset the environment; agents that report their start measure there, unless the run is resumed."""
         observations, infos = self.env.reset(seed=seed, options=options)
-        return observations, self._measured(infos) if self._begins else infos
+        return observations, self._with_measurements(infos) if self._is_new_run else infos
 
     def step(self, actions: dict[str, Any]) -> Any:
         """Step the environment, then collect the agents' own measurements."""
         *rest, infos = self.env.step(actions)
-        return *rest, self._measured(infos)
+        return *rest, self._with_measurements(infos)
 
-    def _measured(self, infos: Infos) -> dict[str, Any]:
+    def _with_measurements(self, infos: Infos) -> dict[str, Any]:
         places = {agent: self._places(agent, infos[agent]) for agent in self._measuring if agent in infos}
-        if lost := [agent for agent, there in places.items() if not there and Report.of(infos[agent]).is_measured]:
+        if lost := [agent for agent, own in places.items() if not own and Report.of(infos[agent]).is_measured]:
             got = f"the environment does not state where {lost[0]!r} is"
             raise TransportError(f"{got}; wanted its location, to measure there")
-        asked = {agent: there for agent, there in places.items() if there}
+        asked = {agent: own for agent, own in places.items() if own}
         if self.hub is None or not asked:
             return dict(infos)
-        answers, problem = self.hub.measure(asked), self.hub.problem
-        found = dict(infos) | {agent: _told(infos[agent], answers[agent], problem, agent) for agent in asked}
-        first = next(iter(found))  # a record takes the first source that an agent's info has
-        failures = {agent: [answer.failure for answer in own if answer.failure] for agent, own in answers.items()}
-        failed = {agent: why for agent, why in failures.items() if why}
-        source = next((told for info in infos.values() if (told := Report.of(info).source) is not None), {})
-        said = {"by_agents": list(asked), **({"failures": failed} if failed else {})}
-        return found | {first: {**found[first], "source": {**source, **said}}}
+        results, problem = self.hub.measure(asked), self.hub.problem
+        measured = dict(infos) | {agent: _merged(infos[agent], results[agent], problem, agent) for agent in asked}
+        failures = {agent: [result.failure for result in own if result.failure] for agent, own in results.items()}
+        failures = {agent: reasons for agent, reasons in failures.items() if reasons}
+        sources = (Report.of(info).source for info in infos.values())
+        source = {**next((source for source in sources if source is not None), {}), "by_agents": list(asked)}
+        source |= {"failures": failures} if failures else {}
+        first = next(iter(measured))  # a record takes the first source that an agent's info has
+        return measured | {first: {**measured[first], "source": source}}
 
     def _places(self, agent: str, info: Mapping[str, Any]) -> list[list[float]]:
         """Places (or codes) to measure: en route in turn, then its position; none if the agent abstained."""
         if self._function is not None and info.get("location") is not None:
             info = {**info, "location": self._function.coded(agent, info["location"])}
         report = Report.of(info)
-        ends = [] if report.declined or not report.is_placed else [report.place]
-        return [place.tolist() for place in (*(stop.place for stop in report.on_the_way), *ends) if place is not None]
+        places = [stop.place for stop in report.on_the_way]
+        if report.is_placed and not report.declined:
+            places.append(report.place)
+        return [place.tolist() for place in places if place is not None]
 
 
-def _told(info: Mapping[str, Any], answers: tuple[Answer, ...], problem: Problem, agent: str) -> dict[str, Any]:
+def _merged(info: Mapping[str, Any], results: Results, problem: Problem, agent: str) -> dict[str, Any]:
     """An agent's info, with its own measurements in place of simulated ones."""
-    report, told, left = Report.of(info), dict(info), list(answers)
-    if report.on_the_way:
-        stops = [{"location": stop.place, **_plain(left.pop(0), agent)} for stop in report.on_the_way]
-        told["on_the_way"] = stops
-    if not left:
-        return told
-    told.pop("factors", None)
+    stops, merged = Report.of(info).on_the_way, dict(info)
+    if stops:
+        en_route = zip(stops, results[: len(stops)], strict=True)
+        merged["on_the_way"] = [{"location": stop.place, **_plain(result, agent)} for stop, result in en_route]
+    if len(results) == len(stops):
+        return merged
+    merged.pop("factors", None)
+    last = results[-1]
     if problem.is_field:
-        return told | _plain(left[0], agent)
-    known = [y for y in left[0].outcomes.values() if y is not None]
-    total = sum(known) if len(known) == len(left[0].outcomes) else None
-    return told | {"measurement": total, "factors": left[0].outcomes, "noise_std": left[0].noise}
+        return merged | _plain(last, agent)
+    known = [outcome for outcome in last.outcomes.values() if outcome is not None]
+    total = sum(known) if len(known) == len(last.outcomes) else None
+    return merged | {"measurement": total, "factors": last.outcomes, "noise_std": last.noise}
 
 
-def _plain(answer: Answer, agent: str) -> dict[str, Any]:
-    plain: dict[str, Any] = {"measurement": answer.outcomes[agent], "noise_std": answer.noise.get(agent)}
-    if answer.location is not None:
-        plain["location"] = np.array(answer.location)
+def _plain(result: MeasurementResult, agent: str) -> dict[str, Any]:
+    plain: dict[str, Any] = {"measurement": result.outcomes[agent], "noise_std": result.noise.get(agent)}
+    if result.location is not None:
+        plain["location"] = np.array(result.location)
     return plain

@@ -25,7 +25,7 @@ from swarmbo.transport import InProcess
 
 HUB = "world"  # the member that has the world and the log
 Protocol = Literal["tcp", "tls", "quic"]
-_SHORT = 32  # characters of a scenario's name in a run's name
+_MOST_CHARACTERS = 32  # characters of a scenario's name in a run's name
 _VERSION = 4  # 4: expected sums at many points; journals of earlier versions cannot be read
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
 
@@ -39,21 +39,21 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     forbidden: dict[str, bytes]
     by_factor: dict[str, bytes]
 
-    def require_of(self, graph: FactorGraph, at: str, *, is_timed: bool) -> None:
+    def require_fit(self, graph: FactorGraph, at: str, *, is_timed: bool) -> None:
         """Refuse tables of another graph, and such that are no utilities; ``is_timed`` by a deadline."""
-        sizes, own = self.sizes, self.by_factor
-        if set(sizes) != set(graph.variables) or not set(own) <= set(graph.factors) or min(sizes.values()) < 1:
+        sizes, tables = self.sizes, self.by_factor
+        if set(sizes) != set(graph.variables) or not set(tables) <= set(graph.factors) or min(sizes.values()) < 1:
             raise ConfigError("got sizes or tables of others; wanted those of the problem", at=at)
-        if wrong := [f for f in own if len(own[f]) != 8 * math.prod(sizes[x] for x in graph.scope(f))]:
+        if wrong := [f for f, table in tables.items() if len(table) != 8 * math.prod(sizes[x] for x in graph.scope(f))]:
             raise ConfigError(f"got a table of {wrong[0]!r} that has another size", at=at)
-        if wrong := [f for f in own if not (np.frombuffer(own[f], "<f8") < np.inf).all()]:
+        if wrong := [f for f, table in tables.items() if not (np.frombuffer(table, "<f8") < np.inf).all()]:
             raise ConfigError(f"got NaN or inf in the table of {wrong[0]!r}; wanted numbers or -inf", at=at)
-        fits = schema.forbidding(graph, sizes)
-        wrong = [agent for agent in graph.agents if not fits(agent, self.forbidden.get(agent, b""))]
+        are_forbidden = schema.forbidding(graph, sizes)
+        wrong = [agent for agent in graph.agents if not are_forbidden(agent, self.forbidden.get(agent, b""))]
         if wrong and (is_timed or self.forbidden):
             raise ConfigError(f"got no forbidden pairs of {wrong[0]!r} that fit its factors; wanted them", at=at)
 
-    def own(self, graph: FactorGraph, agent: str) -> dict[str, Table]:
+    def tables_of(self, graph: FactorGraph, agent: str) -> dict[str, Table]:
         """Tables of an agent's factors."""
         shapes = {f: [self.sizes[x] for x in graph.scope(f)] for f in graph.factors_owned_by(agent)}
         if not set(shapes) <= set(self.by_factor):
@@ -65,14 +65,14 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Plan in ``fleet.json``, with tables in ``NAME.json``: all inputs of a member on any machine, except its own key.
 
     Args:
-        run: Name of the run, as of ``new_run``; letters of other runs are ignored, and journals of other runs are kept.
+        run: Name of the run, as of ``new_run``; messages and journals of other runs are ignored.
         endpoints: Endpoint of each member in Zenoh's form: ``tls/192.168.0.7:7447``. The hub is ``world``.
         problem: As of ``Problem.to_plain``.
         sites: In a field, all measurable locations (k, d); None: the whole box.
         patience_s: Seconds that a member waits for others without arrivals.
         keys: Folder of the authority's certificate, and the member's own certificate and key; None with ``tcp``.
         tables: Tables, if agents choose from known ones once; None if they learn.
-        version: Version of letters and journals, the same for all.
+        version: Version of messages and journals, the same for all.
     """
 
     run: str
@@ -98,7 +98,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         method = part("coordination", settings["coordination"], FIELD)
         return Setup(problem, None, None, method, InProcess(), settings["seed"], None, 0)
 
-    def of(self, agent: str) -> "Plan":
+    def for_agent(self, agent: str) -> "Plan":
         """Make the plan for one agent, which has no tables of others."""
         if self.tables is None:
             return self
@@ -107,7 +107,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, tables=msgspec.structs.replace(self.tables, by_factor=by_factor))
 
     @property
-    def goes_on(self) -> bool:
+    def tolerates_failures(self) -> bool:
         """True by a deadline: the fleet then continues without failed members."""
         return has_deadline(self.setup.coordination)
 
@@ -129,7 +129,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not _NAME.fullmatch(name):
                 raise ConfigError(f"got name {name!r}; wanted a-z, A-Z, digits and _.=,+-, at most 64", at=at)
         if self.tables is not None:
-            self.tables.require_of(setup.problem.graph, f"{at}.tables", is_timed=has_deadline(setup.coordination))
+            self.tables.require_fit(setup.problem.graph, f"{at}.tables", is_timed=has_deadline(setup.coordination))
         if strangers := sorted(set(self.measures) - set(agents)):
             raise ConfigError(f"got {strangers[0]!r}; wanted some of {list(agents)}", at=f"{at}.measures")
         protocols = {endpoint.partition("/")[0] for endpoint in self.endpoints.values()}
@@ -162,7 +162,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def new_run(name: str, seed: int) -> str:
     """Unique name of a run on the network and on disks, so that agents of an earlier run are no members of it."""
-    short = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", name).lstrip("_.=,+-")[:_SHORT]
+    short = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", name).lstrip("_.=,+-")[:_MOST_CHARACTERS]
     return f"{short or 'run'}-{seed}-{secrets.token_hex(4)}"
 
 
@@ -180,8 +180,8 @@ def endpoints_of(
         raise ConfigError(f"got a host of {strangers[0]!r}; wanted one of {members}", at="--host")
     if not 1024 <= port <= 65536 - len(members):
         raise ConfigError(f"got port {port}; wanted 1024 to {65536 - len(members)}", at="--port")
-    at = {name: f"[{host}]" if ":" in host else host for name, host in checked_hosts(hosts).items()}
-    return {name: f"{protocol}/{at.get(name, '127.0.0.1')}:{port + i}" for i, name in enumerate(members)}
+    addresses = {name: f"[{host}]" if ":" in host else host for name, host in checked_hosts(hosts).items()}
+    return {name: f"{protocol}/{addresses.get(name, '127.0.0.1')}:{port + i}" for i, name in enumerate(members)}
 
 
 def checked_hosts(hosts: Mapping[str, str]) -> dict[str, str]:

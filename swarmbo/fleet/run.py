@@ -19,10 +19,10 @@ from swarmbo.boundary.processes import one_blas_thread
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link
-from swarmbo.fleet.measuring import Instrument, MeasuredElsewhere, require_fits, require_measurable
+from swarmbo.fleet.measuring import Instrument, InstrumentWrapper, require_consistent, require_measurable
 from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of, new_run
-from swarmbo.fleet.team import FleetTeam, told_beforehand
+from swarmbo.fleet.team import FleetTeam, level_and_sites
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.registry import name_of
 from swarmbo.routing import Routes
@@ -35,8 +35,8 @@ from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
 from swarmbo.runs.telling import telling
 from swarmbo.runs.world import Environment, own_names
 
-_TRIES = 3  # failed starts of a process before the run is given up
-_ENDING = 5.0  # seconds that processes have to end
+_MOST_RESTARTS = 3  # of a process, before the run or the agent is given up
+_EXIT_TIMEOUT_S = 5.0  # for processes to end
 FOLDER = "fleet"  # within the folder of a run
 PLAN = "fleet.json"
 SOLUTION = "solution.json"  # of a problem in tables
@@ -44,25 +44,25 @@ OnBegin = Callable[[Sequence[str], Path], object]  # agents elsewhere, and the p
 
 
 class Processes:
-    """Processes of members, which end with this one; a repeated failure ends the run, or ``goes_on`` in ``ended``."""
+    """Processes of members, which end with this one; a repeated failure ends the run, or ``ended`` has its reason."""
 
-    def __init__(self, plans: Mapping[str, Path], *, goes_on: bool = False) -> None:
-        self._plans, self._goes_on = plans, goes_on
+    def __init__(self, plans: Mapping[str, Path], *, tolerates_failures: bool = False) -> None:
+        self._plans, self._tolerates_failures = plans, tolerates_failures
         self.restarts, self.ended = Counter[str](), dict[str, str]()
         self.by_name = {name: self._start(name) for name in plans}
 
-    def attend(self) -> None:
+    def restart_failed(self) -> None:
         """Restart failed processes."""
         for name, process in self.by_name.items():
             if name in self.ended or process.poll() is None:
                 continue
-            if self.restarts[name] == _TRIES:
-                got = f"the process of {name!r} has ended {_TRIES + 1} times, at last with {process.returncode}"
-                said = self._log(name).read_text(errors="replace").strip().splitlines() or ["it said nothing"]
-                why = f"{got}: {said[-1]}; {self._log(name)} has all that it said"
-                if not self._goes_on:
-                    raise TransportError(why)
-                self.ended[name] = why
+            if self.restarts[name] == _MOST_RESTARTS:
+                got = f"the process of {name!r} has ended {_MOST_RESTARTS + 1} times, at last with {process.returncode}"
+                output = self._log(name).read_text(errors="replace").strip().splitlines() or ["it printed nothing"]
+                reason = f"{got}: {output[-1]}; {self._log(name)} has all of its output"
+                if not self._tolerates_failures:
+                    raise TransportError(reason)
+                self.ended[name] = reason
                 continue
             self.restarts[name] += 1
             self.by_name[name] = self._start(name)
@@ -74,7 +74,7 @@ class Processes:
                 process.stdin.close()
         for process in self.by_name.values():
             try:
-                process.wait(_ENDING)
+                process.wait(_EXIT_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -89,27 +89,27 @@ class Processes:
 
 
 class NetworkReport(msgspec.Struct, frozen=True):
-    """Counts over a fleet's members; ``odd`` are unchanged parcels among the ``refused``, by sender."""
+    """Counts over a fleet's members; ``inadmissible`` are undamaged messages among the ``refused``, by sender."""
 
     restarts: dict[str, int] = {}
     repeated: int = 0
     refused: int = 0
-    odd: dict[str, int] = {}
+    inadmissible: dict[str, int] = {}
     absent: tuple[str, ...] = ()
     missed: dict[str, int] = {}
 
     @classmethod
     def of(cls, hub: Hub, processes: Processes, missed: Mapping[str, int]) -> "NetworkReport":
         """Counts so far."""
-        hub.count_own()
-        odd = dict(hub.odd_of)
-        return cls(dict(processes.restarts), hub.repeated, hub.refused, odd, hub.absent, dict(missed))
+        hub.add_own_counts()
+        by_sender = dict(hub.inadmissible_by_sender)
+        return cls(dict(processes.restarts), hub.repeated, hub.refused, by_sender, hub.absent, dict(missed))
 
     def since(self, before: "NetworkReport", round_number: int) -> NetworkRecord:
         """Part since an earlier report."""
-        again = dict(Counter(self.restarts) - Counter(before.restarts))
+        restarts = dict(Counter(self.restarts) - Counter(before.restarts))
         repeated, refused = self.repeated - before.repeated, self.refused - before.refused
-        return NetworkRecord(round_number, again, repeated, refused, self.absent)
+        return NetworkRecord(round_number, restarts, repeated, refused, self.absent)
 
 
 class Network(msgspec.Struct, frozen=True):
@@ -129,7 +129,7 @@ class Network(msgspec.Struct, frozen=True):
     patience_s: float = 60.0
     tick_s: float = 0.05
 
-    def here(self, agents: Sequence[str]) -> list[str]:
+    def local(self, agents: Sequence[str]) -> list[str]:
         """Agents with processes on this machine."""
         for at, named in (("--elsewhere", self.elsewhere), ("--measures", self.measures)):
             if strangers := sorted(set(named) - set(agents)):
@@ -158,44 +158,44 @@ def run_fleet(
     TransportError ends the run if an agent is silent for too long, or its process fails repeatedly.
     """
     env, team = _assembled(scenario)
-    here = network.here(team.agents)
+    local = network.local(team.agents)
     for agent in network.measures:
         require_measurable(team.problem, agent)
-    world = MeasuredElsewhere(env, network.measures) if network.measures else env
-    level, sites = told_beforehand(team.world)
-    more = {"problem": team.problem.to_plain(), "settings": team.setup.to_plain(), "level": level, "sites": sites}
-    plan = network.plan(team.agents, scenario.name, scenario.seed, **more)
+    world = InstrumentWrapper(env, network.measures) if network.measures else env
+    level, sites = level_and_sites(team.world)
+    content = {"problem": team.problem.to_plain(), "settings": team.setup.to_plain(), "level": level, "sites": sites}
+    plan, plan_path = network.plan(team.agents, scenario.name, scenario.seed, **content), out / FOLDER / PLAN
     with new_folder(out, scenario):
         folder = RunFolder.create(out, scenario)
-        with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
-            on_begin([agent for agent in team.agents if agent not in here], out / FOLDER / PLAN)
+        with running_fleet(plan, plan_path, local) as (hub, processes):
+            on_begin([agent for agent in team.agents if agent not in local], plan_path)
             team.hub = hub
-            if isinstance(world, MeasuredElsewhere):
+            if isinstance(world, InstrumentWrapper):
                 folder.write_json(ELSEWHERE, {"agents": network.measures})
                 world.hub = hub
-            with telling(scenario, out, on_round) as told:
-                seen = _Seen(out / NETWORK, hub, processes, told.on_round)
-                summary = drive(Drive(scenario, folder, world, team, Calls(seen.on_round)))
+            with telling(scenario, out, on_round) as calls:
+                log = _NetworkLog(out / NETWORK, hub, processes, calls.on_round)
+                summary = drive(Drive(scenario, folder, world, team, Calls(log.on_round)))
             hub.end()
-        return summary, seen.report()
+        return summary, log.report()
 
 
 def resume_fleet(out: Path, on_begin: OnBegin = ignore, *, progress: bool = False) -> Summary:
     """Resume a run of a fleet in this process, and have agents that measure elsewhere measure as before."""
     with one_blas_thread(), locked(out):
-        folder, place = RunFolder.open(out), out / FOLDER / PLAN
-        scenario, plan = folder.scenario(), Plan.read(place)
+        folder, plan_path = RunFolder.open(out), out / FOLDER / PLAN
+        scenario, plan = folder.scenario(), Plan.read(plan_path)
         plan = msgspec.structs.replace(plan, run=new_run(scenario.name, scenario.seed))
         env, team = assemble(scenario)
-        world = MeasuredElsewhere(env, plan.measures, begins=read_checkpoint(folder) is None)
+        world = InstrumentWrapper(env, plan.measures, is_new_run=read_checkpoint(folder) is None)
         others = [agent for agent in team.agents if agent not in plan.measures]
-        with closing(Link(HUB, plan)) as link, telling(scenario, out, ignore, progress=progress) as told:
-            plan.write(place)
-            on_begin(plan.measures, place)
-            world.hub = hub = Hub(plan, link, here=others)
+        with closing(Link(HUB, plan)) as link, telling(scenario, out, ignore, progress=progress) as calls:
+            plan.write(plan_path)
+            on_begin(plan.measures, plan_path)
+            world.hub = hub = Hub(plan, link, local=others)
             for agent in others:
-                hub.absence.leave(agent, "this process decides for it")
-            summary = drive(Drive(scenario, folder, world, team, told))
+                hub.membership.mark_failed(agent, "this process decides for it")
+            summary = drive(Drive(scenario, folder, world, team, calls))
             hub.end()
             return summary
 
@@ -204,36 +204,38 @@ def resume_fleet(out: Path, on_begin: OnBegin = ignore, *, progress: bool = Fals
 def new_folder(out: Path, scenario: Scenario | None = None) -> Generator[None]:
     """Hold the lock of a folder without a run, or with the same one that did not begin, and compute on one thread."""
     # plans and processes' logs of a fleet that was killed before it logged or solved anything
-    left = {FOLDER, SOLUTION + PARTIAL} if (out / FOLDER).is_dir() else ()
-    with one_blas_thread(), locked(RunFolder.make(out, left)):
+    leftover = {FOLDER, SOLUTION + PARTIAL} if (out / FOLDER).is_dir() else ()
+    with one_blas_thread(), locked(RunFolder.make(out, leftover)):
         if RunFolder.holds_run(out):
-            there = RunFolder.open(out)
-            if (is_other := there.scenario() != scenario) or there.has_begun:
+            present = RunFolder.open(out)
+            if (is_other := present.scenario() != scenario) or present.has_begun:
                 which = "another" if is_other and scenario is not None else "a"
-                raise RunFolderError(f"{out}: holds {which} run; choose another --out, or {there.way_on}")
-            there.clear()
+                raise RunFolderError(f"{out}: holds {which} run; choose another --out, or {present.way_on}")
+            present.clear()
         yield
 
 
 @contextmanager
-def begun(plan: Plan, place: Path, here: Sequence[str]) -> Generator[tuple[Hub, Processes]]:
-    """Write a fleet's plan to a place, or, with tables, each agent's next to it. Begin it, and end its processes."""
+def running_fleet(plan: Plan, path: Path, local: Sequence[str]) -> Generator[tuple[Hub, Processes]]:
+    """Write a fleet's plan, or, with tables, each agent's next to its path. Start its hub and processes; end these."""
     with closing(Link(HUB, plan)) as link:
-        place.parent.mkdir(exist_ok=True)
-        agents = plan.endpoints.keys() - {HUB}
-        plans = {name: place if plan.tables is None else place.with_name(f"{name}.json") for name in agents}
+        path.parent.mkdir(exist_ok=True)
         if plan.tables is None:
-            plan.write(place)
+            paths = dict.fromkeys(local, path)
+            plan.write(path)
         else:
-            for name, path in plans.items():
-                plan.of(name).write(path)
-        with closing(Processes({name: plans[name] for name in here}, goes_on=plan.goes_on)) as processes:
-            yield Hub(plan, link, processes.attend, here=here, ended=processes.ended), processes
+            paths = {agent: path.with_name(f"{agent}.json") for agent in local}
+            for agent in plan.endpoints.keys() - {HUB}:
+                plan.for_agent(agent).write(path.with_name(f"{agent}.json"))
+        with closing(Processes(paths, tolerates_failures=plan.tolerates_failures)) as processes:
+            yield Hub(plan, link, processes.restart_failed, local=local, ended=processes.ended), processes
 
 
-class _Seen:
+class _NetworkLog:
+    """Log of a run's network, one line for each round, before the round is handed on."""
+
     def __init__(self, path: Path, hub: Hub, processes: Processes, on_round: OnRound) -> None:
-        self._path, self._hub, self._processes, self._tell = path, hub, processes, on_round
+        self._path, self._hub, self._processes, self._on_round = path, hub, processes, on_round
         self._before, self._missed = NetworkReport(), Counter[str]()
 
     def on_round(self, record: RoundRecord, was_logged: bool) -> None:
@@ -242,7 +244,7 @@ class _Seen:
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(now.since(self._before, record.round)) + b"\n")
         self._before = now
-        self._tell(record, was_logged)
+        self._on_round(record, was_logged)
 
     def report(self) -> NetworkReport:
         return NetworkReport.of(self._hub, self._processes, self._missed)
@@ -254,22 +256,22 @@ def members_of(scenario: Scenario) -> list[str]:
 
 
 def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
-    if named := own_names(msgspec.structs.asdict(scenario)):
-        raise ConfigError(f"got {next(iter(named.values()))!r}; wanted kinds of swarmbo, which every machine has")
-    for setting, why in {"workers": "evaluates one point at a time", "step_timeout_s": "waits for any step"}.items():
+    if own := own_names(msgspec.structs.asdict(scenario)):
+        raise ConfigError(f"got {next(iter(own.values()))!r}; wanted kinds of swarmbo, which every machine has")
+    for setting, reason in {"workers": "evaluates one point at a time", "step_timeout_s": "waits for any step"}.items():
         if getattr(scenario, setting) is not None:
-            raise ConfigError(f"got {setting}; wanted none, as a fleet {why}", at=f"$.{setting}")
+            raise ConfigError(f"got {setting}; wanted none, as a fleet {reason}", at=f"$.{setting}")
     require_within_reason(scenario)
     env = make_environment(scenario, False)
     team = FleetTeam.for_env(env, **scenario.team_settings)
     if isinstance(team.setup.coordination, Routes):
-        got = f"got {name_of(team.setup.coordination)!r}, whose routes need the ways of the coordinator process's world"
+        got = f"got {name_of(team.setup.coordination)!r}, whose routes need the paths of the coordinator's environment"
         raise ConfigError(f"{got}; wanted a kind that chooses locations, such as 'max-sum'", at="$.coordination.kind")
     require_own(team.setup)
     return env, team
 
 
-def be_member(
+def run_member(
     name: str, path: Path, *, attached: bool = False, keys: Path | None = None, measure: Instrument | None = None
 ) -> None:
     """Run one agent of a fleet until the run ends; if the hub is restarted before that, the agent joins the new run.
@@ -280,10 +282,10 @@ def be_member(
     plan: Plan | None = Plan.read(path)
     if keys is not None:
         plan = msgspec.structs.replace(plan, keys=str(keys))
-    require_fits(measure, name, plan.measures)
+    require_consistent(measure, name, plan.measures)
     ended = threading.Event()
     if attached:
-        threading.Thread(target=_watch, args=(ended,), daemon=True).start()
+        threading.Thread(target=_await_end_of_input, args=(ended,), daemon=True).start()
     folder = path.parent / name
     folder.mkdir(exist_ok=True)
     with locked(folder), one_blas_thread():
@@ -292,10 +294,10 @@ def be_member(
             with closing(Link(name, plan)) as link:
                 member = Member(name, plan, link, folder / plan.run, measure=measure)
                 member.run(ended.is_set)
-                plan = member.invited
+                plan = member.next_plan
 
 
-def _watch(ended: threading.Event) -> None:
+def _await_end_of_input(ended: threading.Event) -> None:
     while os.read(sys.stdin.fileno(), 1):
         pass
     ended.set()

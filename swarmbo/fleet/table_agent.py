@@ -32,7 +32,7 @@ class TableAgent:
         assert plan.tables is not None
         setup = plan.setup
         self.name, self.problem, self._method, self._seed = name, setup.problem, setup.coordination, setup.seed
-        self._known, self._own = plan.tables, plan.tables.own(self.problem.graph, name)
+        self._tables, self._own_tables = plan.tables, plan.tables.tables_of(self.problem.graph, name)
         self.log = Logbook.empty(setup.problem)
         self.participants: Participants | None = None
         self.links: nx.Graph[str] | None = None  # of a fleet's own network, on which all reach all
@@ -41,19 +41,19 @@ class TableAgent:
         self.outcomes = b""
         self.refused = Counter[str]()
         self._decision: dict[str, float] | None = None
-        self._early: list[Envelope] = []  # what arrives before it is asked
+        self._early_messages: list[Envelope] = []  # what arrives before it is asked
         self.is_finished = True
-        self._agent: Participant[TableOutcome] | DeadlineAgent | None = None
-        self._ticks = 0
+        self._participant: Participant[TableOutcome] | DeadlineAgent | None = None
+        self._n_ticks = 0
 
     @property
     def keeps_time(self) -> bool:
         """True during an agreement by a deadline."""
-        return isinstance(self._agent, DeadlineAgent)
+        return isinstance(self._participant, DeadlineAgent)
 
     def ask(self, **offered: Any) -> str:
         """Begin to choose, at the next tick."""
-        self._decision, self._agent, self._ticks, self.is_finished = None, None, 0, False
+        self._decision, self._participant, self._n_ticks, self.is_finished = None, None, 0, False
         self.sent = {"agree": Traffic()}
         return QUERY
 
@@ -62,27 +62,24 @@ class TableAgent:
         return self._decision
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals, and return messages to others. In step, messages of other decisions are counted only."""
+        """Process arrivals, and return messages to others. In lockstep, those of other decisions are only counted."""
         inbox = [envelope for envelope in inbox if self._is_due(envelope)]
         if self.is_finished:
-            self._early += inbox
+            self._early_messages += inbox
             return []
-        if self._agent is None:
-            self._agent, inbox, self._early = self._begun(), [*self._early, *inbox], []
-        outbox = self._agent.tick(self._ticks, inbox)  # who waits in step has no use for a time
-        self._ticks += 1
+        if self._participant is None:
+            self._participant = self._new_participant()
+            inbox, self._early_messages = [*self._early_messages, *inbox], []
+        outbox = self._participant.tick(self._n_ticks, inbox)  # in lockstep the time has no effect
+        self._n_ticks += 1
         present = None if self.participants is None else self.participants.members
         outbox = [envelope for envelope in outbox if present is None or envelope.recipient in present]
         self.sent["agree"] += Traffic(len(outbox), sum(len(envelope.payload) for envelope in outbox), len(outbox))
-        if isinstance(self._agent, DeadlineAgent):
-            if self._ticks > self._method.deadline:
-                self._decide(self._agent)
-        elif self._agent.is_finished:
-            outcomes = self._agent.outcomes
-            self._decision = {x: float(index) for outcome in outcomes for x, index in outcome.assignment.items()}
-            self.outcomes = msgspec.msgpack.encode([outcome._replace(assignment={}) for outcome in outcomes])
-            self.is_finished = True
-            self.report = SolveReport("converged", max((outcome.rounds for outcome in outcomes), default=0))
+        if isinstance(self._participant, DeadlineAgent):
+            if self._n_ticks > self._method.deadline:
+                self._finish_by_deadline(self._participant)
+        elif self._participant.is_finished:
+            self._finish(self._participant.outcomes)
         return outbox
 
     def _is_due(self, envelope: Envelope) -> bool:
@@ -90,36 +87,41 @@ class TableAgent:
         self.refused.update([] if is_due else [envelope.sender])
         return is_due
 
-    def _begun(self) -> "Participant[TableOutcome] | DeadlineAgent":
-        graph, sizes = self.problem.graph, self._known.sizes
+    def _new_participant(self) -> "Participant[TableOutcome] | DeadlineAgent":
+        graph, sizes = self.problem.graph, self._tables.sizes
         if has_deadline(self._method):
-            conflicts = Conflicts.unpacked(graph, self._known.forbidden)
+            conflicts = Conflicts.unpacked(graph, self._tables.forbidden)
             terms = Terms(self._method, sizes, conflicts, {}, self._seed)
             decision = 0 if self.participants is None else self.participants.number
-            agent = DeadlineAgent(self.name, terms, self._own, decision)
+            agent = DeadlineAgent(self.name, terms, self._own_tables, decision)
         else:
             plan = self._method.plan(graph, sizes, Routes(graph.agents), self._seed)
-            agent = Participant[TableOutcome].of(self.name, plan, self._own)
+            agent = Participant[TableOutcome].of(self.name, plan, self._own_tables)
         agent.refused = self.refused
         return agent
 
-    def _decide(self, agent: DeadlineAgent) -> None:
-        decided = agent.word()
-        self._decision = {x: float(agent.best_guess(x) if i is None else i) for x, i in decided.items()}
-        links = LinkReport(self._ticks - 1, silent=agent.silent)
-        self.report = SolveReport("deadline", self._ticks - 1, links=links)
-        self._agent, self.is_finished = None, True
+    def _finish(self, outcomes: Sequence[TableOutcome]) -> None:
+        self._decision = {x: float(index) for outcome in outcomes for x, index in outcome.assignment.items()}
+        self.outcomes = msgspec.msgpack.encode([outcome._replace(assignment={}) for outcome in outcomes])
+        self.report = SolveReport("converged", max((outcome.rounds for outcome in outcomes), default=0))
+        self.is_finished = True
+
+    def _finish_by_deadline(self, agent: DeadlineAgent) -> None:
+        self._decision = {x: float(agent.best_guess(x) if i is None else i) for x, i in agent.word().items()}
+        links = LinkReport(self._n_ticks - 1, silent=agent.silent)
+        self.report = SolveReport("deadline", self._n_ticks - 1, links=links)
+        self._participant, self.is_finished = None, True
 
     def give_up(self, last: int) -> None:
         """Take back a choice, as another participant failed."""
-        self._agent, self.is_finished = None, True
+        self._participant, self.is_finished = None, True
 
     def snapshot(self) -> bytes:
         """Snapshot for a returning agent, which needs nothing."""
         return _NOTHING
 
-    def restore(self, *known: Any) -> None:
-        """Take over a snapshot, or outcomes: there is nothing."""
+    def restore(self, *_snapshot: Any) -> None:
+        """Take over a snapshot, or outcomes: there is nothing to take over."""
 
     note = told_again = restore
 

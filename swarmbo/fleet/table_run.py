@@ -14,9 +14,9 @@ from swarmbo.coordination.plan import TableMethod, has_deadline
 from swarmbo.coordination.tables import Conflicts, factor_values, sizes_of
 from swarmbo.errors import BudgetError, ConfigError, TransportError
 from swarmbo.fleet.hub import Hub
-from swarmbo.fleet.letters import LONGEST, Ping
+from swarmbo.fleet.messages import MAX_MESSAGE_BYTES, Ping
 from swarmbo.fleet.plan import Tables
-from swarmbo.fleet.run import FOLDER, PLAN, SOLUTION, Network, NetworkReport, OnBegin, begun, new_folder
+from swarmbo.fleet.run import FOLDER, PLAN, SOLUTION, Network, NetworkReport, OnBegin, new_folder, running_fleet
 from swarmbo.graph import FactorGraph
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.solved import Solved
@@ -26,7 +26,7 @@ from swarmbo.runs.rounds import ignore
 from swarmbo.spaces import Domain
 from swarmbo.transport import Routes
 
-_HEAD = 2**12  # bytes of a message beside its table
+_HEAD_BYTES = 2**12  # of a message beside its table
 
 
 def solve_by_fleet(
@@ -40,12 +40,12 @@ def solve_by_fleet(
     """
     if network.measures:
         raise ConfigError(f"got {network.measures[0]!r}; wanted none: tables are known", at="--measures")
-    here, seed = network.here(problem.graph.agents), whole_number(seed, 0, "$.seed")
+    local, seed = network.local(problem.graph.agents), whole_number(seed, 0, "$.seed")
     plan = network.plan(problem.graph.agents, problem.name, seed, **to_plan(problem, method, seed))
-    unhindered = method.solve(problem.graph, problem.tables, seed=seed).value if plan.goes_on else None
+    unhindered = method.solve(problem.graph, problem.tables, seed=seed).value if plan.tolerates_failures else None
     with new_folder(out):
-        with begun(plan, out / FOLDER / PLAN, here) as (hub, processes):
-            on_begin([agent for agent in problem.graph.agents if agent not in here], out / FOLDER / "NAME.json")
+        with running_fleet(plan, out / FOLDER / PLAN, local) as (hub, processes):
+            on_begin([agent for agent in problem.graph.agents if agent not in local], out / FOLDER / "NAME.json")
             solved = Solved(problem, method, seed, solution_by(hub, problem), unhindered=unhindered)
             hub.end()
         solved.write(out / SOLUTION)
@@ -56,19 +56,20 @@ def solution_by(hub: Hub, problem: TableProblem) -> Solution:
     """Have the agents of a fleet choose, and combine their decisions."""
     graph, tables = problem.graph, problem.tables
     for agent in graph.agents:  # clocks of a deadline begin when all are there
-        hub.mail.write(agent, Ping(0))
-    decisions = hub.words(lambda absent: None)
+        hub.mailbox.send(agent, Ping(0))
+    decisions = hub.decisions(lambda absent: None)
     traffic = sum((decision.sent.get("agree", Traffic()) for decision in decisions), Traffic())
     values = {x: value for decision in decisions for x, value in decision.values.items()}
     chosen = {x: int(values[x]) for x in graph.variables if x in values}
-    if strange := [x for x, index in chosen.items() if index != values[x] or not 0 <= index < len(problem.domains[x])]:
-        raise TransportError(f"got {values[strange[0]]} for {strange[0]!r}; wanted the position of one of its values")
-    if hub.plan.goes_on:
+    if wrong := [x for x, index in chosen.items() if index != values[x] or not 0 <= index < len(problem.domains[x])]:
+        raise TransportError(f"got {values[wrong[0]]} for {wrong[0]!r}; wanted the position of one of its values")
+    if hub.plan.tolerates_failures:
         ticks, clashes = hub.plan.setup.coordination.deadline, Conflicts.of(graph, tables).clashes(chosen)
         links = LinkReport(ticks, silent=hub.absent, clashes=clashes)
         return judged(graph, tables, chosen, SolveReport("deadline", ticks, traffic=traffic, links=links))
     try:
-        outcomes = [each for one in decisions for each in msgspec.msgpack.decode(one.outcomes, type=list[TableOutcome])]
+        lists = [msgspec.msgpack.decode(decision.outcomes, type=list[TableOutcome]) for decision in decisions]
+        outcomes = [outcome for own in lists for outcome in own]
         return solution_with(graph, chosen, factor_values(graph, tables, chosen), outcomes, traffic)
     except (msgspec.MsgspecError, ValueError, LookupError) as error:
         raise TransportError(f"an agent's outcome does not fit: {error}; do versions of swarmbo differ?") from error
@@ -99,6 +100,6 @@ def _require_short(graph: FactorGraph, sizes: Mapping[str, int], joined: Mapping
         steps = [x for x in graph.scope(f) if {*graph.scope(f)} <= {x, *joined.get(x, ())}]
         sent += [graph.scope(f) for x in steps if owner(x) != graph.owner(f)]
     most = max((math.prod(sizes[x] for x in scope) for scope in sent), default=0)
-    if 8 * most > (longest := LONGEST - _HEAD):
+    if 8 * most > (longest := MAX_MESSAGE_BYTES - _HEAD_BYTES):
         got = f"agents of a fleet would send a table of {most:,} entries; a message holds {longest // 8:,}"
         raise BudgetError(f"{got}. Give the variables fewer values, or use max-sum, or `swarmbo solve`.")

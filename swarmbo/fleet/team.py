@@ -1,6 +1,6 @@
 """Team with members of a fleet as agents, as the coordinator process sees it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -12,24 +12,13 @@ from swarmbo.deciding.logbook import Choice
 from swarmbo.deciding.offers import offer_of, own_places
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub
-from swarmbo.fleet.letters import Word
+from swarmbo.fleet.messages import Decision
 from swarmbo.problem.data import News
 from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, Offers, World
 
 _WORST_FIRST: tuple[Status, ...] = ("blocked", "infeasible", "max_rounds", "sequential", "converged", "exact")
-
-
-def _refused(what: str) -> Callable[..., NoReturn]:
-    """Make a method that is refused, as agents of a fleet would not receive its data."""
-
-    def refuse(*_told: object, **_more: object) -> NoReturn:
-        wanted = "wanted ask, tell, act and observe"
-        raise ConfigError(f"got {what}(…), which agents of a fleet do not support; {wanted}")
-
-    refuse.__doc__ = f"Refuse {what} with a ``ConfigError``: agents of a fleet would not receive its data."
-    return refuse
 
 
 class FleetTeam(Team):
@@ -40,22 +29,26 @@ class FleetTeam(Team):
     def _decided(self, offers: Offers, *, goes_on: bool) -> tuple[Any, Choice, Mapping[str, Traffic]]:
         if self.hub is None:
             raise ConfigError("got a team without a coordinator process; wanted the team of a fleet")
-        given = None
-        if self.problem.is_field:
-            sites = None if offers.sites is None else offers.sites.tolist()
-            if offers.level != self.hub.plan.level or sites not in (None, self.hub.plan.sites):
-                raise ConfigError("its level or its sites() changed; wanted both to stay the same", at="$.environment")
-            of_all = self.problem, self.seed, self._log.round
-            given = {agent: offer_of(agent, offers, own_places(agent, offers, *of_all)) for agent in self.agents}
-        words = self.hub.words(partial(_edges, offers.links, is_field=self.problem.is_field), given)
-        values = {variable: y for word in words for variable, y in (*word.values.items(), *word.others.items())}
+        by_agent = self._offers_by_agent(offers, self.hub) if self.problem.is_field else None
+        links = partial(_present_links, offers.links, is_field=self.problem.is_field)
+        decisions = self.hub.decisions(links, by_agent)
+        values, sent = dict[str, float](), dict[str, Traffic]()
+        for decision in decisions:
+            values |= {**decision.values, **decision.absent_values}
+            for purpose, traffic in decision.sent.items():
+                sent[purpose] = sent.get(purpose, Traffic()) + traffic
         point = np.array([values.get(variable, np.nan) for variable in self.graph.variables])
         if not self.problem.is_field:
             (point,) = self.problem.points(point[None])
-        learner, choice = self._learner.decided_elsewhere(self._log, point, _report(words, self.hub.absent))
-        purposes = dict.fromkeys(purpose for word in words for purpose in word.sent)
-        sent = {p: sum((word.sent[p] for word in words if p in word.sent), Traffic()) for p in purposes}
+        learner, choice = self._learner.decided_elsewhere(self._log, point, _report(decisions, self.hub.absent))
         return learner, choice, sent
+
+    def _offers_by_agent(self, offers: Offers, hub: Hub) -> dict[str, Any]:
+        sites = None if offers.sites is None else offers.sites.tolist()
+        if offers.level != hub.plan.level or sites not in (None, hub.plan.sites):
+            raise ConfigError("its level or its sites() changed; wanted both to stay the same", at="$.environment")
+        common = self.problem, self.seed, self._log.round
+        return {agent: offer_of(agent, offers, own_places(agent, offers, *common)) for agent in self.agents}
 
     def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
         super()._take(query_id, news, is_all=is_all)
@@ -67,10 +60,15 @@ class FleetTeam(Team):
             return super()._present()
         return [agent for agent in self.agents if agent not in absent]
 
-    attach, expect, give_up = map(_refused, ("attach", "expect", "give_up"))
+    def attach(self, *_arguments: object, **_options: object) -> NoReturn:
+        """Refuse attach, expect and give_up: agents of a fleet would not receive the data."""
+        got = "got attach, expect or give_up, which agents of a fleet do not support"
+        raise ConfigError(f"{got}; wanted ask, tell, act and observe")
+
+    expect = give_up = attach
 
 
-def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]] | None]:
+def level_and_sites(world: World | None) -> tuple[float | None, list[list[float]] | None]:
     """Level and sites of an environment of a field, known to all agents beforehand."""
     if not isinstance(world, FieldWorld):
         return None, None
@@ -78,26 +76,27 @@ def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]
     return world.level, None if sites is None else sites.tolist()
 
 
-def _edges(
+def _present_links(
     links: "nx.Graph[Any] | None", absent: Collection[str], *, is_field: bool
 ) -> tuple[tuple[str, str], ...] | None:
     """Links for members; absent agents receive nothing, and relay nothing."""
     if links is None:
         return None
-    there: nx.Graph[Any] = nx.restricted_view(links, [agent for agent in absent if agent in links], [])
-    return tuple((str(a), str(b)) for a, b in (there if is_field else _joined(there)).edges)
+    present: nx.Graph[Any] = nx.restricted_view(links, [agent for agent in absent if agent in links], [])
+    return tuple((str(a), str(b)) for a, b in (present if is_field else _connected(present)).edges)
 
 
-def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
+def _connected(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
     """Links with one more from each part to the next, as a function's reports have to reach all agents."""
     firsts = [min(part, key=str) for part in nx.connected_components(links)]
     return nx.compose(links, nx.path_graph(firsts))
 
 
-def _report(words: list[Word], absent: tuple[str, ...]) -> SolveReport:
+def _report(decisions: list[Decision], absent: tuple[str, ...]) -> SolveReport:
     """Report of the whole agreement: the worst status, the most rounds, and absent agents."""
-    order = {status: rank for rank, status in enumerate(_WORST_FIRST)}
-    worst = min((word.report for word in words), key=lambda report: order.get(report.status, len(order)))
-    rounds = max(word.report.rounds for word in words)
+    ranks = {status: rank for rank, status in enumerate(_WORST_FIRST)}
+    reports = [decision.report for decision in decisions]
+    worst = min(reports, key=lambda report: ranks.get(report.status, len(ranks)))
+    rounds = max(report.rounds for report in reports)
     links = LinkReport(ticks=rounds, silent=absent) if absent else worst.links
     return msgspec.structs.replace(worst, rounds=rounds, links=links)

@@ -45,7 +45,7 @@ class Edges(NamedTuple):
 Factors = Literal["edges", "cliques"]
 
 
-class Read(NamedTuple):
+class GraphContent(NamedTuple):
     """Content of a networkx graph; owners and tables are None if it has none."""
 
     scopes: dict[str, list[str]]
@@ -54,7 +54,7 @@ class Read(NamedTuple):
     tables: dict[str, Any] | None = None
 
 
-def read(g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = None) -> Read:
+def read_graph(g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = None) -> GraphContent:
     """Read a graph without tables; see ``FactorGraph.from_networkx``."""
     names = _names(g)
     if isinstance(factors, str):
@@ -62,7 +62,7 @@ def read(g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = No
             raise ConfigError(f"got {factors!r}; wanted 'edges', 'cliques' or the factors' nodes", at="$.factors")
         return _interactions(g, names, _groups(g, factors))
     if factors is None:
-        side = _of_nodes(g, "bipartite")
+        side = _node_attribute(g, "bipartite")
         if wrong := [node for node, kind in side.items() if kind not in (0, 1)]:
             fix = "or `factors`: the factors' nodes, 'edges' or 'cliques'"
             got = f"node {wrong[0]!r} has bipartite={side[wrong[0]]!r}"
@@ -73,24 +73,24 @@ def read(g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = No
     return _bipartite(g, names, {node for node, name in names.items() if name in wanted})
 
 
-def read_with_variables(g: "nx.Graph[Any]", variables: Iterable[Hashable] | None) -> Read:
+def read_with_variables(g: "nx.Graph[Any]", variables: Iterable[Hashable] | None) -> GraphContent:
     """Read a graph with known variables: other nodes are factors, or edges if there are none."""
-    names, side = _names(g), _of_nodes(g, "bipartite")
+    names, side = _names(g), _node_attribute(g, "bipartite")
     known = set(names.values()) if variables is None else {str(x) for x in variables}
     sides = [{names[node] for node, kind in side.items() if kind == which} for which in (0, 1)]
     if known >= set(names.values()):
-        return read(g) if variables is None and any(sides) else read(g, "edges")
+        return read_graph(g) if variables is None and any(sides) else read_graph(g, "edges")
     if len(sides[0]) + len(sides[1]) == len(names):
-        return read(g, sides[0] if known == sides[1] else sides[1])
-    return read(g, set(names.values()) - known)
+        return read_graph(g, sides[0] if known == sides[1] else sides[1])
+    return read_graph(g, set(names.values()) - known)
 
 
-def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Read:
+def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> GraphContent:
     """Read a graph with tables by factor, edge and node; None: attributes ``table``."""
     names, node_of = _names(g), dict[str, Any]()
     node_of.update((name, node) for node, name in names.items())
     if tables is None:
-        tables = {node: t for node, t in _of_nodes(g, "table").items() if t is not None}
+        tables = {node: t for node, t in _node_attribute(g, "table").items() if t is not None}
         tables |= {(u, v): data["table"] for u, v, data in g.edges(data=True) if data.get("table") is not None}
     by_node, by_group = dict[Any, Any](), dict[tuple[Any, ...], Any]()
     known = set[frozenset[Any]]()
@@ -105,21 +105,21 @@ def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Re
         else:
             by_group[group] = entries
     if not by_group and g.number_of_edges():
-        side = _of_nodes(g, "bipartite")
+        side = _node_attribute(g, "bipartite")
         factors = {node for node, kind in side.items() if kind == 1}
         if not all(kind in (0, 1) for kind in side.values()) or set(by_node).isdisjoint(factors):
             factors = set(by_node)
         if all((u in factors) != (v in factors) for u, v in g.edges):
-            said = _bipartite(g, names, factors)
-            return said._replace(tables={names[node]: entries for node, entries in by_node.items()})
+            content = _bipartite(g, names, factors)
+            return content._replace(tables={names[node]: entries for node, entries in by_node.items()})
     covered = {frozenset(pair) for group in by_group for pair in combinations(group, 2)}
     if missing := [edge for edge in g.edges if frozenset(edge) not in covered]:
         fix = "give one for each edge, {(u, v): table}, with axes in this order, or for each node that is a factor"
         raise ShapeError(f"edge {missing[0]!r} has no table; {fix}")
-    if lonely := [node for node in g.nodes if not g.adj[node] and node not in by_node]:
-        raise ShapeError(f"node {lonely[0]!r} has no edge and no table; give it one, or leave it out")
-    said = _interactions(g, names, [*by_group, *((node,) for node in by_node)])
-    return said._replace(tables=dict(zip(said.scopes, [*by_group.values(), *by_node.values()], strict=True)))
+    if isolated := [node for node in g.nodes if not g.adj[node] and node not in by_node]:
+        raise ShapeError(f"node {isolated[0]!r} has no edge and no table; give it one, or leave it out")
+    content = _interactions(g, names, [*by_group, *((node,) for node in by_node)])
+    return content._replace(tables=dict(zip(content.scopes, [*by_group.values(), *by_node.values()], strict=True)))
 
 
 def _joined(g: "nx.Graph[Any]", node_of: Mapping[str, Any], key: object) -> tuple[Any, ...]:
@@ -130,7 +130,7 @@ def _joined(g: "nx.Graph[Any]", node_of: Mapping[str, Any], key: object) -> tupl
     return group
 
 
-def _of_nodes(g: "nx.Graph[Any]", attribute: str) -> dict[Any, Any]:
+def _node_attribute(g: "nx.Graph[Any]", attribute: str) -> dict[Any, Any]:
     return {node: data.get(attribute) for node, data in g.nodes(data=True)}
 
 
@@ -168,9 +168,9 @@ def _groups(g: "nx.Graph[Any]", factors: str) -> list[tuple[Any, ...]]:
     return sorted(cliques, key=lambda clique: [place[node] for node in clique])
 
 
-def _interactions(g: "nx.Graph[Any]", names: Mapping[Any, str], groups: Iterable[tuple[Any, ...]]) -> Read:
+def _interactions(g: "nx.Graph[Any]", names: Mapping[Any, str], groups: Iterable[tuple[Any, ...]]) -> GraphContent:
     scopes, owners = dict[str, list[str]](), dict[str, str]()
-    owner_of = _of_nodes(g, "owner").items()
+    owner_of = _node_attribute(g, "owner").items()
     variable_owners: dict[str, str] = {names[node]: owner for node, owner in owner_of if owner is not None}
     for group in groups:
         scope = [names[node] for node in group]
@@ -184,10 +184,10 @@ def _interactions(g: "nx.Graph[Any]", names: Mapping[Any, str], groups: Iterable
     if owners:  # of factors over one variable, or of a clique: its first variable's owner
         for factor, (first, *_) in scopes.items():
             owners.setdefault(factor, variable_owners.get(first, first))
-    return Read(scopes, owners or None, variable_owners or None)
+    return GraphContent(scopes, owners or None, variable_owners or None)
 
 
-def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) -> Read:
+def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) -> GraphContent:
     for u, v in g.edges():
         if (u in factors) == (v in factors):
             raise ConfigError(f"edge {u!r} - {v!r} joins two nodes of one kind; wanted a factor and a variable")
@@ -201,11 +201,11 @@ def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) 
             raise ConfigError(f"node {factor!r} has edges with axis = {short(axes)}; wanted different numbers, or none")
         scopes[names[factor]] = [names[v] for _, (_, v, _) in sorted(zip(axes, edges, strict=True))]
     covered = {variable for scope in scopes.values() for variable in scope}
-    if lonely := [name for node, name in names.items() if node not in factors and name not in covered]:
-        raise ConfigError(f"variable {lonely[0]!r} is in no scope; connect it to a factor or leave it out")
-    given = _of_nodes(g, "owner")
+    if isolated := [name for node, name in names.items() if node not in factors and name not in covered]:
+        raise ConfigError(f"variable {isolated[0]!r} is in no scope; connect it to a factor or leave it out")
+    given = _node_attribute(g, "owner")
     owned = [
         {names[node]: owner for node, owner in given.items() if (node in factors) == of and owner is not None}
         for of in (True, False)
     ]
-    return Read(scopes, owned[0] or None, owned[1] or None)
+    return GraphContent(scopes, owned[0] or None, owned[1] or None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from swarmbo.boundary.values import distinct_names, exact, html_table, short, table
 from swarmbo.errors import ConfigError, OwnershipError, ShapeError
-from swarmbo.graph.bipartite import Edges, Factors, Read, read, read_with_tables, read_with_variables
+from swarmbo.graph.bipartite import Edges, Factors, GraphContent, read_graph, read_with_tables, read_with_variables
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -146,7 +146,7 @@ class FactorGraph:
             >>> FactorGraph.from_networkx(nx.complete_graph(3), factors="cliques").factors
             ('f(0,1,2)',)
         """
-        return cls._of(read(g, factors))
+        return cls._of(read_graph(g, factors))
 
     @classmethod
     def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
@@ -177,12 +177,12 @@ class FactorGraph:
             raise ShapeError(f"tables: got {short(tables)}; wanted {{factor: array}}, one for each factor")
         if isinstance(graph, FactorGraph):
             return graph, tables or {}
-        said = read_with_tables(graph, tables)
-        return cls._of(said), said.tables or {}
+        content = read_with_tables(graph, tables)
+        return cls._of(content), content.tables or {}
 
     @classmethod
-    def _of(cls, said: Read) -> "FactorGraph":
-        return cls.from_scopes(said.scopes, owners=said.owners, variable_owners=said.variable_owners)
+    def _of(cls, content: GraphContent) -> "FactorGraph":
+        return cls.from_scopes(content.scopes, owners=content.owners, variable_owners=content.variable_owners)
 
     def to_networkx(self) -> "nx.Graph[str]":
         """Bipartite networkx graph: node attributes ``bipartite`` and ``owner``, edge attribute ``axis``."""

@@ -89,7 +89,7 @@ class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
         super().__init__()
         self._groups: list[Space] = []
         self._limits: set[str] = set()
-        self._works: list[_Work] = []
+        self._teams: list[_Group] = []
 
     def reseed_rng(self) -> None:
         """Reseed the independent sampler: threads share the teams, which know the pending points."""
@@ -107,32 +107,31 @@ class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
                 got = f"scopes: got {', '.join(map(repr, unseen))}, which no trial has so far"
                 wanted = f"wanted some of {sorted(known)}, or conditional ones of later trials"
                 warnings.warn(f"{got}; {wanted}{hint_for(unseen[0], sorted(known))}", SwarmboWarning, stacklevel=2)
-        having: dict[tuple[str, str], tuple[Any, list[int]]] = {}
+        numbers_of: dict[tuple[str, str], tuple[Any, list[int]]] = {}
         for each in finished:
             for name, of in each.distributions.items():
                 if not of.single():  # by its text, as choices may be unhashable
-                    having.setdefault((name, repr(of)), (of, []))[1].append(each.number)
+                    numbers_of.setdefault((name, repr(of)), (of, []))[1].append(each.number)
         groups: dict[tuple[int, ...], Space] = {}
-        for (name, _), (of, numbers) in sorted(having.items()):
+        for (name, _), (of, numbers) in sorted(numbers_of.items()):
             groups.setdefault(tuple(numbers), {})[name] = of
         if len(groups) > 1:
             # outcomes depend on other parameters too: once all values were tried, these need to be repeated
-            counts = {
-                ran: math.prod(_variable(of).axis.count or math.inf for of in groups[ran].values()) for ran in groups
-            }
-            groups = {ran: space for ran, space in groups.items() if counts[ran] > len(ran)}
+            for trials, space in list(groups.items()):
+                if math.prod(_variable(of).axis.count or math.inf for of in space.values()) <= len(trials):
+                    del groups[trials]
         with self.lock:
             self._groups = list(groups.values())
             # a name that is new here makes new teams, which learn all trials again
             self._limits = {name for each in finished for name in each.constraints}
-            own = [work for work in self._works if (work.study, work.limits) == (study.study_name, self._limits)]
-            self._works = [work for work in own if work.space in self._groups]
+            own = [group for group in self._teams if (group.study, group.limits) == (study.study_name, self._limits)]
+            self._teams = [group for group in own if group.space in self._groups]
         return groups.get(tuple(each.number for each in finished), {})
 
     def sample_relative(self, study: Any, trial: Any, search_space: Mapping[str, Any]) -> dict[str, Any]:
         """Values of parameters, on which a team's agents agree."""
         self._raise_error_if_multi_objective(study)
-        return self._suggested(study, trial, dict(search_space)) if search_space else {}
+        return self._suggest(study, trial, dict(search_space)) if search_space else {}
 
     def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
         """Value of a parameter that not all finished trials have; its group's team decides if any trial had it."""
@@ -141,14 +140,15 @@ class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
             group = next((space for space in self._groups if space.get(param_name) == param_distribution), None)
         if group is None:
             return self._independent.sample_independent(study, trial, param_name, param_distribution)
-        return self._suggested(study, trial, group)[param_name]
+        return self._suggest(study, trial, group)[param_name]
 
-    def _suggested(self, study: Any, trial: Any, space: Space) -> dict[str, Any]:
+    def _suggest(self, study: Any, trial: Any, space: Space) -> dict[str, Any]:
         with self.lock:
-            work = next((work for work in self._works if (work.study, work.space) == (study.study_name, space)), None)
-            if work is None:
-                self._works.append(work := _Work(self, study, space, self._limits))
-            return work.suggest(study, trial.number)
+            key = study.study_name, space
+            group = next((group for group in self._teams if (group.study, group.space) == key), None)
+            if group is None:
+                self._teams.append(group := _Group(self, study, space, self._limits))
+            return group.suggest(study, trial.number)
 
     def before_trial(self, study: Any, trial: Any) -> None:
         """Pass on to the independent sampler."""
@@ -159,7 +159,7 @@ class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
         self._independent.after_trial(study, trial, state, values)
 
 
-class _Work:
+class _Group:
     """A team for a group of parameters, and the trials of one study that it knows.
 
     ``study`` is its name, ``space`` the distributions by name, ``limits`` the names of constraints. The variables have

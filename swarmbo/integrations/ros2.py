@@ -106,7 +106,7 @@ class Ros2Robots:
         self._goals: dict[str, tuple[Query, float]] = {}  # and the time at which it is given up
         topics = ("fix" if coordinates else "pose", "measurement")
         self._subscribers = [
-            session.declare_subscriber(f"{robot}/{topic}", self._hears(robot, topic))
+            session.declare_subscriber(f"{robot}/{topic}", self._listener(robot, topic))
             for robot in team.agents
             for topic in topics
         ]
@@ -158,8 +158,8 @@ class Ros2Robots:
         for subscriber in self._subscribers:
             subscriber.undeclare()
 
-    def _hears(self, robot: str, topic: str) -> Callable[[Any], None]:
-        def hear(sample: Any) -> None:
+    def _listener(self, robot: str, topic: str) -> Callable[[Any], None]:
+        def on_sample(sample: Any) -> None:
             payload = bytes(sample.payload)
             with self._lock:  # a measurement is taken at the newest position before it
                 if topic == "measurement":
@@ -169,7 +169,7 @@ class Ros2Robots:
                     self._arrived.put((robot, None, None))
                 self._latest[robot] = payload
 
-        return hear
+        return on_sample
 
     def _send(self, robot: str, reach: Reach | None, patience_s: float) -> None:
         candidates = None if reach is None else {robot: reach(robot, self._places[robot])}

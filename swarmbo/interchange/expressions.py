@@ -19,7 +19,7 @@ Values = Mapping[str, Any]
 Evaluated = Callable[[Values], Any]
 
 LONGEST = 10_000  # characters
-_DEEPEST = 200
+_MOST_LEVELS = 200
 _TOO_LARGE = f"a result is no number up to {LARGEST:g} in size"
 _MOST_DIGITS = 400
 
@@ -67,15 +67,15 @@ class Expression:
     def __init__(self, text: str, at: str) -> None:
         self.at, self._names, self._text = at, dict[str, None](), text.strip()
         if len(text) > LONGEST:
-            raise self._refused(f"an expression of {len(text)} characters", f"at most {LONGEST}")
+            raise self._refusal(f"an expression of {len(text)} characters", f"at most {LONGEST}")
         try:
             with warnings.catch_warnings(action="ignore"):  # of texts with backslashes
                 tree = ast.parse(self._text, mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             line = " ".join(text.split())[:60]
-            raise self._refused(repr(line), "one Python expression, as `abs(x - y) * 0.5`") from None
+            raise self._refusal(repr(line), "one Python expression, as `abs(x - y) * 0.5`") from None
         self.n_steps = 0
-        self._value = self._made(tree.body, _DEEPEST)
+        self._value = self._compile(tree.body, _MOST_LEVELS)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,16 +90,16 @@ class Expression:
                 return float(value)
         except (ArithmeticError, TypeError, ValueError) as error:
             why = _TOO_LARGE if isinstance(error, OverflowError) else error
-            raise self._refused(f"{_told(values)}, where {why}", "a number for every combination of values") from None
-        raise self._refused(f"{_told(values)}, where it is {value!r}", "one up to 1e200 that float64 does not round")
+            raise self._refusal(f"{_words(values)}, where {why}", "a number for every combination of values") from None
+        raise self._refusal(f"{_words(values)}, where it is {value!r}", "one up to 1e200 that float64 does not round")
 
-    def _refused(self, got: str, wanted: str) -> ConfigError:
+    def _refusal(self, got: str, wanted: str) -> ConfigError:
         return ConfigError(f"got {got}; wanted {wanted}", at=self.at)
 
-    def _made(self, node: ast.expr, depth: int) -> Evaluated:
+    def _compile(self, node: ast.expr, depth: int) -> Evaluated:
         self.n_steps += 1
         if depth == 0:
-            raise self._refused("an expression nested too deep", f"at most {_DEEPEST} levels")
+            raise self._refusal("an expression nested too deep", f"at most {_MOST_LEVELS} levels")
         match node:
             case ast.Constant(value=bool() | int() | float() | str() as constant):
                 return lambda _: constant
@@ -107,32 +107,32 @@ class Expression:
                 self._names[name] = None
                 return lambda values: values[name]
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-                return self._computed(_ARITHMETIC[type(op)], [left, right], depth)
+                return self._arithmetic(_ARITHMETIC[type(op)], [left, right], depth)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                inner = self._made(operand, depth - 1)
+                inner = self._compile(operand, depth - 1)
                 return lambda values: not inner(values)
             case ast.UnaryOp(op=op, operand=operand) if type(op) in _SIGNS:
-                return self._computed(_SIGNS[type(op)], [operand], depth)
+                return self._arithmetic(_SIGNS[type(op)], [operand], depth)
             case ast.BoolOp(op=op, values=operands):
-                return self._joined(isinstance(op, ast.And), [self._made(operand, depth - 1) for operand in operands])
+                return self._boolean(op, [self._compile(operand, depth - 1) for operand in operands])
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                asked, then, otherwise = (self._made(part, depth - 1) for part in (test, body, orelse))
-                return lambda values: then(values) if asked(values) else otherwise(values)
+                condition, then, otherwise = (self._compile(part, depth - 1) for part in (test, body, orelse))
+                return lambda values: then(values) if condition(values) else otherwise(values)
             case ast.Compare(left=left, ops=ops, comparators=comparators):
-                return self._compared(ops, [left, *comparators], depth)
+                return self._comparison(ops, [left, *comparators], depth)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLED and args:
-                return self._computed(_CALLED[name], args, depth)
+                return self._arithmetic(_CALLED[name], args, depth)
             case ast.Call(func=called):
-                raise self._refused(f"a call of {self._source(called)!r}", ", ".join(_CALLED))
+                raise self._refusal(f"a call of {self._source(called)!r}", ", ".join(_CALLED))
             case _:
                 permitted = "numbers, texts, arithmetic, comparisons, `a if b else c`, abs, min"
-                raise self._refused(repr(self._source(node)), permitted)
+                raise self._refusal(repr(self._source(node)), permitted)
 
     def _source(self, node: ast.expr) -> str:
         return " ".join((ast.get_source_segment(self._text, node) or type(node).__name__).split())[:60]
 
-    def _computed(self, function: Callable[..., Any], operands: list[ast.expr], depth: int) -> Evaluated:
-        parts = [self._made(operand, depth - 1) for operand in operands]
+    def _arithmetic(self, function: Callable[..., Any], operands: list[ast.expr], depth: int) -> Evaluated:
+        parts = [self._compile(operand, depth - 1) for operand in operands]
 
         def value(values: Values) -> Any:
             numbers = [part(values) for part in parts]
@@ -148,7 +148,9 @@ class Expression:
 
         return value
 
-    def _joined(self, is_and: bool, parts: list[Evaluated]) -> Evaluated:
+    def _boolean(self, op: ast.boolop, parts: list[Evaluated]) -> Evaluated:
+        is_and = isinstance(op, ast.And)
+
         def value(values: Values) -> Any:
             found: Any = is_and
             for part in parts:
@@ -159,11 +161,11 @@ class Expression:
 
         return value
 
-    def _compared(self, ops: list[ast.cmpop], operands: list[ast.expr], depth: int) -> Evaluated:
+    def _comparison(self, ops: list[ast.cmpop], operands: list[ast.expr], depth: int) -> Evaluated:
         parts = [
-            self._listed(operand, depth)
+            self._literal_list(operand, depth)
             if k and isinstance(ops[k - 1], ast.In | ast.NotIn)
-            else self._made(operand, depth - 1)
+            else self._compile(operand, depth - 1)
             for k, operand in enumerate(operands)
         ]
         tests = [_COMPARED[type(op)] for op in ops]
@@ -179,12 +181,12 @@ class Expression:
 
         return value
 
-    def _listed(self, node: ast.expr, depth: int) -> Evaluated:
+    def _literal_list(self, node: ast.expr, depth: int) -> Evaluated:
         if not isinstance(node, ast.Tuple | ast.List | ast.Set):
-            raise self._refused(f"`in {self._source(node)}`", "a list, as `x in [1, 2]`")
-        parts = [self._made(item, depth - 1) for item in node.elts]
+            raise self._refusal(f"`in {self._source(node)}`", "a list, as `x in [1, 2]`")
+        parts = [self._compile(item, depth - 1) for item in node.elts]
         return lambda values: [part(values) for part in parts]
 
 
-def _told(values: Values) -> str:
+def _words(values: Values) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in values.items())

@@ -26,7 +26,7 @@ from swarmbo.boundary.files import finite
 from swarmbo.boundary.values import short
 from swarmbo.coordination.tables import EXACT, Table
 from swarmbo.errors import ConfigError
-from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
+from swarmbo.interchange.problem import Budget, Objective, TableProblem, Value, ordered_graph
 
 _MOST_VARIABLES = 100_000
 _KINDS = ("MARKOV", "BAYES")
@@ -48,7 +48,7 @@ class _Words:
         self._next += 1
         return self._words[self._next - 1]
 
-    def whole(self, what: str, lowest: int, highest: int) -> int:
+    def integer(self, what: str, lowest: int, highest: int) -> int:
         """Next word as a whole number within bounds."""
         word = self.take(what)
         if not (word.isascii() and word.isdigit() and len(word) < 20 and lowest <= int(word) <= highest):
@@ -61,14 +61,14 @@ class _Words:
         if len(words) < count:
             raise ConfigError(f"ends after {len(words)} of {count} {what}: was the file cut off?")
         numbers = np.array([finite(word) for word in words])
-        if len(strange := np.flatnonzero(~(numbers >= 0.0))):
-            raise ConfigError(f"{what}: got {words[strange[0]][:20]!r}; wanted numbers >= 0")
+        if len(wrong := np.flatnonzero(~(numbers >= 0.0))):
+            raise ConfigError(f"{what}: got {words[wrong[0]][:20]!r}; wanted numbers >= 0")
         self._next += count
         return numbers
 
     def scope(self, factor: int, count: int, n: int) -> list[int]:
         """Variables of a factor, by number."""
-        scope = [self.whole(f"a variable of factor {factor}", 0, n - 1) for _ in range(count)]
+        scope = [self.integer(f"a variable of factor {factor}", 0, n - 1) for _ in range(count)]
         if len(set(scope)) < len(scope):
             raise ConfigError(f"factor {factor} has variables {short(scope)}; wanted each once")
         return scope
@@ -82,28 +82,28 @@ class _Words:
 
 def problem_of_uai(text: str, name: str) -> TableProblem:
     """Problem of a text; a variable without a factor gets a constant one."""
-    words, room = _Words(text), Room()
+    words, budget = _Words(text), Budget()
     if (kind := words.take("MARKOV")) not in _KINDS:
         raise ConfigError(f"begins with {kind[:20]!r}; wanted {' or '.join(_KINDS)}")
-    n = words.whole("the number of variables", 1, _MOST_VARIABLES)
-    sizes = [words.whole(f"the size of variable {i}", 1, 2**31) for i in range(n)]
-    count = words.whole("the number of factors", 0, 10 * _MOST_VARIABLES)
-    scopes = [words.scope(j, words.whole(f"how many variables factor {j} has", 0, n), n) for j in range(count)]
+    n = words.integer("the number of variables", 1, _MOST_VARIABLES)
+    sizes = [words.integer(f"the size of variable {i}", 1, 2**31) for i in range(n)]
+    count = words.integer("the number of factors", 0, 10 * _MOST_VARIABLES)
+    scopes = [words.scope(j, words.integer(f"how many variables factor {j} has", 0, n), n) for j in range(count)]
     factors = list[tuple[list[int], Table]]()
     for j, scope in enumerate(scopes):
-        shape = room.take([sizes[i] for i in scope], f"$.f{j}")
+        shape = budget.reserve([sizes[i] for i in scope], f"$.f{j}")
         wanted = math.prod(shape)
-        if (said := words.whole(f"the number of entries of factor {j}", 0, 2**62)) != wanted:
-            raise ConfigError(f"factor {j} has {said} entries; wanted {wanted}, the product of its variables' sizes")
+        if (stated := words.integer(f"the number of entries of factor {j}", 0, 2**62)) != wanted:
+            raise ConfigError(f"factor {j} has {stated} entries; wanted {wanted}, the product of its variables' sizes")
         entries = words.numbers(wanted, f"entries of factor {j}")
         with np.errstate(divide="ignore"):
             factors.append((scope, np.log(entries).reshape(shape)))
     words.require_end()
-    return _numbered(name, sizes, factors, room, "max")
+    return _numbered(name, sizes, factors, budget, "max")
 
 
 def _numbered(
-    name: str, sizes: Sequence[int], factors: Factors, room: Room, objective: Objective, upper: float = math.inf
+    name: str, sizes: Sequence[int], factors: Factors, budget: Budget, objective: Objective, upper: float = math.inf
 ) -> TableProblem:
     """Problem of variables ``x0``, ``x1``, … of such sizes, an agent each; those in no scope get a constant factor."""
     sign = 1.0 if objective == "max" else -1.0
@@ -115,10 +115,10 @@ def _numbered(
     tables = {f"f{j}": sign * table for j, (scope, table) in enumerate(factors) if scope}
     seen = {i for scope, _ in factors for i in scope}
     free = [i for i in range(len(sizes)) if i not in seen]
-    tables |= {f"free_x{i}": np.zeros(room.take([sizes[i]], f"$.x{i}")) for i in free}
+    tables |= {f"free_x{i}": np.zeros(budget.reserve([sizes[i]], f"$.x{i}")) for i in free}
     scopes |= {f"free_x{i}": [f"x{i}"] for i in free}
     domains: dict[str, tuple[Value, ...]] = {f"x{i}": tuple(range(size)) for i, size in enumerate(sizes)}
-    graph = graph_in_order(scopes, {variable: variable for variable in domains})
+    graph = ordered_graph(scopes, {variable: variable for variable in domains})
     return TableProblem(name, graph, tables, domains, objective, constant, upper=upper)
 
 
@@ -149,30 +149,30 @@ def uai_solution(assignment: dict[str, int]) -> str:
 
 def problem_of_wcsp(text: str, _name: str) -> TableProblem:
     """Problem of a text, which has its name; a variable without a factor gets a constant one."""
-    words, room = _Words(text), Room()
+    words, budget = _Words(text), Budget()
     called = words.take("the name")
-    n = words.whole("the number of variables", 1, _MOST_VARIABLES)
-    largest = words.whole("the largest size", 1, 2**31)
-    count = words.whole("the number of factors", 0, 10 * _MOST_VARIABLES)
-    upper = words.whole("the upper bound", 1, _MOST)
-    sizes = [words.whole(f"the size of variable {i}", 1, largest) for i in range(n)]
+    n = words.integer("the number of variables", 1, _MOST_VARIABLES)
+    largest = words.integer("the largest size", 1, 2**31)
+    count = words.integer("the number of factors", 0, 10 * _MOST_VARIABLES)
+    upper = words.integer("the upper bound", 1, _MOST)
+    sizes = [words.integer(f"the size of variable {i}", 1, largest) for i in range(n)]
 
     def cost(what: str) -> float:
-        if EXACT <= (number := words.whole(what, 0, _MOST)) < upper:
+        if EXACT <= (number := words.integer(what, 0, _MOST)) < upper:
             raise ConfigError(f"got {number}; wanted {what}, below 2^53, or from the upper bound on, {upper}")
         return float(number) if number < upper else math.inf
 
     factors = list[tuple[list[int], Table]]()
     for j in range(count):
-        scope = words.scope(j, words.whole(f"how many variables factor {j} has (shared ones are not read)", 0, n), n)
-        shape = room.take([sizes[i] for i in scope], f"$.f{j}")
+        scope = words.scope(j, words.integer(f"how many variables factor {j} has (shared ones are not read)", 0, n), n)
+        shape = budget.reserve([sizes[i] for i in scope], f"$.f{j}")
         table = np.full(shape, cost(f"the default cost of factor {j} (global ones are not read)"))
-        for _ in range(words.whole(f"the number of tuples of factor {j} (shared ones are not read)", 0, table.size)):
-            place = tuple(words.whole(f"a value of variable {i} in factor {j}", 0, sizes[i] - 1) for i in scope)
+        for _ in range(words.integer(f"the number of tuples of factor {j} (shared ones are not read)", 0, table.size)):
+            place = tuple(words.integer(f"a value of variable {i} in factor {j}", 0, sizes[i] - 1) for i in scope)
             table[place] = cost(f"a cost of factor {j}")
         factors.append((scope, table))
     words.require_end()
-    return _numbered(called, sizes, factors, room, "min", upper)
+    return _numbered(called, sizes, factors, budget, "min", upper)
 
 
 def wcsp_of_problem(problem: TableProblem) -> str:

@@ -116,7 +116,7 @@ class TableProblem:
         return {variable: self.domains[variable][index] for variable, index in assignment.items()}
 
 
-def graph_in_order(
+def ordered_graph(
     scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str], factor_owners: Mapping[str, str] | None = None
 ) -> FactorGraph:
     """Graph with variables in the order of a file (of ``owners``); a factor without owner goes to that of its first."""
@@ -126,23 +126,23 @@ def graph_in_order(
     return FactorGraph(tuple(scopes), of_scopes, of_factors, tuple(owners), tuple(owners.values()))
 
 
-class Room:
+class Budget:
     """Limits on the entries of a file's tables, and on the time to compute them, checked before."""
 
-    _taken = _steps = 0
+    _n_entries = _n_steps = 0
 
-    def take(self, shape: Sequence[int], at: str, n_steps: int = 0) -> tuple[int, ...]:
+    def reserve(self, shape: Sequence[int], at: str, n_steps: int = 0) -> tuple[int, ...]:
         """Reserve the room of a table, and return its shape; ``n_steps`` is the size of its entries' expression."""
         if len(shape) > _MOST_AXES:
             raise ConfigError(f"got a table of {len(shape)} variables; wanted at most {_MOST_AXES}", at=at)
-        self._taken += math.prod(shape)
-        self._steps += math.prod(shape) * n_steps
-        if self._taken > MOST_ENTRIES:
+        self._n_entries += math.prod(shape)
+        self._n_steps += math.prod(shape) * n_steps
+        if self._n_entries > MOST_ENTRIES:
             sizes = " x ".join(map(str, shape[:8])) + (" x …" if len(shape) > 8 else "")
             fix = "give variables fewer values, or split the constraint"
             wanted = f"wanted at most {MOST_ENTRIES:,} in all tables together: {fix}"
             raise ConfigError(f"got a table of {sizes} entries; {wanted}", at=at)
-        if self._steps > _MOST_STEPS:
+        if self._n_steps > _MOST_STEPS:
             got = f"got {math.prod(shape):,} combinations for an expression of {n_steps:,} parts"
             fix = "shorten it, or give variables fewer values"
             raise ConfigError(f"{got}; wanted at most {_MOST_STEPS:,} parts in all: {fix}", at=at)

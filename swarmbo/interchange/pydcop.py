@@ -19,7 +19,7 @@ from swarmbo.boundary.values import distinct_names, short
 from swarmbo.coordination.tables import LARGEST, Table
 from swarmbo.errors import ConfigError, needed
 from swarmbo.interchange.expressions import Expression
-from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
+from swarmbo.interchange.problem import Budget, Objective, TableProblem, Value, ordered_graph
 
 _SEPARATORS = set("'\"|")  # and white space
 _MOST_EXPANDED = 2**23  # parts and characters: more than the largest file has without aliases
@@ -35,7 +35,7 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
     """Problem of a text. A ``cost_function`` is a factor ``cost_…``; a variable without constraints gets ``free_…``.
     Hints give owners; without hints variables are dealt out to the agents, constraints to their first variable's owner.
     """
-    data = _loaded(text)
+    data = _load_yaml(text)
     objective: Objective = _one_of(data.get("objective"), ("min", "max"), "$.objective")
     values = {key: _domain(given, f"$.domains.{key}") for key, given in _table(data, "domains").items()}
     domains: dict[str, tuple[Value, ...]] = {}
@@ -49,11 +49,11 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
         if variable in domains:
             raise ConfigError(f"got {variable!r}, which is in $.variables too; wanted it in one of them", at=at)
         fixed[variable] = _one_of(given.get("initial_value"), _one_of_domains(given, values, at), f"{at}.initial_value")
-    room, constant, sign = Room(), 0.0, 1.0 if objective == "max" else -1.0
+    budget, constant, sign = Budget(), 0.0, 1.0 if objective == "max" else -1.0
     notes = [f"section {short(key)} is not read" for key in data if key not in _SECTIONS]
     scopes, tables = dict[str, tuple[str, ...]](), dict[str, Table]()
     for key, given in _table(data, "constraints").items():
-        scope, table = _constraint(given, domains, fixed, room, f"$.constraints.{key}")
+        scope, table = _constraint(given, domains, fixed, budget, f"$.constraints.{key}")
         if scope:
             scopes[key], tables[key] = scope, sign * table
         else:
@@ -64,7 +64,7 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
             factor = _unused(f"cost_{variable}", scopes, domains)
             scopes[factor] = (variable,)
             own = {variable: domains[variable]}
-            _, table = _expressed(str(given["cost_function"]), own, {}, room, f"{at}.cost_function")
+            _, table = _intentional(str(given["cost_function"]), own, {}, budget, f"{at}.cost_function")
             tables[factor] = np.full(len(domains[variable]), sign * table)  # it may be the same for all
         if given.get("noise_level"):
             notes.append(f"variable {variable!r}: noise_level = {short(given['noise_level'])} is not drawn")
@@ -72,7 +72,8 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
     for variable in domains:
         if variable not in seen:
             factor = _unused(f"free_{variable}", scopes, domains)
-            scopes[factor], tables[factor] = (variable,), np.zeros(room.take([len(domains[variable])], "$.variables"))
+            scopes[factor] = (variable,)
+            tables[factor] = np.zeros(budget.reserve([len(domains[variable])], "$.variables"))
     for factor, table in tables.items():
         if table.max() == np.inf:
             sense = "-.inf is less than any cost" if objective == "min" else ".inf is more than anything else is worth"
@@ -80,7 +81,7 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
     if not math.isfinite(constant):
         raise ConfigError("a constraint without variables is not finite; wanted a number", at="$.constraints")
     agents, owners, factor_owners = _owners(data, domains, scopes)
-    graph = graph_in_order(scopes, owners, factor_owners)
+    graph = ordered_graph(scopes, owners, factor_owners)
     called, idle = str(data.get("name") or name), tuple(agent for agent in agents if agent not in graph.agents)
     return TableProblem(called, graph, tables, domains, objective, constant, tuple(notes), idle)
 
@@ -93,9 +94,9 @@ def yaml_of_problem(problem: TableProblem) -> str:
     for variable in graph.variables:
         values = list(problem.domains[variable])
         named.setdefault(repr(values), (f"d{len(named)}", values))
-        if strange := [v for v in values if str(v).split() != [str(v)] or set(str(v)) & _SEPARATORS or ".." in str(v)]:
+        if wrong := [v for v in values if str(v).split() != [str(v)] or set(str(v)) & _SEPARATORS or ".." in str(v)]:
             wanted = "values without spaces, quotes, bars or '..', which separate values in pyDCOP's tables"
-            raise ConfigError(f"variable {variable!r}: got the value {short(strange[0])}; wanted {wanted}")
+            raise ConfigError(f"variable {variable!r}: got the value {short(wrong[0])}; wanted {wanted}")
         _domain({"values": values}, f"$.domains.{variable}")
     sign = 1.0 if problem.objective == "max" else -1.0
     constraints: dict[str, Any] = {}
@@ -125,7 +126,7 @@ def yaml_of_problem(problem: TableProblem) -> str:
     return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120))
 
 
-def _loaded(text: str) -> dict[str, Any]:
+def _load_yaml(text: str) -> dict[str, Any]:
     yaml = needed("yaml", "dcop", "a YAML file")
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # libyaml's is several times as fast
@@ -225,7 +226,7 @@ def _one_of_domains(given: Mapping[str, Any], values: Domains, at: str) -> tuple
 
 
 def _constraint(
-    given: Mapping[str, Any], domains: Domains, fixed: Mapping[str, Value], room: Room, at: str
+    given: Mapping[str, Any], domains: Domains, fixed: Mapping[str, Value], budget: Budget, at: str
 ) -> tuple[tuple[str, ...], Table]:
     if unknown := [key for key in given if key not in _KEYS]:
         raise ConfigError(f"got the key {short(unknown[0])}; wanted {', '.join(_KEYS)}", at=at)
@@ -245,32 +246,32 @@ def _constraint(
             if "return" in str(text).split():
                 wanted = "wanted one expression, as `1 if x == y else 0`: no code of a file is run"
                 raise ConfigError(f"got a function of several lines; {wanted}", at=f"{at}.function")
-            return _expressed(str(text), domains, {**fixed, **partial}, room, f"{at}.function")
+            return _intentional(str(text), domains, {**fixed, **partial}, budget, f"{at}.function")
         case _:
-            return _listed(given, domains, room, at)
+            return _extensional(given, domains, budget, at)
 
 
-def _expressed(
-    text: str, domains: Domains, fixed: Mapping[str, Value], room: Room, at: str
+def _intentional(
+    text: str, domains: Domains, fixed: Mapping[str, Value], budget: Budget, at: str
 ) -> tuple[tuple[str, ...], Table]:
     expression = Expression(text, at)
     if unknown := [name for name in expression.names if name not in domains and name not in fixed]:
         raise ConfigError(f"got the name {unknown[0]!r}; wanted variables of the problem", at=at)
     scope = tuple(name for name in expression.names if name not in fixed)
-    table = np.empty(room.take([len(domains[x]) for x in scope], at, expression.n_steps))
+    table = np.empty(budget.reserve([len(domains[x]) for x in scope], at, expression.n_steps))
     for place, chosen in zip(np.ndindex(table.shape), itertools.product(*(domains[x] for x in scope)), strict=True):
         table[place] = expression.of({**fixed, **dict(zip(scope, chosen, strict=True))})
     return scope, table
 
 
-def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> tuple[tuple[str, ...], Table]:
+def _extensional(given: Mapping[str, Any], domains: Domains, budget: Budget, at: str) -> tuple[tuple[str, ...], Table]:
     named = given.get("variables")
     scope = tuple(str(x) for x in named) if isinstance(named, list) else (str(named).strip(),)
     for variable in scope:
         _one_of(variable, domains, f"{at}.variables")
     distinct_names(scope, "variable", f"{at}.variables")
     default = given.get("default")
-    shape = room.take([len(domains[x]) for x in scope], at)
+    shape = budget.reserve([len(domains[x]) for x in scope], at)
     table = np.full(shape, np.nan if default is None else _number(default, at))
     places = [{str(value): place for place, value in enumerate(domains[x])} for x in scope]
     values = given.get("values")

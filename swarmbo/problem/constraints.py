@@ -78,9 +78,9 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
                 sides[column] = abs(weight) * (box.high[column] - box.low[column])
                 slope[:, column] = weight * stretch[:, column]
             else:
-                worth = np.array(weight)
-                summed += worth[codes[:, column].astype(int)]
-                sides[column] = float(worth.max() - worth.min())
+                weights = np.array(weight)
+                summed += weights[codes[:, column].astype(int)]
+                sides[column] = float(weights.max() - weights.min())
         unit = math.sqrt(float((sides**2).sum())) or 1.0
         above = np.full(len(U), -np.inf) if self.at_most is None else summed - self.at_most
         below = np.full(len(U), -np.inf) if self.at_least is None else self.at_least - summed
@@ -151,9 +151,9 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
         """This constraint with a table for a function; a ConfigError at the path ``at`` if it does not fit."""
         own = [variables[name] for name in self.scope]
         axes = [variable.axis for variable in own]
-        if loose := [name for name, axis in zip(self.scope, axes, strict=True) if not axis.step]:
+        if ungridded := [name for name, axis in zip(self.scope, axes, strict=True) if not axis.step]:
             wanted = "variables with a step, or a Linear constraint"
-            raise ConfigError(f"got the real number {loose[0]!r}; wanted {wanted}", at=f"{at}.scope")
+            raise ConfigError(f"got the real number {ungridded[0]!r}; wanted {wanted}", at=f"{at}.scope")
         shape = tuple(axis.count for axis in axes)
         if math.prod(shape) > _MOST:
             raise ConfigError(f"got {math.prod(shape):,} joint values; wanted at most {_MOST:,}", at=f"{at}.scope")

@@ -32,9 +32,9 @@ _COUNTED = 100_000  # joint values of grids, of which those that regions and con
 _PROJECTED = 64  # of them are moved to the nearest points that keep the constraints
 _BEND, _STEEP = 3e-3, 100.0  # a point that breaks a constraint is moved, which others may not bear
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
-_NAMES = ("factors", "factor_owners", "variables", "variable_owners")
-_KIND = ("structure", "is_field", "outcomes")
-_TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
+_GRAPH_KEYS = ("factors", "factor_owners", "variables", "variable_owners")
+_KIND_KEYS = ("structure", "is_field", "outcomes")
+_FIELD_KEYS = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 
 
@@ -149,15 +149,15 @@ class Problem:
         """
         if aim is not None and aim not in get_args(Goal):
             raise ConfigError(f"got {short(aim)}; wanted 'peak', 'map' or 'level'", at="$.aim")
-        watched = None if level is None else _level(level)
-        if aim == "level" and watched is None:
+        finite_level = None if level is None else _level(level)
+        if aim == "level" and finite_level is None:
             raise ConfigError("got none; wanted a level, for the aim 'level'", at="$.level")
         names = distinct_names(agents, "agent", "$.agents")
         scopes = {agent: [f"{agent}[{axis}]" for axis in range(box.n_dims)] for agent in names}
         graph = FactorGraph.from_scopes(scopes, owners={agent: agent for agent in names})
         domain = Domain(np.tile(box.low, len(names)), np.tile(box.high, len(names)))
-        goal: Goal = aim or ("peak" if watched is None else "level")
-        told: dict[str, Any] = {"aim": goal, "level": watched, "priced": priced}
+        goal: Goal = aim or ("peak" if finite_level is None else "level")
+        told: dict[str, Any] = {"aim": goal, "level": finite_level, "priced": priced}
         return cls(graph, domain, is_field=True, outcomes="per-factor", **told)
 
     def _repr_html_(self) -> str:
@@ -184,7 +184,7 @@ class Problem:
             ConfigError: If an object is no region or has other variables. Also if none of 4,096 points that are spread
                 over the bounds is allowed.
         """
-        first, given = len(self.no_go), _listed(regions, "regions", "$.no_go")
+        first, given = len(self.no_go), _as_list(regions, "regions", "$.no_go")
         if first + len(given) > _MOST_REGIONS:
             raise ConfigError(f"got {first + len(given)} regions; wanted at most {_MOST_REGIONS}", at="$.no_go")
         added = [region_of(region, f"$.no_go[{n}]") for n, region in enumerate(given, start=first)]
@@ -205,7 +205,7 @@ class Problem:
         Raises:
             ConfigError: If one is invalid or has other variables, or no point keeps all; it names those in conflict.
         """
-        if not (given := _listed(constraints, "constraints", "$.constraints")):
+        if not (given := _as_list(constraints, "constraints", "$.constraints")):
             return self
         if self.is_field:
             raise ConfigError("got constraints in a field; wanted no_go, regions of locations", at="$.constraints")
@@ -216,7 +216,7 @@ class Problem:
         if conflict := limited._feasible.conflict():
             got = f"got {names_of(limited.constraints, conflict)}"
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
-        near = limited._kept(np.full(len(known), 0.5))
+        near = limited._projected(np.full(len(known), 0.5))
         if (near is None or not limited.is_allowed(near[None])[0]) and not len(limited.allowed):
             got = "got constraints that leave no point outside no_go, as far as could be found"
             raise ConfigError(f"{got}; wanted some to query: widen a constraint or a region", at="$.constraints")
@@ -409,7 +409,7 @@ class Problem:
         if not self.regions or self.is_allowed(u[None])[0]:
             return u
         if self.constraints:
-            near = self._kept(u)
+            near = self._projected(u)
             if near is not None and self.is_allowed(near[None])[0]:
                 return near
         tried = np.concatenate([self.allowed, self.exits(u)])
@@ -427,11 +427,11 @@ class Problem:
         """Allowed ones of points that are spread over the unit cube."""
         spread = self.box.snapped(sobol(_SPREAD, self.box.n_dims, stream(0, "no-go")))
         if self.constraints:  # few random points may keep them
-            near = [self._kept(u) for u in spread[:_PROJECTED]]
+            near = [self._projected(u) for u in spread[:_PROJECTED]]
             spread = np.concatenate([spread, *(u[None] for u in near if u is not None)])
         return spread[self.is_allowed(spread)]
 
-    def _kept(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"] | None:
+    def _projected(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"] | None:
         """Nearest point of the unit cube that keeps the constraints; None if there is none."""
         codes = self._feasible.nearest(self.in_box(u))
         return None if codes is None else np.clip(self.domain.to_unit(codes), 0.0, 1.0)
@@ -449,14 +449,14 @@ class Problem:
         place = real_array(self.codes(values, at) if self.is_mixed else values)
         if place is None or place.shape != (len(values),):
             raise ConfigError(f"got {short(values)}; wanted a number for each variable", at=at)
-        return self._inside(place, at)
+        return self._checked(place, at)
 
-    def _inside(self, place: Float[np.ndarray, " n"], at: str) -> Float[np.ndarray, " n"]:
+    def _checked(self, place: Float[np.ndarray, " n"], at: str) -> Float[np.ndarray, " n"]:
         """Joint point without rounding errors; a ConfigError names the variable that is farthest out of its bounds."""
         if not self.has(place):
             name = self.graph.variables[column := self.domain.farthest(place)]
             raise ConfigError(f"got {float(place[column])}; wanted {self.variables[name].wanted}", at=f"{at}.{name}")
-        return self._within(place)
+        return self._rounded(place)
 
     def codes(self, values: Sequence[object], at: str) -> list[float]:
         """Codes of values, in the order of the variables.
@@ -484,7 +484,7 @@ class Problem:
             raise ShapeError(f"got points {rows.shape}; wanted (t, {len(self.graph.variables)})")
         return np.array([self.codes(list(row), f"$.points[{i}]") for i, row in enumerate(rows)]).reshape(rows.shape)
 
-    def _within(self, X: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t n"]:
+    def _rounded(self, X: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t n"]:
         """Points without rounding errors at bounds and grids."""
         return self.domain.on_grid(np.clip(X, self.domain.low, self.domain.high))
 
@@ -524,8 +524,8 @@ class Problem:
             ConfigError: If a point is not in bounds; it names the row.
         """
         for row, place in enumerate(X):
-            self._inside(place, f"$.points[{row}]")
-        return self._within(X)
+            self._checked(place, f"$.points[{row}]")
+        return self._rounded(X)
 
     def in_box(self, U: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m n"]:
         """Points of the unit cube in physical units, in bounds after rounding."""
@@ -536,25 +536,25 @@ class Problem:
         graph, types = self.graph, self.domain.variables if isinstance(self.domain, MixedDomain) else ()
         limits = {"no_go": self.no_go, "constraints": self.constraints, "types": types, "ranges": self.ranges}
         return {
-            **{key: getattr(self, key) for key in _KIND},
-            **{name: list(getattr(graph, name)) for name in _NAMES},
+            **{key: getattr(self, key) for key in _KIND_KEYS},
+            **{name: list(getattr(graph, name)) for name in _GRAPH_KEYS},
             "scopes": [list(scope) for scope in graph.scopes],
             "low": self.domain.low.tolist(),
             "high": self.domain.high.tolist(),
             **{key: msgspec.json.decode(msgspec.json.encode(told)) for key, told in limits.items() if told},
-            **{key: told for key in _TOLD if (told := getattr(self, key)) != getattr(Problem, key)},
+            **{key: told for key in _FIELD_KEYS if (told := getattr(self, key)) != getattr(Problem, key)},
         }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Problem":
         """Restore the problem from the result of ``to_plain``."""
         scopes = tuple(tuple(scope) for scope in plain["scopes"])
-        names = {key: tuple(plain[key]) for key in _NAMES}
+        names = {key: tuple(plain[key]) for key in _GRAPH_KEYS}
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))
         if "types" in plain:
             domain = MixedDomain.of([variable_of(given, "$.types") for given in plain["types"]])
-        kind = {key: plain[key] for key in _KIND}
-        kind |= {key: plain[key] for key in _TOLD if key in plain}
+        kind = {key: plain[key] for key in _KIND_KEYS}
+        kind |= {key: plain[key] for key in _FIELD_KEYS if key in plain}
         return cls(FactorGraph(scopes=scopes, **names), domain, **kind).limited_as(plain)
 
     def limited_as(self, plain: Mapping[str, Any]) -> "Problem":
@@ -563,7 +563,7 @@ class Problem:
         return made.with_limits(plain.get("ranges", {}))
 
 
-def _listed(given: object, what: str, at: str) -> list[object]:
+def _as_list(given: object, what: str, at: str) -> list[object]:
     """Check a list from a user."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise ConfigError(f"got {short(given)}; wanted a list of {what}", at=at)

@@ -90,8 +90,8 @@ class NetworkRecord(msgspec.Struct, frozen=True):
 
     round: int
     restarts: dict[str, int] = {}  # of processes, by agent
-    repeated: int = 0  # letters without a receipt
-    refused: int = 0  # parcels that were no letters, or letters without a right to be sent
+    repeated: int = 0  # messages without a receipt, sent again
+    refused: int = 0  # arrivals that were no messages, or inadmissible ones
     absent: tuple[str, ...] = ()  # agents at its end
 
 

@@ -12,7 +12,7 @@ from rich import progress as bars
 from rich.console import Console
 from rich.table import Column
 
-from swarmbo.evaluations import Event, Standing
+from swarmbo.evaluations import Event, WorkerStatistics
 from swarmbo.records import RoundRecord, Traffic
 from swarmbo.runs.callbacks import Callback, make_callbacks
 from swarmbo.runs.folder import RunFolder
@@ -84,7 +84,8 @@ class Progress(_Display):
 
     def __init__(self, rounds: int, workers: int = 0, *, quiet: bool = False) -> None:
         super().__init__(rounds, "done" if workers else "round", quiet=quiet)
-        self._traffic, self._standing, self._least = Traffic(), Standing(workers) if workers else None, max(workers, 1)
+        self._traffic, self._least = Traffic(), max(workers, 1)
+        self._standing = WorkerStatistics(workers) if workers else None
         self._last: tuple[int, str] = (0, "")
 
     def watch(self, event: Event) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from swarmbo.errors import RunFolderError
-from swarmbo.evaluations import Driver, Ended, Event, Ledger, Standing, Workers, make_executor
+from swarmbo.evaluations import Driver, Ended, Event, Ledger, Workers, WorkerStatistics, make_executor
 from swarmbo.records import Query, RoundRecord
 from swarmbo.runs.attended import CopiedWorld, entry_point_of
 from swarmbo.runs.recording import Decided, record_reset, record_round
@@ -40,7 +40,7 @@ def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
     finally:
         executor.close()
     shutil.rmtree(results)  # also what a worker of a killed driver wrote again
-    standing = Standing(workers.count)
+    standing = WorkerStatistics(workers.count)
     for event in ledger.events:
         standing.add(event)
     busy = standing.busy(standing.last) or 0.0

@@ -1,4 +1,4 @@
-"""HTTP application of a desk: routes, token, limits and refusals in one JSON line."""
+"""HTTP application of a broker: routes, token, limits and refusals in one JSON line."""
 
 import asyncio
 import hashlib
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from swarmbo.errors import ConflictError, RunFolderError, SwarmboError, UnknownQueryError, needed
-from swarmbo.serve.desk import Desk
+from swarmbo.serve.broker import Broker
 from swarmbo.serve.messages import AskRequest, Health, Refusal, Refused, TellRequest, document, refusal_of
 from swarmbo.settings import convert
 
@@ -43,12 +43,12 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class _Worker:
-    """The one thread that calls the desk, so that decisions do not hold up the event loop; tells come before asks."""
+    """The one thread that calls the broker, so that decisions do not hold up the event loop; tells come before asks."""
 
     def __init__(self) -> None:
         self._work: PriorityQueue[tuple[int, int, Future[Any], Callable[[], Any]]] = PriorityQueue()
         self._count = itertools.count()
-        self._thread = Thread(target=self._run, name="desk", daemon=True)
+        self._thread = Thread(target=self._run, name="broker", daemon=True)
         self._thread.start()
 
     async def call(self, rank: int, work: Callable[[], T]) -> T:
@@ -79,8 +79,8 @@ class _Worker:
 _TELL, _ASK, _END = range(3)  # ranks
 
 
-def make_app(desk: Desk, token: str) -> Any:
-    """ASGI application; its lifespan ends the thread that calls the desk. The page and ``/healthz`` need no token."""
+def make_app(broker: Broker, token: str) -> Any:
+    """ASGI application; its lifespan ends the thread that calls the broker. The page and ``/healthz`` need no token."""
     parts = ("applications", "routing", "requests", "responses", "exceptions")
     starlette, routing, requests, responses, exceptions = (
         needed(f"starlette.{part}", "serve", "swarmbo serve") for part in parts
@@ -111,14 +111,14 @@ def make_app(desk: Desk, token: str) -> Any:
 
         return endpoint
 
-    health = guarded(lambda _: desk.ledger.require_whole() or Health(), is_open=True)
+    health = guarded(lambda _: broker.ledger.require_whole() or Health(), is_open=True)
 
     async def ask(request: Any) -> Any:
-        return await worker.call(_ASK, partial(desk.ask, convert(await _body(request), AskRequest)))
+        return await worker.call(_ASK, partial(broker.ask, convert(await _body(request), AskRequest)))
 
     async def tell(request: Any) -> Any:
         given = convert(await _body(request), TellRequest)
-        return await worker.call(_TELL, partial(desk.tell, request.path_params["id"], given))
+        return await worker.call(_TELL, partial(broker.tell, request.path_params["id"], given))
 
     async def show(request: Any) -> Any:
         headers = {**_HEADERS, "Content-Security-Policy": _policy(page)}
@@ -140,8 +140,8 @@ def make_app(desk: Desk, token: str) -> Any:
             routing.Route("/healthz", health, methods=["GET"]),
             routing.Route("/ask", guarded(ask), methods=["POST"]),
             routing.Route("/tell/{id}", guarded(tell), methods=["POST"]),
-            routing.Route("/state", guarded(lambda _: desk.state()), methods=["GET"]),
-            routing.Route("/best", guarded(lambda _: worker.call(_ASK, desk.best)), methods=["GET"]),
+            routing.Route("/state", guarded(lambda _: broker.state()), methods=["GET"]),
+            routing.Route("/best", guarded(lambda _: worker.call(_ASK, broker.best)), methods=["GET"]),
             routing.Route("/openapi.json", guarded(lambda _: described), methods=["GET"]),
         ],
         exception_handlers={exceptions.HTTPException: on_http_error},

@@ -221,7 +221,7 @@ def document() -> dict[str, Any]:
     summary = "Tell the outcome of a query; again with the same value changes nothing"
     told = operation("tell", summary, Told, TellRequest, *body, 404, 409)
     told["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
-    asked = operation("ask", "Query to evaluate, on loan", Asked, AskRequest, *body, 410, 429)
+    asked = operation("ask", "Query to evaluate, on lease", Asked, AskRequest, *body, 410, 429)
     health = operation("health", "Sign of life", Health, None, 503)
     return {
         "openapi": "3.1.0",

@@ -1,4 +1,4 @@
-"""Process of the service: desk, folder and log, token, address, TLS."""
+"""Process of the service: broker, folder and log, token, address, TLS."""
 
 import ipaddress
 import os
@@ -24,7 +24,7 @@ from swarmbo.runs.stored_files import Timing, locked
 from swarmbo.runs.telling import telling
 from swarmbo.runs.told_rounds import ToldRounds
 from swarmbo.runs.world import digests, told_by_name
-from swarmbo.serve import desk
+from swarmbo.serve import broker
 from swarmbo.serve.app import make_app
 from swarmbo.team import Team
 from swarmbo.worlds import FunctionWorld
@@ -68,7 +68,7 @@ def serve(
     out: Path,
     address: Address = Address(),
     *,
-    most_pending: int = desk.MOST_PENDING,
+    most_pending: int = broker.MOST_PENDING,
     trust: bool = False,
     say: Callable[[str], None] = print,
 ) -> None:
@@ -82,10 +82,10 @@ def serve(
     uvicorn = needed("uvicorn", "serve", "swarmbo serve")
     with (
         one_blas_thread(),
-        opened(scenario, out, most_pending, trust) as given,
-        _listening(address) as listening,
+        open_broker(scenario, out, most_pending, trust) as opened,
+        _listening_socket(address) as listening,
     ):
-        app = make_app(given, _token(address.token_file, out / TOKEN, say))
+        app = make_app(opened, _token(address.token_file, out / TOKEN, say))
         tls = {"ssl_certfile": address.certificate, "ssl_keyfile": address.key}
         quiet = {"log_level": "warning", "access_log": False, "server_header": False, "ws": "none"}
         patient = {"timeout_keep_alive": 30, "timeout_graceful_shutdown": 10}
@@ -97,7 +97,7 @@ def serve(
         say("swarmbo: stopped; the same command goes on from here")
 
 
-def _listening(address: Address) -> socket.socket:
+def _listening_socket(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=1024)
@@ -113,10 +113,10 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _token(given: Path | None, own: Path, say: Callable[[str], None]) -> str:
-    """Token of a file; without one it is made, and told once."""
-    path = own if given is None else given
-    if given is None and not (path.exists() and path.stat().st_size):  # a kill or a full disk leaves it empty
+def _token(token_file: Path | None, default: Path, say: Callable[[str], None]) -> str:
+    """Token in a user's file, or in the default one, in which it is made and then printed once."""
+    path = default if token_file is None else token_file
+    if token_file is None and not (path.exists() and path.stat().st_size):  # a kill or a full disk leaves it empty
         token = secrets.token_urlsafe(32)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with naming(path, "cannot be written"):
@@ -136,8 +136,8 @@ def _token(given: Path | None, own: Path, say: Callable[[str], None]) -> str:
 
 
 @contextmanager
-def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Generator[desk.Desk]:
-    """Block with the desk of a scenario, whose folder is locked: a new one, or as it was when its process ended."""
+def open_broker(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Generator[broker.Broker]:
+    """Block with the broker of a scenario, whose folder is locked: a new one, or as it was when its process ended."""
     if scenario.policy is not None:
         raise ConfigError("got a policy; wanted none, as clients are asked what the team decides", at="$.policy")
     if scenario.workers is not None:
@@ -145,28 +145,32 @@ def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Gen
     with told_by_name(scenario):
         env, team = assemble(scenario, trust)
         if isinstance(team.setup.coordination, Routes):
-            got = "got a planner of routes, which needs the ways of a simulated world"
+            got = "got a planner of routes, which needs the paths of a simulated environment"
             wanted = "wanted a kind that chooses locations, such as 'max-sum'"
             raise ConfigError(f"{got}; {wanted}", at="$.coordination.kind")
-    with _held(scenario, out) as folder, told_by_name(scenario), telling(scenario, out, rounds.ignore) as calls:
-        given = rounds.Drive(scenario, folder, env, team, calls)
-        begun = rounds.begin(given)
+    with (
+        _locked_run(scenario, out) as folder,
+        told_by_name(scenario),
+        telling(scenario, out, rounds.ignore) as calls,
+    ):
+        drive = rounds.Drive(scenario, folder, env, team, calls)
+        begun = rounds.begin(drive)
         truth = begun.truth
         is_peak = truth is not None and truth.at_round is None and truth.goal == "peak"
-        known = float(truth.maximum) if truth is not None and is_peak else None
-        service = desk.Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, known)
+        maximum = float(truth.maximum) if truth is not None and is_peak else None
+        service = broker.Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, maximum)
         if team.problem.is_field:  # agents may be anywhere in its box, as no world moves them
             settings: dict[str, Any] = {part: getattr(scenario, part) for part in (*SLOTS, "seed", "rounds")}
-            given = replace(given, team=Team(team.problem, **settings))
-        log = Log(given, begun)
-        made = desk.Desk(log.ledger(), service, most_pending)
+            drive = replace(drive, team=Team(team.problem, **settings))
+        log = RoundLog(drive, begun)
+        opened = broker.Broker(log.ledger(), service, most_pending)
         log.end()  # of a service that was killed when all queries were told
-        yield made
+        yield opened
         log.end()
 
 
 @contextmanager
-def _held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
+def _locked_run(scenario: Scenario, out: Path) -> Generator[RunFolder]:
     """Block with the locked folder of a scenario, made or as it was left."""
     with locked(RunFolder.make(out)):
         if not RunFolder.holds_run(out):
@@ -181,31 +185,31 @@ def _held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
         yield folder
 
 
-class Log:
+class RoundLog:
     """Rounds of a served scenario in its folder, one for each query with complete outcomes, as those of a run."""
 
-    def __init__(self, given: rounds.Drive, begun: rounds.Begun) -> None:
-        self._given, self._begun, self._world = given, begun, given.team.world
-        self._rounds, self._told = ToldRounds(given, begun), desk.Outcomes(given.team.problem)
-        self._by_agent = dict[str, dict[str, dict[str, object]]]()  # in a field: infos of queries that are not complete
+    def __init__(self, drive: rounds.Drive, begun: rounds.Begun) -> None:
+        self._drive, self._begun, self._world = drive, begun, drive.team.world
+        self._rounds, self._assembler = ToldRounds(drive, begun), broker.OutcomeAssembler(drive.team.problem)
+        self._partial_infos = dict[str, dict[str, dict[str, object]]]()  # in a field, by query and agent
         self._complete = list[str]()
 
     def ledger(self) -> Ledger:
         """Ledger of the folder; rounds that are missing are logged."""
-        ledger = self._rounds.ledger(lambda ledger, event: self._catch_up(ledger))
-        self._catch_up(ledger)
+        ledger = self._rounds.ledger(lambda ledger, event: self._update(ledger))
+        self._update(ledger)
         self._rounds.require(self._complete)
-        ledger.watchers.append(lambda event: self._catch_up(ledger))
+        ledger.watchers.append(lambda event: self._update(ledger))
         return ledger
 
     def end(self) -> None:
         """Write the summary, if all queries are told."""
-        if self._rounds.last.round == self._given.scenario.rounds:
-            rounds.end(self._given, self._begun, self._begun.truth)
+        if self._rounds.last.round == self._drive.scenario.rounds:
+            rounds.end(self._drive, self._begun, self._begun.truth)
 
-    def _catch_up(self, ledger: Ledger) -> None:
-        for event, outcomes in self._told.new(ledger):
-            infos = self._infos(ledger.query(event.query), outcomes) if event.kind == "tell" else None
+    def _update(self, ledger: Ledger) -> None:
+        for event, outcomes in self._assembler.new_events(ledger):
+            infos = self._infos(ledger.query(event.query), outcomes) if outcomes else None
             if infos is not None:
                 self._complete.append(event.query)
                 if not self._rounds.has(self._complete):
@@ -213,24 +217,24 @@ class Log:
                     timing = Timing(len(self._complete), 0.0, took, 0.0, 0.0)
                     self._rounds.record(ledger, event, timing, infos)
 
-    def _infos(self, query: Query, new: list[desk.Outcome]) -> dict[str, dict[str, object]] | None:
-        """Reports of all agents of a query, once it is complete."""
+    def _infos(self, query: Query, outcomes: list[broker.Outcome]) -> dict[str, dict[str, object]] | None:
+        """Reports of all agents of a query that new outcomes complete; None if they do not."""
         if isinstance(self._world, FunctionWorld):
-            return self._infos_of(self._world, new[0]) if new else None
-        infos = self._by_agent.setdefault(query.id, {})
-        for known in new:
-            place = list(known.point.values())
-            infos[known.agent] = {"location": place, "measurement": known.value, "noise_std": known.noise_std}
-        return self._by_agent.pop(query.id) if set(infos) == set(query.points) and new else None
+            return self._function_infos(self._world, outcomes[0])
+        infos = self._partial_infos.setdefault(query.id, {})
+        for outcome in outcomes:
+            place = list(outcome.point.values())
+            infos[outcome.agent] = {"location": place, "measurement": outcome.value, "noise_std": outcome.noise_std}
+        return self._partial_infos.pop(query.id) if set(infos) == set(query.points) else None
 
-    def _infos_of(self, world: FunctionWorld, known: desk.Outcome) -> dict[str, dict[str, object]]:
+    def _function_infos(self, world: FunctionWorld, outcome: broker.Outcome) -> dict[str, dict[str, object]]:
         """Reports of the world's agents of a joint point."""
-        graph = self._given.team.graph
-        point = dict(zip(world.variables, world.place(known.point), strict=True))
+        graph = self._drive.team.graph
+        point = dict(zip(world.variables, world.place(outcome.point), strict=True))
         infos: dict[str, dict[str, object]] = {}
         for agent in world.agents:
             own = [point[variable] for variable in world.variables if world.variable_owners[variable] == agent]
-            factors = {f: known.factors.get(f) for f in graph.factors if graph.owner(f) == agent}
-            told = {"measurement": known.value} if world.outcomes == "total" else {"factors": factors}
-            infos[agent] = {"location": own, "noise_std": known.noise_std, **told}
+            factors = {f: outcome.factors.get(f) for f in graph.factors if graph.owner(f) == agent}
+            values = {"measurement": outcome.value} if world.outcomes == "total" else {"factors": factors}
+            infos[agent] = {"location": own, "noise_std": outcome.noise_std, **values}
         return infos

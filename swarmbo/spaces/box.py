@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float, Int, UInt64
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 
-_FAR = 100.0  # longest sides of the box; farther places are mistakes: swapped coordinates, another unit or origin
-_ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # multiplying by an odd number loses nothing
-_HALF = np.uint64(29)
+_FAR_SIDES = 100.0  # longest sides of the box; farther places are mistakes: swapped coordinates, another unit or origin
+_MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # odd ones lose no information
+_SHIFT = np.uint64(29)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Domain:
 
     def is_near(self, X: Float[np.ndarray, "*n d"]) -> Bool[np.ndarray, "*n"]:
         """Mask of points in the box, or at most 100 of its longest sides from its low corner; NaN is excluded."""
-        return np.asarray((np.abs(X - self.low) <= _FAR * (self.high - self.low).max()).all(axis=-1))
+        return np.asarray((np.abs(X - self.low) <= _FAR_SIDES * (self.high - self.low).max()).all(axis=-1))
 
     def farthest(self, x: Float[np.ndarray, " d"]) -> int:
         """Index of the coordinate farthest from the middle of its bounds; one that is not finite, if there is any."""
@@ -108,9 +108,9 @@ def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
     keys = np.zeros(len(X), dtype=np.uint64)
     for column in np.ascontiguousarray(X.T + 0.0):  # -0 is 0
         keys ^= column.view(np.uint64)
-        keys *= _ODD[0]
-        keys ^= keys >> _HALF
-        keys *= _ODD[1]
+        keys *= _MULTIPLIERS[0]
+        keys ^= keys >> _SHIFT
+        keys *= _MULTIPLIERS[1]
     return keys
 
 

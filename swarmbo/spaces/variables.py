@@ -15,7 +15,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, Positive, Settings, convert, require
 from swarmbo.spaces.box import Domain
 
-_MOST = 10_000  # values of a categorical variable
+_MOST_VALUES = 10_000  # values of a categorical variable
 _FIXED = "a variable that has one value"
 _LISTED = 1000  # values of an axis that are tried one by one; on a finer grid numbers climb
 _ALL: Any = np.s_[:]
@@ -149,8 +149,8 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
         force_setattr(self, "values", values := exact(tuple(self.values)))
         is_plain = all(v is None or isinstance(v, str | int) or (type(v) is float and isfinite(v)) for v in values)
         require(self, "values", lambda _: is_plain, "texts, finite numbers, booleans or None")
-        are_distinct = 2 <= len(set(map(_key, values))) == len(values) <= _MOST
-        require(self, "values", lambda _: are_distinct, f"2 to {_MOST:,} different values; leave out {_FIXED}")
+        are_distinct = 2 <= len(set(map(_key, values))) == len(values) <= _MOST_VALUES
+        require(self, "values", lambda _: are_distinct, f"2 to {_MOST_VALUES:,} different values; leave out {_FIXED}")
 
     @property
     def axis(self) -> "Axis":

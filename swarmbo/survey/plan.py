@@ -125,9 +125,9 @@ def plan_next(
         raise ConfigError(f"got {level} for the aim {aim!r}; {wanted}", at="--level")
     x, y = _axes(samples, area)
     cells = samples.coordinates.metres(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
-    inside = _supported(samples.places, cells) if area is None else area.holds(cells)
+    inside = _is_near_samples(samples.places, cells) if area is None else area.holds(cells)
     inside &= True if avoid is None else ~avoid.holds(cells)
-    free = _free(samples, cells, inside, (len(y), len(x)))
+    free = _candidates(samples, cells, inside, (len(y), len(x)))
     if len(free) < len(names):
         raise ConfigError(f"the regions leave {len(free)} locations for {len(names)} agents; wanted larger ones")
     low = np.minimum(cells.min(axis=0), samples.places.min(axis=0))
@@ -144,10 +144,10 @@ def plan_next(
         chosen = chosen[linear_sum_assignment(distance.cdist(positions, chosen))[1]]
     shown = np.full((2, len(cells)), np.nan)
     shown[0, inside], shown[1, inside] = belief.posterior(cells[inside])
-    found = SurveyMap(x, y, *(part.reshape(len(y), len(x)) for part in (shown[0], np.sqrt(shown[1]))))
-    places = _places(samples, names, chosen, belief, found, aim, level, positions)
+    survey_map = SurveyMap(x, y, *(part.reshape(len(y), len(x)) for part in (shown[0], np.sqrt(shown[1]))))
+    places = _next_places(samples, names, chosen, belief, survey_map, aim, level, positions)
     error, spread = left_out_rmse(samples, belief), float(np.std(samples.values))
-    return SurveyPlan(samples, found, places, aim, level, error, spread, belief.neglected())
+    return SurveyPlan(samples, survey_map, places, aim, level, error, spread, belief.neglected())
 
 
 def left_out_rmse(samples: Samples, belief: ExactGP) -> float | None:
@@ -181,7 +181,7 @@ def _axes(samples: Samples, area: Region | None) -> tuple[Float[np.ndarray, " nx
     return np.linspace(west + half_x, east - half_x, n[0]), np.linspace(south + half_y, north - half_y, n[1])
 
 
-def _supported(places: Float[np.ndarray, "n 2"], cells: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
+def _is_near_samples(places: Float[np.ndarray, "n 2"], cells: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
     """Mask of cells in the convex hull of the samples, or at most 1.5 usual distances between samples from one."""
     distinct = np.unique(places, axis=0)
     tree = cKDTree(distinct)
@@ -193,7 +193,7 @@ def _supported(places: Float[np.ndarray, "n 2"], cells: Float[np.ndarray, "m 2"]
         return near
 
 
-def _free(
+def _candidates(
     samples: Samples, cells: Float[np.ndarray, "m 2"], inside: Bool[np.ndarray, " m"], shape: tuple[int, int]
 ) -> Float[np.ndarray, "k 2"]:
     """Candidates: cells of the map that are inside and away from samples, evenly thinned out."""
@@ -206,28 +206,28 @@ def _free(
     return cells[coarse & (far > _CLEAR * side)]
 
 
-def _places(
+def _next_places(
     samples: Samples,
     names: Sequence[str],
     chosen: Float[np.ndarray, "agents 2"],
     belief: ExactGP,
-    found: SurveyMap,
+    survey_map: SurveyMap,
     aim: Goal,
     level: float | None,
     positions: Float[np.ndarray, "agents 2"] | None,
 ) -> tuple[NextPlace, ...]:
     mean, variance = belief.posterior(chosen)
     std, own, degrees = np.sqrt(variance), samples.coordinates.own(chosen), samples.coordinates.lon_lat(chosen)
-    usual, bar, over = float(np.nanmedian(found.std)), level, "to be above"
-    if bar is None:
-        bar, over = float(samples.values.max()), "to exceed the largest sample,"
+    median_std, threshold, relation = float(np.nanmedian(survey_map.std)), level, "to be above"
+    if threshold is None:
+        threshold, relation = float(samples.values.max()), "to exceed the largest sample,"
     out = list[NextPlace]()
     for i, name in enumerate(names):
         m, s = float(mean[i]), float(std[i])
-        why = f"a chance of {ndtr((m - bar) / max(s, 1e-300)):.0%} {over} {bar:.4g}"
+        why = f"a chance of {ndtr((m - threshold) / max(s, 1e-300)):.0%} {relation} {threshold:.4g}"
         if aim == "map":
-            why = f"the map is uncertain by {s:.3g} here, by {usual:.3g} in the median"
-        way = None if positions is None else float(np.sqrt(((chosen[i] - positions[i]) ** 2).sum()))
+            why = f"the map is uncertain by {s:.3g} here, by {median_std:.3g} in the median"
+        distance_m = None if positions is None else float(np.sqrt(((chosen[i] - positions[i]) ** 2).sum()))
         lon_lat = None if degrees is None else (float(degrees[i, 0]), float(degrees[i, 1]))
-        out.append(NextPlace(name, (float(own[i, 0]), float(own[i, 1])), lon_lat, m, s, why, way))
+        out.append(NextPlace(name, (float(own[i, 0]), float(own[i, 1])), lon_lat, m, s, why, distance_m))
     return tuple(out)

@@ -275,7 +275,7 @@ def test_an_agent_elsewhere_measures_by_the_function_that_the_page_shows(tmp_pat
         for more in ([], ["--measure", "depth:measure"]):
             refused = subprocess.run([*own, *more], cwd=tmp_path, capture_output=True, text=True, check=False)
             assert refused.returncode == 2
-            assert ("wanted --trust" if more else "got nothing to measure by for 'robot_3'") in refused.stderr
+            assert ("wanted --trust" if more else "got no instrument for 'robot_3'") in refused.stderr
         agents.append(subprocess.Popen([*own, "--measure", "depth:measure", "--trust"], cwd=tmp_path))
 
     beside(start, *fleet, "--measures", "robot_3", "--no-figures", "-q")

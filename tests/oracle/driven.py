@@ -19,7 +19,7 @@ from swarmbo.agent import Agent, run
 from swarmbo.deciding.own_rows import OwnRows, stops_by_round
 from swarmbo.deciding.setup import settings_again
 from swarmbo.fleet.hub import Hub, row_of
-from swarmbo.fleet.letters import Word
+from swarmbo.fleet.messages import Decision
 from swarmbo.fleet.team import FleetTeam
 from swarmbo.records import Query, Traffic
 from swarmbo.runs.runner import assemble
@@ -67,7 +67,7 @@ class Members(Hub):
         known: dict[str, Any] = {"level": self.plan.level, "sites": sites, "travel": ways, "has_base": True}
         self.members = {name: Agent(name, self.problem, **known, **given) for name in self.problem.agents}
 
-    def words(self, links: Any, offers: Any = None) -> list[Word]:
+    def decisions(self, links: Any, offers: Any = None) -> list[Decision]:
         """What the agents decide."""
         edges, query = links(()), ""
         for name, agent in self.members.items():
@@ -84,7 +84,7 @@ class Members(Hub):
                 self.sent[purpose] = self.sent.get(purpose, Traffic()) + took
         reports = {name: agent.report for name, agent in self.members.items()}
         return [
-            Word(0, query, a.coded_word() or {}, report, a.sent)
+            Decision(0, query, a.coded_word() or {}, report, a.sent)
             for name, a in self.members.items()
             if (report := reports[name])
         ]

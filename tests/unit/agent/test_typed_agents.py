@@ -10,9 +10,9 @@ import swarmbo as sb
 from swarmbo.agent.schema import is_row
 from swarmbo.deciding import own_rows as rows
 from swarmbo.errors import ConfigError
-from swarmbo.fleet import letters
+from swarmbo.fleet import messages
 from swarmbo.fleet.hub import row_of
-from swarmbo.fleet.letters import fits_hub
+from swarmbo.fleet.messages import hub_accepts
 from swarmbo.problem.data import News
 from swarmbo.records import SolveReport
 
@@ -112,9 +112,9 @@ def test_letters_of_a_fleet_have_codes_and_others_are_refused():
     assert is_row(row, "a", problem)
     for code in (3.0, 0.5, -1.0):
         assert not is_row(msgspec.structs.replace(row, place={"a": code}), "a", problem)
-        word = letters.Word(1, "q00001", {"a": code}, SolveReport(status="exact"), {})
-        assert not fits_hub("a", word, problem)
-    assert fits_hub("a", letters.Word(1, "q00001", {"a": 1.0}, SolveReport(status="exact"), {}), problem)
+        word = messages.Decision(1, "q00001", {"a": code}, SolveReport(status="exact"), {})
+        assert not hub_accepts("a", word, problem)
+    assert hub_accepts("a", messages.Decision(1, "q00001", {"a": 1.0}, SolveReport(status="exact"), {}), problem)
 
 
 def test_a_message_with_a_code_that_is_no_value_is_refused():

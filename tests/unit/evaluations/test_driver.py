@@ -19,7 +19,7 @@ import swarmbo as sb
 from swarmbo.errors import ConfigError, RunFolderError, ShapeError, UnknownQueryError
 from swarmbo.evaluations import Driver, Ended, Ledger
 from swarmbo.evaluations.driver import EvaluationError
-from swarmbo.evaluations.executor import keep
+from swarmbo.evaluations.executor import store_result
 from swarmbo.evaluations.ledger import LEDGER, STATES, Event
 
 SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
@@ -339,8 +339,8 @@ def test_results_on_the_disk_are_told_first_and_not_measured_again(tmp_path):
     ledger = Ledger.create(tmp_path, sobol_team())
     for _ in range(5):
         ledger.ask()
-    keep(tmp_path / "results", Ended("q00004", "done", 4.0, 2.0))
-    keep(tmp_path / "results", Ended("q00002", "done", 2.0, 2.0))
+    store_result(tmp_path / "results", Ended("q00004", "done", 4.0, 2.0))
+    store_result(tmp_path / "results", Ended("q00002", "done", 2.0, 2.0))
     ledger, executor = Ledger.open(tmp_path, sobol_team), Scripted(1)
     results = tmp_path / "results"
     Driver(ledger, executor, 4, 10, lambda query_id, end: ledger.tell(query_id, end.value), results=results).run()

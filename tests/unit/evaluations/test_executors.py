@@ -14,7 +14,7 @@ import pytest
 
 from swarmbo.errors import ConfigError, MissingPackageError, RunFolderError
 from swarmbo.evaluations import Ended, FuturesExecutor, Pool, RayExecutor, Workers, make_executor
-from swarmbo.evaluations.executor import keep, kept
+from swarmbo.evaluations.executor import store_result, stored_result
 from swarmbo.settings import convert
 
 sys.path.append(str(Path(__file__).parent))  # workers import it, too
@@ -68,8 +68,8 @@ def test_what_crashes_hangs_or_raises_costs_its_own_task_only(pool_of, tmp_path)
     assert pool.poll(0.1) == []
     stored = {path.stem for path in (tmp_path / "results").iterdir()}
     assert stored == {"fine", "raised", "left", "after"}
-    assert kept(tmp_path / "results", "fine") == ends["fine"]
-    assert kept(tmp_path / "results", "hung") is None
+    assert stored_result(tmp_path / "results", "fine") == ends["fine"]
+    assert stored_result(tmp_path / "results", "hung") is None
     pool.submit("killed", [("kill", 1)])  # it is tried again, and its folder of marks says so
     assert ends_of(pool, 1)["killed"].status == "done"
 
@@ -116,12 +116,12 @@ def test_work_that_cannot_begin_ends_the_run_and_not_each_task(pool_of, work, ma
 
 
 def test_a_changed_result_is_refused(tmp_path):
-    keep(tmp_path, Ended("q1", "done", {"a": 1.5}, 0.2))
-    assert kept(tmp_path, "q1") == Ended("q1", "done", {"a": 1.5}, 0.2)
+    store_result(tmp_path, Ended("q1", "done", {"a": 1.5}, 0.2))
+    assert stored_result(tmp_path, "q1") == Ended("q1", "done", {"a": 1.5}, 0.2)
     path = tmp_path / "q1.json"
     path.write_bytes(path.read_bytes().replace(b"1.5", b"2.5"))
     with pytest.raises(RunFolderError, match="changed or damaged"):
-        kept(tmp_path, "q1")
+        stored_result(tmp_path, "q1")
 
 
 def test_any_executor_of_the_standard_library_is_adapted(tmp_path):
@@ -214,10 +214,10 @@ class Scan:
 
 def test_a_result_is_kept_whatever_holds_its_numbers(tmp_path):
     value = [Scan(np.arange(3.0)), {np.float64(2.5)}, np.array([np.float32(1.5), [np.int64(4)]], dtype=object)]
-    keep(tmp_path, Ended("q", "done", value))
-    assert kept(tmp_path, "q").value == [{"heights": [0.0, 1.0, 2.0]}, [2.5], [1.5, [4]]]
+    store_result(tmp_path, Ended("q", "done", value))
+    assert stored_result(tmp_path, "q").value == [{"heights": [0.0, 1.0, 2.0]}, [2.5], [1.5, [4]]]
     with pytest.raises(TypeError, match="got a result with 1j; wanted numbers"):
-        keep(tmp_path, Ended("q", "done", 1j))
+        store_result(tmp_path, Ended("q", "done", 1j))
 
 
 def test_the_death_of_an_adapted_pools_process_loses_its_tasks_and_then_says_so(tmp_path):

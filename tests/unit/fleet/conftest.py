@@ -7,11 +7,11 @@ from collections import defaultdict
 import pytest
 
 from swarmbo.fleet.hub import Hub
-from swarmbo.fleet.link import Parcel
-from swarmbo.fleet.measuring import MeasuredElsewhere
+from swarmbo.fleet.link import Arrival
+from swarmbo.fleet.measuring import InstrumentWrapper
 from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, endpoints_of
-from swarmbo.fleet.team import FleetTeam, told_beforehand
+from swarmbo.fleet.team import FleetTeam, level_and_sites
 
 from .rounds import play
 
@@ -30,7 +30,7 @@ class Wire:
         self.now, self.sent = 0.0, 0
         self._faults = loss, twice, late
         self._rng = random.Random(seed)
-        self._under_way: defaultdict[str, list[tuple[float, Parcel]]] = defaultdict(list)
+        self._under_way: defaultdict[str, list[tuple[float, Arrival]]] = defaultdict(list)
 
     def clock(self) -> float:
         return self.now
@@ -46,7 +46,7 @@ class Wire:
                 when = self.now + late * self._rng.random()
                 self._under_way[recipient].append((when, (sender, content)))
 
-    def take(self, name: str) -> Parcel | None:
+    def take(self, name: str) -> Arrival | None:
         due = [entry for entry in self._under_way[name] if entry[0] <= self.now]
         if not due:
             return None
@@ -67,7 +67,7 @@ class Carrier:
     def invite(self, recipient: str, content: bytes) -> None:
         self._wire.send(self._name, f"join/{recipient}", content)
 
-    def wait(self, seconds: float) -> Parcel | None:
+    def wait(self, seconds: float) -> Arrival | None:
         parcel = self._wire.take(self._start + self._name) or self._wire.take(f"join/{self._name}")
         if parcel is None:
             self._wire.now += max(seconds, 1e-3)
@@ -97,7 +97,7 @@ class Members:
     def member(self, name):
         own = self.measures.get(name)
         carrier = self.wire.carrier(name, self.plan.run)
-        made = Member(name, self.plan.of(name), carrier, self.folder / name, self.wire.clock, own)
+        made = Member(name, self.plan.for_agent(name), carrier, self.folder / name, self.wire.clock, own)
         self.everybody.append(made)
         return made
 
@@ -144,9 +144,9 @@ class Fleet(Members):
 
     def __init__(self, world, wire, folder, kill=0.0, measures=None, patience=60.0, run="test", port=7447, **settings):
         measures = measures or {}
-        self.world = MeasuredElsewhere(world, tuple(measures)) if measures else world
+        self.world = InstrumentWrapper(world, tuple(measures)) if measures else world
         self.team = FleetTeam.for_env(world, **settings)
-        level, sites = told_beforehand(self.team.world)
+        level, sites = level_and_sites(self.team.world)
         plan = Plan(
             run=run,
             endpoints=endpoints_of(self.team.agents, "tcp", port),

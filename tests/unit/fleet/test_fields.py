@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.fleet.letters import Begin, Told, opened
+from swarmbo.fleet.messages import Decide, RecordOutcome, decode
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0
 
@@ -182,7 +182,7 @@ def test_each_is_told_what_is_its_own_only(network, fleets):
     send = wire.send
 
     def heard(sender, recipient, content):
-        written.setdefault((sender, recipient), []).append(opened(content))
+        written.setdefault((sender, recipient), []).append(decode(content))
         send(sender, recipient, content)
 
     wire.send = heard
@@ -190,8 +190,8 @@ def test_each_is_told_what_is_its_own_only(network, fleets):
     fleet.play(ROUNDS)
     for name in fleet.team.agents:
         orders = written[HUB, name]
-        offers = [letter.offer for letter in orders if isinstance(letter, Begin)]
-        rows = [letter.row for letter in orders if isinstance(letter, Told)]
+        offers = [letter.offer for letter in orders if isinstance(letter, Decide)]
+        rows = [letter.row for letter in orders if isinstance(letter, RecordOutcome)]
         places = [tuple(row.place.values()) for row in rows if row.factors]
         column = fleet.team.problem.channels.index(name)
         own = fleet.team.history.X[fleet.team.problem.taken(fleet.team.history.X)[:, column]]
@@ -227,7 +227,7 @@ def test_a_batch_is_told_in_any_order_and_in_parts(network, fleets):
 @pytest.mark.parametrize("what", ["attach", "expect", "give_up"])
 def test_what_agents_of_a_fleet_would_not_hear_of_is_refused(network, fleets, what):
     team = fleets(robots(), network(), **QUICK).team
-    with pytest.raises(ConfigError, match=f"got {what}.*, which agents of a fleet do not support"):
+    with pytest.raises(ConfigError, match=f"got .*{what}.*, which agents of a fleet do not support"):
         getattr(team, what)([[0.0, 0.0]], [1.0])
 
 

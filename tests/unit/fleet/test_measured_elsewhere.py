@@ -8,8 +8,8 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, RunFolderError, ShapeError, TransportError
-from swarmbo.fleet.letters import Answer
-from swarmbo.fleet.measuring import MeasuredElsewhere, answered, loaded, require_measurable
+from swarmbo.fleet.measuring import InstrumentWrapper, load_instrument, measured, require_measurable
+from swarmbo.fleet.messages import MeasurementResult
 from swarmbo.problem import Problem
 from swarmbo.runs import load, resume, run
 from swarmbo.runs.stored_files import ELSEWHERE
@@ -154,7 +154,7 @@ def test_an_instrument_that_talks_nonsense_ends_the_run_at_both_ends(network, fl
     fleet.members = {**fleet.members}
     fleet.members["robot_0"].step = step
     fleet.turn = lambda: [member.step(0.0) for member in list(fleet.members.values())]
-    fleet.team.hub._attend = fleet.turn
+    fleet.team.hub._supervise = fleet.turn
     with pytest.raises(TransportError, match=r"agent 'robot_0': the measurement function of 'robot_0' returned 'deep'"):
         fleet.world.reset(seed=0)
     assert len(refused) == 1
@@ -163,18 +163,18 @@ def test_an_instrument_that_talks_nonsense_ends_the_run_at_both_ends(network, fl
 @pytest.mark.parametrize(
     ("told", "wanted"),
     [
-        (1.5, Answer({"a": 1.5})),
-        (np.float32(2.0), Answer({"a": 2.0})),
-        (None, Answer({"a": None})),
-        (float("nan"), Answer({"a": None})),
-        (float("inf"), Answer({"a": None})),
-        ({"measurement": 1.0, "noise_std": 0.5}, Answer({"a": 1.0}, {"a": 0.5})),
-        ({"measurement": 1.0, "location": [3.0, 4.0]}, Answer({"a": 1.0}, location=(3.0, 4.0))),
-        ({"factors": {"a": 1.0}}, Answer({"a": 1.0})),
+        (1.5, MeasurementResult({"a": 1.5})),
+        (np.float32(2.0), MeasurementResult({"a": 2.0})),
+        (None, MeasurementResult({"a": None})),
+        (float("nan"), MeasurementResult({"a": None})),
+        (float("inf"), MeasurementResult({"a": None})),
+        ({"measurement": 1.0, "noise_std": 0.5}, MeasurementResult({"a": 1.0}, {"a": 0.5})),
+        ({"measurement": 1.0, "location": [3.0, 4.0]}, MeasurementResult({"a": 1.0}, location=(3.0, 4.0))),
+        ({"factors": {"a": 1.0}}, MeasurementResult({"a": 1.0})),
     ],
 )
 def test_an_outcome_may_be_a_number_or_a_table(told, wanted):
-    assert answered(lambda place: told, FIELD, "a", [1.0, 2.0]) == wanted
+    assert measured(lambda place: told, FIELD, "a", [1.0, 2.0]) == wanted
 
 
 @pytest.mark.parametrize(
@@ -198,27 +198,27 @@ def test_an_outcome_may_be_a_number_or_a_table(told, wanted):
 def test_what_is_no_outcome_is_refused_in_one_line(problem, told, why):
     agent, place = ("a", [1.0, 2.0]) if problem.is_field else ("x", [0.5])
     with pytest.raises(ShapeError, match=why) as caught:
-        answered(lambda place: told, problem, agent, place)
+        measured(lambda place: told, problem, agent, place)
     assert "\n" not in str(caught.value)
 
 
 def test_an_instrument_of_a_function_gets_its_own_variables_by_name():
     asked = []
-    answered(lambda point: asked.append(point) or {"factors": {"f": 1.0, "g": None}}, SUM, "x", [0.25])
+    measured(lambda point: asked.append(point) or {"factors": {"f": 1.0, "g": None}}, SUM, "x", [0.25])
     assert asked == [{"x": 0.25}]
 
 
 def test_who_has_nothing_to_measure_by_is_told_so(network, fleets):
     fleet = fleets(robots(), network(), **QUICK)
     fleet.measures = {"robot_0": drifting}
-    with pytest.raises(ConfigError, match="got something to measure by for 'robot_0'; wanted a fleet begun with"):
+    with pytest.raises(ConfigError, match="got an instrument for 'robot_0'; wanted a fleet begun with"):
         fleet.member("robot_0")
-    with pytest.raises(ConfigError, match="got nothing to measure by for 'robot_0'; wanted --measure"):
+    with pytest.raises(ConfigError, match="got no instrument for 'robot_0'; wanted --measure"):
         fleets(robots(), network(), measures={"robot_0": None}, **QUICK)
 
 
 def test_code_is_run_where_it_is_trusted_only():
-    assert loaded("math:sqrt", True)(4.0) == 2.0
+    assert load_instrument("math:sqrt", True)(4.0) == 2.0
     for name, trust, why in [
         ("math:sqrt", False, "wanted --trust"),
         ("sqrt", True, "wanted 'module:function'"),
@@ -226,7 +226,7 @@ def test_code_is_run_where_it_is_trusted_only():
         ("math:root", True, "has no 'root'"),
     ]:
         with pytest.raises(ConfigError, match=why):
-            loaded(name, trust)
+            load_instrument(name, trust)
 
 
 def test_totals_are_nobodys_own_and_worlds_have_to_go_back():
@@ -241,7 +241,7 @@ def test_totals_are_nobodys_own_and_worlds_have_to_go_back():
         unwrapped = object()
 
     with pytest.raises(ConfigError, match=r"wanted one that has it"):
-        MeasuredElsewhere(Plain(), ("a",))
+        InstrumentWrapper(Plain(), ("a",))
 
 
 def test_a_run_that_was_measured_elsewhere_is_not_resumed_in_the_simulated_world(tmp_path):

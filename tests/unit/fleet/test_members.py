@@ -8,9 +8,9 @@ import swarmbo as sb
 from swarmbo.deciding.own_rows import OwnRow
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.hub import Hub
-from swarmbo.fleet.letters import Begin, Join, Said, Told, Word, sealed
-from swarmbo.fleet.mail import Journal
+from swarmbo.fleet.mailbox import Journal
 from swarmbo.fleet.member import Member
+from swarmbo.fleet.messages import AgreementMessage, Decide, Decision, Invitation, RecordOutcome, encode
 from swarmbo.fleet.plan import HUB, Plan, new_run
 from swarmbo.fleet.run import NetworkReport, members_of
 from swarmbo.records import NetworkRecord
@@ -18,7 +18,7 @@ from swarmbo.runs.scenario_files import load
 from swarmbo_envs import function_v0
 
 from .rounds import alone, require_same
-from .test_absence import FUNCTION
+from .test_membership import FUNCTION
 
 ROUNDS = 4
 SETTINGS = {"seed": 3, "initial": 2, "coordination": sb.ADMM(rounds=4, starts=2, screened=16, polish_steps=4)}
@@ -101,7 +101,7 @@ def test_by_a_deadline_who_computes_for_longer_than_a_tick_still_hears(network, 
 
 
 def test_a_letter_that_was_half_written_when_its_reader_died_comes_again(network, fleets, monkeypatch):
-    keep = Journal.keep
+    keep = Journal.append
 
     def killed(journal, sender, content):
         keep(journal, sender, content)
@@ -110,16 +110,16 @@ def test_a_letter_that_was_half_written_when_its_reader_died_comes_again(network
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "keep", killed)
+        patch.setattr(Journal, "append", killed)
         fleet = fleets(world(), network(), **SETTINGS)
         name = fleet.team.agents[0]
-        fleet.team.hub.mail.write(name, Told(0, "q00000", OwnRow(0)))
+        fleet.team.hub.mailbox.send(name, RecordOutcome(0, "q00000", OwnRow(0)))
         with pytest.raises(KeyboardInterrupt):
             fleet.members[name].step(0.0)
     for member in fleet.members.values():
         member.close()
     fleet.members = {name: fleet.member(name) for name in fleet.members}
-    assert len(fleet.team.hub.mail.outstanding) == 1
+    assert len(fleet.team.hub.mailbox.unacknowledged) == 1
     require_same(fleet.play(ROUNDS), alone(world(), ROUNDS, **SETTINGS))
 
 
@@ -167,7 +167,7 @@ def test_a_decision_may_take_longer_than_the_patience_as_long_as_messages_arrive
 
 
 class LeftBehind:
-    """A process elsewhere: of an earlier run, until a hub has it join another, as ``be_member`` does."""
+    """A process elsewhere: of an earlier run, until a hub has it join another, as ``run_member`` does."""
 
     def __init__(self, fleet, name):
         self.fleet, self.member, self.asked = fleet, fleet.members.pop(name), 0
@@ -177,7 +177,7 @@ class LeftBehind:
         if self.asked < 3:  # the network has lost them
             lost.clear()
         self.member.step(seconds)
-        if (plan := self.member.invited) is not None:
+        if (plan := self.member.next_plan) is not None:
             self.close()
             carrier = self.fleet.wire.carrier(self.member.name, plan.run)
             self.member = Member(self.member.name, plan, carrier, self.fleet.folder / plan.run, self.fleet.wire.clock)
@@ -209,10 +209,10 @@ def test_a_hub_does_not_ask_processes_of_its_own_machine_to_join(network, fleets
     wire = network()
     fleet = fleets(world(), wire, **SETTINGS)
     here, there = fleet.team.agents
-    fleet.team.hub = Hub(fleet.plan, wire.carrier(HUB), fleet.turn, wire.clock, here=[here])
+    fleet.team.hub = Hub(fleet.plan, wire.carrier(HUB), fleet.turn, wire.clock, local=[here])
     fleet.play(ROUNDS)
     assert not wire._under_way[f"join/{here}"]
-    assert fleet.members[there].invited is None  # it is in this run already
+    assert fleet.members[there].next_plan is None  # it is in this run already
 
 
 def test_nobody_joins_a_run_whose_hub_is_elsewhere_or_which_it_is_in_already(network, fleets):
@@ -224,34 +224,34 @@ def test_nobody_joins_a_run_whose_hub_is_elsewhere_or_which_it_is_in_already(net
         msgspec.structs.replace(new, **given) for given in ({"measures": (name,)}, {"endpoints": {}})
     )
     for plan in (other.plan, fleet.plan, measuring, unreachable):
-        wire.send(HUB, name, sealed(Join(plan)))
-    wire.send(stranger, name, sealed(Join(new)))
+        wire.send(HUB, name, encode(Invitation(plan)))
+    wire.send(stranger, name, encode(Invitation(new)))
     for _ in range(9):
         fleet.members[name].step(0.0)
-    assert fleet.members[name].invited is None
-    assert fleet.members[name].odd == {HUB: 1, stranger: 1}
-    wire.send(HUB, name, sealed(Join(msgspec.structs.replace(new, keys="of the hub"))))
+    assert fleet.members[name].next_plan is None
+    assert fleet.members[name].inadmissible == {HUB: 1, stranger: 1}
+    wire.send(HUB, name, encode(Invitation(msgspec.structs.replace(new, keys="of the hub"))))
     fleet.members[name].step(0.0)
-    assert fleet.members[name].invited == new
+    assert fleet.members[name].next_plan == new
 
 
 def test_letters_that_nobody_should_have_written_change_nothing(network, fleets):
     wire = network()
     fleet = fleets(world(), wire, **SETTINGS)
     first, second = fleet.team.agents
-    came = Told(1, "q00001", OwnRow(0, place={"x0": 0.0}))
-    word = Word(1, "q00001", {"x0": 0.0}, sb.SolveReport(status="exact", rounds=1), {})
+    came = RecordOutcome(1, "q00001", OwnRow(0, place={"x0": 0.0}))
+    word = Decision(1, "q00001", {"x0": 0.0}, sb.SolveReport(status="exact", rounds=1), {})
     for sender, recipient, letter in [
         (first, second, came),  # of an agent that plays the hub
-        (first, second, Begin(1)),
-        (HUB, second, Said(b"nothing that an agent says")),
-        (first, second, Said(b"changed on the way")),
+        (first, second, Decide(1)),
+        (HUB, second, AgreementMessage(b"nothing that an agent says")),
+        (first, second, AgreementMessage(b"changed on the way")),
         (HUB, second, came),  # of a round that has not begun
         (second, HUB, word),  # of variables that are not its own
     ]:
-        wire.send(sender, recipient, sealed(letter))
+        wire.send(sender, recipient, encode(letter))
     require_same(fleet.play(ROUNDS), alone(world(), ROUNDS, **SETTINGS))
-    assert fleet.members[second].odd == {first: 3, HUB: 2}
+    assert fleet.members[second].inadmissible == {first: 3, HUB: 2}
 
 
 def ends(*endpoints):
@@ -303,11 +303,11 @@ def test_what_members_count_is_added_up_over_restarts(network, fleets):
     fleet = fleets(world(), wire, **SETTINGS)
     fleet.play(ROUNDS)
     hub = fleet.team.hub
-    hub.count_own()
-    assert 0 < hub.repeated <= hub.mail.repeated + sum(member._mail.repeated for member in fleet.members.values())
+    hub.add_own_counts()
+    assert 0 < hub.repeated <= hub.mailbox.repeated + sum(member._mailbox.repeated for member in fleet.members.values())
     before = hub.repeated, hub.refused
     for counted in ((5, 1), (7, 1), (2, 1), (2, 4)):  # started again before the third
-        hub._count("stranger", *counted)
+        hub._add_counts("stranger", *counted)
     assert (hub.repeated - before[0], hub.refused - before[1]) == (7 + 2, 1 + 4)
 
 

@@ -15,7 +15,7 @@ from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import BudgetError, ConfigError, RunFolderError, TransportError
 from swarmbo.fleet import run as fleet_run, table_run
 from swarmbo.fleet.plan import HUB, Plan, endpoints_of
-from swarmbo.fleet.run import Network, NetworkReport, begun, new_folder, run_fleet
+from swarmbo.fleet.run import Network, NetworkReport, new_folder, run_fleet, running_fleet
 from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.solved import Solved, solve_problem
@@ -66,10 +66,10 @@ def test_a_fleet_chooses_as_one_process_does_whatever_is_lost_and_killed(network
 
 
 def test_each_agent_receives_its_own_tables_only(tmp_path):
-    plan_of(parts(), sb.DSA()).of("bob").write(tmp_path / "bob.json")
+    plan_of(parts(), sb.DSA()).for_agent("bob").write(tmp_path / "bob.json")
     plan = Plan.read(tmp_path / "bob.json")
     assert set(plan.tables.by_factor) == {"g", "h"}
-    np.testing.assert_array_equal(plan.tables.own(plan.setup.problem.graph, "bob")["g"], parts().tables["g"])
+    np.testing.assert_array_equal(plan.tables.tables_of(plan.setup.problem.graph, "bob")["g"], parts().tables["g"])
     with pytest.raises(ConfigError, match=r"without tables of 'alice'; wanted its own, alice\.json"):
         TableAgent("alice", plan)
     timed, nan = plan_of(parts(), BY_DEADLINE), np.array([np.nan] + 8 * [0.0])
@@ -91,7 +91,7 @@ def test_each_agent_receives_its_own_tables_only(tmp_path):
 def test_an_odd_message_before_the_order_is_dropped_alone():
     problem, method = parts(), METHODS["max-sum"]
     plan = plan_of(problem, method)
-    agents = {name: TableAgent(name, plan.of(name)) for name in ("alice", "carol", "dora", "bob")}
+    agents = {name: TableAgent(name, plan.for_agent(name)) for name in ("alice", "carol", "dora", "bob")}
     odd = Envelope("alice", "bob", Codec.encode(Choice("x", 0), Label(7, 0)))
     under_way = agents["bob"].tick(0.0, [odd])
     for agent in agents.values():  # the last one hears others before
@@ -123,7 +123,7 @@ def test_clocks_of_a_deadline_begin_when_all_are_there(network, fleets):
     problem, asked = parts(), []
     fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, network())
     fleet.leave("bob")
-    fleet.schedule = [(40, lambda: asked.extend(m._turn for m in fleet.members.values())), (41, fleet.come, "bob")]
+    fleet.schedule = [(40, lambda: asked.extend(m._sequence for m in fleet.members.values())), (41, fleet.come, "bob")]
     assert set(table_run.solution_by(hub, problem).assignment) == set(problem.graph.variables)
     assert asked == [0, 0, 0]
 
@@ -147,7 +147,7 @@ def test_by_a_deadline_the_fleet_goes_on_without_an_agent_that_is_gone(network, 
     assert set(problem.graph.variables) - set(solution.assignment) == {"y"}
     assert (solution.value, solution.report.value) == (-np.inf, None)
     assert hub.absent == solution.report.links.silent == ("bob",)
-    assert not any(to == "bob" for member in fleet.members.values() for to, _ in member._mail.outstanding)
+    assert not any(to == "bob" for member in fleet.members.values() for to, _ in member._mailbox.unacknowledged)
 
 
 def test_agents_that_wait_end_with_the_name_of_one_that_is_gone(network, fleets):
@@ -177,7 +177,7 @@ def test_what_no_fleet_can_do_is_refused_before_processes_start():
         with pytest.raises(BudgetError, match="send a table of 524,288 entries"):
             plan_of(long, method)
     with pytest.raises(ConfigError, match="'bob'"):
-        Network(elsewhere=("eve",)).here(["bob"])
+        Network(elsewhere=("eve",)).local(["bob"])
 
 
 def test_a_folder_with_a_run_is_left_as_it_is(tmp_path):
@@ -251,7 +251,7 @@ def test_each_process_of_a_fleet_has_the_plan_of_its_own_run(tmp_path, monkeypat
     agent = next(iter(plan.endpoints.keys() - {HUB}))
     used = f"{agent}.json" if is_tables else "fleet.json"
     (out / "fleet" / f"{agent}.json").write_text("{}")
-    with begun(plan, out / "fleet" / "fleet.json", [agent]):
+    with running_fleet(plan, out / "fleet" / "fleet.json", [agent]):
         pass
     (command,) = commands
     assert command[command.index("--fleet") + 1] == str(out / "fleet" / used)

@@ -58,8 +58,8 @@ SPACE = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(0.0, 2.0)}
 
 
 def team_of(study):
-    (work,) = study.sampler._works
-    return work.team
+    (group,) = study.sampler._teams
+    return group.team
 
 
 def params(study):
@@ -387,7 +387,7 @@ def test_conditional_parameters_are_learned_from_the_trials_that_have_them():
         return value + (trial.suggest_float("a", 0.0, 1.0) - 0.7) ** 2 + (trial.suggest_float("b", 0.0, 1.0) - 0.2) ** 2
 
     study = studied(objective, 30)
-    teams = {tuple(sorted(work.space)): work.team for work in study.sampler._works}
+    teams = {tuple(sorted(group.space)): group.team for group in study.sampler._teams}
     assert set(teams) == {("a", "b"), ("k",), ("method", "x")}
     of_first = np.array([[trial.params["a"], trial.params["b"]] for trial in study.trials if "a" in trial.params])
     assert teams["a", "b"].n_data >= len(of_first) - 1 > 14
@@ -403,7 +403,7 @@ def test_a_condition_whose_values_were_all_tried_goes_on_to_be_learned():
         return (trial.suggest_float("a", 0.0, 1.0) - 0.7) ** 2 + (trial.suggest_float("b", 0.0, 1.0) - 0.2) ** 2
 
     study = studied(objective, 40)
-    assert sorted(sorted(work.space) for work in study.sampler._works) == [["a", "b"], ["k"]]
+    assert sorted(sorted(group.space) for group in study.sampler._teams) == [["a", "b"], ["k"]]
     assert sum("a" in trial.params for trial in study.trials[20:]) >= 14
     assert study.best_value < 1e-3
 
@@ -413,7 +413,7 @@ def test_ranges_that_change_are_groups_of_their_own():
         return trial.suggest_float("x", 0.0, 1.0 + trial.number % 2) ** 2
 
     study = studied(objective, 12, initial=2)
-    highs = sorted(work.space["x"].high for work in study.sampler._works)
+    highs = sorted(group.space["x"].high for group in study.sampler._teams)
     assert highs == [1.0, 2.0]
     assert study.best_value < 1e-3
 

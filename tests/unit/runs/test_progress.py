@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from swarmbo.evaluations import Event, Standing
+from swarmbo.evaluations import Event, WorkerStatistics
 from swarmbo.records import Recommendation, RoundRecord, Score, Traffic
 from swarmbo.runs import run, telling
 from swarmbo.runs.reading import load_run
@@ -67,7 +67,7 @@ EVENTS = [
 
 
 def test_workers_are_counted_and_busy_as_far_as_is_known():
-    standing = Standing(2)
+    standing = WorkerStatistics(2)
     for event in EVENTS[:-2]:
         standing.add(event)
     # the other two are in hand; nothing is known of durations
@@ -80,7 +80,7 @@ def test_workers_are_counted_and_busy_as_far_as_is_known():
 
 
 def test_time_between_processes_is_no_time_of_workers():
-    standing, again = Standing(2), Standing(2)
+    standing, again = WorkerStatistics(2), WorkerStatistics(2)
     later = [Event("begin", 1000.0), Event("tell", 1002.0, "q3", outcome=1.0, note={"seconds": 4.0})]
     standing.add(EVENTS[0])
     assert (standing.wall_s, standing.busy(standing.last), standing.lost) == (0.0, None, 0)

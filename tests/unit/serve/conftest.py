@@ -13,7 +13,7 @@ import swarmbo as sb
 from swarmbo.evaluations import Ledger
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.serve.app import make_app
-from swarmbo.serve.desk import Desk, Service
+from swarmbo.serve.broker import Broker, Service
 
 SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
 BOUNDS = {"x": (0.0, 1.0), "y": (-1.0, 1.0), "z": (0.0, 2.0)}
@@ -43,21 +43,21 @@ def value_of(point):
     return {"f": -((point["x"] - point["y"]) ** 2), "g": -((point["z"] - 0.4) ** 2) - point["y"] ** 2}
 
 
-def open_desk(folder, clock, kind="total"):
-    """The desk of a folder: new, or as a killed process left it."""
+def open_broker(folder, clock, kind="total"):
+    """The broker of a folder: new, or as a killed process left it."""
     if (folder / LEDGER).exists():
         ledger = Ledger.open(folder, lambda: make_team(kind))
     else:
         ledger = Ledger.create(folder, make_team(kind))
-    return Desk(ledger, Service("made", 5, ROUNDS, "m", 0.0), MOST_PENDING, clock)
+    return Broker(ledger, Service("made", 5, ROUNDS, "m", 0.0), MOST_PENDING, clock)
 
 
 @contextmanager
-def client_of(desk, token=TOKEN):
-    """An HTTP client of a desk, without a network."""
+def client_of(broker, token=TOKEN):
+    """An HTTP client of a broker, without a network."""
     testclient = pytest.importorskip("starlette.testclient")
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    with testclient.TestClient(make_app(desk, TOKEN), headers=headers) as client:
+    with testclient.TestClient(make_app(broker, TOKEN), headers=headers) as client:
         yield client
 
 
@@ -125,11 +125,11 @@ def clock():
 
 
 @pytest.fixture
-def desk(tmp_path, clock):
-    return open_desk(tmp_path, clock)
+def broker(tmp_path, clock):
+    return open_broker(tmp_path, clock)
 
 
 @pytest.fixture
-def client(desk):
-    with client_of(desk) as client:
+def client(broker):
+    with client_of(broker) as client:
         yield client

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from swarmbo.errors import SwarmboError
 
-from .conftest import MOST_PENDING, ROUNDS, Clock, client_of, make_team, open_desk, value_of
+from .conftest import MOST_PENDING, ROUNDS, Clock, client_of, make_team, open_broker, value_of
 
 pytest.importorskip("starlette")
 
@@ -38,11 +38,11 @@ class Model:
     def __init__(self, folder, kind):
         self.folder, self.kind, self.clock = folder, kind, Clock()
         self.points, self.keys, self.leases, self.told = {}, {}, {}, {}
-        self.desk = open_desk(folder, self.clock, kind)
+        self.broker = open_broker(folder, self.clock, kind)
 
     def ask(self, index, lease_s):
         key, now = f"key-{index}", self.clock.now
-        with client_of(self.desk) as client:
+        with client_of(self.broker) as client:
             answer = client.post("/ask", json={"key": key, "lease_s": lease_s})
         free = [query for query, (_, until) in self.leases.items() if until <= now]
         if answer.status_code in (410, 429):
@@ -76,7 +76,7 @@ class Model:
     def tell(self, index, what):
         names = list(self.points)
         if what == "nobody's" or not names:
-            with client_of(self.desk) as client:
+            with client_of(self.broker) as client:
                 assert client.post(f"/tell/q{90000 + index}", json={"outcome": 1.0}).status_code == 404
             return
         query = names[index % len(names)]
@@ -84,7 +84,7 @@ class Model:
         if what == "other":
             outcome = {name: y + 1.0 for name, y in outcome.items()} if isinstance(outcome, dict) else outcome + 1.0
         body = {"failed": True} if what == "failed" else {"outcome": outcome}
-        with client_of(self.desk) as client:
+        with client_of(self.broker) as client:
             answer = client.post(f"/tell/{query}", json=body)
         if self.told.setdefault(query, body) != body:
             assert answer.status_code == 409, answer.text
@@ -96,17 +96,17 @@ class Model:
 
     def outcome(self, query):
         if self.kind == "field":
-            return {agent: float(sum(place)) for agent, place in self.desk._asked(query, "").locations.items()}
+            return {agent: float(sum(place)) for agent, place in self.broker._answer(query, "").locations.items()}
         values = value_of(self.points[query])
         return values if self.kind == "per-factor" else sum(values.values())
 
     def kill(self):
-        before = bits(self.desk.ledger.team), self.desk.state()
-        self.desk = open_desk(self.folder, self.clock, self.kind)
-        assert (bits(self.desk.ledger.team), self.desk.state()) == before
+        before = bits(self.broker.ledger.team), self.broker.state()
+        self.broker = open_broker(self.folder, self.clock, self.kind)
+        assert (bits(self.broker.ledger.team), self.broker.state()) == before
 
     def check(self):
-        state = self.desk.state()
+        state = self.broker.state()
         assert {one.query: one.until for one in state.pending} == {q: until for q, (_, until) in self.leases.items()}
         assert (state.asked, state.told) == (len(self.points), len(self.told))
         per_query = 2 if self.kind == "field" else 1
@@ -123,12 +123,12 @@ class Model:
     def undisturbed(self):
         """A team that nobody killed decides alike."""
         team = make_team(self.kind)
-        for event in self.desk.ledger.events:
+        for event in self.broker.ledger.events:
             if event.kind == "ask":
                 assert team.ask().point == event.point
             elif event.kind == "tell":
                 team.tell(event.query, event.outcome, failed=event.failed)
-        assert bits(team) == bits(self.desk.ledger.team)
+        assert bits(team) == bits(self.broker.ledger.team)
 
 
 WHOLE = [("ask", index, 10.0) for index in range(5)] + [("tell", index, "value") for index in (2, 0, 1)]
@@ -164,9 +164,9 @@ def test_a_recommendation_changes_no_decision(tmp_path):
     for index in range(3):
         model.ask(index, 10.0)
         model.tell(index, "value")
-        before = bits(model.desk.ledger.team)
-        assert model.desk.best().recommended is not None
-        assert bits(model.desk.ledger.team) == before
+        before = bits(model.broker.ledger.team)
+        assert model.broker.best().recommended is not None
+        assert bits(model.broker.ledger.team) == before
     model.undisturbed()
 
 
@@ -179,21 +179,21 @@ def test_a_folder_that_cannot_be_written_loses_nothing(tmp_path, monkeypatch, ca
 
     with monkeypatch.context() as patch:
         patch.setattr("swarmbo.evaluations.ledger.append_line", full)
-        with client_of(model.desk) as client:
+        with client_of(model.broker) as client:
             answer = client.post("/tell/q00001", json={"outcome": 1.0})
             assert answer.status_code == 503
             assert "No space left" in answer.json()["what"]
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     assert "No space left" in line
-    with client_of(model.desk) as client:  # until it is opened again
+    with client_of(model.broker) as client:  # until it is opened again
         told = client.post("/tell/q00001", json={"outcome": 1.0})  # a client that tries again
         for answer in (told, client.post("/ask", json={"key": "more"}), client.get("/best"), client.get("/healthz")):
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
             assert "No space left" in answer.json()["what"]
-    model.desk = open_desk(tmp_path, model.clock)
-    assert list(model.desk.ledger.pending) == ["q00001"]
+    model.broker = open_broker(tmp_path, model.clock)
+    assert list(model.broker.ledger.pending) == ["q00001"]
     model.check()
     model.tell(0, "value")
     with pytest.raises(SwarmboError):
-        model.desk.ledger.tell("q00001", 7.0)
+        model.broker.ledger.tell("q00001", 7.0)

@@ -19,7 +19,7 @@ import pytest
 
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.runs import load, load_run
-from swarmbo.serve.server import Address, _token, opened, serve
+from swarmbo.serve.server import Address, _token, open_broker, serve
 
 from .conftest import RunningService
 
@@ -116,19 +116,19 @@ def test_of_clients_of_a_service_that_is_killed_none_loses_or_doubles_anything(t
     assert all(points[query] == point for query, point, _, _ in clients.answers)
     # a team that nobody killed asks for the same points
     scenario = load("camel", SETTINGS)
-    with opened(scenario, folder.parent / "undisturbed", 10**6, False) as desk:
+    with open_broker(scenario, folder.parent / "undisturbed", 10**6, False) as broker:
         by_query = iter(points.items())
         for event in events:
             if event["kind"] == "ask":
                 query, point = next(by_query)
-                found = desk.ledger.ask()
+                found = broker.ledger.ask()
                 assert (found.id, found.point) == (query, point)
             elif event["kind"] == "tell":
-                desk.ledger.tell(event["query"], event["outcome"])
-        history = desk.ledger.team.history
-    with opened(scenario, folder, 10**6, False) as desk:
-        assert np.array_equal(desk.ledger.team.history.X, history.X)
-        assert np.array_equal(desk.ledger.team.history.totals, history.totals)
+                broker.ledger.tell(event["query"], event["outcome"])
+        history = broker.ledger.team.history
+    with open_broker(scenario, folder, 10**6, False) as broker:
+        assert np.array_equal(broker.ledger.team.history.X, history.X)
+        assert np.array_equal(broker.ledger.team.history.totals, history.totals)
 
 
 def require_run_folder(folder):

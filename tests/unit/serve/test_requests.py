@@ -11,7 +11,7 @@ from swarmbo.serve import app as application
 from swarmbo.serve.messages import document, refusal_of
 from swarmbo.settings import strange_key
 
-from .conftest import TOKEN, client_of, open_desk, value_of
+from .conftest import TOKEN, client_of, open_broker, value_of
 
 pytest.importorskip("starlette")
 
@@ -45,11 +45,11 @@ REFUSED += [(body, 422) for body in (*NO_TABLE, *NO_KEY, *NO_LEASE, *NO_OUTCOME,
 
 @pytest.mark.parametrize("path", ["/ask", "/tell/q00001"])
 @pytest.mark.parametrize(("body", "status"), REFUSED)
-def test_bad_bodies_are_refused(client, desk, path, body, status):
+def test_bad_bodies_are_refused(client, broker, path, body, status):
     client.post("/ask", json={"key": "first"})
-    before = desk.state()
+    before = broker.state()
     refused(client.post(path, content=body), status)
-    assert desk.state() == before
+    assert broker.state() == before
     assert client.post("/tell/q00001", json={"outcome": 1}).json()["is_new"]
 
 
@@ -92,8 +92,8 @@ BODIES = st.one_of(
 @settings(max_examples=150)
 @given(path=st.sampled_from(["/ask", "/tell/q00001", "/tell/q%00%0a", "/tell/../../etc"]), body=BODIES)
 def test_no_body_makes_the_service_fail(tmp_path_factory, path, body):
-    desk = open_desk(tmp_path_factory.mktemp("desk"), lambda: 0.0)
-    with client_of(desk) as client:
+    broker = open_broker(tmp_path_factory.mktemp("desk"), lambda: 0.0)
+    with client_of(broker) as client:
         answer = client.post(path, content=body)
     if answer.status_code != 200:
         refused(answer, 400, 404, 413, 422)
@@ -117,22 +117,22 @@ FORGED = f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}"
         "Bearer é",
     ],
 )
-def test_forged_tokens_are_refused(desk, path, header):
-    with client_of(desk, None) as client:
+def test_forged_tokens_are_refused(broker, path, header):
+    with client_of(broker, None) as client:
         headers = [] if header is None else [(b"authorization", header.encode())]
         method = "POST" if path in ("/ask", "/tell/q00001") else "GET"
         told = refused(client.request(method, path, headers=headers, content=b'{"key":"k"}'), 401)
         assert TOKEN not in json.dumps(told)
-    assert desk.state().asked == 0
+    assert broker.state().asked == 0
 
 
-def test_the_scheme_of_a_token_is_in_any_case(desk):
-    with client_of(desk, None) as client:
+def test_the_scheme_of_a_token_is_in_any_case(broker):
+    with client_of(broker, None) as client:
         assert client.get("/state", headers={"Authorization": f"bearer {TOKEN}"}).status_code == 200
 
 
-def test_page_and_sign_of_life_need_no_token(desk):
-    with client_of(desk, None) as client:
+def test_page_and_sign_of_life_need_no_token(broker):
+    with client_of(broker, None) as client:
         assert client.get("/healthz").json() == {"status": "ok"}
         page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
@@ -149,7 +149,7 @@ def test_other_paths_and_methods_are_refused(client):
 
 
 def test_outcomes_by_factor_come_in_parts(tmp_path, clock):
-    with client_of(open_desk(tmp_path, clock, "per-factor")) as client:
+    with client_of(open_broker(tmp_path, clock, "per-factor")) as client:
         asked = client.post("/ask", json={"key": "k"}).json()
         values, path = value_of(asked["point"]), f"/tell/{asked['query']}"
         first = client.post(path, json={"outcome": {"f": values["f"]}, "noise_std": {"f": 0.1}}).json()
@@ -165,8 +165,8 @@ def test_outcomes_by_factor_come_in_parts(tmp_path, clock):
 
 
 def test_a_point_that_is_told_before_the_last_outcome_counts(tmp_path, clock):
-    desk = open_desk(tmp_path, clock, "per-factor")
-    with client_of(desk) as client:
+    broker = open_broker(tmp_path, clock, "per-factor")
+    with client_of(broker) as client:
         asked = client.post("/ask", json={"key": "k"}).json()
         path, moved = f"/tell/{asked['query']}", {"x": 0.25, "y": 0.5, "z": 0.125}
         assert client.post(path, json={"outcome": {}, "point": moved}).json()["is_pending"]
@@ -175,12 +175,12 @@ def test_a_point_that_is_told_before_the_last_outcome_counts(tmp_path, clock):
         client.post(path, json={"outcome": {"g": 2.0}, "point": elsewhere})
         best = client.get("/best").json()
     assert best["point"] == best["recommended"] == moved | {"z": 1.5}
-    assert desk.ledger.team.history.X.tolist() == [[0.25, 0.5, 1.5]]
+    assert broker.ledger.team.history.X.tolist() == [[0.25, 0.5, 1.5]]
 
 
 def test_agents_of_a_field_tell_where_they_were(tmp_path, clock):
-    desk = open_desk(tmp_path, clock, "field")
-    with client_of(desk) as client:
+    broker = open_broker(tmp_path, clock, "field")
+    with client_of(broker) as client:
         asked = client.post("/ask", json={"key": "k"}).json()
         assert set(asked["locations"]) == {"a", "b"}
         path = f"/tell/{asked['query']}"
@@ -193,12 +193,12 @@ def test_agents_of_a_field_tell_where_they_were(tmp_path, clock):
     model = {"recommended": None, "mean": None, "std": None}
     assert state["best"] == {"outcome": 2.0, "query": "q00001", "point": {"x": 0.5, "y": 1.5}, **model}
     assert (state["outcomes"], state["failed"], state["told"]) == ([2.0, None], 1, 1)
-    assert open_desk(tmp_path, clock, "field").ledger.team.history.X[0, :2].tolist() == [0.5, 1.5]
+    assert open_broker(tmp_path, clock, "field").ledger.team.history.X[0, :2].tolist() == [0.5, 1.5]
 
 
-def test_a_slow_body_is_given_up(desk, monkeypatch):
+def test_a_slow_body_is_given_up(broker, monkeypatch):
     monkeypatch.setattr(application, "SLOWEST_BODY", 0.05)
-    app, sent = application.make_app(desk, TOKEN), []
+    app, sent = application.make_app(broker, TOKEN), []
 
     async def receive():
         await asyncio.sleep(0.01 if not sent else 10.0)
@@ -218,15 +218,15 @@ def test_a_slow_body_is_given_up(desk, monkeypatch):
     assert sent[0]["status"] == 408
 
 
-def test_requests_beyond_the_queue_are_refused(desk, client, monkeypatch):
+def test_requests_beyond_the_queue_are_refused(broker, client, monkeypatch):
     monkeypatch.setattr(application, "MOST_WAITING", 0)
     answer = client.post("/ask", json={"key": "k"})
     refused(answer, 503)
     assert answer.headers["retry-after"] == "1"
 
 
-def test_an_error_of_the_service_is_one_line_too(desk, client, monkeypatch, capsys):
-    monkeypatch.setattr(desk, "ask", lambda request: 1 / 0)
+def test_an_error_of_the_service_is_one_line_too(broker, client, monkeypatch, capsys):
+    monkeypatch.setattr(broker, "ask", lambda request: 1 / 0)
     refused(client.post("/ask", json={"key": "k"}), 500)
     assert "ZeroDivisionError" in capsys.readouterr().err
 

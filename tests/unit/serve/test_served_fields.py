@@ -17,7 +17,7 @@ from swarmbo.errors import ConfigError, RunFolderError, SwarmboWarning
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.runs import load, load_run
 from swarmbo.serve.messages import AskRequest, TellRequest, Told
-from swarmbo.serve.server import opened
+from swarmbo.serve.server import open_broker
 
 ROUNDS = 3
 SCENARIO = f"""
@@ -42,12 +42,12 @@ def depth(place):
     return float(np.sin(place[0] / 20.0) + place[1] / 50.0)
 
 
-def ask(desk):
-    return desk.ask(AskRequest(key=f"k{desk.ledger.n_asked}"))
+def ask(broker):
+    return broker.ask(AskRequest(key=f"k{broker.ledger.n_asked}"))
 
 
-def tell(desk, asked, agents=("ada", "ben"), **more):
-    desk.tell(asked.query, TellRequest(outcome={agent: depth(asked.locations[agent]) for agent in agents}, **more))
+def tell(broker, asked, agents=("ada", "ben"), **more):
+    broker.tell(asked.query, TellRequest(outcome={agent: depth(asked.locations[agent]) for agent in agents}, **more))
 
 
 def rounds_of(folder):
@@ -55,20 +55,20 @@ def rounds_of(folder):
 
 
 def test_a_failure_is_null_and_the_number_of_an_only_factor_is_its_outcome(tmp_path, scenario):
-    with opened(scenario, tmp_path / "field", 8, False) as desk:
-        query, null = ask(desk).query, TellRequest(outcome=None)
+    with open_broker(scenario, tmp_path / "field", 8, False) as broker:
+        query, null = ask(broker).query, TellRequest(outcome=None)
         with pytest.raises(ConfigError, match="got an empty table"):
-            desk.tell(query, TellRequest(outcome={}))
-        assert desk.tell(query, null) == Told(query, True, False, 1, ROUNDS)
-        assert not desk.tell(query, null).is_new
+            broker.tell(query, TellRequest(outcome={}))
+        assert broker.tell(query, null) == Told(query, True, False, 1, ROUNDS)
+        assert not broker.tell(query, null).is_new
     (tmp_path / "function.toml").write_text(
         'rounds = 4\n[environment]\nid = "served/function-v0"\nbounds = { x = [0.0, 1.0] }\n'
         'scopes = { f = ["x"] }\noutcomes = "per-factor"\n'
     )
     folder = tmp_path / "function"
-    with opened(load(tmp_path / "function.toml"), folder, 8, False) as desk:
+    with open_broker(load(tmp_path / "function.toml"), folder, 8, False) as broker:
         for outcome in (2.0, {"f": 2.0}, None):
-            desk.tell(ask(desk).query, TellRequest(outcome=outcome))
+            broker.tell(ask(broker).query, TellRequest(outcome=outcome))
     told = [msgspec.json.decode(line) for line in rounds_of(folder)[1:]]
     assert [one["joint"]["factors"] for one in told] == [{"f": 2.0}, {"f": 2.0}, {"f": None}]
 
@@ -78,17 +78,17 @@ def test_of_a_function_that_is_told_in_parts_each_part_has_its_noise_and_a_repea
         'rounds = 2\ninitial = 2\n[environment]\nid = "served/function-v0"\noutcomes = "per-factor"\n'
         'bounds = { x = [0.0, 1.0], y = [0.0, 1.0], z = [0.0, 1.0] }\nscopes = { f = ["x", "y"], g = ["y", "z"] }\n'
     )
-    with opened(load(tmp_path / "function.toml"), tmp_path / "served", 8, False) as desk:
-        query, other = ask(desk), ask(desk)
+    with open_broker(load(tmp_path / "function.toml"), tmp_path / "served", 8, False) as broker:
+        query, other = ask(broker), ask(broker)
         parts = [{"outcome": {"f": 1.0}, "noise_std": {"f": 0.5}}, {"outcome": {"g": 2.0}, "noise_std": 0.25}]
         for n_told, part in enumerate(parts):
-            assert desk.tell(query.query, TellRequest(**part)) == Told(query.query, True, n_told == 0, n_told, 2)
+            assert broker.tell(query.query, TellRequest(**part)) == Told(query.query, True, n_told == 0, n_told, 2)
             for moved in (None, query.point | {"z": 0.0}):
-                assert not desk.tell(query.query, TellRequest(**part, point=moved)).is_new
-        assert len(desk.ledger.events) == 5
-        assert desk.best().point == query.point
-        desk.tell(other.query, TellRequest(outcome={"f": 3.0, "g": 4.0}, noise_std=0.125))
-        known = desk.ledger.team.history.known_noise[:, 1:].tolist()
+                assert not broker.tell(query.query, TellRequest(**part, point=moved)).is_new
+        assert len(broker.ledger.events) == 5
+        assert broker.best().point == query.point
+        broker.tell(other.query, TellRequest(outcome={"f": 3.0, "g": 4.0}, noise_std=0.125))
+        known = broker.ledger.team.history.known_noise[:, 1:].tolist()
     table = load_run(tmp_path / "served").table()
     assert known == [[0.5, 0.25], [0.125, 0.125]]
     named = zip(table["noise_std"], table["factor"], strict=True)
@@ -97,15 +97,15 @@ def test_of_a_function_that_is_told_in_parts_each_part_has_its_noise_and_a_repea
 
 def test_rounds_are_those_of_queries_in_the_order_in_which_they_are_complete(tmp_path, scenario, blank):
     folder = tmp_path / "served"
-    with opened(scenario, folder, 8, False) as desk:
-        first, second, third = ask(desk), ask(desk), ask(desk)
-        tell(desk, first, ["ada"], noise_std={"ada": 0.25})
+    with open_broker(scenario, folder, 8, False) as broker:
+        first, second, third = ask(broker), ask(broker), ask(broker)
+        tell(broker, first, ["ada"], noise_std={"ada": 0.25})
         assert len(rounds_of(folder)) == 1  # only that before the first outcome
-        tell(desk, second)
-        tell(desk, first, ["ben"], locations={"ben": [1.0, 2.0]})
-        tell(desk, first, ["ben"])  # a client that repeats itself
-        desk.tell(third.query, TellRequest(outcome={"ada": 7.0}))
-        desk.tell(third.query, TellRequest(failed=True))
+        tell(broker, second)
+        tell(broker, first, ["ben"], locations={"ben": [1.0, 2.0]})
+        tell(broker, first, ["ben"])  # a client that repeats itself
+        broker.tell(third.query, TellRequest(outcome={"ada": 7.0}))
+        broker.tell(third.query, TellRequest(failed=True))
     done = load_run(folder)
     assert done.is_complete
     assert [record.query for record in done.records[1:]] == [second.query, first.query, third.query]
@@ -121,19 +121,19 @@ def test_rounds_are_those_of_queries_in_the_order_in_which_they_are_complete(tmp
 
 def test_after_a_kill_rounds_that_were_not_logged_are_logged(tmp_path, scenario):
     whole = tmp_path / "whole"
-    with opened(scenario, whole, 8, False) as desk:
+    with open_broker(scenario, whole, 8, False) as broker:
         for _ in range(ROUNDS):
-            asked = ask(desk)
-            tell(desk, asked, ["ben"])
-            tell(desk, asked, ["ada"])
+            asked = ask(broker)
+            tell(broker, asked, ["ben"])
+            tell(broker, asked, ["ada"])
     lines = rounds_of(whole)
     for kept in range(ROUNDS + 1):
         folder = tmp_path / f"kept-{kept}"
         shutil.copytree(whole, folder)
         (folder / "summary.json").unlink()
         (folder / "rounds.jsonl").write_text("".join(f"{line}\n" for line in lines[: kept + 1]))
-        with opened(scenario, folder, 8, False) as desk:
-            assert desk.ledger.n_told == ROUNDS
+        with open_broker(scenario, folder, 8, False) as broker:
+            assert broker.ledger.n_told == ROUNDS
         assert rounds_of(folder) == lines
         assert load_run(folder).is_complete
     assert (whole / LEDGER).is_file()
@@ -143,23 +143,23 @@ def test_after_a_kill_queries_that_overlap_come_out_as_logged(tmp_path, scenario
     """Decisions follow from the ledger alone, not from when a round was recorded or the best was asked."""
     longer, folder = msgspec.structs.replace(scenario, rounds=6), tmp_path / "served"
     longer.environment["agents"] = ["ada", "ben", "cyd"]
-    with opened(longer, folder, 8, False) as desk:
-        first = ask(desk)
-        tell(desk, first, ["ada", "ben"])
+    with open_broker(longer, folder, 8, False) as broker:
+        first = ask(broker)
+        tell(broker, first, ["ada", "ben"])
         for _ in range(2):  # a query is complete while another is told in part; more of that is told before the next
-            second = ask(desk)
-            tell(desk, second, ["cyd"])
-            tell(desk, first, ["cyd"])
-            desk.best()
-            tell(desk, second, ["ben"])
-            third = ask(desk)
-            tell(desk, third, ["ben"])
-            tell(desk, second, ["ada"])
-            tell(desk, third, ["ada"])
+            second = ask(broker)
+            tell(broker, second, ["cyd"])
+            tell(broker, first, ["cyd"])
+            broker.best()
+            tell(broker, second, ["ben"])
+            third = ask(broker)
+            tell(broker, third, ["ben"])
+            tell(broker, second, ["ada"])
+            tell(broker, third, ["ada"])
             first = third
-        points = [event.point for event in desk.ledger.events if event.kind == "ask"]
-    with opened(longer, folder, 8, False) as desk:
-        assert [event.point for event in desk.ledger.events if event.kind == "ask"] == points
+        points = [event.point for event in broker.ledger.events if event.kind == "ask"]
+    with open_broker(longer, folder, 8, False) as broker:
+        assert [event.point for event in broker.ledger.events if event.kind == "ask"] == points
 
 
 def test_a_disk_that_is_full_for_a_moment_loses_nothing(tmp_path, scenario, monkeypatch):
@@ -175,19 +175,19 @@ def test_a_disk_that_is_full_for_a_moment_loses_nothing(tmp_path, scenario, monk
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             sync(file)
 
-        with opened(scenario, folder, 8, False) as desk:
-            queries, n_refused = [ask(desk), ask(desk)], 0
+        with open_broker(scenario, folder, 8, False) as broker:
+            queries, n_refused = [ask(broker), ask(broker)], 0
             monkeypatch.setattr(os, "fsync", full)
             for query, agent in itertools.product(queries, ("ada", "ben")):
                 try:
-                    tell(desk, query, [agent])
+                    tell(broker, query, [agent])
                 except RunFolderError:
                     n_refused += 1
-        with opened(scenario, folder, 8, False) as desk:
+        with open_broker(scenario, folder, 8, False) as broker:
             for query in queries:
-                tell(desk, query)
-            assert desk.ledger.n_told == 2
-            assert np.isfinite(desk.ledger.team.history.factors).all()
+                tell(broker, query)
+            assert broker.ledger.n_told == 2
+            assert np.isfinite(broker.ledger.team.history.factors).all()
         return n_refused, rounds_of(folder)
 
     none_refused, rounds = told_twice(tmp_path / "whole", 0)
@@ -209,64 +209,64 @@ def test_a_round_or_an_event_that_cannot_be_recorded_breaks_the_service_until_it
 
     where = "swarmbo.runs.told_rounds.record_round" if len(agents) == 2 else "swarmbo.evaluations.ledger.append_line"
     for folder in (tmp_path / "whole", tmp_path / "served"):
-        with opened(scenario, folder, 8, False) as desk:
-            first, second = ask(desk), ask(desk)
+        with open_broker(scenario, folder, 8, False) as broker:
+            first, second = ask(broker), ask(broker)
             if folder.name == "served":
                 with monkeypatch.context() as patch:
                     patch.setattr(where, fails)
                     with pytest.raises(ZeroDivisionError):
-                        tell(desk, first, agents)
+                        tell(broker, first, agents)
                 for query in (first, second):
                     with pytest.raises(RunFolderError, match=r"refuses calls since one failed.*of the record.*open it"):
-                        tell(desk, query)
-        with opened(scenario, folder, 8, False) as desk:
-            assert desk.ledger.n_told == (folder.name == "served" and len(agents) == 2)
-            tell(desk, first)
-            tell(desk, second)
+                        tell(broker, query)
+        with open_broker(scenario, folder, 8, False) as broker:
+            assert broker.ledger.n_told == (folder.name == "served" and len(agents) == 2)
+            tell(broker, first)
+            tell(broker, second)
     assert rounds_of(tmp_path / "served") == rounds_of(tmp_path / "whole")
 
 
 def test_a_round_whose_duration_cannot_be_logged_is_no_reason_to_stop(tmp_path, scenario):
-    with opened(scenario, tmp_path / "served", 8, False) as desk:
+    with open_broker(scenario, tmp_path / "served", 8, False) as broker:
         (tmp_path / "served" / "timings.jsonl").unlink()
         (tmp_path / "served" / "timings.jsonl").mkdir()
         for number in range(1, 3):
             with pytest.warns(SwarmboWarning, match=f"the duration of round {number} cannot be written"):
-                tell(desk, ask(desk))
+                tell(broker, ask(broker))
     assert len(rounds_of(tmp_path / "served")) == 3
 
 
 def test_a_last_round_that_could_not_be_logged_is_in_no_summary(tmp_path, scenario, monkeypatch):
-    with opened(scenario, tmp_path / "served", 8, False) as desk, monkeypatch.context() as patch:
+    with open_broker(scenario, tmp_path / "served", 8, False) as broker, monkeypatch.context() as patch:
         for number in range(ROUNDS):
             if number == ROUNDS - 1:
                 patch.setattr("swarmbo.runs.folder.RunFolder.append", lambda *_: 1 / 0)
             with nullcontext() if number < ROUNDS - 1 else pytest.raises(ZeroDivisionError):
-                tell(desk, ask(desk))
+                tell(broker, ask(broker))
     assert not (tmp_path / "served" / "summary.json").exists()
-    with opened(scenario, tmp_path / "served", 8, False):
+    with open_broker(scenario, tmp_path / "served", 8, False):
         pass
     assert load_run(tmp_path / "served").is_complete
 
 
 def test_rounds_of_other_queries_than_those_with_outcomes_are_named(tmp_path, scenario):
     for folder, order in ((tmp_path / "one", (0, 1)), (tmp_path / "other", (1, 0))):
-        with opened(scenario, folder, 8, False) as desk:
-            asked = [ask(desk), ask(desk)]
+        with open_broker(scenario, folder, 8, False) as broker:
+            asked = [ask(broker), ask(broker)]
             for index in order:
-                tell(desk, asked[index])
+                tell(broker, asked[index])
     shutil.copy(tmp_path / "other" / "rounds.jsonl", tmp_path / "one")
     told = "has query q00002 as round 1, and the ledger that of q00001; delete .* round 1 on.*swarmbo serve .* --out"
-    with pytest.raises(RunFolderError, match=told), opened(scenario, tmp_path / "one", 8, False):
+    with pytest.raises(RunFolderError, match=told), open_broker(scenario, tmp_path / "one", 8, False):
         pass
     (tmp_path / "one" / "rounds.jsonl").unlink()
-    with opened(scenario, tmp_path / "one", 8, False) as desk:
-        assert desk.ledger.n_told == 2
+    with open_broker(scenario, tmp_path / "one", 8, False) as broker:
+        assert broker.ledger.n_told == 2
 
 
 def test_a_service_is_not_resumed_since_its_world_would_simulate_outcomes(tmp_path, scenario):
-    with opened(scenario, tmp_path / "served", 8, False) as desk:
-        tell(desk, ask(desk))
+    with open_broker(scenario, tmp_path / "served", 8, False) as broker:
+        tell(broker, ask(broker))
     before = rounds_of(tmp_path / "served")
     for arguments in (["resume"], ["run", str(tmp_path / "survey.toml"), "--out"]):
         refused = CliRunner().invoke(app, [*arguments, str(tmp_path / "served")])
@@ -276,6 +276,6 @@ def test_a_service_is_not_resumed_since_its_world_would_simulate_outcomes(tmp_pa
 
 
 def test_before_any_outcome_there_is_no_animation(tmp_path, scenario, blank):
-    with opened(scenario, tmp_path / "served", 8, False) as desk:
-        ask(desk)
+    with open_broker(scenario, tmp_path / "served", 8, False) as broker:
+        ask(broker)
     assert "run.gif" not in {path.name for path in load_run(tmp_path / "served").plot()}

@@ -7,7 +7,7 @@ import pytest
 from swarmbo.deciding.tables import Rows, attached, read_rows
 from swarmbo.runs import load_run
 from swarmbo.runs.scenario import scenario_of
-from swarmbo.serve.server import opened
+from swarmbo.serve.server import open_broker
 
 from .conftest import client_of
 
@@ -31,7 +31,7 @@ def outcome_of(point):
 
 
 def test_values_go_out_and_come_back_as_they_are_and_others_are_refused(tmp_path):
-    with opened(scenario(), tmp_path / "run", 8, trust=False) as desk, client_of(desk) as client:
+    with open_broker(scenario(), tmp_path / "run", 8, trust=False) as broker, client_of(broker) as client:
         for number in range(ROUNDS):
             asked = client.post("/ask", json={"key": str(number)}).json()
             point = asked["point"]
@@ -49,10 +49,10 @@ def test_values_go_out_and_come_back_as_they_are_and_others_are_refused(tmp_path
         assert state["variables"]["stirs"] == {"kind": "integer", "low": 1, "high": 9, "step": 2, "log": False}
         assert best["point"] == {**best["point"], "solvent": "ethanol", "stirs": 5}
         assert set(best["recommended"]) == set(BOUNDS)
-        history = desk.ledger.team.history.X
-    with opened(scenario(), tmp_path / "run", 8, trust=False) as desk:  # all of it again from the disk
-        assert desk.ledger.team.history.X.tolist() == history.tolist()
-        problem = desk.ledger.team.problem
+        history = broker.ledger.team.history.X
+    with open_broker(scenario(), tmp_path / "run", 8, trust=False) as broker:  # all of it again from the disk
+        assert broker.ledger.team.history.X.tolist() == history.tolist()
+        problem = broker.ledger.team.problem
     run = load_run(tmp_path / "run")
     assert [record.joint.point for record in run.records[1:]] == [problem.named(x) for x in history]
     assert [record.joint.location for record in run.records[1:]] == history.tolist()
@@ -67,7 +67,7 @@ def test_values_go_out_and_come_back_as_they_are_and_others_are_refused(tmp_path
 
 def test_the_document_of_the_service_describes_typed_answers(tmp_path):
     jsonschema = pytest.importorskip("jsonschema")
-    with opened(scenario(), tmp_path / "run", 8, trust=False) as desk, client_of(desk) as client:
+    with open_broker(scenario(), tmp_path / "run", 8, trust=False) as broker, client_of(broker) as client:
         described = client.get("/openapi.json").json()
         asked = client.post("/ask", json={"key": "k"})
         told = {"outcome": 1.0, "point": {**asked.json()["point"], "solvent": True}}

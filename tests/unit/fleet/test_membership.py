@@ -16,8 +16,8 @@ from swarmbo.agent import run
 from swarmbo.agent.schema import Participants, public
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, Stop
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.fleet import mail, member
-from swarmbo.fleet.letters import Back, Begin, Here, Ping, SendSnapshot, Snapshot, sealed
+from swarmbo.fleet import member, membership
+from swarmbo.fleet.messages import Decide, Heartbeat, Ping, Readmission, SendSnapshot, Snapshot, encode
 from swarmbo.fleet.plan import HUB
 from swarmbo.transport import InProcess
 from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0
@@ -152,7 +152,7 @@ def test_those_who_are_left_go_on_in_step_whoever_goes_and_comes(network, fleets
     fleet.play(rounds)
     assert not fleet.schedule
     if moves is GO_IN_MID_DECISION:
-        assert fleet.team.hub._number == 7  # two decisions were taken back
+        assert fleet.team.hub._decision_number == 7  # two decisions were taken back
     require_in_step(fleet, *(fleet.team.agents[who] for who in absent))
 
 
@@ -161,7 +161,7 @@ def test_who_was_never_met_is_waited_for_longer_if_it_is_elsewhere(network, flee
     wire = network()
     fleet = made(fleets, wire, "by factor")
     name = fleet.team.agents[-1]
-    fleet.team.hub.absence._here = frozenset({name} if here else ())
+    fleet.team.hub.membership._local = frozenset({name} if here else ())
     fleet.members.pop(name).close()
     wire._under_way.clear()  # it has never said anything
     fleet.play(3)
@@ -174,7 +174,7 @@ def test_a_process_that_ends_again_and_again_is_gone_at_once(network, fleets):
     wire = network()
     fleet = fleets(chain(), wire, **CLIMBS)
     hub, name, crashed = fleet.team.hub, fleet.team.agents[1], []
-    ended = hub.absence._ended = {}
+    ended = hub.membership._ended = {}
 
     def crash():
         fleet.leave(name)
@@ -182,7 +182,7 @@ def test_a_process_that_ends_again_and_again_is_gone_at_once(network, fleets):
         crashed.append(wire.now)
 
     def come():
-        assert hub.absence.away == {name: "it crashed"}
+        assert hub.membership.absent == {name: "it crashed"}
         assert wire.now - crashed[0] < fleet.plan.patience_s / 2.0
         fleet.come(name)  # by hand
 
@@ -198,8 +198,8 @@ def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets
     name = fleet.team.agents[0]
     fleet.on(4, lambda: fleet.come(name, forgets=True))
     fleet.play(5)
-    lost = {name: "what it had written down is lost, and so is its own belief"}  # and others know what it measured
-    assert fleet.team.hub.absence.away == (lost if fleet.team.setup.belief == OWN["belief"] else {})
+    lost = {name: "its journal is lost, and so is its own belief"}  # and others know what it measured
+    assert fleet.team.hub.membership.absent == (lost if fleet.team.setup.belief == OWN["belief"] else {})
     require_one_log(fleet)
 
 
@@ -246,21 +246,22 @@ def test_a_pause_of_the_hubs_own_is_nobodys_silence(network, fleets):
     wire = network()
     fleet = made(fleets, wire, "by factor")
 
-    mail, paused = fleet.team.hub.mail, set[int]()
-    read = mail.read
+    mailbox, paused = fleet.team.hub.mailbox, set[int]()
+    receive = mailbox.receive
 
-    def slept(seconds, is_enough=lambda: False):
+    def slept(seconds, is_done=lambda: False):
         """It sleeps right after it has written orders: nobody has had the time to answer."""
-        if seconds > 0.0 and fleet.team.hub._number not in paused and len(mail.outstanding) == len(fleet.members):
-            paused.add(fleet.team.hub._number)
+        number, n_sent = fleet.team.hub._decision_number, len(mailbox.unacknowledged)
+        if seconds > 0.0 and number not in paused and n_sent == len(fleet.members):
+            paused.add(number)
             wire.now += 100.0
             return None
-        return read(seconds, is_enough)
+        return receive(seconds, is_done)
 
-    mail.read = slept
+    mailbox.receive = slept
     fleet.play(4)
     assert wire.now > 400.0
-    assert fleet.team.hub._number == 4  # no decision was taken back
+    assert fleet.team.hub._decision_number == 4  # no decision was taken back
     require_one_log(fleet)
 
 
@@ -285,13 +286,13 @@ def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
     fleet = made(fleets, wire, "by factor")
     first, second, third = fleet.team.agents[:3]
     company = Participants(1, (second,))
-    for letter in (Begin(1, None, None, company), Back(9, 0, OwnRows()), SendSnapshot(1, 0), Ping(1)):
-        wire.send(first, second, sealed(letter))
-    wire.send(HUB, third, sealed(Here(b"as if the hub were an agent")))
-    wire.send(first, HUB, sealed(Snapshot(1, b"nobody asked")))
+    for letter in (Decide(1, None, None, company), Readmission(9, 0, OwnRows()), SendSnapshot(1, 0), Ping(1)):
+        wire.send(first, second, encode(letter))
+    wire.send(HUB, third, encode(Heartbeat(b"as if the hub were an agent")))
+    wire.send(first, HUB, encode(Snapshot(1, b"nobody asked")))
     fleet.play(3)
-    assert fleet.members[second].odd == {first: 4}
-    assert fleet.members[third].odd == {HUB: 1}
+    assert fleet.members[second].inadmissible == {first: 4}
+    assert fleet.members[third].inadmissible == {HUB: 1}
     require_in_step(fleet)
 
 
@@ -341,7 +342,7 @@ def numbers(plain):
 def test_outcomes_by_factor_are_written_to_their_owner_alone_also_while_it_is_absent(network, fleets):
     fleet = made(fleets, network(), "by factor")
     team, name, letters = fleet.team, fleet.team.agents[1], []
-    hub, write, tell = team.hub, team.hub.mail.write, team.hub.tell
+    hub, send, tell = team.hub, team.hub.mailbox.send, team.hub.tell
 
     def told(query, news, **more):
         if query == "q00003":
@@ -349,11 +350,11 @@ def test_outcomes_by_factor_are_written_to_their_owner_alone_also_while_it_is_ab
         tell(query, news, **more)
 
     hub.tell = told
-    hub.mail.write = lambda agent, letter: (letters.append((agent, letter)), write(agent, letter))[1]
+    hub.mailbox.send = lambda agent, letter: (letters.append((agent, letter)), send(agent, letter))[1]
     fleet.on(6, fleet.come, name)
     fleet.play(6)
     assert hub.absent == ()
-    assert any(isinstance(letter, Begin) and name in letter.participants.said for _, letter in letters)
+    assert any(isinstance(letter, Decide) and name in letter.participants.said for _, letter in letters)
     columns = [team.problem.channels.index(factor) for factor in team.problem.graph.factors_owned_by(name)]
     private = set(team.history.factors[:, columns].ravel().tolist())
     written = [private & set(numbers(msgspec.to_builtins(letter))) for agent, letter in letters if agent != name]
@@ -370,7 +371,7 @@ def test_agents_that_wait_for_one_another_keep_no_company():
 
 def test_without_a_deadline_who_is_silent_still_ends_the_run(network, fleets):
     fleet = fleets(chain(), network(), **{**CLIMBS, "coordination": sb.ADMM(rounds=2, starts=1, screened=4)})
-    assert not fleet.plan.goes_on
+    assert not fleet.plan.tolerates_failures
     fleet.on(3, fleet.leave, fleet.team.agents[0])
     with pytest.raises(TransportError, match="received nothing"):
         fleet.play(3)
@@ -385,14 +386,14 @@ def test_who_had_measured_when_it_went_does_not_measure_again(network, fleets):
 
     fleet = fleets(robots(), network(), patience=10.0, measures={"robot_1": depth}, **TABLES)
     robot = fleet.members["robot_1"]
-    measured = robot._answer
+    measured = robot._measure_and_send
 
     def and_goes(order):
         measured(order)
         fleet.wire._under_way[HUB].clear()  # it has written down what it measured, and nobody hears of it
         fleet.leave("robot_1")
 
-    fleet.on(2, setattr, robot, "_answer", and_goes)
+    fleet.on(2, setattr, robot, "_measure_and_send", and_goes)
     fleet.on(4, fleet.come, "robot_1")
     fleet.play(6)
     history, column = fleet.team.history, fleet.team.problem.channels.index("robot_1")
@@ -401,7 +402,7 @@ def test_who_had_measured_when_it_went_does_not_measure_again(network, fleets):
     require_in_step(fleet)
 
 
-def test_a_total_whose_teller_goes_before_it_could_tell_it_is_known_to_all_once(network, fleets):
+def test_a_total_whose_teller_goes_before_it_could_tell_it_is_level_and_sites_once(network, fleets):
     fleet = made(fleets, network(), "totals")
     first, tell = fleet.team.agents[0], fleet.team.hub.tell
 
@@ -418,13 +419,13 @@ def test_a_total_whose_teller_goes_before_it_could_tell_it_is_known_to_all_once(
 
 
 def test_who_cannot_be_told_what_it_missed_stays_out_and_the_others_go_on(network, fleets, monkeypatch):
-    monkeypatch.setattr(member, "_MOST_LENT", 10)
+    monkeypatch.setattr(member, "_MOST_SNAPSHOT_BYTES", 10)
     fleet = made(fleets, network(), "by factor")
     name = fleet.team.agents[1]
     fleet.on(3, fleet.leave, name)
     fleet.on(5, fleet.come, name)
     fleet.play(6)
-    assert fleet.team.hub.absence.away == {name: "what it missed is too long for a letter"}
+    assert fleet.team.hub.membership.absent == {name: "the snapshot that it needs is too long for a message"}
     require_one_log(fleet)
 
 
@@ -500,8 +501,8 @@ class Deaf:
 
     def step(self, seconds):
         member = self._member
-        if member._mail.read(seconds) is None and member._clock() - member._greeted > member.plan.patience_s:
-            member._greet()
+        if member._mailbox.receive(seconds) is None and member._clock() - member._contact_at > member.plan.patience_s:
+            member._report(member._clock())
 
     def close(self):
         self._member.close()
@@ -510,7 +511,7 @@ class Deaf:
 @pytest.fixture
 def soon(monkeypatch):
     """For those who live and say nothing it is not waited for as long."""
-    monkeypatch.setattr(mail, "JOINING", 1.0)
+    monkeypatch.setattr(membership, "JOIN_TIMEOUT_S", 1.0)
 
 
 @pytest.mark.parametrize(("case", "who"), [("by factor", 0), pytest.param("a field", 1, marks=pytest.mark.thorough)])
@@ -524,8 +525,8 @@ def test_who_sends_receipts_and_does_nothing_is_left_out(network, fleets, soon, 
             fleet.turn()  # it says that it is here, and is taken back: once
 
     def come():
-        assert fleet.team.hub.absence.away == {name: "it lives, and has not said what it knows"}
-        assert fleet.team.hub.absence._hung[name] == 2
+        assert fleet.team.hub.membership.absent == {name: "it runs, and did not send its snapshot"}
+        assert fleet.team.hub.membership._hangs[name] == 2
         fleet.come(name, forgets=True)
 
     fleet.on(3, lambda: fleet.members.update({name: Deaf(fleet.members[name])}))
@@ -538,9 +539,9 @@ def test_who_sends_receipts_and_does_nothing_is_left_out(network, fleets, soon, 
 def test_who_measures_and_does_not_say_what_is_left_out(network, fleets, soon):
     fleet = fleets(robots(), network(), patience=10.0, measures={"robot_1": lambda place: float(place.sum())}, **TABLES)
     robot = fleet.members["robot_1"]
-    fleet.on(3, setattr, robot, "_answer", lambda order: robot._mail.read(0.0))
+    fleet.on(3, setattr, robot, "_measure_and_send", lambda order: robot._mailbox.receive(0.0))
     fleet.play(4)
-    assert fleet.team.hub.absence.away == {"robot_1": "it lives, and has not said what it measured"}
+    assert fleet.team.hub.membership.absent == {"robot_1": "it runs, and did not send its measurements"}
     require_one_log(fleet)
 
 
@@ -615,27 +616,30 @@ def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets,
 
 def test_agents_are_pinged_once_also_where_the_longest_silence_becomes_shorter():
     """It is ten minutes while one that was never heard is waited for."""
-    plan, post = SimpleNamespace(patience_s=60.0, goes_on=False), Mock(outstanding=[], parcels=Counter(a=1))
-    post.write.side_effect = lambda agent, ping: post.outstanding.append((agent, sealed(ping)))
-    absence = mail.Absence(plan, ["a", "b"], post, [], {})
-    absence.begin()
+    plan, post = (
+        SimpleNamespace(patience_s=60.0, tolerates_failures=False),
+        Mock(unacknowledged=[], arrivals=Counter(a=1)),
+    )
+    post.send.side_effect = lambda agent, ping: post.unacknowledged.append((agent, encode(ping)))
+    members = membership.Membership(plan, ["a", "b"], post, [], {})
+    members.reset_silence()
     for missing in (["a", "b"], ["a", "b"], ["a"]):
-        absence.look(20.0, "decisions", missing, {})
-    assert post.write.call_args_list == [call("a", Ping(1))]
-    post.outstanding.clear()  # its receipt
-    post.parcels["a"] += 1
-    absence.look(0.0, "decisions", ["a"], {})
+        members.check(20.0, "decisions", missing, {})
+    assert post.send.call_args_list == [call("a", Ping(1))]
+    post.unacknowledged.clear()  # its receipt
+    post.arrivals["a"] += 1
+    members.check(0.0, "decisions", ["a"], {})
     for _ in range(3):
-        absence.look(20.0, "decisions", ["a"], {})
-    assert post.write.call_args_list == [call("a", Ping(1)), call("a", Ping(2))]
+        members.check(20.0, "decisions", ["a"], {})
+    assert post.send.call_args_list == [call("a", Ping(1)), call("a", Ping(2))]
 
 
 def test_without_a_deadline_agents_that_send_nothing_but_receipts_end_the_run():
-    plan, post = SimpleNamespace(patience_s=60.0, goes_on=False), Mock(outstanding=[], parcels=Counter())
-    absence = mail.Absence(plan, ["a", "b"], post, [], {})
-    absence.begin()
+    plan, post = SimpleNamespace(patience_s=60.0, tolerates_failures=False), Mock(unacknowledged=[], arrivals=Counter())
+    members = membership.Membership(plan, ["a", "b"], post, [], {})
+    members.reset_silence()
     for _ in range(3):
-        post.parcels["a"] += 1
-        absence.look(20.0, "decisions", ["a"], {})
+        post.arrivals["a"] += 1
+        members.check(20.0, "decisions", ["a"], {})
     with pytest.raises(TransportError, match=r"received nothing new from \['a'\] for 80 s"):
-        absence.look(20.0, "decisions", ["a"], {})
+        members.check(20.0, "decisions", ["a"], {})

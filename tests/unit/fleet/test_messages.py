@@ -12,28 +12,28 @@ from swarmbo.agent.schema import Participants
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
 from swarmbo.errors import TransportError
-from swarmbo.fleet.letters import (
-    LONGEST,
-    Answer,
-    Back,
-    Begin,
+from swarmbo.fleet.messages import (
+    MAX_MESSAGE_BYTES,
+    AgreementMessage,
+    Decide,
+    Decision,
     End,
-    Here,
-    Join,
-    Letter,
+    Heartbeat,
+    Invitation,
     Measure,
-    Measured,
+    MeasurementResult,
+    Measurements,
+    Message,
     Ping,
+    Readmission,
     Receipt,
-    Said,
+    RecordOutcome,
     SendSnapshot,
     Snapshot,
-    Told,
-    Word,
+    agent_accepts,
+    decode,
     digest_of,
-    fits_agent,
-    opened,
-    sealed,
+    encode,
 )
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.records import SolveReport, Traffic
@@ -44,7 +44,7 @@ REPORT = SolveReport(status="converged", rounds=3)
 PLACES = st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
 OFFERS = st.none() | st.builds(Offer, st.none() | st.tuples(PLACES), st.floats(0.0, 9.0), st.none() | PLACES)
 STOPS = st.builds(Stop, PLACES, st.none() | st.floats(-1e60, 1e60), st.none() | st.floats(0.0, 9.0))
-ANSWERS = st.builds(Answer, NUMBERS, NUMBERS, st.none() | PLACES, st.text(max_size=9))
+ANSWERS = st.builds(MeasurementResult, NUMBERS, NUMBERS, st.none() | PLACES, st.text(max_size=9))
 ROWS = st.builds(
     OwnRow,
     st.integers(0, 9),
@@ -60,9 +60,9 @@ ROWS = st.builds(
 TOLD = st.builds(OwnRows, st.dictionaries(st.text(max_size=8), ROWS, max_size=2))
 COMPANIES = st.builds(Participants, st.integers(1, 99), st.just(("a", "b")), st.dictionaries(st.just("c"), TOLD))
 LETTERS = st.one_of(
-    st.builds(Said, st.binary(max_size=300)),
+    st.builds(AgreementMessage, st.binary(max_size=300)),
     st.builds(
-        Begin,
+        Decide,
         st.integers(1, 10**6),
         st.none() | st.just((("a", "b"),)),
         OFFERS,
@@ -72,22 +72,22 @@ LETTERS = st.one_of(
     st.builds(SendSnapshot, st.integers(1, 99), st.integers(0, 99)),
     st.builds(Snapshot, st.integers(1, 99), st.binary(max_size=99)),
     st.builds(
-        Back,
+        Readmission,
         st.integers(1, 99),
         st.integers(0, 99),
         TOLD,
         st.binary(max_size=99),
         st.dictionaries(st.text(max_size=8), ROWS, max_size=2),
     ),
-    st.builds(Here, st.binary(max_size=8), st.booleans()),
+    st.builds(Heartbeat, st.binary(max_size=8), st.booleans()),
     st.builds(Ping, st.integers(0, 99)),
     st.builds(
-        Word, st.integers(1, 99), st.text(max_size=9), NUMBERS, st.just(REPORT), st.just({"news": Traffic(1, 2, 3)})
+        Decision, st.integers(1, 99), st.text(max_size=9), NUMBERS, st.just(REPORT), st.just({"news": Traffic(1, 2, 3)})
     ),
-    st.builds(Told, st.integers(1, 99), st.none() | st.text(max_size=9), ROWS),
-    st.builds(Join, st.just(Plan("run", {"a": "tcp/127.0.0.1:7447"}, {}, {}))),
+    st.builds(RecordOutcome, st.integers(1, 99), st.none() | st.text(max_size=9), ROWS),
+    st.builds(Invitation, st.just(Plan("run", {"a": "tcp/127.0.0.1:7447"}, {}, {}))),
     st.builds(Measure, st.integers(1, 99), st.tuples(PLACES)),
-    st.builds(Measured, st.integers(1, 99), st.tuples(ANSWERS), st.text(max_size=9)),
+    st.builds(Measurements, st.integers(1, 99), st.tuples(ANSWERS), st.text(max_size=9)),
     st.just(End()),
     st.builds(Receipt, st.binary(min_size=16, max_size=16)),
 )
@@ -95,32 +95,32 @@ LETTERS = st.one_of(
 
 @given(LETTERS)
 def test_a_letter_arrives_as_it_was_written(letter):
-    assert opened(sealed(letter)) == letter
+    assert decode(encode(letter)) == letter
 
 
 @settings(max_examples=60)
 @given(LETTERS, st.data())
 def test_a_letter_that_was_changed_on_the_way_is_refused(letter, data):
-    parcel = bytearray(sealed(letter))
+    parcel = bytearray(encode(letter))
     place = data.draw(st.integers(0, len(parcel) - 1))
     parcel[place] ^= data.draw(st.integers(1, 255))
     with pytest.raises(TransportError, match="changed in transit"):
-        opened(bytes(parcel))
+        decode(bytes(parcel))
 
 
 @settings(max_examples=150)
 @given(LETTERS, st.data())
 def test_one_who_can_seal_still_has_to_write_letters(letter, data):
     # whoever mangles a letter and works out the digest anew: the same letter, another one, or one line
-    body = bytearray(sealed(letter)[16:])
+    body = bytearray(encode(letter)[16:])
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     parcel = digest_of(bytes(body)) + bytes(body)
     try:
-        found = opened(parcel)
+        found = decode(parcel)
     except TransportError:
         return
-    assert isinstance(found, Letter)
+    assert isinstance(found, Message)
 
 
 def told(**row):
@@ -160,24 +160,24 @@ NO_LETTERS = {
         INFINITE,
     ),
     "nowhere, of the absent": (body("Word", 1, "q", {}, REPORT, {}, 0, 0, {"x": math.inf}), INFINITE),
-    "too long": (bytes(LONGEST), f"wanted 17 to {LONGEST}"),
+    "too long": (bytes(MAX_MESSAGE_BYTES), f"wanted 17 to {MAX_MESSAGE_BYTES}"),
 }
 
 
 @pytest.mark.parametrize(("content", "why"), NO_LETTERS.values(), ids=NO_LETTERS)
 def test_what_is_no_letter_is_refused_in_one_line(content, why):
     with pytest.raises(TransportError, match=why):
-        opened(digest_of(content) + content)
+        decode(digest_of(content) + content)
 
 
 def test_what_a_later_version_adds_to_a_letter_is_not_looked_at():
     content = body("End", "\ud800".encode("utf-8", "surrogatepass"))
-    assert opened(digest_of(content) + content) == End()
+    assert decode(digest_of(content) + content) == End()
 
 
 def test_a_letter_that_is_too_long_is_not_written():
     with pytest.raises(TransportError, match="wanted at most"):
-        sealed(Said(bytes(LONGEST)))
+        encode(AgreementMessage(bytes(MAX_MESSAGE_BYTES)))
 
 
 FUNCTION = sb.Problem.of(
@@ -215,9 +215,9 @@ STOP = Stop((0.5, 0.5), 1.0)
     ],
 )
 def test_an_agent_is_told_what_can_have_come_of_its_own_and_by_the_hub_alone(problem, query, row, fits):
-    assert fits_agent(HUB, Told(1, query, row), "a", problem) is fits
-    assert not fits_agent("b", Told(1, query, row), "a", problem)
+    assert agent_accepts(HUB, RecordOutcome(1, query, row), "a", problem) is fits
+    assert not agent_accepts("b", RecordOutcome(1, query, row), "a", problem)
     if query is not None:
-        back = Back(1, 0, OwnRows({query: row}), b"", {query: row})
-        assert fits_agent(HUB, back, "a", problem) is (fits or row.total is not msgspec.UNSET)
-        assert not fits_agent(HUB, msgspec.structs.replace(back, since=-1), "a", problem)
+        back = Readmission(1, 0, OwnRows({query: row}), b"", {query: row})
+        assert agent_accepts(HUB, back, "a", problem) is (fits or row.total is not msgspec.UNSET)
+        assert not agent_accepts(HUB, msgspec.structs.replace(back, last_joined=-1), "a", problem)

@@ -10,7 +10,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.errors import TransportError
-from swarmbo.fleet.letters import DIGEST, Odd, Receipt, Said, digest_of, opened, sealed
+from swarmbo.fleet.messages import DIGEST_BYTES, AgreementMessage, Receipt, RefusalCounts, decode, digest_of, encode
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import function_v0
 
@@ -36,9 +36,12 @@ def poisoned(network, of, make, rng, share=0.3, most=10**6, instead=False, **fau
         n_odd = 0
 
         def send(self, sender, recipient, content):
-            letter = opened(content)
+            letter = decode(content)
             is_odd = (
-                sender == of and not isinstance(letter, Receipt | Odd) and self.n_odd < most and rng.random() < share
+                sender == of
+                and not isinstance(letter, Receipt | RefusalCounts)
+                and self.n_odd < most
+                and rng.random() < share
             )
             if is_odd:
                 self.n_odd += 1
@@ -51,15 +54,15 @@ def poisoned(network, of, make, rng, share=0.3, most=10**6, instead=False, **fau
 
 def unfit_message(letter, content, rng):
     """Of a message of an agreement one that is none; any other letter is as it was."""
-    return sealed(Said(unfit(letter.payload, rng))) if isinstance(letter, Said) else content
+    return encode(AgreementMessage(unfit(letter.payload, rng))) if isinstance(letter, AgreementMessage) else content
 
 
 def odd_letter(letter, content, rng):
     """Any letter, changed within its message, or in what it says itself."""
-    if isinstance(letter, Said) and rng.random() < 0.7:
-        return sealed(Said(mutated(letter.payload, rng)))
+    if isinstance(letter, AgreementMessage) and rng.random() < 0.7:
+        return encode(AgreementMessage(mutated(letter.payload, rng)))
     head = b"\0" * 12
-    body = mutated(head + content[DIGEST:], rng)[len(head) :]
+    body = mutated(head + content[DIGEST_BYTES:], rng)[len(head) :]
     return digest_of(body) + body
 
 
@@ -69,7 +72,7 @@ def test_what_can_be_no_message_changes_no_decision_and_its_sender_is_named(netw
     fleet = fleets(world(), wire, kill=kill, **SMALL)
     require_same(fleet.play(4), alone(world(), 4, **SMALL))
     assert wire.n_odd > 10
-    assert set(fleet.team.hub.odd_of) == {"agent_1"}
+    assert set(fleet.team.hub.inadmissible_by_sender) == {"agent_1"}
     assert bool(fleet.kills) == bool(kill)
 
 
@@ -99,17 +102,20 @@ def test_by_a_deadline_a_fleet_goes_on_without_one_whose_letters_are_refused(net
     fleet = fleets(env, wire, patience=20.0, **SMALL | {"coordination": TIMED})
     fleet.play(4)
     assert fleet.team.hub.absent == ("agent_1",)
-    assert fleet.team.hub.absence.away["agent_1"] == "others have refused what it said"
+    assert fleet.team.hub.membership.absent["agent_1"] == "others refused its messages"
     assert len(fleet.team.history) == 4
 
 
 def test_what_does_not_fit_is_not_written_down(network, fleets):
     fleet = fleets(world(), network(), **SMALL)
     other = next(name for name in fleet.team.agents if name != "agent_1")
-    letters = [Said(b"no message"), Said(unfit(b"\0" * 12 + msgspec.msgpack.encode(["gain", "x", 1, 0.0]), None))]
+    letters = [
+        AgreementMessage(b"no message"),
+        AgreementMessage(unfit(b"\0" * 12 + msgspec.msgpack.encode(["gain", "x", 1, 0.0]), None)),
+    ]
     for letter in letters:
-        fleet.wire.send("agent_1", other, sealed(letter))
+        fleet.wire.send("agent_1", other, encode(letter))
     fleet.members[other].step(1.0)
-    assert fleet.members[other].odd == {"agent_1": 2}
-    assert not list(fleet.members[other]._journal.letters())
-    assert HUB not in fleet.members[other].odd
+    assert fleet.members[other].inadmissible == {"agent_1": 2}
+    assert not list(fleet.members[other]._journal.messages())
+    assert HUB not in fleet.members[other].inadmissible
