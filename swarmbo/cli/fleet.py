@@ -74,8 +74,8 @@ def run_fleet(
     from swarmbo.cli import tables
     from swarmbo.fleet import run
     from swarmbo.runs import load
+    from swarmbo.runs.progress import Progress
     from swarmbo.runs.sweep import folder_name
-    from swarmbo.runs.telling import Progress
 
     used: Any = protocol or ("tcp" if keys is None and not hosts else "tls")  # checked by a fleet
     others = (tuple(elsewhere or ()), tuple(measures or ()))

@@ -188,8 +188,8 @@ def say_awaited(agents: Sequence[str], plan: Path) -> None:
 
 def swept(trials: Sequence[Any], by: Any, *, quiet: bool) -> list[Any]:
     """Run the trials of a sweep, with progress; of an interrupted one, say how to go on with it."""
+    from swarmbo.runs.progress import SweepProgress
     from swarmbo.runs.sweep import sweep
-    from swarmbo.runs.telling import SweepProgress
 
     try:
         with SweepProgress(len(trials), quiet=quiet) as progress:

@@ -128,9 +128,9 @@ def check(
     else:
         from swarmbo.runs.callbacks import make_callbacks
         from swarmbo.runs.trial import estimate
-        from swarmbo.runs.world import told_by_name
+        from swarmbo.runs.world import naming_user_code
 
-        with told_by_name(scenario):
+        with naming_user_code(scenario):
             make_callbacks(scenario.callbacks or ())
         tried = estimate(scenario, trust)
         acquisition, takes = tried.acquisition, f"; a run takes {tried.text()}"

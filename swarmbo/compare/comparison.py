@@ -17,7 +17,7 @@ from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS, is_own
-from swarmbo.runs.policies import table_of
+from swarmbo.runs.policies import policy_table
 from swarmbo.runs.reading import find_runs, load_run
 from swarmbo.runs.report import WorkersReport
 from swarmbo.runs.states import read_truth
@@ -203,7 +203,7 @@ def _scored(path: Path) -> ScoredRun:
     method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
     by = "one by one" if (own := scenario.workers) is None else f"{own.count} workers, {own.mode}"
     method["workers"] = {"kind": by}
-    method["policy"] = {"kind": "team"} if scenario.policy is None else table_of(scenario.policy)
+    method["policy"] = {"kind": "team"} if scenario.policy is None else policy_table(scenario.policy)
     method[""] = {name: told[name] for name in _OF_METHOD if told.get(name) is not None}
     world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
     return ScoredRun(

@@ -27,12 +27,12 @@ from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.registry import name_of
 from swarmbo.routing import Routes
 from swarmbo.runs import RunFolder, Scenario, Summary
-from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore
+from swarmbo.runs.progress import run_hooks
+from swarmbo.runs.rounds import Hooks, OnRound, RunParts, ignore, run_rounds
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import make_environment, require_within_reason
 from swarmbo.runs.states import read_checkpoint
 from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
-from swarmbo.runs.telling import telling
 from swarmbo.runs.world import Environment, own_names
 
 _TRIES = 3  # failed starts of a process before the run is given up
@@ -173,9 +173,9 @@ def run_fleet(
             if isinstance(world, MeasuredElsewhere):
                 folder.write_json(ELSEWHERE, {"agents": network.measures})
                 world.hub = hub
-            with telling(scenario, out, on_round) as told:
+            with run_hooks(scenario, out, on_round) as told:
                 seen = _Seen(out / NETWORK, hub, processes, told.on_round)
-                summary = drive(Drive(scenario, folder, world, team, Calls(seen.on_round)))
+                summary = run_rounds(RunParts(scenario, folder, world, team, Hooks(seen.on_round)))
             hub.end()
         return summary, seen.report()
 
@@ -189,13 +189,13 @@ def resume_fleet(out: Path, on_begin: OnBegin = ignore, *, progress: bool = Fals
         env, team = assemble(scenario)
         world = MeasuredElsewhere(env, plan.measures, begins=read_checkpoint(folder) is None)
         others = [agent for agent in team.agents if agent not in plan.measures]
-        with closing(Link(HUB, plan)) as link, telling(scenario, out, ignore, progress=progress) as told:
+        with closing(Link(HUB, plan)) as link, run_hooks(scenario, out, ignore, progress=progress) as told:
             plan.write(place)
             on_begin(plan.measures, place)
             world.hub = hub = Hub(plan, link, here=others)
             for agent in others:
                 hub.absence.leave(agent, "this process decides for it")
-            summary = drive(Drive(scenario, folder, world, team, told))
+            summary = run_rounds(RunParts(scenario, folder, world, team, told))
             hub.end()
             return summary
 
@@ -210,7 +210,7 @@ def new_folder(out: Path, scenario: Scenario | None = None) -> Generator[None]:
             there = RunFolder.open(out)
             if (is_other := there.scenario() != scenario) or there.has_begun:
                 which = "another" if is_other and scenario is not None else "a"
-                raise RunFolderError(f"{out}: holds {which} run; choose another --out, or {there.way_on}")
+                raise RunFolderError(f"{out}: holds {which} run; choose another --out, or {there.resume_hint}")
             there.clear()
         yield
 

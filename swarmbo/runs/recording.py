@@ -45,7 +45,7 @@ def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRe
 
 
 @dataclass(frozen=True)
-class Decided:
+class DecisionRecord:
     """Decision of a round: its query, its report, and the traffic of sharing before it."""
 
     query: Query | None
@@ -60,10 +60,10 @@ def record_round(
     infos: Infos,
     links: list[tuple[str, str]],
     truth: GroundTruth | None,
-    decided: Decided | None = None,
+    decided: DecisionRecord | None = None,
 ) -> RoundRecord:
     """Record of a round after the measurements were learned; without ``decided`` of the last decision."""
-    decided = decided or Decided(team.last_query, team.last_report, team.last_sharing)
+    decided = decided or DecisionRecord(team.last_query, team.last_report, team.last_sharing)
     query, world, box = decided.query, team.world, team.problem.box if team.problem.is_field else None
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []

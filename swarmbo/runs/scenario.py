@@ -24,7 +24,7 @@ from swarmbo.problem.constraints import Known
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
 from swarmbo.runs.callbacks import settings_of as settings_of_callbacks
-from swarmbo.runs.policies import table_of
+from swarmbo.runs.policies import policy_table
 from swarmbo.runs.world import Environment, load_plug_ins, own_names, plug_in_ids, require_trust, settings_in, team_in
 from swarmbo.settings import Count, Settings, Whole, convert, require, strange_key, within
 
@@ -102,7 +102,7 @@ class Scenario(Settings, frozen=True):
         super().__post_init__()
         require(self, "name", lambda name: bool(name.strip()) and name.isprintable(), "a name that is not empty")
         if self.policy is not None:
-            table_of(self.policy)
+            policy_table(self.policy)
             require(self, "workers", lambda it: it is None, "none with a policy, which acts round by round")
 
     @property

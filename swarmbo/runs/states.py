@@ -82,7 +82,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
         return {name: of.value(code) if of.axis.has(code) else None for (name, code), of in types}
 
 
-def keep_world(
+def write_world(
     folder: RunFolder, scenario: Scenario, team: Team, infos: Infos, truth: GroundTruth | None, labels: Labels
 ) -> None:
     """Write the world, or check that it equals the one already written."""

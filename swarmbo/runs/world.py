@@ -122,7 +122,7 @@ def digests(scenario: msgspec.Struct) -> dict[str, str]:
 
 
 @contextmanager
-def told_by_name(scenario: msgspec.Struct) -> Generator[None]:
+def naming_user_code(scenario: msgspec.Struct) -> Generator[None]:
     """Block in which exceptions of user code end the run in one line, with the name of the method."""
     try:
         yield

@@ -19,11 +19,11 @@ from swarmbo.records import Query
 from swarmbo.registry import SLOTS
 from swarmbo.routing import Routes
 from swarmbo.runs import RunFolder, Scenario, rounds
+from swarmbo.runs.ledger_rounds import LedgerRounds
+from swarmbo.runs.progress import run_hooks
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.stored_files import Timing, locked
-from swarmbo.runs.telling import telling
-from swarmbo.runs.told_rounds import ToldRounds
-from swarmbo.runs.world import digests, told_by_name
+from swarmbo.runs.world import digests, naming_user_code
 from swarmbo.serve import desk
 from swarmbo.serve.app import make_app
 from swarmbo.team import Team
@@ -142,15 +142,15 @@ def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Gen
         raise ConfigError("got a policy; wanted none, as clients are asked what the team decides", at="$.policy")
     if scenario.workers is not None:
         raise ConfigError("got workers; wanted none, as clients evaluate, and workers would simulate", at="$.workers")
-    with told_by_name(scenario):
+    with naming_user_code(scenario):
         env, team = assemble(scenario, trust)
         if isinstance(team.setup.coordination, Routes):
             got = "got a planner of routes, which needs the ways of a simulated world"
             wanted = "wanted a kind that chooses locations, such as 'max-sum'"
             raise ConfigError(f"{got}; {wanted}", at="$.coordination.kind")
-    with _held(scenario, out) as folder, told_by_name(scenario), telling(scenario, out, rounds.ignore) as calls:
-        given = rounds.Drive(scenario, folder, env, team, calls)
-        begun = rounds.begin(given)
+    with _held(scenario, out) as folder, naming_user_code(scenario), run_hooks(scenario, out, rounds.ignore) as hooks:
+        given = rounds.RunParts(scenario, folder, env, team, hooks)
+        begun = rounds.start_run(given)
         truth = begun.truth
         is_peak = truth is not None and truth.at_round is None and truth.goal == "peak"
         known = float(truth.maximum) if truth is not None and is_peak else None
@@ -184,31 +184,31 @@ def _held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
 class Log:
     """Rounds of a served scenario in its folder, one for each query with complete outcomes, as those of a run."""
 
-    def __init__(self, given: rounds.Drive, begun: rounds.Begun) -> None:
+    def __init__(self, given: rounds.RunParts, begun: rounds.RunStart) -> None:
         self._given, self._begun, self._world = given, begun, given.team.world
-        self._rounds, self._told = ToldRounds(given, begun), desk.Outcomes(given.team.problem)
+        self._rounds, self._told = LedgerRounds(given, begun), desk.Outcomes(given.team.problem)
         self._by_agent = dict[str, dict[str, dict[str, object]]]()  # in a field: infos of queries that are not complete
         self._complete = list[str]()
 
     def ledger(self) -> Ledger:
         """Ledger of the folder; rounds that are missing are logged."""
-        ledger = self._rounds.ledger(lambda ledger, event: self._catch_up(ledger))
+        ledger = self._rounds.open_ledger(lambda ledger, event: self._catch_up(ledger))
         self._catch_up(ledger)
-        self._rounds.require(self._complete)
+        self._rounds.require_queries(self._complete)
         ledger.watchers.append(lambda event: self._catch_up(ledger))
         return ledger
 
     def end(self) -> None:
         """Write the summary, if all queries are told."""
-        if self._rounds.last.round == self._given.scenario.rounds:
-            rounds.end(self._given, self._begun, self._begun.truth)
+        if self._rounds.last_record.round == self._given.scenario.rounds:
+            rounds.finish_run(self._given, self._begun, self._begun.truth)
 
     def _catch_up(self, ledger: Ledger) -> None:
         for event, outcomes in self._told.new(ledger):
             infos = self._infos(ledger.query(event.query), outcomes) if event.kind == "tell" else None
             if infos is not None:
                 self._complete.append(event.query)
-                if not self._rounds.has(self._complete):
+                if not self._rounds.is_logged(self._complete):
                     took = max(0.0, event.at - ledger.asked(event.query).at)
                     timing = Timing(len(self._complete), 0.0, took, 0.0, 0.0)
                     self._rounds.record(ledger, event, timing, infos)
