@@ -130,10 +130,10 @@ def _tables() -> Iterator[tuple[str, str, str, dict[str, tuple[str, Any]]]]:
         keys = _argument_texts(settings)
         yield path, name, "", {key: (keys.get(key, ""), default) for key, default in _fields(settings)}
     for identifier in world.plug_in_ids():
-        maker = world.maker_of(identifier)
+        maker = world.environment_maker(identifier)
         keys, signature = _argument_texts(maker), inspect.signature(maker).parameters
         texts = (inspect.cleandoc(one.__doc__).partition("\nArgs:")[0] for one in _documents(maker))
-        table = {key: (keys.get(key, ""), signature[key].default) for key in world.settings_in(identifier)}
+        table = {key: (keys.get(key, ""), signature[key].default) for key in world.environment_settings(identifier)}
         yield "environment", identifier, "\n\n".join(texts), table
 
 
@@ -147,7 +147,7 @@ def _worlds(name: str) -> Iterator[Entry]:
 
     for identifier in world.plug_in_ids():
         if name in (identifier, identifier.removeprefix("swarmbo/")):
-            maker, command = world.maker_of(identifier), f'pettingzoo.make("parallel", "{identifier}")'
+            maker, command = world.environment_maker(identifier), f'pettingzoo.make("parallel", "{identifier}")'
             yield Entry(f"environment: {identifier}", _documented(maker)[0], _argument_texts(maker), command)
 
 

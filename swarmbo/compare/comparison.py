@@ -16,7 +16,7 @@ from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Goal
-from swarmbo.registry import SLOTS, is_own
+from swarmbo.registry import SLOTS, is_user_code
 from swarmbo.runs.policies import policy_table
 from swarmbo.runs.reading import find_runs, load_run
 from swarmbo.runs.report import WorkersReport
@@ -220,7 +220,7 @@ def _scored(path: Path) -> ScoredRun:
         values=scores.scores_of(records, scores.first_score(world.goal)).tolist(),
         seconds=summary.seconds,
         busy=summary.workers.busy if isinstance(summary.workers, WorkersReport) else None,
-        code={name: digest for name, digest in run.folder.versions().items() if is_own(name)},
+        code={name: digest for name, digest in run.folder.versions().items() if is_user_code(name)},
     )
 
 

@@ -34,7 +34,7 @@ def loaded(name: str, trust: bool) -> Instrument:
         raise ConfigError(f"got {name!r}; wanted 'module:function'", at=_AT)
     if not trust:
         raise ConfigError(f"got {name!r}, your own code; wanted --trust, which runs it", at=_AT)
-    registry.find_in([os.getcwd()], name, _AT)
+    registry.add_module_folders([os.getcwd()], name, _AT)
     found: Any = registry.load(name, _AT)
     if callable(found):
         return cast(Instrument, found)

@@ -33,7 +33,7 @@ from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import make_environment, require_within_reason
 from swarmbo.runs.states import read_checkpoint
 from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
-from swarmbo.runs.world import Environment, own_names
+from swarmbo.runs.world import Environment, user_code_names
 
 _TRIES = 3  # failed starts of a process before the run is given up
 _ENDING = 5.0  # seconds that processes have to end
@@ -254,7 +254,7 @@ def members_of(scenario: Scenario) -> list[str]:
 
 
 def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
-    if named := own_names(msgspec.structs.asdict(scenario)):
+    if named := user_code_names(msgspec.structs.asdict(scenario)):
         raise ConfigError(f"got {next(iter(named.values()))!r}; wanted kinds of swarmbo, which every machine has")
     for setting, why in {"workers": "evaluates one point at a time", "step_timeout_s": "waits for any step"}.items():
         if getattr(scenario, setting) is not None:

@@ -18,7 +18,7 @@ from swarmbo.boundary.files import naming, read_regular, regular_file, replacing
 from swarmbo.errors import ConfigError, needed
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, total_cost
 from swarmbo.records import RoundRecord
-from swarmbo.registry import is_own, load, make
+from swarmbo.registry import is_user_code, load, make
 from swarmbo.runs.stored_files import EVENT_FILES, EVENTS, MLFLOW_RUN, ROUNDS
 from swarmbo.settings import Settings, convert
 
@@ -234,7 +234,7 @@ def settings_of(given: Sequence[object]) -> tuple[Any, ...]:
         table = {"kind": one} if isinstance(one, str) else one
         if not isinstance(table, TensorBoard | MLflow | Mapping):
             raise ConfigError(f"got {values.short(one)}; wanted a kind of callback, or a table", at=f"{AT}[{index}]")
-        is_made = not isinstance(table, Mapping) or is_own(table.get("kind"))
+        is_made = not isinstance(table, Mapping) or is_user_code(table.get("kind"))
         found.append(table if is_made else convert(table, TensorBoard | MLflow, f"{AT}[{index}]"))
     return tuple(found)
 

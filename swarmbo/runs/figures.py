@@ -23,7 +23,7 @@ from swarmbo.registry import name_of
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import make_environment
 from swarmbo.runs.states import WorldRecord, graph_in_use, read_checkpoint, read_truth, read_world
-from swarmbo.runs.world import maker_of
+from swarmbo.runs.world import environment_maker
 from swarmbo.team import Team
 
 _NOTE = "figures.json"
@@ -145,7 +145,7 @@ _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for ind
 def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) -> Path | None:
     """Write an animation of the rounds with a new best, drawn by a world that has ``replay`` and can be made here."""
     scenario = folder.scenario()
-    if not hasattr(maker_of(scenario.environment["id"]), "replay"):
+    if not hasattr(environment_maker(scenario.environment["id"]), "replay"):
         return None
     try:
         drawn = scenario.environment | {"render_mode": "rgb_array"}

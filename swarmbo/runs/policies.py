@@ -7,7 +7,7 @@ import numpy as np
 
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
-from swarmbo.registry import is_own, load, make
+from swarmbo.registry import is_user_code, load, make
 from swarmbo.team import Team
 from swarmbo.worlds import Infos
 
@@ -30,7 +30,7 @@ def policy_table(stated: object) -> dict[str, Any]:
     """Table of a policy: the name of its class as ``kind``, and its settings."""
     given: Mapping[Any, Any] = stated if isinstance(stated, Mapping) else {"kind": stated}
     table = {str(key): value for key, value in given.items()}
-    if not is_own(table.get("kind")):
+    if not is_user_code(table.get("kind")):
         got = f"got {short(table.get('kind'))}"
         raise ConfigError(f"{got}; wanted 'module:Class', or a table with that `kind` and its settings", at=_AT)
     return table

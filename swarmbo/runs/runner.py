@@ -27,7 +27,7 @@ from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Hooks, OnRound, RunParts, ignore, reset, run_rounds
 from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
 from swarmbo.runs.stored_files import ELSEWHERE, locked
-from swarmbo.runs.world import Environment, digests, naming_user_code, require_trust
+from swarmbo.runs.world import Environment, code_digests, naming_user_code, require_trust
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld
 
@@ -99,7 +99,7 @@ def resume(
     scenario, summary = folder.scenario(), read_summary(folder)
     if summary is None or trust:
         require_trust(scenario, trust)
-        folder.require_same_code(digests(scenario))
+        folder.require_same_code(code_digests(scenario))
     if summary is not None:
         return summary
     if (path / ELSEWHERE).exists():
@@ -155,7 +155,7 @@ def _run(scenario: Scenario, out: Path, force: bool, trust: bool, hooks: Hooks) 
                 if not force and (there.has_begun or there.scenario() != scenario):
                     return _summary_of_existing(scenario, there)
                 there.clear()
-            folder = RunFolder.create(out, scenario, digests(scenario))
+            folder = RunFolder.create(out, scenario, code_digests(scenario))
             return _run_to_end(RunParts(scenario, folder, env, team, hooks), trust)
 
 
@@ -180,7 +180,7 @@ def completed_summary(scenario: Scenario, path: Path, trust: bool) -> Summary | 
     if not RunFolder.holds_run(path) or (folder := RunFolder.open(path)).scenario() != scenario:
         return None
     if trust:
-        folder.require_same_code(digests(scenario))
+        folder.require_same_code(code_digests(scenario))
     return read_summary(folder)
 
 
@@ -191,7 +191,7 @@ def _summary_of_existing(scenario: Scenario, folder: RunFolder) -> Summary:
         keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         got = f"{folder.path}: holds another run (it differs in {', '.join(keys)})"
         raise RunFolderError(f"{got}; choose another --out, or replace it by `swarmbo run --force`")
-    folder.require_same_code(digests(scenario))
+    folder.require_same_code(code_digests(scenario))
     if (summary := read_summary(folder)) is None:
         got = f"{folder.path}: holds {len(folder.records()[1:])} of {scenario.rounds} rounds of this run"
         raise RunFolderError(f"{got}; {folder.resume_hint} with it, --force starts over")

@@ -25,8 +25,16 @@ from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
 from swarmbo.runs.callbacks import settings_of as settings_of_callbacks
 from swarmbo.runs.policies import policy_table
-from swarmbo.runs.world import Environment, load_plug_ins, own_names, plug_in_ids, require_trust, settings_in, team_in
-from swarmbo.settings import Count, Settings, Whole, convert, require, strange_key, within
+from swarmbo.runs.world import (
+    Environment,
+    environment_settings,
+    load_plug_ins,
+    plug_in_ids,
+    require_trust,
+    team_kind,
+    user_code_names,
+)
+from swarmbo.settings import Count, Settings, Whole, convert, require, unknown_key_message, within
 
 DEEPEST = 32
 LARGEST_COUNT = 100_000
@@ -119,19 +127,19 @@ def require_no_stranger(data: dict[str, Any]) -> None:
         if isinstance(stated := data.get(table), dict) and (settings := kinds(table).get(str(stated.get("kind")))):
             places[f"$.{table}"] = (stated, settings.__struct_fields__)
     world = data.get("environment")
-    if isinstance(world, dict) and (own := settings_in(world.get("id"))):
+    if isinstance(world, dict) and (own := environment_settings(world.get("id"))):
         places["$.environment"] = (world, ("id", "max_cycles", *own))
     for at, (table, known) in places.items():
         for key in (key for key in table if key not in (*known, "kind")):
             hints = [f"did you mean {path!r}? (--set {path}=…)" for path in paths_to(key, data)]
             if at == "$.environment":
-                others = [other for other in plug_in_ids() if key in settings_in(other)]
+                others = [other for other in plug_in_ids() if key in environment_settings(other)]
                 hints = [f"{other} has it (--set environment.id={other})" for other in others] + hints
             told = f"unknown key {key!r}"
             if (slot := at.removeprefix("$.")) in SLOTS:
-                fitting = kinds(slot, team_in(world if isinstance(world, dict) else {}))
+                fitting = kinds(slot, team_kind(world if isinstance(world, dict) else {}))
                 others = [other for other, settings in fitting.items() if key in settings.__struct_fields__]
-                told = strange_key(key, known, table["kind"], others)
+                told = unknown_key_message(key, known, table["kind"], others)
             if hints:
                 raise ConfigError(f"{told}; {'or ' * told.endswith('?')}{'; or '.join(hints)}", at=at)
 
@@ -145,10 +153,10 @@ def setting_paths(data: dict[str, Any]) -> list[str]:
     """Paths of all settings of a scenario: at the top, of its kinds, and of its world."""
     environment = data.get("environment")
     world = environment if isinstance(environment, dict) else {}
-    usual = DEFAULT_KINDS[team_in(world)]
+    usual = DEFAULT_KINDS[team_kind(world)]
     found = [name for name in Scenario.__struct_fields__ if name not in SLOTS]
     found += [f"{slot}.kind" for slot in SLOTS]
-    takes = settings_in(world.get("id")) or [key for key in world if key != "id"]
+    takes = environment_settings(world.get("id")) or [key for key in world if key != "id"]
     found += [f"environment.{key}" for key in takes]
     found += [f"workers.{key}" for key in Workers.__struct_fields__]
     for slot in SLOTS:
@@ -176,15 +184,15 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     filled |= {table: {"kind": kind} for table in SLOTS if isinstance(kind := filled.get(table), str)}
     tables = {table: value for table in SLOTS if isinstance(value := filled.get(table, {}), dict)}
     if any("kind" not in value for value in tables.values()):
-        usual = DEFAULT_KINDS[team_in(filled["environment"], trust)]
+        usual = DEFAULT_KINDS[team_kind(filled["environment"], trust)]
         filled |= {slot: {"kind": usual[slot], **tables[slot]} for slot in SLOTS if slot in tables}
     require_no_stranger(filled)
-    own = own_names(filled)
+    own = user_code_names(filled)
     known: list[Slot] = [table for table in SLOTS if f"$.{table}.kind" not in own]
     for table in known:
         stated = filled[table]
         if isinstance(stated, dict):
-            require_known(table, stated.get("kind"), f"$.{table}", team_in(filled["environment"], trust))
+            require_known(table, stated.get("kind"), f"$.{table}", team_kind(filled["environment"], trust))
         filled[table] = convert(stated, schema(table), at=f"$.{table}")
     if isinstance(stated := filled.get("callbacks"), list | tuple):
         filled["callbacks"] = settings_of_callbacks(stated)
@@ -203,7 +211,7 @@ def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
     """World of a scenario, not yet reset; ``trust`` permits a user's class."""
     settings, name = dict(scenario.environment), scenario.environment["id"]
     del settings["id"]
-    if registry.is_own(name):
+    if registry.is_user_code(name):
         require_trust(scenario, trust)
         return _own_environment(name, settings, scenario.rounds)
     failures = load_plug_ins()

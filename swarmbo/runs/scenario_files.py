@@ -19,7 +19,7 @@ from swarmbo.boundary.files import read_regular
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.interchange.files import FORMATS
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
-from swarmbo.runs.world import own_names, plug_in_ids, require_trust, team_in
+from swarmbo.runs.world import plug_in_ids, require_trust, team_kind, user_code_names
 
 _PAPERS = "papers/"  # folder of definitions that are no scenarios
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
@@ -140,7 +140,7 @@ def _find_modules(data: dict[str, Any], beside: Path) -> None:
     own = [folder for folder in stated if isinstance(folder, str)] if isinstance(stated, list) else []
     places = (*(beside / folder for folder in own), beside, Path())
     folders = dict.fromkeys(os.path.abspath(place) for place in places)
-    modules = {name.partition(":")[0].partition(".")[0] for name in own_names(data).values()}
+    modules = {name.partition(":")[0].partition(".")[0] for name in user_code_names(data).values()}
     if found := [at for at in folders if any(PathFinder.find_spec(module, [at]) for module in modules)]:
         data["modules"] = found
 
@@ -199,7 +199,8 @@ def _default_kind(
 ) -> str | None:
     """Kind of a table that states none, in the world that the scenario will have."""
     overridden = [{"id": value} for path, value in parsed if path == ("environment", "id")]
-    usual: dict[str, str] = {**DEFAULT_KINDS[team_in(overridden[-1] if overridden else data.get("environment"), trust)]}
+    environment = overridden[-1] if overridden else data.get("environment")
+    usual: dict[str, str] = {**DEFAULT_KINDS[team_kind(environment, trust)]}
     return usual.get(table)
 
 

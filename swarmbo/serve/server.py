@@ -23,7 +23,7 @@ from swarmbo.runs.ledger_rounds import LedgerRounds
 from swarmbo.runs.progress import run_hooks
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.stored_files import Timing, locked
-from swarmbo.runs.world import digests, naming_user_code
+from swarmbo.runs.world import code_digests, naming_user_code
 from swarmbo.serve import desk
 from swarmbo.serve.app import make_app
 from swarmbo.team import Team
@@ -170,12 +170,12 @@ def _held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
     """Block with the locked folder of a scenario, made or as it was left."""
     with locked(RunFolder.make(out)):
         if not RunFolder.holds_run(out):
-            yield RunFolder.create(out, scenario, digests(scenario))
+            yield RunFolder.create(out, scenario, code_digests(scenario))
             return
         folder = RunFolder.open(out)
         if folder.scenario() != scenario:
             raise RunFolderError(f"{out}: holds another run; choose another --out, or the scenario of that run")
-        folder.require_same_code(digests(scenario))
+        folder.require_same_code(code_digests(scenario))
         if len(folder.records()) > 1 and not Ledger.is_in(out):
             raise RunFolderError(f"{out}: holds a run without a ledger; choose another --out")
         yield folder

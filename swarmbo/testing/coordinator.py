@@ -20,7 +20,7 @@ from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Climbing, Points, Received, Values, total_value
 from swarmbo.problem.data import Dataset
 from swarmbo.records import SolveReport
-from swarmbo.registry import logged_as
+from swarmbo.registry import loggable_result
 from swarmbo.spaces import Domain
 from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, claim_point, refuse
 from swarmbo.transport import InProcess
@@ -267,7 +267,7 @@ def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph
 
 def _claim_loggable(report: Any, where: str) -> None:
     try:
-        logged_as(SolveReport, report, report, where)
+        loggable_result(SolveReport, report, report, where)
     except ShapeError as error:
         refuse(f"{where}: the report", report, str(error).partition("; wanted ")[2])
 
