@@ -23,7 +23,7 @@ from swarmbo.evaluations.engines import Workers
 from swarmbo.problem.constraints import Known
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
-from swarmbo.runs.callbacks import settings_of as settings_of_callbacks
+from swarmbo.runs.callbacks import callback_settings
 from swarmbo.runs.policies import policy_table
 from swarmbo.runs.world import (
     Environment,
@@ -195,7 +195,7 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
             require_known(table, stated.get("kind"), f"$.{table}", team_kind(filled["environment"], trust))
         filled[table] = convert(stated, schema(table), at=f"$.{table}")
     if isinstance(stated := filled.get("callbacks"), list | tuple):
-        filled["callbacks"] = settings_of_callbacks(stated)
+        filled["callbacks"] = callback_settings(stated)
     scenario = convert(filled, Scenario)
     if not isinstance(name := scenario.environment.get("id"), str):
         got = f"got {name!r}" if "id" in scenario.environment else "missing"
