@@ -86,7 +86,8 @@ def setting_paths_of(context: typer.Context, incomplete: str) -> list[str]:
     from swarmbo.runs import scenario_files
 
     # Behind a --set that has no value yet, what was typed before is not assigned to the command's arguments.
-    return scenario_files.settings_begun(context.params.get("source") or next(iter(context.args), None), incomplete)
+    source = context.params.get("source") or next(iter(context.args), None)
+    return scenario_files.setting_completions(source, incomplete)
 
 
 Source = Annotated[

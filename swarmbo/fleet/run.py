@@ -30,7 +30,7 @@ from swarmbo.runs import RunFolder, Scenario, Summary
 from swarmbo.runs.progress import run_hooks
 from swarmbo.runs.rounds import Hooks, OnRound, RunParts, ignore, run_rounds
 from swarmbo.runs.runner import assemble
-from swarmbo.runs.scenario import make_environment, require_within_reason
+from swarmbo.runs.scenario import make_environment, require_practical_numbers
 from swarmbo.runs.states import read_checkpoint
 from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
 from swarmbo.runs.world import Environment, user_code_names
@@ -259,7 +259,7 @@ def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
     for setting, why in {"workers": "evaluates one point at a time", "step_timeout_s": "waits for any step"}.items():
         if getattr(scenario, setting) is not None:
             raise ConfigError(f"got {setting}; wanted none, as a fleet {why}", at=f"$.{setting}")
-    require_within_reason(scenario)
+    require_practical_numbers(scenario)
     env = make_environment(scenario, False)
     team = FleetTeam.for_env(env, **scenario.team_settings)
     if isinstance(team.setup.coordination, Routes):

@@ -25,7 +25,7 @@ from swarmbo.runs.progress import run_hooks
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Hooks, OnRound, RunParts, ignore, reset, run_rounds
-from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
+from swarmbo.runs.scenario import Scenario, make_environment, require_practical_numbers
 from swarmbo.runs.stored_files import ELSEWHERE, locked
 from swarmbo.runs.world import Environment, code_digests, naming_user_code, require_trust
 from swarmbo.team import Team
@@ -118,7 +118,7 @@ def resume(
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
     """World and team of a scenario, not yet reset; workers are refused for a world whose copies may differ."""
     require_trust(scenario, trust)
-    require_within_reason(scenario)
+    require_practical_numbers(scenario)
     env = make_environment(scenario, trust)
     team = (Team if scenario.policy is None else PolicyTeam).for_env(env, **scenario.team_settings)
     if isinstance(team, PolicyTeam):
