@@ -132,7 +132,7 @@ class _Maps:
                 self._map(below, self.fused[agent], f"{agent}\nfused", self.fused_errors.get(agent), limits)
                 panels.append(below)
         if self.fused is None:
-            style.say(figure.add_subplot(grid[1, :-1]), NO_VIEWS)
+            style.write_message(figure.add_subplot(grid[1, :-1]), NO_VIEWS)
         pooled, truth = figure.add_subplot(grid[0, -1]), figure.add_subplot(grid[1, -1])
         self._map(pooled, self.pooled, "all data\npooled", self.pooled_error, limits)
         self._truth(truth, limits)
@@ -165,7 +165,7 @@ class _Maps:
 
     def _truth(self, ax: Axes, limits: maps.Limits) -> None:
         if self.world.points is None or self.world.values is None:
-            style.say(ax, "the truth\nis not known")
+            style.write_message(ax, "the truth\nis not known")
             return
         ax.set_title("truth", fontsize=_LETTERS, pad=4)
         holes = bool(self.world.no_go)

@@ -65,7 +65,7 @@ def new_figure(width: float, height: float, layout: Literal["constrained", "comp
     return figure
 
 
-def abreast(
+def panel_grid(
     n: int, heights: list[float], width: float, least: float, more: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[Figure, list[list[Axes]]]:
     """Figure of n columns of panels, at most four abreast; sizes in inches, ``more`` for what stands around panels."""
@@ -113,7 +113,7 @@ def with_unit(label: str, unit: str) -> str:
     return f"{label} ({unit})" if unit else label
 
 
-def say(ax: Axes, message: str) -> Axes:
+def write_message(ax: Axes, message: str) -> Axes:
     """Write a message where a plot would have been."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, message, transform=ax.transAxes, ha="center", va="center", color=MUTED)
@@ -131,7 +131,7 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def columns_within(width: float, handles: Sequence[Artist], least: float) -> int:
+def legend_columns(width: float, handles: Sequence[Artist], least: float) -> int:
     """Number of columns of a legend within a width, each as wide as the longest label, and ``least`` (inches)."""
     longest = max(len(str(handle.get_label())) for handle in handles)
     return max(1, min(len(handles), int(width / max(least, 0.45 + 0.06 * longest))))
@@ -175,7 +175,7 @@ Spots = Float[np.ndarray, "robots 2"]
 Pair = tuple[float, float]
 
 
-def side_by_side(
+def separating_shifts(
     spots: Spots, apart: Pair, weights: Float[np.ndarray, " robots"] | None = None, edges: Pair = (-np.inf, np.inf)
 ) -> Spots:
     """Shifts of marks to the right, those of robots in one place evenly to both sides, so that all can be read.
@@ -202,7 +202,7 @@ def side_by_side(
 
 
 Frames = Sequence[UInt8[np.ndarray, "height width 3"]]
-_HINT = '`pip install "swarmbo[mp4]"` brings one (or write GIF)'
+_ENCODER_HINT = '`pip install "swarmbo[mp4]"` brings one (or write GIF)'
 
 
 def encoder() -> str:
@@ -212,7 +212,7 @@ def encoder() -> str:
     except (ImportError, RuntimeError):  # not installed, or without a program for this machine
         found = shutil.which("ffmpeg")
     if found is None:
-        raise ConfigError(f"there is no encoder of MP4 here; {_HINT}", at="--format")
+        raise ConfigError(f"there is no encoder of MP4 here; {_ENCODER_HINT}", at="--format")
     return found
 
 
@@ -235,7 +235,7 @@ def write_mp4(frames: Frames, path: Path, pause_ms: Sequence[int]) -> Path:
         done = subprocess.run(command, input=b"".join(film), capture_output=True, check=False)
         if done.returncode or not partial.stat().st_size:
             said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-            raise ConfigError(f"{command[0]} failed: {said[-1]}; {_HINT}", at="--format")
+            raise ConfigError(f"{command[0]} failed: {said[-1]}; {_ENCODER_HINT}", at="--format")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

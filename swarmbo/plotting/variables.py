@@ -34,7 +34,7 @@ def plot_variables(ax: Axes, records: Records, world: World) -> Axes:
     rounds = [record.round for record in records if record.joint is not None]
     shares = np.array([_share(world, record.joint.location) for record in records if record.joint is not None])
     if not len(rounds):
-        return style.say(ax, "nothing was evaluated yet")
+        return style.write_message(ax, "nothing was evaluated yet")
     _shares(ax, shares.T, (rounds[0] - 0.5, rounds[-1] + 0.5))
     failed = [record.round for record in records if record.joint is not None and record.joint.measurement is None]
     if failed:  # an empty line that is not clipped would take room at the corner of the page
@@ -55,7 +55,7 @@ def plot_found(ax: Axes, records: Records, world: World) -> Axes:
     }
     shown = {name: _share(world, place) for name, place in found.items() if place is not None}
     if not shown:
-        return style.say(ax, "")
+        return style.write_message(ax, "")
     image = _shares(ax, np.array(list(shown.values())).T, (-0.5, len(shown) - 0.5))
     where: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
     for column, (name, shares) in enumerate(shown.items()):
@@ -194,7 +194,7 @@ def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, Fact
             handles.append(Line2D([], [], label=f"{kind} {start}…" if start else kind, **mark, **look))
         for index, agent in enumerate(agents):
             handles.append(Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent))
-        columns = style.columns_within(figure.get_figwidth(), handles, 1.2)
+        columns = style.legend_columns(figure.get_figwidth(), handles, 1.2)
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
 
