@@ -10,17 +10,7 @@ from jaxtyping import Float
 from msgspec import UNSET
 
 from swarmbo.errors import ShapeError
-from swarmbo.records import (
-    Evaluation,
-    Goal,
-    GroundTruth,
-    LinkReport,
-    Recommendation,
-    RoundRecord,
-    Sample,
-    Score,
-    Traffic,
-)
+from swarmbo.records import Evaluation, Goal, GroundTruth, LinkReport, Recommendation, RoundRecord, Score, Traffic
 
 if TYPE_CHECKING:
     from swarmbo.problem import Problem
@@ -104,7 +94,7 @@ def _climb(
 def score_round(
     truth: GroundTruth,
     previous: RoundRecord | None,
-    samples: Sequence[Evaluation] | Sequence[Sample],
+    asked: Sequence[Evaluation],
     recommendation: Recommendation | None,
     mean: Float[np.ndarray, " m"] | None,
     means: Mapping[str, Float[np.ndarray, " m"]] | None = None,
@@ -116,8 +106,8 @@ def score_round(
 
     Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
     """
-    places = [sample.location for sample in samples if sample.measurement is not None]
-    stops = [sample.location for sample in on_the_way if sample.measurement is not None]
+    places = [evaluation.location for evaluation in asked if evaluation.measurement is not None]
+    stops = [stop.location for stop in on_the_way if stop.measurement is not None]
     chosen, found = _regrets(truth, places), _regrets(truth, [*places, *stops])
     earlier = None if previous is None or previous.score is None else previous.score
     before = None if earlier is None else earlier.simple_regret

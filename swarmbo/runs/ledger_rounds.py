@@ -13,7 +13,7 @@ from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Driver, Ended, Event, Ledger, Standing, Workers, make_executor
 from swarmbo.records import Query, RoundRecord
 from swarmbo.runs.child_processes import CopiedWorld, entry_point_of
-from swarmbo.runs.recording import DecisionRecord, record_reset, record_round
+from swarmbo.runs.recording import record_reset, record_round
 from swarmbo.runs.report import Summary, WorkersReport
 from swarmbo.runs.rounds import RunParts, RunStart, finish_run, links_of, start_run
 from swarmbo.runs.stored_files import RESULTS, Timing
@@ -146,8 +146,7 @@ class LedgerRounds:
         query, asked = ledger.query(event.query), ledger.asked(event.query)
         reports: Infos = event.note.get("infos", {}) if infos is None else infos
         actions = query.points if self._world is None else self._world.actions(query.point, team.agents)
-        decision = DecisionRecord(query, asked.report, asked.sharing)
-        record = record_round(self.last_record, team, actions, reports, self._links, self._truth, decision)
+        record = record_round(self.last_record, team, actions, reports, self._links, self._truth, (query, asked))
         record = msgspec.structs.replace(record, failure=event.note.get("failure"))
         self._append(record, msgspec.structs.replace(timing, record=time.perf_counter() - started))
 

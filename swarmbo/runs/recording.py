@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,18 +13,8 @@ from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.boundary.values import reported_number, short
-from swarmbo.records import (
-    TRUE_MAXIMUM,
-    Evaluation,
-    GroundTruth,
-    Labels,
-    Query,
-    Recommendation,
-    RoundRecord,
-    Sample,
-    SolveReport,
-    Traffic,
-)
+from swarmbo.evaluations import Event
+from swarmbo.records import TRUE_MAXIMUM, Evaluation, GroundTruth, Labels, Query, Recommendation, RoundRecord, Sample
 from swarmbo.runs.report import CENTRALISED, THIS_RUN, Summary
 from swarmbo.runs.scenario import Scenario
 from swarmbo.team import Team
@@ -44,15 +33,6 @@ def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRe
     return _completed(None, team, truth, record)
 
 
-@dataclass(frozen=True)
-class DecisionRecord:
-    """Decision of a round: its query, its report, and the traffic of sharing before it."""
-
-    query: Query | None
-    report: SolveReport | None
-    sharing: Traffic
-
-
 def record_round(
     previous: RoundRecord,
     team: Team,
@@ -60,11 +40,14 @@ def record_round(
     infos: Infos,
     links: list[tuple[str, str]],
     truth: GroundTruth | None,
-    decision: DecisionRecord | None = None,
+    ask: tuple[Query, Event] | None = None,
 ) -> RoundRecord:
-    """Record of a round after the measurements were learned; without ``decided`` of the last decision."""
-    decision = decision or DecisionRecord(team.last_query, team.last_report, team.last_sharing)
-    query, world, box = decision.query, team.world, team.problem.box if team.problem.is_field else None
+    """Record of a round after the measurements were learned, of the query and event of an ask, by default the last."""
+    if ask is None:
+        query, report, sharing = team.last_query, team.last_report, team.last_sharing
+    else:
+        query, report, sharing = ask[0], ask[1].report, ask[1].sharing
+    world, box = team.world, team.problem.box if team.problem.is_field else None
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
     for agent in team.agents:
@@ -85,8 +68,8 @@ def record_round(
         round=previous.round + 1,
         samples=samples,
         query=None if query is None else query.id,
-        report=decision.report,
-        sharing=decision.sharing,
+        report=report,
+        sharing=sharing,
         sharing_links=team.sharing_links or UNSET,
         links=links,
         joint=evaluation_of(team, infos, query),
@@ -159,7 +142,7 @@ def _completed(previous: RoundRecord | None, team: Team, truth: GroundTruth | No
         neglected = team.belief.neglected() or UNSET  # None but of tiles; users' own beliefs may have none
     return msgspec.structs.replace(
         record,
-        best=_new_best(None if previous is None else previous.best, evaluations, noise_std),
+        best=_best(None if previous is None else previous.best, evaluations, noise_std),
         recommendation=recommendation,
         hyperparameters=hyperparameters,
         neglected=neglected,
@@ -167,9 +150,7 @@ def _completed(previous: RoundRecord | None, team: Team, truth: GroundTruth | No
     )
 
 
-def _new_best(
-    best: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float
-) -> Recommendation | None:
+def _best(best: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float) -> Recommendation | None:
     """Largest measurement and its location; its standard deviation is that of its noise, reported or believed."""
     for evaluation in evaluations:
         value = evaluation.measurement

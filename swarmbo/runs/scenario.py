@@ -23,17 +23,9 @@ from swarmbo.evaluations.engines import Workers
 from swarmbo.problem.constraints import Known
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
+from swarmbo.runs import world
 from swarmbo.runs.callbacks import callback_settings
 from swarmbo.runs.policies import policy_table
-from swarmbo.runs.world import (
-    Environment,
-    environment_settings,
-    load_plug_ins,
-    plug_in_ids,
-    require_trust,
-    team_kind,
-    user_code_names,
-)
 from swarmbo.settings import Count, Settings, Whole, convert, require, unknown_key_message, within
 
 DEEPEST = 32
@@ -126,18 +118,18 @@ def require_known_keys(data: dict[str, Any]) -> None:
     for table in SLOTS:
         if isinstance(stated := data.get(table), dict) and (settings := kinds(table).get(str(stated.get("kind")))):
             tables[f"$.{table}"] = (stated, settings.__struct_fields__)
-    world = data.get("environment")
-    if isinstance(world, dict) and (world_settings := environment_settings(world.get("id"))):
-        tables["$.environment"] = (world, ("id", "max_cycles", *world_settings))
+    environment = data.get("environment")
+    if isinstance(environment, dict) and (names := world.environment_settings(environment.get("id"))):
+        tables["$.environment"] = (environment, ("id", "max_cycles", *names))
     for at, (table, known_keys) in tables.items():
         for key in (key for key in table if key not in (*known_keys, "kind")):
             hints = [f"did you mean {path!r}? (--set {path}=…)" for path in paths_to(key, data)]
             if at == "$.environment":
-                owners = [other for other in plug_in_ids() if key in environment_settings(other)]
+                owners = [other for other in world.plug_in_ids() if key in world.environment_settings(other)]
                 hints = [f"{other} has it (--set environment.id={other})" for other in owners] + hints
             message = f"unknown key {key!r}"
             if (slot := at.removeprefix("$.")) in SLOTS:
-                suitable = kinds(slot, team_kind(world if isinstance(world, dict) else {}))
+                suitable = kinds(slot, world.team_kind(environment if isinstance(environment, dict) else {}))
                 owners = [other for other, settings in suitable.items() if key in settings.__struct_fields__]
                 message = unknown_key_message(key, known_keys, table["kind"], owners)
             if hints:
@@ -151,12 +143,12 @@ def paths_to(key: str, data: dict[str, Any]) -> list[str]:
 
 def setting_paths(data: dict[str, Any]) -> list[str]:
     """Paths of all settings of a scenario: at the top, of its kinds, and of its world."""
-    environment = data.get("environment")
-    world = environment if isinstance(environment, dict) else {}
-    defaults = DEFAULT_KINDS[team_kind(world)]
+    stated = data.get("environment")
+    environment = stated if isinstance(stated, dict) else {}
+    defaults = DEFAULT_KINDS[world.team_kind(environment)]
     paths = [name for name in Scenario.__struct_fields__ if name not in SLOTS]
     paths += [f"{slot}.kind" for slot in SLOTS]
-    world_keys = environment_settings(world.get("id")) or [key for key in world if key != "id"]
+    world_keys = world.environment_settings(environment.get("id")) or [key for key in environment if key != "id"]
     paths += [f"environment.{key}" for key in world_keys]
     paths += [f"workers.{key}" for key in Workers.__struct_fields__]
     for slot in SLOTS:
@@ -164,7 +156,7 @@ def setting_paths(data: dict[str, Any]) -> list[str]:
         kind = stated.get("kind", defaults[slot]) if isinstance(stated, dict) else defaults[slot]
         if (settings := kinds(slot).get(str(kind))) is not None:
             paths += [f"{slot}.{key}" for key in settings.__struct_fields__]
-    nested_tables = {key: part for key, part in world.items() if isinstance(part, dict)}
+    nested_tables = {key: part for key, part in environment.items() if isinstance(part, dict)}
     return list(dict.fromkeys([*paths, *flat(nested_tables, "environment.")]))
 
 
@@ -185,15 +177,15 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     filled |= {table: {"kind": kind} for table in SLOTS if isinstance(kind := filled.get(table), str)}
     tables = {table: value for table in SLOTS if isinstance(value := filled.get(table, {}), dict)}
     if any("kind" not in value for value in tables.values()):
-        usual = DEFAULT_KINDS[team_kind(filled["environment"], trust)]
+        usual = DEFAULT_KINDS[world.team_kind(filled["environment"], trust)]
         filled |= {slot: {"kind": usual[slot], **tables[slot]} for slot in SLOTS if slot in tables}
     require_known_keys(filled)
-    user_code = user_code_names(filled)
+    user_code = world.user_code_names(filled)
     known_tables: list[Slot] = [table for table in SLOTS if f"$.{table}.kind" not in user_code]
     for table in known_tables:
         stated = filled[table]
         if isinstance(stated, dict):
-            require_known(table, stated.get("kind"), f"$.{table}", team_kind(filled["environment"], trust))
+            require_known(table, stated.get("kind"), f"$.{table}", world.team_kind(filled["environment"], trust))
         filled[table] = convert(stated, schema(table), at=f"$.{table}")
     if isinstance(stated := filled.get("callbacks"), list | tuple):
         filled["callbacks"] = callback_settings(stated)
@@ -208,19 +200,19 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     return scenario
 
 
-def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
+def make_environment(scenario: Scenario, trust: bool = False) -> world.Environment:
     """World of a scenario, not yet reset; ``trust`` permits a user's class."""
     settings, name = dict(scenario.environment), scenario.environment["id"]
     del settings["id"]
     if registry.is_user_code(name):
-        require_trust(scenario, trust)
+        world.require_trust(scenario, trust)
         return _user_environment(name, settings, scenario.rounds)
-    failures = load_plug_ins()
+    failures = world.load_plug_ins()
     try:
         pettingzoo.spec("parallel", name)
     except PettingZooRegistryError:
         failed_plug_ins = "".join(f"; plug-in {plug_in!r} failed: {why}" for plug_in, why in failures.items())
-        similar = difflib.get_close_matches(name, plug_in_ids(), n=1, cutoff=0.0)
+        similar = difflib.get_close_matches(name, world.plug_in_ids(), n=1, cutoff=0.0)
         hint = f", perhaps {similar[0]!r}" if similar else ""
         got = name if len(name) <= 60 else f"{name[:59]}…"
         message = f"got {got!r}; wanted an environment of `swarmbo list`{hint}{failed_plug_ins}"
@@ -237,7 +229,7 @@ def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
         raise ConfigError(message, at="$.environment") from error
 
 
-def _user_environment(name: str, settings: dict[str, Any], rounds: int) -> Environment:
+def _user_environment(name: str, settings: dict[str, Any], rounds: int) -> world.Environment:
     at = "$.environment.id"
     maker = registry.load(name, at)
     is_class = isinstance(maker, type) and issubclass(maker, pettingzoo.ParallelEnv)

@@ -57,12 +57,8 @@ def _field_rows(record: RoundRecord) -> list[tuple[list[float], dict[str, Any]]]
         for s in record.samples
         if not s.declined
     ]
-    en_route = [
-        (stop.location, {"agent": s.agent, "query": None, **_outcome_cells(stop)})
-        for s in record.samples
-        for stop in s.along
-    ]
-    return requested + en_route
+    stops = [(sample.agent, stop) for sample in record.samples for stop in sample.along]
+    return requested + [(s.location, {"agent": agent, "query": None, **_outcome_cells(s)}) for agent, s in stops]
 
 
 def _function_rows(
@@ -78,11 +74,8 @@ def _function_rows(
 
 
 def _outcome_cells(outcome: Sample | Evaluation) -> dict[str, Any]:
-    return {
-        **_value_cells(outcome.measurement, outcome.noise_std),
-        "predicted_mean": outcome.mean,
-        "predicted_std": outcome.std,
-    }
+    cells = _value_cells(outcome.measurement, outcome.noise_std)
+    return {**cells, "predicted_mean": outcome.mean, "predicted_std": outcome.std}
 
 
 def _value_cells(value: float | None, noise_std: object) -> dict[str, Any]:

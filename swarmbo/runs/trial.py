@@ -103,12 +103,8 @@ def _extrapolate(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
         if (available := _total_memory()) is not None and memory > available:
             needed = f"about {memory / 1e9:,.0f} GB for {n_end:,} measurements"
             raise _too_large(f"{needed}; this machine has {available / 1e9:.0f} GB")
-    sequential = Estimate(
-        scenario.rounds * measured["step_s"] + decisions_s,
-        memory,
-        acquisition=measured["acquisition"],
-        methods=measured["methods"],
-    )
+    texts = {name: measured[name] for name in ("acquisition", "methods")}
+    sequential = Estimate(scenario.rounds * measured["step_s"] + decisions_s, memory, **texts)
     return sequential if scenario.workers is None else _with_workers(sequential, scenario, measured, decisions_s)
 
 
