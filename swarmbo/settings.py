@@ -56,13 +56,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 def _is_unconverted(value: object, kind: Any) -> bool:
     """True if the value of a field for other settings is plain data, or of another form than wanted."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    if isinstance(value, Mapping) and not any(isinstance(part, Settings) for part in parts):
-        return True
-    if isinstance(value, Settings) and get_origin(kind) in (tuple, dict):  # one where several are wanted
-        return True
-    if isinstance(value, str | int | float) or any(isinstance(part, _PLAIN) for part in parts):
-        return True
-    return get_origin(kind) is tuple and not isinstance(value, list | tuple)
+    is_table = isinstance(value, Mapping) and not any(isinstance(part, Settings) for part in parts)
+    is_single = isinstance(value, Settings) and get_origin(kind) in (tuple, dict)  # where several are wanted
+    is_plain = isinstance(value, str | int | float) or any(isinstance(part, _PLAIN) for part in parts)
+    is_no_list = get_origin(kind) is tuple and not isinstance(value, list | tuple)
+    return is_table or is_single or is_plain or is_no_list
 
 
 def within(

@@ -279,11 +279,13 @@ def solve(
     written = [solved.write(out)] if out is not None else []
     written += [solved.write_trace(trace)] if trace is not None else []
     if drawing is not None:
-        from swarmbo.plotting.run_figures import draw_solve_trace
+        from swarmbo.plotting import save
+        from swarmbo.plotting.run_figures import solve_trace_figure
 
         path, drawn_as = drawing
         label = "cost" if problem.objective == "min" else "value"
-        written.append(draw_solve_trace(solved.trace, path, problem.name, label, problem.told, drawn_as))
+        figure_of_trace = solve_trace_figure(solved.trace, problem.name, label, problem.told)
+        written.append(save(figure_of_trace, path, drawn_as.dpi))
     for path in written:
         typer.echo(path, err=as_json)
 

@@ -145,14 +145,6 @@ def solve_trace_figure(rows: Sequence[TraceRow], title: str, label: str, to_cost
     return figure
 
 
-def draw_solve_trace(
-    rows: Sequence[TraceRow], path: Path, title: str, label: str, to_cost: Callable[[float], float], formats: Formats
-) -> Path:
-    """Write the figure of a trace; a path without an ending takes that of the format."""
-    path = path if path.suffix else path.with_suffix(f".{formats.figures}")
-    return style.save(solve_trace_figure(rows, title, label, to_cost), path, formats.dpi)
-
-
 def write_figures(
     records: Records,
     world: World,

@@ -202,7 +202,7 @@ class Sample(msgspec.Struct, frozen=True):
     failure: str | UnsetType = UNSET
 
     @property
-    def along(self) -> list[Evaluation]:
+    def en_route(self) -> list[Evaluation]:
         """Measurements en route."""
         return [] if isinstance(self.on_the_way, UnsetType) else self.on_the_way
 
@@ -332,7 +332,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
     @property
     def evaluations(self) -> list[Evaluation]:
         """Evaluations of this round: requested ones, then those en route."""
-        return [*self.asked, *(stop for sample in self.samples for stop in sample.along)]
+        return [*self.asked, *(stop for sample in self.samples for stop in sample.en_route)]
 
     @property
     def asked(self) -> list[Evaluation]:

@@ -110,7 +110,8 @@ def drawn_files(path: Path, formats: Formats | None = None) -> list[Path]:
         drawn = msgspec.json.decode(folder.read_sealed(_DRAWN_FILE), type=_Drawn)
     except (FileNotFoundError, ValueError):
         return []
-    if formats is not None and not drawn.is_as(formats):
+    endings = {Path(name).suffix[1:] for name in drawn.files}
+    if formats and not (drawn.dpi == formats.dpi and endings <= {formats.figures, formats.animation}):
         return []
     files = [path / "figures" / name for name in drawn.files]
     is_whole = all(file.is_file() for file in files) and drawn.records == len(folder.records())
@@ -131,11 +132,6 @@ class _Drawn(msgspec.Struct, frozen=True):
     records: int
     files: list[str]
     dpi: int = Formats.dpi
-
-    def is_as(self, formats: Formats) -> bool:
-        """True if all figures are in these formats."""
-        ends = {Path(name).suffix[1:] for name in self.files}
-        return self.dpi == formats.dpi and ends <= {formats.figures, formats.animation}
 
 
 _MOST_FRAMES = 40

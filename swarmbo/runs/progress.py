@@ -73,9 +73,6 @@ class _Display:
         fixed = len(f"⠋ {self.noun} {self.total}/{self.total}  0:00:00 left, ") + self._bar_width
         return self._console.width - fixed - 1
 
-    def print_line(self, text: str) -> None:
-        self._console.print(text)
-
 
 class Progress(_Display):
     """Progress of a run, round by round: best, scores if known, traffic, time left. A context manager.
@@ -129,7 +126,7 @@ class SweepProgress(_Display):
         self.advance(self._count, f"{status}: {out}")
         if status == "failed":
             place, message = str(out), " ".join(message.split())
-            self.print_line(f"swarmbo: {message}" if message.startswith(place) else f"swarmbo: {place}: {message}")
+            self._console.print(f"swarmbo: {message}" if message.startswith(place) else f"swarmbo: {place}: {message}")
 
 
 def round_text(record: RoundRecord, traffic: Traffic) -> str:

@@ -57,7 +57,7 @@ def _field_rows(record: RoundRecord) -> list[tuple[list[float], dict[str, Any]]]
         for s in record.samples
         if not s.declined
     ]
-    stops = [(sample.agent, stop) for sample in record.samples for stop in sample.along]
+    stops = [(sample.agent, stop) for sample in record.samples for stop in sample.en_route]
     return requested + [(s.location, {"agent": agent, "query": None, **_outcome_cells(s)}) for agent, s in stops]
 
 
