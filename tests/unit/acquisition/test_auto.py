@@ -945,7 +945,7 @@ def test_every_third_query_of_factors_that_share_variables_is_a_draw_searched_ev
     assert [type(of(12, scopes=chain)) for chain in chains.values()] == [SampledFunctions, ContrastBounds]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_draws_lead_factors_that_share_variables_along_a_curved_valley() -> None:
     """By bounds alone regret is 1.5 in the geometric mean; a seed alone depends on the last digits of the machine."""
     graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(13)})
