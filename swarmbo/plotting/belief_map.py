@@ -163,14 +163,14 @@ def _headline(records: Records, world: World) -> str:
 
 
 def _legend_handles(records: Records, world: World) -> list[Line2D]:
-    found = ["best", "recommendation", "maximum"]
+    findings = ["best", "recommendation", "maximum"]
     if world.standpoints:
         marks = maps.sensor_legend(len(failures(records)) > 0)
-        return [*marks, *maps.legend_of(records, world, ["level", "true level", *found])]
+        return [*marks, *maps.legend_of(records, world, ["level", "true level", *findings])]
     robots: list[Line2D] = []
     for index, agent in enumerate(agents_of(records)):
-        own: dict[str, Any] = {"linestyle": style.agent_dashes(index), "marker": style.agent_marker(index)}
-        robots.append(Line2D([], [], color=style.agent_colour(index), linewidth=2.4, label=agent, **own))
+        style_of_agent: dict[str, Any] = {"linestyle": style.agent_dashes(index), "marker": style.agent_marker(index)}
+        robots.append(Line2D([], [], color=style.agent_colour(index), linewidth=2.4, label=agent, **style_of_agent))
     start = Line2D([], [], marker="s", markersize=6, label="start", color=style.MUTED, linestyle="none")
-    shown = ["failed", "level", "true level", "no-go", "base", *found]
+    shown = ["failed", "level", "true level", "no-go", "base", *findings]
     return [*robots, start, *maps.legend_of(records, world, shown)]

@@ -41,7 +41,7 @@ def ignore(*_: object) -> None:
 
 @dataclass(frozen=True)
 class Hooks:
-    """Functions that a run calls; rounds whose step is known to fail, by reason, which is not tried again."""
+    """Functions that a run calls, and reasons of steps known to fail, by round; these are not tried again."""
 
     on_round: OnRound = ignore
     on_event: OnEvent = ignore
