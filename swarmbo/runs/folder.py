@@ -47,7 +47,7 @@ class RunFolder:
             is_occupied = any(file.name not in ignored for file in path.iterdir())
         if is_occupied and not cls.holds_run(path):
             raise RunFolderError(f"{path}: is not empty; choose another --out")
-        stored_files.require_own(path)
+        stored_files.require_regular(path)
         return path
 
     @classmethod
@@ -64,7 +64,7 @@ class RunFolder:
         """Open the folder of a run that was begun."""
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such folder; wanted the folder of a run")
-        stored_files.require_own(path)
+        stored_files.require_regular(path)
         if not cls.holds_run(path):
             raise RunFolderError(f"{path}: no run lies here (it has no scenario.toml); wanted the folder of a run")
         return cls(path)
@@ -86,7 +86,7 @@ class RunFolder:
 
         The scenario goes last: a folder whose clearing was killed still holds a run, and can be cleared again.
         """
-        for file in stored_files.own_files(self.path):
+        for file in stored_files.run_files(self.path):
             self._delete(file)
         for inside in (self.path / folder for folder in stored_files.FOLDERS):
             if inside.is_dir() and not any(inside.iterdir()):
@@ -95,7 +95,7 @@ class RunFolder:
 
     def remove_partial_files(self) -> None:
         """Delete partial files of a killed process, and cut torn lines of the logs."""
-        for file in stored_files.own_files(self.path):
+        for file in stored_files.run_files(self.path):
             if file.name.endswith(files.PARTIAL) and file.is_file():
                 self._delete(file)
         timings = self._read("timings.jsonl")
