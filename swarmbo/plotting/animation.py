@@ -79,11 +79,9 @@ class MovingMap:
         broad: dict[str, Any] = {"width": 0.9} if is_crowded else {"width": 1.6, "path_effects": style.cased(3.0)}
         best = records[-1].best if self._world.goal == "peak" and self._world.frames is None else None
         charges = {sample.agent: sample.battery for sample in records[-1].samples if isinstance(sample.battery, float)}
-        spots, best_spot = self.separate_marks(
-            np.array(list(ends.values())).reshape(-1, 2),
-            None if best is None else np.array(best.location),
-            have_batteries=bool(charges),
-        )
+        spots = np.array(list(ends.values())).reshape(-1, 2)
+        best_spot = None if best is None else np.array(best.location)
+        spots, best_spot = self.separate_marks(spots, best_spot, bool(charges))
         heads = dict(zip(ends, spots, strict=True))
         pairs = [np.stack([ends[a], ends[b]]) for a, b in links if a in ends and b in ends]
         link_style: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.6 if is_crowded else 1.1}
