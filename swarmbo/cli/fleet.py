@@ -106,10 +106,10 @@ def run_fleet(
             summary, report = run.run_fleet(scenario, out, network, progress.show, options.say_awaited)
         options.close(out, summary, was_there=False, drawn_as=drawn_as)
     typer.echo(f"network: {report.repeated:,} messages repeated, {report.refused:,} refused", err=True)
-    if invalid := ", ".join(f"{name} ({count})" for name, count in report.odd.items()):
-        typer.echo(f"swarmbo: messages with inadmissible content were refused, of {invalid}", err=True)
-    if restarts := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):
-        typer.echo(f"swarmbo: processes were started again: {restarts}", err=True)
+    if odd := ", ".join(f"{name} ({count})" for name, count in report.odd.items()):
+        typer.echo(f"swarmbo: messages with inadmissible content were refused, of {odd}", err=True)
+    if again := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):
+        typer.echo(f"swarmbo: processes were started again: {again}", err=True)
     for name, rounds in report.missed.items():
         count, state = f"{rounds} round{'s' * (rounds != 1)}", "gone" if name in report.absent else "back"
         typer.echo(f"swarmbo: {name} was gone in {count}, and is {state} at the end", err=True)
@@ -158,8 +158,8 @@ def agent(
     from swarmbo.fleet import run
     from swarmbo.fleet.measuring import loaded
 
-    measure_function = None if measure is None else loaded(measure, trust)
-    run.be_member(name, plan, attached=attached, keys=keys, measure=measure_function)
+    own = None if measure is None else loaded(measure, trust)
+    run.be_member(name, plan, attached=attached, keys=keys, measure=own)
 
 
 def _hosts(given: list[str] | None) -> dict[str, str]:
