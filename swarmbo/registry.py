@@ -25,7 +25,7 @@ import msgspec
 import swarmbo
 from swarmbo.boundary.values import error_text, short
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.settings import Settings, convert, hint_for, resolve, strange_key
+from swarmbo.settings import Settings, convert, name_hint, resolve, unknown_key_message
 
 Slot = Literal["belief", "acquisition", "coordination", "transport"]
 Team = Literal["field", "function"]
@@ -38,7 +38,7 @@ TEAMS: Mapping[Team, str] = {
     FUNCTION: "agents that set the variables of one function together",
 }
 
-_ALSO_CALLED = {
+_OTHER_NAMES = {
     **{"variableelimination": "exact", "ei": "expected-improvement", "ts": "thompson"},
     **dict.fromkeys(("dpop", "syncbb", "ncbb"), "exact"),  # of pyDCOP
     **dict.fromkeys(("amaxsum", "maxsumdynamic"), "max-sum"),
@@ -103,10 +103,10 @@ def settings_of(slot: Slot, given: object, at: str, team: Team | None = None) ->
     """Settings of a kind from a user's argument: a Settings instance, a kind's name, or a table."""
     require_known(slot, given.get("kind") if isinstance(given, Mapping) else given, at, team)
     settings: Settings = resolve(given, schema(slot), at)
-    fitting = kinds(slot, team)
-    if not isinstance(settings, tuple(fitting.values())):
-        names = ", ".join(map(repr, fitting))
-        wanted = f"one of {names}" if len(fitting) > 1 else names
+    suitable = kinds(slot, team)
+    if not isinstance(settings, tuple(suitable.values())):
+        names = ", ".join(map(repr, suitable))
+        wanted = f"one of {names}" if len(suitable) > 1 else names
         got = f"got {name_of(settings)!r}, which is not for {TEAMS[team] if team else 'any team'}"
         raise ConfigError(f"{got}; wanted {wanted}", at=f"{at}.kind")
     return settings
@@ -116,21 +116,26 @@ def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -
     """Refuse an unknown name of a kind; arguments that are no name are left to the schema."""
     if not isinstance(name, str) or name in kinds(slot):
         return
-    fitting = list(kinds(slot, team))
-    hint = hint_for(name, ()) or ("" if (near := nearest_kind(name, fitting)) is None else f"; did you mean {near!r}?")
-    wanted = f"one of {', '.join(map(repr, fitting))}" if len(fitting) > 1 else repr(fitting[0])
+    suitable = list(kinds(slot, team))
+    hint = name_hint(name, ())
+    if not hint and (near := nearest_kind(name, suitable)) is not None:
+        hint = f"; did you mean {near!r}?"
+    wanted = f"one of {', '.join(map(repr, suitable))}" if len(suitable) > 1 else repr(suitable[0])
     raise ConfigError(f"got {short(name)}; wanted {wanted}{hint}", at=f"{at}.kind")
 
 
 def nearest_kind(name: str, known: Sequence[str]) -> str | None:
     """Kind nearest to a name: by another name for it, spelling, initials, or one of its words."""
     bare = re.sub(r"[^a-z0-9]", "", name.lower())
-    also = _ALSO_CALLED.get(bare)
-    spelled = {re.sub(r"[^a-z0-9]", "", kind): kind for kind in known}
-    if also in known or bare in spelled:
-        return also if also in known else spelled[bare]
-    alike = [kind for kind in known if bare in ("".join(word[0] for word in kind.split("-")), *kind.split("-"))]
-    near = alike or [spelled[key] for key in difflib.get_close_matches(bare, list(spelled), n=1)]
+    synonym = _OTHER_NAMES.get(bare)
+    if synonym in known:
+        return synonym
+    by_spelling = {re.sub(r"[^a-z0-9]", "", kind): kind for kind in known}
+    if bare in by_spelling:
+        return by_spelling[bare]
+    words = {kind: kind.split("-") for kind in known}
+    near = [kind for kind in known if bare in ("".join(word[0] for word in words[kind]), *words[kind])]
+    near = near or [by_spelling[key] for key in difflib.get_close_matches(bare, list(by_spelling), n=1)]
     return near[0] if near else None
 
 
@@ -141,33 +146,33 @@ def _load() -> None:
         import_module(module)
 
 
-def is_own(name: object) -> TypeGuard[str]:
+def is_user_code(name: object) -> TypeGuard[str]:
     """True if a name is that of a user's own code: kinds and ids of environments have no colon."""
     return isinstance(name, str) and ":" in name
 
 
-def full_name(thing: object) -> str:
+def import_name(thing: object) -> str:
     """Name by which a class, or that of an object, can be loaded: ``my_methods:BestMean``."""
     named = thing if isinstance(thing, type) else type(thing)
     return f"{named.__module__}:{named.__qualname__}"
 
 
-def find_in(folders: Sequence[str], name: str, at: str) -> None:
-    """Let Python look for a module in folders too, after all others, so that they hide nothing."""
+def add_module_folders(folders: Sequence[str], name: str, at: str) -> None:
+    """Add folders to Python's path, after all others, so that they hide nothing; refuse a module that is hidden."""
     sys.path += [folder for folder in folders if folder not in sys.path]
     invalidate_caches()
     module = name.partition(":")[0].partition(".")[0]
-    here = PathFinder.find_spec(module, list(folders))
-    if here is None or here.origin is None or module == "__main__":
+    own = PathFinder.find_spec(module, list(folders))
+    if own is None or own.origin is None or module == "__main__":
         return
-    taken = find_spec(module)
-    if taken is None or taken.origin is None or not os.path.exists(taken.origin):
+    imported = find_spec(module)
+    if imported is None or imported.origin is None or not os.path.exists(imported.origin):
         other = "a module of Python itself"
-    elif os.path.realpath(taken.origin) == os.path.realpath(here.origin):
+    elif os.path.realpath(imported.origin) == os.path.realpath(own.origin):
         return
     else:
-        other = taken.origin
-    raise ConfigError(f"got {name!r}, but {here.origin} is hidden by {other}; wanted another name for it", at=at)
+        other = imported.origin
+    raise ConfigError(f"got {name!r}, but {own.origin} is hidden by {other}; wanted another name for it", at=at)
 
 
 def load(name: str, at: str) -> Any:
@@ -175,11 +180,11 @@ def load(name: str, at: str) -> Any:
     module, _, path = name.partition(":")
     if not (_NAME.fullmatch(module) and _NAME.fullmatch(path)):
         raise ConfigError(f"got {short(name)}; wanted 'module:Class'", at=at)
-    found: Any = _imported(module, name, at)
+    found: Any = _import(module, name, at)
     for part in path.split("."):
         if not hasattr(found, part):
-            where = getattr(found, "__file__", None) or getattr(found, "__name__", module)
-            raise ConfigError(f"got {name!r}, but {where} has no {part!r}{hint_for(part, dir(found))}", at=at)
+            owner = getattr(found, "__file__", None) or getattr(found, "__name__", module)
+            raise ConfigError(f"got {name!r}, but {owner} has no {part!r}{name_hint(part, dir(found))}", at=at)
         found = getattr(found, part)
     return found
 
@@ -188,8 +193,8 @@ def load_class(name: str, at: str) -> type:
     """Load the class that ``module:Class`` names."""
     found = load(name, at)
     if not isinstance(found, type):
-        what = f"a {type(found).__name__}" if callable(found) else short(found)
-        raise ConfigError(f"got {name!r}, which is {what}; wanted a class", at=at)
+        kind_of_object = f"a {type(found).__name__}" if callable(found) else short(found)
+        raise ConfigError(f"got {name!r}, which is {kind_of_object}; wanted a class", at=at)
     return found
 
 
@@ -206,10 +211,10 @@ def make(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> Any:
         raise ConfigError(f"{name} refused its settings: {error_text(error)}", at=at) from error
 
 
-def takes(method: Any, *given: str) -> bool:
-    """True if a function, or a method of a class, accepts so many positional arguments."""
+def accepts(method: Any, *arguments: str) -> bool:
+    """True if a function, or a method of a class, accepts these positional arguments."""
     try:
-        inspect.signature(method).bind(*given)
+        inspect.signature(method).bind(*arguments)
     except TypeError:
         return False
     except ValueError:  # compiled code may have no signature
@@ -225,35 +230,35 @@ def parameters_of(maker: Any) -> Mapping[str, inspect.Parameter] | None:
         return None
 
 
-def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
+def checked_result(wanted: Any, result: Any, owner: object, method: str) -> Any:
     """Return a method's result if it is of the wanted class."""
-    if isinstance(given, wanted):
-        return given
+    if isinstance(result, wanted):
+        return result
     names = [part.__name__.removesuffix("Type") for part in getattr(wanted, "__args__", (wanted,))]
-    raise not_wanted(given, f"a {' or '.join(names)}", owner, method)
+    raise invalid_result(result, f"a {' or '.join(names)}", owner, method)
 
 
-def logged_as(wanted: type[Struct], given: Any, owner: object, method: str) -> Struct:
+def loggable_result(wanted: type[Struct], result: Any, owner: object, method: str) -> Struct:
     """Return a method's result, a struct, as logs are read again: with Python's numbers, in fields of their types."""
-    found = checked_as(wanted, given, owner, method)
+    found = checked_result(wanted, result, owner, method)
     try:
         return convert(msgspec.to_builtins(found, enc_hook=methodcaller("tolist")), wanted)
     except (AttributeError, TypeError, ValueError) as error:
-        raise not_wanted(given, f"a valid {wanted.__name__}: {error}", owner, method) from error
+        raise invalid_result(result, f"a valid {wanted.__name__}: {error}", owner, method) from error
 
 
-def not_wanted(given: object, wanted: str, owner: object, method: str) -> ShapeError:
+def invalid_result(result: object, wanted: str, owner: object, method: str) -> ShapeError:
     """Error for an invalid result, which names the method and its class."""
-    return ShapeError(f"{full_name(owner)}.{method}() returned {short(given)}; wanted {wanted}")
+    return ShapeError(f"{import_name(owner)}.{method}() returned {short(result)}; wanted {wanted}")
 
 
-def source_of(thing: Any) -> Path | None:
+def source_file(thing: Any) -> Path | None:
     """File that a class or a function was loaded from, or None."""
     file = getattr(sys.modules.get(getattr(thing, "__module__", "")), "__file__", None)
     return None if file is None else Path(file)
 
 
-def _imported(module: str, name: str, at: str) -> ModuleType:
+def _import(module: str, name: str, at: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -273,7 +278,7 @@ def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: st
     known = [key for key, parameter in parameters.items() if parameter.kind in by_keyword]
     for key in settings:
         if key not in known and not takes_all:
-            raise ConfigError(strange_key(key, known, name), at=at)
+            raise ConfigError(unknown_key_message(key, known, name), at=at)
     for key in known:
         if parameters[key].default is inspect.Parameter.empty and key not in settings:
             raise ConfigError(f"missing key {key!r}, which {name} needs", at=at)

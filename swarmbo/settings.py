@@ -41,21 +41,26 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         for field in self.__struct_fields__:
             if type(value := getattr(self, field)) not in (int, float):
                 msgspec.structs.force_setattr(self, field, exact(value))
-        for field, kind in _tables(type(self)).items():
+        for field, kind in _settings_fields(type(self)).items():
             value = getattr(self, field)
-            parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-            is_table = isinstance(value, Mapping) and not any(isinstance(part, Settings) for part in parts)
-            is_one = isinstance(value, Settings) and get_origin(kind) in (tuple, dict)  # where several are wanted
-            is_plain = isinstance(value, str | int | float) or any(isinstance(part, _PLAIN) for part in parts)
-            is_no_list = get_origin(kind) is tuple and not isinstance(value, list | tuple)
-            if is_table or is_one or is_plain or is_no_list:
+            if _is_unconverted(value, kind):
                 msgspec.structs.force_setattr(self, field, convert(value, kind, field))
-        for field, number in _numbers(type(self)).items():
-            if not number.holds(value := getattr(self, field)):
+        for field, number in _number_fields(type(self)).items():
+            if not number.accepts(value := getattr(self, field)):
                 raise ConfigError(f"got {short(value)}; wanted {number.wanted}", at=field)
-        for field, kind in _choosing(type(self)).items():
+        for field, kind in _plain_fields(type(self)).items():
             value = convert(plain(getattr(self, field)), kind, field)
             msgspec.structs.force_setattr(self, field, value)
+
+
+def _is_unconverted(value: object, kind: Any) -> bool:
+    """True if the value of a field for other settings is plain data, or of another form than wanted."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    is_table = isinstance(value, Mapping) and not any(isinstance(part, Settings) for part in parts)
+    is_single = isinstance(value, Settings) and get_origin(kind) in (tuple, dict)  # where several are wanted
+    is_plain = isinstance(value, str | int | float) or any(isinstance(part, _PLAIN) for part in parts)
+    is_no_list = get_origin(kind) is tuple and not isinstance(value, list | tuple)
+    return is_table or is_single or is_plain or is_no_list
 
 
 def within(
@@ -82,7 +87,7 @@ Whole = Annotated[int, msgspec.Meta(ge=0)]
 Even = Annotated[int, msgspec.Meta(ge=2, multiple_of=2, title="an even number")]
 
 
-_GONE = {  # names of kinds and methods of earlier versions, and their replacements
+_REMOVED = {  # names of kinds and methods of earlier versions, and their replacements
     "summaries": "use 'readings', which is cheaper and more accurate below 2,800 measurements an agent",
     "bounded-max-sum": "use 'mplp', which is tighter at all sizes",
     "sum-of-maxima": "use 'mplp', which is tighter at all sizes",
@@ -125,7 +130,7 @@ def convert(data: object, kind: type[T] | Any, at: str = "$") -> T:
         raise _explain(error, data, kind, at) from None
 
 
-_SPANS: dict[tuple[str, ...], str] = {
+_RANGE_TEXTS: dict[tuple[str, ...], str] = {
     (): "",
     ("ge",): ">= {}",
     ("gt",): "> {}",
@@ -139,7 +144,7 @@ _SPANS: dict[tuple[str, ...], str] = {
 _HUGE = 2**1023  # an integer from about here on is no float
 
 
-class _Number:
+class _NumberField:
     """Accepted values of a field with type ``int`` or ``float``, perhaps with a range, ``None``, or a list of such."""
 
     def __init__(self, kind: Any) -> None:
@@ -147,27 +152,27 @@ class _Number:
         lists = [part for part in parts if get_origin(part) is list]
         numeric = [part for part in parts if part is not type(None) and part not in lists] or lists
         base, *metas = get_args(numeric[0]) if get_origin(numeric[0]) is Annotated else (numeric[0],)
-        self.may_be_each = bool(lists)
+        self.may_be_list = bool(lists)
         self.is_number = len(numeric) == 1 and base in (int, float) and lists in ([], [list[numeric[0]]])
         self.is_optional, self.is_whole = type(None) in parts, base is int
         self.meta = next((meta for meta in metas if isinstance(meta, msgspec.Meta)), msgspec.Meta())
         ends = {name: getattr(self.meta, name) for name in ("ge", "gt", "le", "lt")}
         self.ends: dict[str, float] = {name: end for name, end in ends.items() if end is not None}
-        self._claims = [(getattr(operator, name), end) for name, end in self.ends.items()]
+        self._conditions = [(getattr(operator, name), end) for name, end in self.ends.items()]
 
-    def holds(self, value: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         if value is None:
             return self.is_optional
-        if isinstance(value, list) and self.may_be_each:
+        if isinstance(value, list) and self.may_be_list:
             parts = cast(list[Any], value)
-            return all(part is not None and not isinstance(part, list) and self.holds(part) for part in parts)
+            return all(part is not None and not isinstance(part, list) and self.accepts(part) for part in parts)
         if type(value) is not (int if self.is_whole else float):  # a quick answer for the usual types
             wanted = numbers.Integral if self.is_whole else numbers.Real
             if isinstance(value, bool) or not isinstance(value, wanted):
                 return False
         if not (abs(value) < _HUGE if isinstance(value, int) else math.isfinite(value)):
             return False
-        for holds, end in self._claims:
+        for holds, end in self._conditions:
             if not holds(value, end):
                 return False
         return self.meta.multiple_of is None or value % self.meta.multiple_of == 0
@@ -176,26 +181,26 @@ class _Number:
     def wanted(self) -> str:
         """Description of the range: ``"a number > 0"``."""
         plain = "an integer" if self.is_whole else "a number" if self.ends else "a finite number"
-        span = _SPANS[tuple(self.ends)].format(*map(_shown, self.ends.values()))
+        span = _RANGE_TEXTS[tuple(self.ends)].format(*map(_end_text, self.ends.values()))
         words = [self.meta.title or plain, span, (self.meta.extra or {}).get("unit")]
-        more = (", or a list of such" if self.may_be_each else "") + (", or nothing" if self.is_optional else "")
-        return " ".join(filter(None, words)) + more
+        others = (", or a list of such" if self.may_be_list else "") + (", or nothing" if self.is_optional else "")
+        return " ".join(filter(None, words)) + others
 
 
-def _shown(end: float) -> str:
+def _end_text(end: float) -> str:
     """End of a range as text: 1e-6 and 1e12, not 1e-06 and 1e+12."""
     return str(end) if isinstance(end, int) else re.sub(r"e\+?(-?)0*", r"e\1", f"{end:g}")
 
 
 @functools.cache
-def _numbers(kind: type[msgspec.Struct]) -> dict[str, _Number]:
+def _number_fields(kind: type[msgspec.Struct]) -> dict[str, _NumberField]:
     """Fields of a struct that hold numbers."""
-    found = {field.name: _Number(field.type) for field in msgspec.structs.fields(kind)}
+    found = {field.name: _NumberField(field.type) for field in msgspec.structs.fields(kind)}
     return {name: number for name, number in found.items() if number.is_number}
 
 
 @functools.cache
-def _tables(kind: type[msgspec.Struct]) -> dict[str, Any]:
+def _settings_fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Types of the fields of a struct that hold other settings, which may be given as tables."""
 
     def holds_settings(part: Any) -> bool:
@@ -205,26 +210,27 @@ def _tables(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 @functools.cache
-def _choosing(kind: type[msgspec.Struct]) -> dict[str, Any]:
+def _plain_fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Types of the fields of a struct that hold one of a few words, true or false, or lists or tables of plain data."""
 
-    def fits(kinds: tuple[Any, ...], part: Any) -> bool:
+    def fits(allowed: tuple[Any, ...], part: Any) -> bool:
         origin, parts = get_origin(part), get_args(part)
         if origin in (tuple, list, dict):
-            kinds = (*kinds, int, float, str, Ellipsis)
+            allowed = (*allowed, int, float, str, Ellipsis)
         if origin is Literal:
-            return int not in kinds
-        of = parts[:1] if origin is Annotated else parts
-        return part in kinds or (bool(of) and all(fits(kinds, each) for each in of))
+            return int not in allowed
+        inner = parts[:1] if origin is Annotated else parts
+        return part in allowed or (bool(inner) and all(fits(allowed, each) for each in inner))
 
-    return {part.name: part.type for part in msgspec.structs.fields(kind) if fits((bool, type(None)), part.type)}
+    return {field.name: field.type for field in msgspec.structs.fields(kind) if fits((bool, type(None)), field.type)}
 
 
 def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -> ConfigError:
+    """Error of swarmbo for one of msgspec: the path, the value and what is wanted."""
     pattern = r"\A(.*?)(?: - at (`key` in )?`\$([^`]*)`)?\Z"
     ((text, of_key, path),) = re.findall(pattern, str(error), flags=re.DOTALL)
     place, in_table, _ = path.partition("[...]")  # of an entry of a table, whose key msgspec leaves out
-    (found, got), at = _at(kind, data, place), at + place
+    (found, got), at = _field_at(kind, data, place), at + place
     if (of_key or in_table) and isinstance(got, Mapping):
         kinds = next(get_args(part) for part in (found, *get_args(found)) if get_origin(part) in (dict, Mapping))
         for key, value in cast(Mapping[Any, Any], got).items():
@@ -236,52 +242,59 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
     if isinstance(cause := error.__cause__, ConfigError):
         return ConfigError(cause.message, at=f"{at}.{cause.at.removeprefix('$.')}")
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
-        name, table = match.group(1), _table_type(found, got)
-        others = [part.__struct_config__.tag for part in _struct_members(found) if name in part.__struct_fields__]
-        kind = None if table is None else table.__struct_config__.tag
-        return ConfigError(strange_key(name, _known_fields(found, got), kind, others), at=at)
+        return ConfigError(_unknown_field_message(match.group(1), found, got), at=at)
     if (match := re.fullmatch(r"Object missing required field `(.*)`", text)) is not None:
         choices = " or ".join(map(repr, _choices(kind, data, f"{place}.{match.group(1)}")))
-        known = f"wanted {choices}" if choices else f"known keys: {', '.join(_known_fields(found, got))}"
-        return ConfigError(f"got no {match.group(1)!r}; {known}", at=at)
+        wanted = f"wanted {choices}" if choices else f"known keys: {', '.join(_known_fields(found, got))}"
+        return ConfigError(f"got no {match.group(1)!r}; {wanted}", at=at)
     if choices := _choices(kind, data, place):
-        hint = hint_for(str(got), choices)
+        hint = name_hint(str(got), choices)
         return ConfigError(f"got {short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at)
-    number = _Number(found)
-    return ConfigError(f"got {short(got)}; {f'wanted {number.wanted}' if number.is_number else _wanted(text)}", at=at)
+    number = _NumberField(found)
+    wanted = f"wanted {number.wanted}" if number.is_number else _plain_message(text)
+    return ConfigError(f"got {short(got)}; {wanted}", at=at)
 
 
-def strange_key(key: str, known: Sequence[str], kind: object = None, others: Sequence[object] = ()) -> str:
-    """Message about an unknown key: a near one, or the keys that a table (of a kind) has, and other kinds with it."""
-    if near := hint_for(key, known):
+def _unknown_field_message(name: str, kind: Any, data: object) -> str:
+    table = _table_type(kind, data)
+    others = [part.__struct_config__.tag for part in _struct_members(kind) if name in part.__struct_fields__]
+    tag = None if table is None else table.__struct_config__.tag
+    return unknown_key_message(name, _known_fields(kind, data), tag, others)
+
+
+def unknown_key_message(key: str, known: Sequence[str], kind: object = None, others: Sequence[object] = ()) -> str:
+    """Message about an unknown key: a similar one, or the keys of the table (of a kind), and other kinds with it."""
+    if near := name_hint(key, known):
         return f"unknown key {short(key)}{near}"
-    of = f" of kind {kind!r}" if kind else ""
-    keys = f"; known keys{of}: {', '.join(known) or 'none'}" if known or of else ""
+    of_kind = f" of kind {kind!r}" if kind else ""
+    keys = f"; known keys{of_kind}: {', '.join(known) or 'none'}" if known or of_kind else ""
     has_it = f"; kinds with this key: {', '.join(map(repr, others))}" if others else ""
     return f"unknown key {short(key)}{keys}{has_it}"
 
 
-def hint_for(name: str, known: Sequence[str]) -> str:
-    """Hint of an error for an unknown name: that it was removed, or a near one of the known; or nothing."""
-    if name in _GONE:
-        return f"; it was removed: {_GONE[name]}"
+def name_hint(name: str, known: Sequence[str]) -> str:
+    """Hint of an error for an unknown name: its removal, or a similar known name; empty without either."""
+    if name in _REMOVED:
+        return f"; it was removed: {_REMOVED[name]}"
     near = [new for new in known if new == _RENAMED.get(name)] or difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-_WORDS = {"object": "a table", "array": "a list", "str": "text", "int": "an integer", "float": "a number"}
-_WORDS |= {"bool": "true or false", "null": "nothing"}
+_TYPE_TEXTS = {"object": "a table", "array": "a list", "str": "text", "int": "an integer", "float": "a number"}
+_TYPE_TEXTS |= {"bool": "true or false", "null": "nothing"}
 
 
-def _wanted(text: str) -> str:
+def _plain_message(text: str) -> str:
     """A message of msgspec without what was got, in the words of the other messages if it is of a type."""
     if (match := re.fullmatch(r"Expected `([^`]*)`(.*), got [^,]*", text, flags=re.DOTALL)) is not None:
-        return f"wanted {' or '.join(_WORDS.get(word, word) for word in match.group(1).split(' | '))}{match.group(2)}"
+        return (
+            f"wanted {' or '.join(_TYPE_TEXTS.get(word, word) for word in match.group(1).split(' | '))}{match.group(2)}"
+        )
     text = text.replace("`", "'").strip()
     return " ".join((text[0].lower() + text[1:]).split()) if text else "not accepted"
 
 
-def _at(kind: Any, data: Any, path: str) -> tuple[Any, Any]:
+def _field_at(kind: Any, data: Any, path: str) -> tuple[Any, Any]:
     """Type (None if unknown) and value at a path: walks the schema along it, choosing union members by tag."""
     for step, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path):
         if index:
@@ -321,10 +334,10 @@ def _known_fields(kind: Any, data: object) -> list[str]:
 def _choices(kind: Any, data: object, path: str) -> list[str]:
     """Words accepted at a path, if it takes one of a few: a tag, or a literal."""
     parent, _, key = path.rpartition(".")
-    members = _struct_members(_at(kind, data, parent)[0]) if key else []
+    members = _struct_members(_field_at(kind, data, parent)[0]) if key else []
     if tags := [part.__struct_config__.tag for part in members if part.__struct_config__.tag_field == key]:
         return [tag for tag in tags if isinstance(tag, str)]
-    found = _at(kind, data, path)[0]
+    found = _field_at(kind, data, path)[0]
     parts = [found, *getattr(found, "__args__", ())]
     return [word for part in parts if get_origin(part) is Literal for word in get_args(part) if isinstance(word, str)]
 

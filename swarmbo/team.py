@@ -138,16 +138,16 @@ class Team(AskTell):
     ) -> None:
         refuse_unknown(unknown)
         if not isinstance(graph, Problem):
-            told = "total" if outcomes is None else outcomes
-            problem = Problem.of(graph, {} if bounds is None else bounds, variable_owners, told)
+            mode = "total" if outcomes is None else outcomes
+            problem = Problem.of(graph, {} if bounds is None else bounds, variable_owners, mode)
         else:
             problem = graph
         if problem is graph and not (bounds is None and outcomes is None and variable_owners is None):
             raise ConfigError("got bounds, outcomes or owners; wanted them in the Problem alone", at="$.graph")
         problem = problem if no_go is None else problem.with_no_go(no_go)
         problem = problem if constraints is None else problem.with_constraints(constraints)
-        parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
         problem = problem if limits is None else problem.with_limits(limits)
+        parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
         near: dict[str, Any] = {"start": start, "step_limit": step_limit, "safe": safe}
         setup = Setup.of(problem, **parts, seed=seed, rounds=rounds, initial=initial, **near)
         require_packages(setup.coordination)
@@ -246,7 +246,7 @@ class Team(AskTell):
         self._learner, self._since = self._learner.begin(), self._since.after(self._log)
         self.sent, self.last_sharing, self.sharing_links = {}, Traffic(), None
         news = None if self._world is None else self._world.begin(infos)
-        self._take(None, None if news is None else self._heard(news))
+        self._take(None, None if news is None else self._received_news(news))
 
     @whole_or_not_at_all
     def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, Any]:
@@ -259,13 +259,13 @@ class Team(AskTell):
         Returns:
             Actions. In a field, an agent without candidates stays, or does not measure if the environment allows that.
         """
-        world, agents = self._in_world, list(observations)
+        world, agents = self._required_world, list(observations)
         if self.round == 0 and not self._learner.positions and infos:
             self.begin(infos)
         if self._acting is not None:
-            if (held := world.held(agents)) is not None:
+            if (actions := world.continued_actions(agents)) is not None:
                 self.last_sharing, self.sharing_links = Traffic(), None
-                return held
+                return actions
             self._log = self._log.without([self._acting])  # its outcome was never observed, and no longer can be
         offers = world.offers(agents)
         query = self._ask(offers)
@@ -290,7 +290,7 @@ class Team(AskTell):
             self.begin(infos)
         if self._acting is not None:
             self._log = self._log.without([self._acting])
-        self._acting = self._note(self._in_world.place_of(actions)).id
+        self._acting = self._note(self._required_world.place_of(actions)).id
 
     @whole_or_not_at_all
     def observe(
@@ -310,16 +310,16 @@ class Team(AskTell):
         query = self._log.open.get(self._acting) if self._acting is not None else None
         sent = None if query is None else self.problem.named(query.point)
         step = Step(observations, rewards, terminations, truncations, infos)
-        news = self._in_world.news(sent, step)
+        news = self._required_world.news(sent, step)
         if news is None:  # the action is held
             self._take(None, None)
         else:
             acting, self._acting = self._acting, None
-            self._take(acting if query is not None else None, self._heard(news), is_all=True)
+            self._take(acting if query is not None else None, self._received_news(news), is_all=True)
             if acting is not None and query is not None and self.problem.ranges:
                 self._log = self._log.with_measured(acting, quantities_in(infos, self.problem))
 
-    def _heard(self, news: News) -> News:
+    def _received_news(self, news: News) -> News:
         """News of a round from present agents' channels."""
         if (present := self._present()) is None:
             return news
@@ -415,7 +415,7 @@ class Team(AskTell):
             raise ConfigError(f"{got}; wanted a file that team.save wrote") from error
 
     @property
-    def _in_world(self) -> World:
+    def _required_world(self) -> World:
         if self._world is None:
             raise ConfigError("this team has no environment to act in; make it with Team.for_env", at="$.environment")
         return self._world

@@ -94,12 +94,12 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
         def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
             by_itself = replace(situation, agents=(agent,), candidates={agent: places}, belief=belief)
             made = self.local_problem(by_itself)
-            problem: LocalProblem | None = registry.checked_as(LocalProblem | None, made, self, "local_problem")
+            problem: LocalProblem | None = registry.checked_result(LocalProblem | None, made, self, "local_problem")
             if problem is None:
                 return None
             if problem.graph.variables != (agent,):
                 wanted = f"a problem of {agent!r} alone, which is the only one in the situation"
-                raise registry.not_wanted(problem.graph.variables, wanted, self, "local_problem")
+                raise registry.invalid_result(problem.graph.variables, wanted, self, "local_problem")
             return problem.best_alone(agent, places)
 
         return choose

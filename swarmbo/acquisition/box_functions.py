@@ -15,7 +15,7 @@ from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Climbing, Joint, Points, Received, Values
 from swarmbo.graph.factor_graph import grouped
 from swarmbo.problem.coding import Coding
-from swarmbo.registry import not_wanted
+from swarmbo.registry import invalid_result
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -209,7 +209,7 @@ class BeliefFunctions(BoxFunctions):
         is_triple = isinstance(told, tuple | list) and len(told) == 3 and np.shape(told[0]) == std.shape
         if not is_triple or any(np.isnan(part).any() for part in told):
             wanted = f"(value, by_mean, by_std), numbers, with a value of the shape {std.shape}"
-            raise not_wanted(told, wanted, self, "merit")
+            raise invalid_result(told, wanted, self, "merit")
         value, by_mean, by_std = told
         # d std / d var = 1 / (2 std)
         return value, np.asarray(by_mean), 0.5 * by_std / std

@@ -18,7 +18,7 @@ from swarmbo.belief import PlaceBelief, has_view, view_of
 from swarmbo.boundary.values import unused_prefix
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.registry import checked_as
+from swarmbo.registry import checked_result
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
 
@@ -231,7 +231,7 @@ def _utilities(
         key = id(view_of(situation.belief, agent))
         if key not in made:
             utility = acquisition.utility(situation.seen_by(agent), n_agents)  # which may be a user's own
-            made[key] = checked_as(Utility, utility, acquisition, "utility")
+            made[key] = checked_result(Utility, utility, acquisition, "utility")
         return made[key]
 
     return utility_for

@@ -46,13 +46,13 @@ def trials(situation: JointSituation) -> list[Trial]:
     """Trials for a method rebuilt for each decision: results in order, then pending ones, also partly known."""
     U, y = seen_totals(situation)
     awaited = situation.history.awaited
-    partly = np.zeros(len(y), dtype=bool) if awaited is None else awaited.any(axis=1) & ~np.isfinite(y)
-    out = np.concatenate([situation.domain.to_unit(situation.pending), U[partly]])
-    told = [
+    is_partly_known = np.zeros(len(y), dtype=bool) if awaited is None else awaited.any(axis=1) & ~np.isfinite(y)
+    running = np.concatenate([situation.domain.to_unit(situation.pending), U[is_partly_known]])
+    ended = [
         Trial(np.clip(u, 0.0, 1.0).tolist(), "complete" if np.isfinite(total) else "failed", total)
-        for u, total in zip(U[~partly], y[~partly].tolist(), strict=True)
+        for u, total in zip(U[~is_partly_known], y[~is_partly_known].tolist(), strict=True)
     ]
-    return told + [Trial(np.clip(u, 0.0, 1.0).tolist(), "running", np.nan) for u in out]
+    return ended + [Trial(np.clip(u, 0.0, 1.0).tolist(), "running", np.nan) for u in running]
 
 
 def n_asked(situation: JointSituation) -> int:
@@ -107,10 +107,11 @@ class Sobol(Settings, frozen=True, tag_field="kind", tag="sobol"):
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Next point (n,) of the sequence, in the unit cube; ``acquisition`` is not used."""
-        rng, code = stream(situation.seed, "initial design"), situation.coded_by
-        n = (situation if code is None else code).domain.n_dims  # a choice has several coordinates, but one in a design
+        rng, coding = stream(situation.seed, "initial design"), situation.coded_by
+        # a choice has several coordinates, but one in a design
+        n = (situation if coding is None else coding).domain.n_dims
         point = sobol(1, n, rng, skip=n_asked(situation))[0]
-        return point if code is None else code.inside(point), SolveReport(status="not_needed")
+        return point if coding is None else coding.inside(point), SolveReport(status="not_needed")
 
 
 @kind("coordination", FUNCTION)
@@ -155,12 +156,13 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
         rng = stream(situation.seed, "isotropic baseline", evaluations=n_asked(situation))
         U, y = seen_totals(situation)
-        whole = in_structure(situation, LearnedStructure(scopes=(tuple(range(n)),), shares=(), chosen_at=0, state=()))
+        structure = LearnedStructure(scopes=(tuple(range(n)),), shares=(), chosen_at=0, state=())
+        one_factor = in_structure(situation, structure)
         side = self.box.side(y, steps=situation.steps(), basis=situation.basis())
         U, y = U[np.isfinite(y)], y[np.isfinite(y)]
         if not len(y):
             return rng.random(n), report
-        graph = whole.graph
+        graph = one_factor.graph
         belief = AdditiveGP.create(AdditiveGPSettings(lengthscales="shared"), graph, situation.domain)
         z = Warp.fitted(self.warp, y).forward(y)
         belief = belief.update(situation.domain.from_unit(U), z).fit(rng).condition_on_pending(situation.out.points)
@@ -171,16 +173,16 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         bound: BoxFunctions = ContrastBounds(
             graph=graph, low=low, high=high, starts=starts, belief=belief, reference=centre, weight=weight
         )
-        needed = requirements(whole)
-        origin = reference(whole, needed, centre) if needed else centre
+        needed = requirements(one_factor)
+        origin = reference(one_factor, needed, centre) if needed else centre
         if needed:
             bound = with_requirements(bound, needed, origin, spreads(bound, situation.seed))
         (stack,) = stacks_of(graph)
-        raw = np.concatenate([bound.starts, low + rng.random((self.raw_samples, n)) * (high - low)])
-        best = np.argsort(-bound.value(stack, raw[None], ())[0], kind="stable")[: self.starts]
+        random_starts = np.concatenate([bound.starts, low + rng.random((self.raw_samples, n)) * (high - low)])
+        best = np.argsort(-bound.value(stack, random_starts[None], ())[0], kind="stable")[: self.starts]
         ends = low[None, None], high[None, None]
-        climbed, values, *_ = ascend(
-            lambda X: bound.value_and_gradient(stack, X, ()), raw[None, best], *ends, self.steps
+        points, values, *_ = ascend(
+            lambda X: bound.value_and_gradient(stack, X, ()), random_starts[None, best], *ends, self.steps
         )
-        point = climbed[0, int(values[0].argmax())]
+        point = points[0, int(values[0].argmax())]
         return point if not needed or is_met(needed, point, origin) else moved_back(needed, point, origin), report

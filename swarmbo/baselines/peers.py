@@ -32,7 +32,7 @@ def require_packages(method: object) -> None:
             peer_package(name, own)
 
 
-_SAME = 1e-9  # sides of the box: a point that is nearer to the one asked is that, converted to units and back
+_SAME_POINT = 1e-9  # sides of the box: a point that is nearer to the one asked is that, converted to units and back
 
 
 @kind("coordination", FUNCTION)
@@ -71,35 +71,35 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
         U, y = seen_totals(situation)
         n = situation.domain.n_dims
         own, attached = situation.chosen, situation.history.attached
-        is_late = np.zeros(len(y), dtype=bool) if attached is None else attached & (np.cumsum(own) > 0)
-        y = np.where(is_late, np.nan, y)  # attached after the first decision: of no effect
+        attached_late = np.zeros(len(y), dtype=bool) if attached is None else attached & (np.cumsum(own) > 0)
+        y = np.where(attached_late, np.nan, y)  # attached after the first decision: of no effect
         first = ~own & np.isfinite(y)  # the initial design, and what was attached before the first decision
         centre = U[first][int(y[first].argmax())] if first.any() else np.full(n, 0.5)
         worst = np.nan_to_num(np.fmin.accumulate(y))[own]  # until each outcome, as later ones change no generation
         U, y, awaited = U[own], y[own], np.flatnonzero(~situation.steps()[own])
         n_back = int(awaited[0]) if len(awaited) else len(U)  # a generation is passed on once it is complete
-        restarts, told, unit = 0, 0, 1.0
+        restarts, n_told, unit = 0, 0, 1.0
         strategy = self._strategy(situation.seed, restarts, centre)
         while True:
-            asked = np.array(strategy.ask())
-            size = len(asked)
-            if told + size > n_back:
+            generation = np.array(strategy.ask())
+            size = len(generation)
+            if n_told + size > n_back:
                 break
-            rows = U[told : told + size]
-            points = np.where(np.abs(rows - asked) <= _SAME, asked, rows)
-            outcomes = y[told : told + size]
-            if not told:  # the tolerances at which it restarts are absolute
+            evaluated = U[n_told : n_told + size]
+            points = np.where(np.abs(evaluated - generation) <= _SAME_POINT, generation, evaluated)
+            outcomes = y[n_told : n_told + size]
+            if not n_told:  # the tolerances at which it restarts are absolute
                 unit = float(np.ptp(known)) or 1.0 if len(known := outcomes[np.isfinite(outcomes)]) else 1.0
-            told += size
-            strategy.tell(list(points), (-np.where(np.isnan(outcomes), worst[told - 1], outcomes) / unit).tolist())
+            n_told += size
+            strategy.tell(list(points), (-np.where(np.isnan(outcomes), worst[n_told - 1], outcomes) / unit).tolist())
             if strategy.stop():
                 restarts += 1
-                fresh = stream(situation.seed, "cma-es baseline", "place", restart=restarts).random(n)
-                strategy = self._strategy(situation.seed, restarts, fresh, 2 * size)
-        turn = len(U) - told + len(situation.pending)
-        while turn >= size:
-            asked, turn = np.array(strategy.ask()), turn - size
-        return np.clip(asked[turn], 0.0, 1.0), SolveReport(status="not_needed")
+                new_centre = stream(situation.seed, "cma-es baseline", "place", restart=restarts).random(n)
+                strategy = self._strategy(situation.seed, restarts, new_centre, 2 * size)
+        n_ahead = len(U) - n_told + len(situation.pending)
+        while n_ahead >= size:
+            generation, n_ahead = np.array(strategy.ask()), n_ahead - size
+        return np.clip(generation[n_ahead], 0.0, 1.0), SolveReport(status="not_needed")
 
     def _strategy(self, seed: int, restart: int, centre: Float[np.ndarray, " n"], population: int | None = None) -> Any:
         rng = stream(seed, "cma-es baseline", "generations", restart=restart)
@@ -224,8 +224,8 @@ def _generated(situation: JointSituation, seed: int) -> list[float]:
     api, configs = peer_package("ax.api.client", _AX), peer_package("ax.api.configs", _AX)
     names = [f"x{j}" for j in range(situation.domain.n_dims)]  # Ax parses names as Python
     client = api.Client(random_seed=seed)
-    sides = [configs.RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in names]
-    client.configure_experiment(parameters=sides)
+    parameters = [configs.RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in names]
+    client.configure_experiment(parameters=parameters)
     client.configure_optimization(objective="total")
     client.configure_generation_strategy(
         initialization_budget=situation.initial,

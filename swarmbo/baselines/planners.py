@@ -43,15 +43,15 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
         """Steps of ``decide``, in which agents with separate beliefs send their choices."""
         choose = acquisition.alone(situation)
 
-        def own(agent: str) -> int | None:
+        def choose_row(agent: str) -> int | None:
             chosen = choose(agent, view_of(situation.belief, agent), situation.candidates[agent])
             return None if chosen is None else int(chosen)
 
-        def fits(agent: str, row: Any) -> bool:
+        def is_valid_row(agent: str, row: Any) -> bool:
             return row is None or is_row(row, len(situation.candidates[agent]))
 
-        said = yield from each(situation, "choices", situation.movers, own, fits)
-        points = {agent: situation.candidates[agent][row] for agent, row in said.items() if row is not None}
+        rows_by_agent = yield from each(situation, "choices", situation.movers, choose_row, is_valid_row)
+        points = {agent: situation.candidates[agent][row] for agent, row in rows_by_agent.items() if row is not None}
         return Decision(points, SolveReport(status="not_needed"))
 
 
@@ -85,10 +85,10 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
         return Decision(points, SolveReport(status="sequential", rounds=rounds))
 
 
-_CLOSED = 1.5  # distance to the nearest site, in mean gaps between sites, from which on nothing can be measured
+_CLOSED_GAPS = 1.5  # distance to the nearest site, in mean gaps between sites, from which on nothing can be measured
 _CELLS = 900  # of the map, for paths round closed areas
-_JUDGED = 400  # places of a strip for the choice of the number of lanes
-_COARSE = 1.03  # reaches are rounded to powers of it, so that sweeps stay the same from round to round
+_MOST_SCORED = 400  # places of a strip for the choice of the number of lanes
+_REACH_STEP = 1.03  # reaches are rounded to powers of it, so that sweeps stay the same from round to round
 
 Lane = tuple[float, float, float]  # x, and the range of y
 Pair = tuple[float, float]
@@ -126,21 +126,21 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
         if situation.horizon is None:
             raise ConfigError("a lawn-mower sweep needs the number of rounds; give `rounds`", at="$.rounds")
         ground, unknown = ground_of(situation.domain, situation.sites), dict.fromkeys(situation.agents, np.inf)
-        begins = unknown | {agent: float(place[0]) for agent, place in situation.starts.items()}
-        from_west = sorted(begins, key=lambda agent: (begins[agent], agent))  # the strips of agents
+        west_starts = unknown | {agent: float(place[0]) for agent, place in situation.starts.items()}
+        from_west = sorted(west_starts, key=lambda agent: (west_starts[agent], agent))  # the strips of agents
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
             places, reach = situation.candidates[agent], np.inf
             if (here := situation.positions.get(agent)) is not None:
                 side = float((situation.domain.high - situation.domain.low).max())
-                off = max(float(np.linalg.norm(places - here, axis=1).max()) / side, np.finfo(float).tiny)
-                reach = side * _COARSE ** np.round(np.log(off) / np.log(_COARSE))
+                farthest = max(float(np.linalg.norm(places - here, axis=1).max()) / side, np.finfo(float).tiny)
+                reach = side * _REACH_STEP ** np.round(np.log(farthest) / np.log(_REACH_STEP))
             start = situation.starts.get(agent)
-            begun = None if start is None else (float(start[0]), float(start[1]))
-            plan = sweep(ground, from_west.index(agent), len(from_west), situation.horizon, begun, reach)
+            start_pair = None if start is None else (float(start[0]), float(start[1]))
+            plan = sweep(ground, from_west.index(agent), len(from_west), situation.horizon, start_pair, reach)
             target = plan[min(situation.round, len(plan)) - 1]
             if here is not None and np.isfinite(reach):
-                target = ground.ahead(here, target, reach)
+                target = ground.next_place(here, target, reach)
             points[agent] = places[int(np.linalg.norm(places - target, axis=1).argmin())]
         return Decision(points, SolveReport(status="not_needed"))
 
@@ -162,73 +162,73 @@ class SweptGround:
 
     def __init__(self, domain: Domain, sites: Float[np.ndarray, "k 2"] | None) -> None:
         self.low, self.side, self.sites = domain.low, domain.high - domain.low, sites
-        self._near = None if sites is None else cKDTree(sites)
-        self._gap = _CLOSED * float(np.sqrt(self.side.prod() / len(sites))) if sites is not None else np.inf
+        self._site_tree = None if sites is None else cKDTree(sites)
+        self._gap = _CLOSED_GAPS * float(np.sqrt(self.side.prod() / len(sites))) if sites is not None else np.inf
 
     def is_open(self, places: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
         """Mask of places near which something can be measured."""
-        if self._near is None:
+        if self._site_tree is None:
             return np.ones(len(places), dtype=bool)
-        return np.asarray(self._near.query(places)[0]) <= self._gap
+        return np.asarray(self._site_tree.query(places)[0]) <= self._gap
 
-    def strip(self, number: int, of: int) -> Pair:
+    def strip(self, number: int, n_strips: int) -> Pair:
         """West and east of a strip; strips have equally many sites, or equal widths without sites."""
-        shares = np.array([number, number + 1]) / of
+        shares = np.array([number, number + 1]) / n_strips
         edges = self.low[0] + self.side[0] * shares
         if self.sites is not None:
             inner = np.quantile(self.sites[:, 0], shares)
             edges = np.where((shares > 0.0) & (shares < 1.0), inner, edges)
         return float(edges[0]), float(edges[1])
 
-    def runs(self, x: float, low: float, high: float) -> list[Lane]:
+    def open_parts(self, x: float, low: float, high: float) -> list[Lane]:
         """Parts of a lane along which something can be measured."""
         step = min(self._gap / 2.0, (high - low) / 8.0) or 1.0
         y = np.linspace(low, high, int(np.ceil((high - low) / step)) + 1)
-        shut = np.flatnonzero(~self.is_open(np.column_stack([np.full(len(y), x), y])))
-        ends = [-1, *shut.tolist(), len(y)]
+        closed = np.flatnonzero(~self.is_open(np.column_stack([np.full(len(y), x), y])))
+        ends = [-1, *closed.tolist(), len(y)]
         return [(x, float(y[a + 1]), float(y[b - 1])) for a, b in pairwise(ends) if b - a > 1]
 
-    def way(self, start: Float[np.ndarray, " 2"], end: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "k 2"] | None:
+    def path(self, start: Float[np.ndarray, " 2"], end: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "k 2"] | None:
         """Bends of a path, both ends included; None without a path. Straight if unobstructed."""
         straight = np.array([start, end])
-        if self.sees(straight[:1], straight[1:])[0]:
+        if self.are_visible(straight[:1], straight[1:])[0]:
             return straight
-        nodes, _, near = self._grid
-        length, before = self._lengths(start)
-        on, found = int(near.query(end)[1]), list[np.ndarray]()
-        if not np.isfinite(length[on]):
+        nodes, _, tree = self._grid
+        length, previous = self._lengths(start)
+        cell, cells = int(tree.query(end)[1]), list[np.ndarray]()
+        if not np.isfinite(length[cell]):
             return None
-        while on >= 0:
-            found.append(nodes[on])
-            on = int(before[on])
-        return np.array([start, *found[::-1], end])
+        while cell >= 0:
+            cells.append(nodes[cell])
+            cell = int(previous[cell])
+        return np.array([start, *cells[::-1], end])
 
-    def how_far(self, start: Float[np.ndarray, " 2"], ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, " m"]:
+    def distances(self, start: Float[np.ndarray, " 2"], ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, " m"]:
         """Approximate lengths of paths; infinite without a path."""
         straight = np.linalg.norm(ends - start, axis=1)
-        seen = self.sees(np.broadcast_to(start, ends.shape), ends)
-        if seen.all():
+        is_visible = self.are_visible(np.broadcast_to(start, ends.shape), ends)
+        if is_visible.all():
             return straight
-        return np.where(seen, straight, self._lengths(start)[0][self._grid[2].query(ends)[1]])
+        return np.where(is_visible, straight, self._lengths(start)[0][self._grid[2].query(ends)[1]])
 
     def _lengths(self, start: Float[np.ndarray, " 2"]) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
         """Distance to each cell, and the previous cell of its path; -9999 of the first."""
-        _, graph, near = self._grid
-        length, before = dijkstra(graph, indices=np.array([near.query(start)[1]]), return_predecessors=True)
-        return length[0], before[0]
+        _, graph, tree = self._grid
+        length, previous = dijkstra(graph, indices=np.array([tree.query(start)[1]]), return_predecessors=True)
+        return length[0], previous[0]
 
-    def ahead(
+    def next_place(
         self, start: Float[np.ndarray, " 2"], end: Float[np.ndarray, " 2"], reach: float
     ) -> Float[np.ndarray, " 2"]:
         """Next place en route to a target: the target, or the farthest within reach on a path round closed areas."""
-        way = self.way(start, end)
-        if way is None or len(way) == 2:
+        path = self.path(start, end)
+        if path is None or len(path) == 2:
             return end
-        return _at(way, np.array([min(reach, _along(way)[-1])]))[0]
+        return _points_at(path, np.array([min(reach, _arc_lengths(path)[-1])]))[0]
 
-    def sees(self, starts: Float[np.ndarray, "m 2"], ends: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
+    def are_visible(self, starts: Float[np.ndarray, "m 2"], ends: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
         """Mask of pairs of places without a closed area between."""
-        if self._near is None or not len(starts):
+        if self._site_tree is None or not len(starts):
             return np.ones(len(starts), dtype=bool)
         longest = float(np.linalg.norm(ends - starts, axis=1).max())
         shares = np.linspace(0.0, 1.0, int(np.ceil(2.0 * longest / self._gap)) + 1)
@@ -246,13 +246,13 @@ class SweptGround:
         if self.sites is not None and not is_open.any():
             nodes, is_open = self.sites[:: max(1, len(self.sites) // _CELLS)], np.s_[:]
         nodes = nodes[is_open]
-        near = cKDTree(nodes)
-        one, other = near.query_pairs(1.01 * float(np.hypot(*(self.side / counts))), output_type="ndarray").T
-        seen = self.sees(nodes[one], nodes[other])
-        one, other = one[seen], other[seen]
-        lengths = np.linalg.norm(nodes[one] - nodes[other], axis=1)
-        both = (np.append(one, other), np.append(other, one))
-        return nodes, csr_array((np.append(lengths, lengths), both), shape=(len(nodes), len(nodes))), near
+        tree = cKDTree(nodes)
+        first, second = tree.query_pairs(1.01 * float(np.hypot(*(self.side / counts))), output_type="ndarray").T
+        is_visible = self.are_visible(nodes[first], nodes[second])
+        first, second = first[is_visible], second[is_visible]
+        lengths = np.linalg.norm(nodes[first] - nodes[second], axis=1)
+        edges = (np.append(first, second), np.append(second, first))
+        return nodes, csr_array((np.append(lengths, lengths), edges), shape=(len(nodes), len(nodes))), tree
 
 
 @lru_cache(maxsize=64)  # equal in every round
@@ -261,27 +261,27 @@ def sweep(
 ) -> Float[np.ndarray, "rounds 2"]:
     """Places of an agent at the end of each round."""
     west, east = ground.strip(strip, n_strips)
-    judged, n_steps = _judged(ground, west, east), rounds - (start is None)
-    even = np.sqrt(rounds * (east - west) / ground.side[1])  # lane distance equals the distance along lanes
+    scored, n_steps = _scored_places(ground, west, east), rounds - (start is None)
+    even_lanes = np.sqrt(rounds * (east - west) / ground.side[1])  # lane distance equals the distance along lanes
     plans = list[tuple[float, Float[np.ndarray, "r 2"]]]()
-    for n_lanes in range(1, int(2.0 * even) + 2):
+    for n_lanes in range(1, int(2.0 * even_lanes) + 2):
         for entry in range(1 if start is None else 4):
             path = _path(ground, (west, east), n_lanes, start, entry)
-            step = min(float(_along(path)[-1]) / max(n_steps, 1), reach)
-            ends = _at(path, step * np.arange(n_steps + 1))
-            off = cKDTree(ends).query(judged)[0]
-            plans.append((float(np.square(off).mean()), ends[-rounds:]))
+            step = min(float(_arc_lengths(path)[-1]) / max(n_steps, 1), reach)
+            ends = _points_at(path, step * np.arange(n_steps + 1))
+            distances = cKDTree(ends).query(scored)[0]
+            plans.append((float(np.square(distances).mean()), ends[-rounds:]))
     return min(plans, key=lambda plan: plan[0])[1]
 
 
-def _judged(ground: SweptGround, west: float, east: float) -> Float[np.ndarray, "j 2"]:
+def _scored_places(ground: SweptGround, west: float, east: float) -> Float[np.ndarray, "j 2"]:
     if ground.sites is not None:
         own = ground.sites[(ground.sites[:, 0] >= west) & (ground.sites[:, 0] <= east)]
         own = own if len(own) else ground.sites
-        return own[:: max(1, len(own) // _JUDGED)]
-    n = int(np.sqrt(_JUDGED))
-    share = (np.arange(n) + 0.5) / n
-    x, y = np.meshgrid(west + (east - west) * share, ground.low[1] + ground.side[1] * share)
+        return own[:: max(1, len(own) // _MOST_SCORED)]
+    n = int(np.sqrt(_MOST_SCORED))
+    shares = (np.arange(n) + 0.5) / n
+    x, y = np.meshgrid(west + (east - west) * shares, ground.low[1] + ground.side[1] * shares)
     return np.column_stack([x.ravel(), y.ravel()])
 
 
@@ -292,28 +292,29 @@ def _path(ground: SweptGround, strip: Pair, n_lanes: int, start: Pair | None, en
     low, high = float(ground.low[1]) + margin, float(ground.low[1]) + height - margin
     cells = _cells(ground, n_lanes, west, east, low, high)
     if not cells:  # lanes miss small clusters of sites: they are laid over the sites alone
-        own = _judged(ground, west, east)
-        (west, low), (east, high) = own.min(axis=0).tolist(), own.max(axis=0).tolist()
+        sites = _scored_places(ground, west, east)
+        (west, low), (east, high) = sites.min(axis=0).tolist(), sites.max(axis=0).tolist()
         cells = _cells(ground, n_lanes, west, east, low, high)
     path = [np.array([west, ground.low[1]] if start is None else start)]
     while cells:
         corners = np.array([[(lane[0], y) for lane in (cell[0], cell[-1]) for y in lane[1:]] for cell in cells])
-        far = ground.how_far(path[-1], corners.reshape(-1, 2))
-        if is_lost := len(path) == 1 and not np.isfinite(far).any():  # far from all sites: straight to the nearest one
-            far = np.linalg.norm(corners.reshape(-1, 2) - path[-1], axis=1)
-        nearest = int(far.argmin())
+        distances = ground.distances(path[-1], corners.reshape(-1, 2))
+        is_lost = len(path) == 1 and not np.isfinite(distances).any()
+        if is_lost:  # far from all sites: straight to the nearest one
+            distances = np.linalg.norm(corners.reshape(-1, 2) - path[-1], axis=1)
+        nearest = int(distances.argmin())
         if len(path) == 1:
-            own = 4 * (nearest // 4)
-            nearest = own + int(np.argsort(far[own : own + 4], kind="stable")[entry])
+            first = 4 * (nearest // 4)  # corner of the nearest cell
+            nearest = first + int(np.argsort(distances[first : first + 4], kind="stable")[entry])
         corner = corners.reshape(-1, 2)[nearest]
-        way = np.array([path[-1], corner]) if is_lost else ground.way(path[-1], corner)
-        if way is None or not np.isfinite(far[nearest]):
+        leg = np.array([path[-1], corner]) if is_lost else ground.path(path[-1], corner)
+        if leg is None or not np.isfinite(distances[nearest]):
             break  # the rest is unreachable
-        number, entered = divmod(nearest, 4)
+        number, corner_index = divmod(nearest, 4)
         cell = cells.pop(number)
-        path += [*way[1:]]
-        upwards = entered % 2 == 0
-        for x, south, north in cell if entered < 2 else cell[::-1]:
+        path += [*leg[1:]]
+        upwards = corner_index % 2 == 0
+        for x, south, north in cell if corner_index < 2 else cell[::-1]:
             path += [np.array([x, y]) for y in ((south, north) if upwards else (north, south))]
             upwards = not upwards
     return np.array(path[1:] if start is None and len(path) > 1 else path)
@@ -321,26 +322,28 @@ def _path(ground: SweptGround, strip: Pair, n_lanes: int, start: Pair | None, en
 
 def _cells(ground: SweptGround, n_lanes: int, west: float, east: float, low: float, high: float) -> list[list[Lane]]:
     """Cells of the parts of all lanes: one continues in the next lane if each has just the other one next to it."""
-    cells, going, gap = list[list[Lane]](), list[list[Lane]](), (east - west) / n_lanes
-    for runs in (ground.runs(west + gap * (n + 0.5), low, high) for n in range(n_lanes)):
-        beside = [[cell for cell in going if cell[-1][1] <= run[2] and run[1] <= cell[-1][2]] for run in runs]
-        now = list[list[Lane]]()
-        for run, own in zip(runs, beside, strict=True):
-            if len(own) == 1 and sum(any(cell is own[0] for cell in others) for others in beside) == 1:
-                own[0].append(run)
-                now.append(own[0])
+    cells, active, spacing = list[list[Lane]](), list[list[Lane]](), (east - west) / n_lanes
+    for lane in range(n_lanes):
+        parts = ground.open_parts(west + spacing * (lane + 0.5), low, high)
+        adjacent = [[cell for cell in active if cell[-1][1] <= part[2] and part[1] <= cell[-1][2]] for part in parts]
+        current = list[list[Lane]]()
+        for part, beside in zip(parts, adjacent, strict=True):
+            is_alone = len(beside) == 1
+            if is_alone and sum(any(cell is beside[0] for cell in others) for others in adjacent) == 1:
+                beside[0].append(part)
+                current.append(beside[0])
             else:
-                now.append([run])
-                cells.append(now[-1])
-        going = now
+                current.append([part])
+                cells.append(current[-1])
+        active = current
     return cells
 
 
-def _along(path: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+def _arc_lengths(path: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
     return np.append(0.0, np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum())
 
 
-def _at(path: Float[np.ndarray, "k 2"], lengths: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 2"]:
+def _points_at(path: Float[np.ndarray, "k 2"], lengths: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 2"]:
     """Points of a path after some lengths; its end from there on."""
-    along = _along(path)
-    return np.column_stack([np.interp(lengths, along, path[:, axis]) for axis in range(2)])
+    arc_lengths = _arc_lengths(path)
+    return np.column_stack([np.interp(lengths, arc_lengths, path[:, axis]) for axis in range(2)])

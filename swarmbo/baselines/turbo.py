@@ -59,22 +59,23 @@ class TurboRegion(Settings, frozen=True):
         not ``chosen`` are known, and do not count; ``steps`` masks those chosen with a result.
         """
         tolerance = self.failures or max(4, n)
-        first, restarts, design, length, wins, losses, best = 0, 0, 0, self.initial, 0, 0, -math.inf
+        first, restarts, design = 0, 0, 0
+        length, successes, failures, best = self.initial, 0, 0, -math.inf
         n_chosen = 0  # since the search last started over
-        for t, outcome in enumerate(outcomes):
+        for number, outcome in enumerate(outcomes):
             known = bool(np.isfinite(outcome))
-            n_chosen += int(chosen[t])
-            if steps[t] and n_chosen > design:
+            n_chosen += int(chosen[number])
+            if steps[number] and n_chosen > design:
                 improved = known and (math.isinf(best) or outcome > best + _GAIN * abs(best))
-                wins, losses = (wins + 1, 0) if improved else (0, losses + 1)
-                if wins == self.successes:
-                    length, wins = min(2.0 * length, self.largest), 0
-                elif losses == tolerance:
-                    length, losses = length / 2.0, 0
+                successes, failures = (successes + 1, 0) if improved else (0, failures + 1)
+                if successes == self.successes:
+                    length, successes = min(2.0 * length, self.largest), 0
+                elif failures == tolerance:
+                    length, failures = length / 2.0, 0
             best = max(best, float(outcome)) if known else best
             if length < self.smallest:
-                first, restarts, design = t + 1, restarts + 1, self.fresh
-                length, wins, losses, best, n_chosen = self.initial, 0, 0, -math.inf, 0
+                first, restarts, design = number + 1, restarts + 1, self.fresh
+                length, successes, failures, best, n_chosen = self.initial, 0, 0, -math.inf, 0
         return RegionState(first, restarts, length, max(design - n_chosen, 0))
 
 

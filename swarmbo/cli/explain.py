@@ -44,9 +44,9 @@ def explain(
 
     if not (found := list(explained(name))):
         kind = nearest_kind(name, [kind for slot in SLOTS for kind in kinds(slot)])  # also by another name: ei
-        alike = difflib.get_close_matches(name.lower(), sorted(names()), n=2)
-        near = dict.fromkeys([*alike, *([kind] if kind else [])])
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `swarmbo list`"
+        similar = difflib.get_close_matches(name.lower(), sorted(names()), n=2)
+        suggestions = dict.fromkeys([*similar, *([kind] if kind else [])])
+        hint = f"did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else "see `swarmbo list`"
         raise ConfigError(f"got {name!r}, which is not known; {hint}", at="explain")
     width = min(line_width(), _WIDEST)
     typer.echo("\n\n".join("\n".join(_lines(entry, width)) for entry in found))
@@ -75,10 +75,11 @@ def names() -> set[str]:
     from swarmbo.runs import world
     from swarmbo.runs.scenario_files import available
 
-    own = {name for name, one in vars(errors).items() if inspect.isclass(one) and one.__module__ == errors.__name__}
-    found = {kind for slot in SLOTS for kind in kinds(slot)} | {key for *_, table in _tables() for key in table}
+    classes = [value for value in vars(errors).values() if inspect.isclass(value)]
+    error_names = {value.__name__ for value in classes if value.__module__ == errors.__name__}
+    kind_names = {kind for slot in SLOTS for kind in kinds(slot)} | {key for *_, table in _tables() for key in table}
     terms = {term for texts in glossary().values() for term in texts}
-    return found | own | terms | {*available(), *world.plug_in_ids()}
+    return kind_names | error_names | terms | {*available(), *world.plug_in_ids()}
 
 
 def glossary() -> dict[str, dict[str, str]]:
@@ -101,20 +102,20 @@ def _kinds(name: str) -> Iterator[Entry]:
 
 def _keys(name: str) -> Iterator[Entry]:
     """Keys of scenarios by path or by last part; for a table within a table, the key that documents it."""
-    exact: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    around: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for path, of, documentation, table in _tables():
+    by_key: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    by_table: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for path, title, documentation, table in _tables():
         for key, (text, default) in table.items():
-            full = f"{path}.{key}" if path else key
-            inner = name.removeprefix(f"{full}.").rpartition(".")[2] if name.startswith(f"{full}.") else ""
-            if inner and path:
-                around.setdefault((full, (text, *_mentions(documentation, inner))), []).append(of)
-            elif name in (full, key):
+            key_path = f"{path}.{key}" if path else key
+            nested_key = name.rpartition(".")[2] if name.startswith(f"{key_path}.") else ""
+            if nested_key and path:
+                by_table.setdefault((key_path, (text, *_mentions(documentation, nested_key))), []).append(title)
+            elif name in (key_path, key):
                 stated = "It has no default." if default is msgspec.NODEFAULT else f"Default: {_default(default)}."
-                exact.setdefault((full, (f"{text} {stated}",)), []).append(of)
-    for (full, paragraphs), titles in (exact or around).items():
-        of = f" ({', '.join(titles)})" if any(titles) else ""
-        yield Entry(f"key: {full}{of}", paragraphs, {}, f"--set {name if around and not exact else full}=…")
+                by_key.setdefault((key_path, (f"{text} {stated}",)), []).append(title)
+    for (key_path, paragraphs), titles in (by_key or by_table).items():
+        title = f" ({', '.join(titles)})" if any(titles) else ""
+        yield Entry(f"key: {key_path}{title}", paragraphs, {}, f"--set {key_path if by_key else name}=…")
 
 
 def _tables() -> Iterator[tuple[str, str, str, dict[str, tuple[str, Any]]]]:
@@ -124,22 +125,22 @@ def _tables() -> Iterator[tuple[str, str, str, dict[str, tuple[str, Any]]]]:
     from swarmbo.runs import world
     from swarmbo.runs.scenario import Scenario
 
-    structs = [("", "", Scenario), ("workers", "", Workers)]
-    structs += [(slot, name, settings) for slot in SLOTS for name, settings in kinds(slot).items()]
-    for path, name, settings in structs:
+    tables = [("", "", Scenario), ("workers", "", Workers)]
+    tables += [(slot, name, settings) for slot in SLOTS for name, settings in kinds(slot).items()]
+    for path, name, settings in tables:
         keys = _argument_texts(settings)
         yield path, name, "", {key: (keys.get(key, ""), default) for key, default in _fields(settings)}
     for identifier in world.plug_in_ids():
-        maker = world.maker_of(identifier)
+        maker = world.environment_maker(identifier)
         keys, signature = _argument_texts(maker), inspect.signature(maker).parameters
-        texts = (inspect.cleandoc(one.__doc__).partition("\nArgs:")[0] for one in _documents(maker))
-        table = {key: (keys.get(key, ""), signature[key].default) for key in world.settings_in(identifier)}
+        texts = (inspect.cleandoc(document.__doc__).partition("\nArgs:")[0] for document in _documents(maker))
+        table = {key: (keys.get(key, ""), signature[key].default) for key in world.environment_settings(identifier)}
         yield "environment", identifier, "\n\n".join(texts), table
 
 
 def _argument_texts(maker: Any) -> dict[str, str]:
     """Meaning of arguments, from the docstring of a class and of those that it derives from."""
-    return {key: text for one in reversed(_documents(maker)) for key, text in _documented(one)[1].items()}
+    return {key: text for document in reversed(_documents(maker)) for key, text in _documented(document)[1].items()}
 
 
 def _worlds(name: str) -> Iterator[Entry]:
@@ -147,7 +148,7 @@ def _worlds(name: str) -> Iterator[Entry]:
 
     for identifier in world.plug_in_ids():
         if name in (identifier, identifier.removeprefix("swarmbo/")):
-            maker, command = world.maker_of(identifier), f'pettingzoo.make("parallel", "{identifier}")'
+            maker, command = world.environment_maker(identifier), f'pettingzoo.make("parallel", "{identifier}")'
             yield Entry(f"environment: {identifier}", _documented(maker)[0], _argument_texts(maker), command)
 
 
@@ -174,11 +175,11 @@ def _errors(name: str) -> Iterator[Entry]:
 def _documented(thing: Any) -> tuple[tuple[str, ...], dict[str, str]]:
     """Paragraphs of a docstring up to its first section, and what it says of each argument, as plain text."""
     text = inspect.cleandoc(thing.__doc__ or "")
-    head, *sections = re.split(r"\n(?=(?:Args|Attributes|Returns|Raises|Example|Version history):\n)", f"\n{text}")
-    listed = next((part for part in sections if part.startswith("Args:")), "")
-    items = re.findall(r"^    (\w+)(?: \([^)]*\))?: (.*(?:\n {5,}.*)*)", listed, flags=re.MULTILINE)
-    paragraphs = head.strip() or "It has no description."
-    return tuple(map(_plain, paragraphs.split("\n\n"))), {key: _plain(said) for key, said in items}
+    opening, *sections = re.split(r"\n(?=(?:Args|Attributes|Returns|Raises|Example|Version history):\n)", f"\n{text}")
+    arguments = next((part for part in sections if part.startswith("Args:")), "")
+    argument_texts = re.findall(r"^    (\w+)(?: \([^)]*\))?: (.*(?:\n {5,}.*)*)", arguments, flags=re.MULTILINE)
+    paragraphs = opening.strip() or "It has no description."
+    return tuple(map(_plain, paragraphs.split("\n\n"))), {key: _plain(text) for key, text in argument_texts}
 
 
 def _plain(text: str) -> str:
@@ -192,7 +193,8 @@ def _plain(text: str) -> str:
 
 def _documents(maker: Any) -> list[Any]:
     """A class and those that it derives from, or a function, as far as they have docstrings."""
-    return [one for one in (inspect.getmro(maker) if inspect.isclass(maker) else (maker,)) if one.__doc__]
+    parts = inspect.getmro(maker) if inspect.isclass(maker) else (maker,)
+    return [part for part in parts if part.__doc__]
 
 
 def _mentions(documentation: str, word: str) -> list[str]:
@@ -202,9 +204,9 @@ def _mentions(documentation: str, word: str) -> list[str]:
 
 
 def _fields(settings: type[msgspec.Struct]) -> list[tuple[str, Any]]:
-    known = msgspec.structs.fields(settings)
-    made = [one.default_factory if one.default is msgspec.NODEFAULT else one.default for one in known]
-    return [(one.name, default) for one, default in zip(known, made, strict=True)]
+    fields = msgspec.structs.fields(settings)
+    defaults = [field.default_factory if field.default is msgspec.NODEFAULT else field.default for field in fields]
+    return [(field.name, default) for field, default in zip(fields, defaults, strict=True)]
 
 
 def _default(value: Any) -> str:
@@ -238,7 +240,7 @@ def list_known() -> None:
 
     typer.secho("scenarios", bold=True)
     for name, path in available().items():
-        _say(f"  {name:<20} ", summary_line(path))
+        _print_beside(f"  {name:<20} ", summary_line(path))
     typer.secho("environments", bold=True)
     for identifier in world.plug_in_ids():
         typer.echo(f"  {identifier}")
@@ -246,13 +248,13 @@ def list_known() -> None:
         typer.secho(f"{slot}: kind", bold=True)
         for name, settings in kinds(slot).items():
             teams = ", ".join(team for team in TEAMS if name in kinds(slot, team))
-            _say(f"  {name:<20} {teams:<15} ", summary_of(settings))
-    _say("", "Meaning, keys and defaults of a name: swarmbo explain NAME")
+            _print_beside(f"  {name:<20} {teams:<15} ", summary_of(settings))
+    _print_beside("", "Meaning, keys and defaults of a name: swarmbo explain NAME")
     for name, why in world.load_plug_ins().items():
         typer.echo(f"swarmbo: plug-in {name!r} failed: {' '.join(why.split())}", err=True)
 
 
-def _say(label: str, text: str) -> None:
+def _print_beside(label: str, text: str) -> None:
     """Print a label and a text beside it, in lines as wide as those who read them have."""
     width = max(line_width() - len(label), 20)
     typer.echo(label + f"\n{' ' * len(label)}".join(textwrap.wrap(text, width) or [""]))

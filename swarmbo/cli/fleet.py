@@ -74,12 +74,12 @@ def run_fleet(
     from swarmbo.cli import tables
     from swarmbo.fleet import run
     from swarmbo.runs import load
+    from swarmbo.runs.progress import Progress
     from swarmbo.runs.sweep import folder_name
-    from swarmbo.runs.telling import Progress
 
-    used: Any = protocol or ("tcp" if keys is None and not hosts else "tls")  # checked by a fleet
-    others = (tuple(elsewhere or ()), tuple(measures or ()))
-    network = run.Network(used, port, _hosts(hosts), keys, *others, patience, tick)
+    link_protocol: Any = protocol or ("tcp" if keys is None and not hosts else "tls")  # checked by a fleet
+    elsewhere_and_measuring = (tuple(elsewhere or ()), tuple(measures or ()))
+    network = run.Network(link_protocol, port, _hosts(hosts), keys, *elsewhere_and_measuring, patience, tick)
     drawn_as = options.formats(formats, dpi, no_figures)
     if tables.is_in_tables(source):
         from swarmbo.fleet.table_run import solve_by_fleet
@@ -98,9 +98,9 @@ def run_fleet(
             typer.echo(f"swarmbo: {note}", err=True)
         typer.echo(f"written to {out}")
     else:
-        given = [] if coordination is None else [f"coordination={coordination}"]
-        given += [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
-        scenario = load(source, given, None)
+        settings_given = [] if coordination is None else [f"coordination={coordination}"]
+        settings_given += [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
+        scenario = load(source, settings_given, None)
         out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
         with options.resumable(out), Progress(scenario.rounds, quiet=quiet) as progress:
             summary, report = run.run_fleet(scenario, out, network, progress.show, options.say_awaited)
@@ -111,8 +111,8 @@ def run_fleet(
     if again := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):
         typer.echo(f"swarmbo: processes were started again: {again}", err=True)
     for name, rounds in report.missed.items():
-        count, now = f"{rounds} round{'s' * (rounds != 1)}", "gone" if name in report.absent else "back"
-        typer.echo(f"swarmbo: {name} was gone in {count}, and is {now} at the end", err=True)
+        count, state = f"{rounds} round{'s' * (rounds != 1)}", "gone" if name in report.absent else "back"
+        typer.echo(f"swarmbo: {name} was gone in {count}, and is {state} at the end", err=True)
 
 
 @fleet.command("keys")
@@ -132,10 +132,10 @@ def make_fleet_keys(
         members = [run.HUB, *tables.table_problem(source, overrides, {})[0].graph.agents]
     else:
         members = run.members_of(load(source, overrides or [], None))
-    given = _hosts(hosts)
-    if strangers := sorted(set(given) - set(members)):
-        raise ConfigError(f"got {strangers[0]!r}; wanted one of {members}", at="--host")
-    written = make_keys(folder, {name: given.get(name, "127.0.0.1") for name in members})
+    addresses = _hosts(hosts)
+    if unknown := sorted(set(addresses) - set(members)):
+        raise ConfigError(f"got {unknown[0]!r}; wanted one of {members}", at="--host")
+    written = make_keys(folder, {name: addresses.get(name, "127.0.0.1") for name in members})
     typer.echo(f"{len(written)} files, for `swarmbo fleet … --keys {typed(folder)}`: {folder}")
 
 
@@ -164,8 +164,8 @@ def agent(
 
 def _hosts(given: list[str] | None) -> dict[str, str]:
     pairs = [(name, address) for name, _, address in (text.partition("=") for text in given or [])]
-    if bad := [name for name, address in pairs if not (name and address)]:
-        raise ConfigError(f"got {bad[0]!r}; wanted NAME=ADDRESS", at="--host")
+    if incomplete := [name for name, address in pairs if not (name and address)]:
+        raise ConfigError(f"got {incomplete[0]!r}; wanted NAME=ADDRESS", at="--host")
     return dict(pairs)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Commands(TyperGroup):
-    """The commands, which end in one line; of an option that one of them does not have, what may be meant is said."""
+    """The commands, which end in one line; for an option that a command does not have, the line has a suggestion."""
 
     def invoke(self, ctx: Any) -> Any:
         given = [*getattr(ctx, "_protected_args", []), *ctx.args]
@@ -33,25 +33,25 @@ class _Commands(TyperGroup):
             except Exception as error:
                 # typer brings click along, under a name that differs between its versions
                 option = cast(Any, error).option_name if type(error).__name__ == "NoSuchOption" else ""
-                if not option or (meant := self._meant(option, given)) is None:
+                if not option or (suggestion := self._suggestion(option, given)) is None:
                     raise
-                end(f"{option}: no such option of `swarmbo {given[0]}`; {meant}")
+                end(f"{option}: no such option of `swarmbo {given[0]}`; {suggestion}")
 
-    def _meant(self, option: str, given: list[str]) -> str | None:
+    def _suggestion(self, option: str, given: list[str]) -> str | None:
         """The setting, or else the command, that an unknown option stands for."""
         command, *arguments = given
-        own = self.commands.get(command)
+        known = self.commands.get(command)
         texts = [text for text in arguments if text.partition("=")[0] == option]
-        if own is not None and texts and any("--set" in cast(Any, one).opts for one in own.params):
-            at = arguments.index(texts[0])
-            value = texts[0].partition("=")[2] or next(iter(arguments[at + 1 : at + 2]), "") or "VALUE"
+        if known is not None and texts and any("--set" in cast(Any, parameter).opts for parameter in known.params):
+            index = arguments.index(texts[0])
+            value = texts[0].partition("=")[2] or next(iter(arguments[index + 1 : index + 2]), "") or "VALUE"
             source = next((text for text in arguments if not text.startswith("-")), None)
             if command != "solve" and (paths := _setting_paths(source, option.lstrip("-").replace("-", "_"))):
                 return f"wanted {' or '.join(f'--set {path}={value}' for path in paths)}"
         others = [
             f"`swarmbo {name} {option}`"
             for name, other in self.commands.items()
-            if any(option in cast(Any, one).opts for one in other.params)
+            if any(option in cast(Any, parameter).opts for parameter in other.params)
         ]
         return f"wanted {' or '.join(others)}" if others else None
 
@@ -86,7 +86,8 @@ def setting_paths_of(context: typer.Context, incomplete: str) -> list[str]:
     from swarmbo.runs import scenario_files
 
     # Behind a --set that has no value yet, what was typed before is not assigned to the command's arguments.
-    return scenario_files.settings_begun(context.params.get("source") or next(iter(context.args), None), incomplete)
+    source = context.params.get("source") or next(iter(context.args), None)
+    return scenario_files.setting_completions(source, incomplete)
 
 
 Source = Annotated[
@@ -127,7 +128,7 @@ FormatNames = Annotated[
 ]
 Dpi = Annotated[int | None, Option(help="Dots per inch of figures (default: 150).")]
 _LONGEST_LINE = 1000
-_EXPLAINED = re.compile(r"\$\.((?:environment|belief|acquisition|coordination|transport|workers)\.\w+)[^ ]*")
+_EXPLAINABLE_KEY = re.compile(r"\$\.((?:environment|belief|acquisition|coordination|transport|workers)\.\w+)[^ ]*")
 
 
 def end(line: str, status: int = 2) -> NoReturn:
@@ -138,14 +139,14 @@ def end(line: str, status: int = 2) -> NoReturn:
 
 @contextmanager
 def _one_line_errors() -> Generator[None]:
-    """Bad input, and files that cannot be read or written, end the command with one line and status 2."""
+    """Block in which bad input, and unreadable or unwritable files, end the command with one line and status 2."""
     try:
         with warnings.catch_warnings():
             tell_in_one_line()
             yield
     except errors.SwarmboError as error:
         text = f"{error.at}: {error.message}" if isinstance(error, errors.ConfigError) else str(error)
-        if isinstance(error, errors.ConfigError) and (key := _EXPLAINED.fullmatch(error.at)):
+        if isinstance(error, errors.ConfigError) and (key := _EXPLAINABLE_KEY.fullmatch(error.at)):
             text += f" (see: swarmbo explain {key[1]})"
         end(one_line(text))
     except KeyboardInterrupt:
@@ -159,41 +160,41 @@ def _one_line_errors() -> Generator[None]:
 
 @contextmanager
 def resumable(folder: Path) -> Generator[None]:
-    """Whatever stops a run that has begun, say how to go on with it."""
+    """Block with a run: if anything stops it, the command ends with the way to resume it."""
     try:
         yield
     except KeyboardInterrupt:
-        end(f"interrupted{_way_on(folder)}", 130)
+        end(f"interrupted{_resume_hint(folder)}", 130)
     except errors.TransportError as error:  # a member of a fleet is gone
-        end(f"{one_line(str(error))}{_way_on(folder)}", 1)
+        end(f"{one_line(str(error))}{_resume_hint(folder)}", 1)
     except errors.SwarmboError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001  the world's own: its traceback is shown whole
         if not isinstance(error, MemoryError):
             traceback.print_exc()
-        end(f"stopped by {one_line(f'{type(error).__name__}: {error}')}{_way_on(folder)}", 1)
+        end(f"stopped by {one_line(f'{type(error).__name__}: {error}')}{_resume_hint(folder)}", 1)
 
 
-def _way_on(folder: Path) -> str:
+def _resume_hint(folder: Path) -> str:
     has_begun = (folder / "scenario.toml").is_file()
     return f"; what was logged is safe, `swarmbo resume {errors.typed(folder)}` goes on" if has_begun else ""
 
 
 def say_awaited(agents: Sequence[str], plan: Path) -> None:
-    """Say which agents of a fleet have to be started, if any."""
+    """Print which agents of a fleet have to be started, if any."""
     if agents:
         command = f"swarmbo agent NAME --fleet {errors.typed(plan)}"
         typer.echo(f"waiting for {', '.join(agents)}: start each with `{command}`", err=True)
 
 
-def swept(trials: Sequence[Any], by: Any, *, quiet: bool) -> list[Any]:
-    """Run the trials of a sweep, with progress; of an interrupted one, say how to go on with it."""
+def run_trials(trials: Sequence[Any], workers: Any, *, quiet: bool) -> list[Any]:
+    """Run the trials of a sweep, with progress; if interrupted, end with the way to continue."""
+    from swarmbo.runs.progress import SweepProgress
     from swarmbo.runs.sweep import sweep
-    from swarmbo.runs.telling import SweepProgress
 
     try:
         with SweepProgress(len(trials), quiet=quiet) as progress:
-            return sweep(trials, by, lambda one: progress.show(one.status, one.trial.out, one.message))
+            return sweep(trials, workers, lambda ended: progress.show(ended.status, ended.trial.out, ended.message))
     except KeyboardInterrupt:
         end("interrupted; the same command goes on where it stopped", 130)
 
@@ -224,10 +225,10 @@ def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "t
     from swarmbo.boundary.files import FIGURE_FORMATS
     from swarmbo.plotting import Formats
 
-    said = names or ([path.suffix[1:]] if path.suffix else [])
-    if strange := [name for name in said if name not in FIGURE_FORMATS]:
-        raise errors.ConfigError(f"got {strange[0]!r}; wanted png, pdf or svg", at="--figure")
-    drawn_as = Formats.of(said, dpi)
+    stated = names or ([path.suffix[1:]] if path.suffix else [])
+    if unknown := [name for name in stated if name not in FIGURE_FORMATS]:
+        raise errors.ConfigError(f"got {unknown[0]!r}; wanted png, pdf or svg", at="--figure")
+    drawn_as = Formats.of(stated, dpi)
     return path if path.suffix and not names else path.with_suffix(f".{drawn_as.figures}"), drawn_as
 
 

@@ -122,21 +122,21 @@ def check(
     """Build the world and the team of a scenario, and try rounds; refuse whatever a run would refuse."""
     from swarmbo.runs import check as check_scenario, load
 
-    scenario, takes = load(source, [*(overrides or []), *options.worker_settings(workers)], trust), ""
+    scenario, cost = load(source, [*(overrides or []), *options.worker_settings(workers)], trust), ""
     if quick:
         acquisition = check_scenario(scenario, trust)
     else:
         from swarmbo.runs.callbacks import make_callbacks
         from swarmbo.runs.trial import estimate
-        from swarmbo.runs.world import told_by_name
+        from swarmbo.runs.world import naming_user_code
 
-        with told_by_name(scenario):
+        with naming_user_code(scenario):
             make_callbacks(scenario.callbacks or ())
         tried = estimate(scenario, trust)
-        acquisition, takes = tried.acquisition, f"; a run takes {tried.text()}"
-    by = f", acquisition {acquisition}" if acquisition else ""
-    what = f"{scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed}"
-    typer.echo(f"{scenario.name}: ready to run ({what}{by}{takes})")
+        acquisition, cost = tried.acquisition, f"; a run takes {tried.text()}"
+    method = f", acquisition {acquisition}" if acquisition else ""
+    run_text = f"{scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed}"
+    typer.echo(f"{scenario.name}: ready to run ({run_text}{method}{cost})")
 
 
 @options.app.command()
@@ -173,13 +173,13 @@ def sweep(
     by = Workers.of(count=workers, engine=engine, address=address)
     require_trust({"workers": by}, trust)
     trials = plan(source, seeds, overrides or [], out, trust)
-    outcomes = options.swept(trials, by, quiet=quiet)
+    outcomes = options.run_trials(trials, by, quiet=quiet)
     for outcome in outcomes:
         if outcome.status != "failed":
             options.draw(outcome.trial.out, drawn_as)
     counts = Counter(outcome.status for outcome in outcomes)
-    told = ["done", "resumed", "skipped", *(["failed"] if counts["failed"] else [])]
-    typer.echo(", ".join(f"{counts[status]} {status}" for status in told) + f": {out}")
+    statuses = ["done", "resumed", "skipped", *(["failed"] if counts["failed"] else [])]
+    typer.echo(", ".join(f"{counts[status]} {status}" for status in statuses) + f": {out}")
     if counts["failed"]:
         raise typer.Exit(1)
 
@@ -279,11 +279,13 @@ def solve(
     written = [solved.write(out)] if out is not None else []
     written += [solved.write_trace(trace)] if trace is not None else []
     if drawing is not None:
-        from swarmbo.plotting.run_figures import draw_solve_trace
+        from swarmbo.plotting import save
+        from swarmbo.plotting.run_figures import solve_trace_figure
 
         path, drawn_as = drawing
         label = "cost" if problem.objective == "min" else "value"
-        written.append(draw_solve_trace(solved.trace, path, problem.name, label, problem.told, drawn_as))
+        figure_of_trace = solve_trace_figure(solved.trace, problem.name, label, problem.told)
+        written.append(save(figure_of_trace, path, drawn_as.dpi))
     for path in written:
         typer.echo(path, err=as_json)
 
@@ -314,8 +316,8 @@ def reproduce(
 
     if name is None:
         known = reproductions()
-        for of, path in known.items():
-            typer.echo(f"{of:<{max(map(len, known))}} {summary_line(path)}")
+        for known_name, path in known.items():
+            typer.echo(f"{known_name:<{max(map(len, known))}} {summary_line(path)}")
         return
     from swarmbo.compare import reproduction
     from swarmbo.evaluations import Workers
@@ -326,7 +328,7 @@ def reproduce(
     cells, notes = reproduction.plan(given, folder, seeds, problems or (), quick=quick)
     trials = [trial for cell in cells for trial in cell.trials]
     by = Workers.of(count=workers, engine=engine, address=address)
-    outcomes = options.swept(trials, by, quiet=quiet)
+    outcomes = options.run_trials(trials, by, quiet=quiet)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     notes += [f"{outcome.trial.out}: failed: {outcome.message}" for outcome in failed]
     scores = reproduction.read_scores(given, cells, outcomes)
@@ -334,8 +336,9 @@ def reproduce(
     options.show(reproduction.reproduction_table(given, rows))
     for text in (*given.deviations, *notes):
         typer.echo(f"- {text}")
-    told = [f"--problem {problem}" for problem in problems or ()] + ["--quick"] * quick
-    command = " ".join(["swarmbo reproduce", typed(name), *told, *([f"--seeds {seeds}"] if seeds else [])])
+    given_options = [f"--problem {problem}" for problem in problems or ()] + ["--quick"] * quick
+    given_options += [f"--seeds {seeds}"] if seeds else []
+    command = " ".join(["swarmbo reproduce", typed(name), *given_options])
     typer.echo(reproduction.write_markdown(given, rows, notes, command, folder / "table.md"))
     if drawing is not None and scores:
         path, drawn_as = drawing

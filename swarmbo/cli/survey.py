@@ -45,20 +45,20 @@ def next_places(
     from swarmbo.survey.samples import read_positions, read_region, read_samples
 
     data = read_samples(samples, value, x=x, y=y, coordinates=coordinates, noise=noise, missing=missing, crs=crs)
-    where, folder = data.coordinates, out or Path("next") / samples.stem
-    names, begin = (agents, None) if positions is None else read_positions(positions, where, agents)
-    shut = None if avoid is None else read_region(avoid, data, "--avoid")
+    frame, folder = data.coordinates, out or Path("next") / samples.stem
+    names, starts = (agents, None) if positions is None else read_positions(positions, frame, agents)
+    no_go = None if avoid is None else read_region(avoid, data, "--avoid")
     of_interest = None if area is None else read_region(area, data, "--area")
-    plan = plan_next(data, names, aim=aim, level=level, avoid=shut, area=of_interest, positions=begin)
-    written, left_out = write_plan(plan, folder)
+    plan = plan_next(data, names, aim=aim, level=level, avoid=no_go, area=of_interest, positions=starts)
+    written, notes = write_plan(plan, folder)
     figure = survey_figure(plan, f"{samples.name}, {data.quantity}")
     table = Table(title=f"next locations: {aim} of {data.quantity} from {len(data)} samples", title_justify="left")
-    for name in ("", "agent", *where.columns, "expected", "std", "why"):
+    for name in ("", "agent", *frame.columns, "expected", "std", "why"):
         table.add_column(name, overflow="fold")
-    digits = max(6 if where.unit == "degrees" else 1, plan.decimals - 1)
-    for number, p in enumerate(plan.places, start=1):
-        cells = (*(f"{c:.{digits}f}" for c in p.place), f"{p.mean:.4g}", f"{p.std:.3g}", p.why)
-        table.add_row(str(number), p.agent, *cells)
+    digits = max(6 if frame.unit == "degrees" else 1, plan.decimals - 1)
+    for number, place in enumerate(plan.places, start=1):
+        cells = (*(f"{c:.{digits}f}" for c in place.place), f"{place.mean:.4g}", f"{place.std:.3g}", place.why)
+        table.add_row(str(number), place.agent, *cells)
     show(table)
     if data.noise_column is not None:
         typer.echo(f"standard deviation of each value's noise: column {data.noise_column!r}")
@@ -69,5 +69,5 @@ def next_places(
         typer.echo(f"map: {plan.neglected}")
     for path in (style.save(figure, folder / "map.png"), *written):
         typer.echo(path)
-    for line in left_out:
+    for line in notes:
         typer.echo(f"swarmbo: {line}", err=True)

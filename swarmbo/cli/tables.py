@@ -17,17 +17,17 @@ def is_in_tables(source: str) -> bool:
 
 
 def table_problem(
-    file: str, overrides: list[str] | None, given: Mapping[str, Any]
+    file: str, overrides: list[str] | None, options: Mapping[str, Any]
 ) -> tuple[TableProblem, dict[str, Any], dict[str, Any]]:
-    """Problem of a file or an example, and settings of its method and of its transport; options are ``given``."""
+    """Problem of a file or an example, and settings of its method and transport, also by the command's ``options``."""
     settings, transport = dict[str, Any](), dict[str, Any]()
     for path, value in map(parse_override, overrides or []):
         table = transport if path[0] == "transport" else settings
         key = ".".join(path[1:] if path[0] in ("transport", "coordination") else path)
         table |= {key: value} if key or not isinstance(value, dict) else value
-    for key, value in given.items():
+    for key, value in options.items():
         if value is not None and settings.setdefault(key, value) != value:
             raise ConfigError(f"got {settings[key]!r}, and {value!r} as an option; wanted one", at=f"--set {key}")
     settings.setdefault("kind", "max-sum")
-    brought = None if Path(file).suffix else find(file, ".yaml")
-    return read_problem(brought or file), settings, transport
+    example = None if Path(file).suffix else find(file, ".yaml")
+    return read_problem(example or file), settings, transport

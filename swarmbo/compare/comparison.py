@@ -16,17 +16,18 @@ from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Goal
-from swarmbo.registry import SLOTS, is_own
-from swarmbo.runs.policies import table_of
+from swarmbo.registry import SLOTS, is_user_code
+from swarmbo.runs.policies import policy_table
 from swarmbo.runs.reading import find_runs, load_run
 from swarmbo.runs.report import WorkersReport
 from swarmbo.runs.states import read_truth
 
 ProblemKey = tuple[str, str]  # environment table, rounds and limits as JSON, name of the scenario
 _Tables = Mapping[str, Mapping[str, Any]]
-_ABSENT = object()
+_Cells = dict[tuple[ProblemKey, str], "dict[int, ScoredRun]"]  # runs by seed, of a method on a problem
+_MISSING = object()
 _MOST_NAMED = 6  # problems in one note
-_OF_METHOD = ("initial", "start", "step_limit", "safe", "step_timeout_s", "when_step_fails")  # beside tables
+_METHOD_KEYS = ("initial", "start", "step_limit", "safe", "step_timeout_s", "when_step_fails")  # beside tables
 
 
 class ComparisonRow(msgspec.Struct, frozen=True):
@@ -118,33 +119,52 @@ def compare(
     """
     if not 0 < level < 1:
         raise ConfigError(f"got {level}; wanted a number between 0 and 1", at="--level")
-    runs, notes = _read(find_runs(list(paths)))
+    runs, notes = _read_runs(find_runs(list(paths)))
     if not runs:
         raise RunFolderError(f"no run is left, so there is nothing to compare: {'; '.join(notes[:_MOST_NAMED])}")
     labels = method_labels([run.method for run in runs], [run.problem for run in runs])
     names = problem_names([(run.problem, run.world) for run in runs])
-    cells: dict[tuple[ProblemKey, str], dict[int, ScoredRun]] = {}
+    cells: _Cells = {}
     for run, label in zip(runs, labels, strict=True):
         cell = cells.setdefault((run.problem, label), {})
         if run.seed in cell:
             notes.append(f"{run.path}: same problem, method and seed as {cell[run.seed].path}; left out")
         else:
             cell[run.seed] = run
-    notes += _unlike(names, cells)
+    notes += _note_on_problems(names, cells)
     methods = list(dict.fromkeys(labels))
     reference = methods[0] if reference is None else reference
     for name in (reference, *against):
         if name not in methods:
             wanted = f"wanted one of {', '.join(map(repr, methods))}"
             raise ConfigError(f"got {name!r}; {wanted}", at="--reference/--against")
-    shown = [name for name in methods if name == reference or not against or name in against]
+    methods = [name for name in methods if name == reference or not against or name in against]
+    rows = _rows(cells, names, methods, reference, level)
+    for row in rows:
+        if row.decides and row.difference is not None and row.difference.unpaired:
+            seeds = ", ".join(map(str, row.difference.unpaired))
+            both = f"{row.method} and {reference} do not both have seeds {seeds}"
+            notes.append(f"{row.problem}: {both}; not in the difference")
+    compared = {
+        (name, method): [cells[problem, method][seed] for seed in sorted(cells[problem, method])]
+        for problem, name in names.items()
+        for method in methods
+        if (problem, method) in cells
+    }
+    return Comparison(rows, compared, reference, notes, level)
+
+
+def _rows(
+    cells: _Cells, names: Mapping[ProblemKey, str], methods: Sequence[str], reference: str, level: float
+) -> list[ComparisonRow]:
+    """Rows of all problems, by metric and method; without those that have no value."""
     rows: list[ComparisonRow] = []
     for problem, name in names.items():
-        base = cells.get((problem, reference), {})
-        for metric, method in itertools.product(scores.METRICS, shown):
+        reference_runs = cells.get((problem, reference), {})
+        for metric, method in itertools.product(scores.METRICS, methods):
             cell = cells.get((problem, method), {})
             own = {seed: run.metrics[metric] for seed, run in cell.items() if metric in run.metrics}
-            other = {seed: run.metrics[metric] for seed, run in base.items() if metric in run.metrics}
+            other = {seed: run.metrics[metric] for seed, run in reference_runs.items() if metric in run.metrics}
             if not own:
                 continue
             has_pairs = method != reference and own.keys() & other.keys()
@@ -154,19 +174,10 @@ def compare(
             decides = metric == scores.first_metric(run.goal, run.moves)
             mean = sum(own.values()) / len(own)
             rows.append(ComparisonRow(name, method, metric, unit, mean, len(own), reference, difference, decides, own))
-            if decides and difference is not None and difference.unpaired:
-                seeds = ", ".join(map(str, difference.unpaired))
-                notes.append(f"{name}: {method} and {reference} do not both have seeds {seeds}; not in the difference")
-    compared = {
-        (name, method): [cells[problem, method][seed] for seed in sorted(cells[problem, method])]
-        for problem, name in names.items()
-        for method in shown
-        if (problem, method) in cells
-    }
-    return Comparison(rows, compared, reference, notes, level)
+    return rows
 
 
-def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, str]]) -> list[str]:
+def _note_on_problems(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, str]]) -> list[str]:
     """Note if runs of several problems are compared, some of them with only one method."""
     methods_on = Counter(problem for problem, _ in cells)
     if len(names) == 1 or min(methods_on.values()) > 1:
@@ -178,33 +189,33 @@ def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, s
     ]
 
 
-def _read(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
+def _read_runs(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
     """Runs with a score, and notes on those left out; a damaged one does not stop the comparison of the others."""
     runs, notes = list[ScoredRun](), list[str]()
     for path in paths:
         try:
-            runs.append(_scored(path))
+            runs.append(_scored_run(path))
         except RunFolderError as error:
             notes.append(f"{error}; left out")
-    return runs, notes + _code_that_differs(runs)
+    return runs, notes + _notes_on_changed_code(runs)
 
 
-def _scored(path: Path) -> ScoredRun:
+def _scored_run(path: Path) -> ScoredRun:
     """Scores of a complete run; a RunFolderError if it has none."""
     run = load_run(path)
     scenario, summary = run.scenario, run.summary
     if summary is None or summary.score is None:
         why = "all evaluations failed" if summary and summary.best is None else "no ground truth, so no score"
         raise RunFolderError(f"{path}: {why if summary else 'not complete'}")
-    told = msgspec.to_builtins(scenario)
-    limits = {name: told[name] for name in ("no_go", "constraints") if told.get(name)}
-    plain = msgspec.json.encode([scenario.environment, scenario.rounds, limits])
-    key = json.dumps(json.loads(plain, parse_float=_whole), sort_keys=True)
+    settings = msgspec.to_builtins(scenario)
+    limits = {name: settings[name] for name in ("no_go", "constraints") if settings.get(name)}
+    encoded = msgspec.json.encode([scenario.environment, scenario.rounds, limits])
+    key = json.dumps(json.loads(encoded, parse_float=_whole_number), sort_keys=True)
     method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
-    by = "one by one" if (own := scenario.workers) is None else f"{own.count} workers, {own.mode}"
-    method["workers"] = {"kind": by}
-    method["policy"] = {"kind": "team"} if scenario.policy is None else table_of(scenario.policy)
-    method[""] = {name: told[name] for name in _OF_METHOD if told.get(name) is not None}
+    workers = scenario.workers
+    method["workers"] = {"kind": "one by one" if workers is None else f"{workers.count} workers, {workers.mode}"}
+    method["policy"] = {"kind": "team"} if scenario.policy is None else policy_table(scenario.policy)
+    method[""] = {name: settings[name] for name in _METHOD_KEYS if settings.get(name) is not None}
     world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
     return ScoredRun(
         path=path,
@@ -220,23 +231,23 @@ def _scored(path: Path) -> ScoredRun:
         values=scores.scores_of(records, scores.first_score(world.goal)).tolist(),
         seconds=summary.seconds,
         busy=summary.workers.busy if isinstance(summary.workers, WorkersReport) else None,
-        code={name: digest for name, digest in run.folder.versions().items() if is_own(name)},
+        code={name: digest for name, digest in run.folder.versions().items() if is_user_code(name)},
     )
 
 
-def _whole(number: str) -> float:
+def _whole_number(number: str) -> float:
     """Number of a JSON text; 1.0 is the integer 1, as they are one setting."""
     value = float(number)
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
-def _code_that_differs(runs: Sequence[ScoredRun]) -> list[str]:
+def _notes_on_changed_code(runs: Sequence[ScoredRun]) -> list[str]:
     """Notes on user code that was changed between runs, which are then not of one method, or not in one world."""
     notes: list[str] = []
     for name in sorted({name for run in runs for name in run.code}):
-        made = grouped((run.code[name], run) for run in runs if name in run.code)
-        if len(made) > 1:
-            groups = "; ".join(f"{len(same)} as {same[0].path}" for same in made.values())
+        by_digest = grouped((run.code[name], run) for run in runs if name in run.code)
+        if len(by_digest) > 1:
+            groups = "; ".join(f"{len(same)} as {same[0].path}" for same in by_digest.values())
             notes.append(f"{name}: its code differs between runs, so they may not be comparable: {groups}")
     return notes
 
@@ -248,13 +259,13 @@ def method_labels(
 
     Equal methods are named by their coordination method. Settings that differ between ``problems`` only are left out.
     """
-    tables = [{table: flat(settings) for table, settings in method.items()} for method in methods]
-    side_by_side = list(grouped(zip(problems or [None] * len(tables), tables, strict=True)).values())
-    return [
-        ", ".join(filter(None, (_table_label(method, side_by_side, table) for table in method)))
-        or str(method.get("coordination", {}).get("kind", "all"))
-        for method in tables
-    ]
+    flat_methods = [{table: flat(settings) for table, settings in method.items()} for method in methods]
+    by_problem = list(grouped(zip(problems or [None] * len(methods), flat_methods, strict=True)).values())
+    labels: list[str] = []
+    for method in flat_methods:
+        label = ", ".join(filter(None, (_table_label(method, by_problem, table) for table in method)))
+        labels.append(label or str(method.get("coordination", {}).get("kind", "all")))
+    return labels
 
 
 def problem_names(problems: Sequence[tuple[ProblemKey, str]]) -> dict[ProblemKey, str]:
@@ -269,31 +280,32 @@ def problem_names(problems: Sequence[tuple[ProblemKey, str]]) -> dict[ProblemKey
         elif len({worlds[twin] for twin in twins}) == len(twins):
             names[problem] = f"{scenario}: {world}"
         else:
-            names[problem] = f"{scenario} ({_differing(_settings(problem), [_settings(twin) for twin in twins])})"
+            settings, others = _problem_settings(problem), [_problem_settings(twin) for twin in twins]
+            names[problem] = f"{scenario} ({_differing(settings, others)})"
     return names
 
 
-def _settings(problem: ProblemKey) -> dict[str, Any]:
+def _problem_settings(problem: ProblemKey) -> dict[str, Any]:
     environment, rounds, limits = msgspec.json.decode(problem[0])
     return {**flat(environment), "rounds": rounds, **limits}
 
 
 def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
-    """Settings of one of several in which any two of them differ."""
+    """Own settings that differ from those of any other."""
     keys = dict.fromkeys([*own, *(key for other in others for key in other)])
-    differ = [key for key in keys if any(other.get(key, _ABSENT) != own.get(key, _ABSENT) for other in others)]
-    return ", ".join(f"{key}={own[key]}" if key in own else f"{key} by default" for key in differ)
+    differing = [key for key in keys if any(other.get(key, _MISSING) != own.get(key, _MISSING) for other in others)]
+    return ", ".join(f"{key}={own[key]}" if key in own else f"{key} by default" for key in differing)
 
 
-def _table_label(method: _Tables, side_by_side: Sequence[Sequence[_Tables]], table: str) -> str:
+def _table_label(method: _Tables, by_problem: Sequence[Sequence[_Tables]], table: str) -> str:
     own, kind = method[table], method[table].get("kind")
-    kinds_differ = any(len({other[table].get("kind") for other in group}) > 1 for group in side_by_side)
-    twins = [[other[table] for other in group if other[table].get("kind") == kind] for group in side_by_side]
-    pairs = [(twin, group[0]) for group in twins for twin in group]
+    kinds_differ = any(len({other[table].get("kind") for other in others}) > 1 for others in by_problem)
+    same_kind = [[other[table] for other in others if other[table].get("kind") == kind] for others in by_problem]
+    pairs = [(settings, others[0]) for others in same_kind for settings in others]
     settings = ", ".join(
         f"{key}={own[key]}"
         for key in own
-        if key != "kind" and any(twin.get(key, _ABSENT) != first.get(key, _ABSENT) for twin, first in pairs)
+        if key != "kind" and any(some.get(key, _MISSING) != first.get(key, _MISSING) for some, first in pairs)
     )
     if kinds_differ:
         return f"{kind} ({settings})" if settings else str(kind)

@@ -30,7 +30,7 @@ _BOLD = (0, 2)  # columns of the method and its mean
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """One table per metric: a row per problem and method, with the paired difference."""
     tables: list[Table] = []
-    values = {(row.problem, row.metric): row.values for row in comparison.rows if row.method == row.reference}
+    reference_values = {(row.problem, row.metric): row.values for row in comparison.rows if row.method == row.reference}
     for metric in metrics.METRICS:
         rows = [row for row in comparison.rows if row.metric == metric]
         if not rows:
@@ -42,7 +42,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             is_new = before is None or before.problem != row.problem
             if is_new and before is not None:
                 table.add_section()
-            cells = _cells(row, values.get((row.problem, row.metric), {}), comparison.level)
+            cells = _cells(row, reference_values.get((row.problem, row.metric), {}), comparison.level)
             table.add_row(row.problem if is_new else "", row.method, str(row.n_seeds), *cells)
         tables.append(table)
     if any(run.busy is not None for runs in comparison.runs.values() for run in runs):
@@ -70,13 +70,13 @@ def _time_table(comparison: Comparison) -> Table:
 
 def table_writer(path: Path) -> Callable[[Comparison, Path], Path]:
     """Function that writes a comparison in the format that the ending of a name stands for."""
-    known = {".csv": _write_csv, ".tex": write_paper_table, ".md": write_paper_table}
-    if path.suffix not in known:
+    writers = {".csv": _write_csv, ".tex": write_paper_table, ".md": write_paper_table}
+    if path.suffix not in writers:
         raise ConfigError(f"got {str(path)!r}; wanted a name that ends in .csv, .tex or .md", at="--table")
 
     def write(comparison: Comparison, path: Path) -> Path:
         with naming(path, "cannot be written"):
-            known[path.suffix](comparison, path)
+            writers[path.suffix](comparison, path)
         return path
 
     return write
@@ -88,10 +88,10 @@ def _write_csv(comparison: Comparison, path: Path) -> None:
     more = ["difference", "low", "high", "n_pairs", "unpaired"]
 
     def cells(row: ComparisonRow) -> list[object]:
-        pairs, plain = row.difference, [getattr(row, name) for name in names]
+        pairs, fields = row.difference, [getattr(row, name) for name in names]
         if pairs is None:
-            return [*plain, *[""] * len(more)]
-        return [*plain, pairs.mean, pairs.low, pairs.high, pairs.n_pairs, " ".join(map(str, pairs.unpaired))]
+            return [*fields, *[""] * len(more)]
+        return [*fields, pairs.mean, pairs.low, pairs.high, pairs.n_pairs, " ".join(map(str, pairs.unpaired))]
 
     write_rows(path, [[*names, *more], *map(cells, comparison.rows)])
 
@@ -99,8 +99,8 @@ def _write_csv(comparison: Comparison, path: Path) -> None:
 def _cells(row: ComparisonRow, other: statistics.BySeed, level: float) -> list[str]:
     mean = f"{row.mean:.4g} {row.unit}".rstrip()
     if (pairs := row.difference) is None:
-        why_none = "no common seed" if other else "reference not run here"
-        return [mean, "reference" if row.method == row.reference else why_none, "", ""]
+        reason = "no common seed" if other else "reference not run here"
+        return [mean, "reference" if row.method == row.reference else reason, "", ""]
     interval = "one pair" if pairs.low is None or pairs.high is None else f"[{pairs.low:+.4g}, {pairs.high:+.4g}]"
     verdict = "unclear" if pairs.n_pairs >= statistics.FEWEST_PAIRS else f"needs {statistics.FEWEST_PAIRS} pairs"
     if statistics.differ(row.values, other, pairs, level):
@@ -135,19 +135,19 @@ def _differences(rows: Iterable[ComparisonRow]) -> list[plotting.Difference]:
 
 
 def _curves(problem: str, method: str, runs: list[ScoredRun]) -> plotting.RegretCurves:
-    n_rounds, scored = max(len(run.values) for run in runs), metrics.first_score(runs[0].goal)
-    counts, values = (  # a run whose world ended an episode early stays at its last score, as in the tables
+    n_rounds, score = max(len(run.values) for run in runs), metrics.first_score(runs[0].goal)
+    measurements, scores = (  # a run whose world ended an episode early stays at its last score, as in the tables
         np.array([[*line, *line[-1:] * (n_rounds - len(line))] for line in lines])
         for lines in ([run.measurements for run in runs], [run.values for run in runs])
     )
     return plotting.RegretCurves(
         problem=problem,
         method=method,
-        measurements=counts.mean(axis=0),  # abstaining agents make fewer
-        regrets=values,
-        unit="" if scored in metrics.MORE_IS_BETTER else runs[0].unit,
-        quantity=metrics.SCORE_TEXT[scored],
-        more_is_better=scored in metrics.MORE_IS_BETTER,
+        measurements=measurements.mean(axis=0),  # abstaining agents make fewer
+        regrets=scores,
+        unit="" if score in metrics.MORE_IS_BETTER else runs[0].unit,
+        quantity=metrics.SCORE_TEXT[score],
+        more_is_better=score in metrics.MORE_IS_BETTER,
     )
 
 
@@ -176,29 +176,29 @@ def _groups(comparison: Comparison) -> Iterable[_Group]:
     deciding = [row for row in comparison.rows if row.decides]
     for (problem, metric), found in groupby(deciding, attrgetter("problem", "metric")):
         rows = list(found)
-        more = metric in metrics.MORE_IS_BETTER
+        more_is_better = metric in metrics.MORE_IS_BETTER
         reference = next((r.values for r in rows if r.method == r.reference), {})
-        best = (max if more else min)(row.mean for row in rows)
+        best_mean = (max if more_is_better else min)(row.mean for row in rows)
         tests = {row.method: statistics.paired_p(row.values, reference) for row in rows if row.difference is not None}
-        known = {method: p for method, p in tests.items() if p is not None}
-        adjusted = dict(zip(known, statistics.holm(list(known.values())), strict=True))
+        known_p = {method: p for method, p in tests.items() if p is not None}
+        adjusted = dict(zip(known_p, statistics.holm(list(known_p.values())), strict=True))
         unit = f" ({rows[0].unit})" if rows[0].unit else ""
-        told = (
-            f"{problem}: {metrics.METRIC_TEXT[metric]}{unit}, {'larger' if more else 'smaller'} is better. Means over "
-            f"seeds, paired differences from {comparison.reference}, with {100 * comparison.level:.10g} % bootstrap "
-            "intervals (BCa); p: Wilcoxon's signed-rank test with Holm's correction."
+        caption = (
+            f"{problem}: {metrics.METRIC_TEXT[metric]}{unit}, {'larger' if more_is_better else 'smaller'} is better. "
+            f"Means over seeds, paired differences from {comparison.reference}, with {100 * comparison.level:.10g} % "
+            "bootstrap intervals (BCa); p: Wilcoxon's signed-rank test with Holm's correction."
         )
         numbers = [_numbers(row, adjusted.get(row.method), comparison.level) for row in rows]
         texts = [(row.method, str(row.n_seeds), *cells) for row, cells in zip(rows, numbers, strict=True)]
-        yield _Group(problem, told, texts, [row.mean == best for row in rows])
+        yield _Group(problem, caption, texts, [row.mean == best_mean for row in rows])
 
 
 def _numbers(row: ComparisonRow, p: float | None, level: float) -> tuple[str, str, str]:
     mean = f"{row.mean:.4g}{_between(statistics.mean_interval(list(row.values.values()), level), '')}"
     if row.difference is None:
         return mean, "reference" if row.method == row.reference else "", ""
-    change = f"{row.difference.mean:+.3g}{_between((row.difference.low, row.difference.high), '+')}"
-    return mean, change, "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    difference = f"{row.difference.mean:+.3g}{_between((row.difference.low, row.difference.high), '+')}"
+    return mean, difference, "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _between(ends: tuple[float | None, float | None], sign: str) -> str:
@@ -211,17 +211,17 @@ def _escaped(text: str, table: dict[str, str]) -> str:
 
 def _latex(group: _Group) -> str:
     def cells(texts: Sequence[str], best: bool = False) -> str:
-        shown = [_escaped(text, _LATEX) for text in texts[:2]]
-        shown += [_NUMBER.sub(_in_latex, _escaped(text, _LATEX)) for text in texts[2:]]
-        cells = (rf"\textbf{{{text}}}" if best and i in _BOLD else text for i, text in enumerate(shown))
+        escaped = [_escaped(text, _LATEX) for text in texts[:2]]
+        escaped += [_NUMBER.sub(_in_latex, _escaped(text, _LATEX)) for text in texts[2:]]
+        cells = (rf"\textbf{{{text}}}" if best and i in _BOLD else text for i, text in enumerate(escaped))
         return " & ".join(cells) + r" \\"
 
     lines = [cells(row, best) for row, best in zip(group.rows, group.bold, strict=True)]
     label = re.sub(r"[^A-Za-z0-9]+", "-", group.problem)
-    above = [r"\begin{table}% \usepackage{booktabs}; table* for both of two columns", r"\centering"]
-    above += [rf"\caption{{{_escaped(group.caption, _LATEX)}}}", rf"\label{{tab:{label}}}", r"\smallskip"]
+    preamble = [r"\begin{table}% \usepackage{booktabs}; table* for both of two columns", r"\centering"]
+    preamble += [rf"\caption{{{_escaped(group.caption, _LATEX)}}}", rf"\label{{tab:{label}}}", r"\smallskip"]
     head = [r"\begin{tabular}{lrrrr}", r"\toprule", cells(_HEADS), r"\midrule"]
-    return "\n".join([*above, *head, *lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+    return "\n".join([*preamble, *head, *lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
 def _in_latex(number: re.Match[str]) -> str:
@@ -232,8 +232,8 @@ def _in_latex(number: re.Match[str]) -> str:
 
 def _markdown(group: _Group) -> str:
     def cells(texts: Sequence[str], best: bool) -> list[str]:
-        shown = (_escaped(text, _MARKDOWN) for text in texts)
-        return [f"**{cell}**" if best and i in _BOLD else cell for i, cell in enumerate(shown)]
+        escaped = (_escaped(text, _MARKDOWN) for text in texts)
+        return [f"**{cell}**" if best and i in _BOLD else cell for i, cell in enumerate(escaped)]
 
     rows = [cells(row, best) for row, best in zip(group.rows, group.bold, strict=True)]
     return "\n".join([_escaped(group.caption, _MARKDOWN), "", *markdown(_HEADS, rows, 1), ""])

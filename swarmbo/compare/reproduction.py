@@ -24,8 +24,8 @@ from swarmbo.runs.scenario import require_shallow, scenario_of
 from swarmbo.runs.sweep import Outcome, Trial, folder_name
 from swarmbo.settings import Count, Settings, convert, require
 
-Shown = Literal["simple_regret", "average_regret", "recommended_regret", "best"]
-SHOWN_TEXT: dict[Shown, str] = {
+ScoreName = Literal["simple_regret", "average_regret", "recommended_regret", "best"]
+SCORE_NAME_TEXT: dict[ScoreName, str] = {
     "simple_regret": "simple regret",
     "average_regret": "average regret",
     "recommended_regret": "cumulative regret of the recommendation",
@@ -92,7 +92,7 @@ class Reproduction(Settings, frozen=True):
     """
 
     paper: str
-    scores: tuple[Shown, ...]
+    scores: tuple[ScoreName, ...]
     quick: Quick
     methods: dict[str, Method]
     problems: dict[str, Problem]
@@ -103,9 +103,9 @@ class Reproduction(Settings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "scores", bool, "one or more scores")
-        for named in (self.quick.problems, *(method.problems for method in self.methods.values())):
-            if strange := [problem for problem in named if problem not in self.problems]:
-                raise ConfigError(f"got {strange[0]!r}; wanted some of {', '.join(self.problems)}", at="$.problems")
+        for names in (self.quick.problems, *(method.problems for method in self.methods.values())):
+            if unknown := [problem for problem in names if problem not in self.problems]:
+                raise ConfigError(f"got {unknown[0]!r}; wanted some of {', '.join(self.problems)}", at="$.problems")
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,12 @@ class Scores:
     method: str
     seeds: list[int]
     at: list[int]
-    curves: Mapping[Shown, Float[np.ndarray, "seeds k"]]
+    curves: Mapping[ScoreName, Float[np.ndarray, "seeds k"]]
     seconds: float
 
-    def last(self, shown: Shown) -> dict[int, float]:
+    def last(self, score: ScoreName) -> dict[int, float]:
         """Final score by seed."""
-        return dict(zip(self.seeds, self.curves[shown][:, -1].tolist(), strict=True))
+        return dict(zip(self.seeds, self.curves[score][:, -1].tolist(), strict=True))
 
 
 def read_reproduction(name: str) -> Reproduction:
@@ -152,8 +152,8 @@ def plan(
     ``seeds`` is their number, from 0, and ``only`` the names of problems; by default as defined, for ``quick`` as the
     short check is.
     """
-    if strange := [name for name in only if name not in given.problems]:
-        raise ConfigError(f"got {strange[0]!r}; wanted one of {', '.join(given.problems)}", at="--problem")
+    if unknown := [name for name in only if name not in given.problems]:
+        raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(given.problems)}", at="--problem")
     count = seeds or (given.quick.seeds if quick else given.seeds)
     chosen = dict.fromkeys(only) or (quick and given.quick.problems) or tuple(given.problems)
     cells: list[Cell] = []
@@ -168,15 +168,13 @@ def plan(
                 left_out = problem if missing[0] in stated.needs else method
                 notes[f"{left_out}: left out, as the package {missing[0]!r} is not installed"] = None
                 continue
-            own = {
-                slot: table for slot in ("belief", "acquisition", "coordination") if (table := getattr(settings, slot))
-            }
+            tables = {slot: getattr(settings, slot) for slot in ("belief", "acquisition", "coordination")}
+            common = {"name": folder_name(problem), "rounds": rounds, **{k: v for k, v in tables.items() if v}}
             trials: list[Trial] = []
             for seed in range(count):
                 world = stated.environment | settings.environment | ({stated.seeded: seed} if stated.seeded else {})
-                table = {"name": folder_name(problem), "rounds": rounds, "seed": seed, "environment": world, **own}
                 folder = out / folder_name(problem) / folder_name(method) / f"seed-{seed:03d}"
-                trials.append(Trial(scenario_of(table), folder))
+                trials.append(Trial(scenario_of({**common, "seed": seed, "environment": world}), folder))
             cells.append(Cell(problem, method, trials))
     return cells, list(notes)
 
@@ -184,38 +182,38 @@ def plan(
 def read_scores(given: Reproduction, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Scores]:
     """Scores of all cells with a complete run; ``outcomes`` are those of ``sweep``."""
     failed = {outcome.trial.out for outcome in outcomes if outcome.status == "failed"}
-    found: list[Scores] = []
+    scores: list[Scores] = []
     for cell in cells:
         runs = [reading.load_run(trial.out) for trial in cell.trials if trial.out not in failed]
         if not runs:
             continue
         maximum = given.problems[cell.problem].maximum
-        curves: dict[Shown, Float[np.ndarray, "seeds k"]] = {
-            shown: np.array([_curve(run.records, shown, maximum) for run in runs], dtype=float)
-            for shown in given.scores
+        curves: dict[ScoreName, Float[np.ndarray, "seeds k"]] = {
+            score: np.array([_curve(run.records, score, maximum) for run in runs], dtype=float)
+            for score in given.scores
         }
         summaries = [run.summary for run in runs if run.summary is not None]
         seconds = sum(summary.seconds / summary.rounds for summary in summaries) / len(summaries)
         seeds = [run.scenario.seed for run in runs]
-        found.append(Scores(cell.problem, cell.method, seeds, _at(runs[0], given.axis), curves, seconds))
-    return found
+        scores.append(Scores(cell.problem, cell.method, seeds, _axis_places(runs[0], given.axis), curves, seconds))
+    return scores
 
 
-def _at(run: reading.Run, axis: str) -> list[int]:
+def _axis_places(run: reading.Run, axis: str) -> list[int]:
     """Place of each round on the horizontal axis."""
     counts = np.ones(len(run.records) - 1) if axis == "rounds" else [len(r.evaluations) for r in run.records[1:]]
     return np.cumsum(counts).astype(int).tolist()
 
 
-def _curve(records: Sequence[RoundRecord], shown: Shown, maximum: float | None) -> Sequence[float]:
+def _curve(records: Sequence[RoundRecord], score: ScoreName, maximum: float | None) -> Sequence[float]:
     best = [np.nan if record.best is None else record.best.mean for record in records[1:]]
-    if shown == "best":
+    if score == "best":
         return best
-    if shown == "simple_regret" and maximum is not None:
+    if score == "simple_regret" and maximum is not None:
         return [maximum - value for value in best]
-    if shown == "average_regret":
+    if score == "average_regret":
         return metrics.mean_regrets(records)[1:].tolist()
-    name = "simple_regret" if shown == "simple_regret" else "recommended_so_far"
+    name = "simple_regret" if score == "simple_regret" else "recommended_so_far"
     return metrics.scores_of(records[1:], name).tolist()
 
 
@@ -225,38 +223,37 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
     ``to printed`` and ``to auto`` are ``better`` or ``worse`` if, with at least six seeds, the bootstrap interval of
     the difference is on one side of zero, and Wilcoxon's test agrees, as in ``swarmbo compare``; else ``unclear``.
     """
-    shown, rows = given.scores[0], list[tuple[str, ...]]()
-    for problem, group in groupby(scores, lambda one: one.problem):
-        of_problem = {one.method: one for one in group}
-        printed, reference = given.problems[problem].printed, of_problem.get(_REFERENCE)
-        for method, one in of_problem.items():
-            own = one.last(shown)
-            alone = paired_difference(own, dict.fromkeys(own, 0.0))
-            interval = "" if alone.low is None or alone.high is None else f"[{alone.low:.3g}, {alone.high:.3g}]"
-            to_printed = _verdict(own, dict.fromkeys(own, printed[method]), shown) if method in printed else ""
-            other = {} if reference in (None, one) else reference.last(shown)
-            to_auto = _verdict(own, other, shown) if own.keys() & other.keys() else ""
+    score, rows = given.scores[0], list[tuple[str, ...]]()
+    for problem, group in groupby(scores, lambda cell: cell.problem):
+        by_method = {cell.method: cell for cell in group}
+        printed, auto = given.problems[problem].printed, by_method.get(_REFERENCE)
+        for method, cell in by_method.items():
+            own = cell.last(score)
+            values = paired_difference(own, dict.fromkeys(own, 0.0))
+            interval = "" if values.low is None or values.high is None else f"[{values.low:.3g}, {values.high:.3g}]"
+            to_printed = _verdict(own, dict.fromkeys(own, printed[method]), score) if method in printed else ""
+            auto_values = {} if auto in (None, cell) else auto.last(score)
+            to_auto = _verdict(own, auto_values, score) if own.keys() & auto_values.keys() else ""
             median = f"{np.median(list(own.values())):.3g}"
             number = f"{printed[method]:g}" if method in printed else ""
-            cells = (problem, method, str(len(own)), f"{alone.mean:.3g}", interval, median, number)
-            rows.append((*cells, to_printed, to_auto, f"{one.seconds:.2g}"))
-        others = [
-            (f"{method} (printed only)", f"{printed[method]:g}") for method in printed if method not in of_problem
-        ]
-        rows += [(problem, method, *[""] * 4, number, "", "", "") for method, number in others]
+            cells = (problem, method, str(len(own)), f"{values.mean:.3g}", interval, median, number)
+            rows.append((*cells, to_printed, to_auto, f"{cell.seconds:.2g}"))
+        for method in (method for method in printed if method not in by_method):
+            cells = (problem, f"{method} (printed only)", *[""] * 4, f"{printed[method]:g}")
+            rows.append((*cells, "", "", ""))
     return rows
 
 
-def _verdict(own: Mapping[int, float], other: Mapping[int, float], shown: str) -> str:
+def _verdict(own: Mapping[int, float], other: Mapping[int, float], score: str) -> str:
     difference = paired_difference(own, other)
     if not differ(own, other, difference):
         return "unclear"
-    return "better" if (difference.mean > 0) == (shown == "best") else "worse"
+    return "better" if (difference.mean > 0) == (score == "best") else "worse"
 
 
 def reproduction_table(given: Reproduction, rows: Sequence[tuple[str, ...]]) -> Table:
     """The rows as a table for the terminal."""
-    table = empty_table(f"{given.paper}: {SHOWN_TEXT[given.scores[0]]}", *_HEAD)
+    table = empty_table(f"{given.paper}: {SCORE_NAME_TEXT[given.scores[0]]}", *_HEAD)
     for row in rows:
         table.add_row(*row)
     return table
@@ -266,7 +263,7 @@ def write_markdown(
     given: Reproduction, rows: Sequence[tuple[str, ...]], notes: Sequence[str], command: str, path: Path
 ) -> Path:
     """Write the command, the rows as a table of Markdown, and a line for each deviation and note."""
-    lines = [f"{given.paper}: {SHOWN_TEXT[given.scores[0]]}.", "", f"`{command}`", ""]
+    lines = [f"{given.paper}: {SCORE_NAME_TEXT[given.scores[0]]}.", "", f"`{command}`", ""]
     lines += [*markdown(_HEAD, rows, 2), "", *(f"- {text}" for text in (*given.deviations, *notes))]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -275,22 +272,24 @@ def write_markdown(
 
 def draw_reproduction(given: Reproduction, scores: Sequence[Scores], path: Path, dpi: int = 150) -> Path:
     """Draw each score of each problem, on the paper's axes; crosses at the right are printed numbers."""
-    problems = list(dict.fromkeys(one.problem for one in scores))
-    methods = list(dict.fromkeys(one.method for one in scores))
+    problems = list(dict.fromkeys(cell.problem for cell in scores))
+    methods = list(dict.fromkeys(cell.method for cell in scores))
     with style.applied():
-        figure, panels = style.abreast(len(problems), [3.2] * len(given.scores), 3.1, 6.6, (0.0, 0.6))
-        for problem, below in zip(problems, panels, strict=True):
-            here = [one for one in scores if one.problem == problem]
-            for row, (ax, shown) in enumerate(zip(below, given.scores, strict=True)):
-                look = ("", SHOWN_TEXT[shown], shown == "best")
-                curves = [RegretCurves(problem, one.method, np.array(one.at), one.curves[shown], *look) for one in here]
+        figure, panels = style.panel_grid(len(problems), [3.2] * len(given.scores), 3.1, 6.6, (0.0, 0.6))
+        for problem, axes in zip(problems, panels, strict=True):
+            cells = [cell for cell in scores if cell.problem == problem]
+            for row, (ax, score) in enumerate(zip(axes, given.scores, strict=True)):
+                labels = ("", SCORE_NAME_TEXT[score], score == "best")
+                curves = [
+                    RegretCurves(problem, cell.method, np.array(cell.at), cell.curves[score], *labels) for cell in cells
+                ]
                 plot_regret_curves(ax, curves, methods)
                 ax.set_xlabel(given.axis)
                 printed = given.problems[problem].printed if row == 0 else {}
-                for one in (one for one in here if one.method in printed):
-                    colour = style.METHOD_COLOURS[methods.index(one.method) % len(style.METHOD_COLOURS)]
-                    ax.plot(one.at[-1], printed[one.method], "x", color=colour, markersize=8, markeredgewidth=2)
-        found = {label: line for ax, *_ in panels for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-        columns = min(len(found), int(figure.get_figwidth() / 1.6))
-        figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
+                for cell in (cell for cell in cells if cell.method in printed):
+                    colour = style.METHOD_COLOURS[methods.index(cell.method) % len(style.METHOD_COLOURS)]
+                    ax.plot(cell.at[-1], printed[cell.method], "x", color=colour, markersize=8, markeredgewidth=2)
+        lines = {label: line for ax, *_ in panels for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+        columns = min(len(lines), int(figure.get_figwidth() / 1.6))
+        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=columns)
         return style.save(figure, path, dpi)

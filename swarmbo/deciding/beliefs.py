@@ -18,7 +18,7 @@ from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.setup import Setup
 from swarmbo.problem.data import Measurement
 from swarmbo.records import LinkReport, Traffic
-from swarmbo.registry import not_wanted
+from swarmbo.registry import invalid_result
 from swarmbo.transport import InProcess
 
 _OFFERED = [
@@ -203,7 +203,7 @@ def _checked(belief: Any, settings: object, method: str) -> ExactGP:
     """A user's own belief, if it has all methods that a team needs."""
     if lacking := [name for name in _OFFERED if not hasattr(belief, name)]:
         wanted = f"a belief, like swarmbo.ExactGP: it has no {', '.join(lacking)}"
-        raise not_wanted(belief, wanted, settings, method)
+        raise invalid_result(belief, wanted, settings, method)
     return belief
 
 

@@ -23,7 +23,7 @@ from swarmbo.deciding import joint, places
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
-from swarmbo.registry import checked_as, logged_as, parameters_of
+from swarmbo.registry import checked_result, loggable_result, parameters_of
 from swarmbo.transport import Carrying, Routes, Transport
 
 Out = TypeVar("Out")
@@ -195,8 +195,9 @@ class CentralDriver:
             )
         if not self.transport.as_agents:
             agreement = self.coordination.maximise(functions, links, seed)
-            agreement = checked_as(Agreement, agreement, self.coordination, "maximise")
-            return replace(agreement, report=logged_as(SolveReport, agreement.report, self.coordination, "maximise"))
+            agreement = checked_result(Agreement, agreement, self.coordination, "maximise")
+            report = loggable_result(SolveReport, agreement.report, self.coordination, "maximise")
+            return replace(agreement, report=report)
         if not isinstance(self.coordination, BoxMethod):
             raise self._knows_no_agents()
         opened = self._opened(functions.graph.agents, links)

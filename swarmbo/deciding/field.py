@@ -30,7 +30,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Recommendation, SolveReport
-from swarmbo.registry import not_wanted
+from swarmbo.registry import invalid_result
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
@@ -128,7 +128,8 @@ class FieldLearner:
         decision = yield from place_steps(situation, setup.rule(priced=bool(prices)), setup.coordination)
         for agent, place in decision.points.items():  # a planner may be a user's own
             if not len(allowed_places(place[None], problem)):
-                raise not_wanted({agent: place}, "places outside the regions of no_go", setup.coordination, "decide")
+                wanted = "places outside the regions of no_go"
+                raise invalid_result({agent: place}, wanted, setup.coordination, "decide")
         points = {agent: decision.points[agent] for agent in agents if agent in decision.points}
         report = decision.report
         offered = agents if offers.candidates is None else [a for a in agents if len(offers.candidates.get(a, ()))]

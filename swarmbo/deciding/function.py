@@ -24,7 +24,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph.factor_graph import grouped
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport
-from swarmbo.registry import checked_as
+from swarmbo.registry import checked_result
 from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds import Offers
 
@@ -92,10 +92,10 @@ class FunctionLearner:
             model = learn_ensemble(situation, setup.belief, self.learned, earlier)
         elif isinstance(setup.belief, AdditiveGPSettings):
             found = learn_model(setup.acquisition.learn, situation, setup.belief, self.learned)
-            model = checked_as(Model, found, setup.acquisition, "learn")
+            model = checked_result(Model, found, setup.acquisition, "learn")
         else:
             found = setup.belief.learn(situation, setup.acquisition, self.learned)  # a plugin's
-            model = checked_as(Model, found, setup.belief, "learn")
+            model = checked_result(Model, found, setup.belief, "learn")
         return replace(self, last=(log, model)), model
 
     def decided_elsewhere(self, log: Logbook, point: Point, report: SolveReport) -> tuple["FunctionLearner", Choice]:

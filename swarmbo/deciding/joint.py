@@ -32,7 +32,7 @@ from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport
-from swarmbo.registry import checked_as, logged_as, not_wanted
+from swarmbo.registry import checked_result, invalid_result, loggable_result
 
 Out = TypeVar("Out")
 Point = Float[np.ndarray, " n"]
@@ -178,7 +178,7 @@ def joint_steps(
     else:
         agreement = yield agree
     if np.isnan(agreement.report.value or 0.0):
-        raise not_wanted(agreement.report.value, "functions of finite value", setup.acquisition, "local_functions")
+        raise invalid_result(agreement.report.value, "functions of finite value", setup.acquisition, "local_functions")
     point = _checked(agreement.point, situation, coordination)
     return point if box is None else np.clip(point, box.low, box.high), agreement.report, box
 
@@ -188,8 +188,8 @@ def _baseline_decision(situation: JointSituation, setup: Setup) -> tuple[Point, 
     policy, seen = setup.coordination, situation.inside
     chosen: Any = policy.decide_joint(seen, setup.acquisition)
     if not (isinstance(chosen, tuple) and len(chosen) == 2):
-        raise not_wanted(chosen, "a point and a SolveReport", policy, "decide_joint")
-    point, report = _checked(chosen[0], seen, policy), logged_as(SolveReport, chosen[1], policy, "decide_joint")
+        raise invalid_result(chosen, "a point and a SolveReport", policy, "decide_joint")
+    point, report = _checked(chosen[0], seen, policy), loggable_result(SolveReport, chosen[1], policy, "decide_joint")
     return point if situation.coding is None else situation.coding.outside(point), report
 
 
@@ -202,7 +202,7 @@ def _function_steps(
     ranking = yield Rank(model.belief)
     if ranking is not None:
         inside = replace(inside, part_means=ranking.means)
-    functions = checked_as(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")
+    functions = checked_result(BoxFunctions, acquisition.local_functions(inside, known), acquisition, "local_functions")
     if ranking is not None:
         functions = functions.starting_from(ranking.points, ranking.columns, ranking.beaten)
     # while no feasible point is known, a trust region around the incumbent is too narrow

@@ -17,7 +17,7 @@ from swarmbo.coordination import Solution
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
-from swarmbo.registry import checked_as, logged_as, not_wanted
+from swarmbo.registry import checked_result, invalid_result, loggable_result
 from swarmbo.routing import Planned, Routes
 
 Out = TypeVar("Out")
@@ -59,7 +59,7 @@ def place_steps(
     if not isinstance(coordination, Solver):
         return _checked_decision(coordination.decide(situation, acquisition), situation, coordination)
     proposed = yield from acquisition.problem_steps(situation)
-    problem = checked_as(LocalProblem | None, proposed, acquisition, "local_problem")
+    problem = checked_result(LocalProblem | None, proposed, acquisition, "local_problem")
     if problem is None:
         return Decision({}, SolveReport(status="not_needed"))
     # common knowledge only, so every agent draws the same
@@ -104,21 +104,21 @@ def abstentions(problem: LocalProblem) -> dict[str, int]:
 
 def checked_solution(solution: object, shortlists: Mapping[str, Any], coordination: object) -> Solution:
     """The solution, if it is valid: a method may be a user's own."""
-    found = logged_as(Solution, solution, coordination, "solve")
+    found = loggable_result(Solution, solution, coordination, "solve")
     if strange := found.assignment.keys() - shortlists.keys():
-        raise not_wanted(strange, f"an index for each of {', '.join(shortlists)}", coordination, "solve")
+        raise invalid_result(strange, f"an index for each of {', '.join(shortlists)}", coordination, "solve")
     for agent, places in shortlists.items():
         index = found.assignment.get(agent)
         if index is None or not 0 <= index < len(places):
-            raise not_wanted(index, f"an index from 0 to {len(places) - 1} for {agent!r}", coordination, "solve")
+            raise invalid_result(index, f"an index from 0 to {len(places) - 1} for {agent!r}", coordination, "solve")
     return found
 
 
 def _checked_decision(decision: object, situation: Situation, coordination: object) -> Decision:
     """The decision, if it is valid: a planner may be a user's own."""
-    found = checked_as(Decision, decision, coordination, "decide")
+    found = checked_result(Decision, decision, coordination, "decide")
     box, points = situation.domain, dict[str, np.ndarray]()
-    for agent, point in checked_as(dict, found.points, coordination, "decide").items():
+    for agent, point in checked_result(dict, found.points, coordination, "decide").items():
         place, listed = real_array(point), situation.candidates.get(agent, box.low[None])
         if agent in situation.agents and place is not None and place.shape == box.low.shape:
             is_inside = np.isclose(np.clip(place, box.low, box.high), place).all()
@@ -126,5 +126,5 @@ def _checked_decision(decision: object, situation: Situation, coordination: obje
                 points[agent] = place
                 continue
         wanted = f"{box.n_dims} numbers in the box for some of {', '.join(map(repr, situation.agents))}"
-        raise not_wanted({agent: point}, wanted, coordination, "decide")
-    return replace(found, points=points, report=logged_as(SolveReport, found.report, coordination, "decide"))
+        raise invalid_result({agent: point}, wanted, coordination, "decide")
+    return replace(found, points=points, report=loggable_result(SolveReport, found.report, coordination, "decide"))

@@ -32,7 +32,7 @@ from swarmbo.kernels import load_kernels, spectral_frequencies, unloaded_kernels
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
-from swarmbo.settings import Settings, hint_for
+from swarmbo.settings import Settings, name_hint
 from swarmbo.spaces import Domain
 from swarmbo.transport import Carrying, Faults
 
@@ -167,7 +167,7 @@ class Role:
             raise ConfigError(f"got {name}; wanted {self.in_words}", at=at)
         for method, taken in there.items():
             wanted = self.arguments[method]
-            if not registry.takes(taken, "self", *wanted):
+            if not registry.accepts(taken, "self", *wanted):
                 got = f"{name}.{method}{inspect.signature(taken)}"
                 raise ConfigError(f"got {got}; wanted {method}(self, {', '.join(wanted)})", at=at)
 
@@ -195,7 +195,7 @@ def part(slot: Slot, given: object, team: Team) -> Any:
     """
     at, role = f"$.{slot}", ROLES.get((slot, team))
     table: Mapping[str, Any] = given if isinstance(given, Mapping) else {"kind": given}
-    if role is not None and registry.is_own(name := table.get("kind")):
+    if role is not None and registry.is_user_code(name := table.get("kind")):
         own = registry.load_class(name, f"{at}.kind")
         role.require(own, name, f"{at}.kind")
         return registry.make(own, name, {key: value for key, value in table.items() if key != "kind"}, at)
@@ -248,14 +248,14 @@ def check_ignored_settings(acquisition: Acquisition, team: Team) -> None:
 def refuse_unknown(arguments: Mapping[str, object], known: Sequence[str] = _ARGUMENTS) -> None:
     """Refuse arguments other than the known ones, by default those of a team."""
     for name in [name for name in arguments if name not in known]:
-        given, wanted = arguments[name], f"some of {', '.join(known)}{hint_for(name, known)}"
+        given, wanted = arguments[name], f"some of {', '.join(known)}{name_hint(name, known)}"
         raise ConfigError(f"unknown argument, got {short(given)}; wanted {_INSTEAD.get(name, wanted)}", at=f"$.{name}")
 
 
 def to_plain(part: object) -> Any:
     """A part's settings as plain data; the kind of a user's own object is its class."""
     plain: dict[str, Any] = msgspec.to_builtins(part) if isinstance(part, msgspec.Struct) else {}
-    return plain if is_kind(part) else {**plain, "kind": registry.full_name(part)}
+    return plain if is_kind(part) else {**plain, "kind": registry.import_name(part)}
 
 
 def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], trust: bool = False) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
     for slot in SLOTS:
         table = settings.get(slot)
         name = table.get("kind") if isinstance(table, Mapping) else table
-        if given.get(slot) is not None or not registry.is_own(name):
+        if given.get(slot) is not None or not registry.is_user_code(name):
             continue
         if not trust:
             fix = f"pass it again, {slot}=…, or trust=True to load it, if the state has its settings"

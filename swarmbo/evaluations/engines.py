@@ -16,7 +16,7 @@ from swarmbo.boundary.processes import one_blas_thread
 from swarmbo.boundary.values import error_text, short
 from swarmbo.errors import ConfigError, SwarmboError, needed
 from swarmbo.evaluations import executor
-from swarmbo.registry import find_in, is_own, load
+from swarmbo.registry import add_module_folders, is_user_code, load
 from swarmbo.settings import Settings, convert, require, within
 
 _AT = "$.workers.engine"
@@ -196,7 +196,7 @@ class Workers(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "engine", lambda name: name in ENGINES or is_own(name), 'pool, ray or "module:Class"')
+        require(self, "engine", lambda name: name in ENGINES or is_user_code(name), 'pool, ray or "module:Class"')
         require(self, "address", lambda given: given is None or self.engine == "ray", "none unless the engine is ray")
 
 
@@ -207,7 +207,7 @@ def engine_of(workers: Workers, modules: Sequence[str]) -> Any:
     if workers.engine == "ray":
         needed("ray", "ray", "the engine 'ray'", _AT)
         return RayExecutor
-    find_in(modules, workers.engine, _AT)
+    add_module_folders(modules, workers.engine, _AT)
     return load(workers.engine, _AT)
 
 

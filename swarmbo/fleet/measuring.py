@@ -29,11 +29,11 @@ Instrument = Callable[[Any], float | Mapping[str, Any] | None]
 
 def load_instrument(name: str, trust: bool) -> Instrument:
     """Function that a command names as ``module:function``; a ConfigError if not trusted, found, or callable."""
-    if not registry.is_own(name):
+    if not registry.is_user_code(name):
         raise ConfigError(f"got {name!r}; wanted 'module:function'", at=_AT)
     if not trust:
         raise ConfigError(f"got {name!r}, your own code; wanted --trust, which runs it", at=_AT)
-    registry.find_in([os.getcwd()], name, _AT)
+    registry.add_module_folders([os.getcwd()], name, _AT)
     found: Any = registry.load(name, _AT)
     if callable(found):
         return cast(Instrument, found)

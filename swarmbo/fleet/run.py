@@ -27,13 +27,13 @@ from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.registry import name_of
 from swarmbo.routing import Routes
 from swarmbo.runs import RunFolder, Scenario, Summary
-from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore
+from swarmbo.runs.progress import run_hooks
+from swarmbo.runs.rounds import Hooks, OnRound, RunParts, ignore, run_rounds
 from swarmbo.runs.runner import assemble
-from swarmbo.runs.scenario import make_environment, require_within_reason
+from swarmbo.runs.scenario import make_environment, require_practical_numbers
 from swarmbo.runs.states import read_checkpoint
 from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
-from swarmbo.runs.telling import telling
-from swarmbo.runs.world import Environment, own_names
+from swarmbo.runs.world import Environment, user_code_names
 
 _MOST_RESTARTS = 3  # of a process, before the run or the agent is given up
 _EXIT_TIMEOUT_S = 5.0  # for processes to end
@@ -173,9 +173,9 @@ def run_fleet(
             if isinstance(world, InstrumentWrapper):
                 folder.write_json(ELSEWHERE, {"agents": network.measures})
                 world.hub = hub
-            with telling(scenario, out, on_round) as calls:
+            with run_hooks(scenario, out, on_round) as calls:
                 log = _NetworkLog(out / NETWORK, hub, processes, calls.on_round)
-                summary = drive(Drive(scenario, folder, world, team, Calls(log.on_round)))
+                summary = run_rounds(RunParts(scenario, folder, world, team, Hooks(log.on_round)))
             hub.end()
         return summary, log.report()
 
@@ -189,13 +189,13 @@ def resume_fleet(out: Path, on_begin: OnBegin = ignore, *, progress: bool = Fals
         env, team = assemble(scenario)
         world = InstrumentWrapper(env, plan.measures, is_new_run=read_checkpoint(folder) is None)
         others = [agent for agent in team.agents if agent not in plan.measures]
-        with closing(Link(HUB, plan)) as link, telling(scenario, out, ignore, progress=progress) as calls:
+        with closing(Link(HUB, plan)) as link, run_hooks(scenario, out, ignore, progress=progress) as calls:
             plan.write(plan_path)
             on_begin(plan.measures, plan_path)
             world.hub = hub = Hub(plan, link, local=others)
             for agent in others:
                 hub.membership.mark_failed(agent, "this process decides for it")
-            summary = drive(Drive(scenario, folder, world, team, calls))
+            summary = run_rounds(RunParts(scenario, folder, world, team, calls))
             hub.end()
             return summary
 
@@ -210,7 +210,7 @@ def new_folder(out: Path, scenario: Scenario | None = None) -> Generator[None]:
             present = RunFolder.open(out)
             if (is_other := present.scenario() != scenario) or present.has_begun:
                 which = "another" if is_other and scenario is not None else "a"
-                raise RunFolderError(f"{out}: holds {which} run; choose another --out, or {present.way_on}")
+                raise RunFolderError(f"{out}: holds {which} run; choose another --out, or {present.resume_hint}")
             present.clear()
         yield
 
@@ -256,12 +256,12 @@ def members_of(scenario: Scenario) -> list[str]:
 
 
 def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
-    if own := own_names(msgspec.structs.asdict(scenario)):
+    if own := user_code_names(msgspec.structs.asdict(scenario)):
         raise ConfigError(f"got {next(iter(own.values()))!r}; wanted kinds of swarmbo, which every machine has")
     for setting, reason in {"workers": "evaluates one point at a time", "step_timeout_s": "waits for any step"}.items():
         if getattr(scenario, setting) is not None:
             raise ConfigError(f"got {setting}; wanted none, as a fleet {reason}", at=f"$.{setting}")
-    require_within_reason(scenario)
+    require_practical_numbers(scenario)
     env = make_environment(scenario, False)
     team = FleetTeam.for_env(env, **scenario.team_settings)
     if isinstance(team.setup.coordination, Routes):

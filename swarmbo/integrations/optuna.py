@@ -12,7 +12,7 @@ from swarmbo.boundary.values import short, told_number, unused_prefix, whole_num
 from swarmbo.deciding.team_state import OneAtATime
 from swarmbo.errors import ConfigError, SwarmboError, SwarmboWarning, needed
 from swarmbo.graph import FactorGraph
-from swarmbo.settings import hint_for
+from swarmbo.settings import name_hint
 from swarmbo.spaces import variables
 from swarmbo.team import Team
 
@@ -106,7 +106,7 @@ class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
             if unseen:
                 got = f"scopes: got {', '.join(map(repr, unseen))}, which no trial has so far"
                 wanted = f"wanted some of {sorted(known)}, or conditional ones of later trials"
-                warnings.warn(f"{got}; {wanted}{hint_for(unseen[0], sorted(known))}", SwarmboWarning, stacklevel=2)
+                warnings.warn(f"{got}; {wanted}{name_hint(unseen[0], sorted(known))}", SwarmboWarning, stacklevel=2)
         numbers_of: dict[tuple[str, str], tuple[Any, list[int]]] = {}
         for each in finished:
             for name, of in each.distributions.items():

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
-from swarmbo.registry import is_own, load_class, make
+from swarmbo.registry import is_user_code, load_class, make
 from swarmbo.settings import Settings, require
 
 KernelName = str  # one of KERNEL_NAMES, a name that was registered, or "module:Class"
@@ -77,7 +77,7 @@ def register_kernel(
 def own_kernel(name: KernelName) -> OwnKernel:
     """Kernel registered by a name."""
     if name not in _OWN:
-        wanted = "it trusted: --trust (trust=True), which loads it" if is_own(name) else _wanted(name)
+        wanted = "it trusted: --trust (trust=True), which loads it" if is_user_code(name) else _wanted(name)
         raise ConfigError(f"got {name!r}; wanted {wanted}", at="$.kernel")
     return _OWN[name]
 
@@ -85,7 +85,7 @@ def own_kernel(name: KernelName) -> OwnKernel:
 def named_kernels(belief: Any) -> dict[str, str]:
     """Kernels that a belief's settings name as a user's own code, by the path of the name; nothing is loaded."""
     table = msgspec.to_builtins(belief) if isinstance(belief, msgspec.Struct) else belief
-    if not isinstance(table, Mapping) or is_own(table.get("kind")):
+    if not isinstance(table, Mapping) or is_user_code(table.get("kind")):
         return {}
     return dict(_named(table, "$.belief"))
 
@@ -114,7 +114,7 @@ def _named(value: Any, at: str) -> Iterator[tuple[str, str]]:
         elif key in ("kernel", "kernels"):
             several = isinstance(part, list | tuple)
             for i, name in enumerate(part if several else (part,)):
-                if is_own(name):
+                if is_user_code(name):
                     yield f"{at}.{key}[{i}]" if several else f"{at}.{key}", name
 
 
@@ -130,7 +130,7 @@ def require_kernel(settings: object, field: str = "kernel", *, is_known: bool = 
     """
     value = getattr(settings, field)
     for name in value if isinstance(value, tuple) else (value,):
-        if name is not None and (is_known or not is_own(name)) and name not in kernel_names():
+        if name is not None and (is_known or not is_user_code(name)) and name not in kernel_names():
             require(settings, field, lambda _: False, _wanted(name))
 
 

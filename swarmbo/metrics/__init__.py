@@ -10,17 +10,7 @@ from jaxtyping import Float
 from msgspec import UNSET
 
 from swarmbo.errors import ShapeError
-from swarmbo.records import (
-    Evaluation,
-    Goal,
-    GroundTruth,
-    LinkReport,
-    Recommendation,
-    RoundRecord,
-    Sample,
-    Score,
-    Traffic,
-)
+from swarmbo.records import Evaluation, Goal, GroundTruth, LinkReport, Recommendation, RoundRecord, Score, Traffic
 
 if TYPE_CHECKING:
     from swarmbo.problem import Problem
@@ -43,9 +33,9 @@ def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], lev
     Source: Gotovos, Casati, Hitz & Krause 2013, Active learning for level set estimation, section 5.
     """
     _require_equal_vectors(mean, values)
-    said, true = (mean > level) & np.isfinite(values), values > level
-    total = int(said.sum() + true.sum())
-    return 2.0 * int((said & true).sum()) / total if total else 1.0
+    predicted, actual = (mean > level) & np.isfinite(values), values > level
+    total = int(predicted.sum() + actual.sum())
+    return 2.0 * int((predicted & actual).sum()) / total if total else 1.0
 
 
 def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> None:
@@ -58,43 +48,53 @@ def within_rules(truth: GroundTruth, problem: "Problem", variables: Sequence[str
     places that include those just beyond a border, followed by a climb. ``variables`` of a function are the coordinates
     of its truth; those that the problem does not have, as they are in no factor, do not change.
     """
-    box, rng, argmax = problem.box, np.random.default_rng(0), np.array(truth.argmax, dtype=float)
+    domain, rng, argmax = problem.box, np.random.default_rng(0), np.array(truth.argmax, dtype=float)
     columns = [variables.index(name) for name in problem.graph.variables] if variables else slice(None)
-    if not problem.regions or problem.is_allowed((peak := box.to_unit(argmax[columns]))[None])[0]:
+    if not problem.regions or problem.is_allowed((peak := domain.to_unit(argmax[columns]))[None])[0]:
         return truth
 
-    def judged(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        U, X = box.snapped(np.clip(U, 0.0, 1.0)), np.tile(argmax, (len(U), 1))
-        X[:, columns] = box.from_unit(U)
+    def evaluated(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        U, X = domain.snapped(np.clip(U, 0.0, 1.0)), np.tile(argmax, (len(U), 1))
+        X[:, columns] = domain.from_unit(U)
         return U, np.fmax(np.where(problem.is_allowed(U), truth.value(X), -np.inf), -np.inf)  # NaN: not known
 
     near = [] if problem.is_field else [problem.allowed, problem.exits(peak), problem.kept_out(peak)[None]]
-    U, values = judged(np.concatenate([box.to_unit(truth.points[:, columns]), *near]))
+    U, values = evaluated(np.concatenate([domain.to_unit(truth.points[:, columns]), *near]))
     best = np.argsort(-values)[:_SEARCHERS]
     U, values = U[best], values[best]
-    for _ in range(0 if problem.is_field else _GENERATIONS):
-        one, other = (U[rng.integers(len(U), size=len(U))] for _ in range(2))
-        moved, found = judged(U + rng.random((len(U), 1)) * (U[values.argmax()] - U + one - other))
-        better = found > values
-        U[better], values[better] = moved[better], found[better]
-    at, value, step = U[values.argmax()], values.max(), 0.25
-    ways = np.concatenate([np.eye(len(at)), -np.eye(len(at))])
-    for _ in range(0 if problem.is_field else _SEARCHERS * _GENERATIONS // len(ways)):
-        moved, found = judged(at + step * ways)
-        together, its = judged((at + step * ways[found > value].sum(axis=0))[None])
-        moved, found = np.concatenate([moved, together]), np.concatenate([found, its])
+    if not problem.is_field:
+        for _ in range(_GENERATIONS):
+            first, second = (U[rng.integers(len(U), size=len(U))] for _ in range(2))
+            moved, found = evaluated(U + rng.random((len(U), 1)) * (U[values.argmax()] - U + first - second))
+            improved = found > values
+            U[improved], values[improved] = moved[improved], found[improved]
+    point, value = U[values.argmax()], values.max()
+    if not problem.is_field:
+        point, value = _climb(evaluated, point, value)
+    argmax[columns] = domain.from_unit(point)
+    return replace(truth, maximum=float(value), argmax=argmax, maximum_is="reference optimum")
+
+
+def _climb(
+    evaluated: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], point: np.ndarray, value: float
+) -> tuple[np.ndarray, float]:
+    """Highest point of a search along the axes, alone and together, with steps that shrink."""
+    step, directions = 0.25, np.concatenate([np.eye(len(point)), -np.eye(len(point))])
+    for _ in range(_SEARCHERS * _GENERATIONS // len(directions)):
+        moved, found = evaluated(point + step * directions)
+        combined, its_value = evaluated((point + step * directions[found > value].sum(axis=0))[None])
+        moved, found = np.concatenate([moved, combined]), np.concatenate([found, its_value])
         if found.max() > value:
-            at, value = moved[found.argmax()], found.max()
+            point, value = moved[found.argmax()], found.max()
         else:
             step *= 0.5
-    argmax[columns] = box.from_unit(at)
-    return replace(truth, maximum=float(value), argmax=argmax, maximum_is="reference optimum")
+    return point, value
 
 
 def score_round(
     truth: GroundTruth,
     previous: RoundRecord | None,
-    samples: Sequence[Evaluation] | Sequence[Sample],
+    asked: Sequence[Evaluation],
     recommendation: Recommendation | None,
     mean: Float[np.ndarray, " m"] | None,
     means: Mapping[str, Float[np.ndarray, " m"]] | None = None,
@@ -106,22 +106,24 @@ def score_round(
 
     Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
     """
-    places = [one.location for one in samples if one.measurement is not None]
-    stops = [one.location for one in on_the_way if one.measurement is not None]
+    places = [evaluation.location for evaluation in asked if evaluation.measurement is not None]
+    stops = [stop.location for stop in on_the_way if stop.measurement is not None]
     chosen, found = _regrets(truth, places), _regrets(truth, [*places, *stops])
-    last = None if previous is None else previous.score
-    before, until = (None, 0.0) if last is None else (last.simple_regret, last.recommended_so_far)
+    earlier = None if previous is None or previous.score is None else previous.score
+    before = None if earlier is None else earlier.simple_regret
     if not len(found) and before is None:
         return None
-    batch, known = (float(regrets.min()) if len(regrets) else None for regrets in (chosen, found))
-    at = [] if recommendation is None else [recommendation.location]
-    recommended = next(iter(_regrets(truth, at).tolist()), None)
+    batch, least = (float(regrets.min()) if len(regrets) else None for regrets in (chosen, found))
+    recommended = None
+    if recommendation is not None:
+        recommended = next(iter(_regrets(truth, [recommendation.location]).tolist()), None)
     if truth.at_round is not None:
-        known = recommended if known is None else known  # without a measurement the belief decides
-        before = before if known is None else None  # the maximum of an earlier round does not apply to this one
-    so_far = [regret for regret in (before, known) if regret is not None]
+        least = recommended if least is None else least  # without a measurement the belief decides
+        before = before if least is None else None  # the maximum of an earlier round does not apply to this one
+    so_far = [regret for regret in (before, least) if regret is not None]
     mean, values = mean if np.isfinite(truth.values).any() else None, truth.values
     views = None if mean is None or means is None else {agent: map_rmse(own, values) for agent, own in means.items()}
+    summed = 0.0 if earlier is None else earlier.recommended_so_far
     return Score(
         simple_regret=min(so_far),
         batch_regret=batch,
@@ -130,7 +132,7 @@ def score_round(
         map_rmse=None if mean is None else map_rmse(mean, values),
         level_f1=None if mean is None or truth.level is None else level_f1(mean, values, truth.level),
         view_rmse=views,
-        recommended_so_far=0.0 if previous is None else until + (recommended or 0.0),
+        recommended_so_far=0.0 if previous is None else summed + (recommended or 0.0),
         unknown=len(places) - len(chosen) or UNSET,
     )
 
@@ -146,16 +148,19 @@ def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rou
 
     Measurements at reset and en route, which no method chose, do not count, nor do failed ones.
     """
-    has_chosen = [record.round > 0 and any(one.measurement is not None for one in record.asked) for record in records]
+    has_chosen = [record.round > 0 and _n_succeeded(record) > 0 for record in records]
     return np.cumsum(np.where(has_chosen, scores_of(records, "total_regret"), 0.0))
 
 
 def mean_regrets(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
     """Cumulative regret divided by the number of measurements in it, for each round; NaN before the first."""
-    asked = [record.asked if record.round else [] for record in records]
     unknown = [(record.round and getattr(record.score, "unknown", 0)) or 0 for record in records]
-    counts = np.cumsum([sum(one.measurement is not None for one in each) for each in asked]) - np.cumsum(unknown)
+    counts = np.cumsum([_n_succeeded(record) if record.round else 0 for record in records]) - np.cumsum(unknown)
     return np.divide(cumulative_regret(records), counts, out=np.full(len(records), np.nan), where=counts > 0)
+
+
+def _n_succeeded(record: RoundRecord) -> int:
+    return sum(evaluation.measurement is not None for evaluation in record.asked)
 
 
 def mean_regret(records: Sequence[RoundRecord]) -> float:
@@ -207,14 +212,14 @@ def first_score(goal: Goal) -> Scored:
 
 def metrics_of(records: Sequence[RoundRecord], goal: Goal, moves: bool) -> dict[Metric, float]:
     """Known metrics of a run, regret for the goal ``peak`` only; if the field ``moves``, means over chosen rounds."""
-    found: dict[Metric, float] = {}
+    known_metrics: dict[Metric, float] = {}
     for scored in _SCORED_BY[goal]:
-        known = [value for value in scores_of(records[1:] if moves else records[-1:], scored) if not math.isnan(value)]
-        if known:
-            found[_OVER_ROUNDS[scored] if moves else scored] = math.fsum(known) / len(known)
-    if goal == "peak" and found and not math.isnan(mean := mean_regret(records)):
-        found["mean_regret"] = mean
-    return found
+        values = [value for value in scores_of(records[1:] if moves else records[-1:], scored) if not math.isnan(value)]
+        if values:
+            known_metrics[_OVER_ROUNDS[scored] if moves else scored] = math.fsum(values) / len(values)
+    if goal == "peak" and known_metrics and not math.isnan(mean := mean_regret(records)):
+        known_metrics["mean_regret"] = mean
+    return known_metrics
 
 
 def scores_of(records: Sequence[RoundRecord], name: str) -> Float[np.ndarray, " rounds"]:
@@ -244,10 +249,10 @@ def sharing_links_of(record: RoundRecord) -> LinkReport | None:
 
 
 def links_over_rounds(
-    records: Sequence[RoundRecord], of: Callable[[RoundRecord], LinkReport | None] = links_of
+    records: Sequence[RoundRecord], links_of_record: Callable[[RoundRecord], LinkReport | None] = links_of
 ) -> LinkReport | None:
     """Report on links over all rounds: counts are added, and agents named if affected in any of them."""
-    reports = [report for record in records if (report := of(record)) is not None]
+    reports = [report for record in records if (report := links_of_record(record)) is not None]
     return sum(reports, LinkReport(ticks=0)) if reports else None
 
 

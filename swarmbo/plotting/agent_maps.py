@@ -20,8 +20,8 @@ from swarmbo.records import RoundRecord
 
 MOST_AGENTS = 4
 _WIDTH = 7.4  # inches: of a column of text; a figure that is wider is made smaller there, and its letters too
-_BESIDE = 1.45  # inches: of the colour bar and of labels
-_LETTERS = 8.0  # points
+_BESIDE_WIDTH = 1.45  # inches: of the colour bar and of labels
+_FONT_SIZE = 8.0  # points
 _LONGEST = 16  # letters in a line of a name
 _RESOLUTION = 72  # of a map an inch or two wide
 _READING: dict[str, Any] = {"s": 9, "color": "white", "edgecolors": style.INK, "linewidths": 0.6, "zorder": 4}
@@ -74,15 +74,16 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
     error of every agent is below.
     """
     world.require_plane()
-    shown = _Maps(records, world.at(records[-1].round), settings, views)
+    shown = _AgentMaps(records, world.at(records[-1].round), settings, views)
     aspect = maps.drawn_aspect(world)
-    side = min((_WIDTH - _BESIDE) / (len(shown.chosen) + 1), 2.2)
+    side = min((_WIDTH - _BESIDE_WIDTH) / (len(shown.chosen) + 1), 2.2)
     has_truth = shown.pooled_error is not None
     headline = fill(_headline(records[-1].round, shown), 92)
-    longest = max(map(len, shown.own_errors), default=0)
-    tall, low = 2 * (side * aspect + 0.75 + 0.15 * (longest // _LONGEST)), 2.4 if longest <= _LONGEST else 3.5
+    longest_name = max(map(len, shown.own_errors), default=0)
+    maps_height = 2 * (side * aspect + 0.75 + 0.15 * (longest_name // _LONGEST))
+    errors_height = 2.4 if longest_name <= _LONGEST else 3.5
     with style.applied():
-        heights = [0.12 + 0.18 * (headline.count("\n") + 1), tall, *([low] if has_truth else [])]
+        heights = [0.12 + 0.18 * (headline.count("\n") + 1), maps_height, *([errors_height] if has_truth else [])]
         figure = style.new_figure(_WIDTH, sum(heights))
         parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         parts[0].text(0.01, 0.5, headline, fontsize=9.5, va="center")
@@ -92,7 +93,7 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
     return figure
 
 
-class _Maps:
+class _AgentMaps:
     """Beliefs and errors of the figure; ``own`` by each agent's own data, ``fused`` after exchange, None if unknown."""
 
     def __init__(self, records: Records, world: World, settings: ExactGPSettings, views: Views | None) -> None:
@@ -132,7 +133,7 @@ class _Maps:
                 self._map(below, self.fused[agent], f"{agent}\nfused", self.fused_errors.get(agent), limits)
                 panels.append(below)
         if self.fused is None:
-            style.say(figure.add_subplot(grid[1, :-1]), NO_VIEWS)
+            style.write_message(figure.add_subplot(grid[1, :-1]), NO_VIEWS)
         pooled, truth = figure.add_subplot(grid[0, -1]), figure.add_subplot(grid[1, -1])
         self._map(pooled, self.pooled, "all data\npooled", self.pooled_error, limits)
         self._truth(truth, limits)
@@ -145,7 +146,7 @@ class _Maps:
         self, ax: Axes, mean: Float[np.ndarray, " m"] | None, title: str, error: float | None, limits: maps.Limits
     ) -> None:
         title = "\n".join(fill(line, _LONGEST) for line in title.splitlines())
-        ax.set_title(title if error is None else f"{title}\nRMSE {error:.3g}", fontsize=_LETTERS, pad=4)
+        ax.set_title(title if error is None else f"{title}\nRMSE {error:.3g}", fontsize=_FONT_SIZE, pad=4)
         if mean is None:
             ax.text(0.5, 0.5, "no measurement", transform=ax.transAxes, ha="center", va="center", color=style.MUTED)
         else:
@@ -159,15 +160,15 @@ class _Maps:
         for rings in self.world.no_go:
             style.draw_no_go(ax, rings)
         maps.frame_map(ax, self.world, x_ticks=2)
-        ax.tick_params(labelsize=_LETTERS - 1)
+        ax.tick_params(labelsize=_FONT_SIZE - 1)
         for label in (ax.xaxis.label, ax.yaxis.label):
-            label.set_fontsize(_LETTERS)
+            label.set_fontsize(_FONT_SIZE)
 
     def _truth(self, ax: Axes, limits: maps.Limits) -> None:
         if self.world.points is None or self.world.values is None:
-            style.say(ax, "the truth\nis not known")
+            style.write_message(ax, "the truth\nis not known")
             return
-        ax.set_title("truth", fontsize=_LETTERS, pad=4)
+        ax.set_title("truth", fontsize=_FONT_SIZE, pad=4)
         holes = bool(self.world.no_go)
         maps.plot_field(ax, self.world.points, self.world.values, holes, limits=limits, n_contours=0)
         if self.world.level is not None:
@@ -179,9 +180,9 @@ def _mean(belief: ExactGP | None, lattice: maps.Lattice) -> Float[np.ndarray, " 
     return None if belief is None else belief.posterior_mean(lattice.points)
 
 
-def _headline(last: int, drawn: _Maps) -> str:
-    n = len(drawn.own_errors)
-    team = style.counted(n, style.role_of(list(drawn.own_errors)))
-    which = "" if n == len(drawn.chosen) else f" · maps of {len(drawn.chosen)} of {team}, evenly picked"
-    level = "" if drawn.world.level is None else f" · line: level {drawn.world.level:g} {drawn.world.unit}".rstrip()
-    return f"round {last}{which} · dots: measurements{level}"
+def _headline(last: int, shown: _AgentMaps) -> str:
+    n = len(shown.own_errors)
+    team = style.counted(n, style.role_of(list(shown.own_errors)))
+    selection = "" if n == len(shown.chosen) else f" · maps of {len(shown.chosen)} of {team}, evenly picked"
+    level = "" if shown.world.level is None else f" · line: level {shown.world.level:g} {shown.world.unit}".rstrip()
+    return f"round {last}{selection} · dots: measurements{level}"

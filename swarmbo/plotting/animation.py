@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from swarmbo.belief import ExactGPSettings
 from swarmbo.metrics import scores_of
 from swarmbo.plotting import maps, style
-from swarmbo.plotting.history import Records, World, agents_of, belief_after, driven_by, failures, stops_of
+from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures, measured_places, path_of
 from swarmbo.plotting.maps import Lattice, level_lines, world_lattice
 from swarmbo.plotting.regret import best_so_far, scale_regret
 from swarmbo.plotting.style import write_frames
@@ -44,11 +44,12 @@ class MovingMap:
     ) -> None:
         self.ax, self._lattice, self._agents, self._world = ax, lattice, tuple(agents), world
         (colours, norm, self._link_colour), self._level = look, level
-        found = None if level is None or world.frames is not None else world_lattice(world)
-        self._true_lines = [] if found is None else level_lines(found[0], found[0].image(found[1]), level or 0.0)
-        how: dict[str, Any] = {"cmap": ListedColormap(band_colours(colours)), "norm": norm, "extent": lattice.extent}
-        how |= {"interpolation": "bilinear", "interpolation_stage": "data", "aspect": "equal", "animated": True}
-        self.image = ax.imshow(np.ma.masked_all(lattice.shown.shape), **how)
+        truth = None if level is None or world.frames is not None else world_lattice(world)
+        self._true_lines = [] if truth is None else level_lines(truth[0], truth[0].image(truth[1]), level or 0.0)
+        bands = ListedColormap(band_colours(colours))
+        options: dict[str, Any] = {"cmap": bands, "norm": norm, "extent": lattice.extent}
+        options |= {"interpolation": "bilinear", "interpolation_stage": "data", "aspect": "equal", "animated": True}
+        self.image = ax.imshow(np.ma.masked_all(lattice.shown.shape), **options)
         self.image.set_in_layout(False)  # what moves must not push the axes about
 
     def show(self, records: Records, links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
@@ -60,55 +61,62 @@ class MovingMap:
         return drawn | (self._sensors if self._world.standpoints else self._robots)(records, links)
 
     def _sensors(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
-        stands = self._world.standpoints
-        look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.5, "alpha": 0.7}
+        standpoints = self._world.standpoints
+        line_style: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.5, "alpha": 0.7}
         return {
-            "links": self._lines([np.stack([stands[a], stands[b]]) for a, b in links], **look),
-            "sensors": maps.draw_sensors(self.ax, records[-1], stands, sizes=(22, 30, 6), width=1.6),
+            "links": self._lines([np.stack([standpoints[a], standpoints[b]]) for a, b in links], **line_style),
+            "sensors": maps.draw_sensors(self.ax, records[-1], standpoints, sizes=(22, 30, 6), width=1.6),
             "recommendation": self._recommendation(records[-1]),
         }
 
     def _robots(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
         ax, agents, is_crowded = self.ax, self._agents, len(self._agents) > _MOST_APART
-        stops = [stops_of(records, agent) for agent in agents]
-        ends = {agent: own[-1] for agent, own in zip(agents, stops, strict=True) if len(own)}  # others: not seen yet
-        ways = [driven_by(records, agent) for agent in agents]
-        before = [len(driven_by(records[:-_RECENT], agent)) for agent in agents]
+        places = [measured_places(records, agent) for agent in agents]
+        ends = {agent: own[-1] for agent, own in zip(agents, places, strict=True) if len(own)}  # others: not seen yet
+        paths = [path_of(records, agent) for agent in agents]
+        before = [len(path_of(records[:-_RECENT], agent)) for agent in agents]
+        recent = [path[max(0, n - 1) :] for n, path in zip(before, paths, strict=True)]
         broad: dict[str, Any] = {"width": 0.9} if is_crowded else {"width": 1.6, "path_effects": style.cased(3.0)}
         best = records[-1].best if self._world.goal == "peak" and self._world.frames is None else None
-        told = {one.agent: one.battery for one in records[-1].samples if isinstance(one.battery, float)}
-        charged = [(index, agent) for index, agent in enumerate(agents) if agent in told and agent in ends]
-        star, spots = None if best is None else np.array(best.location), np.array(list(ends.values())).reshape(-1, 2)
-        spots, star = self.side_by_side(spots, star, bool(told))
+        charges = {sample.agent: sample.battery for sample in records[-1].samples if isinstance(sample.battery, float)}
+        spots = np.array(list(ends.values())).reshape(-1, 2)
+        best_spot = None if best is None else np.array(best.location)
+        spots, best_spot = self.separate_marks(spots, best_spot, bool(charges))
         heads = dict(zip(ends, spots, strict=True))
         pairs = [np.stack([ends[a], ends[b]]) for a, b in links if a in ends and b in ends]
-        look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.6 if is_crowded else 1.1}
+        link_style: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.6 if is_crowded else 1.1}
         batteries: list[Artist] = []
-        for index, agent in charged:
-            place, colour = heads[agent], style.agent_colour(index)
-            is_above = bool(self._lacks_room(place[None])[0])  # it would reach out of the map below
-            batteries += style.draw_battery(ax, place, told[agent], colour, is_above)
+        robots: list[Artist] = []
+        for index, agent in enumerate(agents):
+            if agent not in heads:
+                continue
+            robots += self._robot(index, heads[agent])
+            if agent in charges:
+                is_above = bool(self._lacks_room(heads[agent][None])[0])  # it would reach out of the map below
+                colour = style.agent_colour(index)
+                batteries += style.draw_battery(ax, heads[agent], charges[agent], colour, is_above)
         return {
             "no-go": [style.draw_no_go(ax, rings) for rings in self._world.no_go],
-            "ways": maps.draw_ways(ax, ways, 0.9),
-            "recent": maps.draw_ways(ax, [way[max(0, n - 1) :] for n, way in zip(before, ways, strict=True)], **broad),
-            "stops": maps.draw_stops(ax, stops, 2.8),
+            "ways": maps.draw_agent_paths(ax, paths, 0.9),
+            "recent": maps.draw_agent_paths(ax, recent, **broad),
+            "stops": maps.draw_measurements(ax, places, 2.8),
             "bases": maps.draw_bases(ax, self._world),  # above the ways that lead there
             "failed": maps.draw_failed(ax, failures(records), 6, 1.6, casing=3.2),
-            "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **look),
+            "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **link_style),
             "recommendation": self._recommendation(records[-1]),
-            "best": [] if star is None else ax.plot(*star, **style.BEST),
+            "best": [] if best_spot is None else ax.plot(*best_spot, **style.BEST),
             "batteries": batteries,
-            "robots": [one for n, agent in enumerate(agents) if agent in heads for one in self._robot(n, heads[agent])],
+            "robots": robots,
         }
 
     def _robot(self, index: int, place: Float[np.ndarray, " 2"]) -> list[Artist]:
         """A disc with the number of the robot in it."""
-        disc: dict[str, Any] = {"markersize": _DISC_PT - 1.2, "markeredgecolor": "white", "markeredgewidth": 1.2}
-        look: dict[str, Any] = {"color": "white", "fontsize": 6.5, "weight": "bold", "ha": "center"}
+        disc_style: dict[str, Any] = {"markersize": _DISC_PT - 1.2, "markeredgecolor": "white", "markeredgewidth": 1.2}
+        text_style: dict[str, Any] = {"color": "white", "fontsize": 6.5, "weight": "bold", "ha": "center"}
         (x, y), colour = place.tolist(), style.agent_colour(index)
-        number = self.ax.text(x, y, str(index), va="center_baseline", path_effects=style.cased(1.2, style.INK), **look)
-        return [*self.ax.plot(x, y, "o", color=colour, clip_on=False, **disc), number]
+        casing = style.cased(1.2, style.INK)
+        number = self.ax.text(x, y, str(index), va="center_baseline", path_effects=casing, **text_style)
+        return [*self.ax.plot(x, y, "o", color=colour, clip_on=False, **disc_style), number]
 
     def _recommendation(self, record: RoundRecord) -> Sequence[Artist]:
         if record.recommendation is None or self._world.goal != "peak":
@@ -125,7 +133,7 @@ class MovingMap:
         reach = style.BATTERY_POINTS[2] * self.ax.figure.dpi / 72.0
         return self.ax.transData.transform(places)[:, 1] - reach < self.ax.bbox.y0
 
-    def side_by_side(
+    def separate_marks(
         self, places: Float[np.ndarray, "agents 2"], best: Float[np.ndarray, " 2"] | None, have_batteries: bool
     ) -> tuple[Float[np.ndarray, "agents 2"], Float[np.ndarray, " 2"] | None]:
         """Positions of robots and of the best measurement's mark, moved apart where they overlap."""
@@ -141,7 +149,7 @@ class MovingMap:
         spots = to_pixels.transform(drawn)
         weights = np.where(np.arange(len(drawn)) < len(places), 1.0, 1e9)
         inside = (self.ax.bbox.x0 + 0.5 * wide, self.ax.bbox.x1 - 0.5 * wide)
-        moved = spots + style.side_by_side(spots, (wide, high), weights, inside)
+        moved = spots + style.separating_shifts(spots, (wide, high), weights, inside)
         is_aside = (np.abs(moved - spots) > 1e-6).any(axis=1)
         drawn[is_aside] = to_pixels.inverted().transform(moved[is_aside])
         return drawn[: len(places)], None if best is None else drawn[-1]
@@ -206,10 +214,10 @@ class _Layer:
 
 def _moving_truth(records: Records, world: World, shown: Sequence[int]) -> _Layer | None:
     """The field itself, where it changes and is known on a lattice."""
-    found = None if world.points is None else maps.lattice_order(world.points, bool(world.no_go))
-    if world.frames is None or found is None:
+    lattice_and_order = None if world.points is None else maps.lattice_order(world.points, bool(world.no_go))
+    if world.frames is None or lattice_and_order is None:
         return None
-    lattice, order = found
+    lattice, order = lattice_and_order
     return _Layer("Truth", lattice, [world.frames[records[place].round][order] for place in shown])
 
 
@@ -283,9 +291,9 @@ class _Scene:
 
 def _range(layers: Sequence[_Layer]) -> Normalize:
     pictures = [layer.picture(frame).compressed() for layer in layers for frame in range(len(layer.frames))]
-    least, most = maps.limits_of(pictures) or (0.0, 1.0)
-    least = 0.0 if layers[0].is_deviation else least
-    return Normalize(least, most if most > least else least + 1.0)
+    low, high = maps.limits_of(pictures) or (0.0, 1.0)
+    low = 0.0 if layers[0].is_deviation else low
+    return Normalize(low, high if high > low else low + 1.0)
 
 
 def _curve(records: Records, world: World) -> tuple[np.ndarray, str, str]:

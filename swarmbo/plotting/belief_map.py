@@ -19,7 +19,7 @@ def plot_truth(ax: Axes, world: World, limits: maps.Limits | None = None) -> Axe
     """Draw the true field of a world, and its maximum if that is sought."""
     ax.set_title("Truth")
     if world.points is None or world.values is None:
-        return style.say(ax, _NO_TRUTH)
+        return style.write_message(ax, _NO_TRUTH)
     label = style.with_unit("true value", world.unit)
     maps.plot_field(ax, world.points, world.values, bool(world.no_go), limits=limits, label=label)
     return _mark_maximum(_framed(ax, world), world) if world.goal == "peak" else _framed(ax, world)
@@ -53,7 +53,7 @@ def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
     """Draw the distance of a belief's mean from the truth; arguments are those of ``plot_std``, without lattice."""
     ax.set_title("Error: |mean - truth|")
     if world.points is None or world.values is None:
-        return style.say(ax, _NO_TRUTH)
+        return style.write_message(ax, _NO_TRUTH)
     if belief is None:
         return _without_belief(ax, world)
     mean, _ = belief.posterior(world.points)
@@ -114,7 +114,7 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
             ax.label_outer(remove_inner_ticks=True)
         figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
         handles = _legend_handles(records, world)
-        columns = style.columns_within(figure.get_figwidth(), handles, 1.45)
+        columns = style.legend_columns(figure.get_figwidth(), handles, 1.45)
         figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=1.6, columnspacing=1.4)
     return figure
 
@@ -163,14 +163,14 @@ def _headline(records: Records, world: World) -> str:
 
 
 def _legend_handles(records: Records, world: World) -> list[Line2D]:
-    found = ["best", "recommendation", "maximum"]
+    findings = ["best", "recommendation", "maximum"]
     if world.standpoints:
         marks = maps.sensor_legend(len(failures(records)) > 0)
-        return [*marks, *maps.legend_of(records, world, ["level", "true level", *found])]
+        return [*marks, *maps.legend_of(records, world, ["level", "true level", *findings])]
     robots: list[Line2D] = []
     for index, agent in enumerate(agents_of(records)):
-        own: dict[str, Any] = {"linestyle": style.agent_dashes(index), "marker": style.agent_marker(index)}
-        robots.append(Line2D([], [], color=style.agent_colour(index), linewidth=2.4, label=agent, **own))
+        style_of_agent: dict[str, Any] = {"linestyle": style.agent_dashes(index), "marker": style.agent_marker(index)}
+        robots.append(Line2D([], [], color=style.agent_colour(index), linewidth=2.4, label=agent, **style_of_agent))
     start = Line2D([], [], marker="s", markersize=6, label="start", color=style.MUTED, linestyle="none")
-    shown = ["failed", "level", "true level", "no-go", "base", *found]
+    shown = ["failed", "level", "true level", "no-go", "base", *findings]
     return [*robots, start, *maps.legend_of(records, world, shown)]

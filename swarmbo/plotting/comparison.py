@@ -48,7 +48,7 @@ class Difference:
     more_is_better: bool = False
 
 
-_LONGEST = 32  # letters in a line of a method's name
+_LONGEST_LABEL = 32  # letters in a line of a method's name
 Curves = Sequence[RegretCurves]
 Differences = Sequence[Difference]
 
@@ -68,7 +68,7 @@ def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: 
     lowest = np.inf
     for curve in curves:
         index = methods.index(curve.method)
-        colour, marker = _look(index)
+        colour, marker = _method_style(index)
         mean, (low, high) = curve.regrets.mean(axis=0), bootstrap_band(curve.regrets, level=level)
         ax.fill_between(curve.measurements, low, high, color=colour, alpha=0.15, linewidth=0)
         every, (width, zorder) = max(1, len(mean) // 6), (2.4, 4) if index == 0 else (1.6, 3)
@@ -93,11 +93,11 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
     ax.axvline(0.0, color=style.INK, linewidth=1.0, zorder=1)
     for difference in differences:
         place = methods.index(difference.method)
-        row, (colour, marker) = place - 1, _look(place)
+        row, (colour, marker) = place - 1, _method_style(place)
         if difference.low is not None and difference.high is not None:
             ax.plot([difference.low, difference.high], [row, row], color=colour, linewidth=2.2, zorder=2)
         ax.plot(difference.mean, row, marker, color=colour, markersize=8, markeredgecolor="white", zorder=3)
-    ax.set_yticks(range(len(methods) - 1), [fill(method, _LONGEST) for method in methods[1:]])
+    ax.set_yticks(range(len(methods) - 1), [fill(method, _LONGEST_LABEL) for method in methods[1:]])
     ax.set_ylim(len(methods) - 1.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=False, axis="y")
@@ -118,49 +118,60 @@ def comparison_figure(
     if not curves:
         raise ShapeError("got no regret curves; wanted at least one method on one problem")
     problems = list(dict.fromkeys(curve.problem for curve in curves))
-    quantities = list(dict.fromkeys(curve.quantity for curve in curves))
     rows = [row for row in (differences, cumulated) if row]
-    methods = list(dict.fromkeys([reference, *(one.method for some in (curves, *rows) for one in some)]))
+    methods = list(dict.fromkeys([reference, *(part.method for parts in (curves, *rows) for part in parts)]))
     with style.applied():
-        labels = [fill(method, _LONGEST) for method in methods]
+        labels = [fill(method, _LONGEST_LABEL) for method in methods]
         lines = "\n".join(labels).splitlines()
         letters = 0.075 * max(map(len, lines))  # inches
         below = 0.7 + max(0.3 * len(methods), 0.16 * len(lines))
-        figure, panels = style.abreast(len(problems), [3.3, *[below] * len(rows)], 3.1, 6.6, (max(1.4, letters), 0.9))
-        shown_reference, width = reference if len(reference) <= 18 else "the reference", figure.get_figwidth()
+        heights, margins = [3.3, *[below] * len(rows)], (max(1.4, letters), 0.9)
+        figure, panels = style.panel_grid(len(problems), heights, 3.1, 6.6, margins)
+        short_reference, width = reference if len(reference) <= 18 else "the reference", figure.get_figwidth()
         for problem, (ax, *bottoms) in zip(problems, panels, strict=True):
-            top = plot_regret_curves(ax, [c for c in curves if c.problem == problem], methods, level)
+            plot_regret_curves(ax, [curve for curve in curves if curve.problem == problem], methods, level)
             spec = ax.get_subplotspec()
             if not (is_first := spec is None or spec.is_first_col()):
-                first = next(curve for curve in curves if curve.problem == problem)
-                top.set_ylabel(first.unit if len(quantities) == 1 else style.with_unit(first.quantity, first.unit))
+                ax.set_ylabel(_short_label(curves, problem))
             for bottom, row in zip(bottoms, rows, strict=True):
-                here = [difference for difference in row if difference.problem == problem]
-                bottom.set_visible(bool(here) or row is not cumulated)  # only a peak has regret to cumulate
-                plot_differences(bottom, here, methods)
-                verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
-                title = f"right of zero: {verdict} than {shown_reference}"
+                own = [difference for difference in row if difference.problem == problem]
+                bottom.set_visible(bool(own) or row is not cumulated)  # only a peak has regret to cumulate
+                plot_differences(bottom, own, methods)
+                verdict = "better" if any(difference.more_is_better for difference in own) else "worse"
+                title = f"right of zero: {verdict} than {short_reference}"
                 bottom.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
                 if not is_first:
                     bottom.set_yticklabels([])
-        seeds = sorted({len(curve.regrets) for curve in curves})
-        count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        shown = " / ".join(quantities)
-        over = f"mean over {count} seeds, {100 * level:.10g} % bootstrap intervals" if count != "1" else "one seed"
-        text = f"{shown[0].upper()}{shown[1:]}: {over}."
+        text = _caption(curves, level)
         if differences:
             more = ", mean regret: of all measurements" if cumulated else ""
             text += f" Below: paired differences to {reference}{more}."
         figure.suptitle(fill(text, int(11.5 * width)), x=0.01, ha="left", fontsize=10.5)
         if (layout := figure.get_layout_engine()) is not None:
             layout.set(hspace=0.06)  # pyright: ignore[reportCallIssue]
-        own: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "linewidth": 2}
-        looks = zip(labels, map(_look, range(len(labels))), strict=True)
-        handles = [Line2D([], [], color=colour, marker=mark, label=label, **own) for label, (colour, mark) in looks]
+        handles: list[Line2D] = []
+        for index, label in enumerate(labels):
+            colour, marker = _method_style(index)
+            look: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "linewidth": 2}
+            handles.append(Line2D([], [], color=colour, marker=marker, label=label, **look))
         columns = min(len(handles), int(width / max(1.6, letters + 0.8)))
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
 
 
-def _look(index: int) -> tuple[str, str]:
+def _short_label(curves: Curves, problem: str) -> str:
+    """Label of a vertical axis beside another panel: only the unit, if all panels have one quantity."""
+    first = next(curve for curve in curves if curve.problem == problem)
+    return first.unit if len({curve.quantity for curve in curves}) == 1 else style.with_unit(first.quantity, first.unit)
+
+
+def _caption(curves: Curves, level: float) -> str:
+    seeds = sorted({len(curve.regrets) for curve in curves})
+    count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    quantities = " / ".join(dict.fromkeys(curve.quantity for curve in curves))
+    over = f"mean over {count} seeds, {100 * level:.10g} % bootstrap intervals" if count != "1" else "one seed"
+    return f"{quantities[0].upper()}{quantities[1:]}: {over}."
+
+
+def _method_style(index: int) -> tuple[str, str]:
     return style.METHOD_COLOURS[index % 8], style.METHOD_MARKERS[(index + index // 8) % 8]

@@ -11,7 +11,7 @@ from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.records import TRUE_MAXIMUM, Goal, RoundRecord
+from swarmbo.records import TRUE_MAXIMUM, Evaluation, Goal, RoundRecord
 from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import Variable
 
@@ -82,26 +82,33 @@ def agents_of(records: Records) -> list[str]:
     return list(dict.fromkeys(sample.agent for record in records for sample in record.samples))
 
 
-def driven_by(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
-    """The way that an agent went: what it drove where the world says, else straight from place to place."""
+def path_of(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
+    """Path of an agent: as driven where the world reports that, else straight from place to place."""
     samples = [sample for record in records for sample in record.samples if sample.agent == agent]
-    ways = [[*(s.path if isinstance(s.path, list) else ()), s.location] for s in samples if not s.declined]
-    return np.asarray([place for way in ways for place in way], dtype=float)
+    legs = [[*(s.path if isinstance(s.path, list) else ()), s.location] for s in samples if not s.declined]
+    return np.asarray([place for leg in legs for place in leg], dtype=float)
 
 
-def stops_of(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
-    """Places where an agent measured, or tried to, at the ends of its ways and on them."""
+def measured_places(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
+    """Places where an agent measured, or tried to, at the ends of its moves and en route."""
     samples = [sample for record in records for sample in record.samples if sample.agent == agent]
-    places = [stop for s in samples if not s.declined for stop in (*(one.location for one in s.along), s.location)]
+    taken = [sample for sample in samples if not sample.declined]
+    places = [place for s in taken for place in (*(stop.location for stop in s.en_route), s.location)]
     return np.asarray(places, dtype=float)
+
+
+def succeeded(records: Records) -> list[Evaluation]:
+    """All measurements that did not fail, in the order of the records."""
+    return [taken for record in records for taken in record.evaluations if taken.measurement is not None]
 
 
 def measurements(records: Records) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
     """Locations (n, d) and outcomes (n,) of all measurements that did not fail, in the order of the records."""
-    taken = [one for record in records for one in record.evaluations if one.measurement is not None]
+    taken = succeeded(records)
     if not taken:
         return np.empty((0, 2)), np.empty(0)
-    return np.array([one.location for one in taken], dtype=float), np.array([one.measurement for one in taken], float)
+    places, outcomes = [each.location for each in taken], [each.measurement for each in taken]
+    return np.array(places, dtype=float), np.array(outcomes, dtype=float)
 
 
 def failures(records: Records) -> Float[np.ndarray, "n d"]:
@@ -117,7 +124,6 @@ def belief_after(records: Records, settings: ExactGPSettings, domain: Domain) ->
         return None
     hyperparameters = msgspec.convert(records[-1].hyperparameters, Hyperparameters)
     if hyperparameters.time is not None:
-        taken = [[r.round] * sum(one.measurement is not None for one in r.evaluations) for r in records]
-        X = np.column_stack([X, np.concatenate(taken)])
-    noise = np.array([one.known_noise for r in records for one in r.evaluations if one.measurement is not None]) ** 2
-    return ExactGP.from_hyperparameters(settings, domain, hyperparameters, X, y, noise).at(records[-1].round)
+        X = np.column_stack([X, np.concatenate([[r.round] * len(succeeded([r])) for r in records])])
+    noise_variances = np.array([evaluation.known_noise for evaluation in succeeded(records)]) ** 2
+    return ExactGP.from_hyperparameters(settings, domain, hyperparameters, X, y, noise_variances).at(records[-1].round)

@@ -22,7 +22,7 @@ from scipy.spatial import cKDTree
 
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.plotting import style
-from swarmbo.plotting.history import Records, World, agents_of, driven_by, failures, stops_of
+from swarmbo.plotting.history import Records, World, agents_of, failures, measured_places, path_of
 from swarmbo.records import RoundRecord
 
 _CONTOURS: dict[str, Any] = {"colors": "white", "linewidths": 0.6, "alpha": 0.55, "linestyles": "solid", "zorder": 1}
@@ -85,18 +85,18 @@ def lattice_order(points: Float[np.ndarray, "m 2"], has_holes: bool = False) -> 
     """The lattice that points form, and the index of each; holes take the nearest point. None without a lattice."""
     x, column = np.unique(points[:, 0], return_inverse=True)
     y, row = np.unique(points[:, 1], return_inverse=True)
-    place = row * len(x) + column
+    cell = row * len(x) + column
     is_full = len(points) == len(x) * len(y) or (has_holes and len(points) > 0.3 * len(x) * len(y))
-    if len(x) < 2 or len(y) < 2 or not is_full or len(np.unique(place)) != len(points):
+    if len(x) < 2 or len(y) < 2 or not is_full or len(np.unique(cell)) != len(points):
         return None
     even = all(np.allclose(np.diff(axis), axis[1] - axis[0], rtol=1e-3, atol=0.0) for axis in (x, y))
-    which = np.full(len(x) * len(y), -1)
-    which[place] = np.arange(len(points))
+    order = np.full(len(x) * len(y), -1)
+    order[cell] = np.arange(len(points))
     lattice = Lattice(x, y, np.ones((len(y), len(x)), dtype=bool))
-    holes = which < 0
+    holes = order < 0
     if holes.any():
-        which[holes] = cKDTree(points).query(lattice.points[holes])[1]
-    return (lattice, which) if even else None
+        order[holes] = cKDTree(points).query(lattice.points[holes])[1]
+    return (lattice, order) if even else None
 
 
 def world_lattice(world: World) -> tuple[Lattice, Float[np.ndarray, " m"]] | None:
@@ -122,26 +122,26 @@ def plot_lattice(
     )
     if n_contours and picture.count() and picture.max() > picture.min():
         levels = MaxNLocator(n_contours).tick_values(float(norm.vmin or 0.0), float(norm.vmax or 1.0))
-        inside = levels[(levels > picture.min()) & (levels < picture.max())]
-        if len(inside):
-            ax.contour(lattice.x, lattice.y, picture, levels=inside, **_CONTOURS)
+        shown_levels = levels[(levels > picture.min()) & (levels < picture.max())]
+        if len(shown_levels):
+            ax.contour(lattice.x, lattice.y, picture, levels=shown_levels, **_CONTOURS)
     if label:
         add_colour_bar(ax, image, label)
     return ax
 
 
 def plot_field(
-    ax: Axes, points: Float[np.ndarray, "m 2"], values: Float[np.ndarray, " m"], has_holes: bool = False, **how: Any
+    ax: Axes, points: Float[np.ndarray, "m 2"], values: Float[np.ndarray, " m"], has_holes: bool = False, **options: Any
 ) -> Axes:
     """Draw a field as ``plot_lattice`` does where its points form a fine lattice, else as discs at its sites."""
     found = lattice_order(points, has_holes)
     if found is not None and min(found[0].shown.shape) >= _FEWEST_LINES:
         lattice, order = found
-        return plot_lattice(ax, lattice, values[order], **how)
+        return plot_lattice(ax, lattice, values[order], **options)
     size, discs = float(np.clip(9000 / max(len(points), 1), 8, 70)), {"edgecolors": "white", "linewidths": 0.5}
-    look: dict[str, Any] = {"cmap": how.get("colours", style.MEAN_COLOURS), "s": size, "zorder": 1, **discs}
-    marks = ax.scatter(*points.T, c=values, norm=normalise(values, how.get("limits")), **look)
-    if label := how.get("label"):
+    disc_style: dict[str, Any] = {"cmap": options.get("colours", style.MEAN_COLOURS), "s": size, "zorder": 1, **discs}
+    marks = ax.scatter(*points.T, c=values, norm=normalise(values, options.get("limits")), **disc_style)
+    if label := options.get("label"):
         add_colour_bar(ax, marks, label)
     return ax
 
@@ -175,11 +175,11 @@ def frame_map(ax: Axes, world: World, x_ticks: int | None = None) -> Axes:
     """Axes of a map: few ticks, labels with units, limits a bit outside the box; equal scales, but for a long box."""
     low, high = world.domain.low, world.domain.high
     width, height = high - low
-    stretched = drawn_aspect(world) / float(height / width)
-    margin = 0.02 * max(width, stretched * height)
+    aspect = drawn_aspect(world) / float(height / width)
+    margin = 0.02 * max(width, aspect * height)
     ax.set_xlim(float(low[0] - margin), float(high[0] + margin))
-    ax.set_ylim(float(low[1] - margin / stretched), float(high[1] + margin / stretched))
-    ax.set_aspect(stretched)
+    ax.set_ylim(float(low[1] - margin / aspect), float(high[1] + margin / aspect))
+    ax.set_aspect(aspect)
     ax.grid(visible=False)
     x_ticks = x_ticks or (2 if height > 2 * width else 3 if high[0] >= 1e5 else 4)
     ax.xaxis.set_major_locator(MaxNLocator(x_ticks))
@@ -196,17 +196,17 @@ def frame_map(ax: Axes, world: World, x_ticks: int | None = None) -> Axes:
     return ax
 
 
-def _in_input(ax: Axes, world: World, where: Coordinates, most_ticks: tuple[int, int]) -> Axes:
+def _in_input(ax: Axes, world: World, coordinates: Coordinates, most_ticks: tuple[int, int]) -> Axes:
     """Ticks in the coordinates of the input, for degrees along the middle of the map."""
     low, high = world.domain.low, world.domain.high
-    middle, unit = (low + high) / 2.0, where.unit if where.unit_m == 1.0 else ""
-    for number, (axis, name) in enumerate(zip((ax.xaxis, ax.yaxis), where.axes(), strict=True)):
-        ends = np.tile(middle, (2, 1))
-        ends[:, number] = low[number], high[number]
-        ticks = MaxNLocator(most_ticks[number]).tick_values(*where.own(ends)[:, number])
-        places = np.tile(where.own(middle[None]), (len(ticks), 1))
+    middle, unit = (low + high) / 2.0, coordinates.unit if coordinates.unit_m == 1.0 else ""
+    for number, (axis, name) in enumerate(zip((ax.xaxis, ax.yaxis), coordinates.axes(), strict=True)):
+        range_ends = np.tile(middle, (2, 1))
+        range_ends[:, number] = low[number], high[number]
+        ticks = MaxNLocator(most_ticks[number]).tick_values(*coordinates.own(range_ends)[:, number])
+        places = np.tile(coordinates.own(middle[None]), (len(ticks), 1))
         places[:, number] = ticks
-        axis.set_major_locator(FixedLocator(where.metres(places)[:, number].tolist()))
+        axis.set_major_locator(FixedLocator(coordinates.metres(places)[:, number].tolist()))
         axis.set_major_formatter(FixedFormatter([f"{tick:.10g}" for tick in ticks]))
         axis.set_label_text(style.with_unit(name, unit))
     return ax
@@ -234,22 +234,22 @@ _EARLIER: dict[str, Any] = {"color": style.VERMILLION, "alpha": 0.35, "s": 7, "l
 _AWAKE, _ASLEEP = "white", "#9aa3ad"
 
 
-def draw_ways(ax: Axes, ways: Sequence[Float[np.ndarray, "k d"]], width: float, **look: Any) -> list[Line2D]:
+def draw_agent_paths(ax: Axes, paths: Sequence[Float[np.ndarray, "k d"]], width: float, **look: Any) -> list[Line2D]:
     """Draw the path of each agent, in its colour and dashes; ``width`` in points."""
     drawn: list[Line2D] = []
-    for index, way in enumerate(ways):
+    for index, path in enumerate(paths):
         own: dict[str, Any] = {"color": style.agent_colour(index), "linestyle": style.agent_dashes(index), **look}
-        drawn += ax.plot(*way.T[:2], linewidth=width, **own)
+        drawn += ax.plot(*path.T[:2], linewidth=width, **own)
     return drawn
 
 
-def draw_stops(ax: Axes, stops: Sequence[Float[np.ndarray, "k d"]], size: float, **look: Any) -> list[Line2D]:
-    """Draw the agent's own mark where each agent measured; the arguments are those of ``draw_ways``."""
+def draw_measurements(ax: Axes, places: Sequence[Float[np.ndarray, "k d"]], size: float, **look: Any) -> list[Line2D]:
+    """Draw the agent's own mark where each agent measured; the arguments are those of ``draw_agent_paths``."""
     look = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white", **look}
     drawn: list[Line2D] = []
-    for index, places in enumerate(stops):
+    for index, own_places in enumerate(places):
         own: dict[str, Any] = {"color": style.agent_colour(index), "marker": style.agent_marker(index), **look}
-        drawn += ax.plot(*places.T[:2], **own)
+        drawn += ax.plot(*own_places.T[:2], **own)
     return drawn
 
 
@@ -272,15 +272,15 @@ def draw_bases(ax: Axes, world: World) -> list[Artist]:
 def plot_paths(ax: Axes, records: Records) -> Axes:
     """Draw each robot's path: a square at the start, dots at measurements, crosses where they failed."""
     agents = agents_of(records)
-    width, ways = 1.7 if len(agents) <= 8 else 1.2, [driven_by(records, agent) for agent in agents]
-    look: dict[str, Any] = {"clip_on": False, "zorder": 4}  # robots may stand on the very edge
-    lines = draw_ways(ax, ways, width, path_effects=style.cased(width + 1.5), **look)
-    went = [agent for agent, way in zip(agents, ways, strict=True) if len(way)]  # others always abstained
-    for agent, line in zip(went, lines, strict=True):
+    width, paths = 1.7 if len(agents) <= 8 else 1.2, [path_of(records, agent) for agent in agents]
+    path_style: dict[str, Any] = {"clip_on": False, "zorder": 4}  # robots may stand on the very edge
+    lines = draw_agent_paths(ax, paths, width, path_effects=style.cased(width + 1.5), **path_style)
+    moving = [agent for agent, path in zip(agents, paths, strict=True) if len(path)]  # others always abstained
+    for agent, line in zip(moving, lines, strict=True):
         line.set_label(agent)
-    draw_stops(ax, [stops_of(records, agent) for agent in agents], 3.2 * width, zorder=4.2)
+    draw_measurements(ax, [measured_places(records, agent) for agent in agents], 3.2 * width, zorder=4.2)
     start: dict[str, Any] = {"marker": "s", "markeredgecolor": "white", "markeredgewidth": 1.2, "zorder": 4.4}
-    draw_stops(ax, [way[:1] for way in ways], 7, clip_on=False, **start)
+    draw_measurements(ax, [path[:1] for path in paths], 7, clip_on=False, **start)
     draw_failed(ax, failures(records), 7, casing=3.6)
     return ax
 
@@ -316,26 +316,26 @@ def draw_sensors(
     ax: Axes, record: RoundRecord, standpoints: Standpoints, sizes: tuple[float, float, float], width: float
 ) -> list[Artist]:
     """Draw sensors, and beams to the locations sampled; ``sizes`` of sensors, samples (points²), crosses (points)."""
-    looked = [sample for sample in record.samples if not sample.declined]  # others sleep
-    segments = [np.stack([standpoints[sample.agent], sample.location]) for sample in looked]
+    sampled = [sample for sample in record.samples if not sample.declined]  # others sleep
+    segments = [np.stack([standpoints[sample.agent], sample.location]) for sample in sampled]
     beams = LineCollection(segments, colors=style.INK, linewidths=1.0, zorder=4.5)
     ax.add_collection(beams)
-    awake = {sample.agent for sample in looked}
+    awake = {sample.agent for sample in sampled}
     colours = [_AWAKE if agent in awake else _ASLEEP for agent in standpoints]
     drawn: list[Artist] = [beams]
     drawn.append(ax.scatter(*np.array(list(standpoints.values())).T, s=sizes[0], color=colours, **_SENSORS))
-    if good := [sample.location for sample in looked if sample.measurement is not None]:
-        drawn.append(ax.scatter(*np.array(good).T, s=sizes[1], **_SPOTS))
-    failed = np.array([sample.location for sample in looked if sample.measurement is None]).reshape(-1, 2)
+    if succeeded := [sample.location for sample in sampled if sample.measurement is not None]:
+        drawn.append(ax.scatter(*np.array(succeeded).T, s=sizes[1], **_SPOTS))
+    failed = np.array([sample.location for sample in sampled if sample.measurement is None]).reshape(-1, 2)
     return [*drawn, *draw_failed(ax, failed, sizes[2], width)]
 
 
 def sensor_legend(has_failed: bool) -> list[Line2D]:
     """Legend of the marks of sensors."""
-    stands: dict[str, Any] = {"marker": "s", "markeredgecolor": style.INK, "linestyle": "none", "markersize": 6}
+    sensor_style: dict[str, Any] = {"marker": "s", "markeredgecolor": style.INK, "linestyle": "none", "markersize": 6}
     marks = [
-        Line2D([], [], markerfacecolor=_AWAKE, label="sensor", **stands),
-        Line2D([], [], markerfacecolor=_ASLEEP, label="saved its energy", **stands),
+        Line2D([], [], markerfacecolor=_AWAKE, label="sensor", **sensor_style),
+        Line2D([], [], markerfacecolor=_ASLEEP, label="saved its energy", **sensor_style),
         Line2D([], [], marker="o", color=style.VERMILLION, linestyle="none", markersize=6.5, label="looked at"),
         Line2D([], [], marker="o", color=style.VERMILLION, alpha=0.35, linestyle="none", markersize=3, label="earlier"),
     ]
@@ -345,18 +345,18 @@ def sensor_legend(has_failed: bool) -> list[Line2D]:
 def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line2D]:
     """Legend of the marks among ``names`` that are on the maps of a run, in that order."""
     has_truth, is_peak, last = world.has_truth, world.goal == "peak", records[-1]
-    told = (isinstance(sample.battery, float) for record in records for sample in record.samples)
+    has_battery = (isinstance(sample.battery, float) for record in records for sample in record.samples)
     small: dict[str, Any] = {"markersize": 7.5, "path_effects": []}  # findings are smaller than on the map
-    there: dict[str, tuple[bool, dict[str, Any]]] = {
+    marks_shown: dict[str, tuple[bool, dict[str, Any]]] = {
         "no-go": (bool(world.no_go), style.LEGEND_NO_GO),
         "base": (bool(world.bases), style.LEGEND_BASE),
         "failed": (len(failures(records)) > 0, style.FAILED),
-        "battery": (any(told), style.LEGEND_BATTERY),
+        "battery": (any(has_battery), style.LEGEND_BATTERY),
         "best": (is_peak and world.frames is None and last.best is not None, style.BEST | small | {"markersize": 10.0}),
         "recommendation": (is_peak and last.recommendation is not None, style.RECOMMENDATION | small),
         "maximum": (is_peak and has_truth, style.MAXIMUM | small),
     }
-    marks = {name: Line2D([], [], **look) for name, (is_there, look) in there.items() if is_there}
+    marks = {name: Line2D([], [], **look) for name, (is_there, look) in marks_shown.items() if is_there}
     if world.level is not None:
         label = f"level {world.level:g} {world.unit}".rstrip()
         marks["level"] = Line2D([], [], color=style.INK, linewidth=1.8, label=label)

@@ -33,13 +33,13 @@ def plot_regret(ax: Axes, records: Records, unit: str = "", moves: bool = False)
     label = "simple: best of this round" if moves else "simple: best so far"
     ax.plot(rounds, simple, color=style.BLUE, linewidth=2.2, label=label, zorder=3, **_STEPS)
     ax.plot(rounds, recommended, color=style.VERMILLION, linewidth=1.2, label="recommendation", zorder=3.5, **_STEPS)
-    shown = [simple, recommended]
+    curves = [simple, recommended]
     if not moves and all(record.joint is None for record in records):
         ax.plot(rounds, batch, "o", color=style.SKY, markersize=3.8, label="batch: best of this round", zorder=2)
-        shown.append(batch)
+        curves.append(batch)
     for values, colour, size in ((simple, style.BLUE, 6.0), (recommended, style.VERMILLION, 3.5)):
         ax.plot(rounds[-1:], values[-1:], "o", color=colour, markersize=size, zorder=4)
-    scale_regret(ax, np.concatenate(shown))
+    scale_regret(ax, np.concatenate(curves))
     return _finished(ax, rounds, "Regret", style.with_unit("regret", unit))
 
 
@@ -79,46 +79,46 @@ def plot_best(ax: Axes, records: Records, world: World) -> Axes:
     """
     rounds, maxima = _rounds(records), world.maxima
     maximum = world.maximum if maxima is None else float(np.max(maxima))
-    taken = [(r.round, s.measurement) for r in records for s in r.evaluations if s.measurement is not None]
+    measured = [(r.round, s.measurement) for r in records for s in r.evaluations if s.measurement is not None]
     best = best_so_far(records)
     mean, std = (np.array([getattr(r.recommendation, name, None) for r in records], float) for name in ("mean", "std"))
-    if taken:
-        ax.plot(*np.array(taken).T, "o", color=_FAINT, markersize=2.8, label=_MEASUREMENTS, zorder=1.5)
-    faint: dict[str, Any] = {"step": "post", "color": style.VERMILLION, "alpha": 0.16, "linewidth": 0}
-    ax.fill_between(rounds, mean - 2 * std, mean + 2 * std, **faint)
+    if measured:
+        ax.plot(*np.array(measured).T, "o", color=_FAINT, markersize=2.8, label=_MEASUREMENTS, zorder=1.5)
+    band: dict[str, Any] = {"step": "post", "color": style.VERMILLION, "alpha": 0.16, "linewidth": 0}
+    ax.fill_between(rounds, mean - 2 * std, mean + 2 * std, **band)
     # over the best, where both agree
-    thin: dict[str, Any] = {"color": style.VERMILLION, "linewidth": 1.2, "zorder": 3.5}
-    ax.plot(rounds, mean, label="recommendation ± 2 std", **thin, **_STEPS)
+    line: dict[str, Any] = {"color": style.VERMILLION, "linewidth": 1.2, "zorder": 3.5}
+    ax.plot(rounds, mean, label="recommendation ± 2 std", **line, **_STEPS)
     if maxima is None:
         ax.plot(rounds, best, color=style.BLUE, linewidth=2.2, label="best so far", zorder=3, **_STEPS)
         ax.plot(rounds[-1:], best[-1:], "o", color=style.BLUE, markersize=6, zorder=4)
-    last: dict[str, Any] = {"fmt": "o", "color": style.VERMILLION, "markersize": 3.5, "elinewidth": 1.2, "zorder": 4}
-    ax.errorbar(rounds[-1:], mean[-1:], 2 * std[-1:], **last)
+    end: dict[str, Any] = {"fmt": "o", "color": style.VERMILLION, "markersize": 3.5, "elinewidth": 1.2, "zorder": 4}
+    ax.errorbar(rounds[-1:], mean[-1:], 2 * std[-1:], **end)
     truth: dict[str, Any] = {"color": style.INK, "linewidth": 1.1, "linestyle": (0, (4, 3)), "zorder": 1.6}
     if maxima is not None:
         ax.plot(rounds, maxima[rounds], label=world.maximum_is, drawstyle="steps-post", **truth)
     elif maximum is not None:
         ax.axhline(maximum, label=world.maximum_is, **truth)
     if not _scale_towards_zero(ax, best):
-        if taken:
-            _leave_out_the_worst_third(ax, np.array(taken), maximum)
+        if measured:
+            _leave_out_the_worst_third(ax, np.array(measured), maximum)
         bottom, top = ax.get_ylim()
         if maximum is not None and top < maximum + 0.02 * (top - bottom):
             ax.set_ylim(bottom, maximum + 0.05 * (maximum - bottom))
     if maxima is None and (tried := _tried(records)):
-        look: dict[str, Any] = {"color": style.VERMILLION, "markersize": 9, "markeredgecolor": "white", "zorder": 5}
-        ax.plot(*np.array(tried).T, "*", label="recommendation evaluated", **look)
+        star: dict[str, Any] = {"color": style.VERMILLION, "markersize": 9, "markeredgecolor": "white", "zorder": 5}
+        ax.plot(*np.array(tried).T, "*", label="recommendation evaluated", **star)
     return _finished(ax, rounds, "Found", style.with_unit("value", world.unit))
 
 
 def _tried(records: Records) -> list[tuple[int, float]]:
     """Rounds that evaluated the recommendation of the round before, with the outcome."""
-    found: list[tuple[int, float]] = []
+    tried: list[tuple[int, float]] = []
     for before, record in itertools.pairwise(records):
-        wanted, joint = before.recommendation, record.joint
-        if wanted and joint and joint.measurement is not None and joint.location == wanted.location:
-            found.append((record.round, joint.measurement))
-    return found
+        recommendation, joint = before.recommendation, record.joint
+        if recommendation and joint and joint.measurement is not None and joint.location == recommendation.location:
+            tried.append((record.round, joint.measurement))
+    return tried
 
 
 def regret_figure(records: Records, world: World) -> Figure:
@@ -175,15 +175,15 @@ def _scale_towards_zero(ax: Axes, best: Float[np.ndarray, " n"]) -> bool:
     return True
 
 
-def _leave_out_the_worst_third(ax: Axes, taken: Float[np.ndarray, "n 2"], maximum: float | None) -> None:
-    values = taken[:, 1]
-    top = max(float(values.max()), -np.inf if maximum is None else maximum)
+def _leave_out_the_worst_third(ax: Axes, measured: Float[np.ndarray, "n 2"], maximum: float | None) -> None:
+    values = measured[:, 1]
+    highest = max(float(values.max()), -np.inf if maximum is None else maximum)
     lowest = float(np.quantile(values, 1.0 / 3.0))
-    if len(values) < _FEWEST_TO_CUT or not 0.0 < _CUT * (top - lowest) < top - values.min():
+    if len(values) < _FEWEST_TO_CUT or not 0.0 < _CUT * (highest - lowest) < highest - values.min():
         return
-    floor = lowest - 0.1 * (top - lowest)
-    ax.set_ylim(floor, top + 0.06 * (top - floor))
-    below = taken[values < floor, 0]
+    floor = lowest - 0.1 * (highest - lowest)
+    ax.set_ylim(floor, highest + 0.06 * (highest - floor))
+    below = measured[values < floor, 0]
     marks: dict[str, Any] = {"color": _FAINT, "markersize": 4.0, "zorder": 1.5, "transform": ax.get_xaxis_transform()}
     ax.plot(below, np.full(len(below), 0.012), "v", label="_below", **marks)
     (dots,) = [line for line in ax.get_lines() if line.get_label() == _MEASUREMENTS]

@@ -27,7 +27,7 @@ from swarmbo.plotting.traffic import faults_figure, traffic_figure
 from swarmbo.plotting.variables import factor_graph_figure, variables_figure
 from swarmbo.records import NetworkRecord, Score
 
-_SEEN = 0.005  # of the axis: a band that is narrower is hidden by the line in it
+_NARROWEST_BAND = 0.005  # of the axis: a band that is narrower is hidden by the line in it
 MOST_REBUILT = 60  # rounds: a belief is made anew for each of them, and for every agent
 
 
@@ -50,15 +50,15 @@ class ErrorTraces:
         """Read logged errors, and rebuild the others; in runs of more than 60 rounds for 60 rounds, evenly picked."""
         agents = agents_of(records)
         pooled, alone = np.full(len(records), np.nan), np.full(len(records), np.nan)
-        singles = {agent: records_of(records, agent) for agent in agents}
+        records_by_agent = {agent: records_of(records, agent) for agent in agents}
         for n in np.linspace(0, len(records) - 1, min(len(records), MOST_REBUILT)).round().astype(int):
-            then = world.at(records[n].round)
-            if (error := error_of(belief_after(records[: n + 1], settings, world.domain), then)) is not None:
+            present = world.at(records[n].round)
+            if (error := error_of(belief_after(records[: n + 1], settings, world.domain), present)) is not None:
                 pooled[n] = error
-            own = [error_of(belief_after(one[: n + 1], settings, world.domain), then) for one in singles.values()]
-            known = [error for error in own if error is not None]
-            if known:
-                alone[n] = np.mean(known)
+            beliefs = [belief_after(own[: n + 1], settings, world.domain) for own in records_by_agent.values()]
+            errors = [error for belief in beliefs if (error := error_of(belief, present)) is not None]
+            if errors:
+                alone[n] = np.mean(errors)
         rounds = np.array([record.round for record in records], dtype=float)
         shared_kb = np.cumsum([record.sharing.bytes for record in records]) / 1e3
         return cls(rounds, shared_kb, np.array([_spread(record.score) for record in records]).T, pooled, alone)
@@ -78,11 +78,11 @@ def plot_errors(ax: Axes, traces: ErrorTraces, at: Float[np.ndarray, " n"], unit
     is_alone, is_pooled = np.isfinite(traces.alone), np.isfinite(traces.pooled)
     label = "own data alone, mean over agents"
     ax.plot(at[is_alone], traces.alone[is_alone], "o-", color=style.ORANGE, markersize=2.6, label=label)
-    is_seen = bool(np.nanmax(high - low, initial=0.0) > _SEEN * np.nanmax(high, initial=0.0))
-    if is_seen:
-        look: dict[str, Any] = {"facecolor": style.SKY, "alpha": 0.5, "edgecolor": style.BLUE, "linewidth": 0.8}
-        ax.fill_between(at, low, high, label="fused, best to worst agent", **look)
-    label = "fused, mean over agents" if is_seen else "fused, all agents alike"
+    is_spread = bool(np.nanmax(high - low, initial=0.0) > _NARROWEST_BAND * np.nanmax(high, initial=0.0))
+    if is_spread:
+        band: dict[str, Any] = {"facecolor": style.SKY, "alpha": 0.5, "edgecolor": style.BLUE, "linewidth": 0.8}
+        ax.fill_between(at, low, high, label="fused, best to worst agent", **band)
+    label = "fused, mean over agents" if is_spread else "fused, all agents alike"
     ax.plot(at, mean, "o-", color=style.BLUE, markersize=3.2, label=label)
     dashed: dict[str, Any] = {"color": style.INK, "linewidth": 1.3, "linestyle": (0, (4, 2.4))}
     ax.plot(at[is_pooled], traces.pooled[is_pooled], label="all data pooled", **dashed)
@@ -108,13 +108,13 @@ def error_traffic_figure(records: Records, world: World, settings: ExactGPSettin
 
 
 def plot_solve_trace(
-    ax: Axes, rows: Sequence[TraceRow], told: Callable[[float], float] = float, *, by_bytes: bool = False
+    ax: Axes, rows: Sequence[TraceRow], to_cost: Callable[[float], float] = float, *, by_bytes: bool = False
 ) -> Axes:
-    """Draw the best value so far, and its bound, as steps against rounds or bytes; ``told`` names costs."""
+    """Draw the best value so far, and its bound, as steps against rounds or bytes, as numbers by ``to_cost``."""
     places = np.array([row.traffic.bytes if by_bytes else row.round for row in rows], dtype=float)
 
     def line(numbers: Sequence[float | None]) -> np.ndarray:
-        return np.array([np.nan if x is None or not math.isfinite(x) else told(x) for x in numbers])
+        return np.array([np.nan if x is None or not math.isfinite(x) else to_cost(x) for x in numbers])
 
     values, bounds = line([row.value for row in rows]), line([row.bound for row in rows])
     marks: dict[str, Any] = {"marker": "o", "markersize": 4.0} if len(rows) <= 30 else {}
@@ -123,7 +123,7 @@ def plot_solve_trace(
         ax.step(places, bounds, where="post", color=style.VERMILLION, label="no choice is beyond", **marks)
         ax.fill_between(places, values, bounds, step="post", color=style.VERMILLION, alpha=0.12, linewidth=0.0)
     if np.isnan(values).all():
-        return style.say(ax, "every choice so far is forbidden")
+        return style.write_message(ax, "every choice so far is forbidden")
     style.rounds_axis(ax)
     if by_bytes:
         ax.set_xlabel("bytes sent")
@@ -132,25 +132,17 @@ def plot_solve_trace(
     return ax
 
 
-def solve_trace_figure(rows: Sequence[TraceRow], title: str, label: str, told: Callable[[float], float]) -> Figure:
+def solve_trace_figure(rows: Sequence[TraceRow], title: str, label: str, to_cost: Callable[[float], float]) -> Figure:
     """Figure of a solve's trace against rounds and against bytes."""
     with style.applied():
         figure = style.new_figure(8.8, 3.7)
         left, right = figure.subplots(1, 2, sharey=True)
-        plot_solve_trace(left, rows, told)
-        plot_solve_trace(right, rows, told, by_bytes=True)
+        plot_solve_trace(left, rows, to_cost)
+        plot_solve_trace(right, rows, to_cost, by_bytes=True)
         left.set_ylabel(label)
         left.set_title(title)
         style.legend_below(figure, left, 2)
     return figure
-
-
-def draw_solve_trace(
-    rows: Sequence[TraceRow], path: Path, title: str, label: str, told: Callable[[float], float], formats: Formats
-) -> Path:
-    """Write the figure of a trace; a path without an ending takes that of the format."""
-    path = path if path.suffix else path.with_suffix(f".{formats.figures}")
-    return style.save(solve_trace_figure(rows, title, label, told), path, formats.dpi)
 
 
 def write_figures(
@@ -176,9 +168,9 @@ def write_figures(
         written.append(style.save(figure, folder / f"{name}.{formats.figures}", formats.dpi))
 
     belief = settings if world.has_map else None
-    told = replace(world, name=f"{world.name} · belief by all data pooled".lstrip(" ·")) if fused else world
+    named_world = replace(world, name=f"{world.name} · belief by all data pooled".lstrip(" ·")) if fused else world
     if belief is not None:
-        write("belief", belief_map_figure(records, told, belief))
+        write("belief", belief_map_figure(records, named_world, belief))
     write("regret", regret_figure(records, world))
     if (agreement_traffic(records) + sharing_traffic(records)).messages:
         write("traffic", traffic_figure(records))
@@ -194,18 +186,18 @@ def write_figures(
     if fused and settings is not None and is_scored:
         write("error_traffic", error_traffic_figure(records, world, settings))
     if belief is not None and any(record.samples for record in records):
-        written.append(write_animation(records, told, belief, folder / f"run.{formats.animation}"))
+        written.append(write_animation(records, named_world, belief, folder / f"run.{formats.animation}"))
     return written
 
 
 def _graphs(world: World, last_round: int) -> dict[str, FactorGraph]:
     """The graph that agents were told and the one that they had at the end, by title."""
-    told, used = world.graph, world.graph_in_use
+    stated, used = world.graph, world.graph_in_use
     if used is None:
-        return {} if told is None else {"": told}
+        return {} if stated is None else {"": stated}
     after = f"in use after round {last_round}"
-    if told is None:
+    if stated is None:
         return {f"Scopes {after}": used}
-    if {frozenset(scope) for scope in told.scopes} == {frozenset(scope) for scope in used.scopes}:
-        return {f"Scopes as told, and {after}": told}
-    return {"Scopes as told": told, f"Scopes {after}": used}
+    if {frozenset(scope) for scope in stated.scopes} == {frozenset(scope) for scope in used.scopes}:
+        return {f"Scopes as told, and {after}": stated}
+    return {"Scopes as told": stated, f"Scopes {after}": used}

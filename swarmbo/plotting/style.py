@@ -65,15 +65,15 @@ def new_figure(width: float, height: float, layout: Literal["constrained", "comp
     return figure
 
 
-def abreast(
-    n: int, heights: list[float], width: float, least: float, more: tuple[float, float] = (0.0, 0.0)
+def panel_grid(
+    n: int, heights: list[float], width: float, least_width: float, margins: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Figure of n columns of panels, at most four abreast; sizes in inches, ``more`` for what stands around panels."""
-    rows, k = -(-n // _ABREAST), len(heights)
+    """Figure of n columns of panels, at most four abreast; sizes in inches, ``margins`` around panels."""
+    rows, n_stacked = -(-n // _ABREAST), len(heights)
     columns = -(-n // rows)
-    figure = new_figure(max(least, width * columns + more[0]), sum(heights) * rows + more[1])
-    grid = figure.subplots(k * rows, columns, squeeze=False, height_ratios=heights * rows)
-    panels = grid.reshape(rows, k, columns).swapaxes(1, 2).reshape(-1, k)
+    figure = new_figure(max(least_width, width * columns + margins[0]), sum(heights) * rows + margins[1])
+    grid = figure.subplots(n_stacked * rows, columns, squeeze=False, height_ratios=heights * rows)
+    panels = grid.reshape(rows, n_stacked, columns).swapaxes(1, 2).reshape(-1, n_stacked)
     for unused in panels[n:].flat:
         unused.remove()
     return figure, panels[:n].tolist()
@@ -82,11 +82,11 @@ def abreast(
 def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
     """Write a figure, whole or not at all, in the format of its ending; the bytes depend only on what it shows."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    written_as = path.suffix[1:].lower() or "png"
-    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    told: dict[str, Any] = {"format": written_as, "dpi": dpi, "metadata": undated.get(written_as)}
+    file_format = path.suffix[1:].lower() or "png"
+    metadata: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    options: dict[str, Any] = {"format": file_format, "dpi": dpi, "metadata": metadata.get(file_format)}
     with replacing(path) as file, mpl.rc_context(_FILES):
-        figure.savefig(file, bbox_inches="tight", pad_inches=0.12, **told)
+        figure.savefig(file, bbox_inches="tight", pad_inches=0.12, **options)
     return path
 
 
@@ -113,7 +113,7 @@ def with_unit(label: str, unit: str) -> str:
     return f"{label} ({unit})" if unit else label
 
 
-def say(ax: Axes, message: str) -> Axes:
+def write_message(ax: Axes, message: str) -> Axes:
     """Write a message where a plot would have been."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, message, transform=ax.transAxes, ha="center", va="center", color=MUTED)
@@ -131,7 +131,7 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def columns_within(width: float, handles: Sequence[Artist], least: float) -> int:
+def legend_columns(width: float, handles: Sequence[Artist], least: float) -> int:
     """Number of columns of a legend within a width, each as wide as the longest label, and ``least`` (inches)."""
     longest = max(len(str(handle.get_label())) for handle in handles)
     return max(1, min(len(handles), int(width / max(least, 0.45 + 0.06 * longest))))
@@ -175,7 +175,7 @@ Spots = Float[np.ndarray, "robots 2"]
 Pair = tuple[float, float]
 
 
-def side_by_side(
+def separating_shifts(
     spots: Spots, apart: Pair, weights: Float[np.ndarray, " robots"] | None = None, edges: Pair = (-np.inf, np.inf)
 ) -> Spots:
     """Shifts of marks to the right, those of robots in one place evenly to both sides, so that all can be read.
@@ -184,25 +184,25 @@ def side_by_side(
     ``edges`` the least and largest place to the right that a mark may be moved to.
     """
     wide, high = apart
-    moved, together = spots.copy(), np.eye(len(spots), dtype=bool)
+    moved, overlap = spots.copy(), np.eye(len(spots), dtype=bool)
     for _ in spots:
         across, up = np.abs(moved[:, None] - moved).transpose(2, 0, 1)
-        together |= (across < wide - 1e-6) & (up < high)
-        n_groups, group = connected_components(together)
+        overlap |= (across < wide - 1e-6) & (up < high)
+        n_groups, group = connected_components(overlap)
         for number in range(n_groups):
             members = np.flatnonzero(group == number)
             members = members[np.argsort(spots[members, 0], kind="stable")]
             room = wide * np.arange(len(members))
-            own = spots[members, 0]
-            least, most = min(edges[0], own.min()), max(edges[1], own.max()) - room[-1]
-            stays = None if weights is None else weights[members]
-            first = isotonic_regression(own - room, weights=stays).x  # the least moves in this order
-            moved[members, 0] = np.maximum(np.minimum(first, most), least) + room  # too many begin at the left edge
+            starts = spots[members, 0]
+            least, most = min(edges[0], starts.min()), max(edges[1], starts.max()) - room[-1]
+            group_weights = None if weights is None else weights[members]
+            lefts = isotonic_regression(starts - room, weights=group_weights).x  # the least moves in this order
+            moved[members, 0] = np.maximum(np.minimum(lefts, most), least) + room  # too many begin at the left edge
     return moved - spots
 
 
 Frames = Sequence[UInt8[np.ndarray, "height width 3"]]
-_HINT = '`pip install "swarmbo[mp4]"` brings one (or write GIF)'
+_ENCODER_HINT = '`pip install "swarmbo[mp4]"` brings one (or write GIF)'
 
 
 def encoder() -> str:
@@ -210,16 +210,16 @@ def encoder() -> str:
     try:
         return str(importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe())
     except (ImportError, RuntimeError):  # not installed, or without a program for this machine
-        found = shutil.which("ffmpeg")
-    if found is None:
-        raise ConfigError(f"there is no encoder of MP4 here; {_HINT}", at="--format")
-    return found
+        path = shutil.which("ffmpeg")
+    if path is None:
+        raise ConfigError(f"there is no encoder of MP4 here; {_ENCODER_HINT}", at="--format")
+    return path
 
 
 def write_mp4(frames: Frames, path: Path, pause_ms: Sequence[int]) -> Path:
     """Write RGB frames of one size as a film. One thread and no time stamps, so equal frames give equal bytes."""
     height, width, _ = frames[0].shape
-    held = [1] * (len(frames) - 1) + [max(1, round(pause_ms[-1] / pause_ms[0]))]
+    repeats = [1] * (len(frames) - 1) + [max(1, round(pause_ms[-1] / pause_ms[0]))]
     partial = path.with_name(path.name + PARTIAL)
     partial.touch()  # what cannot be written is told by the system, not by the encoder
     command = [
@@ -230,12 +230,12 @@ def write_mp4(frames: Frames, path: Path, pause_ms: Sequence[int]) -> Path:
         *("-threads", "1", "-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact"),
         *("-movflags", "+faststart", "-f", "mp4", str(partial.absolute())),
     ]
-    film = [np.ascontiguousarray(frame).tobytes() * times for frame, times in zip(frames, held, strict=True)]
+    film = [np.ascontiguousarray(frame).tobytes() * times for frame, times in zip(frames, repeats, strict=True)]
     try:
         done = subprocess.run(command, input=b"".join(film), capture_output=True, check=False)
         if done.returncode or not partial.stat().st_size:
-            said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-            raise ConfigError(f"{command[0]} failed: {said[-1]}; {_HINT}", at="--format")
+            reasons = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+            raise ConfigError(f"{command[0]} failed: {reasons[-1]}; {_ENCODER_HINT}", at="--format")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -259,13 +259,13 @@ def write_gif(frames: Frames, path: Path, pause_ms: Sequence[int], exact: Sequen
 def _palette(pictures: Sequence[Image.Image], exact: Sequence[str]) -> Image.Image:
     """One set of colours for the whole animation, so that each frame stores only what moved."""
     sheet = Image.fromarray(np.vstack([np.asarray(picture) for picture in pictures]))
-    found = sheet.quantize(colors=_MIXED_COLOURS, method=Image.Quantize.MEDIANCUT).getpalette() or []
+    mixed_colours = sheet.quantize(colors=_MIXED_COLOURS, method=Image.Quantize.MEDIANCUT).getpalette() or []
     fixed = np.array([to_rgb(colour) for colour in exact]) * 255
-    mixed = np.array(found[: 3 * _MIXED_COLOURS], dtype=float).reshape(-1, 3)
+    mixed_palette = np.array(mixed_colours[: 3 * _MIXED_COLOURS], dtype=float).reshape(-1, 3)
     # Pillow's search for the nearest colour is approximate: a mixed one close to an exact one would win now and then.
-    distance = np.linalg.norm(mixed[:, None] - fixed[None], axis=2).min(axis=1)
+    distance = np.linalg.norm(mixed_palette[:, None] - fixed[None], axis=2).min(axis=1)
     palette = Image.new("P", (1, 1))
-    colours = np.vstack([fixed, mixed[distance > 14]])
+    colours = np.vstack([fixed, mixed_palette[distance > 14]])
     palette.putpalette(np.round(colours).astype(int).ravel().tolist())
     return palette
 
@@ -304,10 +304,10 @@ class Formats:
         figures: list[FigureFormat] = [name for name in FIGURE_FORMATS if name in names]
         animations: list[AnimationFormat] = [name for name in ANIMATION_FORMATS if name in names]
         known = [*FIGURE_FORMATS, *ANIMATION_FORMATS]
-        if strangers := [name for name in names if name not in known]:
-            raise ConfigError(f"got {strangers[0]!r}; wanted one of {', '.join(known)}", at="--format")
+        if unknown := [name for name in names if name not in known]:
+            raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(known)}", at="--format")
         for same in (figures, animations):
             if len(same) > 1:
                 raise ConfigError(f"got {' and '.join(same)}; wanted one of them", at="--format")
-        drawn, animation = (figures or [cls.figures])[0], (animations or [cls.animation])[0]
-        return cls(drawn, animation, cls.dpi if dpi is None else dpi)
+        figure_format, animation = (figures or [cls.figures])[0], (animations or [cls.animation])[0]
+        return cls(figure_format, animation, cls.dpi if dpi is None else dpi)

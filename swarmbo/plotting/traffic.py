@@ -45,39 +45,40 @@ def traffic_figure(records: Records) -> Figure:
     return figure
 
 
-For = Literal["agree", "share"]
-_OF: Mapping[For, Callable[[RoundRecord], LinkReport | None]] = {"agree": links_of, "share": sharing_links_of}
+Purpose = Literal["agree", "share"]
+_LINKS: Mapping[Purpose, Callable[[RoundRecord], LinkReport | None]] = {"agree": links_of, "share": sharing_links_of}
 Counts = Mapping[str, tuple[str, Sequence[float]]]  # by label: a colour, and a number for each round
 
 
-def plot_fates(ax: Axes, records: Records, to: For = "agree") -> Axes:
+def plot_fates(ax: Axes, records: Records, purpose: Purpose = "agree") -> Axes:
     """Draw the fates of messages to agree, or to share, over links with faults, against rounds."""
-    edges = [EdgeTraffic() if (links := _OF[to](record)) is None else links.total for record in records]
+    edges = [EdgeTraffic() if (links := _LINKS[purpose](record)) is None else links.total for record in records]
     total = sum(edges, EdgeTraffic())
     arrived, lost = [edge.arrived for edge in edges], [edge.lost for edge in edges]
     counts = {"arrived": (style.BLUE, arrived), "lost": (style.VERMILLION, lost)}
     _stacked(ax, [record.round for record in records], counts)
-    return _told(ax, f"Messages to {to}: {total.lost / max(1, total.messages):.0%} lost", "messages per round")
+    return _labelled(ax, f"Messages to {purpose}: {total.lost / max(1, total.messages):.0%} lost", "messages per round")
 
 
-def plot_age(ax: Axes, records: Records, to: For = "agree") -> Axes:
+def plot_age(ax: Axes, records: Records, purpose: Purpose = "agree") -> Axes:
     """Draw the age of messages on arrival: the mean, and that on the fastest and the slowest link."""
-    known = [(r.round, links) for r in records if (links := _OF[to](r)) is not None and links.total.arrived]
+    known = [(r.round, links) for r in records if (links := _LINKS[purpose](r)) is not None and links.total.arrived]
     rounds, mean = [number for number, _ in known], [links.total.age for _, links in known]
     ages = [[edge.age for edge in links.edges.values() if edge.arrived] for _, links in known]
     spread = [min(own) for own in ages], [max(own) for own in ages]
     ax.fill_between(rounds, *spread, color=style.SKY, alpha=0.35, linewidth=0.0, label="quickest to slowest edge")
     ax.plot(rounds, mean, color=style.BLUE, marker="o", markersize=3.0, label="mean")
-    _of_rounds(ax, [record.round for record in records], 1.4 * max([*spread[1], 1.0]))
-    news = "news" if to == "agree" else "measurements"
-    return _told(ax, f"Age of {news} on arrival", "steps of the links' clock")
+    _scale_axes(ax, [record.round for record in records], 1.4 * max([*spread[1], 1.0]))
+    noun = "news" if purpose == "agree" else "measurements"
+    return _labelled(ax, f"Age of {noun} on arrival", "steps of the links' clock")
 
 
 def plot_failures(ax: Axes, records: Records) -> Axes:
     """Draw failures against rounds: failed measurements, silent agents, agents without a choice, clashes."""
     counts = _failures(records)
     _stacked(ax, [record.round for record in records], counts)
-    return _told(ax, f"Failures: {sum(sum(own) for _, own in counts.values()):,.0f} in all", "failures per round")
+    total = sum(sum(numbers) for _, numbers in counts.values())
+    return _labelled(ax, f"Failures: {total:,.0f} in all", "failures per round")
 
 
 def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
@@ -94,18 +95,18 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
         label = None if n else "an agent absent"
         ax.axvspan(at - 0.5, at + 0.5, color=style.SKY, alpha=0.35, linewidth=0.0, zorder=0.0, label=label)
     count = sum(sum(record.restarts.values()) for record in network)
-    return _told(ax, f"The fleet's network: {style.counted(count, 'restart')}", "messages per round")
+    return _labelled(ax, f"The fleet's network: {style.counted(count, 'restart')}", "messages per round")
 
 
 def faults_figure(records: Records, network: Sequence[NetworkRecord] = ()) -> Figure | None:
     """Figure of faults over time, with a panel for each kind that occurred; None if nothing went wrong."""
     panels: list[Callable[[Axes], Axes]] = []
-    for to, of in _OF.items():
-        totals = [links.total for record in records if (links := of(record)) is not None]
+    for purpose, links_of_record in _LINKS.items():
+        totals = [links.total for record in records if (links := links_of_record(record)) is not None]
         if any(total.messages for total in totals):
-            panels.append(partial(plot_fates, records=records, to=to))
+            panels.append(partial(plot_fates, records=records, purpose=purpose))
         if any(total.arrived for total in totals):
-            panels.append(partial(plot_age, records=records, to=to))
+            panels.append(partial(plot_age, records=records, purpose=purpose))
     if _failures(records):
         panels.append(partial(plot_failures, records=records))
     if network:
@@ -113,7 +114,7 @@ def faults_figure(records: Records, network: Sequence[NetworkRecord] = ()) -> Fi
     if not panels:
         return None
     with style.applied():
-        figure, axes = style.abreast(len(panels), [3.7], 4.4, 4.8)
+        figure, axes = style.panel_grid(len(panels), [3.7], 4.4, 4.8)
         for (ax,), plot in zip(axes, panels, strict=True):
             plot(ax)
     return figure
@@ -128,7 +129,7 @@ def _failures(records: Records) -> dict[str, tuple[str, list[float]]]:
         "agents without a choice": (style.ORANGE, [0 if links is None else len(links.without) for links in reports]),
         "clashes": (style.INK, [0 if links is None else links.clashes for links in reports]),
     }
-    return {label: own for label, own in counts.items() if any(own[1])}
+    return {label: (colour, numbers) for label, (colour, numbers) in counts.items() if any(numbers)}
 
 
 def _failed(record: RoundRecord) -> int:
@@ -144,21 +145,21 @@ def _stacked(
 ) -> None:
     """Bars on top of one another, with room above them for a legend."""
     bottom, width = np.zeros(len(rounds)), 0.82 if len(rounds) <= 80 else 1.0
-    for label, (colour, own) in counts.items():
-        heights = np.array(own, dtype=float)
+    for label, (colour, numbers) in counts.items():
+        heights = np.array(numbers, dtype=float)
         ax.bar(rounds, heights, width, bottom=bottom, color=colour, label=label)
         bottom += heights
-    _of_rounds(ax, rounds, room * float(bottom.max(initial=0.0)), ticks)
+    _scale_axes(ax, rounds, room * float(bottom.max(initial=0.0)), ticks)
 
 
-def _told(ax: Axes, title: str, label: str) -> Axes:
+def _labelled(ax: Axes, title: str, label: str) -> Axes:
     ax.legend(loc="upper left", ncols=2)
     ax.set_title(title)
     ax.set_ylabel(label)
     return ax
 
 
-def _of_rounds(ax: Axes, rounds: Sequence[int], top: float, ticks: MaxNLocator | None = None) -> None:
+def _scale_axes(ax: Axes, rounds: Sequence[int], top: float, ticks: MaxNLocator | None = None) -> None:
     style.rounds_axis(ax)
     ax.set_xlim(rounds[0] - 0.6, rounds[-1] + 0.6)
     ax.set_ylim(0.0, top or 1.0)

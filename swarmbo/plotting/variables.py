@@ -25,17 +25,17 @@ _DARK = 0.6  # shares below have dark colours
 _BETWEEN, _MOST_FOUND = 8.0, 0.6  # pixels between values side by side; their most share of the width
 Position = tuple[float, float]
 _WIDEST = 14.0  # edges: parts that are not joined start a new row beyond it
-_APART = 0.9
-_MOST_DRAWN = 120  # nodes of a drawing that can be read
+_PART_GAP = 0.9
+_MOST_NODES = 120  # nodes of a drawing that can be read
 
 
 def plot_variables(ax: Axes, records: Records, world: World) -> Axes:
     """Draw every joint point that was evaluated, as shares of the variables' ranges; a cross where it failed."""
     rounds = [record.round for record in records if record.joint is not None]
-    shares = np.array([_share(world, record.joint.location) for record in records if record.joint is not None])
+    shares = np.array([_range_shares(world, record.joint.location) for record in records if record.joint is not None])
     if not len(rounds):
-        return style.say(ax, "nothing was evaluated yet")
-    _shares(ax, shares.T, (rounds[0] - 0.5, rounds[-1] + 0.5))
+        return style.write_message(ax, "nothing was evaluated yet")
+    _draw_shares(ax, shares.T, (rounds[0] - 0.5, rounds[-1] + 0.5))
     failed = [record.round for record in records if record.joint is not None and record.joint.measurement is None]
     if failed:  # an empty line that is not clipped would take room at the corner of the page
         marks: dict[str, Any] = {"color": style.VERMILLION, "markersize": 5.0, "clip_on": False, "label": "failed"}
@@ -48,21 +48,21 @@ def plot_variables(ax: Axes, records: Records, world: World) -> Axes:
 def plot_found(ax: Axes, records: Records, world: World) -> Axes:
     """Draw the best point, the recommendation and, if known, the true maximum, as shares of the variables' ranges."""
     last = records[-1]
-    found = {
+    points = {
         "best": None if last.best is None else last.best.location,
         "recommended": None if last.recommendation is None else last.recommendation.location,
         world.maximum_is: None if world.argmax is None else world.argmax.tolist(),
     }
-    shown = {name: _share(world, place) for name, place in found.items() if place is not None}
+    shown = {name: _range_shares(world, place) for name, place in points.items() if place is not None}
     if not shown:
-        return style.say(ax, "")
-    image = _shares(ax, np.array(list(shown.values())).T, (-0.5, len(shown) - 0.5))
-    where: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+        return style.write_message(ax, "")
+    image = _draw_shares(ax, np.array(list(shown.values())).T, (-0.5, len(shown) - 0.5))
+    text_style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
     for column, (name, shares) in enumerate(shown.items()):
-        for row, (of, code) in enumerate(zip(world.types, found[name] or (), strict=False)):
-            value = of.value(code)
+        for row, (variable, code) in enumerate(zip(world.types, points[name] or (), strict=False)):
+            value = variable.value(code)
             text = style.shortened(f"{value:.4g}" if isinstance(value, float) else str(value), _LONGEST)
-            ax.text(column, row, text, color="white" if shares[row] < _DARK else "black", **where)
+            ax.text(column, row, text, color="white" if shares[row] < _DARK else "black", **text_style)
     ax.set_xticks(range(len(shown)), list(shown), rotation=40, ha="right", rotation_mode="anchor")
     ax.set_title("Found")
     add_colour_bar(ax, image, "share of range")
@@ -88,11 +88,11 @@ def variables_figure(records: Records, world: World) -> Figure:
     return figure
 
 
-def _share(world: World, location: Sequence[float]) -> Float[np.ndarray, " d"]:
+def _range_shares(world: World, location: Sequence[float]) -> Float[np.ndarray, " d"]:
     return world.domain.to_unit(np.asarray(location, dtype=float))
 
 
-def _shares(ax: Axes, shares: Float[np.ndarray, "d k"], sides: tuple[float, float]) -> AxesImage:
+def _draw_shares(ax: Axes, shares: Float[np.ndarray, "d k"], sides: tuple[float, float]) -> AxesImage:
     colours: dict[str, Any] = {"cmap": style.MEAN_COLOURS, "vmin": 0.0, "vmax": 1.0, "interpolation": "nearest"}
     image = ax.imshow(shares, extent=(*sides, len(shares) - 0.5, -0.5), origin="upper", aspect="auto", **colours)
     ax.grid(visible=False)
@@ -103,9 +103,9 @@ def _name_rows(ax: Axes, world: World) -> Axes:
     step = -(-len(world.variables) // _MOST_NAMES)
     rows = list(range(0, len(world.variables), step))
     ax.yaxis.set_major_locator(FixedLocator(rows))
-    kinds = [f": {style.shortened(of.in_words, _LONGEST)}" for of in world.types or ()]
+    types = [f": {style.shortened(variable.in_words, _LONGEST)}" for variable in world.types or ()]
     names = [style.shortened(name, _LONGEST) for name in world.variables]
-    ax.set_yticklabels([names[row] + (kinds[row] if kinds else "") for row in rows])
+    ax.set_yticklabels([names[row] + (types[row] if types else "") for row in rows])
     return ax
 
 
@@ -123,33 +123,33 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
         ['f1', 'f2', 'x1', 'x2']
     """
     graph = FactorGraph.of_any(graph)
-    places = _laid_out(graph)
+    places = _layout(graph)
     edges = [(places["factor", f], places["variable", v]) for f in graph.factors for v in graph.scope(f)]
     ax.add_collection(LineCollection(edges, colors=style.MUTED, linewidths=1.3, zorder=1))
-    crowd = len(places)
+    n_nodes = len(places)
     is_in_rows = float(np.ptp([x for x, _ in places.values()])) <= _WIDEST
-    size = float(np.clip(9000 / max(crowd, 1), 280 if is_in_rows else 130, 620))
+    size = float(np.clip(9000 / max(n_nodes, 1), 280 if is_in_rows else 130, 620))
     colours = {agent: style.agent_colour(index) for index, agent in enumerate(agents or graph.agents)}
-    short = {"variable": short_names(graph.variables)[1], "factor": short_names(graph.factors)[1]}
+    short_labels = {"variable": short_names(graph.variables)[1], "factor": short_names(graph.factors)[1]}
     nodes = [("variable", name, "o", colours[graph.variable_owner(name)]) for name in graph.variables]
     nodes += [("factor", name, "s", colours[graph.owner(name)]) for name in graph.factors]
     for kind, name, marker, colour in nodes:
         x, y = places[kind, name]
-        shown = short[kind].get(name, name)
-        is_inside = size > 250 and len(shown) <= 3
+        label = short_labels[kind].get(name, name)
+        is_inside = size > 250 and len(label) <= 3
         face, edge = (colour, "white") if kind == "factor" else ("white", colour)
-        look: dict[str, Any] = {"marker": marker, "facecolor": face, "edgecolor": edge}
-        ax.scatter([x], [y], s=size, linewidths=2.4, zorder=2, clip_on=False, **look)  # nodes at the edge are whole
-        letters: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "zorder": 3, "color": style.INK}
+        node: dict[str, Any] = {"marker": marker, "facecolor": face, "edgecolor": edge}
+        ax.scatter([x], [y], s=size, linewidths=2.4, zorder=2, clip_on=False, **node)  # nodes at the edge are whole
+        text_style: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "zorder": 3, "color": style.INK}
         if is_inside:
-            fontsize = min(8.5, 1.25 * np.sqrt(size) / max(len(shown), 2))
-            letters |= {"xytext": (0, 0), "va": "center", "fontsize": fontsize}
-            letters |= {"color": _legible_on(colour)} if kind == "factor" else {}
+            fontsize = min(8.5, 1.25 * np.sqrt(size) / max(len(label), 2))
+            text_style |= {"xytext": (0, 0), "va": "center", "fontsize": fontsize}
+            text_style |= {"color": _legible_on(colour)} if kind == "factor" else {}
         else:
             side, va = (1.0, "bottom") if kind == "variable" else (-1.0, "top")  # neighbours differ
-            letters |= {"xytext": (0, side * 0.62 * np.sqrt(size)), "va": va, "fontsize": 7.5}
-            letters |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}}
-        ax.annotate(shown, (x, y), **letters)
+            text_style |= {"xytext": (0, side * 0.62 * np.sqrt(size)), "va": va, "fontsize": 7.5}
+            text_style |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}}
+        ax.annotate(label, (x, y), **text_style)
     ax.margins(0.12)
     ax.set_aspect("equal")  # by the box: new limits would cut nodes at the edge
     ax.set_axis_off()
@@ -159,17 +159,17 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
 def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Common beginning of names up to an underscore, and each name's end; both empty unless all ends are numbers."""
     ends = {name: name.rpartition("_")[2] for name in names}
-    starts = {name.removesuffix(end) for name, end in ends.items()}
-    if len(starts) != 1 or "" in starts or not all(end.isdecimal() for end in ends.values()):
+    beginnings = {name.removesuffix(end) for name, end in ends.items()}
+    if len(beginnings) != 1 or "" in beginnings or not all(end.isdecimal() for end in ends.values()):
         return "", {}
-    return starts.pop(), ends
+    return beginnings.pop(), ends
 
 
 def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]") -> Figure:
     """Drawing of a factor graph, or some by title, with owners; of more than 120 nodes, histograms of degrees."""
     by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
-    most = max(len(graph.variables) + len(graph.factors) for graph in by_title.values())
-    if most > _MOST_DRAWN:
+    most_nodes = max(len(graph.variables) + len(graph.factors) for graph in by_title.values())
+    if most_nodes > _MOST_NODES:
         return _degrees_figure(by_title)
     with style.applied():
         figure = style.new_figure(7.0, 5.0 * len(by_title))
@@ -194,7 +194,7 @@ def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, Fact
             handles.append(Line2D([], [], label=f"{kind} {start}…" if start else kind, **mark, **look))
         for index, agent in enumerate(agents):
             handles.append(Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent))
-        columns = style.columns_within(figure.get_figwidth(), handles, 1.2)
+        columns = style.legend_columns(figure.get_figwidth(), handles, 1.2)
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
 
@@ -210,13 +210,13 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
             counts = {"variables of a factor": ([len(scope) for scope in graph.scopes], "factors", style.BLUE)}
             counts["factors of a variable"] = shared, "variables", style.GREEN
             counts["factors of an agent"] = owned, "agents", style.ORANGE
-            for ax, (label, (values, whose, colour)) in zip(axes, counts.items(), strict=True):
-                numbers, times = np.unique(values, return_counts=True)
-                ax.bar(numbers, times, width=0.8, color=colour)
+            for ax, (label, (values, counted, colour)) in zip(axes, counts.items(), strict=True):
+                numbers, frequencies = np.unique(values, return_counts=True)
+                ax.bar(numbers, frequencies, width=0.8, color=colour)
                 ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
                 ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
                 ax.set_xlabel(label)
-                ax.set_ylabel(whose)
+                ax.set_ylabel(counted)
             parts = style.counted(len(graph.components), "connected part")
             text = f"{len(graph.variables)} variables, {len(graph.factors)} factors, {parts}"
             axes[0].set_title(" · ".join(filter(None, (title, text))))
@@ -228,46 +228,46 @@ def _legible_on(colour: str) -> str:
     return "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.62 else style.INK
 
 
-def _laid_out(graph: FactorGraph) -> dict[tuple[str, str], Position]:
+def _layout(graph: FactorGraph) -> dict[tuple[str, str], Position]:
     """Distances on the page follow distances in the graph; parts that are not joined stand side by side, in rows."""
     rows: list[dict[tuple[str, str], Position]] = [{}]
     left = 0.0
     for part in graph.components:
-        found = _laid_out_part(part)
-        xs, ys = zip(*found.values(), strict=True)
+        positions = _part_layout(part)
+        xs, ys = zip(*positions.values(), strict=True)
         width, middle = max(xs) - min(xs), 0.5 * (max(ys) + min(ys))
         if left and left + width > _WIDEST:
             left = 0.0
             rows.append({})
-        rows[-1] |= {node: (x - min(xs) + left, y - middle) for node, (x, y) in found.items()}
-        left += width + _APART
+        rows[-1] |= {node: (x - min(xs) + left, y - middle) for node, (x, y) in positions.items()}
+        left += width + _PART_GAP
     places: dict[tuple[str, str], Position] = {}
-    below = 0.0
+    top = 0.0
     for row in rows:
         ys = [y for _, y in row.values()]
-        places |= {node: (x, y - max(ys) + below) for node, (x, y) in row.items()}
-        below -= max(ys) - min(ys) + _APART
+        places |= {node: (x, y - max(ys) + top) for node, (x, y) in row.items()}
+        top -= max(ys) - min(ys) + _PART_GAP
     return places
 
 
-def _laid_out_part(part: FactorGraph) -> dict[tuple[str, str], Position]:
-    drawn: nx.Graph[Any] = nx.Graph()
-    drawn.add_nodes_from(("variable", variable) for variable in part.variables)
+def _part_layout(part: FactorGraph) -> dict[tuple[str, str], Position]:
+    graph: nx.Graph[Any] = nx.Graph()
+    graph.add_nodes_from(("variable", variable) for variable in part.variables)
     start = {("variable", variable): (float(index), 0.0) for index, variable in enumerate(part.variables)}
     for index, factor in enumerate(part.factors):
         scope = [("variable", variable) for variable in part.scope(factor)]
-        drawn.add_edges_from((("factor", factor), variable) for variable in scope)
+        graph.add_edges_from((("factor", factor), variable) for variable in scope)
         # Scopes in order are where layouts of chains come from; above and below alternately, so none lies on another.
         side = 0.6 if index % 2 else -0.6
         start["factor", factor] = (float(np.mean([start[variable][0] for variable in scope])) + 0.01 * index, side)
-    if len(drawn) < 2:
+    if len(graph) < 2:
         return start
-    found = nx.kamada_kawai_layout(drawn, pos=start)
-    places = np.array([found[node] for node in drawn])
+    layout = nx.kamada_kawai_layout(graph, pos=start)
+    places = np.array([layout[node] for node in graph])
     places -= places.mean(axis=0)
     _, _, axes = np.linalg.svd(places)
-    turned = places @ axes.T  # the long way across the page
-    turned *= np.where(turned[0] > 0, -1.0, 1.0)  # the first variable to the left, whatever sign the solver chose
-    lengths = [np.linalg.norm(turned[i] - turned[j]) for i, j in nx.convert_node_labels_to_integers(drawn).edges]
-    turned /= max(float(np.median(lengths)), 1e-9)
-    return {node: (float(x), float(y)) for node, (x, y) in zip(drawn, turned, strict=True)}
+    rotated = places @ axes.T  # the long way across the page
+    rotated *= np.where(rotated[0] > 0, -1.0, 1.0)  # the first variable to the left, whatever sign the solver chose
+    lengths = [np.linalg.norm(rotated[i] - rotated[j]) for i, j in nx.convert_node_labels_to_integers(graph).edges]
+    rotated /= max(float(np.median(lengths)), 1e-9)
+    return {node: (float(x), float(y)) for node, (x, y) in zip(graph, rotated, strict=True)}

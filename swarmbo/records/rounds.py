@@ -76,17 +76,17 @@ class GroundTruth:
         """Truth of a round; the same object if the field does not change."""
         return self if self.at_round is None else self.at_round(round_number)
 
-    def late(self, rounds: int) -> "GroundTruth":
+    def delayed(self, rounds: int) -> "GroundTruth":
         """Truth of an environment that is some rounds behind the run; the same object without a change."""
         at_round = self.at_round
         if at_round is None or rounds == 0:
             return self
         return replace(self, at_round=lambda round_number: at_round(round_number - rounds))
 
-    def each(self, change: "Callable[[GroundTruth], GroundTruth]") -> "GroundTruth":
+    def changed(self, change: "Callable[[GroundTruth], GroundTruth]") -> "GroundTruth":
         """Truth that is changed in every round."""
-        changed, at_round = change(self), self.at_round
-        return changed if at_round is None else replace(changed, at_round=lru_cache(16)(lambda n: change(at_round(n))))
+        truth, at_round = change(self), self.at_round
+        return truth if at_round is None else replace(truth, at_round=lru_cache(16)(lambda n: change(at_round(n))))
 
 
 class Query(msgspec.Struct, frozen=True, eq=False):
@@ -202,7 +202,7 @@ class Sample(msgspec.Struct, frozen=True):
     failure: str | UnsetType = UNSET
 
     @property
-    def along(self) -> list[Evaluation]:
+    def en_route(self) -> list[Evaluation]:
         """Measurements en route."""
         return [] if isinstance(self.on_the_way, UnsetType) else self.on_the_way
 
@@ -332,12 +332,12 @@ class RoundRecord(msgspec.Struct, frozen=True):
     @property
     def evaluations(self) -> list[Evaluation]:
         """Evaluations of this round: requested ones, then those en route."""
-        return [*self.asked, *(stop for sample in self.samples for stop in sample.along)]
+        return [*self.asked, *(stop for sample in self.samples for stop in sample.en_route)]
 
     @property
     def asked(self) -> list[Evaluation]:
         """Requested evaluations: the joint point, or the locations of agents that did not abstain."""
         if self.joint is not None:
             return [self.joint]
-        looked = [sample for sample in self.samples if not sample.declined]
-        return [Evaluation(s.location, s.measurement, mean=s.mean, std=s.std, noise_std=s.noise_std) for s in looked]
+        taken = [sample for sample in self.samples if not sample.declined]
+        return [Evaluation(s.location, s.measurement, mean=s.mean, std=s.std, noise_std=s.noise_std) for s in taken]

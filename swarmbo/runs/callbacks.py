@@ -18,7 +18,7 @@ from swarmbo.boundary.files import naming, read_regular, regular_file, replacing
 from swarmbo.errors import ConfigError, needed
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, total_cost
 from swarmbo.records import RoundRecord
-from swarmbo.registry import is_own, load, make
+from swarmbo.registry import is_user_code, load, make
 from swarmbo.runs.stored_files import EVENT_FILES, EVENTS, MLFLOW_RUN, ROUNDS
 from swarmbo.settings import Settings, convert
 
@@ -28,8 +28,8 @@ _COLUMNS = (
     *("measurements", "failures", "declined", "cost", "distance", "messages", "bytes"),
 )
 AT = "$.callbacks"
-_BATCH = 1000  # metrics in a call, MLflow's limit
-_LONGEST = 6000  # characters of a parameter, MLflow's limit
+_METRICS_PER_CALL = 1000  # metrics in a call, MLflow's limit
+_LONGEST_PARAMETER = 6000  # characters of a parameter, MLflow's limit
 
 
 @runtime_checkable
@@ -128,12 +128,12 @@ class TensorBoard(Settings, frozen=True, tag="tensorboard", tag_field="kind"):
     A resumed run writes its event file anew, so that each step is there once.
     """
 
-    def writer(self) -> Callback:
+    def make_callback(self) -> Callback:
         """Make the callback."""
-        return _Events(needed("tensorboardX", "tensorboard", "callbacks 'tensorboard'", AT))
+        return _EventWriter(needed("tensorboardX", "tensorboard", "callbacks 'tensorboard'", AT))
 
 
-class _Events:
+class _EventWriter:
     def __init__(self, package: Any) -> None:
         self._package = package
 
@@ -175,12 +175,12 @@ class MLflow(Settings, frozen=True, tag="mlflow", tag_field="kind"):
     tracking_uri: str | None = None
     experiment: str = "swarmbo"
 
-    def writer(self) -> Callback:
+    def make_callback(self) -> Callback:
         """Make the callback."""
-        return _Tracked(self, needed("mlflow", "mlflow", "callbacks 'mlflow'", AT))
+        return _RunTracker(self, needed("mlflow", "mlflow", "callbacks 'mlflow'", AT))
 
 
-class _Tracked:
+class _RunTracker:
     """Writer of one run of MLflow; its id is in ``mlflow.json``."""
 
     def __init__(self, settings: MLflow, package: Any) -> None:
@@ -188,21 +188,22 @@ class _Tracked:
 
     def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
         self._client = self._package.MlflowClient(tracking_uri=self._settings.tracking_uri)
-        there = folder / MLFLOW_RUN
-        if regular_file(there):
-            self._run = str(msgspec.json.decode(read_regular(there), type=dict[str, str])["run"])
+        id_file = folder / MLFLOW_RUN
+        if regular_file(id_file):
+            self._run = str(msgspec.json.decode(read_regular(id_file), type=dict[str, str])["run"])
             self._client.update_run(self._run, status="RUNNING")
             self._add(earlier, self._logged())
             return
-        found = self._client.get_experiment_by_name(self._settings.experiment)
-        number = self._client.create_experiment(self._settings.experiment) if found is None else found.experiment_id
-        name = f"{settings['name']}-{settings['seed']}"
-        self._run = self._client.create_run(number, run_name=name, tags={"swarmbo.folder": str(folder)}).info.run_id
-        with replacing(there) as file:
+        name = self._settings.experiment
+        experiment = self._client.get_experiment_by_name(name)
+        experiment_id = self._client.create_experiment(name) if experiment is None else experiment.experiment_id
+        name, tags = f"{settings['name']}-{settings['seed']}", {"swarmbo.folder": str(folder)}
+        self._run = self._client.create_run(experiment_id, run_name=name, tags=tags).info.run_id
+        with replacing(id_file) as file:
             file.write(msgspec.json.encode({"run": self._run}))
         for key, value in values.flat(settings).items():
             if value is not None:
-                self._client.log_param(self._run, key, str(value)[:_LONGEST])
+                self._client.log_param(self._run, key, str(value)[:_LONGEST_PARAMETER])
         self._add(earlier, {})
 
     def on_round(self, record: RoundRecord) -> None:
@@ -210,7 +211,7 @@ class _Tracked:
 
     def _logged(self) -> dict[str, set[int]]:
         names = self._client.get_run(self._run).data.metrics
-        return {name: {one.step for one in self._client.get_metric_history(self._run, name)} for name in names}
+        return {name: {entry.step for entry in self._client.get_metric_history(self._run, name)} for name in names}
 
     def _add(self, records: Sequence[RoundRecord], logged: Mapping[str, set[int]]) -> None:
         metric, now = self._package.entities.Metric, int(time.time() * 1000)
@@ -220,21 +221,22 @@ class _Tracked:
             for name, value in numbers_of(record).items()
             if record.round not in logged.get(name, ())
         ]
-        for begin in range(0, len(new), _BATCH):
-            self._client.log_batch(self._run, metrics=new[begin : begin + _BATCH])
+        for start in range(0, len(new), _METRICS_PER_CALL):
+            self._client.log_batch(self._run, metrics=new[start : start + _METRICS_PER_CALL])
 
     def end(self, is_complete: bool) -> None:
         self._client.set_terminated(self._run, "FINISHED" if is_complete else "KILLED")
 
 
-def settings_of(given: Sequence[object]) -> tuple[Any, ...]:
+def callback_settings(stated: Sequence[object]) -> tuple[Any, ...]:
     """Settings of the callbacks that a scenario states; a table that names user code stays a table."""
     found: list[Any] = []
-    for index, one in enumerate(given):
-        table = {"kind": one} if isinstance(one, str) else one
+    for index, callback in enumerate(stated):
+        table = {"kind": callback} if isinstance(callback, str) else callback
         if not isinstance(table, TensorBoard | MLflow | Mapping):
-            raise ConfigError(f"got {values.short(one)}; wanted a kind of callback, or a table", at=f"{AT}[{index}]")
-        is_made = not isinstance(table, Mapping) or is_own(table.get("kind"))
+            got = f"got {values.short(callback)}"
+            raise ConfigError(f"{got}; wanted a kind of callback, or a table", at=f"{AT}[{index}]")
+        is_made = not isinstance(table, Mapping) or is_user_code(table.get("kind"))
         found.append(table if is_made else convert(table, TensorBoard | MLflow, f"{AT}[{index}]"))
     return tuple(found)
 
@@ -242,15 +244,15 @@ def settings_of(given: Sequence[object]) -> tuple[Any, ...]:
 def make_callbacks(settings: Sequence[Any]) -> list[Callback]:
     """Callbacks of a scenario, the table of rounds first; user code must be trusted before."""
     made: list[Callback] = [RoundsTable()]
-    for index, one in enumerate(settings):
+    for index, callback in enumerate(settings):
         at = f"{AT}[{index}]"
-        if isinstance(one, TensorBoard | MLflow):
-            made.append(one.writer())
+        if isinstance(callback, TensorBoard | MLflow):
+            made.append(callback.make_callback())
             continue
-        name = one["kind"]
-        rest = {key: value for key, value in one.items() if key != "kind"}
-        own = make(load(name, at), name, rest, at)
-        if not isinstance(own, Callback):
+        name = callback["kind"]
+        keywords = {key: value for key, value in callback.items() if key != "kind"}
+        instance = make(load(name, at), name, keywords, at)
+        if not isinstance(instance, Callback):
             raise ConfigError(f"got {name}; wanted a class with the methods begin, on_round and end", at=at)
-        made.append(own)
+        made.append(instance)
     return made

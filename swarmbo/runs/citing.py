@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from swarmbo.boundary.values import flat
-from swarmbo.registry import SLOTS, is_own
+from swarmbo.registry import SLOTS, is_user_code
 from swarmbo.runs.reading import Run, load_run
 
 _SWARMBO = {
@@ -51,7 +51,7 @@ def cite(paths: Iterable[Path]) -> Citations:
         settings = settings_of(run)
         if settings.get("acquisition.kind") == "auto" and not run.world.variables:
             notes[f"{path}: not complete, so it is not known yet which acquisition 'auto' has chosen"] = None
-        notes |= {f"{path}: {name} is code of yours": None for name in run.folder.versions() if is_own(name)}
+        notes |= {f"{path}: {name} is code of yours": None for name in run.folder.versions() if is_user_code(name)}
         for condition, references in table()["uses"].items():
             if all(_holds(part, settings) for part in condition.split(" & ")):
                 keys.update(references)

@@ -23,18 +23,18 @@ from swarmbo.registry import name_of
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import make_environment
 from swarmbo.runs.states import WorldRecord, graph_in_use, read_checkpoint, read_truth, read_world
-from swarmbo.runs.world import maker_of
+from swarmbo.runs.world import environment_maker
 from swarmbo.team import Team
 
-_NOTE = "figures.json"
+_DRAWN_FILE = "figures.json"
 _LONGEST_NAME, _LONGEST_UNIT, _LARGEST_PLACE = 120, 40, 1e100
 
 
 def world_of(folder: RunFolder) -> World:
     """World of a run for figures."""
-    record, texts = read_world(folder), ("unit", "axis_unit", "maximum_is")
-    same: dict[str, Any] = {key: getattr(record, key) for key in ("maximum", "goal", "level", "coordinates")}
-    same |= {key: style.shortened(getattr(record, key), _LONGEST_UNIT) for key in texts} | read_truth(folder)
+    record, text_fields = read_world(folder), ("unit", "axis_unit", "maximum_is")
+    fields: dict[str, Any] = {key: getattr(record, key) for key in ("maximum", "goal", "level", "coordinates")}
+    fields |= {key: style.shortened(getattr(record, key), _LONGEST_UNIT) for key in text_fields} | read_truth(folder)
     return World(
         record.domain,
         style.shortened(record.name, _LONGEST_NAME),
@@ -45,15 +45,15 @@ def world_of(folder: RunFolder) -> World:
         standpoints={agent: np.array(place) for agent, place in record.standpoints.items()},
         bases={agent: np.array(place) for agent, place in record.bases.items()},
         no_go=[[np.array(ring) for ring in rings] for rings in record.no_go],
-        **same,
+        **fields,
     )
 
 
 def _graph_of(record: WorldRecord) -> FactorGraph | None:
     if record.scopes is None:
         return None
-    inside = {variable for scope in record.scopes.values() for variable in scope}
-    owners = {variable: owner for variable, owner in record.variable_owners.items() if variable in inside}
+    in_scopes = {variable for scope in record.scopes.values() for variable in scope}
+    owners = {variable: owner for variable, owner in record.variable_owners.items() if variable in in_scopes}
     return FactorGraph.from_scopes(record.scopes, owners=record.owners, variable_owners=owners)
 
 
@@ -63,25 +63,25 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
     records = folder.records()
     if not records:
         return []
-    used, world = graph_in_use(records[-1], read_world(folder)), _in_step(world_of(folder), records)
-    world = replace(world, graph_in_use=used, method=_method(folder))
+    used_graph, world = graph_in_use(records[-1], read_world(folder)), _with_world_rounds(world_of(folder), records)
+    world = replace(world, graph_in_use=used_graph, method=_method_title(folder))
     if not all(abs(edge) < _LARGEST_PLACE for edge in (*world.domain.low, *world.domain.high)):
         raise RunFolderError(f"{folder.path}: cannot be drawn: its box of locations is not finite, or beyond 1e100")
-    belief, into = folder.scenario().belief, folder.path / "figures"
+    belief, target = folder.scenario().belief, folder.path / "figures"
     fused = isinstance(belief, FusedSettings)
     prior = belief.prior if fused else belief
-    with naming(into, "figures cannot be written"):
+    with naming(target, "figures cannot be written"):
         can_rebuild = not unloaded_kernels(prior)  # figures load no user code
         settings = prior if isinstance(prior, ExactGPSettings) and can_rebuild else None
         views = views_of(folder) if fused else None
-        files = plotting.write_figures(records, world, settings, into, fused, views, formats, folder.network())
-        film = write_film(folder, records, into / f"run.{formats.animation}") if world.variables else None
-    files = files if film is None else [*files, film]
-    folder.write_json(_NOTE, _Drawn(len(records), [file.name for file in files], formats.dpi))
+        files = plotting.write_figures(records, world, settings, target, fused, views, formats, folder.network())
+        replay = write_replay(folder, records, target / f"run.{formats.animation}") if world.variables else None
+    files = files if replay is None else [*files, replay]
+    folder.write_json(_DRAWN_FILE, _Drawn(len(records), [file.name for file in files], formats.dpi))
     return files
 
 
-def _method(folder: RunFolder) -> str:
+def _method_title(folder: RunFolder) -> str:
     """Acquisition, coordination and seed of a run, for titles."""
     scenario = folder.scenario()
     parts = (scenario.acquisition, scenario.coordination)
@@ -107,17 +107,18 @@ def drawn_files(path: Path, formats: Formats | None = None) -> list[Path]:
     """Figures of a run, if all of them exist for all its rounds, in ``formats`` if given; else none."""
     folder = RunFolder.open(path)
     try:
-        drawn = msgspec.json.decode(folder.read_sealed(_NOTE), type=_Drawn)
+        drawn = msgspec.json.decode(folder.read_sealed(_DRAWN_FILE), type=_Drawn)
     except (FileNotFoundError, ValueError):
         return []
-    if formats is not None and not drawn.is_as(formats):
+    endings = {Path(name).suffix[1:] for name in drawn.files}
+    if formats and not (drawn.dpi == formats.dpi and endings <= {formats.figures, formats.animation}):
         return []
     files = [path / "figures" / name for name in drawn.files]
     is_whole = all(file.is_file() for file in files) and drawn.records == len(folder.records())
     return files if is_whole else []
 
 
-def _in_step(world: World, records: Sequence[RoundRecord]) -> World:
+def _with_world_rounds(world: World, records: Sequence[RoundRecord]) -> World:
     """World of a run with its state in each round: failed rounds do not advance it."""
     if world.frames is None or world.maxima is None or world.argmaxes is None:
         return world
@@ -132,40 +133,35 @@ class _Drawn(msgspec.Struct, frozen=True):
     files: list[str]
     dpi: int = Formats.dpi
 
-    def is_as(self, formats: Formats) -> bool:
-        """True if all figures are in these formats."""
-        ends = {Path(name).suffix[1:] for name in self.files}
-        return self.dpi == formats.dpi and ends <= {formats.figures, formats.animation}
-
 
 _MOST_FRAMES = 40
 _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for index in range(12))]
 
 
-def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) -> Path | None:
+def write_replay(folder: RunFolder, records: Sequence[RoundRecord], path: Path) -> Path | None:
     """Write an animation of the rounds with a new best, drawn by a world that has ``replay`` and can be made here."""
     scenario = folder.scenario()
-    if not hasattr(maker_of(scenario.environment["id"]), "replay"):
+    if not hasattr(environment_maker(scenario.environment["id"]), "replay"):
         return None
     try:
-        drawn = scenario.environment | {"render_mode": "rgb_array"}
-        env = make_environment(msgspec.structs.replace(scenario, environment=drawn))
+        environment = scenario.environment | {"render_mode": "rgb_array"}
+        env = make_environment(msgspec.structs.replace(scenario, environment=environment))
     except ConfigError:  # its simulator or its data are missing on this machine
         return None
-    shown, frames = _shown(records), list[Any]()
+    shown_rounds, frames = _rounds_with_new_best(records), list[Any]()
     env.reset(seed=scenario.seed)
     for record in records:
         for evaluation in record.evaluations:
             env.unwrapped.replay(evaluation.location, evaluation.measurement)
-        if record.round in shown:
+        if record.round in shown_rounds:
             frames.append(env.render())
     env.close()
     return write_frames(frames, path, _COLOURS) if frames else None
 
 
-def _shown(records: Sequence[RoundRecord]) -> set[int]:
+def _rounds_with_new_best(records: Sequence[RoundRecord]) -> set[int]:
     """Rounds with a new best, thinned evenly and ending on the best; without any the last round."""
     earlier = [None, *(record.best for record in records[:-1])]
-    better = [record.round for record, best in zip(records, earlier, strict=True) if record.best != best]
-    better = better or [records[-1].round]
-    return {better[int(i)] for i in np.linspace(0, len(better) - 1, min(len(better), _MOST_FRAMES))}
+    improved = [record.round for record, best in zip(records, earlier, strict=True) if record.best != best]
+    improved = improved or [records[-1].round]
+    return {improved[int(i)] for i in np.linspace(0, len(improved) - 1, min(len(improved), _MOST_FRAMES))}

@@ -38,24 +38,24 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def make(cls, path: Path, left: Collection[str] = ()) -> Path:
-        """Make an empty folder for a run, or accept one that holds a run, or nothing but what is ``left`` of one."""
+    def make(cls, path: Path, leftovers: Collection[str] = ()) -> Path:
+        """Make an empty folder for a run, or accept one that holds a run, or nothing but ``leftovers`` of one."""
         with files.naming(path, "cannot be made", "; choose another --out"):
             path.mkdir(parents=True, exist_ok=True)
             # the scenario's partial file is left by a run killed before it began
-            ours = {stored_files.LOCK, stored_files.SCENARIO + files.PARTIAL, *left}
-            is_occupied = any(file.name not in ours for file in path.iterdir())
+            ignored = {stored_files.LOCK, stored_files.SCENARIO + files.PARTIAL, *leftovers}
+            is_occupied = any(file.name not in ignored for file in path.iterdir())
         if is_occupied and not cls.holds_run(path):
             raise RunFolderError(f"{path}: is not empty; choose another --out")
-        stored_files.require_own(path)
+        stored_files.require_regular(path)
         return path
 
     @classmethod
     def create(cls, path: Path, scenario: Scenario, code: Mapping[str, str] | None = None) -> "RunFolder":
         """Begin a run in a folder made by ``make`` and locked; ``code`` has digests of the user's own code."""
         folder = cls(path)
-        text, used = dump(scenario), {**versions(), **(code or {})}
-        note = {**used, "digest": _digest(tomllib.loads(text), used)}
+        text, used_versions = dump(scenario), {**versions(), **(code or {})}
+        note = {**used_versions, "digest": _digest(tomllib.loads(text), used_versions)}
         folder._replace(stored_files.SCENARIO, (text + "\n" + tomli_w.dumps({"versions": note})).encode())
         return folder
 
@@ -64,7 +64,7 @@ class RunFolder:
         """Open the folder of a run that was begun."""
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such folder; wanted the folder of a run")
-        stored_files.require_own(path)
+        stored_files.require_regular(path)
         if not cls.holds_run(path):
             raise RunFolderError(f"{path}: no run lies here (it has no scenario.toml); wanted the folder of a run")
         return cls(path)
@@ -77,25 +77,25 @@ class RunFolder:
     @property
     def has_begun(self) -> bool:
         """True if the run has logged anything, also a damaged line, or may have been measured elsewhere."""
-        kept = [self.path / name for name in (LEDGER, "checkpoint.json", stored_files.ELSEWHERE)]
-        kept += self.path.glob(stored_files.CHECKPOINTS)
-        return any(path.exists() for path in kept) or bool(self._read("rounds.jsonl"))
+        files_of_rounds = [self.path / name for name in (LEDGER, "checkpoint.json", stored_files.ELSEWHERE)]
+        files_of_rounds += self.path.glob(stored_files.CHECKPOINTS)
+        return any(path.exists() for path in files_of_rounds) or bool(self._read("rounds.jsonl"))
 
     def clear(self) -> None:
         """Delete the files of the run and no others.
 
         The scenario goes last: a folder whose clearing was killed still holds a run, and can be cleared again.
         """
-        for file in stored_files.own_files(self.path):
+        for file in stored_files.run_files(self.path):
             self._delete(file)
         for inside in (self.path / folder for folder in stored_files.FOLDERS):
             if inside.is_dir() and not any(inside.iterdir()):
                 inside.rmdir()
         self._delete(self.path / stored_files.SCENARIO)
 
-    def sweep_out(self) -> None:
+    def remove_partial_files(self) -> None:
         """Delete partial files of a killed process, and cut torn lines of the logs."""
-        for file in stored_files.own_files(self.path):
+        for file in stored_files.run_files(self.path):
             if file.name.endswith(files.PARTIAL) and file.is_file():
                 self._delete(file)
         timings = self._read("timings.jsonl")
@@ -115,7 +115,7 @@ class RunFolder:
 
     def scenario(self) -> Scenario:
         """Read the resolved scenario."""
-        settings, _ = self._told
+        settings, _ = self._settings_and_versions
         try:
             return scenario_of(settings)
         except ConfigError as error:
@@ -123,17 +123,17 @@ class RunFolder:
 
     def versions(self) -> dict[str, str]:
         """Versions that wrote the run."""
-        return self._told[1]
+        return self._settings_and_versions[1]
 
     def require_same_code(self, code: Mapping[str, str]) -> None:
         """Refuse to continue a run with changed code; ``code`` has the present digests, by name."""
         then = self.versions()
         if changed := [name for name, digest in code.items() if then.get(name) != digest]:
-            told = f"{self.path}: the code of {', '.join(changed)} was changed since the run began"
-            raise RunFolderError(f"{told}; put it back, or run it again, in another folder or with --force")
+            got = f"{self.path}: the code of {', '.join(changed)} was changed since the run began"
+            raise RunFolderError(f"{got}; put it back, or run it again, in another folder or with --force")
 
     @cached_property
-    def _told(self) -> tuple[dict[str, Any], dict[str, str]]:
+    def _settings_and_versions(self) -> tuple[dict[str, Any], dict[str, str]]:
         path = self.path / stored_files.SCENARIO
         try:
             settings = read_toml(path)
@@ -144,14 +144,14 @@ class RunFolder:
         if not isinstance(note, dict):
             raise RunFolderError(f"{path}: $.versions: got {note!r:.60}; wanted a table")
         if note.get("digest") != _digest(settings, {key: value for key, value in note.items() if key != "digest"}):
-            told = f"{path}: was changed or damaged after the run began: its digest does not fit"
-            raise RunFolderError(f"{told}; put it back, or run the new settings in another folder")
+            got = f"{path}: was changed or damaged after the run began: its digest does not fit"
+            raise RunFolderError(f"{got}; put it back, or run the new settings in another folder")
         return settings, note
 
     @property
     def _start(self) -> str:
         """First digest of the log's chain: that of the settings."""
-        return files.digest_of_table(self._told[0])
+        return files.digest_of_table(self._settings_and_versions[0])
 
     def write_json(self, name: str, value: Any) -> None:
         """Write plain data or a Struct with a digest, completely or not at all."""
@@ -179,25 +179,25 @@ class RunFolder:
             file.write(content)
 
     @contextmanager
-    def reading(self, name: str, how: str) -> Generator[None]:
-        """Block that reads a file: errors in it name the file, and have ``how`` to continue without it."""
+    def reading(self, name: str, fix: str) -> Generator[None]:
+        """Block that reads a file: errors in it name the file, and say by ``fix`` how to continue without it."""
         try:
             yield
         except (RunFolderError, StateVersionError):
             raise
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             wrong = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else f"is damaged ({error})"
-            raise RunFolderError(f"{self.path / name}: {wrong}; {how}") from error
+            raise RunFolderError(f"{self.path / name}: {wrong}; {fix}") from error
 
     def writing(self, name: str) -> AbstractContextManager[None]:
         """Block that writes a file: errors in it name the file, which the system's error of a full disk does not."""
-        safe = f"; what was logged is safe, {self.way_on}" if self.holds_run(self.path) else ""
-        return files.naming(self.path / name, "cannot be written", safe)
+        hint = f"; what was logged is safe, {self.resume_hint}" if self.holds_run(self.path) else ""
+        return files.naming(self.path / name, "cannot be written", hint)
 
     @property
-    def way_on(self) -> str:
+    def resume_hint(self) -> str:
         """Command that goes on with the run, in words."""
-        is_served = (self.path / LEDGER).exists() and "workers" not in self._told[0]
+        is_served = (self.path / LEDGER).exists() and "workers" not in self._settings_and_versions[0]
         return f"`swarmbo {'serve … --out' if is_served else 'resume'} {typed(self.path)}` goes on"
 
     def _read(self, name: str) -> bytes:
@@ -230,8 +230,8 @@ class RunFolder:
             try:
                 files.append_line(path, files.seal(msgspec.json.encode(timing)), durable=False)
             except OSError as error:
-                told = f"{path}: the duration of round {timing.round} cannot be written: {error.strerror or error}"
-                warnings.warn(told, SwarmboWarning, stacklevel=2)
+                message = f"{path}: the duration of round {timing.round} cannot be written: {error.strerror or error}"
+                warnings.warn(message, SwarmboWarning, stacklevel=2)
 
     def _last_digest(self) -> str:
         """Digest that the next line continues, read from the end of the log."""
@@ -259,8 +259,8 @@ class RunFolder:
             if sealed is None:  # torn
                 continue
             if not sealed.fits:
-                told = f"{self.path / 'timings.jsonl'}: line {number} was changed or damaged: its digest does not fit"
-                raise RunFolderError(f"{told}; delete it, it only says how long a round took")
+                got = f"{self.path / 'timings.jsonl'}: line {number} was changed or damaged: its digest does not fit"
+                raise RunFolderError(f"{got}; delete it, it only says how long a round took")
             found.append(msgspec.json.decode(sealed.text, type=stored_files.Timing))
         return found
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
-from swarmbo.registry import is_own, load, make
+from swarmbo.registry import is_user_code, load, make
 from swarmbo.team import Team
 from swarmbo.worlds import Infos
 
@@ -26,19 +26,19 @@ class Policy(Protocol):
         ...
 
 
-def table_of(stated: object) -> dict[str, Any]:
+def policy_table(stated: object) -> dict[str, Any]:
     """Table of a policy: the name of its class as ``kind``, and its settings."""
     given: Mapping[Any, Any] = stated if isinstance(stated, Mapping) else {"kind": stated}
     table = {str(key): value for key, value in given.items()}
-    if not is_own(table.get("kind")):
+    if not is_user_code(table.get("kind")):
         got = f"got {short(table.get('kind'))}"
         raise ConfigError(f"{got}; wanted 'module:Class', or a table with that `kind` and its settings", at=_AT)
     return table
 
 
-def policy_of(stated: object) -> Policy:
-    """Policy of a scenario, whose code is trusted."""
-    settings = table_of(stated)
+def make_policy(stated: object) -> Policy:
+    """Make the policy of a scenario, whose code is trusted."""
+    settings = policy_table(stated)
     name = settings.pop("kind")
     policy = make(load(name, _AT), name, settings, _AT)
     if not callable(getattr(policy, "act", None)):
@@ -49,17 +49,18 @@ def policy_of(stated: object) -> Policy:
 class PolicyTeam(Team):
     """A team whose actions are those of a policy. It sends no messages for them, and learns their outcomes."""
 
-    policy: Policy
-    env: Any
+    def follow_policy(self, policy: Policy, env: Any) -> None:
+        """Take the actions of a policy in an environment, which is that of the team."""
+        self._policy, self._policy_env = policy, env
 
     def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, Any]:
         """Actions of the policy for every live agent."""
-        if self.round == 0 and hasattr(self.policy, "begin"):
-            self.policy.begin(self.env, self.seed)
-        told: Any = self.policy.act(observations)
-        if not isinstance(told, Mapping) or set(told) != set(observations):
-            got = f"act() returned {short(told)}"
+        if self.round == 0 and hasattr(self._policy, "begin"):
+            self._policy.begin(self._policy_env, self.seed)
+        chosen: Any = self._policy.act(observations)
+        if not isinstance(chosen, Mapping) or set(chosen) != set(observations):
+            got = f"act() returned {short(chosen)}"
             raise ConfigError(f"{got}; wanted an action of each of {', '.join(observations)}", at=_AT)
-        actions = {agent: np.asarray(a, float) if isinstance(a, list | tuple) else a for agent, a in told.items()}
+        actions = {agent: np.asarray(a, float) if isinstance(a, list | tuple) else a for agent, a in chosen.items()}
         self.follow(actions, infos)
         return actions

@@ -35,7 +35,7 @@ class Pictures(tuple[Path, ...]):
 
     def _repr_html_(self) -> str:
         """HTML of the displayable ones; of others the names."""
-        return "".join(map(_shown, self))
+        return "".join(map(_picture_html, self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,8 +115,8 @@ class Run:
             DataWarning: If the log is damaged; the table has the rounds before that.
         """
         if self.log.damage is not None:
-            told = f"{self.log.damage}; the table has the {len(self.log.records)} rounds before it"
-            warnings.warn(told, DataWarning, stacklevel=2)
+            message = f"{self.log.damage}; the table has the {len(self.log.records)} rounds before it"
+            warnings.warn(message, DataWarning, stacklevel=2)
         return measurements(self.log.records, self.world, self.scenario)
 
     def to_dataframe(self) -> Any:
@@ -141,8 +141,8 @@ class Run:
         from swarmbo.runs.figures import draw_run, drawn_files  # late: matplotlib takes time to import
 
         files = {path.stem: path for path in drawn_files(self.path) or draw_run(self.path)}
-        if strangers := [name for name in names if name not in files]:
-            raise ConfigError(f"got {strangers[0]!r}; wanted some of {', '.join(files) or 'none: no round is logged'}")
+        if unknown := [name for name in names if name not in files]:
+            raise ConfigError(f"got {unknown[0]!r}; wanted some of {', '.join(files) or 'none: no round is logged'}")
         return Pictures(files[name] for name in names or [name for name in files if name != "run"])
 
     def __repr__(self) -> str:
@@ -194,7 +194,7 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def _shown(path: Path) -> str:
+def _picture_html(path: Path) -> str:
     media = _MEDIA.get(path.suffix)
     if media is None:
         return f"<p>{escape(str(path))}</p>"
@@ -228,17 +228,17 @@ def export(
     as_parquet = parquet or (not csv and ending == ".parquet")
     if as_parquet and file == STDOUT:
         raise ConfigError("got - for Parquet; wanted a file")
-    top, is_one = folder.resolve(), RunFolder.holds_run(folder)
+    root, is_run = folder.resolve(), RunFolder.holds_run(folder)
     tables, is_whole = dict[str, Any](), True
-    for run in map(load_run, [folder] if is_one else find_runs([folder])):
-        if is_one or run.log.records or run.log.damage:  # else its world may be missing, too
-            tables[run.path.resolve().relative_to(top).as_posix()] = run.table()
+    for run in map(load_run, [folder] if is_run else find_runs([folder])):
+        if is_run or run.log.records or run.log.damage:  # else its world may be missing, too
+            tables[run.path.resolve().relative_to(root).as_posix()] = run.table()
             is_whole = is_whole and run.log.damage is None
         else:
             warnings.warn(f"{run.path}: no round is logged; left out", SwarmboWarning, stacklevel=2)
     if not tables:
         raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
-    table = tables["."] if is_one else stacked(tables)
+    table = tables["."] if is_run else stacked(tables)
     if file == STDOUT:
         if isinstance(sys.stdout, TextIOWrapper):  # as in a file, whatever characters the system has
             sys.stdout.reconfigure(encoding="utf-8")

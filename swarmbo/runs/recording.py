@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,43 +13,24 @@ from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.boundary.values import reported_number, short
-from swarmbo.records import (
-    TRUE_MAXIMUM,
-    Evaluation,
-    GroundTruth,
-    Labels,
-    Query,
-    Recommendation,
-    RoundRecord,
-    Sample,
-    SolveReport,
-    Traffic,
-)
+from swarmbo.evaluations import Event
+from swarmbo.records import TRUE_MAXIMUM, Evaluation, GroundTruth, Labels, Query, Recommendation, RoundRecord, Sample
 from swarmbo.runs.report import CENTRALISED, THIS_RUN, Summary
 from swarmbo.runs.scenario import Scenario
 from swarmbo.team import Team
 from swarmbo.worlds import FunctionWorld, Infos, Report
 
-_Place = list[float] | None
+_Location = list[float] | None
 
 
 def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
     """Round 0: measurements at reset, after the team learned them."""
     box = team.problem.box if team.problem.is_field else None
-    told = {agent: Report.of(infos.get(agent, {}), box) for agent in team.agents}
-    samples = [_sample(agent, report) for agent, report in told.items() if report.is_placed]
+    reports = {agent: Report.of(infos.get(agent, {}), box) for agent in team.agents}
+    samples = [_sample(agent, report) for agent, report in reports.items() if report.is_placed]
     links = team.sharing_links or UNSET
     record = RoundRecord(round=0, samples=samples, sharing=team.last_sharing, sharing_links=links)
-    return _complete(None, team, truth, record)
-
-
-@dataclass(frozen=True)
-class Decided:
-    """Decision of a round: its query, its report, and the traffic of sharing before it."""
-
-    query: Query | None
-    report: SolveReport | None
-    sharing: Traffic
+    return _completed(None, team, truth, record)
 
 
 def record_round(
@@ -60,11 +40,14 @@ def record_round(
     infos: Infos,
     links: list[tuple[str, str]],
     truth: GroundTruth | None,
-    decided: Decided | None = None,
+    ask: tuple[Query, Event] | None = None,
 ) -> RoundRecord:
-    """Record of a round after the measurements were learned; without ``decided`` of the last decision."""
-    decided = decided or Decided(team.last_query, team.last_report, team.last_sharing)
-    query, world, box = decided.query, team.world, team.problem.box if team.problem.is_field else None
+    """Record of a round after the measurements were learned, of the query and event of an ask, by default the last."""
+    if ask is None:
+        query, report, sharing = team.last_query, team.last_report, team.last_sharing
+    else:
+        query, report, sharing = ask[0], ask[1].report, ask[1].sharing
+    world, box = team.world, team.problem.box if team.problem.is_field else None
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
     for agent in team.agents:
@@ -85,45 +68,45 @@ def record_round(
         round=previous.round + 1,
         samples=samples,
         query=None if query is None else query.id,
-        report=decided.report,
-        sharing=decided.sharing,
+        report=report,
+        sharing=sharing,
         sharing_links=team.sharing_links or UNSET,
         links=links,
         joint=evaluation_of(team, infos, query),
         source=next((source for info in infos.values() if (source := Report.of(info).source) is not None), None),
     )
-    return _complete(previous, team, truth, record)
+    return _completed(previous, team, truth, record)
 
 
 def _sample(
-    agent: str, told: Report, target: _Place = None, place: _Place = None, query: Query | None = None
+    agent: str, report: Report, target: _Location = None, assumed_place: _Location = None, query: Query | None = None
 ) -> Sample:
     return Sample(
         agent=agent,
-        location=(place or []) if told.place is None else told.place.tolist(),
-        measurement=told.outcome if math.isfinite(told.outcome) else None,
+        location=(assumed_place or []) if report.place is None else report.place.tolist(),
+        measurement=report.outcome if math.isfinite(report.outcome) else None,
         target=target,
-        distance=told.distance,
-        cost=told.cost,
+        distance=report.distance,
+        cost=report.cost,
         mean=None if query is None else query.means.get(agent),
         std=None if query is None else query.stds.get(agent),
-        declined=told.declined,
-        noise_std=UNSET if math.isnan(told.noise_std) else told.noise_std,
-        on_the_way=[_stop(stop) for stop in told.on_the_way] or UNSET,
-        path=UNSET if told.path is None else told.path.tolist(),
-        battery=UNSET if math.isnan(told.battery) else told.battery,
-        failure=UNSET if told.failure is None else told.failure,
+        declined=report.declined,
+        noise_std=UNSET if math.isnan(report.noise_std) else report.noise_std,
+        on_the_way=[_en_route_evaluation(stop) for stop in report.on_the_way] or UNSET,
+        path=UNSET if report.path is None else report.path.tolist(),
+        battery=UNSET if math.isnan(report.battery) else report.battery,
+        failure=UNSET if report.failure is None else report.failure,
     )
 
 
-def _stop(told: Report) -> Evaluation:
-    assert told.place is not None
-    measurement = told.outcome if math.isfinite(told.outcome) else None
-    noise = UNSET if measurement is None or math.isnan(told.noise_std) else told.noise_std
-    return Evaluation(told.place.tolist(), measurement, noise_std=noise)
+def _en_route_evaluation(report: Report) -> Evaluation:
+    assert report.place is not None
+    measurement = report.outcome if math.isfinite(report.outcome) else None
+    noise_std = UNSET if measurement is None or math.isnan(report.noise_std) else report.noise_std
+    return Evaluation(report.place.tolist(), measurement, noise_std=noise_std)
 
 
-def _believed(team: Team) -> tuple[float, dict[str, Any] | None, Recommendation | None]:
+def _belief_summary(team: Team) -> tuple[float, dict[str, Any] | None, Recommendation | None]:
     """Standard deviation of noise, hyper-parameters and recommendation after a round."""
     if team.problem.is_field:
         belief = team.belief
@@ -137,7 +120,7 @@ def _believed(team: Team) -> tuple[float, dict[str, Any] | None, Recommendation 
     return noise_std_of(team.model), msgspec.to_builtins(team.model.learned), place
 
 
-def _maps(team: Team, truth: GroundTruth) -> tuple[np.ndarray | None, dict[str, np.ndarray] | None]:
+def _map_means(team: Team, truth: GroundTruth) -> tuple[np.ndarray | None, dict[str, np.ndarray] | None]:
     """Means at the truth's points (m,): that of the team, and those of agents with local beliefs."""
     if not team.problem.is_field or not team.belief.n_data:
         return None, None
@@ -147,13 +130,13 @@ def _maps(team: Team, truth: GroundTruth) -> tuple[np.ndarray | None, dict[str, 
     return means[belief.views.representative], means
 
 
-def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | None, record: RoundRecord) -> RoundRecord:
-    noise_std, hyperparameters, recommendation = _believed(team)
+def _completed(previous: RoundRecord | None, team: Team, truth: GroundTruth | None, record: RoundRecord) -> RoundRecord:
+    noise_std, hyperparameters, recommendation = _belief_summary(team)
     evaluations, asked, score = record.evaluations, record.asked, None
     if truth is not None:
         truth = truth.at(record.round)
-        (mean, means), stops = _maps(team, truth), evaluations[len(asked) :]
-        score = metrics.score_round(truth, previous, asked, recommendation, mean=mean, means=means, on_the_way=stops)
+        (mean, means), en_route = _map_means(team, truth), evaluations[len(asked) :]
+        score = metrics.score_round(truth, previous, asked, recommendation, mean=mean, means=means, on_the_way=en_route)
     neglected = UNSET if previous is None else previous.neglected
     if neglected is UNSET and team.problem.is_field and hasattr(team.belief, "neglected"):
         neglected = team.belief.neglected() or UNSET  # None but of tiles; users' own beliefs may have none
@@ -167,15 +150,15 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
     )
 
 
-def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float) -> Recommendation | None:
+def _best(best: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float) -> Recommendation | None:
     """Largest measurement and its location; its standard deviation is that of its noise, reported or believed."""
     for evaluation in evaluations:
         value = evaluation.measurement
-        if value is not None and (so_far is None or value > so_far.mean):
-            known = evaluation.known_noise
-            std, point = noise_std if math.isnan(known) else known, evaluation.point
-            so_far = Recommendation(evaluation.location, value, std, None if isinstance(point, UnsetType) else point)
-    return so_far
+        if value is not None and (best is None or value > best.mean):
+            noise = evaluation.known_noise
+            std, point = noise_std if math.isnan(noise) else noise, evaluation.point
+            best = Recommendation(evaluation.location, value, std, None if isinstance(point, UnsetType) else point)
+    return best
 
 
 def evaluation_of(team: Team, infos: Infos, query: Query | None) -> Evaluation | None:
@@ -188,15 +171,15 @@ def evaluation_of(team: Team, infos: Infos, query: Query | None) -> Evaluation |
     if point is not None and not team.problem.has_point(point):
         point, outcome = None, dict[str, float | None]() if isinstance(outcome, dict) else None
     place = world.place(query.point if point is None else point)
-    told = world.noise_std(infos)
-    noise = UNSET if told == {} or told != told else told  # a NaN is not equal to itself
-    named = world.named(place) if world.is_typed else UNSET
+    noise_std = world.noise_std(infos)
+    known_noise = UNSET if noise_std == {} or noise_std != noise_std else noise_std  # a NaN is not equal to itself
+    values = world.named(place) if world.is_typed else UNSET
     if not isinstance(outcome, dict):
-        return Evaluation(place, outcome, mean=query.mean, std=query.std, noise_std=noise, point=named)
+        return Evaluation(place, outcome, mean=query.mean, std=query.std, noise_std=known_noise, point=values)
     factors = {factor: outcome.get(factor) for factor in team.graph.factors}
-    known = [value for value in factors.values() if value is not None]
-    total = math.fsum(known) if len(known) == len(factors) else None
-    return Evaluation(place, total, factors, query.mean, query.std, noise, named)
+    outcomes = [value for value in factors.values() if value is not None]
+    total = math.fsum(outcomes) if len(outcomes) == len(factors) else None
+    return Evaluation(place, total, factors, query.mean, query.std, known_noise, values)
 
 
 def noise_std_of(model: Model) -> float:
@@ -207,8 +190,8 @@ def noise_std_of(model: Model) -> float:
     else:
         variances = [variance * scale**2 for variance, scale in zip(h.noise_variances, h.scales, strict=True)]
     if warps:
-        best = [warp.forward(np.array([warp.best])) for warp in warps]
-        stds = [w.marginals(z, np.array([v]))[1][0] for w, z, v in zip(warps, best, variances, strict=True)]
+        at_best = [warp.forward(np.array([warp.best])) for warp in warps]
+        stds = [warp.marginals(z, np.array([v]))[1][0] for warp, z, v in zip(warps, at_best, variances, strict=True)]
         variances = [std**2 for std in stds]
     return math.sqrt(math.fsum(variances))
 
@@ -228,33 +211,33 @@ def find_references(
     if isinstance(world, FunctionWorld) and hasattr(env.unwrapped, "references"):
         budget = {"budget": scenario.rounds, "seed": scenario.seed}
         if not team.problem.regions:
-            values = _numbers_of(env.unwrapped.references(**budget))
+            values = _finite_numbers(env.unwrapped.references(**budget))
             places |= env.unwrapped.reference_points(**budget) if hasattr(env.unwrapped, "reference_points") else {}
         if truth is not None:
             values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, world, truth)
     if not hasattr(env.unwrapped, "worst_off"):
         return values, {}
-    told = {label: _numbers_of(env.unwrapped.worst_off(place)) for label, place in places.items()}
-    return values, {label: worst for label, worst in told.items() if worst}
+    worst_off = {label: _finite_numbers(env.unwrapped.worst_off(place)) for label, place in places.items()}
+    return values, {label: worst for label, worst in worst_off.items() if worst}
 
 
-def _numbers_of(table: Mapping[str, Any]) -> dict[str, float]:
+def _finite_numbers(table: Mapping[str, Any]) -> dict[str, float]:
     """Numbers of an environment's table, NumPy's as Python's, without NaN and what is no number, as of a failure."""
-    return {label: number for label, told in table.items() if not math.isnan(number := reported_number(told))}
+    return {label: number for label, value in table.items() if not math.isnan(number := reported_number(value))}
 
 
 def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:
     """Isotropic Gaussian process that observes the true total of its points: its best value and location."""
-    same = {name: getattr(scenario, name) for name in ("seed", "rounds", "no_go", "constraints")}
-    alone = Team(None, team.problem.variables, coordination="isotropic-gp", **same)
-    best, where = -np.inf, np.zeros(0)
+    settings = {name: getattr(scenario, name) for name in ("seed", "rounds", "no_go", "constraints")}
+    team = Team(None, team.problem.variables, coordination="isotropic-gp", **settings)
+    best_value, best_place = -np.inf, np.zeros(0)
     for _ in range(scenario.rounds):
-        query = alone.ask()
+        query = team.ask()
         place = np.array(world.place(query.point))
         value = float(truth.value(place[None])[0])
-        alone.tell(query, value)
-        best, where = (value, place) if value > best else (best, where)
-    return best, where
+        team.tell(query, value)
+        best_value, best_place = (value, place) if value > best_value else (best_value, best_place)
+    return best_value, best_place
 
 
 def summarise(
@@ -266,7 +249,7 @@ def summarise(
     last = records[-1]
     late_rounds = -(-last.round // 4)
     late = [record.joint.measurement for record in records[1:][-late_rounds:] if record.joint is not None]
-    told = [value for value in late if value is not None]
+    late_known = [value for value in late if value is not None]
     goal, moves = ("peak", False) if truth is None else (truth.goal, truth.at_round is not None)
     links = metrics.links_over_rounds(records)
     sharing_links = metrics.links_over_rounds(records, metrics.sharing_links_of)
@@ -293,7 +276,7 @@ def summarise(
         source={key: value for key, value in first.items() if all(source.get(key) == value for source in sources)},
         declined=metrics.declined(records),
         cost=metrics.total_cost(records),
-        late_mean=float(np.mean(told)) if told else None,
+        late_mean=float(np.mean(late_known)) if late_known else None,
         late_rounds=late_rounds,
         goal=goal,
         moves=moves,

@@ -91,57 +91,68 @@ class Summary(msgspec.Struct, frozen=True):
 
 def report_rows(summary: Summary) -> list[tuple[str, str]]:
     """Rows of the closing table of a run: a label and its text each."""
-    unit, workers, travelled = summary.unit, summary.workers, sum(summary.distance.values())
     is_whole = summary.best is not None or summary.recommendation is None
-    best = _found(summary, summary.best, with_std=False) + _when(summary)
-    texts = {key: ", ".join(text) if isinstance(text, list) else text for key, text in summary.source.items()}
-    failed = f", {summary.failures} failed" if summary.failures else ""
-    count = f"{summary.measurements} in {summary.rounds} rounds"
-    in_field = {
-        "measurements": f"{count} and at reset{failed}",
-        "measurements not made": f"{n}: utility below the price, or no energy left" if (n := summary.declined) else "",
-        "distance travelled": quantity(travelled, summary.axis_unit) if travelled else "",
-        "cost": quantity(summary.cost, unit) if summary.cost else "",
-    }
-    told = {
-        "measured": ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in texts.items()),
+    best = _point_text(summary, summary.best, with_std=False) + _best_round_text(summary)
+    source = {key: ", ".join(text) if isinstance(text, list) else text for key, text in summary.source.items()}
+    texts = {
+        "measured": ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in source.items()),
         "best measurement": best if is_whole else "none: in every round some factor failed",
-        "recommendation": _found(summary, summary.recommendation, with_std=True),
+        "recommendation": _point_text(summary, summary.recommendation, with_std=True),
         **_score_rows(summary),
         **{name: quantity(value, "") for name, value in summary.worst_off.get(THIS_RUN, {}).items()},
-        **({"evaluations": f"{count}{failed}"} if summary.is_joint else in_field),
+        **_count_rows(summary),
         "map": str(summary.neglected or ""),
         "acquisition": summary.acquisition or "",
         "rounds failed by the environment": str(summary.failed_rounds or ""),
-        "scopes in use at the end": _scopes(summary.scopes),
+        "scopes in use at the end": _scopes_text(summary.scopes),
         "messages to agree": traffic_text(summary.agreement),
         "messages to share": traffic_text(summary.sharing),
         **_link_rows(summary),
+        **_time_rows(summary),
     }
-    if isinstance(workers, WorkersReport):
-        lost = f", {workers.lost} evaluations lost and sent again" if workers.lost else ""
-        rate = f", {quantity(summary.rounds / summary.seconds, 'evaluations a second')}" if summary.seconds else ""
-        told["wall time"] = f"{summary.seconds:.1f} s{rate}"
-        told["workers"] = f"{workers.count}, {workers.mode}, busy {workers.busy:.0%}{lost}"
-    else:
-        told["time in rounds"] = f"{summary.seconds:.1f} s"
-    return [(label, text) for label, text in told.items() if text]
+    return [(label, text) for label, text in texts.items() if text]
+
+
+def _count_rows(summary: Summary) -> dict[str, str]:
+    failed = f", {summary.failures} failed" if summary.failures else ""
+    count = f"{summary.measurements} in {summary.rounds} rounds"
+    if summary.is_joint:
+        return {"evaluations": f"{count}{failed}"}
+    declined, travelled = summary.declined, sum(summary.distance.values())
+    return {
+        "measurements": f"{count} and at reset{failed}",
+        "measurements not made": f"{declined}: utility below the price, or no energy left" if declined else "",
+        "distance travelled": quantity(travelled, summary.axis_unit) if travelled else "",
+        "cost": quantity(summary.cost, summary.unit) if summary.cost else "",
+    }
+
+
+def _time_rows(summary: Summary) -> dict[str, str]:
+    workers = summary.workers
+    if not isinstance(workers, WorkersReport):
+        return {"time in rounds": f"{summary.seconds:.1f} s"}
+    lost = f", {workers.lost} evaluations lost and sent again" if workers.lost else ""
+    rate = f", {quantity(summary.rounds / summary.seconds, 'evaluations a second')}" if summary.seconds else ""
+    return {
+        "wall time": f"{summary.seconds:.1f} s{rate}",
+        "workers": f"{workers.count}, {workers.mode}, busy {workers.busy:.0%}{lost}",
+    }
 
 
 def _link_rows(summary: Summary) -> dict[str, str]:
     """Texts by label on links, if they may have faults, or agents have deadlines."""
     links, lost = summary.links, list[str]()
-    for what, own in (("agree", links), ("share", summary.sharing_links)):
-        if isinstance(own, LinkReport) and (total := own.total).messages:
+    for purpose, report in (("agree", links), ("share", summary.sharing_links)):
+        if isinstance(report, LinkReport) and (total := report.total).messages:
             age = "" if math.isnan(total.age) else f", mean age of the others {total.age:.2g} ticks"
-            lost.append(f"{total.lost / total.messages:.0%} of those to {what}{age}")
+            lost.append(f"{total.lost / total.messages:.0%} of those to {purpose}{age}")
     if not isinstance(links, LinkReport):
         return {"messages lost": "; ".join(lost)}
-    again = f"; {_size(links.repeated)} for repeats and acknowledgements" if links.repeated else ""
+    repeated = f"; {_bytes_text(links.repeated)} for repeats and acknowledgements" if links.repeated else ""
     senders = ", ".join(f"{agent} ({count})" for agent, count in links.dropped.items())
     return {
         "messages lost": "; ".join(lost),
-        "time to agree": f"{links.ticks:,} ticks{again}",
+        "time to agree": f"{links.ticks:,} ticks{repeated}",
         "agents failed or silent": ", ".join(links.silent),
         "messages with inadmissible content, dropped, by sender": senders,
         "agents without a choice": ", ".join(links.without),
@@ -151,43 +162,43 @@ def _link_rows(summary: Summary) -> dict[str, str]:
 
 
 def _score_rows(summary: Summary) -> dict[str, str]:
-    unit, score, told = summary.unit, summary.score, dict[str, str]()
-    then = ", last round" if summary.moves else ""
+    unit, score, texts = summary.unit, summary.score, dict[str, str]()
+    last_round = ", last round" if summary.moves else ""
     if summary.maximum is not None:
-        told[f"{summary.maximum_is}{then}"] = quantity(summary.maximum, unit)
+        texts[f"{summary.maximum_is}{last_round}"] = quantity(summary.maximum, unit)
     elif summary.late_mean is not None:
-        told[f"mean of the last {summary.late_rounds} rounds"] = quantity(summary.late_mean, unit)
+        texts[f"mean of the last {summary.late_rounds} rounds"] = quantity(summary.late_mean, unit)
     if score is None:
-        return told
+        return texts
     if summary.goal == "peak":
-        told[f"simple regret{then}"] = quantity(score.simple_regret, unit)
+        texts[f"simple regret{last_round}"] = quantity(score.simple_regret, unit)
         if score.recommendation_regret is not None:
-            told[f"regret at the recommendation{then}"] = quantity(score.recommendation_regret, unit)
-            told["regret at the recommendations, summed over rounds"] = quantity(score.recommended_so_far, unit)
+            texts[f"regret at the recommendation{last_round}"] = quantity(score.recommendation_regret, unit)
+            texts["regret at the recommendations, summed over rounds"] = quantity(score.recommended_so_far, unit)
     if score.level_f1 is not None:
-        told[f"F1 of the area above the level{then}"] = f"{score.level_f1:.3f}"
+        texts[f"F1 of the area above the level{last_round}"] = f"{score.level_f1:.3f}"
     if score.map_rmse is not None:
-        label, text = _map_error(score.map_rmse, score.view_rmse, unit)
-        told[f"{label}{then}"] = text
+        label, text = _map_error_row(score.map_rmse, score.view_rmse, unit)
+        texts[f"{label}{last_round}"] = text
     for metric in METRICS:
         if metric.endswith("_over_rounds") and metric in summary.metrics:
             value = summary.metrics[metric]
-            told[METRIC_TEXT[metric]] = f"{value:.3f}" if metric in MORE_IS_BETTER else quantity(value, unit)
-    return told
+            texts[METRIC_TEXT[metric]] = f"{value:.3f}" if metric in MORE_IS_BETTER else quantity(value, unit)
+    return texts
 
 
-def _when(summary: Summary) -> str:
+def _best_round_text(summary: Summary) -> str:
     """Round of the best measurement, and a note if noise lifts it above the maximum."""
     if summary.best is None or summary.best_round is None:
         return ""
-    when = f", in round {summary.best_round}" if summary.best_round else ", at reset"
+    text = f", in round {summary.best_round}" if summary.best_round else ", at reset"
     if summary.maximum is None or summary.moves or summary.maximum_is != TRUE_MAXIMUM:
-        return when
+        return text
     is_lifted = summary.best.mean > summary.maximum + 1e-9 * max(1.0, abs(summary.maximum))
-    return f"{when} (noise lifts it above the {summary.maximum_is})" if is_lifted else when
+    return f"{text} (noise lifts it above the {summary.maximum_is})" if is_lifted else text
 
 
-def _map_error(error: float, by_agent: dict[str, float] | None, unit: str) -> tuple[str, str]:
+def _map_error_row(error: float, by_agent: dict[str, float] | None, unit: str) -> tuple[str, str]:
     if not by_agent:
         return "map RMSE", quantity(error, unit)
     low, high = (quantity(edge(by_agent.values()), unit) for edge in (min, max))
@@ -210,21 +221,27 @@ def reference_table(summary: Summary) -> Table | None:
     if not summary.references:
         return None
     best, maximum = None if summary.best is None else summary.best.mean, summary.maximum
-    if (is_known := maximum is not None) and summary.score is not None:
+    if maximum is not None and summary.score is not None:
         best = maximum - summary.score.simple_regret
-    found = summary.references if best is None else {THIS_RUN: best, **summary.references}
-    is_ratio = is_known and min(found.values()) >= 0.0 < maximum and not summary.unit.startswith("ln")  # no logarithms
+    values = summary.references if best is None else {THIS_RUN: best, **summary.references}
+    # no shares of logarithms
+    is_share = maximum is not None and min(values.values()) >= 0.0 < maximum and not summary.unit.startswith("ln")
     least = list(dict.fromkeys(key for worst in summary.worst_off.values() for key in worst))
     table = Table(title=f"found within {summary.rounds} rounds", title_justify="left")
     table.add_column("method", overflow="fold")
-    beside = ["of the reference optimum" if is_ratio else "below the reference optimum"] if is_known else []
-    for heading in (summary.unit or "value", *beside, *least):
+    table.add_column(summary.unit or "value", justify="right")
+    if maximum is not None:
+        relation = "of the reference optimum" if is_share else "below the reference optimum"
+        table.add_column(relation, justify="right")
+    for heading in least:
         table.add_column(heading, justify="right")
-    for label, value in sorted(found.items(), key=lambda item: -item[1]):
-        short = [f"{100.0 * value / maximum:.1f} %" if is_ratio else quantity(maximum - value, "")] if is_known else []
+    for label, value in sorted(values.items(), key=lambda item: -item[1]):
+        cells = [quantity(value, "")]
+        if maximum is not None:
+            cells.append(f"{100.0 * value / maximum:.1f} %" if is_share else quantity(maximum - value, ""))
         worst = summary.worst_off.get(label, {})
-        cells = [quantity(worst[key], "") if key in worst else "" for key in least]
-        table.add_row(label, quantity(value, ""), *short, *cells, style="bold" if label == THIS_RUN else None)
+        cells += [quantity(worst[key], "") if key in worst else "" for key in least]
+        table.add_row(label, *cells, style="bold" if label == THIS_RUN else None)
     return table
 
 
@@ -238,39 +255,48 @@ def traffic_text(traffic: Traffic) -> str:
     """Messages, transmissions and size in words."""
     if not traffic.messages:
         return "none"
-    return f"{traffic.messages:,} ({_size(traffic.bytes)}; {traffic.transmissions:,} transmissions)"
+    return f"{traffic.messages:,} ({_bytes_text(traffic.bytes)}; {traffic.transmissions:,} transmissions)"
 
 
-def _size(n_bytes: int) -> str:
+def _bytes_text(n_bytes: int) -> str:
     return f"{n_bytes / 1000:,.1f} kB" if n_bytes >= 1000 else f"{n_bytes} bytes"
 
 
-def _scopes(scopes: Sequence[ScopeInUse]) -> str:
+def _scopes_text(scopes: Sequence[ScopeInUse]) -> str:
     ranked = sorted(scopes, key=lambda scope: -scope.share)
     shown = ranked if len(ranked) <= _MOST_SCOPES else ranked[: _MOST_SCOPES - 1]
     text = ", ".join(f"{' '.join(scope.variables)} ({scope.share:.0%})" for scope in shown)
     return text if len(shown) == len(ranked) else f"{text}, … {len(ranked)} scopes"
 
 
-def _found(summary: Summary, place: Recommendation | None, *, with_std: bool) -> str:
+def _point_text(summary: Summary, place: Recommendation | None, *, with_std: bool) -> str:
     if place is None:
         return "none: every measurement failed"
-    unit, where = summary.unit, summary.coordinates
-    value = quantity(place.mean, unit)
-    if with_std:
-        decimals = min(8, max(0, 1 - math.floor(math.log10(place.std)))) if place.std > 0 else 4
-        mean = f"{place.mean:.4g}" if max(abs(place.mean), place.std) < 1e-4 else f"{place.mean:,.{decimals}f}"
-        std = f"{place.std:.2g}" if 0.0 < place.std < 1e-4 else f"{place.std:,.{decimals}f}"
-        value = f"{mean} ± {std} {unit}".rstrip()
-    if isinstance(where, Coordinates):
-        own = zip(where.axes(), where.own(np.array([place.location]))[0], strict=True)
-        decimals = 6 if where.unit == "degrees" else 1
-        return f"{value} at {', '.join(f'{axis} {number:.{decimals}f}' for axis, number in own)}"
-    named = {f"{name} = ": x for name, x in (place.point or {}).items()}.items() or [("", x) for x in place.location]
-    shown = [*named][: None if len(named) <= _MOST_COORDINATES else _MOST_COORDINATES - 1]
-    at = ", ".join(
-        v + (short(x) if not isinstance(x, float) else f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}") for v, x in shown
-    )
-    if len(shown) < len(place.location):
-        at += f", … {len(place.location)} values"
-    return f"{value} at ({at}) {summary.axis_unit}".rstrip()
+    value = _value_with_std(place, summary.unit) if with_std else quantity(place.mean, summary.unit)
+    coordinates = summary.coordinates
+    if isinstance(coordinates, Coordinates):
+        pairs = zip(coordinates.axes(), coordinates.own(np.array([place.location]))[0], strict=True)
+        decimals = 6 if coordinates.unit == "degrees" else 1
+        return f"{value} at {', '.join(f'{axis} {number:.{decimals}f}' for axis, number in pairs)}"
+    names = [f"{name} = " for name in place.point or {}]
+    values = list((place.point or {}).values()) or place.location
+    n_shown = len(values) if len(values) <= _MOST_COORDINATES else _MOST_COORDINATES - 1
+    texts = [_coordinate_text(coordinate) for coordinate in values[:n_shown]]
+    if names:
+        texts = [name + text for name, text in zip(names, texts, strict=False)]
+    if n_shown < len(place.location):
+        texts.append(f"… {len(place.location)} values")
+    return f"{value} at ({', '.join(texts)}) {summary.axis_unit}".rstrip()
+
+
+def _value_with_std(place: Recommendation, unit: str) -> str:
+    decimals = min(8, max(0, 1 - math.floor(math.log10(place.std)))) if place.std > 0 else 4
+    mean = f"{place.mean:.4g}" if max(abs(place.mean), place.std) < 1e-4 else f"{place.mean:,.{decimals}f}"
+    std = f"{place.std:.2g}" if 0.0 < place.std < 1e-4 else f"{place.std:,.{decimals}f}"
+    return f"{mean} ± {std} {unit}".rstrip()
+
+
+def _coordinate_text(value: Any) -> str:
+    if not isinstance(value, float):
+        return short(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -31,46 +31,46 @@ from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, FunctionWorld, Step
 
 OnRound = Callable[[RoundRecord, bool], None]  # the round, and True if it was logged before
-Watch = Callable[[Event], None]  # each event of a run with workers
-Heartbeat = Callable[[int | None], None]  # the round whose step begins, 0 for the reset; None when it has ended
+OnEvent = Callable[[Event], None]  # each event of a run with workers
+OnStep = Callable[[int | None], None]  # the round whose step begins, 0 for the reset; None when it has ended
 
 
 def ignore(*_: object) -> None:
-    """Default of calls: do nothing."""
+    """Default of hooks: do nothing."""
 
 
 @dataclass(frozen=True)
-class Calls:
-    """Calls of a run to its surroundings; steps of rounds in ``failures`` are known to hang, and not tried again."""
+class Hooks:
+    """Functions that a run calls, and reasons of steps known to fail, by round; these are not tried again."""
 
     on_round: OnRound = ignore
-    watch: Watch = ignore
-    heartbeat: Heartbeat = ignore
-    failures: Mapping[int, str] = field(default_factory=dict[int, str])
+    on_event: OnEvent = ignore
+    on_step: OnStep = ignore
+    known_failures: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 @dataclass(frozen=True)
-class Drive:
-    """Parts of a run."""
+class RunParts:
+    """Parts of a run: its settings and folder, the world and the team, and functions to be called."""
 
     scenario: Scenario
     folder: RunFolder
     env: Environment
     team: Team
-    calls: Calls = Calls()
+    hooks: Hooks = Hooks()
 
 
-def drive(given: Drive) -> Summary:
+def run_rounds(parts: RunParts) -> Summary:
     """Run from the state of the folder to the end."""
-    begun = begin(given)
-    loop = _Loop(given, begun)
-    while loop.record.round < given.scenario.rounds and given.env.agents:
-        loop.play()
-    return end(given, begun, None if begun.truth is None else begun.truth.late(loop.behind))
+    start = start_run(parts)
+    loop = _RoundLoop(parts, start)
+    while loop.last_record.round < parts.scenario.rounds and parts.env.agents:
+        loop.run_round()
+    return finish_run(parts, start, None if start.truth is None else start.truth.delayed(loop.n_failed))
 
 
 @dataclass(frozen=True)
-class Begun:
+class RunStart:
     """World of a run after its reset, which took ``seconds``."""
 
     observations: Mapping[str, Any]
@@ -80,37 +80,39 @@ class Begun:
     seconds: float
 
 
-def begin(given: Drive) -> Begun:
-    """Tidy the folder, reset the world, and keep it there."""
-    scenario, folder, env, team = given.scenario, given.folder, given.env, given.team
-    folder.sweep_out()
-    began = time.perf_counter()
-    given.calls.heartbeat(0)
+def start_run(parts: RunParts) -> RunStart:
+    """Tidy the folder, reset the world, and write its record."""
+    scenario, folder, env, team = parts.scenario, parts.folder, parts.env, parts.team
+    folder.remove_partial_files()
+    reset_at = time.perf_counter()
+    parts.hooks.on_step(0)
     observations, infos = reset(env, scenario.seed)
-    given.calls.heartbeat(None)
-    seconds = time.perf_counter() - began
+    parts.hooks.on_step(None)
+    seconds = time.perf_counter() - reset_at
     # read after the reset: a world may draw its field there
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
     aim = {} if team.problem.aim == "peak" else {"goal": team.problem.aim, "level": team.problem.level}  # as stated
     names = team.world.variables if isinstance(team.world, FunctionWorld) else ()
-    truth = truth and truth.each(lambda then: replace(metrics.within_rules(then, team.problem, names), **aim))
+    truth = truth and truth.changed(lambda then: replace(metrics.within_rules(then, team.problem, names), **aim))
     labels = Labels.of(env, truth)
     if truth is not None and isinstance(team.world, FieldWorld) and team.world.task is None:
         warn_of_aim(team.setup, truth.goal)
-    states.keep_world(folder, scenario, team, infos, truth, labels)
-    return Begun(observations, infos, truth, labels, seconds)
+    states.write_world(folder, scenario, team, infos, truth, labels)
+    return RunStart(observations, infos, truth, labels, seconds)
 
 
-def end(given: Drive, begun: Begun, truth: GroundTruth | None, workers: WorkersReport | UnsetType = UNSET) -> Summary:
+def finish_run(
+    parts: RunParts, start: RunStart, truth: GroundTruth | None, workers: WorkersReport | UnsetType = UNSET
+) -> Summary:
     """Write and return the summary of a run; ``truth`` is that of its last round."""
-    scenario, folder, team = given.scenario, given.folder, given.team
+    scenario, folder, team = parts.scenario, parts.folder, parts.team
     records = folder.records()
-    values, worst_off = find_references(scenario, given.env, team, begun.truth, records[-1].best)
+    values, worst_off = find_references(scenario, parts.env, team, start.truth, records[-1].best)
     scopes = states.scopes_in_use(records[-1], states.read_world(folder))
     chosen = acquisition_in_words(team.setup) if team.setup.chooses else UNSET
     seconds = workers.wall_s if workers else sum(timing.total for timing in folder.timings())
     summary = msgspec.structs.replace(
-        summarise(scenario, records, begun.labels, truth, seconds),
+        summarise(scenario, records, start.labels, truth, seconds),
         **{"references": values, "worst_off": worst_off, "scopes": scopes, "acquisition": chosen, "workers": workers},
     )
     folder.write_json("summary.json", summary)
@@ -122,55 +124,65 @@ def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, 
     try:
         observations, infos = env.reset(seed=seed)
     except SystemExit as error:
-        told = f"its reset ended with {error_text(error)}; wanted observations and infos"
-        raise ConfigError(told, "$.environment") from error
+        got = f"its reset ended with {error_text(error)}"
+        raise ConfigError(f"{got}; wanted observations and infos", "$.environment") from error
     return observations, infos
 
 
-class _Loop:
+class _RoundLoop:
     """Rounds of a run, from the last checkpoint that the log covers, or from the reset.
 
-    ``record`` is that of the last round; ``behind`` counts failed rounds, which did not advance the world.
+    ``n_failed`` counts failed rounds, which did not advance the world.
     """
 
-    def __init__(self, given: Drive, begun: Begun) -> None:
-        log, checkpoint = given.folder.log(), states.read_checkpoint(given.folder)
-        is_restored = checkpoint is not None and checkpoint.round == len(log.lines) and bool(checkpoint.line)
-        if checkpoint is not None and is_restored:
-            given.folder.append(checkpoint.line.encode())  # how long it took is lost
-            log = given.folder.log()
-        self._given, self._truth, self._logged = given, begun.truth, log.lines
+    def __init__(self, parts: RunParts, start: RunStart) -> None:
+        self._parts, self._truth = parts, start.truth
+        self._past_actions: list[Mapping[str, np.ndarray]] = []  # for a world without saved state
+        log, checkpoint = parts.folder.log(), states.read_checkpoint(parts.folder)
+        is_ahead = checkpoint is not None and checkpoint.round == len(log.lines) and bool(checkpoint.line)
+        if checkpoint is not None and is_ahead:  # its process ended before the line was logged
+            parts.folder.append(checkpoint.line.encode())  # how long it took is lost
+            log = parts.folder.log()
+        self._logged_lines = log.lines
         # the log takes precedence: a step may have ended, and been logged, just as its process was ended
-        self._failures = {number: why for number, why in given.calls.failures.items() if number >= len(self._logged)}
+        known = parts.hooks.known_failures
+        self._failures = {number: reason for number, reason in known.items() if number >= len(log.lines)}
         self._failures |= {record.round: record.failure for record in log.records if record.failure}
-        self._steps: list[Mapping[str, np.ndarray]] = []  # actions, for a world without saved state
-        env, team = given.env, given.team
         # a policy may remember, so it acts again from the first round
-        if checkpoint is not None and given.scenario.policy is None and checkpoint.round < len(self._logged):
-            env.unwrapped.set_state(checkpoint.world)
-            team.load_state_dict(checkpoint.team)
-            self.record = log.records[checkpoint.round]
-            self.behind = sum(number <= checkpoint.round for number in self._failures)
-            self._observations, self._infos = dict[str, Any].fromkeys(env.agents), dict[str, Any]()
-            self._state = _state_of(env)
-            if is_restored:  # nobody was told of it
-                given.calls.on_round(self.record, False)
+        if checkpoint is not None and parts.scenario.policy is None and checkpoint.round < len(log.lines):
+            self._restore(checkpoint, log.records[checkpoint.round])
+            if is_ahead:  # nobody was told of it
+                parts.hooks.on_round(self.last_record, False)
         else:
-            self._state = _state_of(env)
-            self._observations, self._infos, self.behind = begun.observations, begun.infos, 0
-            began = time.perf_counter()
-            team.begin(begun.infos)
-            team.refit()
-            learned = time.perf_counter()
-            self.record = record_reset(team, begun.infos, self._truth)
-            timing = Timing(0, 0.0, begun.seconds, learned - began, time.perf_counter() - learned)
-            # agents that measured elsewhere are not asked again for what they measured in the reset
-            keep = self._keep if (given.folder.path / ELSEWHERE).exists() else self._log
-            given.calls.on_round(self.record, keep(timing))
+            self._begin(start)
 
-    def play(self) -> None:
-        env, team, calls = self._given.env, self._given.team, self._given.calls
-        links, began = links_of(env), time.perf_counter()
+    def _restore(self, checkpoint: states.Checkpoint, record: RoundRecord) -> None:
+        env = self._parts.env
+        env.unwrapped.set_state(checkpoint.world)
+        self._parts.team.load_state_dict(checkpoint.team)
+        self.last_record = record
+        self.n_failed = sum(number <= checkpoint.round for number in self._failures)
+        self._observations, self._infos = dict[str, Any].fromkeys(env.agents), dict[str, Any]()
+        self._world_state = _world_state_of(env)
+
+    def _begin(self, start: RunStart) -> None:
+        """Learn and log the measurements at reset."""
+        parts = self._parts
+        self._world_state = _world_state_of(parts.env)
+        self._observations, self._infos, self.n_failed = start.observations, start.infos, 0
+        started = time.perf_counter()
+        parts.team.begin(start.infos)
+        parts.team.refit()
+        learned = time.perf_counter()
+        self.last_record = record_reset(parts.team, start.infos, self._truth)
+        timing = Timing(0, 0.0, start.seconds, learned - started, time.perf_counter() - learned)
+        # agents that measured elsewhere are not asked again for what they measured in the reset
+        log = self._log_with_checkpoint if (parts.folder.path / ELSEWHERE).exists() else self._log
+        parts.hooks.on_round(self.last_record, log(timing))
+
+    def run_round(self) -> None:
+        env, team = self._parts.env, self._parts.team
+        links, started = links_of(env), time.perf_counter()
         actions = team.act(self._observations, self._infos)
         decided = time.perf_counter()
         step, failure = self._step(actions)
@@ -178,61 +190,62 @@ class _Loop:
         team.observe(*step)
         team.refit()
         learned = time.perf_counter()
-        self.behind += failure is not None
-        truth = None if self._truth is None else self._truth.late(self.behind)
-        record = record_round(self.record, team, actions, step.infos, links, truth)
-        self.record = record = msgspec.structs.replace(record, failure=failure)
+        self.n_failed += failure is not None
+        truth = None if self._truth is None else self._truth.delayed(self.n_failed)
+        record = record_round(self.last_record, team, actions, step.infos, links, truth)
+        self.last_record = record = msgspec.structs.replace(record, failure=failure)
         recorded = time.perf_counter()
-        times = (decided - began, measured - decided, learned - measured, recorded - learned)
-        self._state = _state_of(env)
-        calls.on_round(record, self._keep(Timing(record.round, *times)))
-        last = self._observations
-        self._observations = {agent: step.observations.get(agent, last.get(agent)) for agent in env.agents}
+        times = (decided - started, measured - decided, learned - measured, recorded - learned)
+        self._world_state = _world_state_of(env)
+        self._parts.hooks.on_round(record, self._log_with_checkpoint(Timing(record.round, *times)))
+        previous = self._observations
+        self._observations = {agent: step.observations.get(agent, previous.get(agent)) for agent in env.agents}
         self._infos = step.infos
 
     def _step(self, actions: Mapping[str, np.ndarray]) -> tuple[Step, str | None]:
         """Answer of the world, empty with the reason of a failure."""
-        given, number, nothing = self._given, self.record.round + 1, Step({}, {}, {}, {}, {})
+        parts, number, nothing = self._parts, self.last_record.round + 1, Step({}, {}, {}, {}, {})
         if (failure := self._failures.get(number)) is not None:
             return nothing, failure
-        given.calls.heartbeat(number)
+        parts.hooks.on_step(number)
         try:
-            step = Step(*given.env.step(actions))
+            step = Step(*parts.env.step(actions))
         except TransportError:  # a disconnected agent of a fleet, not a failure of the world, which continued
             raise
         except (Exception, SystemExit) as error:
-            if given.scenario.when_step_fails == "stop":
+            if parts.scenario.when_step_fails == "stop":
                 raise
-            self._put_back()
+            self._restore_world()
             return nothing, error_text(error)
         finally:
-            given.calls.heartbeat(None)
-        if self._state is None:
-            self._steps.append(actions)
+            parts.hooks.on_step(None)
+        if self._world_state is None:
+            self._past_actions.append(actions)
         return step, None
 
-    def _put_back(self) -> None:
+    def _restore_world(self) -> None:
         """Set a world that failed within a step back to its state before."""
-        env = self._given.env
-        if self._state is not None:
-            env.unwrapped.set_state(self._state)
+        env = self._parts.env
+        if self._world_state is not None:
+            env.unwrapped.set_state(self._world_state)
             return
-        reset(env, self._given.scenario.seed)
-        for actions in self._steps:
+        reset(env, self._parts.scenario.seed)
+        for actions in self._past_actions:
             env.step(actions)
 
-    def _keep(self, timing: Timing) -> bool:
+    def _log_with_checkpoint(self, timing: Timing) -> bool:
         """Log the last round, and write a checkpoint of a new one; True if it was logged before.
 
         The checkpoint comes first, and has the line: no logged round must be played again. If it cannot be written, the
         line is logged all the same.
         """
-        folder, number = self._given.folder, self.record.round
-        if number < len(self._logged) or self._state is None:
+        record, world_state = self.last_record, self._world_state
+        if record.round < len(self._logged_lines) or world_state is None:
             return self._log(timing)
-        kept = self._given.team.state_dict(), self._state, msgspec.json.encode(self.record).decode()
+        line = msgspec.json.encode(record).decode()
+        checkpoint = states.Checkpoint(record.round, self._parts.team.state_dict(), world_state, line)
         try:
-            states.write_checkpoint(folder, states.Checkpoint(number, *kept))
+            states.write_checkpoint(self._parts.folder, checkpoint)
         except OSError:
             self._log(timing)
             raise
@@ -240,26 +253,27 @@ class _Loop:
 
     def _log(self, timing: Timing) -> bool:
         """Log the last round, or compare it with the existing line; True if there was one."""
-        line, number, folder = msgspec.json.encode(self.record), self.record.round, self._given.folder
-        if number >= len(self._logged):
+        line, number, folder = msgspec.json.encode(self.last_record), self.last_record.round, self._parts.folder
+        if number >= len(self._logged_lines):
             folder.append(line, timing)
             return False
-        if line != self._logged[number]:
+        if line != self._logged_lines[number]:
             then, now = folder.versions(), versions()
-            differ = [f"{name} {then.get(name)} -> {own}" for name, own in now.items() if then.get(name) != own]
+            changed = [f"{name} {then.get(name)} -> {own}" for name, own in now.items() if then.get(name) != own]
             why = "same versions, so the machine or the world changed"
-            if differ:
-                why = f"versions changed: {', '.join(differ)}"
-            elif not hasattr(self._given.env.unwrapped, "get_state"):
+            if changed:
+                why = f"versions changed: {', '.join(changed)}"
+            elif not hasattr(self._parts.env.unwrapped, "get_state"):
                 why = "a world without get_state() is played again from the start, and must measure the same"
             got = f"{folder.path}: round {number} differs from the logged line ({why})"
             raise RunFolderError(f"{got}; start it again in another folder")
         return True
 
 
-def _state_of(env: Environment) -> State | None:
+def _world_state_of(env: Environment) -> State | None:
     """Complete state of a world; None if it states none."""
-    if not hasattr(world := env.unwrapped, "get_state"):
+    world = env.unwrapped
+    if not hasattr(world, "get_state"):
         return None
     state = copy.deepcopy(world.get_state())
     if not isinstance(state, dict) or set(state) != {"json", "arrays"} or not hasattr(world, "set_state"):
@@ -272,7 +286,10 @@ def links_of(env: Environment) -> list[tuple[str, str]]:
     """Connected pairs of agents, in the environment's order of agents."""
     if not hasattr(env.unwrapped, "interaction_graph"):
         return []
-    agents, links = env.possible_agents, env.unwrapped.interaction_graph().adj
+    agents, adjacency = env.possible_agents, env.unwrapped.interaction_graph().adj
     rank = {agent: index for index, agent in enumerate(agents)}
-    after = [sorted(n for n in map(rank.__getitem__, links.get(agent, ())) if n >= rank[agent]) for agent in agents]
-    return [(agent, agents[n]) for agent, others in zip(agents, after, strict=True) for n in others]
+    links = list[tuple[str, str]]()
+    for agent in agents:
+        neighbours = [rank[other] for other in adjacency.get(agent, ()) if other in rank]
+        links += [(agent, agents[n]) for n in sorted(neighbours) if n >= rank[agent]]
+    return links

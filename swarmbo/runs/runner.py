@@ -16,18 +16,18 @@ from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Ledger
 from swarmbo.evaluations.engines import engine_of
-from swarmbo.runs.attended import attend, entry_point_of, require_copies
 from swarmbo.runs.callbacks import make_callbacks
+from swarmbo.runs.child_processes import entry_point_of, require_copyable, run_with_step_limit
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.policies import PolicyTeam, policy_of
+from swarmbo.runs.ledger_rounds import run_with_workers
+from swarmbo.runs.policies import PolicyTeam, make_policy
+from swarmbo.runs.progress import run_hooks
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.report import Summary
-from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore, reset
-from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
+from swarmbo.runs.rounds import Hooks, OnRound, RunParts, ignore, reset, run_rounds
+from swarmbo.runs.scenario import Scenario, make_environment, require_practical_numbers
 from swarmbo.runs.stored_files import ELSEWHERE, locked
-from swarmbo.runs.telling import telling
-from swarmbo.runs.told_rounds import drive_workers
-from swarmbo.runs.world import Environment, digests, require_trust, told_by_name
+from swarmbo.runs.world import Environment, code_digests, naming_user_code, require_trust
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld
 
@@ -66,10 +66,11 @@ def run(
     """
     require_trust(scenario, trust)
     path = Path(out)
-    if not force and (summary := ended(scenario, path, trust)) is not None:
+    if not force and (summary := completed_summary(scenario, path, trust)) is not None:
         return summary
-    with telling(scenario, path, on_round, progress=progress) as calls:
-        return attend(scenario, partial(_run, scenario, path, force, trust), partial(_resume, path, trust), calls)
+    with run_hooks(scenario, path, on_round, progress=progress) as hooks:
+        start = partial(_run, scenario, path, force, trust)
+        return run_with_step_limit(scenario, start, partial(_resume, path, trust), hooks)
 
 
 def resume(
@@ -98,7 +99,7 @@ def resume(
     scenario, summary = folder.scenario(), read_summary(folder)
     if summary is None or trust:
         require_trust(scenario, trust)
-        folder.require_same_code(digests(scenario))
+        folder.require_same_code(code_digests(scenario))
     if summary is not None:
         return summary
     if (path / ELSEWHERE).exists():
@@ -108,87 +109,90 @@ def resume(
         )
     if scenario.workers is None and Ledger.is_in(path):
         got = "its outcomes are told by clients, and its environment would simulate the others"
-        raise RunFolderError(f"{path}: {got}; {folder.way_on}, with the scenario that it began with")
-    with telling(scenario, path, on_round, progress=progress) as calls:
-        again = partial(_resume, path, trust)
-        return attend(scenario, again, again, calls)
+        raise RunFolderError(f"{path}: {got}; {folder.resume_hint}, with the scenario that it began with")
+    with run_hooks(scenario, path, on_round, progress=progress) as hooks:
+        task = partial(_resume, path, trust)
+        return run_with_step_limit(scenario, task, task, hooks)
 
 
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
     """World and team of a scenario, not yet reset; workers are refused for a world whose copies may differ."""
     require_trust(scenario, trust)
-    require_within_reason(scenario)
+    require_practical_numbers(scenario)
     env = make_environment(scenario, trust)
     team = (Team if scenario.policy is None else PolicyTeam).for_env(env, **scenario.team_settings)
     if isinstance(team, PolicyTeam):
-        team.policy, team.env = policy_of(scenario.policy), env
+        team.follow_policy(make_policy(scenario.policy), env)
     elif isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:
         warn_of_aim(team.setup, world.task)  # the task may be the world's default
     if scenario.workers is not None:
         engine_of(scenario.workers, scenario.modules or ())
         reset(env, scenario.seed)
-        require_copies(env)
+        require_copyable(env)
         entry_point_of(scenario, "$.workers")
     return env, team
 
 
 def check(scenario: Scenario, trust: bool = False) -> str:
-    """Build world and team and reset the world, so that any refusal of a run occurs here; the acquisition in words."""
-    with told_by_name(scenario):
+    """Build world and team and reset the world, so that any refusal of a run occurs here.
+
+    Returns the acquisition in words.
+    """
+    with naming_user_code(scenario):
         make_callbacks(scenario.callbacks or ())
         env, team = assemble(scenario, trust)
         reset(env, scenario.seed)
         return acquisition_in_words(team.setup)
 
 
-def _run(scenario: Scenario, out: Path, force: bool, trust: bool, calls: Calls) -> Summary:
-    with one_blas_thread(), told_by_name(scenario):
+def _run(scenario: Scenario, out: Path, force: bool, trust: bool, hooks: Hooks) -> Summary:
+    with one_blas_thread(), naming_user_code(scenario):
         env, team = assemble(scenario, trust)
         with locked(RunFolder.make(out)):
             # only under the lock is the content certain: another process may have begun or ended a run since
             if RunFolder.holds_run(out):
                 there = RunFolder.open(out)
                 if not force and (there.has_begun or there.scenario() != scenario):
-                    return _existing(scenario, there)
+                    return _summary_of_existing(scenario, there)
                 there.clear()
-            folder = RunFolder.create(out, scenario, digests(scenario))
-            return _drive(Drive(scenario, folder, env, team, calls), trust)
+            folder = RunFolder.create(out, scenario, code_digests(scenario))
+            return _run_to_end(RunParts(scenario, folder, env, team, hooks), trust)
 
 
-def _drive(given: Drive, trust: bool) -> Summary:
-    workers = given.scenario.workers
-    return drive(given) if workers is None else drive_workers(given, workers, trust)
+def _run_to_end(parts: RunParts, trust: bool) -> Summary:
+    workers = parts.scenario.workers
+    return run_rounds(parts) if workers is None else run_with_workers(parts, workers, trust)
 
 
-def _resume(out: Path, trust: bool, calls: Calls) -> Summary:
+def _resume(out: Path, trust: bool, hooks: Hooks) -> Summary:
     with one_blas_thread(), locked(out):
         folder = RunFolder.open(out)
         if (summary := read_summary(folder)) is not None:  # another process was faster
             return summary
         scenario = folder.scenario()
-        with told_by_name(scenario):
+        with naming_user_code(scenario):
             env, team = assemble(scenario, trust)
-            return _drive(Drive(scenario, folder, env, team, calls), trust)
+            return _run_to_end(RunParts(scenario, folder, env, team, hooks), trust)
 
 
-def ended(scenario: Scenario, path: Path, trust: bool) -> Summary | None:
+def completed_summary(scenario: Scenario, path: Path, trust: bool) -> Summary | None:
     """Summary of this very run, if complete; a partial run is checked later, under its lock."""
     if not RunFolder.holds_run(path) or (folder := RunFolder.open(path)).scenario() != scenario:
         return None
     if trust:
-        folder.require_same_code(digests(scenario))
+        folder.require_same_code(code_digests(scenario))
     return read_summary(folder)
 
 
-def _existing(scenario: Scenario, folder: RunFolder) -> Summary:
+def _summary_of_existing(scenario: Scenario, folder: RunFolder) -> Summary:
     there = folder.scenario()
     if there != scenario:
-        before, now = (flat(msgspec.to_builtins(one)) for one in (there, scenario))
+        before, now = (flat(msgspec.to_builtins(stated)) for stated in (there, scenario))
         keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         got = f"{folder.path}: holds another run (it differs in {', '.join(keys)})"
         raise RunFolderError(f"{got}; choose another --out, or replace it by `swarmbo run --force`")
-    folder.require_same_code(digests(scenario))
+    folder.require_same_code(code_digests(scenario))
     if (summary := read_summary(folder)) is None:
         got = f"{folder.path}: holds {len(folder.records()[1:])} of {scenario.rounds} rounds of this run"
-        raise RunFolderError(f"{got}; {folder.way_on} with it, --force starts over")
+        raise RunFolderError(f"{got}; {folder.resume_hint} with it, --force starts over")
     return summary

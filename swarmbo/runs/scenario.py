@@ -23,10 +23,10 @@ from swarmbo.evaluations.engines import Workers
 from swarmbo.problem.constraints import Known
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
-from swarmbo.runs.callbacks import settings_of as settings_of_callbacks
-from swarmbo.runs.policies import table_of
-from swarmbo.runs.world import Environment, load_plug_ins, own_names, plug_in_ids, require_trust, settings_in, team_in
-from swarmbo.settings import Count, Settings, Whole, convert, require, strange_key, within
+from swarmbo.runs import world
+from swarmbo.runs.callbacks import callback_settings
+from swarmbo.runs.policies import policy_table
+from swarmbo.settings import Count, Settings, Whole, convert, require, unknown_key_message, within
 
 DEEPEST = 32
 LARGEST_COUNT = 100_000
@@ -102,7 +102,7 @@ class Scenario(Settings, frozen=True):
         super().__post_init__()
         require(self, "name", lambda name: bool(name.strip()) and name.isprintable(), "a name that is not empty")
         if self.policy is not None:
-            table_of(self.policy)
+            policy_table(self.policy)
             require(self, "workers", lambda it: it is None, "none with a policy, which acts round by round")
 
     @property
@@ -112,28 +112,28 @@ class Scenario(Settings, frozen=True):
         return {name: getattr(self, name) for name in names}
 
 
-def require_no_stranger(data: dict[str, Any]) -> None:
+def require_known_keys(data: dict[str, Any]) -> None:
     """Refuse a key at the top, or of a table of a kind, that belongs elsewhere in a scenario."""
-    places = {"$": (data, Scenario.__struct_fields__)}
+    tables = {"$": (data, Scenario.__struct_fields__)}
     for table in SLOTS:
         if isinstance(stated := data.get(table), dict) and (settings := kinds(table).get(str(stated.get("kind")))):
-            places[f"$.{table}"] = (stated, settings.__struct_fields__)
-    world = data.get("environment")
-    if isinstance(world, dict) and (own := settings_in(world.get("id"))):
-        places["$.environment"] = (world, ("id", "max_cycles", *own))
-    for at, (table, known) in places.items():
-        for key in (key for key in table if key not in (*known, "kind")):
+            tables[f"$.{table}"] = (stated, settings.__struct_fields__)
+    environment = data.get("environment")
+    if isinstance(environment, dict) and (names := world.environment_settings(environment.get("id"))):
+        tables["$.environment"] = (environment, ("id", "max_cycles", *names))
+    for at, (table, known_keys) in tables.items():
+        for key in (key for key in table if key not in (*known_keys, "kind")):
             hints = [f"did you mean {path!r}? (--set {path}=…)" for path in paths_to(key, data)]
             if at == "$.environment":
-                others = [other for other in plug_in_ids() if key in settings_in(other)]
-                hints = [f"{other} has it (--set environment.id={other})" for other in others] + hints
-            told = f"unknown key {key!r}"
+                owners = [other for other in world.plug_in_ids() if key in world.environment_settings(other)]
+                hints = [f"{other} has it (--set environment.id={other})" for other in owners] + hints
+            message = f"unknown key {key!r}"
             if (slot := at.removeprefix("$.")) in SLOTS:
-                fitting = kinds(slot, team_in(world if isinstance(world, dict) else {}))
-                others = [other for other, settings in fitting.items() if key in settings.__struct_fields__]
-                told = strange_key(key, known, table["kind"], others)
+                suitable = kinds(slot, world.team_kind(environment if isinstance(environment, dict) else {}))
+                owners = [other for other, settings in suitable.items() if key in settings.__struct_fields__]
+                message = unknown_key_message(key, known_keys, table["kind"], owners)
             if hints:
-                raise ConfigError(f"{told}; {'or ' * told.endswith('?')}{'; or '.join(hints)}", at=at)
+                raise ConfigError(f"{message}; {'or ' * message.endswith('?')}{'; or '.join(hints)}", at=at)
 
 
 def paths_to(key: str, data: dict[str, Any]) -> list[str]:
@@ -143,20 +143,21 @@ def paths_to(key: str, data: dict[str, Any]) -> list[str]:
 
 def setting_paths(data: dict[str, Any]) -> list[str]:
     """Paths of all settings of a scenario: at the top, of its kinds, and of its world."""
-    environment = data.get("environment")
-    world = environment if isinstance(environment, dict) else {}
-    usual = DEFAULT_KINDS[team_in(world)]
-    found = [name for name in Scenario.__struct_fields__ if name not in SLOTS]
-    found += [f"{slot}.kind" for slot in SLOTS]
-    takes = settings_in(world.get("id")) or [key for key in world if key != "id"]
-    found += [f"environment.{key}" for key in takes]
-    found += [f"workers.{key}" for key in Workers.__struct_fields__]
+    stated = data.get("environment")
+    environment = stated if isinstance(stated, dict) else {}
+    defaults = DEFAULT_KINDS[world.team_kind(environment)]
+    paths = [name for name in Scenario.__struct_fields__ if name not in SLOTS]
+    paths += [f"{slot}.kind" for slot in SLOTS]
+    world_keys = world.environment_settings(environment.get("id")) or [key for key in environment if key != "id"]
+    paths += [f"environment.{key}" for key in world_keys]
+    paths += [f"workers.{key}" for key in Workers.__struct_fields__]
     for slot in SLOTS:
         stated = data.get(slot)
-        settings = kinds(slot).get(str(stated.get("kind", usual[slot]) if isinstance(stated, dict) else usual[slot]))
-        found += [] if settings is None else [f"{slot}.{key}" for key in settings.__struct_fields__]
-    nested = {key: part for key, part in world.items() if isinstance(part, dict)}
-    return list(dict.fromkeys([*found, *flat(nested, "environment.")]))
+        kind = stated.get("kind", defaults[slot]) if isinstance(stated, dict) else defaults[slot]
+        if (settings := kinds(slot).get(str(kind))) is not None:
+            paths += [f"{slot}.{key}" for key in settings.__struct_fields__]
+    nested_tables = {key: part for key, part in environment.items() if isinstance(part, dict)}
+    return list(dict.fromkeys([*paths, *flat(nested_tables, "environment.")]))
 
 
 def _default(table: Slot) -> Any:
@@ -170,24 +171,24 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     """
     require_shallow(data, at="$")
     filled = dict(data)
-    wanted = {"name": "a name for the run", "environment": "a table with the id of a PettingZoo environment"}
-    if missing := [key for key in wanted if key not in filled]:
-        raise ConfigError(f"missing; wanted {wanted[missing[0]]}", at=f"$.{missing[0]}")
+    required = {"name": "a name for the run", "environment": "a table with the id of a PettingZoo environment"}
+    if missing := [key for key in required if key not in filled]:
+        raise ConfigError(f"missing; wanted {required[missing[0]]}", at=f"$.{missing[0]}")
     filled |= {table: {"kind": kind} for table in SLOTS if isinstance(kind := filled.get(table), str)}
     tables = {table: value for table in SLOTS if isinstance(value := filled.get(table, {}), dict)}
     if any("kind" not in value for value in tables.values()):
-        usual = DEFAULT_KINDS[team_in(filled["environment"], trust)]
+        usual = DEFAULT_KINDS[world.team_kind(filled["environment"], trust)]
         filled |= {slot: {"kind": usual[slot], **tables[slot]} for slot in SLOTS if slot in tables}
-    require_no_stranger(filled)
-    own = own_names(filled)
-    known: list[Slot] = [table for table in SLOTS if f"$.{table}.kind" not in own]
-    for table in known:
+    require_known_keys(filled)
+    user_code = world.user_code_names(filled)
+    known_tables: list[Slot] = [table for table in SLOTS if f"$.{table}.kind" not in user_code]
+    for table in known_tables:
         stated = filled[table]
         if isinstance(stated, dict):
-            require_known(table, stated.get("kind"), f"$.{table}", team_in(filled["environment"], trust))
+            require_known(table, stated.get("kind"), f"$.{table}", world.team_kind(filled["environment"], trust))
         filled[table] = convert(stated, schema(table), at=f"$.{table}")
     if isinstance(stated := filled.get("callbacks"), list | tuple):
-        filled["callbacks"] = settings_of_callbacks(stated)
+        filled["callbacks"] = callback_settings(stated)
     scenario = convert(filled, Scenario)
     if not isinstance(name := scenario.environment.get("id"), str):
         got = f"got {name!r}" if "id" in scenario.environment else "missing"
@@ -199,23 +200,23 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     return scenario
 
 
-def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
+def make_environment(scenario: Scenario, trust: bool = False) -> world.Environment:
     """World of a scenario, not yet reset; ``trust`` permits a user's class."""
     settings, name = dict(scenario.environment), scenario.environment["id"]
     del settings["id"]
-    if registry.is_own(name):
-        require_trust(scenario, trust)
-        return _own_environment(name, settings, scenario.rounds)
-    failures = load_plug_ins()
+    if registry.is_user_code(name):
+        world.require_trust(scenario, trust)
+        return _user_environment(name, settings, scenario.rounds)
+    failures = world.load_plug_ins()
     try:
         pettingzoo.spec("parallel", name)
     except PettingZooRegistryError:
-        broken = "".join(f"; plug-in {plug_in!r} failed: {why}" for plug_in, why in failures.items())
-        near = difflib.get_close_matches(name, plug_in_ids(), n=1, cutoff=0.0)
-        hint = f", perhaps {near[0]!r}" if near else ""
+        failed_plug_ins = "".join(f"; plug-in {plug_in!r} failed: {why}" for plug_in, why in failures.items())
+        similar = difflib.get_close_matches(name, world.plug_in_ids(), n=1, cutoff=0.0)
+        hint = f", perhaps {similar[0]!r}" if similar else ""
         got = name if len(name) <= 60 else f"{name[:59]}…"
-        told = f"got {got!r}; wanted an environment of `swarmbo list`{hint}{broken}"
-        raise ConfigError(told, at="$.environment.id") from None
+        message = f"got {got!r}; wanted an environment of `swarmbo list`{hint}{failed_plug_ins}"
+        raise ConfigError(message, at="$.environment.id") from None
     try:
         env = pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)
         if settings.get("worlds") == "drawn":
@@ -224,11 +225,11 @@ def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
     except ConfigError as error:
         raise ConfigError(error.message, at="$.environment" + error.at.removeprefix("$")) from error
     except Exception as error:
-        told = f"{name} refused its settings: {type(error).__name__}: {error}"
-        raise ConfigError(told, at="$.environment") from error
+        message = f"{name} refused its settings: {type(error).__name__}: {error}"
+        raise ConfigError(message, at="$.environment") from error
 
 
-def _own_environment(name: str, settings: dict[str, Any], rounds: int) -> Environment:
+def _user_environment(name: str, settings: dict[str, Any], rounds: int) -> world.Environment:
     at = "$.environment.id"
     maker = registry.load(name, at)
     is_class = isinstance(maker, type) and issubclass(maker, pettingzoo.ParallelEnv)
@@ -244,14 +245,14 @@ def _own_environment(name: str, settings: dict[str, Any], rounds: int) -> Enviro
     return env
 
 
-def require_within_reason(scenario: msgspec.Struct) -> None:
+def require_practical_numbers(scenario: msgspec.Struct) -> None:
     """Refuse numbers without practical use in the tables of a scenario that define its team."""
     for table in SLOTS:
         for path, key, value in _numbers(msgspec.to_builtins(getattr(scenario, table)), f"$.{table}"):
             if isinstance(value, int):
-                most = LARGEST_TABLE if key.endswith(("entries", "budget")) else LARGEST_COUNT
-                if abs(value) > most and not key.endswith("seed"):
-                    raise ConfigError(f"got {value}; wanted an integer up to {most}", at=path)
+                largest = LARGEST_TABLE if key.endswith(("entries", "budget")) else LARGEST_COUNT
+                if abs(value) > largest and not key.endswith("seed"):
+                    raise ConfigError(f"got {value}; wanted an integer up to {largest}", at=path)
             elif value != 0.0 and not SMALLEST_SIZE <= abs(value) <= LARGEST_SIZE:
                 wanted = f"zero or a number from {SMALLEST_SIZE:g} to {LARGEST_SIZE:g} in size"
                 raise ConfigError(f"got {value}; wanted {wanted}", at=path)
@@ -259,10 +260,10 @@ def require_within_reason(scenario: msgspec.Struct) -> None:
 
 def require_shallow(data: Mapping[str, Any], at: str) -> None:
     """Refuse deeply nested tables, which would exhaust the stack of recursive functions."""
-    level: list[Any] = [data]
+    tables: list[Any] = [data]
     for _ in range(DEEPEST):
-        level = [part for value in level for part in _parts(value)]
-    if level:
+        tables = [part for value in tables for part in _parts(value)]
+    if tables:
         raise ConfigError(f"is nested more than {DEEPEST} deep; wanted plain tables", at=at)
 
 

@@ -19,7 +19,7 @@ from swarmbo.boundary.files import read_regular
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.interchange.files import FORMATS
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
-from swarmbo.runs.world import own_names, plug_in_ids, require_trust, team_in
+from swarmbo.runs.world import plug_in_ids, require_trust, team_kind, user_code_names
 
 _PAPERS = "papers/"  # folder of definitions that are no scenarios
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
@@ -48,10 +48,10 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: b
     data.setdefault("name", path.stem)
     _resolve_paths(data, path.parent)
     if trust:  # a user's world is loaded for the kinds that suit it, so it must be found before
-        named = [text for text in overrides if parse_override(text)[0] in (("environment", "id"), ("modules",))]
-        stated = apply_overrides(data, named)
-        _find_modules(stated, path.parent)
-        require_trust(stated, trust)
+        naming = [text for text in overrides if parse_override(text)[0] in (("environment", "id"), ("modules",))]
+        with_names = apply_overrides(data, naming)
+        _find_modules(with_names, path.parent)
+        require_trust(with_names, trust)
     data = apply_overrides(data, overrides, bool(trust))
     _resolve_paths(data, Path())
     _find_modules(data, path.parent)
@@ -68,9 +68,9 @@ def locate(source: str | os.PathLike[str]) -> Path:
     if is_path or Path(text).exists():
         return Path(text)
     known = ", ".join(available()) or "none"
-    hint = f"; did you mean {near!r}?" if (near := registry.nearest_kind(text, list(available()))) else ""
-    told = f"no scenario of this name, and no such file; wanted a path or one of: {known}{hint}"
-    raise errors.ConfigError(told, at=text)
+    hint = f"; did you mean {similar!r}?" if (similar := registry.nearest_kind(text, list(available()))) else ""
+    message = f"no scenario of this name, and no such file; wanted a path or one of: {known}{hint}"
+    raise errors.ConfigError(message, at=text)
 
 
 def find(name: str, ending: str = ".toml") -> Path | None:
@@ -92,18 +92,18 @@ def reproductions() -> dict[str, Path]:
 
 
 def _shipped() -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for folder in _folders():
         for path in folder.rglob("*.toml"):
-            found.setdefault(path.relative_to(folder).with_suffix("").as_posix(), path)
-    return dict(sorted(found.items()))
+            paths.setdefault(path.relative_to(folder).with_suffix("").as_posix(), path)
+    return dict(sorted(paths.items()))
 
 
 def summary_line(path: Path) -> str:
     """Summary in a scenario file: its first comment, up to an empty line."""
     lines = path.read_text(encoding="utf-8-sig").splitlines()
-    first = itertools.takewhile(lambda line: line.startswith("#") and line.strip("# "), lines)
-    return " ".join(line.lstrip("# ") for line in first)
+    comment = itertools.takewhile(lambda line: line.startswith("#") and line.strip("# "), lines)
+    return " ".join(line.lstrip("# ") for line in comment)
 
 
 def dump(scenario: Scenario) -> str:
@@ -137,12 +137,12 @@ def _folders() -> tuple[Path, ...]:
 def _find_modules(data: dict[str, Any], beside: Path) -> None:
     """Add the folders of a scenario's modules to it, so that every process of its run finds them."""
     stated = data.get("modules")
-    own = [folder for folder in stated if isinstance(folder, str)] if isinstance(stated, list) else []
-    places = (*(beside / folder for folder in own), beside, Path())
+    stated_folders = [folder for folder in stated if isinstance(folder, str)] if isinstance(stated, list) else []
+    places = (*(beside / folder for folder in stated_folders), beside, Path())
     folders = dict.fromkeys(os.path.abspath(place) for place in places)
-    modules = {name.partition(":")[0].partition(".")[0] for name in own_names(data).values()}
-    if found := [at for at in folders if any(PathFinder.find_spec(module, [at]) for module in modules)]:
-        data["modules"] = found
+    modules = {name.partition(":")[0].partition(".")[0] for name in user_code_names(data).values()}
+    if module_folders := [at for at in folders if any(PathFinder.find_spec(module, [at]) for module in modules)]:
+        data["modules"] = module_folders
 
 
 def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
@@ -150,13 +150,13 @@ def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
         data["environment"] = with_absolute_paths(environment, folder)
 
 
-def with_absolute_paths(value: Any, folder: Path, of: str = "") -> Any:
+def with_absolute_paths(value: Any, folder: Path, name: str = "") -> Any:
     """Tables whose paths of files, relative to a folder, are made absolute."""
     if isinstance(value, dict):
         return {key: with_absolute_paths(part, folder, key) for key, part in value.items()}
     if isinstance(value, list):
         return [with_absolute_paths(part, folder) for part in value]
-    return os.path.abspath(folder / value) if of in _FILES and isinstance(value, str) and value else value
+    return os.path.abspath(folder / value) if name in _FILES and isinstance(value, str) and value else value
 
 
 def _without_none(value: Any, at: str = "$") -> Any:
@@ -178,20 +178,20 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool 
     be loaded, to find the kinds that suit it.
     """
     parsed = [parse_override(text) for text in overrides]
-    out = copy.deepcopy(data)
+    tables = copy.deepcopy(data)
     for path, value in sorted(parsed, key=lambda item: item[0][-1] != "kind"):
-        table = out
+        table = tables
         for depth, key in enumerate(path[:-1]):
             table = table.setdefault(key, {})
             if not isinstance(table, dict):
                 at = ".".join(("$", *path[: depth + 1]))
                 raise errors.ConfigError(f"got {table!r}; wanted a table, for the override of {'.'.join(path)}", at=at)
         if path[-1] == "kind":
-            before = table["kind"] if "kind" in table else _default_kind(path[0], data, parsed, trust)
-            if before != value:
+            present_kind = table["kind"] if "kind" in table else _default_kind(path[0], data, parsed, trust)
+            if present_kind != value:
                 table.clear()
         table[path[-1]] = value
-    return out
+    return tables
 
 
 def _default_kind(
@@ -199,7 +199,8 @@ def _default_kind(
 ) -> str | None:
     """Kind of a table that states none, in the world that the scenario will have."""
     overridden = [{"id": value} for path, value in parsed if path == ("environment", "id")]
-    usual: dict[str, str] = {**DEFAULT_KINDS[team_in(overridden[-1] if overridden else data.get("environment"), trust)]}
+    environment = overridden[-1] if overridden else data.get("environment")
+    usual: dict[str, str] = {**DEFAULT_KINDS[team_kind(environment, trust)]}
     return usual.get(table)
 
 
@@ -226,12 +227,12 @@ def split_alternatives(text: str) -> list[str]:
             part = ""
             continue
         part += character
-        is_toml = depth or part.strip() == character  # in a path, brackets and apostrophes are letters
+        may_quote = depth or part.strip() == character  # in a path, brackets and apostrophes are letters
         if quote:
             quote = "" if character == quote else quote
-        elif is_toml and character in "\"'":
+        elif may_quote and character in "\"'":
             quote = character
-        elif is_toml:
+        elif may_quote:
             depth += (character in "[{") - (character in "]}")
     alternatives.append(part.strip())
     if equals and not all(alternatives):
@@ -253,19 +254,19 @@ def _parse_value(key: str, text: str) -> Any:
     return value if is_plain else text
 
 
-def scenario_names(begun: str) -> list[str]:
+def scenario_names(prefix: str) -> list[str]:
     """Shipped scenarios, and TOML files, whose names begin with a text."""
     files = sorted(str(path) for path in Path().glob("*.toml"))
-    return [name for name in (*available(), *files) if name.startswith(begun)]
+    return [name for name in (*available(), *files) if name.startswith(prefix)]
 
 
-def settings_begun(source: str | None, begun: str) -> list[str]:
+def setting_completions(source: str | None, prefix: str) -> list[str]:
     """Settings of a scenario, or else of a field, that begin with a text, each with its ``=``; of kinds each name."""
     try:
         tables = {} if source is None else read_toml(locate(source))
     except errors.ConfigError:  # a name that is not whole yet, perhaps
         tables = {}
     named = {"environment.id": plug_in_ids(), **{f"{slot}.kind": registry.kinds(slot) for slot in registry.SLOTS}}
-    found = [f"{path}=" for path in setting_paths(tables) if path not in ("environment", "modules", *named)]
-    found += [f"{path}={name}" for path, names in named.items() for name in names]
-    return [path for path in found if path.startswith(begun)]
+    texts = [f"{path}=" for path in setting_paths(tables) if path not in ("environment", "modules", *named)]
+    texts += [f"{path}={name}" for path, names in named.items() for name in names]
+    return [path for path in texts if path.startswith(prefix)]

@@ -29,7 +29,7 @@ from swarmbo.spaces.variables import MixedDomain, Variable
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Offers, Report
 
-_WITHOUT = "delete world.json and summary.json there, and `swarmbo resume {}` writes them again"
+_REPAIR = "delete world.json and summary.json there, and `swarmbo resume {}` writes them again"
 STATE_VERSION = 1
 State = dict[str, Any]  # {"json": plain data, "arrays": {name: array}}
 
@@ -78,19 +78,19 @@ class WorldRecord(msgspec.Struct, frozen=True):
         codes = dict(zip(self.variables, location, strict=False))
         if not self.types:
             return dict(codes)
-        types = zip(codes.items(), self.types, strict=True)
-        return {name: of.value(code) if of.axis.has(code) else None for (name, code), of in types}
+        pairs = zip(codes.items(), self.types, strict=True)
+        return {name: type_.value(code) if type_.axis.has(code) else None for (name, code), type_ in pairs}
 
 
-def keep_world(
+def write_world(
     folder: RunFolder, scenario: Scenario, team: Team, infos: Infos, truth: GroundTruth | None, labels: Labels
 ) -> None:
     """Write the world, or check that it equals the one already written."""
     identifier: str = scenario.environment["id"]
-    domain, joint = _places(team)
+    domain = team.world.domain if isinstance(team.world, FunctionWorld) else team.domain
     field = team.world if isinstance(team.world, FieldWorld) else None
     offers = Offers() if team.world is None else team.world.offers()
-    reported = {agent: Report.of(info, domain if field else None).place for agent, info in infos.items()}
+    starts = {agent: Report.of(info, domain if field else None).place for agent, info in infos.items()}
     record = WorldRecord(
         id=identifier,
         name=labels.name or (identifier if truth is None else ""),
@@ -99,63 +99,71 @@ def keep_world(
         low=domain.low.tolist(),
         high=domain.high.tolist(),
         agents=list(team.agents),
-        starts={agent: place.tolist() for agent, place in reported.items() if place is not None},
+        starts={agent: place.tolist() for agent, place in starts.items() if place is not None},
         standpoints={agent: place.tolist() for agent, place in offers.standpoints.items()},
         no_go=[[ring.tolist() for ring in rings] for rings in field.no_go()] if field else [],
         bases={agent: place.tolist() for agent, place in field.bases().items()} if field else {},
         coordinates=labels.coordinates,
         goal=team.problem.aim,
         level=team.problem.level,
-        **joint,
+        **_joint_point_fields(team),
     )
-    arrays, of_truth = dict[str, np.ndarray](), dict[str, Any]()
+    arrays = _truth_arrays(truth, scenario.rounds)
     if truth is not None:
-        arrays = {"points": truth.points, "values": truth.values}
-        of_truth = exact({key: getattr(truth, key) for key in ("goal", "level", "maximum", "argmax", "maximum_is")})
-    if truth is not None and truth.at_round is not None:
-        every = [truth.at(round_number) for round_number in range(scenario.rounds + 1)]
-        names = {"frames": "values", "maxima": "maximum", "argmaxes": "argmax"}
-        arrays |= {name: np.array([getattr(then, own) for then in every]) for name, own in names.items()}
-    record = msgspec.structs.replace(record, arrays=digest_of_arrays(arrays), **of_truth)
+        names = ("goal", "level", "maximum", "argmax", "maximum_is")
+        record = msgspec.structs.replace(record, **exact({name: getattr(truth, name) for name in names}))
+    record = msgspec.structs.replace(record, arrays=digest_of_arrays(arrays))
     if not (folder.path / "world.json").is_file():
         folder.write_arrays("world.npz", arrays)
         folder.write_json("world.json", record)
         return
-    there, record_there = digest_of_arrays(read_truth(folder)), read_world(folder)
-    named = {key: getattr(record, key) for key in ("name", "unit", "axis_unit", "maximum_is", "goal", "level")}
+    digest, written = digest_of_arrays(read_truth(folder)), read_world(folder)
     # a new title is no change of the world, and the aim follows from the scenario
-    alike = msgspec.structs.replace(record_there, arrays=there, **named)
-    if (alike, there) != (record, record.arrays):
-        told = f"{folder.path}: the environment of this run has changed: its data or its code"
-        raise RunFolderError(f"{told}; put it back, or start the run again in another folder")
+    free = ("name", "unit", "axis_unit", "maximum_is", "goal", "level")
+    written = msgspec.structs.replace(written, arrays=digest, **{name: getattr(record, name) for name in free})
+    if written != record:
+        got = f"{folder.path}: the environment of this run has changed: its data or its code"
+        raise RunFolderError(f"{got}; put it back, or start the run again in another folder")
+
+
+def _truth_arrays(truth: GroundTruth | None, rounds: int) -> dict[str, np.ndarray]:
+    """Arrays of ``world.npz``."""
+    if truth is None:
+        return {}
+    arrays = {"points": truth.points, "values": truth.values}
+    if truth.at_round is not None:
+        by_round = [truth.at(round_number) for round_number in range(rounds + 1)]
+        names = {"frames": "values", "maxima": "maximum", "argmaxes": "argmax"}
+        arrays |= {name: np.array([getattr(each, attribute) for each in by_round]) for name, attribute in names.items()}
+    return arrays
 
 
 def read_world(folder: RunFolder) -> WorldRecord:
     """Read the world of a run."""
-    with folder.reading("world.json", _WITHOUT.format(typed(folder.path))):
+    with folder.reading("world.json", _REPAIR.format(typed(folder.path))):
         return msgspec.json.decode(folder.read_sealed("world.json"), type=WorldRecord)
 
 
 def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
     """Read the arrays of a run's world; empty without a ground truth."""
-    with folder.reading("world.npz", _WITHOUT.format(typed(folder.path))):
+    with folder.reading("world.npz", _REPAIR.format(typed(folder.path))):
         arrays = read_arrays(folder.path / "world.npz")
         if digest_of_arrays(arrays) != read_world(folder).arrays:
             raise ValueError("it was changed or damaged: its digest does not fit")
         return arrays
 
 
-def _places(team: Team) -> tuple[Domain, dict[str, Any]]:
-    """Box of locations; for joint points also names and owners of their coordinates."""
+def _joint_point_fields(team: Team) -> dict[str, Any]:
+    """Fields of a world's record with names, owners and types of the coordinates of joint points; none in a field."""
     world, graph = team.world, team.graph
     if not isinstance(world, FunctionWorld):
-        return team.domain, {}
-    table: dict[str, Any] = {"variables": list(world.variables), "variable_owners": dict(world.variable_owners)}
-    table["types"] = list(world.types.values()) if world.is_typed else []
+        return {}
+    fields: dict[str, Any] = {"variables": list(world.variables), "variable_owners": dict(world.variable_owners)}
+    fields["types"] = list(world.types.values()) if world.is_typed else []
     if world.graph is not None:
-        table["scopes"] = {factor: list(graph.scope(factor)) for factor in graph.factors}
-        table["owners"] = {factor: graph.owner(factor) for factor in graph.factors}
-    return world.domain, table
+        fields["scopes"] = {factor: list(graph.scope(factor)) for factor in graph.factors}
+        fields["owners"] = {factor: graph.owner(factor) for factor in graph.factors}
+    return fields
 
 
 class ScopeInUse(msgspec.Struct, frozen=True):
@@ -170,22 +178,22 @@ def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
     if not world.variables or record.hyperparameters is None:
         return []
     learned = msgspec.convert(record.hyperparameters, Learned)
-    groups = _groups(learned, world)
+    scopes = _scopes_of(learned, world)
     outputscales = learned.hyperparameters.in_one_unit().outputscales
-    # no groups, or a user's acquisition with other factors
-    if len(groups) != len(outputscales):
+    # no scopes, or a user's acquisition with other factors
+    if len(scopes) != len(outputscales):
         return []
-    pairs = zip(groups, outputscales, strict=True)
-    return [ScopeInUse(list(group), variance / sum(outputscales)) for group, variance in pairs]
+    pairs = zip(scopes, outputscales, strict=True)
+    return [ScopeInUse(list(scope), variance / sum(outputscales)) for scope, variance in pairs]
 
 
 def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:
     """Graph of these scopes with the world's owners; None without scopes."""
     scopes = scopes_in_use(record, world)
-    return graph_of_groups(_whole(world), [scope.variables for scope in scopes]) if scopes else None
+    return graph_of_groups(_one_factor_graph(world), [scope.variables for scope in scopes]) if scopes else None
 
 
-def _whole(world: WorldRecord) -> FactorGraph:
+def _one_factor_graph(world: WorldRecord) -> FactorGraph:
     """Graph of one factor over the variables of the team's graph: the world's, without those that are in no factor."""
     inside = {variable for scope in (world.scopes or {}).values() for variable in scope}
     variables = tuple(variable for variable in world.variables if world.scopes is None or variable in inside)
@@ -193,15 +201,15 @@ def _whole(world: WorldRecord) -> FactorGraph:
     return FactorGraph(("+".join(["sum", *variables]),), (variables,), owners[:1], variables, owners)
 
 
-def _groups(learned: Learned, world: WorldRecord) -> Sequence[Sequence[str]]:
-    graph, types = _whole(world), dict(zip(world.variables, world.types, strict=False))
+def _scopes_of(learned: Learned, world: WorldRecord) -> Sequence[Sequence[str]]:
+    graph, types = _one_factor_graph(world), dict(zip(world.variables, world.types, strict=False))
     coding = coding_of(graph, MixedDomain.of([types[variable] for variable in graph.variables])) if types else None
-    read, groups = graph if coding is None else coding.inner, learned.scopes
+    coded, scopes = graph if coding is None else coding.inner, learned.scopes
     if learned.structure is not None:
-        groups = [[read.variables[i] for i in scope] for scope in learned.structure.scopes]
-    elif groups is None or len(groups) < 2:
+        scopes = [[coded.variables[i] for i in scope] for scope in learned.structure.scopes]
+    elif scopes is None or len(scopes) < 2:
         return ()
-    return groups if coding is None else coding.over(graph_of_groups(read, groups)).scopes
+    return scopes if coding is None else coding.over(graph_of_groups(coded, scopes)).scopes
 
 
 @dataclass(frozen=True)
@@ -251,7 +259,8 @@ def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
             raise ValueError(f"{name} was changed or damaged: its digest does not fit")
 
         def state(part: str) -> State:
-            own = {n.removeprefix(f"{part}/"): a for n, a in arrays.items() if n.startswith(f"{part}/")}
+            prefix = f"{part}/"
+            own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
             return {"json": plain[part], "arrays": own}
 
         return Checkpoint(plain["round"], state("team"), state("world"), plain.get("line", ""))  # "" until 2026-11

@@ -32,7 +32,7 @@ _FIGURES = ("belief", "regret", "traffic", "faults", "variables", "factor_graph"
 _DRAWN = [*(f"{name}.{end}" for name in _FIGURES for end in FIGURE_FORMATS), *map("run.{}".format, ANIMATION_FORMATS)]
 
 
-def own_files(run: Path) -> Iterator[Path]:
+def run_files(run: Path) -> Iterator[Path]:
     """Files that a run may write into its folder, also incomplete ones, but no lock, and no complete scenario."""
     for end in ("", PARTIAL):
         yield from (run / f"{name}{end}" for name in (*_FILES, ROUNDS, MLFLOW_RUN, LEDGER))
@@ -44,10 +44,10 @@ def own_files(run: Path) -> Iterator[Path]:
     yield run / (SCENARIO + PARTIAL)
 
 
-def require_own(run: Path) -> None:
+def require_regular(run: Path) -> None:
     """Refuse a folder in which a link, a pipe or the like has the name of a run's file: it leads out, or blocks."""
     kinds = [(run / folder, stat.S_ISDIR, "a folder") for folder in FOLDERS]
-    kinds += [(file, stat.S_ISREG, "a file") for file in (run / SCENARIO, run / LOCK, *own_files(run))]
+    kinds += [(file, stat.S_ISREG, "a file") for file in (run / SCENARIO, run / LOCK, *run_files(run))]
     for path, is_wanted, wanted in kinds:
         with naming(path, "cannot be read"), suppress(FileNotFoundError, NotADirectoryError):
             mode = path.lstat().st_mode

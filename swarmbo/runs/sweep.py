@@ -15,7 +15,7 @@ from swarmbo.boundary.values import error_text
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 from swarmbo.evaluations import Workers, make_executor
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.runner import check, ended, resume, run
+from swarmbo.runs.runner import check, completed_summary, resume, run
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.scenario_files import load, split_alternatives
 
@@ -55,8 +55,8 @@ def plan(
     if n_seeds < 1:
         raise ConfigError(f"got {n_seeds}; wanted an integer >= 1", at="--seeds")
     choices = [split_alternatives(override) for override in overrides]
-    if again := [one for choice in choices for one in choice if choice.count(one) > 1]:
-        raise ConfigError(f"got {again[0]} twice; wanted different values", at="--set")
+    if repeated := [value for choice in choices for value in choice if choice.count(value) > 1]:
+        raise ConfigError(f"got {repeated[0]} twice; wanted different values", at="--set")
     choices.sort(key=lambda choice: len(choice) == 1)  # alternatives come first in the names of folders
     trials: list[Trial] = []
     for chosen in itertools.product(*choices):
@@ -89,49 +89,49 @@ def sweep(
     workers = Workers.of(count=workers) if isinstance(workers, int) else workers
     outcomes: dict[int, Outcome] = {}
 
-    def keep(number: int, outcome: Outcome) -> None:
+    def add(number: int, outcome: Outcome) -> None:
         outcomes[number] = outcome
         if on_run is not None:
             on_run(outcome)
 
-    left = dict[str, int]()
+    pending = dict[str, int]()
     for number, trial in enumerate(trials):
         if _is_complete(trial):
-            keep(number, Outcome(trial, "skipped"))
+            add(number, Outcome(trial, "skipped"))
         else:
-            left[f"trial {number}"] = number
-    if not left:
+            pending[f"trial {number}"] = number
+    if not pending:
         return [outcomes[number] for number in range(len(trials))]
-    workers = msgspec.structs.replace(workers, count=min(workers.count, len(left)))
-    executor = make_executor(workers, _worker, None, None, trials[0].scenario.modules or ())
+    workers = msgspec.structs.replace(workers, count=min(workers.count, len(pending)))
+    executor = make_executor(workers, _make_worker, None, None, trials[0].scenario.modules or ())
     try:
-        for task, number in left.items():
+        for task, number in pending.items():
             executor.submit(task, trials[number])
-        while left:
-            for end in executor.poll(1.0):
-                number = left.pop(end.task)
-                why = _KILLED if end.status == "lost" else str(end.value)
-                keep(number, end.value if end.status == "done" else Outcome(trials[number], "failed", why))
+        while pending:
+            for ended in executor.poll(1.0):
+                number = pending.pop(ended.task)
+                reason = _KILLED if ended.status == "lost" else str(ended.value)
+                add(number, ended.value if ended.status == "done" else Outcome(trials[number], "failed", reason))
     finally:  # also after an interrupt: running trials can be resumed later, and no other begins
         executor.close()
     return [outcomes[number] for number in range(len(trials))]
 
 
-def _worker() -> Callable[[str, Trial], Outcome]:
-    return _execute
+def _make_worker() -> Callable[[str, Trial], Outcome]:
+    return _run_trial
 
 
 def _is_complete(trial: Trial) -> bool:
     try:
-        return ended(trial.scenario, trial.out, trial.trust) is not None
+        return completed_summary(trial.scenario, trial.out, trial.trust) is not None
     except RunFolderError:  # damaged: running it fails with the same message, and the others go on
         return False
 
 
-def _execute(task: str, trial: Trial) -> Outcome:
+def _run_trial(task: str, trial: Trial) -> Outcome:
     try:
-        begun = RunFolder.holds_run(trial.out) and RunFolder.open(trial.out).scenario() == trial.scenario
-        if begun:
+        has_begun = RunFolder.holds_run(trial.out) and RunFolder.open(trial.out).scenario() == trial.scenario
+        if has_begun:
             resume(trial.out, trust=trial.trust)
         else:
             run(trial.scenario, trial.out, trust=trial.trust)
@@ -139,7 +139,7 @@ def _execute(task: str, trial: Trial) -> Outcome:
         return Outcome(trial, "failed", str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  a world's own failure: reported, the others continue
         return Outcome(trial, "failed", error_text(error))
-    return Outcome(trial, "resumed" if begun else "done")
+    return Outcome(trial, "resumed" if has_begun else "done")
 
 
 def folder_name(text: str) -> str:

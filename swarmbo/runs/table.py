@@ -17,9 +17,9 @@ from swarmbo.runs.states import WorldRecord
 
 Columns = dict[str, list[Any]]  # cells by column, None for missing ones
 
-_WHOLE = ("seed", "round")
-_TEXTS = ("run", "scenario", "query", "agent", "factor", "status")
-_BEFORE, _AFTER = (  # columns before those of the location, and after
+_INTEGER_COLUMNS = ("seed", "round")
+_TEXT_COLUMNS = ("run", "scenario", "query", "agent", "factor", "status")
+_FIRST_COLUMNS, _LAST_COLUMNS = (  # columns before those of the location, and after
     ("scenario", "seed", "round", "query", "agent", "factor"),
     ("value", "noise_std", "status", "predicted_mean", "predicted_std", "cost", "distance"),
 )
@@ -34,68 +34,73 @@ def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: S
     variable with the name of another column is ``point.<name>``.
     """
     names = tuple(world.variables) or place_names(len(world.low))
-    axes = {name: f"point.{name}" if name in (*_BEFORE, *_AFTER) else name for name in names}
-    rows, given = list[dict[str, Any]](), world.coordinates
-    own = () if given is None else given.axes((*_BEFORE, *axes.values(), *_AFTER))
+    fixed = (*_FIRST_COLUMNS, *_LAST_COLUMNS)
+    axes = {name: f"point.{name}" if name in fixed else name for name in names}
+    rows, coordinates = list[dict[str, Any]](), world.coordinates
+    input_axes = () if coordinates is None else coordinates.axes((*fixed, *axes.values()))
     for record in records:
         common = {"scenario": scenario.name, "seed": scenario.seed, "round": record.round, "query": record.query}
-        found = _field_rows(record) if record.joint is None else _function_rows(record, record.joint, world)
-        for place, row in found:
-            if given is not None and len(place) == len(own):
-                row |= dict(zip(own, given.own(np.array([place]))[0].round(given.decimals).tolist(), strict=True))
+        placed = _field_rows(record) if record.joint is None else _function_rows(record, record.joint, world)
+        for place, row in placed:
+            if coordinates is not None and len(place) == len(input_axes):
+                own = coordinates.own(np.array([place]))[0].round(coordinates.decimals)
+                row |= dict(zip(input_axes, own.tolist(), strict=True))
             values = world.named(place).values() if world.types else place
             rows.append({**common, **dict(zip(axes.values(), values, strict=False)), **row})
-    return {name: [row.get(name) for row in rows] for name in (*_BEFORE, *axes.values(), *own, *_AFTER)}
+    columns = (*_FIRST_COLUMNS, *axes.values(), *input_axes, *_LAST_COLUMNS)
+    return {name: [row.get(name) for row in rows] for name in columns}
 
 
 def _field_rows(record: RoundRecord) -> list[tuple[list[float], dict[str, Any]]]:
-    asked = [
-        (s.location, {"agent": s.agent, **_outcome(s), "cost": s.cost, "distance": s.distance})
+    requested = [
+        (s.location, {"agent": s.agent, **_outcome_cells(s), "cost": s.cost, "distance": s.distance})
         for s in record.samples
         if not s.declined
     ]
-    stops = ((s.agent, stop) for s in record.samples for stop in s.along)
-    return asked + [(stop.location, {"agent": agent, "query": None, **_outcome(stop)}) for agent, stop in stops]
+    stops = [(sample.agent, stop) for sample in record.samples for stop in sample.en_route]
+    return requested + [(s.location, {"agent": agent, "query": None, **_outcome_cells(s)}) for agent, s in stops]
 
 
 def _function_rows(
     record: RoundRecord, joint: Evaluation, world: WorldRecord
 ) -> list[tuple[list[float], dict[str, Any]]]:
     if joint.factors is None:
-        return [(joint.location, {**_outcome(joint), "cost": sum(sample.cost for sample in record.samples)})]
-    owners, noise = world.owners or {}, joint.noise_std if isinstance(joint.noise_std, dict) else {}
+        return [(joint.location, {**_outcome_cells(joint), "cost": sum(sample.cost for sample in record.samples)})]
+    owners, noise_stds = world.owners or {}, joint.noise_std if isinstance(joint.noise_std, dict) else {}
     return [
-        (joint.location, {"agent": owners.get(factor), "factor": factor, **_value(value, noise.get(factor))})
+        (joint.location, {"agent": owners.get(factor), "factor": factor, **_value_cells(value, noise_stds.get(factor))})
         for factor, value in joint.factors.items()
     ]
 
 
-def _outcome(of: Sample | Evaluation) -> dict[str, Any]:
-    return {**_value(of.measurement, of.noise_std), "predicted_mean": of.mean, "predicted_std": of.std}
+def _outcome_cells(outcome: Sample | Evaluation) -> dict[str, Any]:
+    cells = _value_cells(outcome.measurement, outcome.noise_std)
+    return {**cells, "predicted_mean": outcome.mean, "predicted_std": outcome.std}
 
 
-def _value(value: float | None, noise_std: object) -> dict[str, Any]:
-    is_known = isinstance(noise_std, float | int) and noise_std == noise_std  # no NaN
-    return {"value": value, "noise_std": noise_std if is_known else None, "status": "failed" if value is None else "ok"}
+def _value_cells(value: float | None, noise_std: object) -> dict[str, Any]:
+    has_noise = isinstance(noise_std, float | int) and noise_std == noise_std  # no NaN
+    status = "failed" if value is None else "ok"
+    return {"value": value, "noise_std": noise_std if has_noise else None, "status": status}
 
 
 def stacked(tables: Mapping[str, Columns]) -> Columns:
     """Tables of several runs as one, with the name of each in the column ``run``."""
     names = dict.fromkeys(name for table in tables.values() for name in table)
     lengths = {run: len(next(iter(table.values()))) for run, table in tables.items()}
-    out: Columns = {"run": [run for run, length in lengths.items() for _ in range(length)]}
+    combined: Columns = {"run": [run for run, length in lengths.items() for _ in range(length)]}
     for name in names:
         cells = [cell for run, table in tables.items() for cell in table.get(name, [None] * lengths[run])]
-        out["point.run" if name == "run" else name] = cells
-    return out
+        combined["point.run" if name == "run" else name] = cells
+    return combined
 
 
 def to_frame(table: Columns) -> Any:
     """Table as a ``pandas.DataFrame``."""
     pandas = needed("pandas", "pandas", "to_dataframe()")
-    kinds = {name: _kind(name, cells) for name, cells in table.items()}
-    numbers = {name: np.array(table[name], dtype=float) for name, kind in kinds.items() if kind == "number"}
-    return pandas.DataFrame({**table, **numbers})
+    kinds = {name: _column_kind(name, cells) for name, cells in table.items()}
+    number_columns = {name: np.array(table[name], dtype=float) for name, kind in kinds.items() if kind == "number"}
+    return pandas.DataFrame({**table, **number_columns})
 
 
 def write_csv(table: Columns, path: str | os.PathLike[str]) -> None:
@@ -112,21 +117,23 @@ def write_parquet(table: Columns, path: str | os.PathLike[str]) -> None:
     """Write the table as Parquet, completely or not at all."""
     arrow = needed("pyarrow", "pandas", "Parquet")
     parquet = needed("pyarrow.parquet", "pandas", "Parquet")
-    types = {"text": arrow.string(), "whole": arrow.int64(), "number": arrow.float64(), "mixed": arrow.string()}
-    kinds = {name: _kind(name, cells) for name, cells in table.items()}
-    texts = {
+    types = {"text": arrow.string(), "integer": arrow.int64(), "number": arrow.float64(), "mixed": arrow.string()}
+    kinds = {name: _column_kind(name, cells) for name, cells in table.items()}
+    mixed_columns = {
         name: [None if cell is None else str(cell) for cell in table[name]] for name in kinds if kinds[name] == "mixed"
     }
-    arrays = {name: arrow.array(cells, types[kinds[name]]) for name, cells in {**table, **texts}.items()}
+    arrays = {name: arrow.array(cells, types[kinds[name]]) for name, cells in {**table, **mixed_columns}.items()}
     with files.replacing(Path(path)) as file:
         parquet.write_table(arrow.table(arrays), file)
 
 
-def _kind(name: str, cells: Sequence[Any]) -> str:
+def _column_kind(name: str, cells: Sequence[Any]) -> str:
     """Kind of a column; ``mixed``: choices that are texts, numbers and booleans together."""
-    if name in (*_TEXTS, *_WHOLE):
-        return "text" if name in _TEXTS else "whole"
-    kinds = {type(cell) for cell in cells if cell is not None}
-    if kinds == {int}:
-        return "whole"
-    return "text" if kinds == {str} else "number" if kinds <= {int, float} else "mixed"
+    if name in (*_TEXT_COLUMNS, *_INTEGER_COLUMNS):
+        return "text" if name in _TEXT_COLUMNS else "integer"
+    types = {type(cell) for cell in cells if cell is not None}
+    if types == {int}:
+        return "integer"
+    if types == {str}:
+        return "text"
+    return "number" if types <= {int, float} else "mixed"

@@ -20,7 +20,7 @@ from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
 from swarmbo.errors import ConfigError, OwnCodeError, SwarmboError
 from swarmbo.kernels import named_kernels
-from swarmbo.registry import FIELD, FUNCTION, SLOTS, Team, find_in, is_own, load, source_of
+from swarmbo.registry import FIELD, FUNCTION, SLOTS, Team, add_module_folders, is_user_code, load, source_file
 from swarmbo.worlds.one_shot import register_served
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
@@ -47,32 +47,32 @@ def load_plug_ins() -> dict[str, str]:
 def plug_in_ids() -> list[str]:
     """Ids of the environments of plug-ins: PettingZoo's own are games, without measurements."""
     load_plug_ins()
-    entries = {name: str(known.entry_point) for name, known in sorted(pettingzoo.parallel_registry.items())}
+    entries = {name: str(spec.entry_point) for name, spec in sorted(pettingzoo.parallel_registry.items())}
     return [name for name, entry in entries.items() if not entry.startswith("pettingzoo.")]
 
 
-def team_in(environment: object, trust: bool = False) -> Team:
-    """Kind of team for the world of a table: a field's unless its class has ``factor_graph``; see ``maker_of``."""
+def team_kind(environment: object, trust: bool = False) -> Team:
+    """Kind of team for an environment's table: a field's, unless the world's class has ``factor_graph``."""
     identifier = environment.get("id") if isinstance(environment, Mapping) else None
-    return FUNCTION if hasattr(maker_of(identifier, trust), "factor_graph") else FIELD
+    return FUNCTION if hasattr(environment_maker(identifier, trust), "factor_graph") else FIELD
 
 
-def settings_in(identifier: object) -> list[str]:
+def environment_settings(identifier: object) -> list[str]:
     """Settings of a world named by its maker."""
-    maker = maker_of(identifier)
+    maker = environment_maker(identifier)
     if maker is None:
         return []
     parameters = inspect.signature(maker).parameters.values()
-    if any(one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL) for one in parameters):
+    if any(parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) for parameter in parameters):
         return []
-    return [one.name for one in parameters if one.name != "max_cycles"]
+    return [parameter.name for parameter in parameters if parameter.name != "max_cycles"]
 
 
-def maker_of(identifier: object, trust: bool = False) -> Any:
+def environment_maker(identifier: object, trust: bool = False) -> Any:
     """Maker of an environment, a user's class only with ``trust``; None if unknown, as before a world is made."""
     if not isinstance(identifier, str):
         return None
-    if is_own(identifier):
+    if is_user_code(identifier):
         return load(identifier, "$.environment.id") if trust else None
     load_plug_ins()
     try:
@@ -85,64 +85,66 @@ def maker_of(identifier: object, trust: bool = False) -> Any:
     return maker
 
 
-def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
+def user_code_names(tables: Mapping[str, Any]) -> dict[str, str]:
     """User code that a scenario names, by the path of the name."""
     parts: dict[str, tuple[Any, str]] = {f"$.{slot}.kind": (tables.get(slot), "kind") for slot in SLOTS}
     parts["$.policy"] = tables.get("policy"), "kind"
     if isinstance(environment := tables.get("environment"), Mapping):  # a name alone is no environment
         parts["$.environment.id"] = environment, "id"
     if isinstance(callbacks := tables.get("callbacks"), list | tuple):
-        parts |= {f"{_CALLBACKS}[{index}]": (one, "kind") for index, one in enumerate(callbacks)}
+        parts |= {f"{_CALLBACKS}[{index}]": (callback, "kind") for index, callback in enumerate(callbacks)}
     names = {at: part.get(key) if isinstance(part, Mapping) else part for at, (part, key) in parts.items()}
     workers: Any = tables.get("workers")
     names[_ENGINE] = workers.get("engine") if isinstance(workers, Mapping) else getattr(workers, "engine", None)
-    return {at: name for at, name in names.items() if is_own(name)} | named_kernels(tables.get("belief"))
+    return {at: name for at, name in names.items() if is_user_code(name)} | named_kernels(tables.get("belief"))
 
 
 def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool | None) -> None:
     """Refuse user code without trust; otherwise add its folders to Python's path. Nothing is imported here."""
     tables = scenario if isinstance(scenario, Mapping) else msgspec.structs.asdict(scenario)
-    for at, name in own_names(tables).items():
+    for at, name in user_code_names(tables).items():
         if not trust:
             wanted = "--trust (trust=True), which runs it" if trust is False else "what swarmbo has on every machine"
             raise ConfigError(f"got {name!r}, your own code; wanted {wanted}", at=at)
-        find_in(tables.get("modules") or (), name, at)
+        add_module_folders(tables.get("modules") or (), name, at)
 
 
-def digests(scenario: msgspec.Struct) -> dict[str, str]:
+def code_digests(scenario: msgspec.Struct) -> dict[str, str]:
     """Digests of the files with user code that a trusted scenario names and that decisions depend on."""
-    told: dict[str, str] = {}
-    for at, name in own_names(msgspec.structs.asdict(scenario)).items():
+    found: dict[str, str] = {}
+    for at, name in user_code_names(msgspec.structs.asdict(scenario)).items():
         if at.startswith((_CALLBACKS, _ENGINE)):
             continue
-        find_in(getattr(scenario, "modules", None) or (), name, at)
-        file = source_of(load(name, at))
-        told[name] = "" if file is None else blake2b(file.read_bytes(), digest_size=16).hexdigest()
-    return told
+        add_module_folders(getattr(scenario, "modules", None) or (), name, at)
+        file = source_file(load(name, at))
+        found[name] = "" if file is None else blake2b(file.read_bytes(), digest_size=16).hexdigest()
+    return found
 
 
 @contextmanager
-def told_by_name(scenario: msgspec.Struct) -> Generator[None]:
+def naming_user_code(scenario: msgspec.Struct) -> Generator[None]:
     """Block in which exceptions of user code end the run in one line, with the name of the method."""
     try:
         yield
     except SwarmboError:
         raise
     except (Exception, SystemExit) as error:
-        if (line := _blamed(scenario, error)) is None:
+        if (line := _failed_user_code(scenario, error)) is None:
             raise
         raise OwnCodeError(line) from error
 
 
-def _blamed(scenario: msgspec.Struct, error: BaseException) -> str | None:
+def _failed_user_code(scenario: msgspec.Struct, error: BaseException) -> str | None:
     """Innermost function of user code that an exception came through; None without one."""
     modules: dict[str, str] = {}
-    for at, name in own_names(msgspec.structs.asdict(scenario)).items():
-        if (file := source_of(load(name, at))) is not None:
+    for at, name in user_code_names(msgspec.structs.asdict(scenario)).items():
+        if (file := source_file(load(name, at))) is not None:
             modules[str(file)] = name.partition(":")[0]
-    within = [(f, line) for f, line in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename in modules]
-    if not within:
+    frames = traceback.walk_tb(error.__traceback__)
+    calls = [(frame.f_code, line) for frame, line in frames if frame.f_code.co_filename in modules]
+    if not calls:
         return None
-    code, line = within[-1][0].f_code, within[-1][1]
-    what = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-    return f"{modules[code.co_filename]}:{code.co_qualname} raised {what} ({os.path.basename(code.co_filename)}:{line})"
+    code, line = calls[-1]
+    reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    file = os.path.basename(code.co_filename)
+    return f"{modules[code.co_filename]}:{code.co_qualname} raised {reason} ({file}:{line})"

@@ -19,11 +19,11 @@ from swarmbo.records import Query
 from swarmbo.registry import SLOTS
 from swarmbo.routing import Routes
 from swarmbo.runs import RunFolder, Scenario, rounds
+from swarmbo.runs.ledger_rounds import LedgerRounds
+from swarmbo.runs.progress import run_hooks
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.stored_files import Timing, locked
-from swarmbo.runs.telling import telling
-from swarmbo.runs.told_rounds import ToldRounds
-from swarmbo.runs.world import digests, told_by_name
+from swarmbo.runs.world import code_digests, naming_user_code
 from swarmbo.serve import broker
 from swarmbo.serve.app import make_app
 from swarmbo.team import Team
@@ -142,7 +142,7 @@ def open_broker(scenario: Scenario, out: Path, most_pending: int, trust: bool) -
         raise ConfigError("got a policy; wanted none, as clients are asked what the team decides", at="$.policy")
     if scenario.workers is not None:
         raise ConfigError("got workers; wanted none, as clients evaluate, and workers would simulate", at="$.workers")
-    with told_by_name(scenario):
+    with naming_user_code(scenario):
         env, team = assemble(scenario, trust)
         if isinstance(team.setup.coordination, Routes):
             got = "got a planner of routes, which needs the paths of a simulated environment"
@@ -150,19 +150,19 @@ def open_broker(scenario: Scenario, out: Path, most_pending: int, trust: bool) -
             raise ConfigError(f"{got}; {wanted}", at="$.coordination.kind")
     with (
         _locked_run(scenario, out) as folder,
-        told_by_name(scenario),
-        telling(scenario, out, rounds.ignore) as calls,
+        naming_user_code(scenario),
+        run_hooks(scenario, out, rounds.ignore) as hooks,
     ):
-        drive = rounds.Drive(scenario, folder, env, team, calls)
-        begun = rounds.begin(drive)
-        truth = begun.truth
+        parts = rounds.RunParts(scenario, folder, env, team, hooks)
+        start = rounds.start_run(parts)
+        truth = start.truth
         is_peak = truth is not None and truth.at_round is None and truth.goal == "peak"
         maximum = float(truth.maximum) if truth is not None and is_peak else None
-        service = broker.Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, maximum)
+        service = broker.Service(scenario.name, scenario.seed, scenario.rounds, start.labels.unit, maximum)
         if team.problem.is_field:  # agents may be anywhere in its box, as no world moves them
             settings: dict[str, Any] = {part: getattr(scenario, part) for part in (*SLOTS, "seed", "rounds")}
-            drive = replace(drive, team=Team(team.problem, **settings))
-        log = RoundLog(drive, begun)
+            parts = replace(parts, team=Team(team.problem, **settings))
+        log = RoundLog(parts, start)
         opened = broker.Broker(log.ledger(), service, most_pending)
         log.end()  # of a service that was killed when all queries were told
         yield opened
@@ -174,12 +174,12 @@ def _locked_run(scenario: Scenario, out: Path) -> Generator[RunFolder]:
     """Block with the locked folder of a scenario, made or as it was left."""
     with locked(RunFolder.make(out)):
         if not RunFolder.holds_run(out):
-            yield RunFolder.create(out, scenario, digests(scenario))
+            yield RunFolder.create(out, scenario, code_digests(scenario))
             return
         folder = RunFolder.open(out)
         if folder.scenario() != scenario:
             raise RunFolderError(f"{out}: holds another run; choose another --out, or the scenario of that run")
-        folder.require_same_code(digests(scenario))
+        folder.require_same_code(code_digests(scenario))
         if len(folder.records()) > 1 and not Ledger.is_in(out):
             raise RunFolderError(f"{out}: holds a run without a ledger; choose another --out")
         yield folder
@@ -188,31 +188,31 @@ def _locked_run(scenario: Scenario, out: Path) -> Generator[RunFolder]:
 class RoundLog:
     """Rounds of a served scenario in its folder, one for each query with complete outcomes, as those of a run."""
 
-    def __init__(self, drive: rounds.Drive, begun: rounds.Begun) -> None:
-        self._drive, self._begun, self._world = drive, begun, drive.team.world
-        self._rounds, self._assembler = ToldRounds(drive, begun), broker.OutcomeAssembler(drive.team.problem)
+    def __init__(self, parts: rounds.RunParts, start: rounds.RunStart) -> None:
+        self._parts, self._start, self._world = parts, start, parts.team.world
+        self._rounds, self._assembler = LedgerRounds(parts, start), broker.OutcomeAssembler(parts.team.problem)
         self._partial_infos = dict[str, dict[str, dict[str, object]]]()  # in a field, by query and agent
         self._complete = list[str]()
 
     def ledger(self) -> Ledger:
         """Ledger of the folder; rounds that are missing are logged."""
-        ledger = self._rounds.ledger(lambda ledger, event: self._update(ledger))
+        ledger = self._rounds.open_ledger(lambda ledger, event: self._update(ledger))
         self._update(ledger)
-        self._rounds.require(self._complete)
+        self._rounds.require_queries(self._complete)
         ledger.watchers.append(lambda event: self._update(ledger))
         return ledger
 
     def end(self) -> None:
         """Write the summary, if all queries are told."""
-        if self._rounds.last.round == self._drive.scenario.rounds:
-            rounds.end(self._drive, self._begun, self._begun.truth)
+        if self._rounds.last_record.round == self._parts.scenario.rounds:
+            rounds.finish_run(self._parts, self._start, self._start.truth)
 
     def _update(self, ledger: Ledger) -> None:
         for event, outcomes in self._assembler.new_events(ledger):
             infos = self._infos(ledger.query(event.query), outcomes) if outcomes else None
             if infos is not None:
                 self._complete.append(event.query)
-                if not self._rounds.has(self._complete):
+                if not self._rounds.is_logged(self._complete):
                     took = max(0.0, event.at - ledger.asked(event.query).at)
                     timing = Timing(len(self._complete), 0.0, took, 0.0, 0.0)
                     self._rounds.record(ledger, event, timing, infos)
@@ -229,7 +229,7 @@ class RoundLog:
 
     def _function_infos(self, world: FunctionWorld, outcome: broker.Outcome) -> dict[str, dict[str, object]]:
         """Reports of the world's agents of a joint point."""
-        graph = self._drive.team.graph
+        graph = self._parts.team.graph
         point = dict(zip(world.variables, world.place(outcome.point), strict=True))
         infos: dict[str, dict[str, object]] = {}
         for agent in world.agents:

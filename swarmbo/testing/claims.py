@@ -35,12 +35,12 @@ def claim_close(got: Any, expected: Any, what: str, wanted: str) -> None:
     """Refuse numbers that are not equal up to rounding, relative to the largest finite one expected, or 1. NaN equals
     NaN.
     """
-    one, other = np.asarray(got, dtype=float), np.asarray(expected, dtype=float)
-    claim(one.shape == other.shape, what, f"shape {one.shape}", f"shape {other.shape}")
-    scale = max(1.0, float(np.abs(other[np.isfinite(other)]).max(initial=0.0)))
-    differ = (one != other) & ~(np.isnan(one) & np.isnan(other))  # -inf equals -inf
-    apart = np.subtract(one, other, where=differ, out=np.zeros(one.shape))
-    furthest = float(np.abs(apart).max(initial=0.0))
+    actual, wanted_values = np.asarray(got, dtype=float), np.asarray(expected, dtype=float)
+    claim(actual.shape == wanted_values.shape, what, f"shape {actual.shape}", f"shape {wanted_values.shape}")
+    scale = max(1.0, float(np.abs(wanted_values[np.isfinite(wanted_values)]).max(initial=0.0)))
+    differ = (actual != wanted_values) & ~(np.isnan(actual) & np.isnan(wanted_values))  # -inf equals -inf
+    differences = np.subtract(actual, wanted_values, where=differ, out=np.zeros(actual.shape))
+    furthest = float(np.abs(differences).max(initial=0.0))
     claim(furthest <= 1e-6 * scale, what, f"a difference of {furthest:.3g}", wanted)
 
 

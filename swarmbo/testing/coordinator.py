@@ -20,7 +20,7 @@ from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Climbing, Points, Received, Values, total_value
 from swarmbo.problem.data import Dataset
 from swarmbo.records import SolveReport
-from swarmbo.registry import logged_as
+from swarmbo.registry import loggable_result
 from swarmbo.spaces import Domain
 from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, claim_point, refuse
 from swarmbo.transport import InProcess
@@ -58,40 +58,40 @@ class Bowls(BoxFunctions):
         if self.owned is not None:
             wanted = f"only its own, {sorted(self.owned)}"
             claim(self.owned.issuperset(stack.factors), "factors that an agent asked for", stack.factors, wanted)
-        place = np.array([0.3 + 0.1 * (self.graph.factors.index(name) % 5) for name in stack.factors])
-        away = U - place[:, None, None]
+        centres = np.array([0.3 + 0.1 * (self.graph.factors.index(name) % 5) for name in stack.factors])
+        offsets = U - centres[:, None, None]
         spread = U - U.mean(axis=-1, keepdims=True)
-        return -(away**2 + spread**2).sum(axis=-1), -2.0 * (away + spread)
+        return -(offsets**2 + spread**2).sum(axis=-1), -2.0 * (offsets + spread)
 
 
 def check_joint_policy(make: Callable[[], Any]) -> None:
     """Check ``decide_joint``: a point of the unit cube, from the history and the seed."""
     for name, graph, links in graphs():
-        where, n = f"decide_joint() over a {name}", len(graph.variables)
-        domain = Domain(np.linspace(-2.0, 0.0, n), np.linspace(1.0, 5.0, n))
+        case, n_variables = f"decide_joint() over a {name}", len(graph.variables)
+        domain = Domain(np.linspace(-2.0, 0.0, n_variables), np.linspace(1.0, 5.0, n_variables))
         rng = np.random.default_rng(0)
-        sides = rng.random((6, n))
-        history = Dataset(domain.from_unit(sides), -((sides - 0.4) ** 2).sum(axis=1), np.full((6, 3), np.nan))
-        known: dict[str, Any] = {"graph": graph, "domain": domain, "history": history, "outcomes": "total"}
-        known |= {"links": links, "round": 8, "horizon": None, "seed": 3, "initial": 4, "structure": "known"}
-        situation = JointSituation(pending=domain.from_unit(rng.random((1, n))), **known)
-        given = history.X.copy(), history.totals.copy(), situation.pending.copy()
+        U = rng.random((6, n_variables))
+        history = Dataset(domain.from_unit(U), -((U - 0.4) ** 2).sum(axis=1), np.full((6, 3), np.nan))
+        fields: dict[str, Any] = {"graph": graph, "domain": domain, "history": history, "outcomes": "total"}
+        fields |= {"links": links, "round": 8, "horizon": None, "seed": 3, "initial": 4, "structure": "known"}
+        situation = JointSituation(pending=domain.from_unit(rng.random((1, n_variables))), **fields)
+        before = history.X.copy(), history.totals.copy(), situation.pending.copy()
         chosen, report = make().decide_joint(situation, Auto())
-        point = claim_point(chosen, np.zeros(n), np.ones(n), where)
-        _claim_loggable(report, where)
+        point = claim_point(chosen, np.zeros(n_variables), np.ones(n_variables), case)
+        _claim_loggable(report, case)
         after = history.X, history.totals, situation.pending
-        claim_equal(after, given, f"{where}: the history", "the one that was given")
-        again = np.asarray(make().decide_joint(situation, Auto())[0], dtype=float)
-        claim_equal(again, point, f"{where}: the point for the same history and seed", "the same")
+        claim_equal(after, before, f"{case}: the history", "the one that was given")
+        repeated = np.asarray(make().decide_joint(situation, Auto())[0], dtype=float)
+        claim_equal(repeated, point, f"{case}: the point for the same history and seed", "the same")
 
 
 def check_field_policy(make: Callable[[], Any]) -> None:
     """Check ``decide``: every agent with candidates gets a place of its own list."""
     domain = Domain(np.array([0.0, -50.0]), np.array([100.0, 50.0]))
     rng = np.random.default_rng(0)
-    places = domain.from_unit(rng.random((30, 2)))
+    points = domain.from_unit(rng.random((30, 2)))
     agents = ("a", "b", "c", "d")
-    candidates = {agent: places[10 * k : 10 * (k + 1)] for k, agent in enumerate(agents)}  # "d" has none
+    candidates = {agent: points[10 * k : 10 * (k + 1)] for k, agent in enumerate(agents)}  # "d" has none
     X = domain.from_unit(rng.random((6, 2)))
     belief = ExactGP.create(ExactGPSettings(), domain).update(X, rng.normal(size=6))
     starts: dict[str, Any] = dict(zip(agents, X, strict=False))
@@ -107,7 +107,7 @@ def check_field_policy(make: Callable[[], Any]) -> None:
         horizon=9,
         seed=3,
     )
-    given = places.copy(), X.copy()
+    before = points.copy(), X.copy()
     decision = make().decide(situation, DBGPUCB())
     claim_offers(decision, "points", "report")
     _claim_loggable(decision.report, "decide()")
@@ -116,10 +116,10 @@ def check_field_policy(make: Callable[[], Any]) -> None:
     for agent, point in decision.points.items():
         listed = (candidates[agent] == np.asarray(point)).all(axis=1).any()
         claim(listed, f"decide(): the place of {agent!r}", point, f"one of its candidates, {candidates[agent]}")
-    claim_equal((places, X), given, "decide(): what is known", "as it was given")
+    claim_equal((points, X), before, "decide(): what is known", "as it was given")
     claim(graphs_equal(links, nx.path_graph(agents)), "decide(): links afterwards", str(links), "those that were given")
-    again = make().decide(situation, DBGPUCB()).points
-    claim_equal(again, decision.points, "decide(): the places in the same situation", "the same")
+    repeated = make().decide(situation, DBGPUCB()).points
+    claim_equal(repeated, decision.points, "decide(): the places in the same situation", "the same")
 
 
 def check_coordinator(make: Callable[[], Any]) -> None:
@@ -131,7 +131,7 @@ def check_coordinator(make: Callable[[], Any]) -> None:
 
     The choice is within bounds and the same every time, and no argument changes. Its stated value is true. It is at
     least the average value of choices, and at least that of any suggested start. Statements about the optimum are true.
-    A forbidden choice has the status ``infeasible`` and the names of the forbidding factors. If links connect all
+    A forbidden choice has the status ``infeasible`` and the names of the broken factors. If links connect all
     agents, directly or not, they change the choice by rounding at most. If agents can run the method by messages
     (``plan``), their choice is bit-identical, and so is the traffic.
 
@@ -139,7 +139,7 @@ def check_coordinator(make: Callable[[], Any]) -> None:
         make: Function that makes new settings of the method.
 
     Raises:
-        AssertionError: If a claim is violated. The message has its subject, the value got and the value wanted.
+        AssertionError: If a claim is violated. The message has its case, the value got and the value wanted.
 
     Example:
         >>> import swarmbo as sb
@@ -151,8 +151,8 @@ def check_coordinator(make: Callable[[], Any]) -> None:
     offered = [check for name, check in checks.items() if hasattr(make(), name)]
     claim(offered, type(make()).__name__, "no method to choose by", f"one of {', '.join(checks)}")
     if hasattr(make(), "plan") and offered[0] in (_check_tables, _check_functions):
-        told = f"the class of {type(make()).__name__}, which has plan()"
-        claim(isinstance(make(), TableMethod | BoxMethod), told, "another base", "TableMethod or BoxMethod")
+        got = f"the class of {type(make()).__name__}, which has plan()"
+        claim(isinstance(make(), TableMethod | BoxMethod), got, "another base", "TableMethod or BoxMethod")
     for check in offered:
         check(make)
 
@@ -172,120 +172,120 @@ def _check_tables(make: Callable[[], Any]) -> None:
 def _forbidden(graph: FactorGraph, tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Tables that allow no joint choice, though each allows some: two factors need different values of a variable."""
     variable = next(v for v in graph.variables if len(graph.factors_of(v)) > 1)
-    out = dict(tables)
+    forbidden = dict(tables)
     for wanted, factor in enumerate(graph.factors_of(variable)[:2]):
         axis = graph.scope(factor).index(variable)
-        allowed = np.moveaxis(np.full_like(out[factor], -np.inf), axis, 0)
-        allowed[wanted] = np.moveaxis(out[factor], axis, 0)[wanted]
-        out[factor] = np.moveaxis(allowed, 0, axis)
-    return out
+        allowed = np.moveaxis(np.full_like(forbidden[factor], -np.inf), axis, 0)
+        allowed[wanted] = np.moveaxis(forbidden[factor], axis, 0)[wanted]
+        forbidden[factor] = np.moveaxis(allowed, 0, axis)
+    return forbidden
 
 
 def _check_choice(
-    make: Callable[[], Any], graph: FactorGraph, tables: dict[str, np.ndarray], links: "nx.Graph[str]", where: str
+    make: Callable[[], Any], graph: FactorGraph, tables: dict[str, np.ndarray], links: "nx.Graph[str]", case: str
 ) -> None:
-    given = {factor: table.copy() for factor, table in tables.items()}
+    before = {factor: table.copy() for factor, table in tables.items()}
     solution = make().solve(graph, tables)
     claim_offers(solution, "assignment", "value", "upper_bound", "report")
-    _claim_loggable(solution.report, where)
-    claim_equal(tables, given, f"{where}: the tables", "those that were given")
+    _claim_loggable(solution.report, case)
+    claim_equal(tables, before, f"{case}: the tables", "those that were given")
     sizes = {v: n for f in graph.factors for v, n in zip(graph.scope(f), tables[f].shape, strict=True)}
     chosen = solution.assignment
     valid = set(chosen) == set(sizes) and all(0 <= index < sizes[v] for v, index in chosen.items())
-    claim(valid, f"{where}: the assignment", chosen, f"an index for each of {sizes}, less than its size")
+    claim(valid, f"{case}: the assignment", chosen, f"an index for each of {sizes}, less than its size")
 
     def utility(assignment: dict[str, int]) -> float:
         return float(sum(tables[f][tuple(assignment[v] for v in graph.scope(f))] for f in graph.factors))
 
     value = utility(chosen)
-    says = f"{where}: the value {solution.value:.6g}", f"{value:.6g}, the sum at the assignment"
-    claim_close(solution.value, value, *says)
+    statement = f"{case}: the value {solution.value:.6g}", f"{value:.6g}, the sum at the assignment"
+    claim_close(solution.value, value, *statement)
     broken = [f for f in graph.factors if tables[f][tuple(chosen[v] for v in graph.scope(f))] == -np.inf]
-    named = list(solution.report.violated)
-    claim_equal(named, broken, f"{where}: factors in report.violated", f"those that are -inf at the choice, {broken}")
+    violated = list(solution.report.violated)
+    claim_equal(violated, broken, f"{case}: factors in report.violated", f"those that are -inf at the choice, {broken}")
     status = solution.report.status
-    is_told = bool(broken) == (status == "infeasible")
-    claim(is_told, f"{where}: the status", status, "'infeasible' for what is forbidden")
+    is_stated = bool(broken) == (status == "infeasible")
+    claim(is_stated, f"{case}: the status", status, "'infeasible' for what is forbidden")
     choices = itertools.product(*(range(size) for size in sizes.values()))
-    every = [utility(dict(zip(sizes, indices, strict=True))) for indices in choices]
-    best, mean = max(every), float(np.mean(every))
-    claim(value >= mean, f"{where}: the sum at the assignment", f"{value:.6g}", f"at least the mean of all, {mean:.6g}")
-    _check_said_of_optimum(solution.report, value, best, where)
+    values = [utility(dict(zip(sizes, indices, strict=True))) for indices in choices]
+    best, mean = max(values), float(np.mean(values))
+    claim(value >= mean, f"{case}: the sum at the assignment", f"{value:.6g}", f"at least the mean of all, {mean:.6g}")
+    _check_optimum_claims(solution.report, value, best, case)
     bound = solution.upper_bound
-    claim(bound is None or bound >= best - 1e-9, f"{where}: the upper bound", bound, f"None, or at least {best}")
-    again = make().solve(graph, tables).assignment
-    claim_equal(again, chosen, f"{where}: the assignment when asked again", "the same")
-    over = make().solve(graph, tables, links)
-    claim_equal(over.assignment, chosen, f"{where}: the assignment over links that relay", "the same")
+    claim(bound is None or bound >= best - 1e-9, f"{case}: the upper bound", bound, f"None, or at least {best}")
+    repeated = make().solve(graph, tables).assignment
+    claim_equal(repeated, chosen, f"{case}: the assignment when asked again", "the same")
+    over_links = make().solve(graph, tables, links)
+    claim_equal(over_links.assignment, chosen, f"{case}: the assignment over links that relay", "the same")
     if isinstance(make(), TableMethod):
         by_agents = participant.solve_with_agents(make(), graph, tables, InProcess().open(graph.agents, links))
-        told = by_agents.assignment, by_agents.value, by_agents.upper_bound
-        solved = over.assignment, over.value, over.upper_bound
-        claim_equal(told, solved, f"{where}: what agents choose", "what solve() does")
-        _claim_same_traffic(by_agents.report, over.report, where)
+        by_messages = by_agents.assignment, by_agents.value, by_agents.upper_bound
+        solved = over_links.assignment, over_links.value, over_links.upper_bound
+        claim_equal(by_messages, solved, f"{case}: what agents choose", "what solve() does")
+        _claim_same_traffic(by_agents.report, over_links.report, case)
 
 
 def _check_functions(make: Callable[[], Any]) -> None:
     for name, graph, links in graphs():
         n = len(graph.variables)
-        for k, (low, high) in enumerate([(0.0, 1.0), (0.1, 0.45)]):
-            drawn = low + (high - low) * np.random.default_rng(k).random((64, n))
+        for n_starts, (low, high) in enumerate([(0.0, 1.0), (0.1, 0.45)]):
+            drawn = low + (high - low) * np.random.default_rng(n_starts).random((64, n))
             functions = Bowls(graph, np.full(n, low), np.full(n, high), np.empty((0, n)))
-            best_first = np.argsort(-total_value(functions, drawn))
-            _check_agreement(make, replace(functions, starts=drawn[best_first[:k]]), links, f"maximise() over a {name}")
+            starts = drawn[np.argsort(-total_value(functions, drawn))[:n_starts]]
+            _check_agreement(make, replace(functions, starts=starts), links, f"maximise() over a {name}")
 
 
-def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph[str]", where: str) -> None:
+def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph[str]", case: str) -> None:
     graph, low, high = functions.graph, functions.low, functions.high
     box = low, high, functions.starts
-    given = copy.deepcopy(box)
+    before = copy.deepcopy(box)
     agreement = make().maximise(functions, None, 1)
     claim_offers(agreement, "point", "value", "report")
-    _claim_loggable(agreement.report, where)
-    claim_equal(box, given, f"{where}: low, high and starts", "those that were given")
-    point = claim_point(agreement.point, low, high, where)
+    _claim_loggable(agreement.report, case)
+    claim_equal(box, before, f"{case}: low, high and starts", "those that were given")
+    point = claim_point(agreement.point, low, high, case)
     value = float(total_value(functions, point[None])[0])
-    says = f"{where}: the value {agreement.value:.6g}", f"{value:.6g}, the sum at the point"
-    claim_close(agreement.value, value, *says)
-    known = total_value(functions, low + (high - low) * np.random.default_rng(0).random((256, len(low))))
-    mean = float(known.mean())
-    claim(value >= mean, f"{where}: the sum at the point", f"{value:.6g}", f"at least the mean of the box, {mean:.6g}")
-    _check_said_of_optimum(agreement.report, value, max(value, float(known.max())), where)
+    statement = f"{case}: the value {agreement.value:.6g}", f"{value:.6g}, the sum at the point"
+    claim_close(agreement.value, value, *statement)
+    values = total_value(functions, low + (high - low) * np.random.default_rng(0).random((256, len(low))))
+    mean = float(values.mean())
+    claim(value >= mean, f"{case}: the sum at the point", f"{value:.6g}", f"at least the mean of the box, {mean:.6g}")
+    _check_optimum_claims(agreement.report, value, max(value, float(values.max())), case)
     best = float(total_value(functions, functions.starts).max()) if len(functions.starts) else -np.inf
     wanted = f"at least that of a start, {best:.6g}"
-    claim(value >= best - 1e-9, f"{where}: the sum at the point", f"{value:.6g}", wanted)
-    again = make().maximise(functions, None, 1)
-    claim_equal(np.asarray(again.point), point, f"{where}: the point for the same seed", "the same")
-    over = make().maximise(functions, links, 1)
-    claim_close(over.point, point, f"{where}: the point over links that relay", "the same up to rounding")
+    claim(value >= best - 1e-9, f"{case}: the sum at the point", f"{value:.6g}", wanted)
+    repeated = make().maximise(functions, None, 1)
+    claim_equal(np.asarray(repeated.point), point, f"{case}: the point for the same seed", "the same")
+    over_links = make().maximise(functions, links, 1)
+    claim_close(over_links.point, point, f"{case}: the point over links that relay", "the same up to rounding")
     if isinstance(make(), BoxMethod):
         by_agents = participant.maximise_with_agents(make(), functions, InProcess().open(graph.agents, links), 1)
-        told = by_agents.point, by_agents.value
-        claim_equal(told, (over.point, over.value), f"{where}: what agents choose", "what maximise() does")
-        _claim_same_traffic(by_agents.report, over.report, where)
+        by_messages, solved = (by_agents.point, by_agents.value), (over_links.point, over_links.value)
+        claim_equal(by_messages, solved, f"{case}: what agents choose", "what maximise() does")
+        _claim_same_traffic(by_agents.report, over_links.report, case)
 
 
-def _claim_loggable(report: Any, where: str) -> None:
+def _claim_loggable(report: Any, case: str) -> None:
     try:
-        logged_as(SolveReport, report, report, where)
+        loggable_result(SolveReport, report, report, case)
     except ShapeError as error:
-        refuse(f"{where}: the report", report, str(error).partition("; wanted ")[2])
+        refuse(f"{case}: the report", report, str(error).partition("; wanted ")[2])
 
 
-def _check_said_of_optimum(report: SolveReport, value: float, best: float, where: str) -> None:
+def _check_optimum_claims(report: SolveReport, value: float, best: float, case: str) -> None:
     if report.value is not None and value > -np.inf:
-        claim_close(report.value, value, f"{where}: the value {report.value:.6g} in the report", f"{value:.6g}")
+        claim_close(report.value, value, f"{case}: the value {report.value:.6g} in the report", f"{value:.6g}")
     if report.status == "exact":
-        what = f"{where}: the sum of what is said to be 'exact', {value:.6g}"
-        claim_close(value, best, what, f"the most, {best:.6g}")
+        claimed = f"{case}: the sum of what is said to be 'exact', {value:.6g}"
+        claim_close(value, best, claimed, f"the most, {best:.6g}")
     gap = report.gap
     if value == -np.inf:
-        claim(gap is None, f"{where}: the gap of a forbidden choice", gap, "None")
-    claim(gap is None or best - value <= gap + 1e-9, f"{where}: the gap", gap, f"None, or at least {best - value}")
+        claim(gap is None, f"{case}: the gap of a forbidden choice", gap, "None")
+    claim(gap is None or best - value <= gap + 1e-9, f"{case}: the gap", gap, f"None, or at least {best - value}")
 
 
-def _claim_same_traffic(by_agents: SolveReport, fast: SolveReport, where: str) -> None:
-    ended, said = (by_agents.status, by_agents.violated), (fast.status, fast.violated)
-    claim(said == ended, f"{where}: status and violated", said, str(ended))
+def _claim_same_traffic(by_agents: SolveReport, solved: SolveReport, case: str) -> None:
+    by_agents_end, solved_end = (by_agents.status, by_agents.violated), (solved.status, solved.violated)
+    claim(solved_end == by_agents_end, f"{case}: status and violated", solved_end, str(by_agents_end))
     sent = by_agents.traffic
-    claim(fast.traffic == sent, f"{where}: the traffic", str(fast.traffic), f"what agents send, {sent}")
+    claim(solved.traffic == sent, f"{case}: the traffic", str(solved.traffic), f"what agents send, {sent}")

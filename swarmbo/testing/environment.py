@@ -21,8 +21,8 @@ from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers
 from swarmbo.worlds import FieldWorld, FunctionWorld, Report
 from swarmbo.worlds.actions import variables_of
 
-_TOLD = ("observations", "rewards", "terminations", "truncations", "infos")  # what step() returns
-_AHEAD = 4  # steps before an episode is copied or saved
+_RESULTS = ("observations", "rewards", "terminations", "truncations", "infos")  # what step() returns
+_FIRST_STEPS = 4  # steps before an episode is copied or saved
 
 
 def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
@@ -47,32 +47,32 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
         >>> sb.testing.check_environment(lambda: function_v0.parallel_env(function="camel"))
     """
     _check_spaces(make())
-    _check_told(make(), cycles)
+    _check_reset_and_steps(make(), cycles)
     _check_api(make(), cycles)
-    one, other = (_episode(make(), cycles, seed=0) for _ in range(2))
-    claim_equal(other, one, "an episode after the same seed and actions", "the same to the bit")
-    _episode(env := make(), _AHEAD, seed=5)
+    first, second = (_episode(make(), cycles, seed=0) for _ in range(2))
+    claim_equal(second, first, "an episode after the same seed and actions", "the same to the bit")
+    _episode(env := make(), _FIRST_STEPS, seed=5)
     ahead, stayed = _episode(copy.deepcopy(env), cycles), "what the original does, which stays where it was"
     claim_equal(ahead, _episode(env, cycles), "what a deep copy in mid-episode does", stayed)
     if hasattr(make().unwrapped, "get_state"):
         _check_state(make, cycles)
     env = make()
     env.reset(seed=0)
-    _check_offers(env)
+    _check_team_information(env)
 
 
 def _episode(env: Any, cycles: int, seed: int | None = None) -> list[Any]:
     """All results of an episode under random actions; without a seed the present episode continues."""
-    told: list[Any] = [] if seed is None else [env.reset(seed=seed)]
+    results: list[Any] = [] if seed is None else [env.reset(seed=seed)]
     for number, agent in enumerate(env.possible_agents):
         env.action_space(agent).seed(number)
     for _ in range(cycles):
         if not env.agents:
             break
-        told.append(env.step({agent: env.action_space(agent).sample() for agent in env.agents}))
+        results.append(env.step({agent: env.action_space(agent).sample() for agent in env.agents}))
         if hasattr(env.unwrapped, "state_space"):
-            told.append(env.state())
-    return told
+            results.append(env.state())
+    return results
 
 
 def _check_api(env: Any, cycles: int) -> None:
@@ -100,25 +100,26 @@ def _check_spaces(env: Any) -> None:
             claim(same, f"{name}({agent!r}) asked twice", "two objects", "the same one; seeds are lost otherwise")
 
 
-def _check_told(env: Any, cycles: int) -> None:
-    told = env.reset(seed=1)
-    claim(isinstance(told, tuple) and len(told) == 2, "reset()", told, "a pair of observations and infos")
+def _check_reset_and_steps(env: Any, cycles: int) -> None:
+    result = env.reset(seed=1)
+    claim(isinstance(result, tuple) and len(result) == 2, "reset()", result, "a pair of observations and infos")
     live = set(env.possible_agents)
     claim(set(env.agents) == live, "agents after reset()", sorted(env.agents), sorted(live))
-    for name, table in zip(("observations", "infos"), told, strict=True):
+    for name, table in zip(("observations", "infos"), result, strict=True):
         claim(set(table) == live, f"agents in the {name} of reset()", sorted(table), sorted(live))
-    _check_observed(env, told[0])
+    _check_observations(env, result[0])
     silent = set(env.possible_agents)
     for number, agent in enumerate(env.possible_agents, start=1):
         env.action_space(agent).seed(number)
     for _ in range(cycles):
         live = set(env.agents)
         step = env.step({agent: env.action_space(agent).sample() for agent in env.agents})
-        claim(isinstance(step, tuple) and len(step) == len(_TOLD), "step()", step, f"a tuple of {', '.join(_TOLD)}")
-        for name, table in zip(_TOLD, step, strict=True):
+        is_whole = isinstance(step, tuple) and len(step) == len(_RESULTS)
+        claim(is_whole, "step()", step, f"a tuple of {', '.join(_RESULTS)}")
+        for name, table in zip(_RESULTS, step, strict=True):
             claim(set(table) == live, f"agents in the {name} of step()", sorted(table), sorted(live))
         observations, rewards, terminations, truncations, infos = step
-        _check_observed(env, observations)
+        _check_observations(env, observations)
         if hasattr(env.unwrapped, "state_space"):
             space = env.unwrapped.state_space
             claim(space.contains(env.state()), "state()", env.state(), f"one in its space, {space}")
@@ -138,10 +139,10 @@ def _check_told(env: Any, cycles: int) -> None:
     claim(not silent, f"infos of {sorted(silent)}", "no outcome in any round", "'measurement', or 'factors', in some")
 
 
-def _check_observed(env: Any, observations: Mapping[str, Any]) -> None:
-    for agent, seen in observations.items():
+def _check_observations(env: Any, observations: Mapping[str, Any]) -> None:
+    for agent, observation in observations.items():
         space = env.observation_space(agent)
-        claim(space.contains(seen), f"an observation of {agent!r}", seen, f"one in its space, {space}")
+        claim(space.contains(observation), f"an observation of {agent!r}", observation, f"one in its space, {space}")
 
 
 def _check_info(env: Any, agent: str, info: Any) -> None:
@@ -150,15 +151,16 @@ def _check_info(env: Any, agent: str, info: Any) -> None:
     if hasattr(env.unwrapped, "prices"):
         sampled, priced = info.get("sampled"), "a bool: measurements have a price"
         claim(isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, priced)
-    told: dict[str, Any] = {f"infos of {agent!r}": info}
-    told |= {f"'on_the_way'[{number}] of {agent!r}": stop for number, stop in enumerate(info.get("on_the_way") or ())}
-    for whose, measured in told.items():
+    reports: dict[str, Any] = {f"infos of {agent!r}": info}
+    stops = enumerate(info.get("on_the_way") or ())
+    reports |= {f"'on_the_way'[{number}] of {agent!r}": stop for number, stop in stops}
+    for whose, measured in reports.items():
         is_table = isinstance(measured, Mapping) and "location" in measured
         claim(is_table, whose, measured, wanted)
-        _check_measured(env, whose, measured, env.action_space(agent))
+        _check_measurement(env, whose, measured, env.action_space(agent))
 
 
-def _check_measured(env: Any, whose: str, info: Mapping[str, Any], space: Any) -> None:
+def _check_measurement(env: Any, whose: str, info: Mapping[str, Any], space: Any) -> None:
     outcomes = dict(info.get("factors") or {})
     if "measurement" in info:
         outcomes["measurement"] = info["measurement"]
@@ -170,22 +172,22 @@ def _check_measured(env: Any, whose: str, info: Mapping[str, Any], space: Any) -
         what, is_known = f"'noise_std' of {name!r} in {whose}", np.isfinite(reported_noise(std))
         claim(name in outcomes, what, std, "one of an outcome that is there")
         claim(is_known, what, std, "a finite number >= 0; left out if it is not known")
-    where = np.append(info["location"], space.high[-1]) if hasattr(env.unwrapped, "prices") else info["location"]
-    claim(_contains(space, where), f"'location' in {whose}", info["location"], f"one in its action space, {space}")
+    location = np.append(info["location"], space.high[-1]) if hasattr(env.unwrapped, "prices") else info["location"]
+    claim(_contains(space, location), f"'location' in {whose}", info["location"], f"one in its action space, {space}")
 
 
-def _contains(space: Any, where: Any) -> bool:
+def _contains(space: Any, location: Any) -> bool:
     """True if a location is in an action space, in which numbers may be of another type: robots' are often doubles."""
-    if isinstance(space, Dict) and isinstance(where, Mapping):
-        return set(where) == set(space.spaces) and all(_contains(space[key], part) for key, part in where.items())
-    place = reported_place(where) if isinstance(space, Box) else None
-    return space.contains(where if place is None else place.astype(space.dtype))
+    if isinstance(space, Dict) and isinstance(location, Mapping):
+        return set(location) == set(space.spaces) and all(_contains(space[key], part) for key, part in location.items())
+    place = reported_place(location) if isinstance(space, Box) else None
+    return space.contains(location if place is None else place.astype(space.dtype))
 
 
 def _check_state(make: Callable[[], Any], cycles: int) -> None:
     env, fresh = make(), make()
     claim_offers(env.unwrapped, "get_state", "set_state")
-    _episode(env, _AHEAD, seed=5)
+    _episode(env, _FIRST_STEPS, seed=5)
     state = env.unwrapped.get_state()
     claim(set(state) == {"json", "arrays"}, "get_state()", sorted(state), "'json' and 'arrays'")
     plain = json.loads(json.dumps(state["json"]))
@@ -197,7 +199,7 @@ def _check_state(make: Callable[[], Any], cycles: int) -> None:
     claim_equal(_episode(fresh, cycles), ahead, "what a world does from a written state", "what the one saved did")
 
 
-def _check_offers(env: Any) -> None:
+def _check_team_information(env: Any) -> None:
     world, agents = env.unwrapped, set(env.possible_agents)
     if hasattr(world, "interaction_graph"):
         links = world.interaction_graph()
@@ -238,8 +240,9 @@ def _check_travel(env: Any, box: Domain) -> None:
         name, rounds = f"travel_rounds({agent!r}, origins, places)", np.asarray(world.travel_rounds(agent, X, X[:2]))
         is_whole = rounds.shape == (3, 2) and rounds.dtype.kind in "iu" and bool((rounds >= 0).all())
         claim(is_whole, name, rounds, "one whole number >= 0 for each origin (n) and place (m)")
-        there = [rounds[n, n] in (0, np.iinfo(int).max // 4) for n in range(2)]
-        claim(all(there), f"{name} from a place to itself", rounds, "0, or np.iinfo(int).max // 4 where nobody can be")
+        to_itself = [rounds[n, n] in (0, np.iinfo(int).max // 4) for n in range(2)]
+        wanted = "0, or np.iinfo(int).max // 4 where nobody can be"
+        claim(all(to_itself), f"{name} from a place to itself", rounds, wanted)
         if hasattr(world, "rounds_left"):
             left = world.rounds_left(agent)
             is_count = isinstance(left, int | np.integer) and left >= 0

@@ -34,9 +34,9 @@ class _Leaf(NamedTuple):
         """Type of each entry: numbers of a box, choices among the integers of other spaces."""
         space = self.space
         if isinstance(space, Box):
-            ends = zip(space.low.reshape(-1).tolist(), space.high.reshape(-1).tolist(), strict=True)
-            of = Integer if np.issubdtype(space.dtype, np.integer) else Real
-            return [of(low, high) for low, high in ends]
+            ranges = zip(space.low.reshape(-1).tolist(), space.high.reshape(-1).tolist(), strict=True)
+            variable_type = Integer if np.issubdtype(space.dtype, np.integer) else Real
+            return [variable_type(low, high) for low, high in ranges]
         counts = np.asarray(space.n if isinstance(space, Discrete) else space.nvec).reshape(-1)
         starts = np.asarray(space.start).reshape(-1)
         return [Categorical(range(start, start + n)) for start, n in zip(starts.tolist(), counts.tolist(), strict=True)]
@@ -45,13 +45,14 @@ class _Leaf(NamedTuple):
         """True if its entries have the codes of these axes."""
         if isinstance(self.space, Box):
             ends = np.array([(axis.low, axis.high) for axis in axes]).reshape(-1, 2).T
-            off = np.abs(np.array([self.space.low.reshape(-1), self.space.high.reshape(-1)]) - ends)
-            return bool((off <= 1e-6 * np.ptp(ends, axis=0) + 1e-7 * np.abs(ends).max(axis=0)).all())  # float32 rounds
+            difference = np.abs(np.array([self.space.low.reshape(-1), self.space.high.reshape(-1)]) - ends)
+            tolerance = 1e-6 * np.ptp(ends, axis=0) + 1e-7 * np.abs(ends).max(axis=0)  # float32 rounds
+            return bool((difference <= tolerance).all())
         counts = np.asarray(self.space.n if isinstance(self.space, Discrete) else self.space.nvec).reshape(-1)
         return all(axis.step and n == axis.count for axis, n in zip(axes, counts.tolist(), strict=True))
 
 
-class Form(NamedTuple):
+class ActionForm(NamedTuple):
     """Form of an agent's actions. An entry of a ``Box`` is a variable's code, a number or a choice's position; one of
     ``Discrete`` or ``MultiDiscrete`` the position of the value, from the start of the space on. A ``Dict`` has a space
     for each variable, by its name, or further spaces in the order of the variables.
@@ -61,56 +62,56 @@ class Form(NamedTuple):
     axes: Mapping[str, Axis]
 
     @classmethod
-    def of(cls, space: "Space[Any]", own: Mapping[str, Variable], agent: str) -> "Form":
+    def of(cls, space: "Space[Any]", own: Mapping[str, Variable], agent: str) -> "ActionForm":
         """Form for an agent's own variables; a ConfigError if the space has other values."""
         leaves, axes = list(_leaves(space, agent)), {name: variable.axis for name, variable in own.items()}
         names, keys = list(own), set(space.spaces) if isinstance(space, Dict) else set[str]()
         if keys and keys == set(own):
             names = [leaf.keys[0] for leaf in leaves]
         ends = np.cumsum([0, *(leaf.size for leaf in leaves)]).tolist()
-        parts = [(leaf, names[ends[i] : ends[i + 1]]) for i, leaf in enumerate(leaves)]
-        has_each = ends[-1] == len(own) and (keys == set(own) or keys.isdisjoint(own))
-        if not has_each or not all(leaf.fits([axes[name] for name in part]) for leaf, part in parts):
+        named_leaves = [(leaf, names[ends[i] : ends[i + 1]]) for i, leaf in enumerate(leaves)]
+        fits_all = ends[-1] == len(own) and (keys == set(own) or keys.isdisjoint(own))
+        if not fits_all or not all(leaf.fits([axes[name] for name in part]) for leaf, part in named_leaves):
             ranges = ", ".join(f"{name} ({variable.in_words})" for name, variable in own.items())
             raise ConfigError(f"got action space {space} of {agent!r}; wanted the values of {ranges}", at=_AT)
-        return cls(parts, axes)
+        return cls(named_leaves, axes)
 
     def action(self, codes: Mapping[str, float]) -> Any:
         """Action with codes, inside the space and in its number type."""
-        out: dict[str, Any] = {}
+        action: dict[str, Any] = {}
         for leaf, names in self.leaves:
             numbers, space = np.array([codes[name] for name in names]), leaf.space
             if (starts := leaf.starts) is None:
-                made: Any = np.clip(numbers.astype(space.dtype), space.low.reshape(-1), space.high.reshape(-1))
-                made = made.reshape(space.shape)
+                part: Any = np.clip(numbers.astype(space.dtype), space.low.reshape(-1), space.high.reshape(-1))
+                part = part.reshape(space.shape)
             else:
                 low, step = self._grids(names)
                 places = np.rint((numbers - low) / step + starts)
-                made = int(places[0]) if isinstance(space, Discrete) else places.astype(space.dtype)
+                part = int(places[0]) if isinstance(space, Discrete) else places.astype(space.dtype)
             if not leaf.keys:
-                return made
-            inner = out
+                return part
+            inner = action
             for key in leaf.keys[:-1]:
                 inner = inner.setdefault(key, {})
-            inner[leaf.keys[-1]] = made
-        return out
+            inner[leaf.keys[-1]] = part
+        return action
 
     def codes(self, action: object) -> dict[str, float] | None:
         """Codes in an action, which may be out of range; None if it has another form."""
-        out: dict[str, float] = {}
+        codes: dict[str, float] = {}
         for leaf, names in self.leaves:
-            told: Any = action
+            value: Any = action
             for key in leaf.keys:
-                told = cast(Mapping[str, Any], told).get(key) if isinstance(told, Mapping) else None
-            is_number = isinstance(told, float | int | np.number) or getattr(told, "shape", None) == ()
-            numbers = reported_place([told] if is_number else told)
+                value = cast(Mapping[str, Any], value).get(key) if isinstance(value, Mapping) else None
+            is_number = isinstance(value, float | int | np.number) or getattr(value, "shape", None) == ()
+            numbers = reported_place([value] if is_number else value)
             if numbers is None or len(numbers) != len(names):
                 return None
             if (starts := leaf.starts) is not None:
                 low, step = self._grids(names)
                 numbers = low + step * (numbers - starts)
-            out |= dict(zip(names, numbers.tolist(), strict=True))
-        return out
+            codes |= dict(zip(names, numbers.tolist(), strict=True))
+        return codes
 
     def _grids(self, names: Sequence[str]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         axes = [self.axes[name] for name in names]
@@ -121,18 +122,18 @@ def variables_of(space: "Space[Any]", agent: str) -> dict[str, Variable]:
     """Variables of an agent ``a`` in a space: ``a[0]``, ``a[1]``, …, in a ``Dict`` ``a[key]``. A ConfigError unless it
     is a finite box with one axis, a ``Discrete`` or ``MultiDiscrete`` of at least two choices, or a ``Dict`` of these.
     """
-    out = dict[str, Variable]()
+    variables = dict[str, Variable]()
     for leaf in _leaves(space, agent):
         name = agent + "".join(f"[{key}]" for key in leaf.keys)
         is_single = bool(leaf.keys) and leaf.space.shape == ()
         names = [name] if is_single else [f"{name}[{entry}]" for entry in range(leaf.size)]
         try:
-            out |= dict(zip(names, leaf.types(), strict=True))
+            variables |= dict(zip(names, leaf.types(), strict=True))
         except ValueError as error:
             raise ConfigError(f"action space of {agent!r}: got {short(leaf.space)} ({error}); {_WANTED}", _AT) from None
-    if not out:
+    if not variables:
         raise ConfigError(f"action space of {agent!r}: got {short(space)}; {_WANTED}", at=_AT)
-    return out
+    return variables
 
 
 def _leaves(space: Any, agent: str, keys: tuple[str, ...] = ()) -> Iterator[_Leaf]:

@@ -54,8 +54,8 @@ class FieldWorld(World):
     @property
     def stated_task(self) -> Goal | None:
         """The task, unless it is the default of the world's class."""
-        usual = inspect.signature(type(self._world)).parameters.get("task")
-        return None if usual is not None and usual.default == self.task else self.task
+        parameter = inspect.signature(type(self._world)).parameters.get("task")
+        return None if parameter is not None and parameter.default == self.task else self.task
 
     @property
     def level(self) -> float | None:
@@ -67,33 +67,33 @@ class FieldWorld(World):
 
     def sites(self) -> Float[np.ndarray, "k d"] | None:
         """All measurable places; None if unknown."""
-        sites = self._told("sites")
+        sites = self._optional("sites")
         return None if sites is None else np.asarray(sites, dtype=float)
 
     def no_go(self) -> list[list[Float[np.ndarray, "k 2"]]]:
         """Regions that no agent may enter, each a list of rings; empty if unknown."""
-        return [[np.asarray(ring, dtype=float) for ring in rings] for rings in self._told("no_go", [])]
+        return [[np.asarray(ring, dtype=float) for ring in rings] for rings in self._optional("no_go", [])]
 
     def bases(self) -> dict[str, Float[np.ndarray, " d"]]:
         """Bases of agents, where they must be when their batteries are empty."""
-        told = {agent: WorldTravel(self._world).base(agent) for agent in self.problem.agents}
-        return {agent: base for agent, base in told.items() if base is not None}
+        bases = {agent: WorldTravel(self._world).base(agent) for agent in self.problem.agents}
+        return {agent: base for agent, base in bases.items() if base is not None}
 
     def standpoints(self) -> dict[str, Float[np.ndarray, " d"]]:
         """Positions of static agents; empty if unknown."""
         places, d = dict[str, Float[np.ndarray, " d"]](), self.problem.box.n_dims
-        for agent, told in self._by_agent("standpoints").items():
-            place = values.reported_place(told)
+        for agent, stated in self._by_agent("standpoints").items():
+            place = values.reported_place(stated)
             if place is None or place.shape != (d,):
-                raise ShapeError(f"standpoints() of {agent!r}: got {values.short(told)}; wanted {d} coordinates")
+                raise ShapeError(f"standpoints() of {agent!r}: got {values.short(stated)}; wanted {d} coordinates")
             places[agent] = place
         return places
 
     def _by_agent(self, name: str) -> dict[str, Any]:
         """Result of an optional method that returns a table by agent."""
-        told, at = self._told(name, {}), f"$.environment.{name}()"
-        values.known_names(values.table(told, "{agent: …}", at), self.problem.agents, at)
-        return dict(told)
+        table, at = self._optional(name, {}), f"$.environment.{name}()"
+        values.known_names(values.table(table, "{agent: …}", at), self.problem.agents, at)
+        return dict(table)
 
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
         """Options of a decision; of agents with observations, the live ones take part."""
@@ -146,8 +146,8 @@ class FieldWorld(World):
     def news(self, sent: Mapping[str, float] | None, step: Step) -> News:
         """Measurements of a step; an agent with a target and no valid report has failed, except by abstention."""
         targets, problem = {} if sent is None else self.problem.places_of(sent), self.problem
-        told = {agent: (step.infos.get(agent, {}), targets.get(agent), problem.box) for agent in problem.agents}
-        return news_of_measurements(problem, {agent: measurements_of(agent, *own) for agent, own in told.items()})
+        arguments = {agent: (step.infos.get(agent, {}), targets.get(agent), problem.box) for agent in problem.agents}
+        return news_of_measurements(problem, {agent: measurements_of(agent, *own) for agent, own in arguments.items()})
 
 
 class WorldTravel:
@@ -160,11 +160,11 @@ class WorldTravel:
         self, agent: str, origins: Float[np.ndarray, "n d"], places: Float[np.ndarray, "m d"]
     ) -> Int[np.ndarray, "n m"]:
         """Fewest rounds from each origin to each place."""
-        told, wanted = np.asarray(self._world.travel_rounds(agent, origins, places)), (len(origins), len(places))
-        if told.shape != wanted or told.dtype.kind not in "iu" or (told < 0).any():
-            got = f"travel_rounds({agent!r}, …): got {values.short(told)} of shape {told.shape} and type {told.dtype}"
+        rounds, wanted = np.asarray(self._world.travel_rounds(agent, origins, places)), (len(origins), len(places))
+        if rounds.shape != wanted or rounds.dtype.kind not in "iu" or (rounds < 0).any():
+            got = f"travel_rounds({agent!r}, …): got {values.short(rounds)}, {rounds.dtype} of shape {rounds.shape}"
             raise ShapeError(f"{got}; wanted whole numbers {wanted}, >= 0")
-        return told
+        return rounds
 
     def rounds_left(self, agent: str) -> int:
         """Number of rounds for which an agent can still move."""
@@ -196,8 +196,8 @@ def news_of_measurements(
     problem: Problem, found: "Mapping[str, tuple[Measurement | None, tuple[Measurement, ...]]]"
 ) -> News:
     """Report of a round for a team, from its agents' measurements by ``measurements_of``, in the problem's order."""
-    ended = {agent: measurement for agent, (measurement, _) in found.items() if measurement is not None}
-    place = problem.joint({agent: measurement.place for agent, measurement in ended.items()})
-    outcomes = {agent: measurement.outcome for agent, measurement in ended.items()}
-    noise = {agent: own.noise_std for agent, own in ended.items() if not np.isnan(own.noise_std)}
+    measurements = {agent: measurement for agent, (measurement, _) in found.items() if measurement is not None}
+    place = problem.joint({agent: measurement.place for agent, measurement in measurements.items()})
+    outcomes = {agent: measurement.outcome for agent, measurement in measurements.items()}
+    noise = {agent: own.noise_std for agent, own in measurements.items() if not np.isnan(own.noise_std)}
     return News(place, None, outcomes, noise=noise, on_the_way=tuple(stop for _, own in found.values() for stop in own))

@@ -16,14 +16,14 @@ from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.problem.data import News
 from swarmbo.settings import convert
 from swarmbo.spaces.variables import MixedDomain
-from swarmbo.worlds.actions import Form
+from swarmbo.worlds.actions import ActionForm
 from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
 
 _AT = "$.environment"
 _SLACK = 1e-6  # of a range: actions may have been rounded to float32
 
 
-class ToldGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FactorGraphSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Result of ``env.unwrapped.factor_graph()``.
 
     ``bounds`` are (low, high) of every variable, in the order of joint points, or the table of its type:
@@ -43,42 +43,42 @@ class FunctionWorld(World):
     """A function as its team sees it: variables, factors, links and outcomes; never the ground truth.
 
     Variables in no factor stay in the middle of their range. An agent's actions have its own variables, in the order of
-    ``bounds``, in the form of its action space (``swarmbo.worlds.actions.Form``). Infos have ``"measurement"``, the
-    total, or ``"factors"`` with outcomes per factor, and ``"location"``, the action that was carried out. ``told`` is
-    the graph of an environment without one.
+    ``bounds``, in the form of its action space (``swarmbo.worlds.actions.ActionForm``). Infos have ``"measurement"``,
+    the total, or ``"factors"`` with outcomes per factor, and ``"location"``, the action that was carried out. ``spec``
+    is the graph of an environment without one.
     """
 
-    def __init__(self, env: "ParallelEnv[str, Any, Any]", told: ToldGraph | None = None) -> None:
+    def __init__(self, env: "ParallelEnv[str, Any, Any]", spec: FactorGraphSpec | None = None) -> None:
         super().__init__(env)
-        if told is None:
+        if spec is None:
             if not hasattr(self._world, "factor_graph"):
                 fix = "make its team with Team.for_env(env, measurement=…), and bring it to a state by load_state_dict"
                 raise ConfigError(f"got an environment without factor_graph(); {fix}", at=_AT)
-            told = convert(self._world.factor_graph(), ToldGraph, f"{_AT}.factor_graph")
+            spec = convert(self._world.factor_graph(), FactorGraphSpec, f"{_AT}.factor_graph")
         self.agents = tuple(env.possible_agents)
-        self.variables = tuple(told.bounds)
-        self.outcomes: OutcomeMode = told.outcomes
-        self.variable_owners = told.variable_owners
-        if set(told.variable_owners) != set(told.bounds):
+        self.variables = tuple(spec.bounds)
+        self.outcomes: OutcomeMode = spec.outcomes
+        self.variable_owners = spec.variable_owners
+        if set(spec.variable_owners) != set(spec.bounds):
             raise ConfigError("got owners of other variables than those with bounds", at=f"{_AT}.factor_graph")
-        if strangers := sorted({*told.variable_owners.values(), *(told.owners or {}).values()} - set(self.agents)):
+        if strangers := sorted({*spec.variable_owners.values(), *(spec.owners or {}).values()} - set(self.agents)):
             raise ConfigError(f"got owners {strangers}; wanted agents {list(self.agents)}", at=f"{_AT}.factor_graph")
-        self.types = MixedDomain.types_of(told.bounds, f"{_AT}.factor_graph.bounds")
+        self.types = MixedDomain.types_of(spec.bounds, f"{_AT}.factor_graph.bounds")
         self.domain = MixedDomain.of(list(self.types.values()))
         middle = (self.domain.low + self.domain.high) / 2.0
         if self.is_typed:
             middle = self.domain.from_unit(np.full(self.domain.n_dims, 0.5))
         self._middle: list[float] = middle.tolist()
-        self.graph = None if told.scopes is None else self._ordered(told.scopes, told.owners)
+        self.graph = None if spec.scopes is None else self._ordered(spec.scopes, spec.owners)
         within = set(self.variables) if self.graph is None else set(self.graph.variables)
-        self.bounds = {variable: of for variable, of in self.types.items() if variable in within}
-        owned = told.variable_owners
-        acted = {variable: owned[variable] for variable in self.bounds}
-        self.problem = replace(Problem.of(self.graph, self.bounds, acted, self.outcomes), present=told.present)
+        self.bounds = {name: variable for name, variable in self.types.items() if name in within}
+        owners = spec.variable_owners
+        acted = {variable: owners[variable] for variable in self.bounds}
+        self.problem = replace(Problem.of(self.graph, self.bounds, acted, self.outcomes), present=spec.present)
         own: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
-        for name, of in self.types.items():
-            own[owned[name]][name] = of
-        self._forms = {agent: Form.of(env.action_space(agent), typed, agent) for agent, typed in own.items()}
+        for name, variable in self.types.items():
+            own[owners[name]][name] = variable
+        self._forms = {agent: ActionForm.of(env.action_space(agent), own[agent], agent) for agent in self.agents}
 
     def _ordered(self, scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str] | None) -> FactorGraph:
         covered = {variable for scope in scopes.values() for variable in scope}
@@ -95,8 +95,8 @@ class FunctionWorld(World):
 
     def place(self, point: Mapping[str, Any]) -> list[float]:
         """Codes of a joint point: all variables in the world's order, the middle of those that it lacks."""
-        named = zip(self.types.items(), self._middle, strict=True)
-        codes = [of.code(point[name]) if name in point else middle for (name, of), middle in named]
+        pairs = zip(self.types.items(), self._middle, strict=True)
+        codes = [variable.code(point[name]) if name in point else middle for (name, variable), middle in pairs]
         return [np.nan if code is None else code for code in codes]
 
     @property
@@ -145,15 +145,15 @@ class FunctionWorld(World):
         reports = [Report.of(info) for info in infos.values()]
         if self.outcomes == "total":
             return _known(next((report.outcome for report in reports if report.is_measured), np.nan))
-        known = () if self.graph is None else self.graph.factors
-        return {f: _known(report.factors[f]) for report in reports for f in known if f in report.factors}
+        factors = () if self.graph is None else self.graph.factors
+        return {name: _known(report.factors[name]) for report in reports for name in factors if name in report.factors}
 
     def noise_std(self, infos: Infos) -> float | dict[str, float]:
         """Reported standard deviation of the outcome's noise: of the total (NaN if unknown), or by factor."""
         reports = [Report.of(info) for info in infos.values()]
         if self.outcomes == "total":
             return next((report.noise_std for report in reports if report.is_measured), np.nan)
-        return {f: std for report in reports for f, std in report.factor_noise.items() if f in report.factors}
+        return {name: std for report in reports for name, std in report.factor_noise.items() if name in report.factors}
 
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
         """Joint point that actions set, in codes; between the values of a grid the nearest one."""
@@ -182,8 +182,8 @@ class FunctionWorld(World):
         place = problem.placed(sent if point is None else point)
         if problem.outcomes == "total":
             return News(place, reported_number(outcome), {}, np.nan if isinstance(noise_std, Mapping) else noise_std)
-        told = outcome if isinstance(outcome, Mapping) else {}
-        factors = {channel: reported_number(told.get(channel)) for channel in problem.channels}
+        outcomes = outcome if isinstance(outcome, Mapping) else {}
+        factors = {channel: reported_number(outcomes.get(channel)) for channel in problem.channels}
         return News(place, None, factors, noise=noise_std if isinstance(noise_std, Mapping) else {})
 
 

@@ -17,7 +17,7 @@ from swarmbo.problem.data import News
 from swarmbo.records import Goal
 from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds.actions import variables_of
-from swarmbo.worlds.functions import FunctionWorld, ToldGraph
+from swarmbo.worlds.functions import FactorGraphSpec, FunctionWorld
 from swarmbo.worlds.protocol import Infos, Positions, Step, require_parallel
 
 _AT = "$.environment"
@@ -46,13 +46,13 @@ class OneShotWorld(FunctionWorld):
         if not callable(measurement):
             got = f"got {measurement!r}; wanted a function of (observation, reward, info)"
             raise ConfigError(got, at="$.measurement")
-        super().__init__(env, _told(env, scopes))
+        super().__init__(env, _graph_spec(env, scopes))
         self._measurement, self._hold = measurement, values.whole_number(hold, 1, "$.hold")
-        self._parts = {agent: (agent,) for agent in self.agents}  # agents whose actions each measurement needs
+        self._needed_agents = {agent: (agent,) for agent in self.agents}  # agents whose actions each measurement needs
         if scopes is not None:
-            self._parts = {agent: tuple(scope) for agent, scope in scopes.items()}
-        self._held: dict[str, Any] | None = None  # the actions of the current evaluation
-        self._steps: list[dict[str, float]] = []  # its measurements, step by step
+            self._needed_agents = {agent: tuple(scope) for agent, scope in scopes.items()}
+        self._sent_actions: dict[str, Any] | None = None  # the actions of the current evaluation
+        self._step_measurements: list[dict[str, float]] = []  # its measurements, step by step
 
     @property
     def horizon(self) -> int | None:
@@ -61,36 +61,36 @@ class OneShotWorld(FunctionWorld):
 
     def begin(self, infos: Infos) -> None:
         """Abandon the current evaluation."""
-        self._held, self._steps = None, []
+        self._sent_actions, self._step_measurements = None, []
 
     def actions(self, point: Mapping[str, Any], agents: Sequence[str], now: Positions | None = None) -> dict[str, Any]:
         """Actions that begin an evaluation of a joint point, of the live agents."""
         live = [agent for agent in agents if agent in self._env.agents]
-        self._held, self._steps = super().actions(point, live), []
-        return self._again(live)
+        self._sent_actions, self._step_measurements = super().actions(point, live), []
+        return self._repeated_actions(live)
 
-    def held(self, agents: Sequence[str]) -> dict[str, Any] | None:
+    def continued_actions(self, agents: Sequence[str]) -> dict[str, Any] | None:
         """Actions that continue an evaluation; None without one."""
-        return self._again(agents) if self._held is not None and self._steps else None
+        return self._repeated_actions(agents) if self._sent_actions is not None and self._step_measurements else None
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of an evaluation after its last step; None before that, or without a query."""
         if sent is None:
             return None
-        told = [agent for agent in self._parts if agent in step.observations and agent in step.rewards]
-        self._steps.append({agent: self._measured(agent, step) for agent in told})
+        present = [agent for agent in self._needed_agents if agent in step.observations and agent in step.rewards]
+        self._step_measurements.append({agent: self._measured(agent, step) for agent in present})
         is_over = all(step.terminations.get(agent) or step.truncations.get(agent) for agent in step.observations)
-        if len(self._steps) < self._hold and not is_over:
+        if len(self._step_measurements) < self._hold and not is_over:
             return None
-        values = {agent: self._mean(agent) for agent in self._parts}
+        outcomes = {agent: self._mean(agent) for agent in self._needed_agents}
         # in the number type of the actions
-        point = self.point({agent: {"location": own} for agent, own in (self._held or {}).items()}, sent)
+        point = self.point({agent: {"location": own} for agent, own in (self._sent_actions or {}).items()}, sent)
         self.begin({})
-        return self._news(sent, point, math.fsum(values.values()) if self.outcomes == "total" else values)
+        return self._news(sent, point, math.fsum(outcomes.values()) if self.outcomes == "total" else outcomes)
 
-    def _again(self, agents: Sequence[str]) -> dict[str, Any]:
-        held = self._held or {}
-        return {agent: deepcopy(held[agent]) for agent in agents if agent in held and agent in self._env.agents}
+    def _repeated_actions(self, agents: Sequence[str]) -> dict[str, Any]:
+        sent = self._sent_actions or {}
+        return {agent: deepcopy(sent[agent]) for agent in agents if agent in sent and agent in self._env.agents}
 
     def _measured(self, agent: str, step: Step) -> float:
         value = self._measurement(step.observations[agent], step.rewards[agent], step.infos.get(agent, {}))
@@ -98,27 +98,28 @@ class OneShotWorld(FunctionWorld):
 
     def _mean(self, agent: str) -> float:
         """Mean of an agent's measurements in this evaluation; NaN if it failed."""
-        found = [step[agent] for step in self._steps if agent in step]
-        idle = self._held is not None and any(other not in self._held for other in self._parts[agent])
-        return np.nan if idle or not found else math.fsum(found) / len(found)
+        measured = [step[agent] for step in self._step_measurements if agent in step]
+        needed, sent = self._needed_agents[agent], self._sent_actions
+        has_absent = sent is not None and any(other not in sent for other in needed)
+        return np.nan if has_absent or not measured else math.fsum(measured) / len(measured)
 
 
-def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph:
+def _graph_spec(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> FactorGraphSpec:
     """Variables of the agents' actions, and factors of scopes between agents."""
     require_parallel(env)
     if not env.possible_agents:
         raise ConfigError("the environment has no agents", at=_AT)
     own = {agent: variables_of(env.action_space(agent), agent) for agent in env.possible_agents}
-    bounds = {variable: of for variables in own.values() for variable, of in variables.items()}
+    bounds = {name: variable for variables in own.values() for name, variable in variables.items()}
     variable_owners = {variable: agent for agent, variables in own.items() for variable in variables}
     if scopes is None:
-        return ToldGraph(bounds, variable_owners)
+        return FactorGraphSpec(bounds, variable_owners)
     for agent, scope in values.table(scopes, "{agent: [agents that its factor depends on]}", "$.scopes").items():
         if isinstance(scope, str):
             raise ConfigError(f"got the string {scope!r}; wanted a list of agents", at=f"$.scopes.{agent}")
         values.known_names((agent, *scope), own, f"$.scopes.{agent}")
     named = {agent: [variable for name in scope for variable in own[name]] for agent, scope in scopes.items()}
-    return ToldGraph(bounds, variable_owners, named, {agent: agent for agent in scopes}, outcomes="per-factor")
+    return FactorGraphSpec(bounds, variable_owners, named, {agent: agent for agent in scopes}, outcomes="per-factor")
 
 
 class _Served(ParallelEnv[str, Any, Any]):
@@ -174,7 +175,7 @@ class ServedFunction(_Served):
         self.max_cycles, self._bounds, self._scopes, self._outcomes = max_cycles, bounds, scopes, outcomes
 
     def factor_graph(self) -> dict[str, Any]:
-        """The problem, as ``swarmbo.worlds.functions.ToldGraph``."""
+        """The problem, as ``swarmbo.worlds.functions.FactorGraphSpec``."""
         told = {"bounds": self._bounds, "variable_owners": {name: name for name in self._bounds}}
         if self._scopes is None:
             return {**told, "outcomes": self._outcomes}

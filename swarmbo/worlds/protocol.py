@@ -79,16 +79,16 @@ class Report(NamedTuple):
         if not is_number(measured):
             wrong = wrong or f"measurement: got {short(measured)}; wanted a number"
 
-        factors, stds = (told if isinstance(told, Mapping) else {} for told in (info.get("factors"), noise))
-        known = {name: std for name, told in stds.items() if not math.isnan(std := reported_noise(told))}
+        factors, stds = (value if isinstance(value, Mapping) else {} for value in (info.get("factors"), noise))
+        factor_noise = {name: std for name, value in stds.items() if not math.isnan(std := reported_noise(value))}
         return cls(
             place=place,
             is_placed=is_placed,
             outcome=outcome,
             is_measured="measurement" in info,
-            factors={name: reported_number(told) for name, told in factors.items()},
+            factors={name: reported_number(value) for name, value in factors.items()},
             noise_std=reported_noise(noise),
-            factor_noise=known,
+            factor_noise=factor_noise,
             declined=sampled is not None and not np.all(sampled),
             distance=float(np.nan_to_num(reported_number(info.get("distance")))),
             cost=float(np.nan_to_num(reported_number(info.get("cost")))),
@@ -100,14 +100,15 @@ class Report(NamedTuple):
         )
 
 
-def _on_the_way(told: object, box: Domain | None) -> tuple[Report, ...]:
-    stops = [stop for stop in told if isinstance(stop, Mapping)] if isinstance(told, list | tuple) else []
-    plain = [Report.of({key: stop.get(key) for key in ("location", "measurement", "noise_std")}, box) for stop in stops]
-    return tuple(report for report in plain if report.place is not None)
+def _on_the_way(stated: object, box: Domain | None) -> tuple[Report, ...]:
+    stops = [stop for stop in stated if isinstance(stop, Mapping)] if isinstance(stated, list | tuple) else []
+    keys = ("location", "measurement", "noise_std")
+    reports = [Report.of({key: stop.get(key) for key in keys}, box) for stop in stops]
+    return tuple(report for report in reports if report.place is not None)
 
 
-def _path(told: object, box: Domain | None) -> Float[np.ndarray, "k d"] | None:
-    rows = [reported_place(row) for row in told] if isinstance(told, list | tuple | np.ndarray) else []
+def _path(stated: object, box: Domain | None) -> Float[np.ndarray, "k d"] | None:
+    rows = [reported_place(row) for row in stated] if isinstance(stated, list | tuple | np.ndarray) else []
     lengths = {None if row is None else len(row) for row in rows} | (set() if box is None else {box.n_dims})
     return np.array(rows, dtype=float) if rows and len(lengths) == 1 and None not in lengths else None
 
@@ -148,13 +149,13 @@ class World(ABC):
 
     def links(self) -> "nx.Graph[str] | None":
         """Present communication links; None if unknown."""
-        return self._told("interaction_graph")
+        return self._optional("interaction_graph")
 
     def sites(self) -> Float[np.ndarray, "k d"] | None:
         """All measurable places; None if unknown."""
         return None
 
-    def _told(self, name: str, default: Any = None) -> Any:
+    def _optional(self, name: str, default: Any = None) -> Any:
         """Result of an optional method of the environment."""
         return getattr(self._world, name)() if hasattr(self._world, name) else default
 
@@ -166,7 +167,7 @@ class World(ABC):
     def begin(self, infos: Infos) -> News | None:
         """Abandon an evaluation in progress; return the measurements at the starts, from ``env.reset``."""
 
-    def held(self, agents: Sequence[str]) -> dict[str, Any] | None:
+    def continued_actions(self, agents: Sequence[str]) -> dict[str, Any] | None:
         """Actions that continue an evaluation of several steps; None without one."""
         return None
 
@@ -190,12 +191,12 @@ class World(ABC):
 
 def require_parallel(env: object) -> None:
     """Refuse anything but a parallel PettingZoo environment."""
-    lacking = [name for name in ("possible_agents", "action_space", "reset", "step") if not hasattr(env, name)]
+    missing = [name for name in ("possible_agents", "action_space", "reset", "step") if not hasattr(env, name)]
     if isinstance(env, AECEnv):
         got = "whose agents act one after the other"
         fix = ": parallel_env(…) of its module, or pettingzoo.utils.aec_to_parallel(env)"
-    elif lacking:
-        got = f"which has no {lacking[0]}"
+    elif missing:
+        got = f"which has no {missing[0]}"
         fix = ", whose agents are named by possible_agents; an environment of one agent can be written as one"
     else:
         return

@@ -11,7 +11,7 @@ import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo.spaces.variables import Real
 from swarmbo.worlds import FunctionWorld, Step
-from swarmbo.worlds.actions import Form, variables_of
+from swarmbo.worlds.actions import ActionForm, variables_of
 
 from .teams import Played, drive
 
@@ -222,7 +222,7 @@ _space = st.recursive(_leaf, lambda inner: st.dictionaries(st.sampled_from("xyz"
 def test_any_action_is_its_codes_and_back(space: Any, seed: int):
     space.seed(seed)
     own = variables_of(space, "a")
-    form, action = Form.of(space, own, "a"), space.sample()
+    form, action = ActionForm.of(space, own, "a"), space.sample()
     codes = form.codes(action)
     assert codes is not None
     assert all(variable.axis.has(codes[name]) for name, variable in own.items())
@@ -234,6 +234,6 @@ def test_any_action_is_its_codes_and_back(space: Any, seed: int):
 @pytest.mark.parametrize(("low", "side"), [(0.0, 1.0), (0.0, 1e-9), (1e6, 1.0)])
 def test_a_box_of_other_ends_is_refused_in_every_unit(low, side):
     for high in (low + side, low + side * (1.0 + 1e-7)):
-        Form.of(Box(low, high, (1,), np.float64), {"x": Real(low, low + side)}, "a")
+        ActionForm.of(Box(low, high, (1,), np.float64), {"x": Real(low, low + side)}, "a")
     with pytest.raises(ConfigError, match="wanted the values of x"):
-        Form.of(Box(low, low + 0.5 * side, (1,), np.float64), {"x": Real(low, low + side)}, "a")
+        ActionForm.of(Box(low, low + 0.5 * side, (1,), np.float64), {"x": Real(low, low + side)}, "a")

@@ -139,7 +139,7 @@ def test_a_disk_that_is_full_ends_a_run_with_one_line_and_the_run_goes_on_later(
 
 @pytest.mark.thorough
 def test_an_interrupt_says_how_to_go_on(invoke, monkeypatch, tmp_path, blank):
-    from swarmbo.runs.telling import Progress
+    from swarmbo.runs.progress import Progress
 
     def stop(self, record, was_logged):
         if record.round == 1:

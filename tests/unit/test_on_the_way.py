@@ -122,7 +122,7 @@ def test_what_is_told_on_the_way_is_counted():
         records = played(env, team)
         bytes_by_way[count], messages[count] = records[2].sharing.bytes, records[2].sharing.messages
         if count:
-            stops = [(stop.location, stop.measurement) for stop in records[1].samples[0].along]
+            stops = [(stop.location, stop.measurement) for stop in records[1].samples[0].en_route]
             told = len(msgspec.msgpack.encode(stops))
     assert messages[0] == messages[4]
     assert bytes_by_way[4] > bytes_by_way[0] + 2 * told
@@ -134,7 +134,7 @@ def test_what_the_dead_measure_on_the_way_nobody_hears_of(kind):
     dead = {"kind": "faulty", "deaths": [{"agent": "robot_1", "round": 2, "step": 99}]}  # when all have agreed
     team = sb.Team.for_env(env, belief={"kind": kind}, transport=dead, coordination=BY_DEADLINE, seed=0)
     records = played(env, team)
-    measured = [sum(len(s.along) for s in record.samples if s.agent == "robot_1") for record in records]
+    measured = [sum(len(s.en_route) for s in record.samples if s.agent == "robot_1") for record in records]
     assert measured[1] == measured[2] == 2
     told = np.isfinite(team.history.factors).sum(axis=0)
     assert told[1] == 1 + 1 + measured[1]

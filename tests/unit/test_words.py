@@ -20,7 +20,7 @@ from swarmbo.cli import app
 from swarmbo.cli.explain import glossary
 from swarmbo.registry import SLOTS, kinds
 from swarmbo.runs.scenario import Scenario
-from swarmbo.runs.world import maker_of, plug_in_ids
+from swarmbo.runs.world import environment_maker, plug_in_ids
 
 ROOT = Path(__file__).parents[2]
 LIST = tomllib.loads((ROOT / "docs" / "words.toml").read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ def documented() -> Iterator[Any]:
     """Public names, and what `swarmbo explain` tells of: kinds, environments, errors, keys."""
     yield from (getattr(sb, name) for name in sb.homes())
     yield from (settings for slot in SLOTS for settings in kinds(slot).values())
-    yield from map(maker_of, plug_in_ids())
+    yield from map(environment_maker, plug_in_ids())
     yield from (value for value in vars(sb.errors).values() if inspect.isclass(value))
     yield Scenario
 

@@ -203,7 +203,7 @@ and that did not fail |
             raise ConfigError(f"got 'drawn' and {f.name}; {fix}", at="$.worlds")
 
     def factor_graph(self) -> dict[str, Any]:
-        """Prior knowledge of the function as plain data, in the form of ``swarmbo.worlds.ToldGraph``."""
+        """Prior knowledge of the function as plain data, in the form of ``swarmbo.worlds.FactorGraphSpec``."""
         is_known = self.settings.structure == "known"
         return {
             "bounds": dict(self._bounds),

@@ -102,15 +102,15 @@ SHORE = np.array([(x, y) for x, y in PLACES if not (30 < x < 70 and 10 < y < 50)
 def test_lanes_are_cut_and_swept_in_cells_on_either_side_of_what_is_closed():
     """Every open place is near the sweep, no lane crosses the lake, and ways round it are as long as they are."""
     ground = ground_of(DOMAIN, SHORE)
-    assert len(ground.runs(50.0, 3.0, 57.0)) == 2
-    assert len(ground.runs(10.0, 3.0, 57.0)) == 1
-    across = ground.how_far(np.array([25.0, 30.0]), np.array([[75.0, 30.0], [25.0, 50.0]]))
+    assert len(ground.open_parts(50.0, 3.0, 57.0)) == 2
+    assert len(ground.open_parts(10.0, 3.0, 57.0)) == 1
+    across = ground.distances(np.array([25.0, 30.0]), np.array([[75.0, 30.0], [25.0, 50.0]]))
     around = 2 * np.hypot(5.0, 20.0) + 40.0
     assert around * 0.9 < across[0] < around * 1.15
     assert across[1] == pytest.approx(20.0)
     plan = np.array([(5.0, 5.0), *sweep(ground, 0, 1, 120, (5.0, 5.0), 9.0)])
     assert np.linalg.norm(SHORE[:, None] - plan, axis=-1).min(axis=1).max() < 9.0
-    assert ground.sees(plan[:-1], plan[1:]).mean() > 0.95
+    assert ground.are_visible(plan[:-1], plan[1:]).mean() > 0.95
 
 
 def test_a_lawn_mower_gets_round_a_wall_and_covers_what_is_behind_it():
@@ -120,7 +120,7 @@ def test_a_lawn_mower_gets_round_a_wall_and_covers_what_is_behind_it():
     seen = [place]
     for round_ in range(1, 61):
         near = wall[np.linalg.norm(wall - place, axis=1) <= 12.0]
-        near = near[ground.sees(np.broadcast_to(place, near.shape), near)]
+        near = near[ground.are_visible(np.broadcast_to(place, near.shape), near)]
         alone = {"agents": ("robot_0",), "positions": {"robot_0": place}, "starts": {"robot_0": start}, "sites": wall}
         now = dataclasses.replace(situation({"robot_0": near}, horizon=60, round_number=round_), **alone)
         place = LawnMower().decide(now, DBGPUCB()).points["robot_0"]

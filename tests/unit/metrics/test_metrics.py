@@ -221,6 +221,6 @@ def test_the_reference_optimum_beside_a_no_go_region_is_the_largest_allowed_valu
 def test_the_allowed_maximum_of_a_changing_truth_is_searched_once_a_round():
     truth, searched = GroundTruth(X, X[:, 0], 10.0, X[-1], "", "", "", lambda X: X[:, 0]), []
     moving = replace(truth, at_round=lambda number: replace(truth, name=str(number)))
-    seen = moving.each(lambda then: searched.append(then.name) or then)
+    seen = moving.changed(lambda then: searched.append(then.name) or then)
     assert [seen.at(number).name for number in (1, 1, 2, 1)] == ["1", "1", "2", "1"]
     assert searched == ["", "1", "2"]

@@ -11,7 +11,7 @@ from scipy.optimize import LinearConstraint, minimize
 
 from swarmbo.plotting import style
 from swarmbo.plotting.animation import MovingMap, _legend_handles, render_frames, write_animation
-from swarmbo.plotting.history import stops_of
+from swarmbo.plotting.history import measured_places
 from swarmbo.plotting.maps import lattice_over
 from swarmbo.records import Recommendation, RoundRecord, Sample
 
@@ -30,7 +30,7 @@ def test_artists_follow_the_records(run):
     picture = lattice.image(np.arange(lattice.shown.size, dtype=float))
     drawn = moving.show(past, [("robot_0", "robot_3")], picture)
     for index, agent in enumerate(AGENTS):
-        path, (disc, number) = stops_of(past, agent), drawn["robots"][2 * index : 2 * index + 2]
+        path, (disc, number) = measured_places(past, agent), drawn["robots"][2 * index : 2 * index + 2]
         np.testing.assert_array_equal(drawn["ways"][index].get_xydata(), path)
         np.testing.assert_array_equal(disc.get_xydata(), path[-1:])
         assert (number.get_position(), number.get_text()) == (tuple(path[-1]), str(index))
@@ -46,7 +46,7 @@ def test_robots_in_one_place_are_drawn_side_by_side(run):
     moving, lattice = moving_over(run().world)
     west, east, south, north = lattice.extent
     middle, corner = np.array([west + east, south + north]) / 2, np.array([west, south])
-    heads, _ = moving.side_by_side(np.array([middle, corner, middle, middle * 1.001]), None, have_batteries=False)
+    heads, _ = moving.separate_marks(np.array([middle, corner, middle, middle * 1.001]), None, have_batteries=False)
     assert heads[1].tolist() == corner.tolist()
     pixels = moving.ax.transData.transform(heads)
     disc = 11.0 * moving.ax.figure.dpi / 72
@@ -107,10 +107,10 @@ def test_marks_go_aside_by_least_squares_within_the_edges():
         )
         assert found.success
         spots = np.column_stack([own, np.zeros(5)])
-        aside = style.side_by_side(spots, (10.0, 5.0), weights, edges)
+        aside = style.separating_shifts(spots, (10.0, 5.0), weights, edges)
         np.testing.assert_array_equal(aside[:, 1], 0.0)
         np.testing.assert_allclose(own + aside[:, 0], found.x, atol=1e-4)
-        narrow = style.side_by_side(spots, (10.0, 5.0), weights, (own[0], own[-1]))
+        narrow = style.separating_shifts(spots, (10.0, 5.0), weights, (own[0], own[-1]))
         np.testing.assert_allclose(own + narrow[:, 0], own[0] + row)
 
 

@@ -12,7 +12,7 @@ from swarmbo.plotting import Formats, World, style, write_figures
 from swarmbo.plotting.agent_maps import agent_maps_figure, error_of
 from swarmbo.plotting.animation import render_frames
 from swarmbo.plotting.belief_map import belief_map_figure, plot_error, plot_mean, plot_std, plot_truth
-from swarmbo.plotting.history import belief_after, failures, measurements, stops_of
+from swarmbo.plotting.history import belief_after, failures, measured_places, measurements
 from swarmbo.plotting.maps import frame_map, lattice_order, lattice_over, plot_field, plot_findings, plot_paths
 from swarmbo.spaces import Domain
 
@@ -185,7 +185,7 @@ def test_without_any_measurement_the_map_says_so_and_still_shows_the_attempts(ru
     mean = figure.axes[1]
     assert any("no measurement has succeeded" in text.get_text() for text in mean.texts)
     assert len(lines(mean, "failed")[0]) == len(failures(made.records)) == 12
-    np.testing.assert_array_equal(lines(mean, "robot_0")[0], stops_of(made.records, "robot_0"))
+    np.testing.assert_array_equal(lines(mean, "robot_0")[0], measured_places(made.records, "robot_0"))
 
 
 def test_a_world_that_is_no_plane_is_refused(run):
@@ -229,7 +229,7 @@ def test_an_agent_that_always_abstains_has_no_path_and_stops_no_figure(run, tmp_
     assert write_figures(records, made.world, made.settings, tmp_path, formats=Formats.of([], 40))
     drawn = plot_paths(axes(), records)
     assert lines(drawn, "robot_1") == []
-    np.testing.assert_array_equal(lines(drawn, "robot_2")[0], stops_of(records, "robot_2"))
+    np.testing.assert_array_equal(lines(drawn, "robot_2")[0], measured_places(records, "robot_2"))
 
 
 @pytest.mark.parametrize("size", [[1000.0, 40.0], [40.0, 1000.0]])

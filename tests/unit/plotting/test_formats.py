@@ -14,7 +14,7 @@ from swarmbo.plotting import Formats, World, style, write_figures
 from swarmbo.plotting.regret import regret_figure
 from swarmbo.plotting.style import encoder, write_frames
 from swarmbo.records import Traffic
-from swarmbo.runs.stored_files import own_files
+from swarmbo.runs.stored_files import run_files
 from swarmbo.spaces import Domain
 
 
@@ -66,7 +66,7 @@ def test_all_figures_of_a_run_are_written_in_the_format_that_is_asked_for(run, t
     written = write_figures(made.records, made.world, made.settings, tmp_path / "figures", formats=formats)
     assert [path.name for path in written] == ["belief.svg", "regret.svg", "traffic.svg", "faults.svg", "run.gif"]
     assert all(path.read_bytes().startswith(b"<?xml") for path in written[:-1])
-    assert set(written) <= set(own_files(tmp_path)), "what --force may delete"
+    assert set(written) <= set(run_files(tmp_path)), "what --force may delete"
 
 
 @pytest.mark.parametrize("name", ["png", "svg", pytest.param("pdf", marks=pytest.mark.thorough)])

@@ -14,7 +14,7 @@ from swarmbo.boundary import look
 from swarmbo.plotting import World, style
 from swarmbo.plotting.animation import MovingMap, _legend_handles, render_frames
 from swarmbo.plotting.belief_map import belief_map_figure, plot_level
-from swarmbo.plotting.history import driven_by, stops_of
+from swarmbo.plotting.history import measured_places, path_of
 from swarmbo.plotting.maps import lattice_order, lattice_over, plot_sensors
 from swarmbo.plotting.regret import plot_best, plot_declined, plot_regret
 from swarmbo.records import Evaluation, Recommendation, RoundRecord, Sample, Score
@@ -41,10 +41,10 @@ def made(battery=0.5):
 def test_paths_are_what_was_driven_and_stops_where_was_measured():
     _, records = made()
     driven = [[10, 10], [10, 10], [30, 60], [30, 90], [30, 90]]
-    assert driven_by(records, "robot_0").tolist() == driven
-    assert stops_of(records, "robot_0").tolist() == [[10, 10], [20, 35], [30, 60], [30, 90]]
+    assert path_of(records, "robot_0").tolist() == driven
+    assert measured_places(records, "robot_0").tolist() == [[10, 10], [20, 35], [30, 60], [30, 90]]
     straight = [RoundRecord(n, [Sample("a", [float(n), 0.0], 1.0)]) for n in range(2)]
-    assert driven_by(straight, "a").tolist() == [[0, 0], [1, 0]]
+    assert path_of(straight, "a").tolist() == [[0, 0], [1, 0]]
 
 
 def test_a_map_has_what_is_no_go_the_base_and_the_driven_path():
@@ -57,7 +57,7 @@ def test_a_map_has_what_is_no_go_the_base_and_the_driven_path():
         assert len(regions) == 1
         assert regions[0].get_path().contains_point((50.0, 50.0))
         assert any(line.get_xydata().tolist() == [[5.0, 5.0]] for line in ax.lines)
-    assert any(line.get_xydata().tolist() == driven_by(records, "robot_0").tolist() for line in maps[1].lines)
+    assert any(line.get_xydata().tolist() == path_of(records, "robot_0").tolist() for line in maps[1].lines)
     labels = {text.get_text() for text in figure.legends[0].get_texts()}
     assert {"no-go", "base"} <= labels
 

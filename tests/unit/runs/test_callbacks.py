@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from swarmbo.errors import ConfigError, OwnCodeError, RunFolderError
-from swarmbo.runs import RunFolder, load, resume, run, telling
+from swarmbo.runs import RunFolder, load, progress, resume, run
 from swarmbo.runs.callbacks import numbers_of, settings_of
 
 SETTINGS = ["rounds=4", "initial=4", "environment.noise_std=0.0"]
@@ -21,14 +21,14 @@ def resumed(request, interrupted, monkeypatch):
     def make(folder, callbacks):
         with monkeypatch.context() as patch:
             if request.param:
-                whole = telling._Observed.on_round
+                whole = progress._CallbackCalls.on_round
 
                 def on_round(self, record, was_logged):
                     if record.round == 2:
                         raise KeyboardInterrupt
                     whole(self, record, was_logged)
 
-                patch.setattr(telling._Observed, "on_round", on_round)
+                patch.setattr(progress._CallbackCalls, "on_round", on_round)
             interrupted(load("camel", [*SETTINGS, f"callbacks={callbacks}"]), folder, 2)
         resume(folder)
         return RunFolder.open(folder).records()
@@ -51,9 +51,9 @@ def test_a_round_that_another_process_logs_before_the_log_is_read_has_one_row(tm
     """As of a run with ``step_timeout_s``: its process goes on while this one reads what was logged."""
     run(scenario := load("camel", SETTINGS), tmp_path)
     whole = (tmp_path / "rounds.csv").read_bytes()
-    with telling.telling(scenario, tmp_path, lambda *_: None) as calls:
+    with progress.run_hooks(scenario, tmp_path, lambda *_: None) as hooks:
         for record in RunFolder.open(tmp_path).records():
-            calls.on_round(record, record.round < 2)
+            hooks.on_round(record, record.round < 2)
     assert (tmp_path / "rounds.csv").read_bytes() == whole
 
 

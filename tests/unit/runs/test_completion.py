@@ -7,7 +7,7 @@ from swarmbo.cli import app
 from swarmbo.errors import ConfigError
 from swarmbo.registry import SLOTS
 from swarmbo.runs.scenario import scenario_of
-from swarmbo.runs.scenario_files import apply_overrides, available, find, read_toml, scenario_names, settings_begun
+from swarmbo.runs.scenario_files import apply_overrides, available, find, read_toml, scenario_names, setting_completions
 
 
 def completed(words, begun):
@@ -29,15 +29,15 @@ def test_settings_are_those_of_the_scenario_on_the_line():
     assert completed(["run", "robots", "--set"], "coordination.kind=max") == ["coordination.kind=max-sum"]
     assert "coordination.table_budget=" in completed(["sweep", "robots", "--set"], "coordination.t")
     assert "coordination.penalty=" in completed(["check", "powell", "--set"], "coordination.p")
-    assert "environment.audible_dbm=" in settings_begun("wlan", "environment.")
-    assert "environment.id=swarmbo/wlan_power-v0" in settings_begun(None, "environment.id=")
-    assert "rounds=" in settings_begun("no-such-scenario", "r")
-    assert settings_begun("robots", "nothing.like") == []
+    assert "environment.audible_dbm=" in setting_completions("wlan", "environment.")
+    assert "environment.id=swarmbo/wlan_power-v0" in setting_completions(None, "environment.id=")
+    assert "rounds=" in setting_completions("no-such-scenario", "r")
+    assert setting_completions("robots", "nothing.like") == []
 
 
 @pytest.mark.parametrize("name", ["robots", "wlan", "field-plume", "camel"])
 def test_every_setting_that_is_offered_is_known(name):
-    data, offered = read_toml(find(name)), settings_begun(name, "")
+    data, offered = read_toml(find(name)), setting_completions(name, "")
     assert len(offered) > 30
     for path in offered:
         table, _, key = path.rstrip("=").partition(".")
@@ -54,5 +54,5 @@ def test_settings_that_a_world_of_a_users_own_is_given_are_completed(tmp_path):
     (tmp_path / "mine.toml").write_text(
         '[environment]\nid = "my_worlds:Pond"\ndepth = 3\n[environment.field]\nscale = 1.0\n'
     )
-    assert settings_begun(str(tmp_path / "mine.toml"), "environment.d") == ["environment.depth="]
-    assert settings_begun(str(tmp_path / "mine.toml"), "environment.field.") == ["environment.field.scale="]
+    assert setting_completions(str(tmp_path / "mine.toml"), "environment.d") == ["environment.depth="]
+    assert setting_completions(str(tmp_path / "mine.toml"), "environment.field.") == ["environment.field.scale="]

@@ -13,13 +13,13 @@ import pytest
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.runs import RunFolder, check, load, resume, run
-from swarmbo.runs.attended import _Failed, _portable
+from swarmbo.runs.child_processes import _picklable, _StepFailure
 from swarmbo.runs.figures import _in_step, world_of
 from swarmbo.runs.report import report_rows
-from swarmbo.runs.rounds import Calls
+from swarmbo.runs.rounds import Hooks
 from swarmbo.runs.runner import _resume
 from swarmbo.runs.scenario import scenario_of
-from swarmbo.runs.trial import _bound_memory, estimate
+from swarmbo.runs.trial import _limit_memory, estimate
 from swarmbo_envs.functions.function_world import FunctionWorld
 from swarmbo_envs.sensor_field.sensor_field import SensorField
 
@@ -269,15 +269,15 @@ def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_say
     scenario = bump_scenario(environment={"keeps_state": False})
     run(scenario, tmp_path / "whole")
     interrupted(scenario, tmp_path / "half", 2)
-    _resume(tmp_path / "half", False, Calls(failures={2: "no answer within 2 s"}))
+    _resume(tmp_path / "half", False, Hooks(known_failures={2: "no answer within 2 s"}))
     assert log(tmp_path / "half") == log(tmp_path / "whole")
 
 
 def test_a_logged_round_that_hangs_when_it_is_repeated_is_an_error_and_not_tried_for_ever(
     tmp_path, hanging, monkeypatch
 ):
-    ends = iter([_Failed(2, "no answer within 2 s")] * 2)
-    monkeypatch.setattr("swarmbo.runs.attended._attend", lambda *given: next(ends))
+    ends = iter([_StepFailure(2, "no answer within 2 s")] * 2)
+    monkeypatch.setattr("swarmbo.runs.child_processes._run_in_child", lambda *given: next(ends))
     with pytest.raises(RunFolderError, match="round 2 is logged and was not repeated: no answer within 2 s"):
         run(hanging(), tmp_path / "run")
 
@@ -289,7 +289,7 @@ def test_an_exception_that_cannot_be_sent_still_says_where_it_was_raised():
     try:
         raise LocalError("the sea floor opened")
     except LocalError as error:
-        sent = _portable(error)
+        sent = _picklable(error)
     assert str(sent) == "LocalError: the sea floor opened"
     assert "in test_an_exception_that_cannot_be_sent" in sent.__notes__[0]
 
@@ -303,4 +303,4 @@ def test_memory_is_not_limited_where_the_system_refuses_to(monkeypatch):
 
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr("resource.setrlimit", refuse)
-    _bound_memory()
+    _limit_memory()

@@ -11,7 +11,7 @@ from swarmbo.compare import compare
 from swarmbo.errors import ConfigError, OwnCodeError, RunFolderError
 from swarmbo.kernels import registry
 from swarmbo.runs import RunFolder, check, load, plan, resume, run, sweep
-from swarmbo.runs.runner import ended
+from swarmbo.runs.runner import completed_summary
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.trial import estimate
 from swarmbo.runs.world import require_trust
@@ -145,7 +145,7 @@ def test_with_trust_it_runs_and_is_resumed_in_any_process_and_anywhere(beside, m
     assert RunFolder.open(out).scenario() == scenario
     (beside / "imported").unlink()
     sys.modules.pop("own_methods", None)
-    assert ended(scenario, out, trust=False) == whole
+    assert completed_summary(scenario, out, trust=False) == whole
     assert untouched(beside)
     half = tmp_path / "half"
     shutil.copytree(out, half)

@@ -13,7 +13,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.runs import run
 from swarmbo.runs.reading import load_run
 from swarmbo.runs.scenario import make_environment, scenario_of
-from swarmbo.worlds.actions import Form
+from swarmbo.worlds.actions import ActionForm
 
 OWN = "test_policies_own"
 CODE = '''
@@ -142,8 +142,8 @@ def test_actions_of_many_agents_are_placed_at_once_and_a_wrong_one_is_named(monk
     env = make_environment(scenario(WLAN))
     team = sb.Team.for_env(env, seed=0)
     _, infos = env.reset(seed=0)
-    read, codes = [], Form.codes
-    monkeypatch.setattr(Form, "codes", lambda *given: read.append(given) or codes(*given))
+    read, codes = [], ActionForm.codes
+    monkeypatch.setattr(ActionForm, "codes", lambda *given: read.append(given) or codes(*given))
     actions = {agent: env.action_space(agent).sample() for agent in env.agents}
     team.follow(actions, infos)
     assert len(read) == len(env.agents)

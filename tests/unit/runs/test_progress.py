@@ -11,10 +11,10 @@ from rich.console import Console
 
 from swarmbo.evaluations import Event, WorkerStatistics
 from swarmbo.records import Recommendation, RoundRecord, Score, Traffic
-from swarmbo.runs import run, telling
+from swarmbo.runs import progress, run
+from swarmbo.runs.progress import Progress, round_text
 from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import quantity, report_rows, report_table, traffic_text
-from swarmbo.runs.telling import Progress, round_text
 
 RECORD = RoundRecord(
     round=7,
@@ -29,7 +29,7 @@ def terminal(monkeypatch, width):
     """What is written on a terminal of a width."""
     out = io.StringIO()
     console = functools.partial(Console, force_terminal=True, width=width, height=24, color_system=None)
-    monkeypatch.setattr(telling, "Console", lambda **given: console(**{**given, "file": out}))
+    monkeypatch.setattr(progress, "Console", lambda **given: console(**{**given, "file": out}))
     return out
 
 
@@ -99,7 +99,7 @@ def test_time_between_processes_is_no_time_of_workers():
 def test_with_workers_lines_say_what_runs_and_failed(capsys):
     with Progress(8, 2) as display:
         for event in EVENTS:
-            display.watch(event)
+            display.on_event(event)
         display.show(RECORD, False)
     told = capsys.readouterr().err
     assert re.search(r"^done 7/8: 2 running, 1 failed, busy \d+%, best 1024.06, ", told), told
@@ -109,7 +109,7 @@ def test_with_workers_lines_say_what_runs_and_failed(capsys):
 def test_the_start_of_workers_is_no_part_of_the_time_left(monkeypatch, capsys, logged):
     """Two workers that start for a minute, then take 4 s a task; before that, rounds of the log."""
     now = iter([0.0] * (logged + 1) + [60.0, 60.0, 64.0, 64.0, 68.0])
-    monkeypatch.setattr(telling.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     with Progress(20, 2) as display:
         for number in range(logged + 6):
             display.show(msgspec.structs.replace(RECORD, round=number), number <= logged)
@@ -126,7 +126,7 @@ def test_a_bar_shows_what_runs_before_the_first_outcome(monkeypatch):
     out = terminal(monkeypatch, 100)
     with Progress(8, 2) as display:
         for event in EVENTS[:-2]:
-            display.watch(event)
+            display.on_event(event)
         display._bar.refresh()
     assert "left, 2 running, 0 failed" in out.getvalue()
 

@@ -39,7 +39,7 @@ def test_a_last_line_torn_at_any_byte_is_skipped_and_cut_and_the_next_one_follow
     for length in range(len(first) + 1, len(whole)):
         log.write_bytes(whole[:length])
         assert folder.log().lines == [line(0)]
-        folder.sweep_out()
+        folder.remove_partial_files()
         assert log.read_bytes() == first
         folder.append(line(1), TIMING)
         assert log.read_bytes() == whole

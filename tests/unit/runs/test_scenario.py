@@ -13,7 +13,7 @@ import swarmbo
 from swarmbo.errors import ConfigError
 from swarmbo.registry import SLOTS
 from swarmbo.runs import scenario as module
-from swarmbo.runs.scenario import require_shallow, require_within_reason, scenario_of
+from swarmbo.runs.scenario import require_practical_numbers, require_shallow, scenario_of
 from swarmbo.runs.scenario_files import (
     apply_overrides,
     available,
@@ -185,7 +185,7 @@ def test_a_name_like_that_of_a_scenario_is_answered_with_that():
 def test_a_number_at_its_limit_is_taken_and_one_beyond_is_refused_wherever_it_stands(key, fits, beyond, within):
     def check(value):
         tables = {slot: within({key: value}) if slot == SLOTS[0] else {} for slot in SLOTS}
-        require_within_reason(SimpleNamespace(**tables))
+        require_practical_numbers(SimpleNamespace(**tables))
 
     check(fits)
     check([fits, fits])
@@ -196,7 +196,7 @@ def test_a_number_at_its_limit_is_taken_and_one_beyond_is_refused_wherever_it_st
 
 def test_seeds_and_switches_have_no_limit():
     table = {"seed": 2**60, "sampling_seed": 2**60, "switch": True, "name": "1e99"}
-    require_within_reason(SimpleNamespace(**dict.fromkeys(SLOTS, table)))
+    require_practical_numbers(SimpleNamespace(**dict.fromkeys(SLOTS, table)))
 
 
 @pytest.mark.parametrize("wrap", [lambda inner: {"a": inner}, lambda inner: [inner]])

@@ -19,10 +19,10 @@ from swarmbo.records import RoundRecord, Sample, Score, Traffic
 from swarmbo.runs import load, run
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.progress import round_text
 from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import CENTRALISED, THIS_RUN, quantity, reference_table, report_rows
 from swarmbo.runs.scenario import scenario_of
-from swarmbo.runs.telling import round_text
 from swarmbo_envs import sensor_field_v0, wlan_power_v0
 from swarmbo_envs.wlan_power.wlan_power import WlanPower
 

@@ -20,7 +20,7 @@ from swarmbo.registry import name_of
 from swarmbo.runs import RunFolder, load, plan, run, sweep
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.stored_files import locked
-from swarmbo.runs.sweep import _execute, folder_name, setting_slug
+from swarmbo.runs.sweep import _run_trial, folder_name, setting_slug
 
 sys.path.append(str(Path(__file__).parent))  # workers import it, too
 
@@ -185,7 +185,7 @@ def test_a_world_that_ends_the_process_fails_its_trial_only(tmp_path, small, mon
 
     trial = plan(small, 1, out=tmp_path)[0]
     monkeypatch.setattr(sys.modules["swarmbo.runs.sweep"], "run", leave)
-    outcome = _execute("trial 0", trial)
+    outcome = _run_trial("trial 0", trial)
     assert outcome.status == "failed"
     assert outcome.message.startswith("SystemExit: 3")
 

@@ -19,9 +19,9 @@ from swarmbo.compare.output import comparison_tables
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations.ledger import LEDGER, Event
 from swarmbo.runs import RunFolder, check, load, resume, run
-from swarmbo.runs.attended import CopiedWorld, entry_point_of, plain_infos, require_copies
+from swarmbo.runs.child_processes import CopiedWorld, entry_point_of, plain_infos, require_copyable
 from swarmbo.runs.scenario import make_environment
-from swarmbo.runs.trial import _extrapolated, estimate
+from swarmbo.runs.trial import _extrapolate, estimate
 
 THREADS = ["workers.engine=concurrent.futures:ThreadPoolExecutor"]
 SMALL = ["environment.parameters={n_variables=8}", "environment.noise_std=0.5", "rounds=10", "initial=6"]
@@ -94,7 +94,7 @@ def test_worlds_that_depend_on_more_than_the_point_are_refused(tmp_path):
     silent = SimpleNamespace(factor_graph=dict)
     silent.unwrapped = silent
     with pytest.raises(ConfigError, match="Namespace does not state that an outcome depends on the joint point alone"):
-        require_copies(silent)
+        require_copyable(silent)
 
 
 def test_a_check_refuses_what_a_run_would_and_an_engine_that_fails_leaves_nothing_begun(tmp_path, monkeypatch):
@@ -271,18 +271,18 @@ def test_an_estimate_has_the_start_of_workers_and_their_busy_share(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 4)
 
     def measured(step, decision, start=0.0, **more):
-        times, known = {100: decision}, {"acquisition": "", "way": "", "memory": None, "is_field": False}
+        times, known = {100: decision}, {"acquisition": "", "methods": "", "memory": None, "is_field": False}
         return {"end": 100, "times": times, "step_s": step, "start_s": start, "waits": True, **known, **more}
 
     scenario = load("powell", ["rounds=100", "workers.count=8"])
-    slow = _extrapolated(scenario, measured(8.0, 0.2))
+    slow = _extrapolate(scenario, measured(8.0, 0.2))
     assert (slow.seconds, slow.busy, slow.per_second) == (pytest.approx(100.0), pytest.approx(1.0), pytest.approx(1.0))
     assert slow.text() == "about 2 min, 1 evaluations a second, workers busy 100%"
-    quick = _extrapolated(scenario, measured(0.8, 0.2))
+    quick = _extrapolate(scenario, measured(0.8, 0.2))
     assert (quick.seconds, quick.busy) == (pytest.approx(20.0), pytest.approx(0.5))
-    started = _extrapolated(scenario, measured(0.8, 0.2, 3.0, memory=2e8, worker_memory=1e8))
+    started = _extrapolate(scenario, measured(0.8, 0.2, 3.0, memory=2e8, worker_memory=1e8))
     assert (started.seconds, started.memory, started.per_second) == (26.0, 1e9, pytest.approx(100 / 26.0))
-    assert _extrapolated(scenario, measured(0.8, 0.1, waits=False)).seconds == pytest.approx(20.0)  # on four cores
+    assert _extrapolate(scenario, measured(0.8, 0.1, waits=False)).seconds == pytest.approx(20.0)  # on four cores
     batches = load("powell", ["rounds=100", "workers.count=8", "workers.mode=synchronous"])
-    assert _extrapolated(batches, measured(0.8, 0.1)).busy == pytest.approx(0.5)
-    assert _extrapolated(load("powell", ["rounds=100"]), measured(0.8, 0.4)).busy is None
+    assert _extrapolate(batches, measured(0.8, 0.1)).busy == pytest.approx(0.5)
+    assert _extrapolate(load("powell", ["rounds=100"]), measured(0.8, 0.4)).busy is None

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from swarmbo.errors import ConfigError
 from swarmbo.serve import app as application
 from swarmbo.serve.messages import document, refusal_of
-from swarmbo.settings import strange_key
+from swarmbo.settings import unknown_key_message
 
 from .conftest import TOKEN, client_of, open_broker, value_of
 
@@ -259,4 +259,4 @@ def test_openapi_document_is_valid_and_describes_the_answers(client):
 
 @pytest.mark.parametrize("kind", [None, "linear", "pkg.mod:Class"])
 def test_a_refusal_of_a_key_names_the_known_ones(kind):
-    assert refusal_of(ConfigError(strange_key("colour", ["x", "y"], kind))).wanted == "x, y"
+    assert refusal_of(ConfigError(unknown_key_message("colour", ["x", "y"], kind))).wanted == "x, y"

@@ -207,7 +207,7 @@ def test_a_round_or_an_event_that_cannot_be_recorded_breaks_the_service_until_it
     def fails(*arguments):
         raise ZeroDivisionError("of the record")
 
-    where = "swarmbo.runs.told_rounds.record_round" if len(agents) == 2 else "swarmbo.evaluations.ledger.append_line"
+    where = "swarmbo.runs.ledger_rounds.record_round" if len(agents) == 2 else "swarmbo.evaluations.ledger.append_line"
     for folder in (tmp_path / "whole", tmp_path / "served"):
         with open_broker(scenario, folder, 8, False) as broker:
             first, second = ask(broker), ask(broker)

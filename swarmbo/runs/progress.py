@@ -1,4 +1,4 @@
-"""Calls after each round: live progress, the callbacks of a scenario, and a function of the caller."""
+"""Hooks of a run after each round: live progress, the callbacks of a scenario, and a function of the caller."""
 
 import sys
 import time
@@ -16,10 +16,10 @@ from swarmbo.evaluations import Event, WorkerStatistics
 from swarmbo.records import RoundRecord, Traffic
 from swarmbo.runs.callbacks import Callback, make_callbacks
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.rounds import Calls, OnRound
+from swarmbo.runs.rounds import Hooks, OnRound
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.stored_files import SUMMARY
-from swarmbo.runs.world import told_by_name
+from swarmbo.runs.world import naming_user_code
 
 
 class _Display:
@@ -27,53 +27,51 @@ class _Display:
         self.total, self.noun, self.quiet = total, noun, quiet
         self._console = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False, emoji=False)
         self._bar_width = 24 if self._console.width > 80 else 8
-        self._first: tuple[float, int] | None = None  # time and count from which the time left is estimated
-        self._least = 1  # counts since then that an estimate needs
+        self._reference: tuple[float, int] | None = None  # time and count from which the time left is estimated
+        self._min_counts = 1  # counts since then that an estimate needs
         self._bar: bars.Progress | None = None
-        self._shown: Any = None  # in a notebook: the output with the bar, which is updated
+        self._notebook_output: Any = None  # in a notebook: the output with the bar, which is updated
         if (self._console.is_terminal or self._console.is_jupyter) and not quiet:
-            flat: Any = {"table_column": Column(no_wrap=True)}
-            left, text = bars.TextColumn("left,", **flat), bars.TextColumn("{task.description}", markup=False, **flat)
-            counts = (bars.SpinnerColumn(), bars.TextColumn(noun, **flat), bars.MofNCompleteColumn(**flat))
-            times = (bars.BarColumn(self._bar_width), bars.TimeRemainingColumn(**flat), left, text)
-            self._bar = bars.Progress(*counts, *times, console=self._console)
+            one_line: Any = {"table_column": Column(no_wrap=True)}
+            counts = bars.SpinnerColumn(), bars.TextColumn(noun, **one_line), bars.MofNCompleteColumn(**one_line)
+            remaining = bars.TimeRemainingColumn(**one_line), bars.TextColumn("left,", **one_line)
+            text = bars.TextColumn("{task.description}", markup=False, **one_line)
+            bar = bars.BarColumn(self._bar_width)
+            self._bar = bars.Progress(*counts, bar, *remaining, text, console=self._console)
             self._task = self._bar.add_task("", total=total)
 
     def __enter__(self) -> Self:
         if self._bar is not None and self._console.is_jupyter:  # a live display of rich would need ipywidgets there
             from IPython.display import display  # pyright: ignore[reportMissingImports]
 
-            self._shown = display(self._bar, display_id=True)
+            self._notebook_output = display(self._bar, display_id=True)
         elif self._bar is not None:
             self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None and self._shown is None:
+        if self._bar is not None and self._notebook_output is None:
             self._bar.stop()
 
     def advance(self, count: int, text: str) -> None:
         now = time.monotonic()
         if self._bar is not None:
-            self._bar.update(self._task, completed=count, description=_fitted(text, self._room))
-            if self._shown is not None:
-                self._shown.update(self._bar)
+            self._bar.update(self._task, completed=count, description=_shortened(text, self._room))
+            if self._notebook_output is not None:
+                self._notebook_output.update(self._bar)
         elif not self.quiet:
             left = ""
-            if self._first is not None and count >= self._first[1] + self._least:
-                seconds = (now - self._first[0]) / (count - self._first[1]) * (self.total - count)
+            if self._reference is not None and count >= self._reference[1] + self._min_counts:
+                seconds = (now - self._reference[0]) / (count - self._reference[1]) * (self.total - count)
                 left = f", {seconds:.0f} s left"
             self._console.print(f"{self.noun} {count}/{self.total}: {text}{left}")
-        self._first = self._first or (now, count)
+        self._reference = self._reference or (now, count)
 
     @property
     def _room(self) -> int:
         """Characters left for the text next to spinner, noun, count, bar and time."""
         fixed = len(f"⠋ {self.noun} {self.total}/{self.total}  0:00:00 left, ") + self._bar_width
         return self._console.width - fixed - 1
-
-    def say(self, text: str) -> None:
-        self._console.print(text)
 
 
 class Progress(_Display):
@@ -84,16 +82,16 @@ class Progress(_Display):
 
     def __init__(self, rounds: int, workers: int = 0, *, quiet: bool = False) -> None:
         super().__init__(rounds, "done" if workers else "round", quiet=quiet)
-        self._traffic, self._least = Traffic(), max(workers, 1)
+        self._traffic, self._min_counts = Traffic(), max(workers, 1)
         self._standing = WorkerStatistics(workers) if workers else None
-        self._last: tuple[int, str] = (0, "")
+        self._last_update: tuple[int, str] = (0, "")
 
-    def watch(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Take an event of workers into account; a bar shows it at once."""
         assert self._standing is not None
         self._standing.add(event)
         if event.kind != "tell" and self._bar is not None:
-            self._tell(*self._last)
+            self._update(*self._last_update)
 
     def show(self, record: RoundRecord, was_logged: bool) -> None:
         """Show one round; the ``on_round`` of ``run`` and ``resume``."""
@@ -101,13 +99,13 @@ class Progress(_Display):
         if record.report is not None:
             self._traffic += record.report.traffic
         text = round_text(record, self._traffic)
-        self._last = record.round, f"{text}, checked against the log" if was_logged else text
-        self._tell(*self._last)
+        self._last_update = record.round, f"{text}, checked against the log" if was_logged else text
+        self._update(*self._last_update)
         if self._standing is not None and (was_logged or record.round == 0):
             # workers start after this, which takes as long as many evaluations
-            self._first = None
+            self._reference = None
 
-    def _tell(self, count: int, text: str) -> None:
+    def _update(self, count: int, text: str) -> None:
         if (standing := self._standing) is not None:
             busy = standing.busy(time.time())
             share = "" if busy is None else f", busy {busy:.0%}"
@@ -128,7 +126,7 @@ class SweepProgress(_Display):
         self.advance(self._count, f"{status}: {out}")
         if status == "failed":
             place, message = str(out), " ".join(message.split())
-            self.say(f"swarmbo: {message}" if message.startswith(place) else f"swarmbo: {place}: {message}")
+            self._console.print(f"swarmbo: {message}" if message.startswith(place) else f"swarmbo: {place}: {message}")
 
 
 def round_text(record: RoundRecord, traffic: Traffic) -> str:
@@ -146,68 +144,68 @@ def round_text(record: RoundRecord, traffic: Traffic) -> str:
     return ", ".join(parts)
 
 
-def _fitted(text: str, room: int) -> str:
+def _shortened(text: str, room: int) -> str:
     """Text shortened to fit: extras are dropped first, from the end."""
     while len(text) > room and ", " in text:
         text = text.rpartition(", ")[0]
     return text if len(text) <= room else text[: max(room - 1, 0)] + "…"
 
 
-class _Observed:
+class _CallbackCalls:
     """Callbacks of a run. They begin at its first round, when the folder is there and locked."""
 
     def __init__(self, callbacks: Sequence[Callback], folder: Path, settings: dict[str, Any]) -> None:
         self._callbacks, self._folder, self._settings = callbacks, folder, settings
-        self._begun: list[Callback] = []
+        self._started: list[Callback] = []
 
     def on_round(self, record: RoundRecord, was_logged: bool) -> None:
-        if not self._begun:
+        if not self._started:
             logged = RunFolder.open(self._folder).records()
             self._begin(logged if was_logged else logged[: record.round])
         # a run in another process may have logged this round before the log was read
-        if record.round >= self._n_told:
-            self._n_told = record.round + 1
+        if record.round >= self._n_received:
+            self._n_received = record.round + 1
             for callback in self._callbacks:
                 callback.on_round(record)
 
     def _begin(self, earlier: Sequence[RoundRecord]) -> None:
-        self._n_told = len(earlier)
+        self._n_received = len(earlier)
         for callback in self._callbacks:
             callback.begin(self._folder, self._settings, earlier)
-            self._begun.append(callback)
+            self._started.append(callback)
 
     def end(self, is_complete: bool) -> None:
         # a run whose rounds were all logged, but not its summary, has no round left to begin with
-        if is_complete and not self._begun:
+        if is_complete and not self._started:
             self._begin(RunFolder.open(self._folder).records())
-        for callback in self._begun:
+        for callback in self._started:
             callback.end(is_complete)
 
 
 @contextmanager
-def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator[Calls]:
+def run_hooks(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator[Hooks]:
     """Block with the functions to be called after each round, and after each event of workers."""
-    with told_by_name(scenario):
-        plain = msgspec.to_builtins(scenario)
-        observed = _Observed(make_callbacks(scenario.callbacks or ()), folder, plain)
+    with naming_user_code(scenario):
+        callbacks = make_callbacks(scenario.callbacks or ())
+        calls = _CallbackCalls(callbacks, folder, msgspec.to_builtins(scenario))
     workers = 0 if scenario.workers is None else scenario.workers.count
     bar = Progress(scenario.rounds, workers) if progress else None
-    shown = Calls() if bar is None else Calls(bar.show, bar.watch)
+    display = Hooks() if bar is None else Hooks(bar.show, bar.on_event)
     with bar or nullcontext():
 
-        def told(record: RoundRecord, was_logged: bool) -> None:
-            with told_by_name(scenario):
-                observed.on_round(record, was_logged)
-            shown.on_round(record, was_logged)
+        def call_all(record: RoundRecord, was_logged: bool) -> None:
+            with naming_user_code(scenario):
+                calls.on_round(record, was_logged)
+            display.on_round(record, was_logged)
             on_round(record, was_logged)
 
         try:
-            yield Calls(told, shown.watch)
+            yield Hooks(call_all, display.on_event)
         except BaseException as error:
             try:
-                observed.end(False)
+                calls.end(False)
             except Exception as other:  # noqa: BLE001  the first error is the one to be shown
                 error.add_note(f"a callback failed at the end: {type(other).__name__}: {other}")
             raise
-        with told_by_name(scenario):
-            observed.end((folder / SUMMARY).is_file())
+        with naming_user_code(scenario):
+            calls.end((folder / SUMMARY).is_file())

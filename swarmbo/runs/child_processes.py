@@ -1,4 +1,4 @@
-"""A run in a separate process, ended when a step of its world takes too long; points evaluated by copies of a world.
+"""Runs in a child process, ended when a step of the world takes too long; copies of a world for workers.
 
 A thread cannot be ended. Logged rounds are safe, so the next process resumes from the last checkpoint and records the
 round in which the world hung, or ended its process, as failed. No child process outlives its parent.
@@ -22,86 +22,88 @@ from swarmbo.boundary.values import storable
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations.executor import Evaluate
 from swarmbo.runs.report import Summary
-from swarmbo.runs.rounds import Calls, OnRound, reset
+from swarmbo.runs.rounds import Hooks, OnRound, reset
 from swarmbo.runs.scenario import Scenario, make_environment
 from swarmbo.runs.world import load_plug_ins
 from swarmbo.worlds import FunctionWorld
 
-Task = Callable[[Calls], Summary]  # work of a process on a run to its end; it can be pickled
+Task = Callable[[Hooks], Summary]  # runs from the state of a folder to the end; it can be pickled
 _AT = "$.environment"
 # of an agent's info: all that a record or a team reads
-_KEYS = ("location", "measurement", "factors", "noise_std", "sampled", "cost", "distance", "source", "failure")
+_INFO_KEYS = ("location", "measurement", "factors", "noise_std", "sampled", "cost", "distance", "source", "failure")
 
 
-class _Failed(NamedTuple):
+class _StepFailure(NamedTuple):
     """A step that did not end: its round, 0 for the reset, and the reason."""
 
     round: int
-    why: str
+    reason: str
 
 
-def attend(scenario: Scenario, first: Task, again: Task, calls: Calls) -> Summary:
-    """Run to the end; with a limit of time in successive processes: ``first``, and ``again`` after a failed step."""
+def run_with_step_limit(scenario: Scenario, start: Task, resume: Task, hooks: Hooks) -> Summary:
+    """Run to the end; with a limit of time in successive processes: ``start``, and ``resume`` after a failed step."""
     # workers limit evaluations themselves
     if scenario.step_timeout_s is None or scenario.workers is not None:
-        return first(calls)
-    failures, task = dict[int, str](), first
+        return start(hooks)
+    reasons, task = dict[int, str](), start
     while True:
-        ended = _attend(scenario, task, failures, calls.on_round)
-        if not isinstance(ended, _Failed):
-            return ended
-        if ended.round == 0:
-            raise ConfigError(f"its reset failed: {ended.why}; wanted observations and infos", at="$.environment")
-        if ended.round in failures:  # tried again all the same: it is in the log, with measurements
+        result = _run_in_child(scenario, task, reasons, hooks.on_round)
+        if not isinstance(result, _StepFailure):
+            return result
+        if result.round == 0:
+            raise ConfigError(f"its reset failed: {result.reason}; wanted observations and infos", at=_AT)
+        if result.round in reasons:  # tried again all the same: it is in the log, with measurements
             wanted = "wanted a longer $.step_timeout_s, or the same answers as before"
-            told = f"round {ended.round} is logged and was not repeated: {ended.why}; {wanted}"
-            raise RunFolderError(f"{told}. Start the run again in another folder")
-        failures[ended.round] = ended.why
-        task = again
+            got = f"round {result.round} is logged and was not repeated: {result.reason}; {wanted}"
+            raise RunFolderError(f"{got}. Start the run again in another folder")
+        reasons[result.round] = result.reason
+        task = resume
 
 
-def _attend(scenario: Scenario, task: Task, failures: Mapping[int, str], on_round: OnRound) -> Summary | _Failed:
-    assert scenario.step_timeout_s is not None, "a run without a time limit needs no process that watches it"
-    step, deadline = None, None
-    with spawned(scenario, "$.step_timeout_s", _work, task, failures) as (receiving, process):
+def _run_in_child(
+    scenario: Scenario, task: Task, reasons: Mapping[int, str], on_round: OnRound
+) -> Summary | _StepFailure:
+    """Run a task in a child process until it ends, or a step fails; ``reasons`` are those of earlier failures."""
+    timeout_s = scenario.step_timeout_s
+    assert timeout_s is not None, "a run without a time limit needs no process that watches it"
+    step, deadline = None, 0.0
+    with child_process(scenario, "$.step_timeout_s", _run_task, task, reasons) as (receiving, process):
         while True:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if step is not None and not receiving.poll(left):
-                return _Failed(step, f"no answer within {scenario.step_timeout_s:g} s")
+            if step is not None and not receiving.poll(max(0.0, deadline - time.monotonic())):
+                return _StepFailure(step, f"no answer within {timeout_s:g} s")
             try:
-                what, content = receiving.recv()
+                kind, content = receiving.recv()
             except EOFError:
                 process.join()
                 if step is not None:
-                    return _Failed(step, f"the world ended its process, with status {process.exitcode}")
-                told = f"the process of this run was ended from outside, with status {process.exitcode}"
+                    return _StepFailure(step, f"the world ended its process, with status {process.exitcode}")
+                got = f"the process of this run was ended from outside, with status {process.exitcode}"
                 fix = "perhaps for lack of memory; `swarmbo resume` continues it"
-                raise RunFolderError(f"{told}, {fix}") from None
-            if what == "step":
-                step = content
-                deadline = None if step is None else time.monotonic() + scenario.step_timeout_s
-            elif what == "round":
+                raise RunFolderError(f"{got}, {fix}") from None
+            if kind == "step":
+                step, deadline = content, time.monotonic() + timeout_s
+            elif kind == "round":
                 on_round(*content)
-            elif what == "error":
+            elif kind == "error":
                 raise content
             else:
                 return content
 
 
-def _work(sending: Connection, task: Task, failures: Mapping[int, str]) -> None:
+def _run_task(sending: Connection, task: Task, reasons: Mapping[int, str]) -> None:
     """Run a task, and send every round, every step, and the end."""
-    calls = Calls(
+    hooks = Hooks(
         on_round=lambda *logged: sending.send(("round", logged)),
-        heartbeat=lambda step: sending.send(("step", step)),
-        failures=failures,
+        on_step=lambda step: sending.send(("step", step)),
+        known_failures=reasons,
     )
     try:
-        sending.send(("end", task(calls)))
+        sending.send(("end", task(hooks)))
     except BaseException as error:  # noqa: BLE001  raised again in the calling process
-        sending.send(("error", _portable(error)))
+        sending.send(("error", _picklable(error)))
 
 
-def _portable(error: BaseException) -> BaseException:
+def _picklable(error: BaseException) -> BaseException:
     """An exception that can be sent, with its traceback as a note."""
     note = traceback.format_exc()
     try:
@@ -113,17 +115,17 @@ def _portable(error: BaseException) -> BaseException:
 
 
 @contextmanager
-def spawned(
-    scenario: Scenario, at: str, work: Callable[..., None], *arguments: Any
+def child_process(
+    scenario: Scenario, at: str, function: Callable[..., None], *arguments: Any
 ) -> Generator[tuple[Connection, BaseProcess]]:
     """Block with a child process that knows a scenario's world and ends with the block, and the end of a pipe from it.
 
-    ``work`` gets the sending end and picklable arguments. ``at`` names the setting that needs the process.
+    ``function`` gets the sending end and picklable arguments. ``at`` names the setting that needs the process.
     """
     identifier, entry_point = scenario.environment["id"], entry_point_of(scenario, at)
     context = get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_begin, args=(sending, identifier, entry_point, work, arguments))
+    process = context.Process(target=_child_main, args=(sending, identifier, entry_point, function, arguments))
     with without_interrupts():
         process.start()
     sending.close()  # otherwise the pipe would stay open when the child ends
@@ -148,16 +150,16 @@ def entry_point_of(scenario: Scenario, at: str) -> Any:
     return entry_point
 
 
-def _begin(
-    sending: Connection, identifier: str, entry_point: Any, work: Callable[..., None], arguments: tuple[Any, ...]
+def _child_main(
+    sending: Connection, identifier: str, entry_point: Any, function: Callable[..., None], arguments: tuple[Any, ...]
 ) -> None:
     begin_process()
-    register(identifier, entry_point)
+    register_world(identifier, entry_point)
     with one_blas_thread():
-        work(sending, *arguments)
+        function(sending, *arguments)
 
 
-def register(identifier: str, entry_point: Any) -> None:
+def register_world(identifier: str, entry_point: Any) -> None:
     """Let this process know a world of another one: its id and ``entry_point_of`` it."""
     load_plug_ins()
     if entry_point is not None and identifier not in pettingzoo.parallel_registry:
@@ -174,15 +176,16 @@ class CopiedWorld:
 
     def __call__(self) -> Evaluate:
         """Make the copy, and again after a step that raised."""
-        register(self.scenario.environment["id"], self.entry_point)
-        made: tuple[Any, FunctionWorld] | None = self._make()
+        register_world(self.scenario.environment["id"], self.entry_point)
+        copy: tuple[Any, FunctionWorld] | None = self._make()
 
         def evaluate(task: str, point: Mapping[str, float]) -> Any:
-            nonlocal made
-            (env, world), made = made or self._make(), None  # until the step has succeeded
+            nonlocal copy
+            env, world = copy or self._make()
+            copy = None  # until the step has succeeded
             env.unwrapped.at_query(int(task.removeprefix("q")))
             infos = env.step(world.actions(point, env.possible_agents))[4]
-            made = env, world
+            copy = env, world
             return plain_infos(infos)
 
         return evaluate
@@ -190,11 +193,11 @@ class CopiedWorld:
     def _make(self) -> tuple[Any, FunctionWorld]:
         env = make_environment(self.scenario, self.trust)
         reset(env, self.scenario.seed)
-        require_copies(env)
+        require_copyable(env)
         return env, FunctionWorld(env)
 
 
-def require_copies(env: Any) -> None:
+def require_copyable(env: Any) -> None:
     """Refuse a world whose copies could answer differently; it has been reset."""
     world, name = env.unwrapped, type(env.unwrapped).__name__
     if not hasattr(world, "factor_graph"):
@@ -208,5 +211,5 @@ def require_copies(env: Any) -> None:
 
 def plain_infos(infos: Mapping[str, Any]) -> dict[str, Any]:
     """Infos of a step as plain data, as far as records and teams read them."""
-    found = {agent: info for agent, info in infos.items() if isinstance(info, Mapping)}
-    return {agent: {key: storable(info[key]) for key in _KEYS if key in info} for agent, info in found.items()}
+    tables = {agent: info for agent, info in infos.items() if isinstance(info, Mapping)}
+    return {agent: {key: storable(info[key]) for key in _INFO_KEYS if key in info} for agent, info in tables.items()}
