@@ -14,7 +14,7 @@ from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
 
 Out = TypeVar("Out")
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
-Turn = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given those sent before
+ValueOf = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given those sent before
 FitsValue = Callable[[str, Any], bool]  # an agent, and its message
 
 
@@ -35,51 +35,53 @@ def are_numbers(numbers: Any, count: int) -> bool:
     return all(type(number) in (float, int) and number < math.inf for number in numbers)
 
 
-class EachSays(NamedTuple):
+class EachSends(NamedTuple):
     """Request that some agents each send a value to all; answered by the values, in the order of the speakers."""
 
     purpose: str  # purpose of the messages
-    speakers: tuple[str, ...]  # sending agents
+    senders: tuple[str, ...]  # sending agents
     # from an agent's own belief and common knowledge; in turn, also from the values sent before, of which it gets none
     # otherwise. Numbers, text, None, and lists of them
-    of: Turn
+    value_of: ValueOf
     fits: FitsValue  # check of a received value
     in_turn: bool = False  # True: one agent after another
 
 
-ViewSteps = Generator[EachSays, dict[str, Any], Out]
+ViewSteps = Generator[EachSends, dict[str, Any], Out]
 
 
 def each(
-    situation: Situation, purpose: str, speakers: Sequence[str], of: Callable[[str], Any], fits: FitsValue
+    situation: Situation, purpose: str, senders: Sequence[str], value_of: Callable[[str], Any], fits: FitsValue
 ) -> ViewSteps[Any]:
     """Values of some agents, by agent; computed here if all share a belief."""
-    return (yield from _said(situation, EachSays(purpose, tuple(speakers), lambda agent, _: of(agent), fits)))
+    return (yield from _exchange(situation, EachSends(purpose, tuple(senders), lambda agent, _: value_of(agent), fits)))
 
 
-def in_turn(situation: Situation, purpose: str, speakers: Sequence[str], of: Turn, fits: FitsValue) -> ViewSteps[Any]:
+def in_turn(
+    situation: Situation, purpose: str, senders: Sequence[str], value_of: ValueOf, fits: FitsValue
+) -> ViewSteps[Any]:
     """Sequential values of some agents, by agent; computed here if all share a belief."""
-    return (yield from _said(situation, EachSays(purpose, tuple(speakers), of, fits, in_turn=True)))
+    return (yield from _exchange(situation, EachSends(purpose, tuple(senders), value_of, fits, in_turn=True)))
 
 
-def _said(situation: Situation, request: EachSays) -> ViewSteps[dict[str, Any]]:
+def _exchange(situation: Situation, request: EachSends) -> ViewSteps[dict[str, Any]]:
     return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
 
 
-def answer_of(request: EachSays) -> dict[str, Any]:
+def answer_of(request: EachSends) -> dict[str, Any]:
     """Values of all speakers, by a process with all their beliefs."""
-    words: dict[str, Any] = {}
-    for agent in request.speakers:
-        words[agent] = request.of(agent, words if request.in_turn else {})
-    return words
+    values: dict[str, Any] = {}
+    for agent in request.senders:
+        values[agent] = request.value_of(agent, values if request.in_turn else {})
+    return values
 
 
 def at_once(steps: ViewSteps[Out]) -> Out:
     """Run steps with all beliefs at hand, without counting messages."""
-    return ran(steps, answer_of)
+    return run_steps(steps, answer_of)
 
 
-def ran(steps: Generator[Any, Any, Out], answered: Callable[[Any], Any]) -> Out:
+def run_steps(steps: Generator[Any, Any, Out], answer_request: Callable[[Any], Any]) -> Out:
     """Run steps, answering each request at once."""
     answer: Any = None
     while True:
@@ -87,7 +89,7 @@ def ran(steps: Generator[Any, Any, Out], answered: Callable[[Any], Any]) -> Out:
             request = steps.send(answer)
         except StopIteration as finished:
             return finished.value
-        answer = answered(request)
+        answer = answer_request(request)
 
 
 def likely_steps(situation: Situation) -> ViewSteps[Situation]:
@@ -138,5 +140,5 @@ def greedy_picks(
     def fits(agent: str, row: Any) -> bool:
         return row is None or is_row(row, len(candidates[agent]))
 
-    said = yield from in_turn(situation, "choices in turn", situation.movers, pick, fits)
-    return {agent: candidates[agent][row] for agent, row in said.items() if row is not None}
+    row_by_agent = yield from in_turn(situation, "choices in turn", situation.movers, pick, fits)
+    return {agent: candidates[agent][row] for agent, row in row_by_agent.items() if row is not None}

@@ -161,7 +161,7 @@ def measurements_of(
             raise ConfigError(f"{told}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
         if (first := next(other for other in columns if columns[other] == name)) != key:
             raise ConfigError(f"got {name!r}, which is the column of {first}; wanted another", at=f"{at}.{key}")
-    cells = dict(zip(columns, _whole_rows(settings, columns, header, rows, at, how).T, strict=True))
+    cells = dict(zip(columns, _complete_rows(settings, columns, header, rows, at, how).T, strict=True))
     places = np.column_stack([cells["x"], cells["y"]])
     projection = projection_of(places, (x, y), settings, at, how)
     noise = cells.get(_NOISE)
@@ -172,7 +172,7 @@ def measurements_of(
     return Measurements(metres, cells["value"], cells.get("time"), projection, (x, y), places, noise)
 
 
-def _whole_rows(
+def _complete_rows(
     settings: CsvColumns, columns: Mapping[str, str], header: list[str], rows: Cells, at: str, how: str
 ) -> Float[np.ndarray, "rows columns"]:
     """Numbers of all complete rows, one column each in the order given; warns about the other rows."""
@@ -180,8 +180,8 @@ def _whole_rows(
         key: np.array([_number(settings, row[header.index(name)], line, name, f"{at}.{key}") for line, row in rows])
         for key, name in columns.items()
     }
-    left_out, reasons, keep = np.zeros(len(rows), dtype=bool), list[str](), ""
-    states = MARKS if how == IN_SCENARIO else ("--missing {:.10g}", "--missing nan")
+    left_out, reasons, hint = np.zeros(len(rows), dtype=bool), list[str](), ""
+    options = MARKS if how == IN_SCENARIO else ("--missing {:.10g}", "--missing nan")
     for key, name in columns.items():
         if key == _NOISE:
             continue
@@ -193,16 +193,18 @@ def _whole_rows(
         reasons += [f"{count} with {number:.10g} in {name!r}" for number, count in counted]
         left_out |= empty | marks.rows
         if settings.missing is None and marks.rows.any():
-            keep = f" ({states[1]} takes all numbers as they are)"
+            hint = f" ({options[1]} takes all numbers as they are)"
         for number, count in marks.doubtful.items():
             here = f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows"
-            warnings.warn(f"{here}. {doubt(number, states)}", DataWarning, stacklevel=2)
-    told = "; ".join(reasons)
+            warnings.warn(f"{here}. {doubt(number, options)}", DataWarning, stacklevel=2)
+    summary = "; ".join(reasons)
     if left_out.all():
-        raise ConfigError(f"no row of {settings.csv!r} is whole: {told}; wanted numbers in each column", at=f"{at}.csv")
+        raise ConfigError(
+            f"no row of {settings.csv!r} is whole: {summary}; wanted numbers in each column", at=f"{at}.csv"
+        )
     if left_out.any():
-        told = f"{left_out.sum()} of {len(rows)} rows of {settings.csv!r} are left out: {told}{keep}"
-        warnings.warn(f"{at}.csv: {told}", DataWarning, stacklevel=2)
+        summary = f"{left_out.sum()} of {len(rows)} rows of {settings.csv!r} are left out: {summary}{hint}"
+        warnings.warn(f"{at}.csv: {summary}", DataWarning, stacklevel=2)
     return np.column_stack(list(numbers.values()))[~left_out]
 
 

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import msgspec
 
-from swarmbo.agent.schema import Participants, learns_alike, public
+from swarmbo.agent.schema import Participants, masked_rows, reports_outcomes
 from swarmbo.deciding.offers import Offer
-from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
+from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow, OwnRows, measurements_by_round
 from swarmbo.errors import TransportError
 from swarmbo.fleet import letters
 from swarmbo.fleet.link import Link
@@ -116,7 +116,8 @@ class Hub:
         self._number += 1
         participants = None
         if self._goes_on:
-            said = {agent: public(rows, self._setup) for agent, rows in self._untold.items() if agent not in members}
+            absent = [agent for agent in self._untold if agent not in members]
+            said = {agent: masked_rows(self._untold[agent], self._setup) for agent in absent}
             participants = Participants(self._number, members, said, self._over)
         edges = links(self.absent)
         offered = dict.fromkeys(members) if offers is None else {agent: offers[agent] for agent in members}
@@ -187,7 +188,7 @@ class Hub:
 
     def _welcome_with(self, agent: str, state: bytes) -> None:
         """Readmit an agent with a snapshot, if it can continue from that."""
-        has_own_belief = self.problem.is_field and not learns_alike(self._setup)
+        has_own_belief = self.problem.is_field and not reports_outcomes(self._setup)
         if not state:
             self.absence.leave(agent, "what it missed is too long for a letter")
         elif has_own_belief and agent in self.absence.forgetful and self._took_part[agent]:
@@ -196,19 +197,19 @@ class Hub:
             self._welcome(agent, state)
 
     def _welcome(self, agent: str, state: bytes = b"") -> None:
-        came = self._came_of[agent] if state and not learns_alike(self._setup) else {}
+        came = self._came_of[agent] if state and not reports_outcomes(self._setup) else {}
         self._write({agent: letters.Back(0, self._last, self._untold[agent], state, came, self._took_part[agent])})
         self.absence.admit(agent)
 
     def _note_came(self, agent: str, rows: OwnRows) -> None:
         """Keep an agent's outcomes by query; in a field with unrequested measurements after these."""
         came = self._came_of[agent]
-        for name, row in rows.told.items():
-            if name != UNASKED:  # a part may have come before a decision, and the rest after it
+        for name, row in rows.by_query.items():
+            if name != UNREQUESTED:  # a part may have come before a decision, and the rest after it
                 told = OwnRows({name: came[name]} if name in came else {})
-                came[name] = told.with_told(name, row).told[name]
+                came[name] = told.with_row(name, row).by_query[name]
                 continue
-            ((_, stops),) = stops_by_round({"q00000": row}, self.problem.graph.variables_owned_by(agent))
+            ((_, stops),) = measurements_by_round({"q00000": row}, self.problem.graph.variables_owned_by(agent))
             last = next(reversed(came), "q00000")
             before = came.get(last, OwnRow(0))
             came[last] = msgspec.structs.replace(before, on_the_way=(*before.on_the_way, *stops))
@@ -242,7 +243,7 @@ class Hub:
         rows: dict[str, OwnRow] = {}
         for agent, before in self._untold.items():
             rows[agent] = row_of(self.problem, agent, news, before, self._knowing[0], has_ended=is_all)
-            self._untold[agent] = before.with_told(query or UNASKED, rows[agent])
+            self._untold[agent] = before.with_row(query or UNREQUESTED, rows[agent])
         if is_all and query is not None:
             self._over = (*self._over, query)
         self._order({agent: letters.Told(0, query, row) for agent, row in rows.items()})

@@ -213,7 +213,7 @@ def fits_agent(sender: str, letter: Letter, name: str, problem: Problem) -> bool
             n = len(problem.graph.variables_owned_by(name))
             return all(is_place(at, problem) if problem.is_field else len(at) == n for at in letter.places)
         case Back():
-            rows = [*letter.told.told.values(), *letter.told.attached, *letter.came.values()]
+            rows = [*letter.told.by_query.values(), *letter.told.attached, *letter.came.values()]
             is_known = letter.since >= 0 and all(query[1:].isdecimal() for query in letter.came)
             return 0 < letter.turn < _MOST and is_known and all(schema.is_row(row, name, problem) for row in rows)
         case _:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from swarmbo.coordination.schema import said_of
+from swarmbo.coordination.schema import refusals_text
 from swarmbo.deciding.team_state import read_state, write_state
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.letters import DIGEST, Here, Letter, Ping, Receipt, opened, sealed
@@ -241,7 +241,7 @@ class Absence:
             got = f"received nothing {'' if gone else 'new '}from {list(gone) or needed}"
             wanted = f"{waited_for}: do they run, with this plan and their journals, and can all reach one another?"
             seconds = max(gone.values(), default=self._idle)
-            raise TransportError(f"{got} for {seconds:.0f} s; wanted {wanted}{said_of(refused)}")
+            raise TransportError(f"{got} for {seconds:.0f} s; wanted {wanted}{refusals_text(refused)}")
 
     def leave(self, agent: str, why: str, *, is_hung: bool = False) -> None:
         """Note that an agent failed, and drop its letters. A live one that does not carry out orders ``is_hung``: it is

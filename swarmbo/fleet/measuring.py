@@ -83,7 +83,7 @@ def _answer(told: Mapping[str, Any], problem: Problem, agent: str) -> Answer:
     given = told.get("factors", dict.fromkeys(channels, told.get("measurement")))
     if not isinstance(given, Mapping) or set(given) != set(channels):
         raise ShapeError(f"got {values.short(given)}; wanted a number for each of {list(channels)}")
-    outcomes = {channel: values.told_number(given[channel], repr(channel)) for channel in channels}
+    outcomes = {channel: values.outcome_from_user(given[channel], repr(channel)) for channel in channels}
     known = {channel: None if np.isnan(outcome) else outcome for channel, outcome in outcomes.items()}
     _, noise = noise_of(told.get("noise_std"), None, outcomes)
     if place is None:

@@ -11,8 +11,8 @@ import msgspec
 
 from swarmbo.agent import Agent
 from swarmbo.boundary.values import linked
-from swarmbo.coordination.schema import said_of
-from swarmbo.deciding.own_rows import UNASKED
+from swarmbo.coordination.schema import refusals_text
+from swarmbo.deciding.own_rows import UNREQUESTED
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, ShapeError, TransportError
 from swarmbo.fleet import letters, measuring
@@ -122,7 +122,7 @@ class Member:
                 self._heard = self._clock()  # what it computes itself is no other's silence
         elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
             got = f"{self.name!r} is deciding and received nothing for {self._patience:g} s"
-            raise TransportError(f"{got}; wanted news: is another member gone?{said_of(self.odd)}")
+            raise TransportError(f"{got}; wanted news: is another member gone?{refusals_text(self.odd)}")
 
     def _greet(self) -> None:
         self._greeted = self._clock()
@@ -214,8 +214,8 @@ class Member:
                 snapshot = self._agent.snapshot()
                 self._mail.write(HUB, letters.Snapshot(order.turn, snapshot if len(snapshot) <= _MOST_LENT else b""))
             case letters.Told():
-                if order.row.has_come or not self._agent.problem.is_field:
-                    self._agent.note(order.query or UNASKED, order.row)
+                if order.row.has_news or not self._agent.problem.is_field:
+                    self._agent.learn_row(order.query or UNREQUESTED, order.row)
                 self._turn_page()
 
     def _turn_page(self) -> None:
@@ -232,7 +232,7 @@ class Member:
             self._agent.restore(letter.state, letter.came, letter.last, letter.since)
         else:
             self._agent.give_up(letter.last)
-        self._agent.told_again(letter.told)
+        self._agent.replace_rows(letter.told)
         self._turn_page()
 
     def _begin(self, letter: letters.Begin) -> None:
@@ -260,7 +260,7 @@ class Member:
             self._mail.write(envelope.recipient, letters.Said(envelope.payload))
         if self._agent.is_finished and not self._has_spoken:
             self._has_spoken = True
-            word, report = self._agent.coded_word(), self._agent.report
+            word, report = self._agent.coded_decision(), self._agent.report
             assert word is not None
             assert report is not None
             counts = self._mail.repeated, self.refused + self._mail.refused

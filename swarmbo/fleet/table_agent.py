@@ -9,7 +9,7 @@ import networkx as nx
 
 from swarmbo.agent.schema import Participants
 from swarmbo.coordination.agreement import TableOutcome
-from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms
+from swarmbo.coordination.deadline_tables import DeadlineTableAgent, Terms
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Conflicts
@@ -43,13 +43,13 @@ class TableAgent:
         self._decision: dict[str, float] | None = None
         self._early: list[Envelope] = []  # what arrives before it is asked
         self.is_finished = True
-        self._agent: Participant[TableOutcome] | DeadlineAgent | None = None
+        self._agent: Participant[TableOutcome] | DeadlineTableAgent | None = None
         self._ticks = 0
 
     @property
     def keeps_time(self) -> bool:
         """True during an agreement by a deadline."""
-        return isinstance(self._agent, DeadlineAgent)
+        return isinstance(self._agent, DeadlineTableAgent)
 
     def ask(self, **offered: Any) -> str:
         """Begin to choose, at the next tick."""
@@ -57,7 +57,7 @@ class TableAgent:
         self.sent = {"agree": Traffic()}
         return QUERY
 
-    def coded_word(self) -> dict[str, float] | None:
+    def coded_decision(self) -> dict[str, float] | None:
         """Positions of the own variables' values; None before the choice."""
         return self._decision
 
@@ -74,7 +74,7 @@ class TableAgent:
         present = None if self.participants is None else self.participants.members
         outbox = [envelope for envelope in outbox if present is None or envelope.recipient in present]
         self.sent["agree"] += Traffic(len(outbox), sum(len(envelope.payload) for envelope in outbox), len(outbox))
-        if isinstance(self._agent, DeadlineAgent):
+        if isinstance(self._agent, DeadlineTableAgent):
             if self._ticks > self._method.deadline:
                 self._decide(self._agent)
         elif self._agent.is_finished:
@@ -90,21 +90,21 @@ class TableAgent:
         self.refused.update([] if is_due else [envelope.sender])
         return is_due
 
-    def _begun(self) -> "Participant[TableOutcome] | DeadlineAgent":
+    def _begun(self) -> "Participant[TableOutcome] | DeadlineTableAgent":
         graph, sizes = self.problem.graph, self._known.sizes
         if has_deadline(self._method):
             conflicts = Conflicts.unpacked(graph, self._known.forbidden)
             terms = Terms(self._method, sizes, conflicts, {}, self._seed)
             decision = 0 if self.participants is None else self.participants.number
-            agent = DeadlineAgent(self.name, terms, self._own, decision)
+            agent = DeadlineTableAgent(self.name, terms, self._own, decision)
         else:
             plan = self._method.plan(graph, sizes, Routes(graph.agents), self._seed)
             agent = Participant[TableOutcome].of(self.name, plan, self._own)
         agent.refused = self.refused
         return agent
 
-    def _decide(self, agent: DeadlineAgent) -> None:
-        decided = agent.word()
+    def _decide(self, agent: DeadlineTableAgent) -> None:
+        decided = agent.decided_values()
         self._decision = {x: float(agent.best_guess(x) if i is None else i) for x, i in decided.items()}
         links = LinkReport(self._ticks - 1, silent=agent.silent)
         self.report = SolveReport("deadline", self._ticks - 1, links=links)

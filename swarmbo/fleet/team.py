@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.deciding.logbook import Choice
-from swarmbo.deciding.offers import offer_of, own_places
+from swarmbo.deciding.offers import offer_of, reachable_places
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.letters import Word
@@ -37,7 +37,7 @@ class FleetTeam(Team):
 
     hub: Hub | None = None
 
-    def _decided(self, offers: Offers, *, goes_on: bool) -> tuple[Any, Choice, Mapping[str, Traffic]]:
+    def _decide(self, offers: Offers, *, in_batch: bool) -> tuple[Any, Choice, Mapping[str, Traffic]]:
         if self.hub is None:
             raise ConfigError("got a team without a coordinator process; wanted the team of a fleet")
         given = None
@@ -46,7 +46,7 @@ class FleetTeam(Team):
             if offers.level != self.hub.plan.level or sites not in (None, self.hub.plan.sites):
                 raise ConfigError("its level or its sites() changed; wanted both to stay the same", at="$.environment")
             of_all = self.problem, self.seed, self._log.round
-            given = {agent: offer_of(agent, offers, own_places(agent, offers, *of_all)) for agent in self.agents}
+            given = {agent: offer_of(agent, offers, reachable_places(agent, offers, *of_all)) for agent in self.agents}
         words = self.hub.words(partial(_edges, offers.links, is_field=self.problem.is_field), given)
         values = {variable: y for word in words for variable, y in (*word.values.items(), *word.others.items())}
         point = np.array([values.get(variable, np.nan) for variable in self.graph.variables])
@@ -57,8 +57,8 @@ class FleetTeam(Team):
         sent = {p: sum((word.sent[p] for word in words if p in word.sent), Traffic()) for p in purposes}
         return learner, choice, sent
 
-    def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
-        super()._take(query_id, news, is_all=is_all)
+    def _learn_news(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
+        super()._learn_news(query_id, news, is_all=is_all)
         if self.hub is not None and news is not None:
             self.hub.tell(query_id, news, is_all=is_all)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.deciding.central_driver import Exchanges
+from swarmbo.deciding.central_driver import CountedExchanges
 from swarmbo.deciding.joint import Expect
 from swarmbo.errors import ConfigError, SwarmboWarning
 from swarmbo.runs import load, run as run_scenario
@@ -237,7 +237,7 @@ def test_the_sum_that_a_team_expects_by_factor_is_that_of_its_model():
     def steps():
         return (yield Expect(model, points))
 
-    found = team._driver(Exchanges(CHAIN, Routes(CHAIN.agents))).run(steps())
+    found = team._driver(CountedExchanges(CHAIN, Routes(CHAIN.agents))).run(steps())
     np.testing.assert_allclose(found, model.posterior(points), rtol=1e-9)
 
 
