@@ -258,23 +258,15 @@ class DecidingAgent:
         arrivals = tuple((early.envelope.sender, early.envelope.payload) for early in self._early_messages)
         # participants are named for decisions; a recommendation is by all agents
         participants = self.participants if count else None
-        known_offers = self._last_offers if participants is None else {}  # absent or new agents have not received it
-        previous_number = self._participant.decision
-        inputs = DecisionInputs(
-            count,
-            self._own_rows,
-            offer,
-            previous_number,
-            arrivals,
-            participants=participants,
-            known_offers=known_offers,
-        )
+        known = self._last_offers if participants is None else {}  # absent or new agents have not received it
+        number = self._participant.decision
+        inputs = DecisionInputs(count, self._own_rows, offer, number, arrivals, False, participants, known)
         earlier = None if self._checkpoint is None else replace(self._checkpoint, earlier=None)
         self._seen_messages = set(arrivals)
         self._in_progress = self._checkpoint = Checkpoint(inputs, self._log, self._learner, self._last_offers, earlier)
         self._own_rows, self.sent, self.report = OwnRows(), {}, None
         self._steps = self._decision_steps(inputs)
-        self._start_participant(previous_number + 1 if participants is None else participants.number)
+        self._start_participant(number + 1 if participants is None else participants.number)
         self._advance(None)
 
     def _start_participant(self, number: int) -> None:

@@ -81,10 +81,8 @@ def _defer(dispatcher: Any, signature: Any) -> None:
 
         return call
 
-    dispatcher._compile_for_args, dispatcher.get_call_template = (
-        compile_first("_compile_for_args"),
-        compile_first("get_call_template"),
-    )
+    dispatcher._compile_for_args = compile_first("_compile_for_args")
+    dispatcher.get_call_template = compile_first("get_call_template")
 
 
 @cache

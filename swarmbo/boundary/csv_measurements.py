@@ -197,14 +197,14 @@ def _complete_rows(
         for number, count in marks.doubtful.items():
             here = f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows"
             warnings.warn(f"{here}. {doubt(number, options)}", DataWarning, stacklevel=2)
-    summary = "; ".join(reasons)
+    causes = "; ".join(reasons)
     if left_out.all():
         raise ConfigError(
-            f"no row of {settings.csv!r} is whole: {summary}; wanted numbers in each column", at=f"{at}.csv"
+            f"no row of {settings.csv!r} is whole: {causes}; wanted numbers in each column", at=f"{at}.csv"
         )
     if left_out.any():
-        summary = f"{left_out.sum()} of {len(rows)} rows of {settings.csv!r} are left out: {summary}{hint}"
-        warnings.warn(f"{at}.csv: {summary}", DataWarning, stacklevel=2)
+        causes = f"{left_out.sum()} of {len(rows)} rows of {settings.csv!r} are left out: {causes}{hint}"
+        warnings.warn(f"{at}.csv: {causes}", DataWarning, stacklevel=2)
     return np.column_stack(list(numbers.values()))[~left_out]
 
 

@@ -131,8 +131,7 @@ class ByMessages:
         part, tree, fits = self.part, self.part.tree, request.fits
         parent, children = tree.parent[self.agent], tree.children[self.agent]
         # up: each child's subtree; down: what a subtree lacks, so no data crosses a link twice
-        known = dict(request.data)
-        behind = {child: tree.behind[child] for child in children}
+        known, behind = dict(request.data), {child: tree.behind[child] for child in children}
         wanted = {("reports", part.index, child): _wanted_data(child, of, fits) for child, of in behind.items()}
         for message in (yield from _received(wanted)).values():
             known |= message.reports

@@ -123,13 +123,7 @@ class DeadlineAgent(ABC):
     """
 
     def __init__(
-        self,
-        name: str,
-        graph: FactorGraph,
-        settings: Any,
-        decision: int,
-        more: Iterable[str] = (),
-        retry: int = 1,
+        self, name: str, graph: FactorGraph, settings: Any, decision: int, more: Iterable[str] = (), retry: int = 1
     ) -> None:
         require_number(decision)
         self.name, self.decision, self.refused = name, decision, Counter[str]()

@@ -280,9 +280,8 @@ class DeadlineTableAgent(DeadlineAgent):
         for x in self._variables:
             if x not in self._decided:  # otherwise only its decision counts
                 for f in graph.factors_of(x):
-                    self._announce_change(
-                        graph.owner(f), FromVariable(f, x, flooding.message(self._from_variables, f, x).copy())
-                    )
+                    entries = flooding.message(self._from_variables, f, x).copy()
+                    self._announce_change(graph.owner(f), FromVariable(f, x, entries))
         for f in self._factors:
             for x in graph.scope(f):
                 if x not in self._decided:

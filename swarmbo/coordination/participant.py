@@ -312,9 +312,8 @@ def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Trans
     carriers = [transport] if by_deadline is None else [transport, by_deadline]
     before, now, is_clock_on = _traffic_of(carriers), 0, False
     first_decision: tuple[int, int] | None = None  # the first decision by a deadline, and its round
-    held_back = dict[
-        str, list[Envelope]
-    ]()  # inboxes of agents that keep time until their clock begins: each tick counts
+    # inboxes of agents that keep time until their clock begins: each tick counts
+    held_back = dict[str, list[Envelope]]()
     inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
     while inboxes:
         for name, inbox in inboxes.items():

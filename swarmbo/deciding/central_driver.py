@@ -39,9 +39,8 @@ def exchange_of(request: EachSends, own: tuple[str, ...]) -> Steps[dict[str, byt
 
     if request.in_turn:
         return single_request(InTurn(request.senders, data_of, fits))
-    return single_request(
-        ToAll({agent: data_of(agent, {}) if agent in request.senders else b"" for agent in own}, fits)
-    )
+    data = {agent: data_of(agent, {}) if agent in request.senders else b"" for agent in own}
+    return single_request(ToAll(data, fits))
 
 
 def admissible_data(request: EachSends) -> Callable[[str, bytes], bool]:

@@ -288,10 +288,17 @@ class OutcomeExchange:
         # keep that of queries
         order = sums[:, layout.order] / np.maximum(sums[:, layout.n_reporters], 1.0)
         for i in np.argsort(order, kind="stable"):
-            is_query, place = i < len(queries), sums[i, layout.place].copy()
-            row = self.own.by_query.get(queries[i], OwnRow(0)) if is_query else self.own.attached[i - len(queries)]
-            news = self._news(sums[i], place, row)
-            log = _with_news(log, queries[i], news) if is_query else log.with_evaluations(_evaluation(news, row, log))
+            place = sums[i, layout.place].copy()
+            if i >= len(queries):
+                row = self.own.attached[i - len(queries)]
+                log = log.with_evaluations(self._evaluation(self._news(sums[i], place, row), row))
+                continue
+            query_id = queries[i]
+            news = self._news(sums[i], place, self.own.by_query.get(query_id, OwnRow(0)))
+            if news.factors or (query_id in log.open and (place != log.open[query_id].place).any()):
+                log = log.with_factors(query_id, news.factors, point=place, noise_std=news.noise)
+            if news.total is not None and query_id in log.open:
+                log = log.with_total(query_id, news.total, place, news.total_noise)
         return log
 
     def _news(self, line: Float[np.ndarray, " w"], place: Float[np.ndarray, " n"], own: OwnRow) -> News:
@@ -304,6 +311,14 @@ class OutcomeExchange:
         noise = {channels[column]: std for column, (_, std) in pairs.items()}
         return News(place, total, outcomes, total_noise, noise)
 
+    def _evaluation(self, news: News, row: OwnRow) -> Dataset:
+        """Attached evaluation, as one row of data."""
+        channels, rounds = self.log.problem.channels, None if row.round is None else np.array([row.round])
+        factors = np.array([[news.factors.get(channel, np.nan) for channel in channels]])
+        noise_std = np.array([[news.total_noise, *(news.noise.get(channel, np.nan) for channel in channels)]])
+        total = np.nan if news.total is None else news.total
+        return Dataset(news.point[None], np.array([total]), factors, rounds, noise_std=noise_std)
+
     def _outcome_of(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow) -> tuple[float, float]:
         """Outcome and its noise as far as this agent knows them; NaN for a failed outcome, or unknown noise."""
         layout = Layout.of(self.log.problem)
@@ -315,22 +330,3 @@ class OutcomeExchange:
         channel = self.log.problem.channels[column]
         y = own.factors.get(channel)
         return PRIVATE_OUTCOME if y is None else y, own.noise.get(channel, np.nan)
-
-
-def _with_news(log: Logbook, query_id: str, news: News) -> Logbook:
-    """Log with the outcomes of a query of a function, and its actual point."""
-    if news.factors or (query_id in log.open and (news.point != log.open[query_id].place).any()):
-        log = log.with_factors(query_id, news.factors, point=news.point, noise_std=news.noise)
-    if news.total is not None and query_id in log.open:
-        log = log.with_total(query_id, news.total, news.point, news.total_noise)
-    return log
-
-
-def _evaluation(news: News, row: OwnRow, log: Logbook) -> Dataset:
-    """Attached evaluation, as one row of data."""
-    factors, noise = (
-        [known.get(channel, np.nan) for channel in log.problem.channels] for known in (news.factors, news.noise)
-    )
-    rounds, total = None if row.round is None else np.array([row.round]), np.nan if news.total is None else news.total
-    noise_std = np.array([[news.total_noise, *noise]])
-    return Dataset(news.point[None], np.array([total]), np.array([factors]), rounds, noise_std=noise_std)

@@ -15,12 +15,12 @@ _SLOWEST = 8  # with a limited bandwidth repetitions come more and more slowly, 
 
 
 @dataclass
-class _Unacknowledged:
+class _Pending:
     frame: Envelope
-    last_sent: int  # when it was last sent
-    next_due: int  # when it is sent again
-    patient_until: int  # not given up if it was not sent since
-    min_tries: int  # times that it is sent
+    last_sent: int  # step
+    next_due: int  # step in which it is sent again
+    patient_until: int  # step; not given up if it was not sent since
+    min_tries: int  # before it is given up
     wait: int
     tries: int = 1
 
@@ -43,7 +43,7 @@ class Reliable:
     def __init__(self, below: FaultyTransport) -> None:
         self.below, self.routes, self.ticks = below, below.routes, 0
         self.given_up: set[tuple[str, str]] = set()
-        self._unacknowledged: dict[tuple[str, str, int], _Unacknowledged] = {}
+        self._pending: dict[tuple[str, str, int], _Pending] = {}
         self._next_numbers: dict[tuple[str, str], int] = {}
         self._arrived: set[tuple[str, str, int]] = set()
         self._to_itself: list[Envelope] = []
@@ -78,15 +78,13 @@ class Reliable:
         most = math.ceil(_CHANCE / -math.log1p(-survives)) if survives < 1.0 else 1
         frame = Envelope(sender, recipient, self._data.pack(0, number) + payload)
         until = self.ticks + _PATIENCE
-        self._unacknowledged[sender, recipient, number] = _Unacknowledged(
-            frame, self.ticks, self.ticks + wait, until, most, wait
-        )
+        self._pending[sender, recipient, number] = _Pending(frame, self.ticks, self.ticks + wait, until, most, wait)
         self.below.send(frame)
 
     def deliver(self) -> dict[str, list[Envelope]]:
         """Let steps pass until a new message arrives; empty if none is left."""
         new, self._to_itself = {(e.sender, e.recipient, -1 - i): e for i, e in enumerate(self._to_itself)}, []
-        while not new and (self._unacknowledged or not self.below.is_quiet):
+        while not new and (self._pending or not self.below.is_quiet):
             new = self._step()
         place = {agent: i for i, agent in enumerate(self.routes.agents)}
         inboxes: dict[str, list[Envelope]] = {agent: [] for agent in self.routes.agents}
@@ -116,7 +114,7 @@ class Reliable:
             for sender, _, payload in inbox:
                 if payload[0]:
                     for (number,) in struct.iter_unpack("<I", payload[1:]):
-                        self._unacknowledged.pop((agent, sender, number), None)
+                        self._pending.pop((agent, sender, number), None)
                     continue
                 _, number = self._data.unpack_from(payload)
                 to_acknowledge.setdefault(sender, []).append(number)
@@ -129,17 +127,17 @@ class Reliable:
         return new
 
     def _repeat(self) -> None:
-        for key, waiting in list(self._unacknowledged.items()):
+        for key, waiting in list(self._pending.items()):
             sender, recipient, _ = key
             is_late = waiting.last_sent >= waiting.patient_until and waiting.tries >= waiting.min_tries
             is_narrow = self.below.faults.bandwidth is not None
             if self.is_gone(sender) or (sender, recipient) in self.given_up:
-                del self._unacknowledged[key]
+                del self._pending[key]
             elif self.ticks < waiting.next_due or self.below.is_gone(sender):
                 continue
             elif is_late and not self.below.is_between(sender, recipient):  # else a slow link still carries something
                 self.given_up.add((sender, recipient))
-                del self._unacknowledged[key]
+                del self._pending[key]
             else:
                 waiting.next_due = self.ticks + waiting.wait * 2 ** (min(waiting.tries, _SLOWEST) if is_narrow else 0)
                 if not is_narrow or not self.below.is_between(sender, recipient):  # copies would queue before the next

@@ -119,10 +119,7 @@ def test_in_a_world_the_present_setting_is_that_of_its_reset_and_powers_stay_nea
             r"\.retries: got 0.5, less than one step of its values, 1",
         ),
         ({"start": PRESENT, "step_limit": "10%"}, r"\.width: got '10%', less than one step.*, or 0 to keep its value"),
-        (
-            {"start": PRESENT, "step_limit": 0},
-            r"\$\.step_limit: got 0; wanted a number > 0.*, or a table \(0 keeps",
-        ),
+        ({"start": PRESENT, "step_limit": 0}, r"\$\.step_limit: got 0; wanted a number > 0.*, or a table \(0 keeps"),
         ({"start": PRESENT, "step_limit": {3: 1.0}}, r"\$\.step_limit: got the name 3; wanted a table"),
         ({"start": PRESENT, "safe": {"share": 1.5}}, r"\$\.safe\.share: got 1.5"),
         ({"start": PRESENT, "safe": {}, "initial": 4}, r"\$\.initial: got 4 with safe; wanted 1"),

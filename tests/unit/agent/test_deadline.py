@@ -45,7 +45,9 @@ class Timed:
         run(case.agents, InProcess().open(names), opened)
         queries = asked if isinstance(asked, list) else [asked]
         for query in queries:
-            words = {x: value for agent in case.agents.values() for x, value in (agent.decision(query.id) or {}).items()}
+            words = {
+                x: value for agent in case.agents.values() for x, value in (agent.decision(query.id) or {}).items()
+            }
             assert words == dict(query.point)
         assert case.team.last_report.status in ("deadline", "not_needed")
         return queries
