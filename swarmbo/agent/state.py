@@ -161,8 +161,8 @@ class RestorableAgent(DecidingAgent):
         whole_number(last, 0, "$.last")
         if self._participant.decision <= last or (checkpoint := self._checkpoint) is None:
             return
-        if told := sorted(self._own_rows.by_query.keys() - checkpoint.log.open.keys() - {UNREQUESTED}):
-            raise ConfigError(f"got decisions of {told}, which have outcomes; wanted them taken back before any")
+        if query_ids := sorted(self._own_rows.by_query.keys() - checkpoint.log.open.keys() - {UNREQUESTED}):
+            raise ConfigError(f"got decisions of {query_ids}, which have outcomes; wanted them taken back before any")
         self._roll_back(checkpoint, max(self._participant.decision, checkpoint.inputs.last_number))
         self._decisions, self._last_offers = {}, {}
 

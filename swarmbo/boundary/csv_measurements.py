@@ -153,12 +153,12 @@ def measurements_of(
     if not rows:
         raise ConfigError(f"{settings.csv!r} is empty; wanted a header line and rows of numbers", at=f"{at}.csv")
     x, y = coordinate_columns(settings, header, at, how)
-    told = {"x": x, "y": y, "value": settings.value, "time": settings.time, _NOISE: noise_std}
-    columns = {key: name for key, name in told.items() if name is not None}
+    stated = {"x": x, "y": y, "value": settings.value, "time": settings.time, _NOISE: noise_std}
+    columns = {key: name for key, name in stated.items() if name is not None}
     for key, name in columns.items():
         if name not in header:
-            told = f"no column {name!r}; columns: {', '.join(header)}"
-            raise ConfigError(f"{told}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
+            got = f"no column {name!r}; columns: {', '.join(header)}"
+            raise ConfigError(f"{got}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
         if (first := next(other for other in columns if columns[other] == name)) != key:
             raise ConfigError(f"got {name!r}, which is the column of {first}; wanted another", at=f"{at}.{key}")
     cells = dict(zip(columns, _complete_rows(settings, columns, header, rows, at, how).T, strict=True))
@@ -166,8 +166,8 @@ def measurements_of(
     projection = projection_of(places, (x, y), settings, at, how)
     noise = cells.get(_NOISE)
     if noise is not None and (bad := noise[noise < 0.0]).size:
-        told = f"column {noise_std!r} holds {bad[0]:.10g}; wanted standard deviations >= 0"
-        raise ConfigError(told, at=f"{at}.{_NOISE}")
+        got = f"column {noise_std!r} holds {bad[0]:.10g}; wanted standard deviations >= 0"
+        raise ConfigError(got, at=f"{at}.{_NOISE}")
     metres = places if projection is None else projection.metres(places)
     return Measurements(metres, cells["value"], cells.get("time"), projection, (x, y), places, noise)
 

@@ -195,9 +195,9 @@ class DeadlineTableAgent(DeadlineAgent):
 
     def _known_value(self, variable: str) -> int | None:
         """Decided or assumed value of a variable; None if unknown."""
-        word = self._decided.get(variable)
-        if word is not None:
-            return word
+        value = self._decided.get(variable)
+        if value is not None:
+            return value
         if variable in self._decided or self.is_silent(self._graph.variable_owner(variable)):
             return self._terms.default.get(variable)
         return None
@@ -266,12 +266,12 @@ class DeadlineTableAgent(DeadlineAgent):
         return is_awaited and self._now >= start + terms.slot
 
     def _announce_decision(self, x: str) -> None:
-        word = self._decided[x]
-        told = Choice(x, NO_VALUE if word is None else word)
+        value = self._decided[x]
+        choice = Choice(x, NO_VALUE if value is None else value)
         graph = self._graph
         recipients = [graph.variable_owner(y) for y in self._terms.conflicts.neighbours[x]]
         for other in dict.fromkeys([*recipients, *map(graph.owner, graph.factors_of(x))]):
-            self.put(other, told, 0)
+            self.put(other, choice, 0)
 
     # Sending
 

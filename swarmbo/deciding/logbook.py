@@ -144,9 +144,9 @@ class Logbook:
     def successes(self, channel: str) -> Bool[np.ndarray, " s"]:
         """Mask of successes among a channel's own outcomes, in the order of the history; attached ones are left out."""
         data, column = self.history, self.problem.graph.place_of[channel]
-        told = ~np.isnan(data.factors[:, column])
+        succeeded = ~np.isnan(data.factors[:, column])
         own = np.ones(len(data), dtype=bool) if data.attached is None else ~data.attached
-        return told[own & (told | data.failed[:, column])]
+        return succeeded[own & (succeeded | data.failed[:, column])]
 
     def next_ids(self, count: int = 1) -> list[str]:
         """Ids of the coming queries."""
@@ -234,17 +234,17 @@ class Logbook:
         if not outcomes and query.row is None:
             return replace(self, open={**self.open, query_id: replace(query, actual_point=point)})
         row, history = self._row_of(query_id, query, point)
-        told, noise, place = history.factors.copy(), history.known_noise, self.problem.graph.place_of
+        factors, noise, place = history.factors.copy(), history.known_noise, self.problem.graph.place_of
         for channel, outcome in outcomes.items():
             column = place[channel]
-            told[row, column], noise[row, 1 + column] = outcome, (noise_std or {}).get(channel, np.nan)
-        history = replace(history, factors=told, noise_std=noise)
+            factors[row, column], noise[row, 1 + column] = outcome, (noise_std or {}).get(channel, np.nan)
+        history = replace(history, factors=factors, noise_std=noise)
         left = tuple(channel for channel in query.awaited if channel not in outcomes)
         failures = sum(bool(np.isnan(outcome)) for outcome in outcomes.values())
         log = replace(self, history=self._summed(history), failures=self.failures + failures)
         if not left:
             return log._closed([query_id])
-        known = replace(query, point=history.X[row], waits=left, row=row, actual_point=None)
+        known = replace(query, point=history.X[row], awaited=left, row=row, actual_point=None)
         return log._with_open({**log.open, query_id: known})
 
     def with_quantities(self, query_id: str, quantities: Mapping[str, float]) -> "Logbook":
@@ -300,10 +300,10 @@ class Logbook:
         return log, self.round - 1 if query is None or is_all else query.round
 
     def _with_measurement(
-        self, point: Float[np.ndarray, " n"], told: Mapping[str, float], noise: Mapping[str, float], *, attached: bool
+        self, point: Float[np.ndarray, " n"], known: Mapping[str, float], noise: Mapping[str, float], *, attached: bool
     ) -> "Logbook":
         """Add measurements in a field without a query, as a row of their own."""
-        factors, noises = ([given.get(c, np.nan) for c in self.problem.channels] for given in (told, noise))
+        factors, noises = ([given.get(c, np.nan) for c in self.problem.channels] for given in (known, noise))
         noise_std = np.array([[np.nan, *noises]])
         data = Dataset(point[None], np.array([np.nan]), np.array([factors]), noise_std=noise_std)
         return self.with_evaluations(data, attached=attached)

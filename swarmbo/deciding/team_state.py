@@ -290,8 +290,8 @@ def _title_of(team: TeamState) -> str:
     if problem.is_field:
         return f"Team of {n_agents} in a field with {_counted(problem.box.n_dims, 'coordinate')}"
     known = _counted(len(problem.channels), "factor") if problem.structure == "known" else "unknown structure"
-    told = "outcomes by factor" if problem.outcomes == "per-factor" else "totals"
-    return f"Team of {n_agents} for a function of {_counted(problem.domain.n_dims, 'variable')}, {known}, {told}"
+    observed = "outcomes by factor" if problem.outcomes == "per-factor" else "totals"
+    return f"Team of {n_agents} for a function of {_counted(problem.domain.n_dims, 'variable')}, {known}, {observed}"
 
 
 def _rows_of(team: TeamState) -> list[tuple[str, str]]:
@@ -300,8 +300,8 @@ def _rows_of(team: TeamState) -> list[tuple[str, str]]:
     parts = (team.belief_settings, team.acquisition, team.coordination, team.transport)
     planned = "" if team.horizon is None else f" of {team.horizon}"
     noun = "measurement" if team.problem.is_field else "evaluation"
-    told = f"{_counted(team.n_data, noun)}, {team.failures} failed, {len(team.pending)} pending"
-    rows = [("data", told), ("round", f"{team.round}{planned}")]
+    progress = f"{_counted(team.n_data, noun)}, {team.failures} failed, {len(team.pending)} pending"
+    rows = [("data", progress), ("round", f"{team.round}{planned}")]
     named = {kind: str(to_plain(part)["kind"]) for kind, part in zip(kinds, parts, strict=True)}
     rows += (named | {"acquisition": acquisition_in_words(team.setup)}).items()
     rows.append(("seed", str(team.seed)))

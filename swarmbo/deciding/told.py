@@ -115,14 +115,14 @@ def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
 
 def quantities_in(infos: Mapping[str, Mapping[str, Any]], problem: Problem) -> dict[str, float]:
     """Measured quantities that have limits, by an environment's infos; without those that are no numbers."""
-    told = [info.get("constraints") for info in infos.values()]
-    found = {name: value for table in told if isinstance(table, Mapping) for name, value in table.items()}
+    given = [info.get("constraints") for info in infos.values()]
+    found = {name: value for table in given if isinstance(table, Mapping) for name, value in table.items()}
     return _known_entries({name: values.reported_number(found.get(name)) for name in problem.ranges})
 
 
-def _known_entries(told: Mapping[str, float]) -> dict[str, float]:
+def _known_entries(entries: Mapping[str, float]) -> dict[str, float]:
     """Entries of a table that are not NaN, for unknown."""
-    return {name: number for name, number in told.items() if not math.isnan(number)}
+    return {name: number for name, number in entries.items() if not math.isnan(number)}
 
 
 def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:

@@ -317,7 +317,7 @@ def test_a_variable_stands_where_its_factors_want_it_by_how_hard_they_pull():
         Envelope(who, "a", Codec.encode(Bundle(0, -1, 0, (1,), (pull,)), Label(0, 0))) for who, pull in pulls.items()
     ]
     sent = [Codec.read(envelope.payload)[1] for envelope in agent.tick(0, inbox)]
-    told = [news.entries for bundle in sent for news in bundle.news if isinstance(news, Runs)]
+    told = [update.entries for bundle in sent for update in bundle.updates if isinstance(update, Runs)]
     assert len(told) == 2
     assert np.allclose(told, (3.0 * 0.2 + 1.0 * 0.6) / 4.0)
 
