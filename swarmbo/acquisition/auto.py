@@ -38,7 +38,7 @@ _LATE = 20  # least remaining rounds for a restart: with fewer it ends behind th
 _GLOBAL_ABOVE = 1e-3  # of the first outcomes' spread: with a larger expected improvement a factor has no trust region
 _N_POINTS = 256  # random places at which that is judged
 _PERIOD = 2  # of global searches of a stalled factor, which can leave a wrong basin, and of draws in noise
-_STALLED = 2  # failures until a factor is stalled, in units of those that halve a trust region
+_STALLED = 2  # idle evaluations until a factor is stalled, in units of those that halve a trust region
 _DRAW_PERIOD = 3  # in queries, of the joint draw of factors that share variables, as bounds do not leave a basin
 _DRAWS_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
 _CAUTIOUS_FROM = 3  # the same for cautious bounds between them
@@ -173,8 +173,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         belief = model.belief
         if _is_time_to_combine(situation) and not belief.has_time:
             return FixedPoint.at(situation.graph, model.incumbent())
-        t, p = len(situation.history), len(situation.pending)
-        asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
+        p, asked = len(situation.pending), _n_asked(situation)
         if belief.has_time or (_is_by_factor(situation) and is_shared(situation.graph)):
             return self._draws_and_bounds(situation, belief, asked)
         if _is_by_factor(situation):
@@ -309,7 +308,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         everywhere = LogImprovements(belief.graph, low, high, centre[None], belief=belief, reference=to_beat(belief))
         U, sides, is_last = belief.domain.to_unit(belief.X), np.zeros(len(centre)), _is_last_batch(situation)
         shares = _SIDES_AT_LAST if is_last else _SIDES_BY_FACTOR
-        share = shares[len(situation.pending) % len(shares)]
+        # asynchronous workers, whose number of pending points is always the same, have all sides in turn
+        is_batch = situation.n_batched == len(situation.pending)
+        share = shares[(situation.n_batched if is_batch else _n_asked(situation)) % len(shares)]
         for stack in stacks_of(belief.graph):
             means = belief.local_mean(stack, stack.take(U))
             points = stream(situation.seed, "promise", **when).random((_N_POINTS, len(stack.columns[0])))
@@ -370,11 +371,20 @@ def _is_time_to_combine(situation: JointSituation) -> bool:
 
 
 def _is_last_batch(situation: JointSituation) -> bool:
-    """True if this batch takes all remaining rounds, if it is as large as the last one."""
-    basis, horizon = situation.basis(), situation.horizon
+    """True if no decision will know this outcome: the present batch, or asynchronous workers, take all rounds left."""
+    basis, horizon, n_pending = situation.basis(), situation.horizon, len(situation.pending)
     if horizon is None or situation.round > horizon or not len(basis):
         return False
-    return horizon - situation.round + 1 + len(situation.pending) <= int((basis == basis[-1]).sum())
+    left = horizon - situation.round + 1
+    is_asynchronous = situation.n_batched < n_pending  # a batch is assumed to be as large as the last one
+    return left + n_pending <= int((basis == basis[-1]).sum()) or (is_asynchronous and left <= 1 + n_pending)
+
+
+def _n_asked(situation: JointSituation) -> int:
+    """Number of queries so far: attached evaluations are none."""
+    attached = situation.history.attached
+    n_told = len(situation.history) if attached is None else int((~attached).sum())
+    return n_told + len(situation.pending)
 
 
 def _is_by_factor(situation: JointSituation) -> bool:

@@ -15,6 +15,7 @@ Outcomes = Float[np.ndarray, " t"]
 Steps = Bool[np.ndarray, " t"]
 Basis = Int[np.ndarray, " t"]
 Point = Float[np.ndarray, " n"]
+_MOST_IDLE = 3  # evaluations of a batch: it has points in regions of several sides, as successive decisions have
 _EDGE = 1e-6  # sides of the domain: tolerance beyond the region's faces
 
 
@@ -22,7 +23,7 @@ class BoxState(NamedTuple):
     """State of a trust region after a history."""
 
     side: float  # as a share of the domain's
-    idle: int  # number of latest steps in a row without a notable gain
+    idle: int  # number of latest evaluations in a row without a notable gain, at most three of a batch
     spread: float  # best minus median of the outcomes that are no steps; if these are all equal, of all outcomes
 
 
@@ -87,22 +88,23 @@ class TrustRegion(Settings, frozen=True):
         side, wins, losses, best, at = self.initial, 0, 0, -np.inf, None
         spread = _spread(outcomes[~counted]) or _spread(outcomes)
         idle, mark, floor = 0, -np.inf, gain * spread
-        batch, centre, before, is_step, is_gain = -1, at, best, False, False
+        batch, centre, before, n_steps, is_gain = -1, at, best, 0, False
         for index, (y, counts) in enumerate(zip(outcomes, counted, strict=True)):
             if counts and batches[index] != batch:
-                batch, centre, before, is_step, is_gain = batches[index], at, best, False, False
+                batch, centre, before, n_steps, is_gain = batches[index], at, best, 0, False
             improved = bool(y > best)
             is_known = not np.isnan(y) and max(y, best) > -np.inf
             is_inside = places is None or (
                 centre is not None and bool(np.abs(places[index] - places[centre]).max() <= side / 2.0 + _EDGE)
             )
             if counts and is_known and is_inside:
-                is_step, is_gain = True, is_gain or bool(y > before)
+                n_steps, is_gain = n_steps + 1, is_gain or bool(y > before)
             best, at = (float(y), index) if improved else (best, at)
             if counts and ends[batch] != index:
                 continue
-            idle, mark = (0, best) if best > mark + floor else (idle + (counts and is_step), mark)
-            if not (counts and is_step):
+            in_vain = min(n_steps, _MOST_IDLE) if counts else 0
+            idle, mark = (0, best) if best > mark + floor else (idle + in_vain, mark)
+            if not (counts and n_steps):
                 continue
             wins, losses = (wins + 1, 0) if is_gain else (0, losses + 1)
             # counts restart at each change of the side, as in TuRBO

@@ -30,7 +30,7 @@ from swarmbo.worlds import Offers
 
 # distance kept from evaluated points, and shortest and longest random step away from one; in sides of the box
 _NEAREST, _STEPS = 1e-9, (1e-4, 1e-2)
-_STEPS_FROM_PENDING = (2e-3, 2e-2)  # the same away from a pending point, from which points keep ``APART``
+_STEPS_FROM_PENDING = (1.1e-3, 4e-3)  # the same away from a pending point, from which points keep ``APART``
 _GROWTH = 1.01  # of these steps with each try, for crowded regions
 _ENOUGH = 500  # tries after which grids may repeat pending values
 _MOST_TRIES = 10_000  # near no-go regions; after these the same point is used again
@@ -220,7 +220,8 @@ class FunctionLearner:
     def _rules(self, log: Logbook) -> list[_KeepApart]:
         """Rules that keep a point apart from evaluated points (unless outcomes fade), then from pending ones.
 
-        With outcomes per factor, there is a rule for the variables of each pending factor.
+        With outcomes per factor, there is a rule for the variables of each pending factor. In the last round, from
+        which no decision learns, parts of the graph may repeat pending values.
         """
         belief, problem, whole = self.setup.belief, self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
         fades = isinstance(belief, AdditiveGPSettings) and belief.time is not None
@@ -228,7 +229,8 @@ class FunctionLearner:
         rules = [] if fades else [_KeepApart(whole, problem.domain.to_unit(log.points), are_pending=False)]
         queries = list(log.open.values())
         waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(whole, list(range(len(queries))))]
-        if problem.outcomes == "per-factor":
+        is_last = self.setup.horizon is not None and log.round >= self.setup.horizon
+        if problem.outcomes == "per-factor" and not is_last:
             waits = [frozenset(query.awaited) for query in queries]
             waiting = [(problem.columns(c), [n for n, own in enumerate(waits) if c in own]) for c in problem.channels]
         places = problem.domain.to_unit(log.outstanding_points)

@@ -158,7 +158,7 @@ def test_pettingzoo_render(name, tmp_path):
     render_test(SmallWorld(name, next(iter(WORLDS[name])), tmp_path).env)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("world", worlds("function", "wlan_power"), ids=" ".join)
 def test_all_settings_have_a_picture(world, tmp_path):
     env = SmallWorld(*world, tmp_path).parallel_env(render_mode="rgb_array")

@@ -10,8 +10,7 @@ QUICK = {"camel", "field-soil", "hartmann", "robots", "robots-depot", "wlan"}
 
 FEW = {"robots-mujoco": 3, "field": 3, "swarm": 2, "swarm-sensors": 2}  # rounds
 NEAR = {"rel": 1e-4, "abs": 1e-5}  # processors round in ways of their own, which searches enlarge
-_LONG = ("field", "field-plume", "robots-mujoco", "swarm", "swarm-sensors", "wlan-channels")  # minutes, or ten seconds
-LONG = dict.fromkeys(_LONG, pytest.mark.slow)
+THOROUGH = {"hartmann-mixed", "powell", "robots-obstacles", "wlan-mobility"}  # one of each kind of world
 
 
 @pytest.mark.parametrize(
@@ -19,7 +18,12 @@ LONG = dict.fromkeys(_LONG, pytest.mark.slow)
     [
         *(pytest.param(name, 3, id=name) for name in SHIPPED if name in QUICK),
         *(
-            pytest.param(name, FEW.get(name, 4), id=f"{name}, longer", marks=LONG.get(name, pytest.mark.thorough))
+            pytest.param(
+                name,
+                FEW.get(name, 4),
+                id=f"{name}, longer",
+                marks=pytest.mark.thorough if name in THOROUGH else pytest.mark.slow,
+            )
             for name in SHIPPED
             if name not in QUICK
         ),

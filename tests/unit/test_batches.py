@@ -67,6 +67,22 @@ def test_no_member_of_a_batch_is_near_another_or_a_pending_one(scopes, mode, rul
         assert least_distance(points, [list(BOUNDS).index(name) for name in scope]) >= FLOOR
 
 
+@pytest.mark.parametrize(("count", "is_asynchronous"), [(8, False), (8, True)], ids=["batch", "asynchronous"])
+def test_the_last_point_combines_the_best_of_all_parts_also_while_others_are_pending(count, is_asynchronous):
+    """No decision learns from it, so it may repeat pending values of a part."""
+    team = team_of(PAIRS, "per-factor", "auto", rounds=30)
+    tell(team, PAIRS, team.ask(6))
+    open_queries = team.ask(count)
+    while team.history.n_known + len(open_queries) < 29:
+        told, open_queries = (open_queries[:1], open_queries[1:]) if is_asynchronous else (open_queries, [])
+        tell(team, PAIRS, told)
+        n_left = 29 - team.history.n_known - len(open_queries)
+        open_queries += team.ask(min(n_left, 1 if is_asynchronous else count))
+    last = team.ask()
+    best = [max(values) for values in zip(*team.history.factors.tolist(), strict=True)]
+    assert list(outcomes_at(PAIRS, last.point).values()) == pytest.approx(best, rel=1e-9)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_first_batch_of_a_black_box_that_is_taken_for_a_sum_spreads(seed):
     """Each term of a pending outcome counts as pending. If only their sum did, members would be .03 apart."""

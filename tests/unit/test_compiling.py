@@ -41,7 +41,7 @@ def python(code: str, path: str, **environment: str) -> subprocess.CompletedProc
     return subprocess.run(command, env=clean | {"PYTHONPATH": path} | environment, capture_output=True, text=True)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "getuid") or not (os.getuid() or which("setpriv")), reason="nothing is read-only")
 def test_where_only_temporary_files_can_be_written_compiled_code_is_kept_there_and_one_line_says_so(
     tmp_path: Path,

@@ -52,10 +52,8 @@ def test_outcomes_keep_the_round_in_which_they_were_asked_for():
         team.attach([[0.0, 0.0, 0.0]], [[1.0, 2.0]], rounds=[0.0, 1.0])
 
 
-SLOW, THOROUGH = pytest.mark.slow, pytest.mark.thorough
-
-
-@pytest.mark.parametrize("outcomes", [pytest.param("total", marks=SLOW), pytest.param("per-factor", marks=THOROUGH)])
+@pytest.mark.slow
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_auto_follows_a_maximum_that_moves(outcomes):
     """Over two rounds of its circle; a team whose outcomes don't fade stays where the maximum was, but for luck."""
 

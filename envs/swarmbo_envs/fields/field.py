@@ -107,13 +107,14 @@ class Field:
     def with_surface(self, surface: Surface) -> "Field":
         """Other values on the same map, without change; the summit is searched again."""
         maximum, argmax = summit(surface, self.sites if self.searched is None else self.searched, self.low, self.high)
-        minimum = float(surface(self.sites).min())
+        at_sites = surface(self.sites)
         # no search finds the summits of a rough field
-        for places in (self.sites, self.points):
-            best = places[surface(places).argmax()]
+        for places, values in ((self.sites, at_sites), (self.points, surface(self.points))):
+            best = places[values.argmax()]
             if (value := float(surface(best[None])[0])) > maximum:
                 maximum, argmax = value, best
-        return replace(self, surface=surface, change=None, maximum=maximum, argmax=argmax, minimum=minimum)
+        ends = {"maximum": maximum, "argmax": argmax, "minimum": float(at_sites.min())}
+        return replace(self, surface=surface, change=None, **ends)
 
     def scorer(self, key: tuple[float | None, float], make: Callable[[], T]) -> T:
         """Scorer that all worlds over this field with one level and noise share."""

@@ -427,27 +427,45 @@ def in_batches_of(situation, size):
 def test_members_of_a_batch_have_boxes_of_several_sides_for_each_factor(situation_of) -> None:
     widest = []
     for count in range(4):
-        situation = replace(after_six_steps(situation_of, pending=count), round=37)
+        situation = replace(after_six_steps(situation_of, pending=count), round=37, n_batched=count)
         widest.append(sides_of(functions_of(situation))[0])
     assert np.divide(widest, widest[0]) == pytest.approx([1.0, 0.25, 0.0625, 1.0])
 
 
+@pytest.mark.parametrize("pending", [3, 4, 5])
+@pytest.mark.usefixtures("no_promise")
+def test_successive_points_of_asynchronous_workers_have_boxes_of_all_sides(situation_of, pending) -> None:
+    """Their number of pending points is always the same, and each decision knows another outcome."""
+    sides = set()
+    for attached in range(3):  # in place of fewer evaluations, whose outcomes would be others
+        situation = replace(after_six_steps(situation_of, pending=pending), round=37)
+        is_attached = np.arange(len(situation.history)) < attached
+        situation = replace(situation, history=replace(situation.history, attached=is_attached))
+        sides.add(round(sides_of(functions_of(situation))[0], 9))
+    assert sorted(sides) == pytest.approx([max(sides) / 16, max(sides) / 4, max(sides)])
+
+
 @pytest.mark.parametrize(
-    ("size", "now", "horizon", "pending", "is_last"),
+    ("size", "now", "horizon", "pending", "batched", "is_last"),
     [
-        (6, 36, 42, 0, False),  # seven are left
-        (6, 38, 42, 1, True),  # the second of six: four more follow it
-        (6, 37, 42, 0, True),
-        (6, 38, None, 0, False),
-        (6, 43, 42, 3, False),  # more rounds than anybody planned: who knows how many follow
-        (2, 38, 42, 2, False),
+        (6, 36, 42, 0, 0, False),  # seven are left
+        (6, 38, 42, 1, 1, True),  # the second of six: four more follow it
+        (6, 37, 42, 0, 0, True),
+        (6, 38, None, 0, 0, False),
+        (6, 43, 42, 3, 3, False),  # more rounds than anybody planned: who knows how many follow
+        (2, 38, 42, 2, 2, False),
+        (1, 40, 42, 2, 0, True),  # asynchronous: three workers evaluate the last three points
+        (1, 39, 42, 2, 0, False),
+        (4, 40, 42, 2, 2, False),  # the third of a batch of four, which two will follow
     ],
 )
-def test_no_last_batch_searches_everywhere(situation_of, monkeypatch, size, now, horizon, pending, is_last) -> None:
+def test_no_last_batch_searches_everywhere(
+    situation_of, monkeypatch, size, now, horizon, pending, batched, is_last
+) -> None:
     """What is far off in one factor spoils the total, and nothing follows in which the news could be put to use."""
     monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE", 0.0)  # all expect much
     situation = in_batches_of(after_six_steps(situation_of, pending=pending), size)
-    situation = replace(situation, round=now, horizon=horizon)
+    situation = replace(situation, round=now, horizon=horizon, n_batched=batched)
     sides = sides_of(functions_of(situation))
     assert sides == [1.0, 1.0] if not is_last else max(sides) <= 0.25 * 0.8
 
@@ -945,7 +963,7 @@ def test_every_third_query_of_factors_that_share_variables_is_a_draw_searched_ev
     assert [type(of(12, scopes=chain)) for chain in chains.values()] == [SampledFunctions, ContrastBounds]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_draws_lead_factors_that_share_variables_along_a_curved_valley() -> None:
     """By bounds alone regret is 1.5 in the geometric mean; a seed alone depends on the last digits of the machine."""
     graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(13)})

@@ -166,6 +166,17 @@ def test_a_batch_in_vain_is_one_failure_and_one_with_a_gain_is_one_success() -> 
     assert side(*([y] for y in (-1.0, -1.0))) == box.side(np.array([0.0, -1.0, -1.0]), 1)
 
 
+def test_a_batch_in_vain_is_idle_for_at_most_three_evaluations() -> None:
+    """Its members have regions of three sides: two batches of them try as much as six single steps."""
+
+    def idle(*sizes):
+        basis = np.repeat(1 + np.cumsum([0, *sizes[:-1]]), sizes)
+        return TrustRegion().state(np.array([0.0] + [-1.0] * sum(sizes)), 1, basis=np.array([0, *basis])).idle
+
+    assert [idle(1), idle(2), idle(3), idle(8)] == [1, 2, 3, 3]
+    assert [idle(2, 2), idle(8, 1), idle(8, 8), idle(1, 1, 1)] == [4, 4, 6, 3]
+
+
 def test_a_member_that_betters_what_was_known_before_its_batch_gains_whatever_others_of_it_found() -> None:
     box, basis = TrustRegion(initial=0.4, successes=1, failures=1), np.array([0, 1, 1])
     places = np.array([[0.5, 0.5], [0.9, 0.9], [0.5, 0.6]])  # the second is far out of the box

@@ -285,7 +285,7 @@ def drawn(rng: np.random.Generator) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize(  # of 12, those that draw each kind
-    "seed", [pytest.param(seed, marks=THOROUGH if seed in (3, 11) else SLOW) for seed in (0, 1, 2, 3, 10, 11)]
+    "seed", [pytest.param(seed, marks=THOROUGH if seed == 3 else SLOW) for seed in (0, 1, 2, 3, 10, 11)]
 )
 def test_agents_decide_as_the_team_does_about_random_problems(seed: int):
     rng = np.random.default_rng(seed)

@@ -151,7 +151,7 @@ def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_p
     assert len(RunFolder(killed.out).records()) == 5
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 def test_the_processes_of_a_sweep_that_was_killed_leave(tmp_path, small):
     """What they hold is free again: the locks of their folders."""

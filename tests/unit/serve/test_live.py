@@ -80,9 +80,10 @@ class Clients:
         assert not any(thread.is_alive() for thread in self.threads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_clients", "n_kills"),
-    [pytest.param(8, 1, marks=pytest.mark.thorough), pytest.param(64, 20, marks=pytest.mark.slow)],
+    [(8, 1), (64, 20)],
 )
 def test_of_clients_of_a_service_that_is_killed_none_loses_or_doubles_anything(tmp_path, n_clients, n_kills):
     """All that was said is held against the log."""
