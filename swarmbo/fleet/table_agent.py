@@ -121,7 +121,7 @@ class TableAgent:
     def restore(self, *known: Any) -> None:
         """Take over a snapshot, or outcomes: there is nothing."""
 
-    note = told_again = restore
+    learn_row = replace_rows = restore
 
     def state_dict(self) -> dict[str, Any]:
         """State between choices: none."""
