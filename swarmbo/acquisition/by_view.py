@@ -36,7 +36,7 @@ def are_numbers(numbers: Any, count: int) -> bool:
 
 
 class EachSends(NamedTuple):
-    """Request that some agents each send a value to all; answered by the values, in the order of the speakers."""
+    """Request that some agents each send a value to all; answered by the values, in the order of the senders."""
 
     purpose: str  # purpose of the messages
     senders: tuple[str, ...]  # sending agents
@@ -69,7 +69,7 @@ def _exchange(situation: Situation, request: EachSends) -> ViewSteps[dict[str, A
 
 
 def answer_of(request: EachSends) -> dict[str, Any]:
-    """Values of all speakers, by a process with all their beliefs."""
+    """Values of all senders, by a process with all their beliefs."""
     values: dict[str, Any] = {}
     for agent in request.senders:
         values[agent] = request.value_of(agent, values if request.in_turn else {})

@@ -175,7 +175,7 @@ def of_type(kind: Any, fits: Callable[[str, Any], bool]) -> FitsData:
 def reports(
     log: Logbook, attached: Sequence[OwnRow], sites: Sites, known_offers: Mapping[str, PackedOffer]
 ) -> FitsData:
-    """Test of agents' reports in a field; offers are checked against ``sites`` and the ``known`` last offers."""
+    """Test of agents' reports in a field; offers are checked against ``sites`` and the last ``known_offers``."""
     problem, known_queries = log.problem, {own_rows.UNREQUESTED, *log.open}
 
     def is_admissible(row: Any) -> bool:

@@ -98,7 +98,7 @@ class AskTell(TeamState):
         return [self._ask(offers, in_batch=i > 0) for i in range(whole_number(count, 1, "$.count", MOST_QUERIES))]
 
     def _ask(self, offers: Offers, *, in_batch: bool = False) -> Query:
-        """Next query; ``goes_on`` is True within a batch, so that there are no news."""
+        """Next query; ``in_batch`` is True after the first of a batch: then there is no new data."""
         check_links(offers.links, self.agents)
         self._learner, choice, sent = self._decide(offers, in_batch=in_batch)
         before = self.sent if in_batch else {}

@@ -60,7 +60,7 @@ class SharedBelief:
         return self.at(asked)._updated(X, y, noise_std).at(now)
 
     def attach(self, agent: str, X: Rows, y: Column, failed: Rows, noise_std: Column) -> "SharedBelief":
-        """Belief with unrequested measurements; ``dead`` are locations of failures, and a noise of NaN is unknown."""
+        """Belief with unrequested measurements; ``failed`` are locations of failures, and a noise of NaN is unknown."""
         return self._updated(X, y, noise_std) if len(y) else self
 
     def _updated(self, X: Rows, y: Column, noise_std: Column) -> "SharedBelief":

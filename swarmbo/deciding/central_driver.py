@@ -44,7 +44,7 @@ def exchange_of(request: EachSends, own: tuple[str, ...]) -> Steps[dict[str, byt
 
 
 def admissible_data(request: EachSends) -> Callable[[str, bytes], bool]:
-    """Test of agents' data: speakers send admissible data, others send nothing."""
+    """Test of agents' data: senders send admissible data, others send nothing."""
 
     def is_admissible(agent: str, data: bytes) -> bool:
         if agent not in request.senders:
@@ -58,7 +58,7 @@ def admissible_data(request: EachSends) -> Callable[[str, bytes], bool]:
 
 
 def decoded(request: EachSends, said: Mapping[str, bytes]) -> dict[str, Any]:
-    """Decoded data of the speakers, in their order."""
+    """Decoded data of the senders, in their order."""
     return {agent: msgspec.msgpack.decode(said[agent]) for agent in request.senders if agent in said}
 
 
@@ -122,7 +122,7 @@ def split_traffic(sent: Mapping[str, Traffic]) -> tuple[Traffic, Traffic]:
 @dataclass(frozen=True)
 class CentralDriver:
     """Driver that answers the requests of a decision with the knowledge of all agents, and counts the messages that
-    agents would send in ``words``. If ``knows_all``, all agents know all outcomes.
+    agents would send in ``exchanges``. If ``knows_all``, all agents know all outcomes.
     """
 
     coordination: Any

@@ -113,7 +113,7 @@ def data_of_group(problem: Problem, group: Iterable[Reported]) -> Dataset:
 class Reports:
     """One agent's side of an exchange of reports.
 
-    If ``keeps``, outcomes stay with their author. ``known`` has last offers, if all agents know that all received them.
+    If ``keeps_outcomes``, these stay with their author. ``known_offers`` has the last ones that all agents received.
     """
 
     problem: Problem
