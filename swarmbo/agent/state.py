@@ -211,7 +211,7 @@ class RestorableAgent(DecidingAgent):
         self._stop(max(last, self._participant.decision))
 
     def learn_row(self, query: str, row: OwnRow) -> None:
-        """Learn the checked outcome of a query (or ``UNREQUESTED``) from a fleet's coordinator; its order is set here."""
+        """Learn a checked outcome of a query (or ``UNREQUESTED``) from a fleet's coordinator; its order is set here."""
         self._own_rows = self._own_rows.with_row(query, msgspec.structs.replace(row, order=self._own_rows.next_order))
 
     def replace_rows(self, rows: OwnRows) -> None:
