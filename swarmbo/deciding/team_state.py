@@ -33,7 +33,7 @@ from swarmbo.worlds import World
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S", bound="OneAtATime")
+S = TypeVar("S", bound="AtomicObject")
 
 
 class AtomicObject:
