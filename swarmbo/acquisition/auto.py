@@ -92,7 +92,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     similar evidence, there are global draws only. In a batch, each alternating model uses both draws and bounds. For
     sums of transformed totals, successive points of a batch have trust regions with the whole side, half of it, and a
     quarter. For single factors, the smaller sides are a quarter and a sixteenth, and the last batch searches no factor
-    globally. The owner of a factor of all variables finds the best point and sends it to the other agents.
+    globally. The same holds for points of asynchronous workers. The owner of a factor of all variables finds the best
+    point and sends it to the other agents.
 
     With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
     lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
