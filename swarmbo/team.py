@@ -15,7 +15,7 @@ from swarmbo.boundary.values import error_text
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.near import Safe
 from swarmbo.deciding.setup import Given, GivenBelief, GivenCoordination, Setup, refuse_unknown, settings_again
-from swarmbo.deciding.team_state import read_state, require_same, require_version, warn_of_aim, whole_or_not_at_all
+from swarmbo.deciding.team_state import atomic, read_state, require_same, require_version, warn_of_aim
 from swarmbo.deciding.told import quantities_in
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
@@ -233,7 +233,7 @@ class Team(AskTell):
         team._world = world
         return team
 
-    @whole_or_not_at_all
+    @atomic
     def begin(self, infos: Infos) -> None:
         """Start an episode: pending queries are given up, learned data are kept.
 
@@ -243,12 +243,12 @@ class Team(AskTell):
         """
         self._acting, self._log = None, self._log.in_new_episode()
         self._learn(self._present_links)
-        self._learner, self._since = self._learner.begin(), self._since.after(self._log)
+        self._learner, self._unreported = self._learner.begin(), self._unreported.after(self._log)
         self.sent, self.last_sharing, self.sharing_links = {}, Traffic(), None
         news = None if self._world is None else self._world.begin(infos)
-        self._take(None, None if news is None else self._received_news(news))
+        self._learn_news(None, None if news is None else self._received_news(news))
 
-    @whole_or_not_at_all
+    @atomic
     def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, Any]:
         """Actions for every live agent: values of its variables in the next joint point, or its next location.
 
@@ -273,7 +273,7 @@ class Team(AskTell):
         actors = agents if offers.agents is None else offers.agents
         return world.actions(query.point, actors, self._learner.positions)
 
-    @whole_or_not_at_all
+    @atomic
     def follow(self, actions: Mapping[str, Any], infos: Infos | None = None) -> None:
         """Note actions that another policy chose, in place of ``act``; ``observe`` then learns their outcomes.
 
@@ -290,9 +290,9 @@ class Team(AskTell):
             self.begin(infos)
         if self._acting is not None:
             self._log = self._log.without([self._acting])
-        self._acting = self._note(self._required_world.place_of(actions)).id
+        self._acting = self._query_at(self._required_world.place_of(actions)).id
 
-    @whole_or_not_at_all
+    @atomic
     def observe(
         self,
         observations: Mapping[str, Any],
@@ -312,12 +312,12 @@ class Team(AskTell):
         step = Step(observations, rewards, terminations, truncations, infos)
         news = self._required_world.news(sent, step)
         if news is None:  # the action is held
-            self._take(None, None)
+            self._learn_news(None, None)
         else:
             acting, self._acting = self._acting, None
-            self._take(acting if query is not None else None, self._received_news(news), is_all=True)
+            self._learn_news(acting if query is not None else None, self._received_news(news), is_all=True)
             if acting is not None and query is not None and self.problem.ranges:
-                self._log = self._log.with_measured(acting, quantities_in(infos, self.problem))
+                self._log = self._log.with_quantities(acting, quantities_in(infos, self.problem))
 
     def _received_news(self, news: News) -> News:
         """News of a round from present agents' channels."""

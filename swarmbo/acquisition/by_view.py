@@ -14,7 +14,7 @@ from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
 
 Out = TypeVar("Out")
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
-Turn = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given those sent before
+ValueOf = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given those sent before
 FitsValue = Callable[[str, Any], bool]  # an agent, and its message
 
 
@@ -35,49 +35,53 @@ def are_numbers(numbers: Any, count: int) -> bool:
     return all(type(number) in (float, int) and number < math.inf for number in numbers)
 
 
-class EachSays(NamedTuple):
-    """Request that some agents each send a value to all; answered by the values, in the order of the speakers."""
+class EachSends(NamedTuple):
+    """Request that some agents each send a value to all; answered by the values, in the order of the senders."""
 
     purpose: str  # purpose of the messages
-    speakers: tuple[str, ...]  # sending agents
+    senders: tuple[str, ...]  # sending agents
     # from an agent's own belief and common knowledge; in turn, also from the values sent before, of which it gets none
     # otherwise. Numbers, text, None, and lists of them
-    of: Turn
+    value_of: ValueOf
     fits: FitsValue  # check of a received value
     in_turn: bool = False  # True: one agent after another
 
 
-ViewSteps = Generator[EachSays, dict[str, Any], Out]
+ViewSteps = Generator[EachSends, dict[str, Any], Out]
 
 
 def each(
-    situation: Situation, purpose: str, speakers: Sequence[str], of: Callable[[str], Any], fits: FitsValue
+    situation: Situation, purpose: str, senders: Sequence[str], value_of: Callable[[str], Any], fits: FitsValue
 ) -> ViewSteps[Any]:
     """Values of some agents, by agent; computed here if all share a belief."""
-    request = EachSays(purpose, tuple(speakers), lambda agent, _: of(agent), fits)
-    return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
+    return (yield from _exchange(situation, EachSends(purpose, tuple(senders), lambda agent, _: value_of(agent), fits)))
 
 
-def in_turn(situation: Situation, purpose: str, speakers: Sequence[str], of: Turn, fits: FitsValue) -> ViewSteps[Any]:
+def in_turn(
+    situation: Situation, purpose: str, senders: Sequence[str], value_of: ValueOf, fits: FitsValue
+) -> ViewSteps[Any]:
     """Sequential values of some agents, by agent; computed here if all share a belief."""
-    request = EachSays(purpose, tuple(speakers), of, fits, in_turn=True)
+    return (yield from _exchange(situation, EachSends(purpose, tuple(senders), value_of, fits, in_turn=True)))
+
+
+def _exchange(situation: Situation, request: EachSends) -> ViewSteps[dict[str, Any]]:
     return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
 
 
-def answer_of(request: EachSays) -> dict[str, Any]:
-    """Values of all speakers, by a process with all their beliefs."""
+def answer_of(request: EachSends) -> dict[str, Any]:
+    """Values of all senders, by a process with all their beliefs."""
     values: dict[str, Any] = {}
-    for agent in request.speakers:
-        values[agent] = request.of(agent, values if request.in_turn else {})
+    for agent in request.senders:
+        values[agent] = request.value_of(agent, values if request.in_turn else {})
     return values
 
 
 def at_once(steps: ViewSteps[Out]) -> Out:
     """Run steps with all beliefs at hand, without counting messages."""
-    return ran(steps, answer_of)
+    return run_steps(steps, answer_of)
 
 
-def ran(steps: Generator[Any, Any, Out], answer: Callable[[Any], Any]) -> Out:
+def run_steps(steps: Generator[Any, Any, Out], answer_request: Callable[[Any], Any]) -> Out:
     """Run steps, answering each request at once."""
     reply: Any = None
     while True:
@@ -85,7 +89,7 @@ def ran(steps: Generator[Any, Any, Out], answer: Callable[[Any], Any]) -> Out:
             request = steps.send(reply)
         except StopIteration as finished:
             return finished.value
-        reply = answer(request)
+        reply = answer_request(request)
 
 
 def likely_steps(situation: Situation) -> ViewSteps[Situation]:

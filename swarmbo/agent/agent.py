@@ -5,7 +5,7 @@ from typing import Any, overload
 
 from numpy.typing import ArrayLike
 
-from swarmbo.agent.state import Returning
+from swarmbo.agent.state import RestorableAgent
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
@@ -17,7 +17,7 @@ from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.records import Recommendation
 
 
-class Agent(Returning):
+class Agent(RestorableAgent):
     """One agent: it owns some factors and variables of a function, or its measurement location in a field.
 
     It uses its own data, common knowledge (the problem, the settings, the seed, the links), and received messages. All
@@ -34,7 +34,7 @@ class Agent(Returning):
     messages of the fusion method, and all agents its sequential choice and shortlist.
 
     With a deadline, no agent waits during the agreement. Agents still wait for the messages before and after it. While
-    ``keeps_time`` is True, call ``tick`` once for each tick of your clock. In a field, ``word`` has the agent's
+    ``keeps_time`` is True, call ``tick`` once for each tick of your clock. In a field, ``decision`` has the agent's
     location at the deadline, whatever other agents do.
 
     Agents decide as a ``Team`` does, bit-identically, if each query is told to all its agents before the next. If
@@ -86,7 +86,7 @@ class Agent(Returning):
         >>> for _ in range(4):
         ...     query_id = [agent.ask() for agent in agents.values()][0]
         ...     traffic = run(agents, transport)
-        ...     point = {x: value for agent in agents.values() for x, value in agent.word().items()}
+        ...     point = {x: value for agent in agents.values() for x, value in agent.decision().items()}
         ...     outcomes = {"f": -((point["x"] - point["y"]) ** 2), "g": -((point["y"] - point["z"]) ** 2)}
         ...     for name, agent in agents.items():
         ...         agent.tell(query_id, {f: outcomes[f] for f in graph.factors_owned_by(name)})
@@ -98,7 +98,7 @@ class Agent(Returning):
     def belief(self) -> ExactGP | FusedBelief:
         """Belief about the field at the last decision; the agent's local one if beliefs are fused."""
         if isinstance(self._learner, FieldLearner):
-            return self._learner.believed.seen
+            return self._learner.believed.belief
         raise AttributeError("an agent fits its factors of a function when it decides, and keeps no belief")
 
     @overload
@@ -152,16 +152,16 @@ class Agent(Returning):
             ShapeError: If locations are not finite numbers of the box's dimensions.
         """
         self._require_idle("asked again")
-        number = 1 if count is None else whole_number(count, 1, "$.count", MOST_QUERIES)
-        offer = self._owned.offer(candidates, price, position, takes_part=takes_part)
+        n_queries = 1 if count is None else whole_number(count, 1, "$.count", MOST_QUERIES)
+        offer = self._inputs.checked_offer(candidates, price, position, takes_part=takes_part)
         check_links(self.links, self.problem.agents)
-        self._require_participants(number)
-        names = self._log.next_ids(number)
-        self._words = dict.fromkeys(names)
-        self._begin(number, offer)
-        return names[0] if count is None else names
+        self._require_participants(n_queries)
+        query_ids = self._log.next_ids(n_queries)
+        self._decisions = dict.fromkeys(query_ids)
+        self._begin(n_queries, offer)
+        return query_ids[0] if count is None else query_ids
 
-    def word(self, query: object = None) -> dict[str, Any] | None:
+    def decision(self, query: object = None) -> dict[str, Any] | None:
         """Decided values of the agent's variables; None before the decision.
 
         In a field: coordinates of the agent's measurement, or nothing if it skips the round or abstains.
@@ -172,15 +172,15 @@ class Agent(Returning):
         Raises:
             UnknownQueryError: If the query is not of the last ``ask``.
         """
-        coded = self.coded_word(query)
+        coded = self.coded_decision(query)
         return None if coded is None else self.problem.valued(coded)
 
-    def coded_word(self, query: object = None) -> dict[str, float] | None:
-        """``word`` in the problem's codes, as in messages."""
-        name = query_name(query) if query is not None else next(reversed(self._words), "")
-        if name not in self._words:
-            raise UnknownQueryError(f"query {name!r} is not of what was asked last: {list(self._words)}")
-        return self._words[name]
+    def coded_decision(self, query: object = None) -> dict[str, float] | None:
+        """``decision`` in the problem's codes, as in messages."""
+        name = query_name(query) if query is not None else next(reversed(self._decisions), "")
+        if name not in self._decisions:
+            raise UnknownQueryError(f"query {name!r} is not of what was asked last: {list(self._decisions)}")
+        return self._decisions[name]
 
     def recommend(self) -> None:
         """Begin to find the best point in expectation; ``recommended`` has it once ``is_finished``.
@@ -232,18 +232,17 @@ class Agent(Returning):
                 a value is not in bounds.
             ShapeError: If an outcome is no number, or a location is not in or near the box.
         """
-        own, order = self._own, self._own.next_order
-        where = None if location is None else {self.name: location}
-        news = told.Told(outcome, point, where, noise_std, failed)
-        query_id = own_rows.UNASKED if query is None and self.problem.is_field else query_name(query)
-        before = self._unlogged.told.get(query_id, own_rows.OwnRow(0))
-        if query_id == own_rows.UNASKED and point is None:
-            row = self._owned.unrequested(before, news, order)
+        order, locations = self._own_rows.next_order, None if location is None else {self.name: location}
+        given = told.ToldOutcome(outcome, point, locations, noise_std, failed)
+        query_id = own_rows.UNREQUESTED if query is None and self.problem.is_field else query_name(query)
+        before = self._unlogged_rows.by_query.get(query_id, own_rows.OwnRow(0))
+        if query_id == own_rows.UNREQUESTED and point is None:
+            row = self._inputs.checked_unrequested(before, given, order)
         else:
-            teller = None if self.participants is None else self.participants.members[0]
-            row = self._owned.told(self._log, query_id, before, news, order, teller)
+            reporter = None if self.participants is None else self.participants.members[0]
+            row = self._inputs.checked_outcome(self._log, query_id, before, given, order, reporter)
         if row is not None:
-            self._own = own.with_told(query_id, row)
+            self._own_rows = self._own_rows.with_row(query_id, row)
 
     def observe(self, query: object, info: Mapping[str, Any], *, is_all: bool = True) -> None:
         """Learn from its own info of a round in a field, as ``Team.observe`` does for all agents.
@@ -263,15 +262,16 @@ class Agent(Returning):
         """
         if not self.problem.is_field:
             raise ConfigError("got an info; wanted the outcome of a query, as this is a function", at="$.info")
-        query_id = own_rows.UNASKED if query is None else query_name(query)
-        if self.is_finished and query_id not in self._log.open and self._words.get(query_id) is not None:
-            query_id = own_rows.UNASKED  # a query without participants is not pending
-        rows = self._own if query_id == own_rows.UNASKED else self._unlogged
-        if (before := rows.told.get(query_id)) is not None and before.has_come:
+        query_id = own_rows.UNREQUESTED if query is None else query_name(query)
+        if self.is_finished and query_id not in self._log.open and self._decisions.get(query_id) is not None:
+            query_id = own_rows.UNREQUESTED  # a query without participants is not pending
+        rows = self._own_rows if query_id == own_rows.UNREQUESTED else self._unlogged_rows
+        if (before := rows.by_query.get(query_id)) is not None and before.has_news:
             raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; its outcome is already known")
-        has_ended = is_all and (query_id != own_rows.UNASKED or self._log.asked > 0)  # the start is no round
-        row = self._owned.observed(self._log, query_id, info, order=self._own.next_order, is_all=has_ended)
-        self._own = self._own.with_told(query_id, row)
+        has_ended = is_all and (query_id != own_rows.UNREQUESTED or self._log.n_asked > 0)  # the start is no round
+        order = self._own_rows.next_order
+        row = self._inputs.checked_info(self._log, query_id, info, order=order, is_all=has_ended)
+        self._own_rows = self._own_rows.with_row(query_id, row)
 
     def attach(
         self,
@@ -300,15 +300,15 @@ class Agent(Returning):
             ConfigError: If a point is not in bounds, or the agent is deciding.
         """
         self._require_idle("told of what nobody asked for")
-        present, order = self._log.round - 1, self._own.order_of_call
+        present, order = self._log.round - 1, self._own_rows.attach_order
         given = tables.Rows(points, outcomes, agents, rounds, noise_std)
         if isinstance(self._learner, FieldLearner):
-            fades = self._learner.believed.seen.has_time
+            fades = self._learner.believed.belief.has_time
             data = tables.attached(given, self.problem)
-            self._own = self._own.surveyed(self.problem, self.name, data, present, fades=fades)
+            self._own_rows = self._own_rows.with_data(self.problem, self.name, data, present, fades=fades)
             return
-        self._own = self._own.with_attached(self._owned.attached(given, present, order))
+        self._own_rows = self._own_rows.with_attached(self._inputs.checked_attached(given, present, order))
 
-    def _require_idle(self, what: str) -> None:
+    def _require_idle(self, request: str) -> None:
         if self._steps is not None:
-            raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it is {what}")
+            raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it is {request}")

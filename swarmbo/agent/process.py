@@ -15,8 +15,8 @@ from swarmbo.records import Traffic
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_ENDING = 5.0  # seconds that a process has to end
-_KNOWN = ("is_finished", "keeps_time", "agreement", "sent")  # attributes that each answer has
+_END_SECONDS = 5.0  # seconds that a process has to end
+_STATUS = ("is_finished", "keeps_time", "agreement", "sent")  # attributes that each answer has
 
 
 def serve(connection: "Connection[Any, Any]") -> None:
@@ -40,8 +40,8 @@ def serve(connection: "Connection[Any, Any]") -> None:
                     answer = getattr(agent, name)(*arguments, **keywords)
             except Exception as error:  # noqa: BLE001 - it is raised in the caller
                 answer = error
-            known = (True, False, -1, {}) if agent is None else tuple(getattr(agent, name) for name in _KNOWN)
-            connection.send((answer, *known))
+            status = (True, False, -1, {}) if agent is None else tuple(getattr(agent, name) for name in _STATUS)
+            connection.send((answer, *status))
 
 
 def _begin(connection: "Connection[Any, Any]") -> None:
@@ -49,15 +49,15 @@ def _begin(connection: "Connection[Any, Any]") -> None:
     serve(connection)
 
 
-def _there(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate["RemoteAgent", P], R]:
+def _remote(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate["RemoteAgent", P], R]:
     """Call a method of the agent in its process."""
 
     @wraps(method)
-    def called(self: "RemoteAgent", *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: "RemoteAgent", *args: P.args, **kwargs: P.kwargs) -> R:
         return self._call(method.__name__, *args, **kwargs)  # pyright: ignore[reportPrivateUsage]
 
-    called.__doc__ = f"See ``Agent.{method.__name__}``."
-    return called
+    call.__doc__ = f"See ``Agent.{method.__name__}``."
+    return call
 
 
 def _attribute(name: str) -> Any:
@@ -82,12 +82,12 @@ class RemoteAgent:
         >>> import swarmbo as sb
         >>> problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
         >>> with sb.RemoteAgent("x", problem, seed=1) as agent:
-        ...     query_id, said, word = agent.ask(), agent.tick(0.0), agent.word()
-        >>> query_id, said, list(word)  # the only agent has nobody to talk to
+        ...     query_id, outbox, decision = agent.ask(), agent.tick(0.0), agent.decision()
+        >>> query_id, outbox, list(decision)  # the only agent sends no messages
         ('q00001', [], ['x'])
     """
 
-    __slots__ = ("__weakref__", "_awaited", "_connection", "_process", "name", *_KNOWN)
+    __slots__ = ("__weakref__", "_awaited", "_connection", "_process", "name", *_STATUS)
 
     def __init__(self, name: str, problem: Problem, **given: Any) -> None:
         self._start(name, "new", name, problem, **given)
@@ -95,36 +95,37 @@ class RemoteAgent:
     @classmethod
     def from_state_dict(cls, state: Any, **own: Any) -> Self:
         """Restore the agent of a ``state_dict`` in a new process."""
-        made = cls.__new__(cls)
-        made._start(state["json"]["name"], "again", state, **own)
-        return made
+        agent = cls.__new__(cls)
+        agent._start(state["json"]["name"], "again", state, **own)
+        return agent
 
-    def _start(self, name: str, make: str, /, *arguments: Any, **keywords: Any) -> None:
+    def _start(self, name: str, command: str, /, *arguments: Any, **keywords: Any) -> None:
         context = get_context("spawn")
         self.name, self.is_finished, self.keeps_time, self.agreement = name, True, False, -1
         self.sent: dict[str, Traffic] = {}
-        self._connection, theirs = context.Pipe()
+        self._connection, child_end = context.Pipe()
         self._awaited = 0  # answers; more than one once a call was interrupted
-        self._process = context.Process(target=_begin, args=(theirs,), name=f"agent {name}", daemon=True)
+        self._process = context.Process(target=_begin, args=(child_end,), name=f"agent {name}", daemon=True)
         with without_interrupts():
             self._process.start()
-        theirs.close()
+        child_end.close()
         try:
-            self._call(make, *arguments, **keywords)
+            self._call(command, *arguments, **keywords)
         except BaseException:  # also an interrupt: nobody else has this agent
             self.close()
             raise
 
-    ask, tick = _there(Agent.ask), _there(Agent.tick)
-    tell, observe, attach = _there(Agent.tell), _there(Agent.observe), _there(Agent.attach)
-    word, recommend, recommended = _there(Agent.word), _there(Agent.recommend), _there(Agent.recommended)
-    state_dict, give_up, coded_word = _there(Agent.state_dict), _there(Agent.give_up), _there(Agent.coded_word)
-    snapshot, restore, note = _there(Agent.snapshot), _there(Agent.restore), _there(Agent.note)
-    told_again, has_base, travel = _there(Agent.told_again), _attribute("has_base"), _attribute("travel")
-    problem, level, sites = _attribute("problem"), _attribute("level"), _attribute("sites")
-    links, participants, report = _attribute("links"), _attribute("participants"), _attribute("report")
-    patience, refused, log = _attribute("patience"), _attribute("refused"), _attribute("log")
-    factors, variables, belief = _attribute("factors"), _attribute("variables"), _attribute("belief")
+    ask, tell, tick = _remote(Agent.ask), _remote(Agent.tell), _remote(Agent.tick)
+    observe, attach, recommend = _remote(Agent.observe), _remote(Agent.attach), _remote(Agent.recommend)
+    decision, coded_decision = _remote(Agent.decision), _remote(Agent.coded_decision)
+    recommended, state_dict = _remote(Agent.recommended), _remote(Agent.state_dict)
+    give_up, snapshot, restore = _remote(Agent.give_up), _remote(Agent.snapshot), _remote(Agent.restore)
+    learn_row, replace_rows = _remote(Agent.learn_row), _remote(Agent.replace_rows)
+    has_base, travel, problem = _attribute("has_base"), _attribute("travel"), _attribute("problem")
+    level, sites, links = _attribute("level"), _attribute("sites"), _attribute("links")
+    participants, report, patience = _attribute("participants"), _attribute("report"), _attribute("patience")
+    refused, log, factors = _attribute("refused"), _attribute("log"), _attribute("factors")
+    variables, belief = _attribute("variables"), _attribute("belief")
 
     @property
     def is_alive(self) -> bool:
@@ -134,7 +135,7 @@ class RemoteAgent:
     def close(self) -> None:
         """End the process."""
         self._connection.close()
-        self._process.join(_ENDING)
+        self._process.join(_END_SECONDS)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
@@ -152,11 +153,11 @@ class RemoteAgent:
             with without_interrupts():
                 self._connection.send((name, arguments, keywords))
                 self._awaited += 1
-            answer, *known = self._receive()
+            answer, *status = self._receive()
         except (EOFError, OSError) as gone:
             got = f"the process of agent {self.name!r} has ended"
             raise TransportError(f"{got}; wanted it to answer {name!r}") from gone
-        for attribute, value in zip(_KNOWN, known, strict=True):
+        for attribute, value in zip(_STATUS, status, strict=True):
             setattr(self, attribute, value)
         if isinstance(answer, Exception):
             raise answer

@@ -16,7 +16,7 @@ from swarmbo.belief.fusion.fused_view import read_body
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.plan import BoxMethod, TableMethod
-from swarmbo.coordination.schema import Fits, FitsWord, each_own
+from swarmbo.coordination.schema import Fits, FitsData, by_author
 from swarmbo.coordination.tables import Packed
 from swarmbo.deciding import own_rows
 from swarmbo.deciding.logbook import Logbook
@@ -31,13 +31,13 @@ from swarmbo.problem import Problem
 from swarmbo.transport import InProcess
 
 
-class Participants(msgspec.Struct, frozen=True):
-    """Participants of a decision by a deadline; ``said``: absent agents' data since; ``over``: finished queries."""
+class Participants(msgspec.Struct, frozen=True, rename={"rows_of_absent": "said", "finished_queries": "over"}):
+    """Participants of a decision by a deadline, unreported data of absent agents, and queries without more outcomes."""
 
     number: int
     members: tuple[str, ...]
-    said: dict[str, OwnRows] = {}
-    over: tuple[str, ...] = ()
+    rows_of_absent: dict[str, OwnRows] = {}
+    finished_queries: tuple[str, ...] = ()
 
     def checked(self, name: str, problem: Problem) -> "Participants":
         """Return itself if it fits the agent and the problem."""
@@ -48,30 +48,31 @@ class Participants(msgspec.Struct, frozen=True):
             raise ConfigError(f"got {list(self.members)}; wanted some of {list(problem.agents)}, in this order", at=at)
         if name not in self.members:
             raise ConfigError(f"got {list(self.members)}; wanted {name!r} among them", at=at)
-        if strange := [agent for agent in self.said if agent in self.members or agent not in problem.agents]:
+        if strange := [agent for agent in self.rows_of_absent if agent in self.members or agent not in problem.agents]:
             raise ConfigError(f"got what {strange[0]!r} received; wanted what absent agents received", at=at)
-        for agent, rows in self.said.items():
-            if not all(is_row(row, agent, problem) for row in (*rows.told.values(), *rows.attached)):
+        for agent, rows in self.rows_of_absent.items():
+            if not all(is_row(row, agent, problem) for row in (*rows.by_query.values(), *rows.attached)):
                 raise ConfigError(f"got data that {agent!r} cannot have; wanted its parts", at=at)
         return self
 
     def absent(self, agents: Collection[str]) -> dict[str, OwnRows]:
         """Data of those of some agents that do not take part."""
-        return {agent: self.said.get(agent, OwnRows()) for agent in agents if agent not in self.members}
+        return {agent: self.rows_of_absent.get(agent, OwnRows()) for agent in agents if agent not in self.members}
 
 
 def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
     """True if an agent can have these data about an evaluation."""
     own, variables = problem.graph.factors_owned_by(name), problem.graph.variables_owned_by(name)
     total = row.total if isinstance(row.total, float) else None
-    is_own = set(own).issuperset([*row.factors, *row.noise]) and 0 <= row.order < _MOST
+    is_own = set(own).issuperset([*row.factors, *row.noise]) and 0 <= row.order < _LARGEST_ORDER
     stds = [*row.noise.values(), *([] if row.total_noise is None else [row.total_noise])]
-    is_known = are_outcomes([*row.factors.values(), total]) and are_stds(stds)
-    are_stops = all(problem.is_field and stop.is_admissible(problem) for stop in row.on_the_way)
-    is_there = are_values(row.place, variables, problem)
+    are_outcomes_valid = are_outcomes([*row.factors.values(), total]) and are_stds(stds)
+    are_en_route_valid = all(problem.is_field and record.is_admissible(problem) for record in row.on_the_way)
+    is_place_valid = are_values(row.place, variables, problem)
     if problem.is_field and row.factors:
-        is_there = is_there and is_place([row.place.get(variable, math.nan) for variable in variables], problem)
-    return is_own and is_known and is_there and are_stops
+        place = [row.place.get(variable, math.nan) for variable in variables]
+        is_place_valid = is_place_valid and is_place(place, problem)
+    return is_own and are_outcomes_valid and is_place_valid and are_en_route_valid
 
 
 def are_outcomes(outcomes: Iterable[float | None]) -> bool:
@@ -96,22 +97,22 @@ def are_values(values: Mapping[str, float], variables: Collection[str], problem:
     return all(2 * low[x] - high[x] <= y <= 2 * high[x] - low[x] for x, y in values.items())
 
 
-def learns_alike(setup: Setup) -> bool:
+def reports_outcomes(setup: Setup) -> bool:
     """True if agents report outcomes to one another: totals, and in a field those of a shared belief."""
     if setup.problem.is_field:
         return not isinstance(setup.belief, FusedSettings)
     return own_rows.shares_outcomes(setup.problem)
 
 
-def public(rows: OwnRows, setup: Setup) -> OwnRows:
+def masked_rows(rows: OwnRows, setup: Setup) -> OwnRows:
     """The part of an agent's rows that others may know: private outcomes are masked."""
-    if learns_alike(setup):
+    if reports_outcomes(setup):
         return rows
     masked = partial(OwnRow.masked, shows_failures=not setup.problem.is_field)
-    return OwnRows({name: masked(row) for name, row in rows.told.items()}, tuple(map(masked, rows.attached)))
+    return OwnRows({name: masked(row) for name, row in rows.by_query.items()}, tuple(map(masked, rows.attached)))
 
 
-def require_own(setup: Setup) -> None:
+def require_agent_settings(setup: Setup) -> None:
     """Refuse settings that need more than one agent's knowledge."""
     coordination, belief = setup.coordination, setup.belief
     if not isinstance(setup.transport, InProcess):
@@ -119,7 +120,7 @@ def require_own(setup: Setup) -> None:
         raise ConfigError(f"{got}; wanted 'in-process', as agents use real links", at="$.transport.kind")
     if setup.problem.is_field:
         if isinstance(belief, FusedSettings):
-            _require_shares(setup)
+            _require_local_settings(setup)
         if isinstance(coordination, Solver) and not isinstance(coordination, TableMethod):
             raise _unfit(coordination, "knows no agents", "'max-sum'")
         setup.rule().check_world(setup.problem.level)
@@ -139,7 +140,7 @@ def require_own(setup: Setup) -> None:
         raise _unfit(belief, "needs all outcomes", wanted, "$.belief")
 
 
-def _require_shares(setup: Setup) -> None:
+def _require_local_settings(setup: Setup) -> None:
     """Refuse settings that need all agents' beliefs, if each has a local belief."""
     acquisition, coordination = setup.rule(), setup.coordination
     if isinstance(coordination, Solver) and not acquisition.splits:
@@ -157,44 +158,49 @@ def _unfit(own: object, what: str, wanted: str, at: str = "$.coordination") -> C
     return ConfigError(f"got {type(own).__name__}, which {what}; wanted {wanted}", at=at)
 
 
-_MOST = 2**52  # largest order of an evaluation
+_LARGEST_ORDER = 2**52  # of an evaluation
 Sites = Float[np.ndarray, "s d"] | None
 
 
-def of_kind(kind: Any, fits: Callable[[str, Any], bool]) -> FitsWord:
+def of_type(kind: Any, fits: Callable[[str, Any], bool]) -> FitsData:
     """Test of data of a kind; None is refused."""
 
-    def is_one(agent: str, word: bytes) -> bool:
-        found = read_body(word, kind)
+    def is_admissible(agent: str, data: bytes) -> bool:
+        found = read_body(data, kind)
         return found is not None and fits(agent, found)
 
-    return is_one
+    return is_admissible
 
 
-def reports(log: Logbook, attached: Sequence[OwnRow], sites: Sites, known: Mapping[str, PackedOffer]) -> FitsWord:
-    """Test of agents' reports in a field; offers are checked against ``sites`` and the ``known`` last offers."""
-    problem, of_whom = log.problem, {own_rows.UNASKED, *log.open}
+def reports(
+    log: Logbook, attached: Sequence[OwnRow], sites: Sites, known_offers: Mapping[str, PackedOffer]
+) -> FitsData:
+    """Test of agents' reports in a field; offers are checked against ``sites`` and the last ``known_offers``."""
+    problem, known_queries = log.problem, {own_rows.UNREQUESTED, *log.open}
 
-    def is_measurement(measurement: Any) -> bool:
-        of, stop, has_round = measurement.of, measurement.stop, measurement.round is not None
+    def is_admissible(row: Any) -> bool:
+        of, measurement, has_round = row.of, row.measurement, row.round is not None
         if isinstance(of, int):
-            is_expected = 0 <= of < len(attached) and stop is not None and has_round == (attached[of].round is not None)
+            is_expected = (
+                0 <= of < len(attached) and measurement is not None and has_round == (attached[of].round is not None)
+            )
         else:
-            is_expected = of in of_whom and not has_round
-        is_finite = not has_round or np.isfinite(measurement.round)
-        if not (is_expected and is_finite and 0 <= measurement.order < _MOST):
+            is_expected = of in known_queries and not has_round
+        is_finite = not has_round or np.isfinite(row.round)
+        if not (is_expected and is_finite and 0 <= row.order < _LARGEST_ORDER):
             return False
-        return all(one.is_admissible(problem) for one in (*measurement.on_the_way, stop) if one is not None)
+        records = [*row.on_the_way, *([] if measurement is None else [measurement])]
+        return all(record.is_admissible(problem) for record in records)
 
     def fits(agent: str, report: Report) -> bool:
-        of, offer = [measurement.of for measurement in report.measurements], report.offer
-        if len(set(of)) != len(of) or not all(map(is_measurement, report.measurements)):
+        of, offer = [row.of for row in report.rows], report.offer
+        if len(set(of)) != len(of) or not all(map(is_admissible, report.rows)):
             return False
         if isinstance(offer, int):
-            return agent in known and offer == known[agent].check
+            return agent in known_offers and offer == known_offers[agent].checksum
         return _is_offer(offer, problem, sites)
 
-    return of_kind(Report, fits)
+    return of_type(Report, fits)
 
 
 def _is_offer(offer: PackedOffer, problem: Problem, sites: Sites) -> bool:
@@ -208,11 +214,11 @@ def _is_offer(offer: PackedOffer, problem: Problem, sites: Sites) -> bool:
     return is_known and 0.0 <= offer.price < np.inf
 
 
-def places(problem: Problem) -> FitsWord:
+def destinations(problem: Problem) -> FitsData:
     """Test of agents' destinations: a location, or None."""
 
-    def fits(agent: str, word: bytes) -> bool:
-        return word == _NOBODY or of_kind(tuple[float, ...], lambda _, place: is_place(place, problem))(agent, word)
+    def fits(agent: str, data: bytes) -> bool:
+        return data == _NOBODY or of_type(tuple[float, ...], lambda _, place: is_place(place, problem))(agent, data)
 
     return fits
 
@@ -220,32 +226,33 @@ def places(problem: Problem) -> FitsWord:
 _NOBODY = msgspec.msgpack.encode(None)
 
 
-def forbidding(graph: FactorGraph, sizes: Mapping[str, int]) -> FitsWord:
+def forbidden_pairs(graph: FactorGraph, sizes: Mapping[str, int]) -> FitsData:
     """Test of factors' forbidden pairs, from their owners."""
 
-    def are_pairs(f: str, told: Sequence[Packed]) -> bool:
+    def are_pairs(f: str, pairs: Sequence[Packed]) -> bool:
         scope = graph.scope(f)
         return all(
             x in scope and y in scope and x != y and shape == (sizes[x], sizes[y]) and 8 * len(bits) in range(m, m + 8)
-            for x, y, shape, bits in told
+            for x, y, shape, bits in pairs
             for m in [shape[0] * shape[1]]
         )
 
-    def fits(agent: str, said: dict[str, list[Packed]]) -> bool:
-        return tuple(said) == graph.factors_owned_by(agent) and all(are_pairs(f, told) for f, told in said.items())
+    def fits(agent: str, pairs_by_factor: dict[str, list[Packed]]) -> bool:
+        is_own = tuple(pairs_by_factor) == graph.factors_owned_by(agent)
+        return is_own and all(are_pairs(f, packed) for f, packed in pairs_by_factor.items())
 
-    return of_kind(dict[str, list[Packed]], fits)
+    return of_type(dict[str, list[Packed]], fits)
 
 
-def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[str]) -> Fits:
+def outcome_sums(problem: Problem, log: Logbook, n_attached: int, reporters: Collection[str]) -> Fits:
     """Test of sums of agents' data of a function: a row for each pending query, then the attached evaluations."""
     layout, graph, k = own_rows.Layout.of(problem), problem.graph, len(problem.channels)
     owners = [graph.owner(channel) for channel in problem.channels]
     low, high = problem.domain.low, problem.domain.high
     side = high - low  # values may be so far outside the box
-    waits = [np.array([c in query.waits for c in problem.channels]) for query in log.open.values()]
-    is_open = np.array([*waits, *[np.ones(k, dtype=bool)] * n_attached], dtype=bool).reshape(-1, k)
-    of_factors, of_variables = each_own(owners), each_own(graph.variable_owners)
+    awaited = [np.array([c in query.awaited for c in problem.channels]) for query in log.open.values()]
+    is_open = np.array([*awaited, *[np.ones(k, dtype=bool)] * n_attached], dtype=bool).reshape(-1, k)
+    of_factors, of_variables = by_author(owners), by_author(graph.variable_owners)
 
     def fits(sums: Float[np.ndarray, "rows w"], agents: frozenset[str]) -> bool:
         status, place = sums[:, layout.status], sums[:, layout.place]
@@ -258,16 +265,18 @@ def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[st
             return False
         if (problem.domain.on_grid(place) != place)[:, own].any():
             return False
-        order, told = sums[:, layout.order], sums[:, layout.tellers]
-        if not ((order >= 0.0) & (order < _MOST * len(agents)) & (told >= 0.0) & (told <= len(agents))).all():
+        order, n_reporters = sums[:, layout.order], sums[:, layout.n_reporters]
+        is_order = (order >= 0.0) & (order < _LARGEST_ORDER * len(agents))
+        if not (is_order & (n_reporters >= 0.0) & (n_reporters <= len(agents))).all():
             return False
         if not own_rows.shares_outcomes(problem):
             return not status[:, k].any()
-        if agents.isdisjoint(tellers) and status[:, k].any():
+        if agents.isdisjoint(reporters) and status[:, k].any():
             return False
         values, noise = sums[:, layout.values], sums[:, layout.noise]
-        is_told = of_factors(values[:, :k], agents) and of_factors(noise[:, :k], agents)
-        return is_told and bool((np.abs(values) <= LARGEST_OUTCOME).all() and (noise >= own_rows.NOT_KNOWN).all())
+        if not (of_factors(values[:, :k], agents) and of_factors(noise[:, :k], agents)):
+            return False
+        return bool((np.abs(values) <= LARGEST_OUTCOME).all() and (noise >= own_rows.UNKNOWN_NOISE).all())
 
     return fits
 
@@ -275,5 +284,5 @@ def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[st
 def indices(agents: Sequence[str], sizes: Mapping[str, int], least: int) -> Fits:
     """Test of each agent's chosen index among its locations; ``least`` is 0, or -1 for none."""
     most = np.array([max(sizes.get(agent, 1) - 1, 0) for agent in agents], dtype=float)
-    whose = each_own(agents, least, whole=True)
-    return lambda sums, members: whose(sums, members) and bool((sums <= most).all())
+    is_authored = by_author(agents, least, whole=True)
+    return lambda sums, members: is_authored(sums, members) and bool((sums <= most).all())

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from swarmbo.acquisition import Travel
-from swarmbo.agent.schema import Participants, learns_alike
-from swarmbo.agent.talking import Begun, Deciding, Talking
+from swarmbo.agent.deciding_agent import Checkpoint, DecidingAgent, DecisionInputs
+from swarmbo.agent.schema import Participants, reports_outcomes
 from swarmbo.boundary.values import linked, whole_number
 from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.plan import has_deadline
@@ -19,7 +19,7 @@ from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import Offer, PackedOffer, inflated
-from swarmbo.deciding.own_rows import UNASKED, UNHEARD, OwnRow, OwnRows, stops_by_round
+from swarmbo.deciding.own_rows import PRIVATE_OUTCOME, UNREQUESTED, OwnRow, OwnRows, measurements_by_round
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.problem import Problem
@@ -27,24 +27,25 @@ from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
 STATE_VERSION = 6  # 6: expected sums at many points
-_BEFORE = "before/"  # of arrays of the state before the last decision
-_MOST = 2**28  # bytes of an unpacked snapshot
-_Packed = tuple[str, tuple[int, ...], bytes]  # type, shape and bytes of an array
+_CHECKPOINT_PREFIX = "before/"  # of arrays of the state before the last decision
+_LARGEST_SNAPSHOT = 2**28  # bytes of an unpacked snapshot
+_PackedArray = tuple[str, tuple[int, ...], bytes]  # type, shape and bytes of an array
 
 
-class Returning(Talking):
+class RestorableAgent(DecidingAgent):
     """Base of agents that can be saved, also while they are deciding, and that may be absent for a while."""
 
     def state_dict(self) -> dict[str, Any]:
         """State of the agent as ``{"json": plain data, "arrays": {name: array}}``, also while it is deciding."""
-        begun, links = self._begun, self.links
-        log, learner = (self._log, self._learner) if begun is None else (begun.log, begun.learner)
-        known, arrays = _state(log, learner)
-        before = None
-        if begun is None and self._before is not None:
-            before, more = _state(self._before.log, self._before.learner)
-            before["said"] = msgspec.to_builtins(self._before.deciding.said)
-            arrays |= {_BEFORE + name: array for name, array in more.items()}
+        in_progress, links = self._in_progress, self.links
+        log, learner = (self._log, self._learner) if in_progress is None else (in_progress.log, in_progress.learner)
+        learned, arrays = _states_of(log, learner)
+        checkpoint = None
+        if in_progress is None and self._checkpoint is not None:
+            checkpoint, checkpoint_arrays = _states_of(self._checkpoint.log, self._checkpoint.learner)
+            checkpoint["said"] = msgspec.to_builtins(self._checkpoint.inputs.own_rows)
+            arrays |= {_CHECKPOINT_PREFIX + name: array for name, array in checkpoint_arrays.items()}
+        early_messages = [early.envelope for early in self._early_messages]
         plain = {
             "version": STATE_VERSION,
             "name": self.name,
@@ -56,16 +57,16 @@ class Returning(Talking):
             "travels": self.travel is not None,
             "problem": self.problem.to_plain(),
             "settings": self._setup.to_plain(),
-            "own": msgspec.to_builtins(self._own),
-            "offered": msgspec.to_builtins(self._offered),
-            "words": self._words,
+            "own": msgspec.to_builtins(self._own_rows),
+            "offered": msgspec.to_builtins(self._last_offers),
+            "words": self._decisions,
             "recommended": msgspec.to_builtins(self._recommended),
             "turn": self._participant.decision,
             "company": msgspec.to_builtins(self.participants),
-            "early": [[early.sender, msgspec.to_builtins(early.payload)] for *_, early in self._early],
-            "begun": None if begun is None else msgspec.to_builtins(begun.deciding),
-            "before": before,
-            **known,
+            "early": [[early.sender, msgspec.to_builtins(early.payload)] for early in early_messages],
+            "begun": None if in_progress is None else msgspec.to_builtins(in_progress.inputs),
+            "before": checkpoint,
+            **learned,
         }
         return {"json": plain, "arrays": arrays}
 
@@ -98,9 +99,9 @@ class Returning(Talking):
         if plain["travels"] is not (travel is not None):
             had = "one when the state was written" if plain["travels"] else "none when the state was written"
             raise ConfigError(f"got {type(travel).__name__}; wanted what it had: {had}", at="$.travel")
-        own = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
+        own_parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
         links: dict[str, Any] = plain["links"] or {"agents": (), "edges": None}
-        made = cls(  # an ``Agent``, which makes its own setup
+        agent = cls(  # an ``Agent``, which makes its own setup
             plain["name"],
             Problem.from_plain(plain["problem"]).watching(plain["level"]),
             links=linked(**links),
@@ -108,38 +109,45 @@ class Returning(Talking):
             sites=plain["sites"],
             has_base=plain["has_base"],
             travel=travel,
-            **settings_again(plain["settings"], own),
+            **settings_again(plain["settings"], own_parts),
         )
-        made._log = made._log.from_state(plain["log"], state["arrays"])
-        made._learner = made._learner.from_state(plain, state["arrays"])
-        made._recommended = msgspec.convert(plain["recommended"], Recommendation | None)
-        made.participants = msgspec.convert(plain["company"], Participants | None)
-        later, begun = msgspec.convert(plain["own"], OwnRows), msgspec.convert(plain["begun"], Deciding | None)
-        made._offered = msgspec.convert(plain["offered"], dict[str, PackedOffer])
-        if begun is not None:
-            made._own, made._offered = begun.said, dict(begun.known)
-            made._participant = Participant[Any](made.name, begun.turn)
-            made._words = dict.fromkeys(plain["words"]) if begun.count else dict(plain["words"])
-            before, *ticks = begun.by_tick(made.name)
-            if not begun.is_under_way:
-                made._put_aside(before)
-            made._begin(begun.count, begun.offer)
-            for inbox in (before, *ticks) if begun.is_under_way else ():
-                made.tick(0.0, inbox)
-            made._participant.since = None  # the clock differs
+        agent._resume(plain, state["arrays"])
+        return agent
+
+    def _resume(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Restore the log and the learner; repeat the decisions in progress, or restore the last ones."""
+        self._log = self._log.from_state(plain["log"], arrays)
+        self._learner = self._learner.from_state(plain, arrays)
+        self._recommended = msgspec.convert(plain["recommended"], Recommendation | None)
+        self.participants = msgspec.convert(plain["company"], Participants | None)
+        self._last_offers = msgspec.convert(plain["offered"], dict[str, PackedOffer])
+        if (inputs := msgspec.convert(plain["begun"], DecisionInputs | None)) is not None:
+            self._repeat(inputs, plain["words"])
         else:
             early = msgspec.convert(plain["early"], tuple[tuple[str, bytes], ...])
-            made._words = dict(plain["words"])
-            made._participant = Participant[Any](made.name, plain["turn"])
-            made._put_aside([Envelope(sender, made.name, payload) for sender, payload in early])
+            self._decisions = dict(plain["words"])
+            self._participant = Participant[Any](self.name, plain["turn"])
+            self._store_arrivals([Envelope(sender, self.name, payload) for sender, payload in early])
             if (before := plain.get("before")) is not None:
-                arrays = {name.removeprefix(_BEFORE): array for name, array in state["arrays"].items()}
-                said = Deciding(0, msgspec.convert(before["said"], OwnRows), Offer(), 0)
-                log, learner = made._log.from_state(before["log"], arrays), made._learner.from_state(before, arrays)
-                made._before = Begun(said, log, learner, {})
+                arrays = {name.removeprefix(_CHECKPOINT_PREFIX): array for name, array in arrays.items()}
+                inputs = DecisionInputs(0, msgspec.convert(before["said"], OwnRows), Offer(), 0)
+                log, learner = self._log.from_state(before["log"], arrays), self._learner.from_state(before, arrays)
+                self._checkpoint = Checkpoint(inputs, log, learner, {})
         # told while it was deciding, so not part of the decision that was just repeated
-        made._own = later
-        return made
+        self._own_rows = msgspec.convert(plain["own"], OwnRows)
+
+    def _repeat(self, inputs: DecisionInputs, decisions: Mapping[str, Any]) -> None:
+        """Repeat decisions in progress, as far as messages had arrived."""
+        self._own_rows, self._last_offers = inputs.own_rows, dict(inputs.known_offers)
+        self._participant = Participant[Any](self.name, inputs.previous_number)
+        self._decisions = dict.fromkeys(decisions) if inputs.count else dict(decisions)
+        before, *ticks = inputs.by_tick(self.name)
+        if not inputs.is_under_way:
+            self._store_arrivals(before)
+        self._begin(inputs.count, inputs.offer)
+        for inbox in (before, *ticks) if inputs.is_under_way else ():
+            self.tick(0.0, inbox)
+        self._participant.waiting_since = None  # the clock differs
 
     def give_up(self, last: int) -> None:
         """Take back the decisions of the last request after number ``last``, also unfinished ones, as if not requested.
@@ -151,20 +159,20 @@ class Returning(Talking):
             ConfigError: If it is no number, or an outcome of these decisions was told.
         """
         whole_number(last, 0, "$.last")
-        if self._participant.decision <= last or (before := self._before) is None:
+        if self._participant.decision <= last or (checkpoint := self._checkpoint) is None:
             return
-        if told := sorted(self._own.told.keys() - before.log.open.keys() - {UNASKED}):
-            raise ConfigError(f"got decisions of {told}, which have outcomes; wanted them taken back before any")
-        self._take_back(before, max(self._participant.decision, before.deciding.last))
-        self._words, self._offered = {}, {}
+        if query_ids := sorted(self._own_rows.by_query.keys() - checkpoint.log.open.keys() - {UNREQUESTED}):
+            raise ConfigError(f"got decisions of {query_ids}, which have outcomes; wanted them taken back before any")
+        self._roll_back(checkpoint, max(self._participant.decision, checkpoint.inputs.last_number))
+        self._decisions, self._last_offers = {}, {}
 
     def snapshot(self) -> bytes:
         """Common knowledge for a returning agent, without private outcomes: the log and a learner that all share."""
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before `snapshot`")
-        plain, arrays = self._lent_log().to_state()
+        plain, arrays = self._shareable_log().to_state()
         learned: dict[str, Any] = {}
-        if learns_alike(self._setup):
+        if reports_outcomes(self._setup):
             learned, more = self._learner.to_state()
             arrays = arrays | more
         elif isinstance(self._learner, FieldLearner):
@@ -172,7 +180,7 @@ class Returning(Talking):
         packed = {name: (a.dtype.str, a.shape, np.ascontiguousarray(a).tobytes()) for name, a in arrays.items()}
         return zlib.compress(msgspec.msgpack.encode(({"log": plain, **learned}, packed)))
 
-    def restore(self, lent: bytes, own: Mapping[str, OwnRow], last: int, since: int = 0) -> None:
+    def restore(self, snapshot: bytes, own: Mapping[str, OwnRow], last: int, since: int = 0) -> None:
         """Take over another agent's snapshot; its own decisions after number ``since`` are given up.
 
         A local belief continues from the agent's last decision, and learns its own measurements since then; others'
@@ -184,33 +192,33 @@ class Returning(Talking):
         """
         self.give_up(since)
         try:
-            kind = tuple[dict[str, Any], dict[str, _Packed]]
-            known, packed = msgspec.msgpack.decode(inflated(lent, _MOST), type=kind)
-            arrays = {name: _array(*array) for name, array in packed.items()}
+            kind = tuple[dict[str, Any], dict[str, _PackedArray]]
+            state, packed = msgspec.msgpack.decode(inflated(snapshot, _LARGEST_SNAPSHOT), type=kind)
+            arrays = {name: _unpacked_array(*array) for name, array in packed.items()}
             # everything is tried before anything is replaced: a bad snapshot leaves the agent as it was
-            log = self._log.from_state(known["log"], arrays)
+            log = self._log.from_state(state["log"], arrays)
             learner = self._learner
-            if learns_alike(self._setup):
-                learner = learner.from_state(known, arrays)
+            if reports_outcomes(self._setup):
+                learner = learner.from_state(state, arrays)
             elif isinstance(learner, FieldLearner):
-                learner = learner.returned(known, own)
-            log = self._filled(log, own)
+                learner = learner.returned(state, own)
+            log = self._with_own_outcomes(log, own)
         except (msgspec.MsgspecError, zlib.error, KeyError, TypeError, ValueError, AttributeError) as error:
             got = f"{type(error).__name__}: {error}"
             raise ConfigError(f"{got}; wanted a `snapshot` of an agent of this team") from error
         self._log, self._learner = log, learner
-        self._own, self._words, self._recommended, self._offered = OwnRows(), {}, None, {}
+        self._own_rows, self._decisions, self._recommended, self._last_offers = OwnRows(), {}, None, {}
         self._stop(max(last, self._participant.decision))
 
-    def note(self, query: str, row: OwnRow) -> None:
-        """Learn the checked outcome of a query (or ``UNASKED``) from a fleet's coordinator; its order is set here."""
-        self._own = self._own.with_told(query, msgspec.structs.replace(row, order=self._own.next_order))
+    def learn_row(self, query: str, row: OwnRow) -> None:
+        """Learn a checked outcome of a query (or ``UNREQUESTED``) from a fleet's coordinator; its order is set here."""
+        self._own_rows = self._own_rows.with_row(query, msgspec.structs.replace(row, order=self._own_rows.next_order))
 
-    def told_again(self, rows: OwnRows) -> None:
+    def replace_rows(self, rows: OwnRows) -> None:
         """Replace the agent's data since the last valid decision, which are not reported yet."""
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before the next outcome")
-        self._own = rows
+        self._own_rows = rows
 
     def _require_participants(self, count: int) -> None:
         """Refuse a decision that its participants cannot make."""
@@ -225,31 +233,31 @@ class Returning(Talking):
         if participants.number <= self._participant.decision:
             raise ConfigError(f"got decision {participants.number}; wanted later than {self._participant.decision}")
 
-    def _lent_log(self) -> Logbook:
+    def _shareable_log(self) -> Logbook:
         """The log without private outcomes of this agent."""
-        if learns_alike(self._setup):
+        if reports_outcomes(self._setup):
             return self._log
         history, own = self._log.history, [self.problem.graph.place_of[factor] for factor in self.factors]
         factors, noise = history.factors.copy(), history.known_noise
-        came = ~np.isnan(factors[:, own])
+        is_known = ~np.isnan(factors[:, own])
         if self.problem.is_field:  # others know of a measurement, not of its failure
-            came |= history.failed[:, own]
+            is_known |= history.failed[:, own]
         # a returning agent may know that outcomes came, and no values
-        factors[:, own] = np.where(came, UNHEARD, np.nan)
+        factors[:, own] = np.where(is_known, PRIVATE_OUTCOME, np.nan)
         noise[:, [0, *(1 + column for column in own)]] = np.nan
         history = replace(history, factors=factors, noise_std=noise, totals=np.full(len(history), np.nan))
         return replace(self._log, history=history)
 
-    def _filled(self, log: Logbook, own: Mapping[str, OwnRow]) -> Logbook:
+    def _with_own_outcomes(self, log: Logbook, own: Mapping[str, OwnRow]) -> Logbook:
         """Fill a received log with outcomes of own factors; outcomes that no agent knows any more count as unheard."""
-        if learns_alike(self._setup):
+        if reports_outcomes(self._setup):
             return log
         history = log.history
         factors, noise, taken = history.factors.copy(), history.known_noise, history.taken
         if isinstance(self._learner, FieldLearner):
             rows = np.flatnonzero(~np.isnan(factors[:, column := self.problem.graph.place_of[self.name]]))
-            came = [stop for _, stops in stops_by_round(own, self.variables) for stop in stops]
-            for i, stop in zip(rows, came, strict=True):
+            measurements = [stop for _, stops in measurements_by_round(own, self.variables) for stop in stops]
+            for i, stop in zip(rows, measurements, strict=True):
                 measurement = stop.measurement(self.name)
                 factors[i, column], noise[i, 1 + column] = measurement.outcome, measurement.noise_std
             return replace(log, history=replace(history, factors=factors, noise_std=noise))
@@ -257,8 +265,8 @@ class Returning(Talking):
         assert taken is not None
         taken = taken.copy()
         by_round = {int(name[1:]): row for name, row in own.items()}
-        for i, asked in enumerate(history.rounds.tolist()):
-            row = by_round.get(int(asked))
+        for i, query_round in enumerate(history.rounds.tolist()):
+            row = by_round.get(int(query_round))
             for factor in self.factors:
                 column = self.problem.graph.place_of[factor]
                 if np.isnan(factors[i, column]):
@@ -270,12 +278,12 @@ class Returning(Talking):
         return replace(log, history=replace(history, factors=factors, noise_std=noise, taken=taken).with_sums())
 
 
-def _state(log: Logbook, learner: FieldLearner | FunctionLearner) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _states_of(log: Logbook, learner: FieldLearner | FunctionLearner) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     (plain, arrays), (learned, more) = log.to_state(), learner.to_state()
     return {"log": plain, **learned}, arrays | more
 
 
-def _array(dtype: str, shape: tuple[int, ...], content: bytes) -> np.ndarray:
+def _unpacked_array(dtype: str, shape: tuple[int, ...], content: bytes) -> np.ndarray:
     if np.dtype(dtype).kind not in "fiub":
         raise ValueError(f"got an array of {dtype}; wanted numbers")
     return np.frombuffer(content, dtype).reshape(shape).copy()

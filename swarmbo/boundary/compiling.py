@@ -46,16 +46,16 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., A
 
     def decorated(function: Callable[..., Any]) -> Any:
         lean = {} if signature is None else _LEAN
-        made: Any = _njit(**{"no_cfunc_wrapper": True, **lean, **options})(function)
-        if made is function:  # the environment disables compilation
-            return made
+        dispatcher: Any = _njit(**{"no_cfunc_wrapper": True, **lean, **options})(function)
+        if dispatcher is function:  # the environment disables compilation
+            return dispatcher
         try:
-            made._cache = _Kept(function)
+            dispatcher._cache = _DiskCache(function)
         except RuntimeError:  # no folder is writable
             _warn("in memory, and again in each process")
         if signature is not None:
-            _defer(made, signature)
-        return made
+            _defer(dispatcher, signature)
+        return dispatcher
 
     return decorated
 
@@ -65,23 +65,24 @@ def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_LEAN, **options)
 
 
-def _defer(made: Any, signature: Any) -> None:
+def _defer(dispatcher: Any, signature: Any) -> None:
     """Put in the place of the two ways into a dispatcher such that compile it first, and leave again."""
 
-    def through(name: str) -> Callable[..., Any]:
-        def entered(*arguments: Any, **named: Any) -> Any:
-            with global_compiler_lock, typeinfer.register_dispatcher(made):
-                if not made.overloads:  # else another thread has been here
-                    made.compile(signature)
-                    made.disable_compile()
-                for way in ("_compile_for_args", "get_call_template"):
-                    vars(made).pop(way, None)  # last: a thread that finds no code yet must find this
+    def compile_first(name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            with global_compiler_lock, typeinfer.register_dispatcher(dispatcher):
+                if not dispatcher.overloads:  # else another thread has been here
+                    dispatcher.compile(signature)
+                    dispatcher.disable_compile()
+                for method in ("_compile_for_args", "get_call_template"):
+                    vars(dispatcher).pop(method, None)  # last: a thread that finds no code yet must find this
             # what a call gets back here is called with its arguments
-            return made if name == "_compile_for_args" else made.get_call_template(*arguments, **named)
+            return dispatcher if name == "_compile_for_args" else dispatcher.get_call_template(*arguments, **named)
 
-        return entered
+        return call
 
-    made._compile_for_args, made.get_call_template = through("_compile_for_args"), through("get_call_template")
+    dispatcher._compile_for_args = compile_first("_compile_for_args")
+    dispatcher.get_call_template = compile_first("get_call_template")
 
 
 @cache
@@ -128,7 +129,7 @@ class _Implementation(caching.CompileResultCacheImpl):
         locator.get_source_stamp = partial(stamp, inspect.getfile(function))
 
 
-class _Kept(caching.FunctionCache):
+class _DiskCache(caching.FunctionCache):
     _impl_class = _Implementation
 
 

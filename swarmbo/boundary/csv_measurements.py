@@ -153,26 +153,26 @@ def measurements_of(
     if not rows:
         raise ConfigError(f"{settings.csv!r} is empty; wanted a header line and rows of numbers", at=f"{at}.csv")
     x, y = coordinate_columns(settings, header, at, how)
-    told = {"x": x, "y": y, "value": settings.value, "time": settings.time, _NOISE: noise_std}
-    columns = {key: name for key, name in told.items() if name is not None}
+    stated = {"x": x, "y": y, "value": settings.value, "time": settings.time, _NOISE: noise_std}
+    columns = {key: name for key, name in stated.items() if name is not None}
     for key, name in columns.items():
         if name not in header:
-            told = f"no column {name!r}; columns: {', '.join(header)}"
-            raise ConfigError(f"{told}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
+            got = f"no column {name!r}; columns: {', '.join(header)}"
+            raise ConfigError(f"{got}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
         if (first := next(other for other in columns if columns[other] == name)) != key:
             raise ConfigError(f"got {name!r}, which is the column of {first}; wanted another", at=f"{at}.{key}")
-    cells = dict(zip(columns, _whole_rows(settings, columns, header, rows, at, how).T, strict=True))
+    cells = dict(zip(columns, _complete_rows(settings, columns, header, rows, at, how).T, strict=True))
     places = np.column_stack([cells["x"], cells["y"]])
     projection = projection_of(places, (x, y), settings, at, how)
     noise = cells.get(_NOISE)
     if noise is not None and (bad := noise[noise < 0.0]).size:
-        told = f"column {noise_std!r} holds {bad[0]:.10g}; wanted standard deviations >= 0"
-        raise ConfigError(told, at=f"{at}.{_NOISE}")
+        got = f"column {noise_std!r} holds {bad[0]:.10g}; wanted standard deviations >= 0"
+        raise ConfigError(got, at=f"{at}.{_NOISE}")
     metres = places if projection is None else projection.metres(places)
     return Measurements(metres, cells["value"], cells.get("time"), projection, (x, y), places, noise)
 
 
-def _whole_rows(
+def _complete_rows(
     settings: CsvColumns, columns: Mapping[str, str], header: list[str], rows: Cells, at: str, how: str
 ) -> Float[np.ndarray, "rows columns"]:
     """Numbers of all complete rows, one column each in the order given; warns about the other rows."""
@@ -180,8 +180,8 @@ def _whole_rows(
         key: np.array([_number(settings, row[header.index(name)], line, name, f"{at}.{key}") for line, row in rows])
         for key, name in columns.items()
     }
-    left_out, reasons, keep = np.zeros(len(rows), dtype=bool), list[str](), ""
-    states = MARKS if how == IN_SCENARIO else ("--missing {:.10g}", "--missing nan")
+    left_out, reasons, hint = np.zeros(len(rows), dtype=bool), list[str](), ""
+    options = MARKS if how == IN_SCENARIO else ("--missing {:.10g}", "--missing nan")
     for key, name in columns.items():
         if key == _NOISE:
             continue
@@ -193,16 +193,18 @@ def _whole_rows(
         reasons += [f"{count} with {number:.10g} in {name!r}" for number, count in counted]
         left_out |= empty | marks.rows
         if settings.missing is None and marks.rows.any():
-            keep = f" ({states[1]} takes all numbers as they are)"
+            hint = f" ({options[1]} takes all numbers as they are)"
         for number, count in marks.doubtful.items():
             here = f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows"
-            warnings.warn(f"{here}. {doubt(number, states)}", DataWarning, stacklevel=2)
-    told = "; ".join(reasons)
+            warnings.warn(f"{here}. {doubt(number, options)}", DataWarning, stacklevel=2)
+    causes = "; ".join(reasons)
     if left_out.all():
-        raise ConfigError(f"no row of {settings.csv!r} is whole: {told}; wanted numbers in each column", at=f"{at}.csv")
+        raise ConfigError(
+            f"no row of {settings.csv!r} is whole: {causes}; wanted numbers in each column", at=f"{at}.csv"
+        )
     if left_out.any():
-        told = f"{left_out.sum()} of {len(rows)} rows of {settings.csv!r} are left out: {told}{keep}"
-        warnings.warn(f"{at}.csv: {told}", DataWarning, stacklevel=2)
+        causes = f"{left_out.sum()} of {len(rows)} rows of {settings.csv!r} are left out: {causes}{hint}"
+        warnings.warn(f"{at}.csv: {causes}", DataWarning, stacklevel=2)
     return np.column_stack(list(numbers.values()))[~left_out]
 
 

@@ -22,15 +22,15 @@ from threadpoolctl import ThreadpoolController
 from swarmbo.errors import AimWarning, SwarmboWarning
 
 
-def tell_in_one_line() -> None:
+def warn_in_one_line() -> None:
     """Show each ``SwarmboWarning`` as one line on standard error, until an enclosing ``catch_warnings()`` ends."""
-    usual, told = warnings.showwarning, set[str]()
+    original, shown = warnings.showwarning, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if not issubclass(category, SwarmboWarning):
-            usual(message, category, *place, **more)
-        elif (line := " ".join(str(message).split())) not in told:
-            told.add(line)
+            original(message, category, *place, **more)
+        elif (line := " ".join(str(message).split())) not in shown:
+            shown.add(line)
             sys.stderr.write(f"swarmbo: {line}\n")
 
     warnings.simplefilter("always", AimWarning)  # even if warnings are errors: a misfit stops no run
@@ -43,7 +43,7 @@ def begin_process(grace_s: float = 0.0) -> None:
     parent = parent_process()
     if parent is not None and grace_s < math.inf:
         threading.Thread(target=_wait_and_leave, args=(parent.sentinel, grace_s), daemon=True).start()
-    tell_in_one_line()
+    warn_in_one_line()
 
 
 @contextmanager
@@ -52,23 +52,23 @@ def without_interrupts() -> Generator[None]:
 
     They could not catch it while loading modules. On Windows, they ignore it once they have begun.
     """
-    usual, came, before = signal.getsignal(signal.SIGINT), list[Any](), None
+    original, interrupts, old_mask = signal.getsignal(signal.SIGINT), list[Any](), None
     # the system may give it to another thread, which does not block it; Python handles it in the main thread
-    handler = usual if callable(usual) and threading.current_thread() is threading.main_thread() else None
+    handler = original if callable(original) and threading.current_thread() is threading.main_thread() else None
     if handler is not None:
-        signal.signal(signal.SIGINT, lambda *interrupt: came.append(interrupt))
+        signal.signal(signal.SIGINT, lambda *interrupt: interrupts.append(interrupt))
     try:
         if hasattr(signal, "pthread_sigmask"):
             # Started with the first process, it would end the block in Python 3.11.
             resource_tracker.ensure_running()
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
     finally:
-        if before is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if old_mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
         if handler is not None:
             signal.signal(signal.SIGINT, handler)
-            for interrupt in came[:1]:
+            for interrupt in interrupts[:1]:
                 handler(*interrupt)
 
 

@@ -25,7 +25,7 @@ _NO_NUMBER = (TypeError, ValueError, RuntimeError)  # that float(…) of others'
 _CELL = "text-align:left;padding:0.1em 1em 0.1em 0"
 
 
-def told_number(value: object, what: str) -> float:
+def outcome_from_user(value: object, what: str) -> float:
     """Check an outcome from a user; NaN for None, NaN, and numbers that are infinite or beyond 1e60."""
     number = _as_number(value)
     if number is None:
@@ -33,7 +33,7 @@ def told_number(value: object, what: str) -> float:
     return number
 
 
-def told_noise(value: object, what: str) -> float:
+def noise_from_user(value: object, what: str) -> float:
     """Check the standard deviation of noise from a user; NaN for None, which is unknown."""
     if value is None:
         return np.nan

@@ -15,7 +15,7 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from swarmbo import errors
-from swarmbo.boundary.processes import tell_in_one_line
+from swarmbo.boundary.processes import warn_in_one_line
 
 if TYPE_CHECKING:
     from swarmbo.plotting import Formats
@@ -142,7 +142,7 @@ def _one_line_errors() -> Generator[None]:
     """Block in which bad input, and unreadable or unwritable files, end the command with one line and status 2."""
     try:
         with warnings.catch_warnings():
-            tell_in_one_line()
+            warn_in_one_line()
             yield
     except errors.SwarmboError as error:
         text = f"{error.at}: {error.message}" if isinstance(error, errors.ConfigError) else str(error)

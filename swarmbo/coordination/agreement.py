@@ -141,22 +141,25 @@ def _bound_of(graph: FactorGraph, values: Mapping[str, float], outcomes: Sequenc
     return sum(bounds.values())
 
 
-def judged(graph: FactorGraph, tables: Tables, chosen: Mapping[str, int], report: SolveReport) -> Solution:
+def partial_solution(graph: FactorGraph, tables: Tables, chosen: Mapping[str, int], report: SolveReport) -> Solution:
     """Solution of a choice, which may lack variables."""
-    whole = whole_factors(graph, chosen)
-    return settled(graph, chosen, [tables[f][tuple(chosen[x] for x in graph.scope(f))] for f in whole], report)
+    decided = decided_factors(graph, chosen)
+    values = [tables[f][tuple(chosen[x] for x in graph.scope(f))] for f in decided]
+    return partial_solution_with(graph, chosen, values, report)
 
 
-def whole_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
+def decided_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
     """Factors whose variables all have a value."""
     return [f for f in graph.factors if all(x in chosen for x in graph.scope(f))]
 
 
-def settled(graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport) -> Solution:
+def partial_solution_with(
+    graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport
+) -> Solution:
     """Solution of a choice, given the values of factors whose variables all have one, in the graph's order."""
-    whole = whole_factors(graph, chosen)
-    broken = violated(dict(zip(whole, values, strict=True)))
-    value = total(np.array(values)) if len(whole) == len(graph.factors) else None
+    decided = decided_factors(graph, chosen)
+    broken = violated(dict(zip(decided, values, strict=True)))
+    value = total(np.array(values)) if len(decided) == len(graph.factors) else None
     status = "infeasible" if broken and report.status != "blocked" else report.status
     report = msgspec.structs.replace(report, status=status, value=value, violated=broken)
     return Solution(dict(chosen), -np.inf if value is None else value, None, report)

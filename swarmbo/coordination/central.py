@@ -15,7 +15,7 @@ from swarmbo.coordination import messages, requests
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.requests import Letter, Steps
+from swarmbo.coordination.requests import AddressedMessage, Steps
 from swarmbo.coordination.tables import Rank
 from swarmbo.graph.box_functions import Passes, in_turn, neighbour_sums
 from swarmbo.records import Traffic
@@ -49,8 +49,8 @@ class Central:
             case requests.Send():
                 # this driver sends and receives everything at once, so no wait can block
                 said = self._said
-                self.traffic += self._taken_by(request.letters)
-                for letter in request.letters:
+                self.traffic += self._taken_by(request.messages)
+                for letter in request.messages:
                     said[letter.message.key] = letter.message
                 return {key: said[key] for key in request.keys}
             case requests.ToFactors():
@@ -61,38 +61,38 @@ class Central:
                 self._note_numbers(messages.FromFactor, request.flooding)
                 return request.entries
             case requests.Exchange():
-                what = (requests.Exchange, request.phase, request.told[0].shape[1])
-                self._note_alike(what, lambda: self._taken_by(request.letters()))
-                return neighbour_sums(request.view.neighbours_in_turn, request.told)
+                what = (requests.Exchange, request.phase, request.numbers[0].shape[1])
+                self._note_alike(what, lambda: self._taken_by(request.messages()))
+                return neighbour_sums(request.view.neighbours_in_turn, request.numbers)
             case requests.Reduce():
                 return self._reduced(request)
             case requests.AllReduce():
                 return self._all_reduced(request)
             case requests.Best():
-                best = request.over()
+                best = request.largest()
                 self.over_tree(best)
                 return best
             case requests.ToAll():
-                self.traffic += self._taken_by(self._told(request.words))
-                return {name: request.words[name] for name in self.part.agents}
-            case requests.HandOn():
+                self.traffic += self._taken_by(self._told(request.data))
+                return {name: request.data[name] for name in self.part.agents}
+            case requests.InTurn():
                 return self._handed_on(request)
-            case requests.Look():
-                return requests.looked([request])[0]
+            case requests.Evaluate():
+                return requests.evaluated([request])[0]
             case requests.Compare():
-                verdict, best_so_far = request.judged(self.part)
+                verdict, best_so_far = request.verdict(self.part)
                 # the length of reports and verdicts does not depend on their content, so one count serves every round
                 self._note_alike((requests.Compare, len(request.values)), lambda: self._compared(request, verdict))
                 if self._watcher is not None and request.ends_round and best_so_far is not None:
                     self._watcher(best_so_far, None, self.traffic)
                 return verdict, best_so_far
-            case requests.Watch():
+            case requests.ReportBound():
                 if self._watcher is not None:
                     self._watcher(None, request.bound(), self.traffic)
                 return None
-            case requests.Choices():  # a driver of a whole part checks no messages
+            case requests.SetSizes():  # a driver of a whole part checks no messages
                 return None
-            case requests.Crossed():
+            case requests.CountTraffic():
                 self.traffic += request.traffic(self._counts)
                 return None
 
@@ -105,7 +105,7 @@ class Central:
     def _note_numbers(self, kind: type[messages.Numbers], flooding: Flooding) -> None:
         self._note_alike((kind, flooding), lambda: self._counts.numbers(kind, flooding.edge_sizes))
 
-    def _taken_by(self, letters: Iterable[Letter]) -> Traffic:
+    def _taken_by(self, letters: Iterable[AddressedMessage]) -> Traffic:
         """Traffic of messages, without those that stay with their sender."""
         n_messages = n_bytes = n_transmissions = 0
         for sender, recipient, message in letters:
@@ -163,20 +163,20 @@ class Central:
         place, tree = self._counts.place, self.part.tree
         return [(place[a], [place[child] for child in tree.children[a]]) for a in tree.leaves_first if tree.children[a]]
 
-    def _told(self, words: Mapping[str, bytes]) -> Iterator[Letter]:
+    def _told(self, words: Mapping[str, bytes]) -> Iterator[AddressedMessage]:
         tree = self.part.tree
         behind = {agent: {agent: words[agent]} for agent in tree.leaves_first}
         for agent in tree.leaves_first:
             if (parent := tree.parent[agent]) is not None:
                 behind[parent] |= behind[agent]
-                yield requests.ToAll.letter(self.part, agent, parent, behind[agent])
-                yield requests.ToAll.letter(self.part, parent, agent, words, behind[agent])
+                yield requests.ToAll.message(self.part, agent, parent, behind[agent])
+                yield requests.ToAll.message(self.part, parent, agent, words, behind[agent])
 
-    def _handed_on(self, request: requests.HandOn) -> dict[str, bytes]:
+    def _handed_on(self, request: requests.InTurn) -> dict[str, bytes]:
         known: dict[str, bytes] = {}
         for agent in request.order:
-            known[agent] = request.say(agent, known)
-            self.traffic += self._taken_by(request.letters(self.part, agent, known))
+            known[agent] = request.make_data(agent, known)
+            self.traffic += self._taken_by(request.messages(self.part, agent, known))
         return known
 
     def _compared(self, request: requests.Compare, verdict: messages.Verdict) -> Traffic:
@@ -189,16 +189,16 @@ def side_by_side(parts: Sequence[tuple[Central, Steps[Out]]]) -> list[Out]:
     outcomes: dict[int, Out] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(parts)))
     while answers:
-        asked: dict[int, requests.Look] = {}
+        asked: dict[int, requests.Evaluate] = {}
         for i, answer in answers.items():
             central, steps = parts[i]
             try:
-                while not isinstance(request := steps.send(answer), requests.Look):
+                while not isinstance(request := steps.send(answer), requests.Evaluate):
                     answer = central.answer(request)
                 asked[i] = request
             except StopIteration as finished:
                 outcomes[i] = finished.value
-        answers = dict(zip(asked, requests.looked(list(asked.values())), strict=True))
+        answers = dict(zip(asked, requests.evaluated(list(asked.values())), strict=True))
     return [outcomes[i] for i in range(len(parts))]
 
 

@@ -26,7 +26,7 @@ def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tup
     """Best choices of own variables and own factors' variables, and the number of rounds."""
     if view.is_whole:
         return (yield from _on_tree_at_once(view, tables, sizes))
-    graph, mail = view.graph, requests.Mail()
+    graph, mail = view.graph, requests.Mailbox()
     factors, variables = set(view.factors), set(view.variables)
     from_variables: dict[tuple[str, str], Vector] = {}
     from_factors: dict[tuple[str, str], Vector] = {}
@@ -43,17 +43,17 @@ def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tup
         for x, recipients in writing:
             outgoing, actor = messages_of_variable(graph, x, sizes[x], from_factors), graph.variable_owner(x)
             for f in recipients:
-                mail.say(actor, graph.owner(f), messages.FromVariable(f, x, outgoing[f]))
+                mail.post(actor, graph.owner(f), messages.FromVariable(f, x, outgoing[f]))
         answering = [(f, to) for f, to in level.from_factors if f in factors]
         needed = [(f, x) for f, to in answering for x in _writers(graph, f) if to != (x,)]
         yield from hear("variable", needed, from_variables)
         for f, recipients in answering:
             outgoing, owner = messages_of_factor(graph, f, tables[f], from_variables), graph.owner(f)
             for x in recipients:
-                mail.say(owner, graph.variable_owner(x), messages.FromFactor(f, x, outgoing[x]))
+                mail.post(owner, graph.variable_owner(x), messages.FromFactor(f, x, outgoing[x]))
     yield from hear("factor", [(f, x) for x in view.variables for f in graph.factors_of(x)], from_factors)
     yield from hear("variable", [(f, x) for f in view.factors for x in _writers(graph, f)], from_variables)
-    yield from mail.close()
+    yield from mail.flush()
     return (yield from decode(view, tables, from_variables, from_factors)), len(view.part.levels)
 
 
@@ -66,7 +66,7 @@ def _on_tree_at_once(view: LocalView, tables: Tables, sizes: Sizes) -> requests.
     from_variables, from_factors, n_rounds = compiled_passes.tree_messages(edges, flooding.layout, shapes)
     writes = np.diff(edges.first)[edges.factors] > 1
     sent = messages.FromVariable, lengths, writes
-    yield requests.Crossed(lambda counts: counts.numbers(*sent) + counts.numbers(messages.FromFactor, lengths))
+    yield requests.CountTraffic(lambda counts: counts.numbers(*sent) + counts.numbers(messages.FromFactor, lengths))
     return (yield from decoded(view, tables, flooding, from_variables, from_factors)), n_rounds
 
 
@@ -85,7 +85,7 @@ def decoded(
     is_given = turns > np.minimum.reduceat(turns, edges.first[:-1])[edges.factors]  # an earlier variable is decided
     lengths = flooding.edge_sizes
     given = messages.Conditioned, lengths, is_given
-    yield requests.Crossed(lambda counts: counts.numbers(*given) + counts.words(choices))
+    yield requests.CountTraffic(lambda counts: counts.numbers(*given) + counts.words(choices))
     return flooding.by_variable(choices)
 
 
@@ -140,7 +140,7 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
     def others(x: str, factor: str) -> Vector:
         return reduce(np.add, [heard[f, x] for f in graph.factors_of(x) if f != factor])
 
-    def hear(mail: requests.Mail, x: str, before: int) -> requests.Steps[None]:
+    def hear(mail: requests.Mailbox, x: str, before: int) -> requests.Steps[None]:
         keys = [("factor", f, x) for f in graph.factors_of(x) if place[f] < before and f in speaking]
         yield from mail.wait(keys)
         heard.update({(f, x): mail["factor", f, x].entries for _, f, x in keys})
@@ -152,31 +152,31 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
 
     # factors of one colour share no variable, so parallel updates equal sequential ones
     for turn in range(rounds):
-        mail = requests.Mail()
+        mail = requests.Mailbox()
         # a single variable gets the whole value at once
         speaking = {f for f in order if len(scopes[f]) > 1 or turn == 0}
         for f in (f for f in order if f in speaking):
             for x in scopes[f]:
                 if x in variables:
                     yield from hear(mail, x, place[f])
-                    mail.say(graph.variable_owner(x), graph.owner(f), messages.FromVariable(f, x, others(x, f)))
+                    mail.post(graph.variable_owner(x), graph.owner(f), messages.FromVariable(f, x, others(x, f)))
             if f in tables:
                 yield from mail.wait([("variable", f, x) for x in scopes[f]])
                 said = [mail["variable", f, x].entries for x in scopes[f]]
                 for x, share in zip(scopes[f], _shares(tables[f], said), strict=True):
                     shares[f, x] = share
-                    mail.say(graph.owner(f), graph.variable_owner(x), messages.FromFactor(f, x, share))
+                    mail.post(graph.owner(f), graph.variable_owner(x), messages.FromFactor(f, x, share))
         for x in homes:
             if x in variables:
                 yield from hear(mail, x, len(order))
-        yield from mail.close()
-        yield requests.Watch(falling)
-    mail, terms = requests.Mail(), {f: _rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors}
+        yield from mail.flush()
+        yield requests.ReportBound(falling)
+    mail, terms = requests.Mailbox(), {f: _rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors}
     for x, home in homes.items():  # the owner of one factor adds up each variable's shares
         if x in variables:
-            mail.say(graph.variable_owner(x), graph.owner(home), messages.FromVariable(home, x, others(x, home)))
+            mail.post(graph.variable_owner(x), graph.owner(home), messages.FromVariable(home, x, others(x, home)))
     yield from mail.wait([("variable", home, x) for x, home in homes.items() if home in terms])
-    yield from mail.close()
+    yield from mail.flush()
     for x, home in homes.items():
         if home in terms:
             terms[home] += float((mail["variable", home, x].entries + shares[home, x]).max())

@@ -136,7 +136,7 @@ def chosen(view: BoxView, x: Point, values: Values, method: MaxSum) -> Steps[Poi
     received = yield from box_steps.exchange(view, view.take(x[None]))
     tables = yield from _tabulated(view, x, values, received)
     sizes = {variable: len(own) for variable, own in values.items()}
-    yield requests.Choices(sizes)
+    yield requests.SetSizes(sizes)
     outcome = yield from method.steps(view, tables, sizes)
     out = x.copy()
     for variable, index in (yield from box_steps.tell_factors(view, outcome.assignment, max(sizes.values()))).items():

@@ -17,13 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from swarmbo.coordination import messages
+from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, Update, Valued
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, by_name
 from swarmbo.transport import Envelope, FaultyTransport, InProcessTransport, Transport
-
-Timed = Any  # settings of ``MaxSum(…)`` or ``ADMM(…)``, which import this file
 
 # bundles before the newest one that an acknowledgement covers, one bit each
 _NOTED = 32
@@ -32,100 +30,100 @@ _FEWEST = 3  # bundles within the patience of the other, on links without loss
 _UNLIKELY = 1e-4
 
 
-class Correspondence:
+class Peer:
     """One agent's announcements to another and back. On a link without loss, the other counts as silent after
     ``patience`` ticks. An entry is sent again after ``retry`` ticks; acknowledgements take two.
     """
 
     def __init__(self, patience: int, retry: int = 1) -> None:
-        self.number = self.last_heard = 0
+        self.number = self.last_arrival = 0
         self._patience, self._retry, self._needed = patience, retry, _FEWEST
-        self._entries: dict[messages.Key, tuple[int, messages.News]] = {}  # by version; the newest holds
-        self._known: dict[messages.Key, int] = {}  # the version of each entry that the other has acknowledged
-        self._under_way: dict[messages.Key, tuple[int, int]] = {}  # last sent: version, and tick
-        self._contents: dict[int, dict[messages.Key, int]] = {}  # of bundles that were not acknowledged
-        self._newest, self._before = -1, 0  # the other's newest bundle, and arrivals: bit i, that of newest - 1 - i
-        self._owes_answer = False
+        self._entries: dict[Key, tuple[int, Update]] = {}  # by version; the newest holds
+        self._acknowledged: dict[Key, int] = {}  # the version of each entry that the other has acknowledged
+        self._in_flight: dict[Key, tuple[int, int]] = {}  # last sent: version, and tick
+        self._unacknowledged: dict[int, dict[Key, int]] = {}  # of bundles that were not acknowledged
+        self._newest, self._earlier = -1, 0  # the other's newest bundle, and arrivals: bit i, that of newest - 1 - i
+        self._owes_acknowledgement = False
         self._last_sent: int | None = None
 
-    def put(self, message: messages.News, version: int) -> None:
+    def put(self, message: Update, version: int) -> None:
         """Announce a message, in place of an earlier one of its key."""
         self._entries[message.key] = version, message
 
-    def told(self, key: messages.Key) -> messages.News | None:
+    def last_announced(self, key: Key) -> Update | None:
         """Newest message of a key, or None."""
         return self._entries[key][1] if key in self._entries else None
 
-    def hear(self, bundle: messages.Bundle, now: int) -> None:
+    def receive(self, bundle: Bundle, now: int) -> None:
         """Note a bundle of the other: its arrival, and what it acknowledges."""
-        self.last_heard, self._owes_answer = now, self._owes_answer or bool(bundle.news)
-        self._needed = _needed(bundle.heard, bundle.before)  # by losses on the way to the other
+        self.last_arrival, self._owes_acknowledgement = now, self._owes_acknowledgement or bool(bundle.updates)
+        self._needed = _needed(bundle.newest, bundle.earlier)  # by losses on the way to the other
         # a number far ahead shifts out all bits; the cut keeps a hostile number from a shift of 2^60
         ahead = min(bundle.number - self._newest, _NOTED + 1)
         if ahead > 0:
-            came = self._before << ahead | (1 << ahead - 1 if self._newest >= 0 else 0)
-            self._before, self._newest = came & ((1 << _NOTED) - 1), bundle.number
+            arrivals = self._earlier << ahead | (1 << ahead - 1 if self._newest >= 0 else 0)
+            self._earlier, self._newest = arrivals & ((1 << _NOTED) - 1), bundle.number
         elif 0 < -ahead <= _NOTED:
-            self._before |= 1 << (-ahead - 1)
-        for number in _acknowledged(bundle.heard, bundle.before):
-            for key, version in self._contents.pop(number, {}).items():
-                self._known[key] = max(self._known.get(key, -1), version)
+            self._earlier |= 1 << (-ahead - 1)
+        for number in _arrived_numbers(bundle.newest, bundle.earlier):
+            for key, version in self._unacknowledged.pop(number, {}).items():
+                self._acknowledged[key] = max(self._acknowledged.get(key, -1), version)
         # the sender of an entry has it, so entries that are forwarded are not sent back
-        for version, message in zip(bundle.versions, bundle.news, strict=False):
-            self._known[message.key] = max(self._known.get(message.key, -1), version)
+        for version, message in zip(bundle.versions, bundle.updates, strict=False):
+            self._acknowledged[message.key] = max(self._acknowledged.get(message.key, -1), version)
 
-    def bundle(self, now: int) -> messages.Bundle | None:
+    def next_bundle(self, now: int) -> Bundle | None:
         """Next bundle, or None if there is nothing to send at this tick."""
         due = {key: entry for key, entry in self._entries.items() if self._is_due(key, entry[0], now)}
-        is_time = self._last_sent is None or now - self._last_sent >= self._pause(self._needed)
-        if not (due or self._owes_answer or is_time):
+        is_time = self._last_sent is None or now - self._last_sent >= self._interval(self._needed)
+        if not (due or self._owes_acknowledgement or is_time):
             return None
         number, self.number = self.number, self.number + 1
         if due:
-            self._contents[number] = {key: version for key, (version, _) in due.items()}
-            self._under_way |= {key: (version, now) for key, (version, _) in due.items()}
-        self._last_sent, self._owes_answer = now, False
-        versions, news = zip(*due.values(), strict=True) if due else ((), ())
-        return messages.Bundle(number, self._newest, self._before, versions, news)
+            self._unacknowledged[number] = {key: version for key, (version, _) in due.items()}
+            self._in_flight |= {key: (version, now) for key, (version, _) in due.items()}
+        self._last_sent, self._owes_acknowledgement = now, False
+        versions, updates = zip(*due.values(), strict=True) if due else ((), ())
+        return Bundle(number, self._newest, self._earlier, versions, updates)
 
     def is_silent(self, now: int) -> bool:
         """True if nothing has arrived for so long that the other is taken to have failed."""
-        needed = _needed(self._newest, self._before)  # by losses on the way from the other
-        return now - self.last_heard > max(self._patience, needed * self._pause(needed))
+        needed = _needed(self._newest, self._earlier)  # by losses on the way from the other
+        return now - self.last_arrival > max(self._patience, needed * self._interval(needed))
 
-    def _pause(self, needed: int) -> int:
-        """Ticks between bundles without news, if so many are needed for one to arrive."""
+    def _interval(self, needed: int) -> int:
+        """Ticks between bundles without updates, if so many are needed for one to arrive."""
         return max(1, self._patience // needed)
 
-    def _is_due(self, key: messages.Key, version: int, now: int) -> bool:
-        if self._known.get(key, -1) >= version:
+    def _is_due(self, key: Key, version: int, now: int) -> bool:
+        if self._acknowledged.get(key, -1) >= version:
             return False
-        sent_version, sent = self._under_way.get(key, (-1, 0))
-        # an entry under way is repeated only when its acknowledgement is late, or every tick would send it again
+        sent_version, sent = self._in_flight.get(key, (-1, 0))
+        # an entry in flight is repeated only when its acknowledgement is late, or every tick would send it again
         return sent_version < version or now - sent >= self._retry
 
 
-def _needed(newest: int, before: int) -> int:
-    """Number of bundles until one arrives with near certainty, estimated from the arrivals of the last ones."""
-    sent, came = min(newest, _NOTED) + 1, before.bit_count() + 1
-    return _FEWEST if came >= sent else max(_FEWEST, math.ceil(math.log(_UNLIKELY) / math.log1p(-came / sent)))
+def _needed(newest: int, earlier: int) -> int:
+    """Number of bundles, so that one arrives with near certainty, estimated from the arrivals of the last ones."""
+    sent, arrived = min(newest, _NOTED) + 1, earlier.bit_count() + 1
+    return _FEWEST if arrived >= sent else max(_FEWEST, math.ceil(math.log(_UNLIKELY) / math.log1p(-arrived / sent)))
 
 
-def _acknowledged(newest: int, before: int) -> Iterator[int]:
+def _arrived_numbers(newest: int, earlier: int) -> Iterator[int]:
     if newest >= 0:
         yield newest
         for place in range(_NOTED):
-            if before >> place & 1:
+            if earlier >> place & 1:
                 yield newest - 1 - place
 
 
-class Correspondent(ABC):
+class DeadlineAgent(ABC):
     """Base of an agent in an agreement by a deadline: its announcements to every agent that it exchanges messages with
     (``more`` beyond neighbours), and checks of arrivals. ``refused`` counts inadmissible entries by sender.
     """
 
     def __init__(
-        self, name: str, graph: FactorGraph, settings: Timed, decision: int, more: Iterable[str] = (), retry: int = 1
+        self, name: str, graph: FactorGraph, settings: Any, decision: int, more: Iterable[str] = (), retry: int = 1
     ) -> None:
         require_number(decision)
         self.name, self.decision, self.refused = name, decision, Counter[str]()
@@ -135,64 +133,64 @@ class Correspondent(ABC):
         near = {*map(graph.owner, of_own), *more}
         near |= {graph.variable_owner(x) for f in (*self._factors, *of_own) for x in graph.scope(f)}
         others = [agent for agent in graph.agents if agent in near - {name}]
-        self._others = {other: Correspondence(settings.patience, retry) for other in others}
-        self._versions: dict[messages.Key, int] = {}
-        self._now = self._turn = 0
+        self._peers = {other: Peer(settings.patience, retry) for other in others}
+        self._received_versions: dict[Key, int] = {}
+        self._now = self._version = 0
 
     @abstractmethod
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """Process arrivals, continue, and send changes to others; nothing is sent after the deadline."""
 
     @abstractmethod
-    def word(self) -> dict[str, Any]:
+    def decided_values(self) -> dict[str, Any]:
         """Values of its own variables; final after the deadline."""
 
     @property
     def silent(self) -> tuple[str, ...]:
         """Agents that are silent for so long that they are taken to have failed."""
-        return tuple(other for other in self._others if self.is_silent(other))
+        return tuple(other for other in self._peers if self.is_silent(other))
 
     @abstractmethod
-    def take(self, sender: str, message: messages.Message) -> bool:
+    def accept(self, sender: str, message: Message) -> bool:
         """Store an entry, and return True, if the sender may state it."""
 
-    def _hear_all(self, now: int, inbox: Sequence[Envelope]) -> None:
-        self._now, self._turn = max(self._now, now), self._turn + 1
+    def _receive_all(self, now: int, inbox: Sequence[Envelope]) -> None:
+        self._now, self._version = max(self._now, now), self._version + 1
         for envelope in inbox:
-            self._hear(envelope)
+            self._receive(envelope)
 
-    def _hear(self, envelope: Envelope) -> None:
+    def _receive(self, envelope: Envelope) -> None:
         try:
-            label, bundle = messages.Codec.read(envelope.payload)
+            label, bundle = Codec.read(envelope.payload)
         except TransportError:
             return  # as if it were lost, like what is of another decision or from a stranger
-        other = self._others.get(envelope.sender)
-        if other is None or label.decision != self.decision or not isinstance(bundle, messages.Bundle):
+        other = self._peers.get(envelope.sender)
+        if other is None or label.decision != self.decision or not isinstance(bundle, Bundle):
             return
-        other.hear(bundle, self._now)
-        for version, message in zip(bundle.versions, bundle.news, strict=False):
+        other.receive(bundle, self._now)
+        for version, message in zip(bundle.versions, bundle.updates, strict=False):
             # bundles overtake one another, so an older state of an entry may arrive after a newer one
-            if version <= self._versions.get(message.key, -1):
+            if version <= self._received_versions.get(message.key, -1):
                 continue
-            if not self.take(envelope.sender, message):
+            if not self.accept(envelope.sender, message):
                 self.refused[envelope.sender] += 1
                 continue
-            self._versions[message.key] = version
-            if isinstance(message, messages.Valued):
+            self._received_versions[message.key] = version
+            if isinstance(message, Valued):
                 self.put_to_all(message, version)
 
-    def put(self, recipient: str, message: messages.News, version: int) -> None:
+    def put(self, recipient: str, message: Update, version: int) -> None:
         """Announce a message to another agent; no effect for itself."""
-        if recipient in self._others:
-            self._others[recipient].put(message, version)
+        if recipient in self._peers:
+            self._peers[recipient].put(message, version)
 
-    def announce(self, recipient: str, message: messages.News, change: Callable[[Any], Any], unit: float = 1.0) -> None:
+    def announce(self, recipient: str, message: Update, change: Callable[[Any], Any], unit: float = 1.0) -> None:
         """Announce a message unless it changed by at most ``threshold`` units since the last one of its key."""
-        if recipient in self._others:
-            before = self._others[recipient].told(message.key)
+        if recipient in self._peers:
+            before = self._peers[recipient].last_announced(message.key)
             # compared with what was sent, not with the tick before: slow drifts would never be sent
             if before is None or change(before) > self._threshold * unit:
-                self._others[recipient].put(message, self._turn)
+                self._peers[recipient].put(message, self._version)
 
     def is_to_variable(self, sender: str, factor: str, variable: str) -> bool:
         """True if an agent may write for a factor to an own variable."""
@@ -203,27 +201,27 @@ class Correspondent(ABC):
         """True if an agent may write for a variable."""
         return variable in self._column and self._graph.variable_owner(variable) == sender
 
-    def put_to_all(self, message: messages.News, version: int) -> None:
+    def put_to_all(self, message: Update, version: int) -> None:
         """Announce to every other agent a message that is forwarded until all have it."""
-        self._versions[message.key] = version
-        for other in self._others.values():
+        self._received_versions[message.key] = version
+        for other in self._peers.values():
             other.put(message, version)
 
-    def told(self, recipient: str, key: messages.Key) -> messages.News | None:
+    def last_announced(self, recipient: str, key: Key) -> Update | None:
         """Newest message of a key to another agent."""
-        return self._others[recipient].told(key)
+        return self._peers[recipient].last_announced(key)
 
     def is_silent(self, agent: str) -> bool:
         """True if another agent is silent for so long that it is taken to have failed."""
-        return agent in self._others and self._others[agent].is_silent(self._now)
+        return agent in self._peers and self._peers[agent].is_silent(self._now)
 
-    def _posted(self) -> list[Envelope]:
+    def _outgoing(self) -> list[Envelope]:
         out: list[Envelope] = []
-        for name, other in self._others.items():
-            bundle = other.bundle(self._now)
+        for name, other in self._peers.items():
+            bundle = other.next_bundle(self._now)
             if bundle is not None:
-                label = messages.Label(self.decision, bundle.number)
-                out.append(Envelope(self.name, name, messages.Codec.encode(bundle, label)))
+                label = Label(self.decision, bundle.number)
+                out.append(Envelope(self.name, name, Codec.encode(bundle, label)))
         return out
 
 
@@ -233,8 +231,8 @@ def require_number(decision: int) -> None:
         raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
 
 
-def links_of(
-    agents: Mapping[str, Correspondent],
+def link_report(
+    agents: Mapping[str, DeadlineAgent],
     living: Sequence[str],
     deadline: int,
     transport: Transport,
@@ -253,7 +251,7 @@ def links_of(
     )
 
 
-def ticked(agents: Mapping[str, Correspondent], deadline: int, transport: Transport) -> tuple[str, ...]:
+def run_until_deadline(agents: Mapping[str, DeadlineAgent], deadline: int, transport: Transport) -> tuple[str, ...]:
     """Tick agents until the deadline, and return those that were present all the time."""
     living = set(agents)
     reached = {name: transport.routes.hops_from(name) for name in agents}

@@ -11,13 +11,14 @@ needed, and with the newest message of each (asynchronous ADMM: Zhang & Kwok 201
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination import box_steps, messages
 from swarmbo.coordination.agreement import Agreement, agreement_at
-from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
+from swarmbo.coordination.deadline import DeadlineAgent, link_report, run_until_deadline
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Message
 from swarmbo.coordination.tables import Conflicts, Vector
@@ -37,7 +38,7 @@ class BoxTerms:
     no value. If ``shares``, owners evaluate silent agents' factors.
     """
 
-    settings: Timed
+    settings: Any
     functions: BoxFunctions
     starts: Float[np.ndarray, "m n"]
     n_given: int
@@ -45,14 +46,14 @@ class BoxTerms:
     shares: bool = False
 
     @classmethod
-    def of(cls, settings: Timed, functions: BoxFunctions, seed: int, *, shares: bool) -> "BoxTerms":
+    def of(cls, settings: Any, functions: BoxFunctions, seed: int, *, shares: bool) -> "BoxTerms":
         """Make the terms from the settings, the box and the seed; no function is evaluated."""
         n_given, n_random = min(len(functions.starts), settings.starts), max(settings.starts, box_steps.FEWEST)
         points = box_steps.drawn_starts(functions, functions.graph.variables, seed, settings.starts, n_random)
         return cls(settings, functions, points[: min(settings.starts, _RUNS)], n_given, points[n_given:], shares)
 
     @property
-    def standing(self) -> Float[np.ndarray, " n"]:
+    def initial_point(self) -> Float[np.ndarray, " n"]:
         """Initial joint point: the best start, or the middle of the box."""
         return self.starts[0] if self.n_given else (self.functions.low + self.functions.high) / 2.0
 
@@ -73,8 +74,8 @@ class BoxTerms:
         i = self.functions.graph.column_of[variable]
         low, high = self.functions.low[i], self.functions.high[i]
         steps = (reach * self.functions.sides[i])[:, None] * _STEPS
-        own = self.functions.levels.get(variable, np.linspace(low, high, _LATTICE))
-        lattice = np.broadcast_to(own, (len(values), len(own)))
+        levels = self.functions.levels.get(variable, np.linspace(low, high, _LATTICE))
+        lattice = np.broadcast_to(levels, (len(values), len(levels)))
         return np.clip(np.concatenate([values[:, None], values[:, None] + steps, lattice], axis=1), low, high)
 
 
@@ -98,68 +99,68 @@ class OwnRuns:
         self.Z = terms.starts.copy()
         self._terms, self._graph, self._functions = terms, graph, functions
         self._variables, self._column = graph.variables_owned_by(name), graph.column_of
-        self._fresh = set(graph.variables)  # variables with news for the own factors
+        self._changed = set(graph.variables)  # variables with news for the own factors
         self._pulls: dict[tuple[str, str], messages.Pull] = {}
         self._climbers = {f: self._climber(stacks_of(graph, [f])[0]) for f in graph.factors_owned_by(name)}
 
-    def place(self, variable: str, entries: Vector) -> None:
+    def store_value(self, variable: str, entries: Vector) -> None:
         """Note a variable's value in each run."""
         i = self._column[variable]
         self.Z[:, i] = np.clip(entries, self._functions.low[i], self._functions.high[i])
-        self._fresh.add(variable)
+        self._changed.add(variable)
 
-    def pulled(self, pull: messages.Pull) -> None:
+    def store_pull(self, pull: messages.Pull) -> None:
         """Note the values that a factor wants for an own variable."""
         self._pulls[pull.factor, pull.variable] = pull
 
     def climb(self, received: Mapping[str, Sequence[Float[np.ndarray, "1 p"]]]) -> list[messages.Pull]:
         """Let every own factor with news of its variables climb its augmented Lagrangian."""
-        terms, functions, graph, out = self._terms, self._functions, self._graph, list[messages.Pull]()
+        terms, functions, graph, pulls = self._terms, self._functions, self._graph, list[messages.Pull]()
         for f, climber in self._climbers.items():
             scope, stack = graph.scope(f), climber.stack
-            fresh = np.array([x in self._fresh for x in scope])
-            if not fresh.any():
+            has_changed = np.array([x in self._changed for x in scope])
+            if not has_changed.any():
                 continue
             z, columns = stack.take(self.Z), stack.columns[0]
             if climber.has_begun:
                 # u <- u + x - z (Boyd et al. 2011, 3.1.1), once per mean z received: agents do not wait, so a mean
                 # may hold for several ticks, and would be added to the dual in each
-                climber.U = np.where(fresh, climber.U + climber.X - z, climber.U)
+                climber.U = np.where(has_changed, climber.U + climber.X - z, climber.U)
             climber.has_begun = True
             is_shared = np.array([len(graph.factors_of(x)) > 1 for x in scope])
             # a variable of one factor has no other copy, so nothing pulls at it
             weight = np.where(is_shared, climber.eta / terms.functions.sides[columns] ** 2, 0.0)
-            got = tuple(phase[:, : len(self.Z)] for phase in received[f])
-            function, penalty = box_steps.climbed_by(functions, stack, got), box_steps.pulled_to(z - climber.U, weight)
+            sums = tuple(phase[:, : len(self.Z)] for phase in received[f])
+            function, penalty = box_steps.climbed_by(functions, stack, sums), box_steps.pulled_to(z - climber.U, weight)
             low, high = functions.low[columns][None, None], functions.high[columns][None, None]
             n_steps = terms.settings.inner_steps
             climbed = box_steps.ascend(function, climber.X, low, high, n_steps, climber.step, penalty)
             climber.X, climber.step = climbed.X, climbed.step
-            said = (climber.X + climber.U)[0]
-            out += [messages.Pull(f, x, said[:, axis].copy(), climber.eta) for axis, x in enumerate(scope)]
-        self._fresh.clear()
-        for pull in out:
+            wanted = (climber.X + climber.U)[0]
+            pulls += [messages.Pull(f, x, wanted[:, axis].copy(), climber.eta) for axis, x in enumerate(scope)]
+        self._changed.clear()
+        for pull in pulls:
             if pull.variable in self._variables:
-                self.pulled(pull)
-        return out
+                self.store_pull(pull)
+        return pulls
 
     def agree(self) -> list[messages.Runs]:
         """Move own variables to the means of their factors' values, and return moves beyond the threshold."""
-        out: list[messages.Runs] = []
+        moves: list[messages.Runs] = []
         for x in self._variables:
-            heard = [self._pulls[f, x] for f in self._graph.factors_of(x) if (f, x) in self._pulls]
-            if not heard:
+            pulls = [self._pulls[f, x] for f in self._graph.factors_of(x) if (f, x) in self._pulls]
+            if not pulls:
                 continue
             # penalties differ from factor to factor, so z is the mean of x + u weighted by them, which minimises
             # the sum of penalties
-            weights = np.array([pull.weight for pull in heard])
+            weights = np.array([pull.weight for pull in pulls])
             i = self._column[x]
-            mean = weights @ np.array([pull.entries for pull in heard]) / weights.sum()
+            mean = weights @ np.array([pull.entries for pull in pulls]) / weights.sum()
             runs = messages.Runs(x, np.clip(mean, self._functions.low[i], self._functions.high[i]))
             if self.change(runs, self.Z[:, i]) > self._terms.settings.threshold:
-                self.place(x, runs.entries)
-                out.append(runs)
-        return out
+                self.store_value(x, runs.entries)
+                moves.append(runs)
+        return moves
 
     def change(self, message: messages.Pull | messages.Runs, before: Vector) -> float:
         """Largest move over all runs, in sides of the box."""
@@ -174,7 +175,7 @@ class OwnRuns:
         return _Climber(stack, X, np.zeros_like(X), eta, np.full(X.shape[:2], 1.0 / eta))
 
 
-class DeadlineAgentInBox(Correspondent):
+class DeadlineBoxAgent(DeadlineAgent):
     """One agent of an agreement by a deadline on a joint point, from its own data, the common terms, and arrivals."""
 
     def __init__(self, name: str, terms: BoxTerms, decision: int = 0) -> None:
@@ -186,26 +187,26 @@ class DeadlineAgentInBox(Correspondent):
         self._numbers: dict[tuple[str, str, int], Vector] = {}  # by sender, recipient and phase
         self._stacks = {f: stacks_of(graph, [f])[0] for f in self._factors}
         self._runs = OwnRuns(name, terms, functions)
-        standing = np.clip(terms.standing, functions.low, functions.high)
+        standing = np.clip(terms.initial_point, functions.low, functions.high)
         default = dict(zip(graph.variables, standing.tolist(), strict=True))
         judged = functions.sides, terms.candidates, self._values, default
         self._joint_starts = JointStarts(self, terms.schedule, standing, *judged, shares=terms.shares)
 
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """Process arrivals, climb or take turns, and send changes to others; see the base."""
-        self._hear_all(now, inbox)
+        self._receive_all(now, inbox)
         # at every tick, as neighbours' numbers belong to the present points
         for phase in range(self._functions.n_exchanges):
             self._publish(phase)
         if now < self._terms.schedule.first:
-            self._run()
+            self._continue_runs()
         else:
             if not self._joint_starts.has_begun:
-                self._begin()
-            self._joint_starts.advance(now, self._turn)
-        return self._posted() if now < self._terms.settings.deadline else []
+                self._begin_joint_starts()
+            self._joint_starts.advance(now, self._version)
+        return self._outgoing() if now < self._terms.settings.deadline else []
 
-    def word(self) -> dict[str, float]:
+    def decided_values(self) -> dict[str, float]:
         """Values of its variables, always within the box."""
         low, high = self._functions.low, self._functions.high
         at = {x: self._column[x] for x in self._variables}
@@ -213,7 +214,7 @@ class DeadlineAgentInBox(Correspondent):
 
     # Arrivals
 
-    def take(self, sender: str, message: Message) -> bool:
+    def accept(self, sender: str, message: Message) -> bool:
         """Store an entry, and return True, if the sender may state it."""
         graph, entries = self._graph, getattr(message, "entries", None)
         if not isinstance(entries, np.ndarray) or entries.ndim != 1 or np.isnan(entries).any():
@@ -222,13 +223,13 @@ class DeadlineAgentInBox(Correspondent):
             case messages.Pull(factor=f, variable=x, weight=weight):
                 if not (self.is_to_variable(sender, f, x) and self._is_of_runs(entries) and 0.0 < weight < np.inf):
                     return False
-                self._runs.pulled(message)
+                self._runs.store_pull(message)
             case messages.Runs(variable=x):
                 if not (self.is_owner(sender, x) and self._is_of_runs(entries)):
                     return False
-                self._runs.place(x, entries)
+                self._runs.store_value(x, entries)
             case messages.Offer() | messages.Utility() | messages.Valued():
-                return self._joint_starts.take(sender, message)
+                return self._joint_starts.accept(sender, message)
             case messages.Published(factor=f, neighbour=g, phase=phase):
                 is_right = g in self._stacks and f in graph.neighbours(g) and graph.owner(f) == sender
                 is_right = is_right and 0 <= phase < self._functions.n_exchanges
@@ -255,22 +256,22 @@ class DeadlineAgentInBox(Correspondent):
     def _received(self, f: str, phases: int) -> tuple[Float[np.ndarray, "1 p"], ...]:
         """Sums of the neighbours' published numbers; numbers not received count as 0."""
         near, none = self._graph.neighbours(f), np.zeros(self._n_points)
-        heard = ([self._numbers.get((g, f, phase), none) for g in near] for phase in range(phases))
-        return tuple(reduce(np.add, numbers, none)[None] for numbers in heard)
+        numbers_by_phase = ([self._numbers.get((g, f, phase), none) for g in near] for phase in range(phases))
+        return tuple(reduce(np.add, numbers, none)[None] for numbers in numbers_by_phase)
 
     def _publish(self, phase: int) -> None:
         for f, stack in self._stacks.items():
-            told = self._functions.published(stack, self._points(f), self._received(f, phase))[0]
+            numbers = self._functions.published(stack, self._points(f), self._received(f, phase))[0]
             for g in self._graph.neighbours(f):
-                owner, message = self._graph.owner(g), messages.Published(f, g, told, phase)
+                owner, message = self._graph.owner(g), messages.Published(f, g, numbers, phase)
                 if owner == self.name:
-                    self._numbers[f, g, phase] = told
+                    self._numbers[f, g, phase] = numbers
                     continue
-                self.announce(owner, message, partial(_relative_change, told))
+                self.announce(owner, message, partial(_relative_change, numbers))
 
     # Runs
 
-    def _run(self) -> None:
+    def _continue_runs(self) -> None:
         """Let own factors climb, and move own variables to the means of the factors' values."""
         received = {f: self._received(f, self._functions.n_exchanges) for f in self._factors}
         for pull in self._runs.climb(received):
@@ -278,13 +279,13 @@ class DeadlineAgentInBox(Correspondent):
             self.announce(owner, pull, lambda before, now=pull: self._runs.change(now, before.entries))
         for runs in self._runs.agree():
             for owner in dict.fromkeys(map(self._graph.owner, self._graph.factors_of(runs.variable))):
-                self.put(owner, runs, self._turn)
+                self.put(owner, runs, self._version)
 
     # Joint starts
 
-    def _begin(self) -> None:
+    def _begin_joint_starts(self) -> None:
         """Begin joint starts at the initial point and at the ends of the runs."""
-        ends = np.concatenate([self._terms.standing[None], self._runs.Z])
+        ends = np.concatenate([self._terms.initial_point[None], self._runs.Z])
         self._joint_starts.begin({x: ends[:, self._column[x]] for x in self._variables}, _REACH)
 
     def _values(self, f: str, U: Float[np.ndarray, "p n"], joint_starts: Int[np.ndarray, " p"]) -> Vector:
@@ -307,7 +308,7 @@ def _relative_change(now: Vector, before: messages.Published) -> float:
 
 
 def maximise_by_deadline(
-    settings: Timed,
+    settings: Any,
     functions: BoxFunctions,
     transport: Transport,
     seed: int = 0,
@@ -320,11 +321,11 @@ def maximise_by_deadline(
     """
     graph, column = functions.graph, functions.graph.column_of
     terms = BoxTerms.of(settings, functions, seed, shares=shares)
-    agents = {name: DeadlineAgentInBox(name, terms, decision) for name in graph.agents}
-    living = ticked(agents, settings.deadline, transport)
-    point = np.clip(terms.standing, functions.low, functions.high)
+    agents = {name: DeadlineBoxAgent(name, terms, decision) for name in graph.agents}
+    living = run_until_deadline(agents, settings.deadline, transport)
+    point = np.clip(terms.initial_point, functions.low, functions.high)
     for name in living:
-        for x, value in agents[name].word().items():
+        for x, value in agents[name].decided_values().items():
             point[column[x]] = value
-    links = links_of(agents, living, settings.deadline, transport)
+    links = link_report(agents, living, settings.deadline, transport)
     return agreement_at(functions, point, settings.deadline, transport.traffic, links, "deadline")

@@ -18,8 +18,8 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination.agreement import Solution, judged
-from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
+from swarmbo.coordination.agreement import Solution, partial_solution
+from swarmbo.coordination.deadline import DeadlineAgent, link_report, run_until_deadline
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 NO_VALUE = -1  # on the wire: a decision for no value
 # joint starts if decisions are not final, and those of them taken from messages
-_JOINT_STARTS, _NOTED = 12, 6
+_JOINT_STARTS, _GUESSES = 12, 6
 _FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # shares of the time: turns begin, pause, and continue
 
 
@@ -41,7 +41,7 @@ _FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # shares of the time: turns begin, 
 class Terms:
     """Terms of an agreement by a deadline on tables, known to all; ``default`` has the values for doing nothing."""
 
-    settings: Timed
+    settings: Any
     sizes: Sizes
     conflicts: Conflicts
     default: Mapping[str, int]
@@ -79,7 +79,7 @@ class Terms:
         return np.broadcast_to(np.arange(self.sizes[variable], dtype=float), (len(values), self.sizes[variable]))
 
 
-class DeadlineAgent(Correspondent):
+class DeadlineTableAgent(DeadlineAgent):
     """One agent of an agreement by a deadline on tables, from its own tables, the common terms, and arrivals."""
 
     def __init__(self, name: str, terms: Terms, tables: Tables, decision: int = 0) -> None:
@@ -92,40 +92,40 @@ class DeadlineAgent(Correspondent):
         looped = [part for part in self._graph.components if not part.is_forest]
         self._looped = frozenset(f for part in looped for f in part.factors)
         self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # input of factors, and their messages for it
-        self._words: dict[str, int | None] = {}  # decisions: own ones, and others' as received
+        self._decided: dict[str, int | None] = {}  # decisions: own ones, and others' as received
         n = len(self._graph.variables)
         judged = terms.candidates, self._utility, terms.default
         self._joint_starts = JointStarts(self, terms.schedule, np.zeros(n), np.ones(n), *judged)
-        self._noted: dict[str, list[int]] = {x: [] for x in self._variables}
+        self._guesses: dict[str, list[int]] = {x: [] for x in self._variables}
         order = terms.conflicts.colour
         self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
 
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """Process arrivals, renew messages, perhaps decide variables, and send changes to others; see the base."""
-        self._hear_all(now, inbox)
+        self._receive_all(now, inbox)
         is_last = now >= self._terms.settings.deadline
         if self._terms.is_final or now < self._terms.schedule.first:
-            self._renew()
+            self._renew_messages()
             if self._terms.is_final:
-                self._speak(is_last=is_last)
+                self._decide_due(is_last=is_last)
             else:
-                self._note()
-            self._put_all()
+                self._record_guesses()
+            self._announce_changes()
         else:
-            self._begin()
-            self._joint_starts.advance(now, self._turn)
-        return [] if is_last else self._posted()
+            self._begin_joint_starts()
+            self._joint_starts.advance(now, self._version)
+        return [] if is_last else self._outgoing()
 
-    def word(self) -> dict[str, int | None]:
+    def decided_values(self) -> dict[str, int | None]:
         """Index of each own variable's value; None: do nothing, as any value might conflict. Final at the deadline, and
         once requested if decisions are final.
         """
         if not self._terms.is_final:
-            self._begin()
+            self._begin_joint_starts()
             return {x: int(self._joint_starts.points[0, self._graph.column_of[x]]) for x in self._variables}
-        self._renew()
-        self._speak(is_last=True)
-        return {x: self._words[x] for x in self._variables}
+        self._renew_messages()
+        self._decide_due(is_last=True)
+        return {x: self._decided[x] for x in self._variables}
 
     def best_guess(self, variable: str) -> int:
         """Best value by messages, regardless of conflicts."""
@@ -133,30 +133,30 @@ class DeadlineAgent(Correspondent):
 
     # Arrivals
 
-    def take(self, sender: str, message: Message) -> bool:
+    def accept(self, sender: str, message: Message) -> bool:
         """Store an entry, and return True, if the sender may state it."""
         graph = self._graph
         match message:
             case FromVariable(factor=f, variable=x):
                 is_right = f in self._tables and x in graph.scope(f) and graph.variable_owner(x) == sender
-                return is_right and self._place(self._from_variables, message)
+                return is_right and self._store_entries(self._from_variables, message)
             case FromFactor(factor=f, variable=x):
-                return self.is_to_variable(sender, f, x) and self._place(self._from_factors, message)
+                return self.is_to_variable(sender, f, x) and self._store_entries(self._from_factors, message)
             case Choice(variable=x, index=index) if self._terms.is_final:
                 if not self.is_owner(sender, x) or not NO_VALUE <= index < self._terms.sizes[x]:
                     return False
-                self._words.setdefault(x, None if index == NO_VALUE else index)
+                self._decided.setdefault(x, None if index == NO_VALUE else index)
                 return True
             case Offer(variable=x, entries=entries) if not self._terms.is_final:
                 values = entries[: len(entries) // 2]
                 is_right = x in self._terms.sizes and bool(np.isin(values, np.arange(self._terms.sizes[x])).all())
-                return is_right and self._joint_starts.take(sender, message)
+                return is_right and self._joint_starts.accept(sender, message)
             case Utility() | Valued() if not self._terms.is_final:
-                return self._joint_starts.take(sender, message)
+                return self._joint_starts.accept(sender, message)
             case _:
                 return False
 
-    def _place(self, messages: np.ndarray, message: FromVariable | FromFactor) -> bool:
+    def _store_entries(self, messages: np.ndarray, message: FromVariable | FromFactor) -> bool:
         there = self._flooding.message(messages, message.factor, message.variable)
         if message.entries.shape != there.shape or not (message.entries < np.inf).all():  # nor NaN
             return False
@@ -165,27 +165,27 @@ class DeadlineAgent(Correspondent):
 
     # Consequences
 
-    def _renew(self) -> None:
+    def _renew_messages(self) -> None:
         """Renew the messages of own variables, then of own factors, from the present knowledge."""
         flooding, graph = self._flooding, self._graph
         # own variables first: their messages depend on arrivals, and own factors' messages on them, in one tick
-        said, _ = flooding.from_variables(self._from_factors)
+        from_variables, _ = flooding.from_variables(self._from_factors)
         for x in self._variables:
             for f in graph.factors_of(x):
-                flooding.message(self._from_variables, f, x)[:] = flooding.message(said, f, x)
-        given = self._from_variables.copy()
+                flooding.message(self._from_variables, f, x)[:] = flooding.message(from_variables, f, x)
+        input = self._from_variables.copy()
         for f in self._factors:
             for x in graph.scope(f):
-                if (value := self._given(x)) is not None:
+                if (value := self._known_value(x)) is not None:
                     # a decided variable has one value left, so factors' messages are conditional on it from now on
-                    entries = flooding.message(given, f, x)
+                    entries = flooding.message(input, f, x)
                     entries[:] = -np.inf
                     entries[value] = 0.0
-        if self._renewed is None or not np.array_equal(given, self._renewed[0]):
-            self._renewed = given, flooding.from_factors(self._from_factors, given, 0.0)[0]
+        if self._renewed is None or not np.array_equal(input, self._renewed[0]):
+            self._renewed = input, flooding.from_factors(self._from_factors, input, 0.0)[0]
         renewed = self._renewed[1]
         for f in self._factors:
-            unknown = [x for x in graph.scope(f) if self._given(x) is None]
+            unknown = [x for x in graph.scope(f) if self._known_value(x) is None]
             for x in graph.scope(f):
                 before, new = flooding.message(self._from_factors, f, x), flooding.message(renewed, f, x)
                 if f in self._looped and not set(unknown) <= {x}:  # else it is the factor's own value
@@ -193,37 +193,37 @@ class DeadlineAgent(Correspondent):
                     new = np.where(np.isinf(before), new, damped(before, new, self._terms.settings.damping))
                 before[:] = new
 
-    def _given(self, variable: str) -> int | None:
+    def _known_value(self, variable: str) -> int | None:
         """Decided or assumed value of a variable; None if unknown."""
-        word = self._words.get(variable)
-        if word is not None:
-            return word
-        if variable in self._words or self.is_silent(self._graph.variable_owner(variable)):
+        value = self._decided.get(variable)
+        if value is not None:
+            return value
+        if variable in self._decided or self.is_silent(self._graph.variable_owner(variable)):
             return self._terms.default.get(variable)
         return None
 
     def _belief(self, variable: str) -> Vector:
-        heard = [self._flooding.message(self._from_factors, f, variable) for f in self._graph.factors_of(variable)]
-        return np.sum(heard, axis=0)
+        received = [self._flooding.message(self._from_factors, f, variable) for f in self._graph.factors_of(variable)]
+        return np.sum(received, axis=0)
 
     # Decisions that are not final
 
-    def _note(self) -> None:
+    def _record_guesses(self) -> None:
         """Record the best values by messages at some moments before turns begin."""
-        for x, noted in self._noted.items():
-            if len(noted) < _NOTED and self._now * (_NOTED + 1) >= self._terms.schedule.first * (len(noted) + 1):
+        for x, noted in self._guesses.items():
+            if len(noted) < _GUESSES and self._now * (_GUESSES + 1) >= self._terms.schedule.first * (len(noted) + 1):
                 noted.append(self.best_guess(x))
 
-    def _begin(self) -> None:
+    def _begin_joint_starts(self) -> None:
         """Begin joint starts, unless they have begun."""
         if self._joint_starts.has_begun:
             return
         if self._renewed is None:  # requested before the first tick: it knows its own factors
-            self._renew()
+            self._renew_messages()
         values = dict[str, Vector]()
-        for x, noted in self._noted.items():
-            noted = [*noted[:_NOTED], *[self.best_guess(x)] * (_NOTED - len(noted))]
-            rng, n_drawn = stream(self._terms.seed, "lanes", variable=x), _JOINT_STARTS - _NOTED
+        for x, noted in self._guesses.items():
+            noted = [*noted[:_GUESSES], *[self.best_guess(x)] * (_GUESSES - len(noted))]
+            rng, n_drawn = stream(self._terms.seed, "lanes", variable=x), _JOINT_STARTS - _GUESSES
             values[x] = np.concatenate([noted, rng.integers(self._terms.sizes[x], size=n_drawn)]).astype(float)
         self._joint_starts.begin(values, 0.0)
 
@@ -237,57 +237,58 @@ class DeadlineAgent(Correspondent):
 
     # Decisions that are final
 
-    def _speak(self, *, is_last: bool) -> None:
+    def _decide_due(self, *, is_last: bool) -> None:
         """Decide own variables that are due, and announce them."""
         for x in self._in_order:
-            if x not in self._words and (is_last or self._is_time(x)):
-                allowed = self._terms.conflicts.allowed(x, self._terms.sizes[x], self._words)
+            if x not in self._decided and (is_last or self._may_decide(x)):
+                allowed = self._terms.conflicts.allowed(x, self._terms.sizes[x], self._decided)
                 best = np.where(allowed, self._belief(x), -np.inf)
                 chosen = int(np.argmax(best))
                 if best[chosen] > -np.inf:
-                    self._words[x] = chosen
+                    self._decided[x] = chosen
                 elif is_last:
                     # no value is certain to be allowed: doing nothing conflicts with no agent, so it is the safe choice
-                    self._words[x] = None
+                    self._decided[x] = None
                 else:
                     continue
-                self._tell_word(x)
-                self._renew()
+                self._announce_decision(x)
+                self._renew_messages()
 
-    def _is_time(self, x: str) -> bool:
+    def _may_decide(self, x: str) -> bool:
         """True if all decisions worth waiting for have arrived, or the time to wait is over."""
         terms, conflicts = self._terms, self._terms.conflicts
         start = terms.start(x)
         if self._now < start:
             return False
-        if all(y in self._words for y in conflicts.neighbours[x] if conflicts.is_before(y, x)):
+        if all(y in self._decided for y in conflicts.neighbours[x] if conflicts.is_before(y, x)):
             return True
         is_awaited = any(conflicts.is_before(x, y) for y in conflicts.neighbours[x])
         return is_awaited and self._now >= start + terms.slot
 
-    def _tell_word(self, x: str) -> None:
-        word = self._words[x]
-        told = Choice(x, NO_VALUE if word is None else word)
+    def _announce_decision(self, x: str) -> None:
+        value = self._decided[x]
+        choice = Choice(x, NO_VALUE if value is None else value)
         graph = self._graph
         recipients = [graph.variable_owner(y) for y in self._terms.conflicts.neighbours[x]]
         for other in dict.fromkeys([*recipients, *map(graph.owner, graph.factors_of(x))]):
-            self.put(other, told, 0)
+            self.put(other, choice, 0)
 
     # Sending
 
-    def _put_all(self) -> None:
+    def _announce_changes(self) -> None:
         graph, flooding = self._graph, self._flooding
         for x in self._variables:
-            if x not in self._words:  # otherwise only its decision counts
+            if x not in self._decided:  # otherwise only its decision counts
                 for f in graph.factors_of(x):
-                    self._put(graph.owner(f), FromVariable(f, x, flooding.message(self._from_variables, f, x).copy()))
+                    entries = flooding.message(self._from_variables, f, x).copy()
+                    self._announce_change(graph.owner(f), FromVariable(f, x, entries))
         for f in self._factors:
             for x in graph.scope(f):
-                if x not in self._words:
+                if x not in self._decided:
                     entries = flooding.message(self._from_factors, f, x).copy()
-                    self._put(graph.variable_owner(x), FromFactor(f, x, entries))
+                    self._announce_change(graph.variable_owner(x), FromFactor(f, x, entries))
 
-    def _put(self, recipient: str, message: FromVariable | FromFactor) -> None:
+    def _announce_change(self, recipient: str, message: FromVariable | FromFactor) -> None:
         """Announce a message if it differs enough from the last one."""
         now = message.entries
         # not divided by the spread, which would round: a change is notable if it is above threshold times spread
@@ -295,7 +296,7 @@ class DeadlineAgent(Correspondent):
 
 
 def agree_by_deadline(
-    settings: Timed,
+    settings: Any,
     graph: "FactorGraph | nx.Graph[Any]",
     tables: "Mapping[Any, ArrayLike] | None",
     transport: Transport,
@@ -314,15 +315,15 @@ def agree_by_deadline(
     conflicts = Conflicts.of(graph, checked)
     terms = Terms(settings, sizes_of(graph, checked), conflicts, default or {}, seed)
     agents = {
-        name: DeadlineAgent(name, terms, {f: checked[f] for f in graph.factors_owned_by(name)}, decision)
+        name: DeadlineTableAgent(name, terms, {f: checked[f] for f in graph.factors_owned_by(name)}, decision)
         for name in graph.agents
     }
-    living = ticked(agents, settings.deadline, transport)
-    said = {x: value for name in living for x, value in agents[name].word().items()}
-    words = {x: said.get(x) for x in graph.variables}
+    living = run_until_deadline(agents, settings.deadline, transport)
+    decided = {x: value for name in living for x, value in agents[name].decided_values().items()}
+    values = {x: decided.get(x) for x in graph.variables}
     if guesses:
-        words |= {x: agents[graph.variable_owner(x)].best_guess(x) for x, value in said.items() if value is None}
-    idle = {graph.variable_owner(x) for x, value in words.items() if value is None}
-    links = links_of(agents, living, settings.deadline, transport, idle, conflicts.clashes(words))
+        values |= {x: agents[graph.variable_owner(x)].best_guess(x) for x, value in decided.items() if value is None}
+    undecided = {graph.variable_owner(x) for x, value in values.items() if value is None}
+    links = link_report(agents, living, settings.deadline, transport, undecided, conflicts.clashes(values))
     report = SolveReport("deadline", settings.deadline, traffic=transport.traffic, links=links)
-    return judged(graph, checked, {x: value for x, value in words.items() if value is not None}, report)
+    return partial_solution(graph, checked, {x: value for x, value in values.items() if value is not None}, report)

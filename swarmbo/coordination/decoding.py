@@ -18,7 +18,7 @@ import numpy as np
 
 from swarmbo.coordination.messages import Choice, Conditioned, Line
 from swarmbo.coordination.part import LocalView
-from swarmbo.coordination.requests import Compare, Crossed, Mail, Steps
+from swarmbo.coordination.requests import Compare, CountTraffic, Mailbox, Steps
 from swarmbo.coordination.tables import ByEdge, Rank, Table, Tables, Vector
 from swarmbo.graph import FactorGraph
 
@@ -41,7 +41,7 @@ def conditioned_message(
 
 def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors: ByEdge) -> Steps[dict[str, int]]:
     """Choices of own variables and own factors' variables, the best on a forest; of equal values the lowest index."""
-    graph, earlier, mail = view.graph, view.part.earlier, Mail()
+    graph, earlier, mail = view.graph, view.part.earlier, Mailbox()
     factors, variables = set(view.factors), set(view.variables)
     chosen: dict[str, int] = {}
     for x in view.part.order:
@@ -51,7 +51,7 @@ def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors
                 yield from hear_choices(mail, earlier[f, x], chosen)
                 decided = {y: chosen[y] for y in earlier[f, x]}
                 entries = conditioned_message(tables[f], graph.scope(f), x, decided, from_variables, f)
-                mail.say(graph.owner(f), actor, Conditioned(f, x, entries))
+                mail.post(graph.owner(f), actor, Conditioned(f, x, entries))
         if x in variables:
             keys = {f: ("given", f, x) for f in graph.factors_of(x) if earlier[f, x]}
             yield from mail.wait(keys.values())
@@ -59,7 +59,7 @@ def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors
             chosen[x] = best_value(said)
             tell_choice(mail, graph, x, chosen[x])
     yield from hear_choices(mail, view.seen, chosen)
-    yield from mail.close()
+    yield from mail.flush()
     return chosen
 
 
@@ -121,7 +121,7 @@ def sweep(
     """Choose every variable again, in the order of decoding, given the weights of broken own factors."""
     if view.is_whole:
         return (yield from _sweep_at_once(view, tables, before, weights))
-    graph, earlier, mail = view.graph, view.part.earlier, Mail()
+    graph, earlier, mail = view.graph, view.part.earlier, Mailbox()
     factors, variables = set(view.factors), set(view.variables)
     renewed: dict[str, int] = {}
     chosen = ChainMap(renewed, dict(before))
@@ -131,7 +131,7 @@ def sweep(
             if f in factors:
                 yield from hear_choices(mail, earlier[f, x], renewed)
                 entries = line_of(tables[f], graph.scope(f), x, chosen)
-                mail.say(graph.owner(f), actor, Line(f, x, entries, weights[f]))
+                mail.post(graph.owner(f), actor, Line(f, x, entries, weights[f]))
         if x in variables:
             keys = [("line", f, x) for f in graph.factors_of(x)]
             yield from mail.wait(keys)
@@ -139,7 +139,7 @@ def sweep(
             renewed[x] = least_forbidden(lines, counts, chosen[x])
             tell_choice(mail, graph, x, renewed[x])
     yield from hear_choices(mail, view.seen, renewed)
-    yield from mail.close()
+    yield from mail.flush()
     return dict(chosen)
 
 
@@ -154,19 +154,19 @@ def _sweep_at_once(
         chosen[x] = least_forbidden(lines, [weights[f] for f in factors], chosen[x])
     sizes = np.array([n for f in graph.factors for n in tables[f].shape])
     choices = np.array([chosen[x] for x in graph.variables])
-    yield Crossed(lambda counts: counts.numbers(Line, sizes) + counts.words(choices))
+    yield CountTraffic(lambda counts: counts.numbers(Line, sizes) + counts.words(choices))
     return chosen
 
 
-def tell_choice(mail: Mail, graph: FactorGraph, variable: str, index: int) -> None:
+def tell_choice(mail: Mailbox, graph: FactorGraph, variable: str, index: int) -> None:
     """Send the choice of a variable's owner to the other owners of its factors."""
     actor, word = graph.variable_owner(variable), Choice(variable, index)
     for owner in dict.fromkeys(graph.owner(factor) for factor in graph.factors_of(variable)):
         if owner != actor:
-            mail.say(actor, owner, word)
+            mail.post(actor, owner, word)
 
 
-def hear_choices(mail: Mail, variables: Iterable[str], chosen: dict[str, int]) -> Steps[None]:
+def hear_choices(mail: Mailbox, variables: Iterable[str], chosen: dict[str, int]) -> Steps[None]:
     """Wait for unknown choices, and add them."""
     missing = [("choice", x) for x in variables if x not in chosen]
     if missing:

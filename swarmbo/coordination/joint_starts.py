@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.deadline import Correspondent
+from swarmbo.coordination.deadline import DeadlineAgent
 from swarmbo.coordination.messages import Message, Offer, Utility, Valued
 from swarmbo.coordination.tables import Conflicts, Vector
 
@@ -57,7 +57,7 @@ class JointStarts:
 
     def __init__(
         self,
-        host: Correspondent,
+        host: DeadlineAgent,
         schedule: Schedule,
         start: Float[np.ndarray, " n"],
         sides: Float[np.ndarray, " n"],
@@ -82,7 +82,7 @@ class JointStarts:
 
     # Arrivals
 
-    def take(self, sender: str, message: Message) -> bool:
+    def accept(self, sender: str, message: Message) -> bool:
         """Store an entry, and return True, if the sender may state it."""
         graph, n_joint_starts = self._graph, self._schedule.n_joint_starts
         match message:
@@ -225,7 +225,7 @@ class JointStarts:
                 if x not in self._offers or owner == self._host.name:
                     continue  # own variables are evaluated in their turn
                 utility = Utility(f, x, self._lines(f, x).ravel(), self._offers[x].number)
-                before = self._host.told(owner, utility.key)
+                before = self._host.last_announced(owner, utility.key)
                 was_asked = isinstance(before, Utility) and (self._schedule.is_fixed or before.number == utility.number)
                 was = before.entries if isinstance(before, Utility) and was_asked else np.zeros(0)
                 if _change_of(was, utility.entries, self._n) > self._schedule.threshold:

@@ -30,12 +30,12 @@ class Message(msgspec.Struct, frozen=True, array_like=True, eq=False):
     @property
     def key(self) -> Key:
         """Kind of the message, and the fields that identify it among those of its kind (``_TOPIC``)."""
-        tag, about = _told_apart_by(type(self))
+        tag, about = _key_fields(type(self))
         return (tag, *about(self))
 
 
 @cache
-def _told_apart_by(kind: type[Message]) -> tuple[str, Callable[[Message], tuple[str | int, ...]]]:
+def _key_fields(kind: type[Message]) -> tuple[str, Callable[[Message], tuple[str | int, ...]]]:
     named = [field for field in kind.__struct_fields__ if field in _TOPIC]
     fields: Any = attrgetter(*named)
     return str(kind.__struct_config__.tag), fields if len(named) > 1 else lambda message: (fields(message),)
@@ -213,19 +213,19 @@ class Valued(Message, frozen=True, tag="valued"):
 
 
 # changes of an agent's state
-News = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Utility | Published | Valued
+Update = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Utility | Published | Valued
 
 
 class Bundle(Message, frozen=True, tag="bundle"):
-    """Announcement by a deadline: own changes, and arrivals of the other's bundles: ``heard`` is the newest (-1: none),
-    ``before`` has a bit for each before it. Of an entry the larger version holds.
+    """Announcement by a deadline: own changes, and arrivals of the other's bundles: ``newest`` is the last (-1: none),
+    ``earlier`` has a bit for each before it. Of an entry the larger version holds.
     """
 
     number: int
-    heard: int
-    before: int
+    newest: int
+    earlier: int
     versions: tuple[int, ...]
-    news: tuple[News, ...]
+    updates: tuple[Update, ...]
 
     @property
     def key(self) -> Key:
@@ -237,7 +237,7 @@ class Label(NamedTuple):
     """Decision and number of a message among those of its key, by which repeated or reordered ones are recognised."""
 
     decision: int = 0
-    turn: int = 0
+    sequence: int = 0
 
 
 FIRST = Label()
@@ -286,10 +286,10 @@ class Codec:
         start, fewest = cls._check.size, cls._check.size + cls._label.size
         if len(payload) < fewest:
             raise TransportError(f"got a message of {len(payload)} bytes; wanted at least {fewest}: it was cut off")
-        (said,) = cls._check.unpack_from(payload)
-        if (found := zlib.crc32(payload[start:])) != said:
-            wanted = f"{said:08x}, which the sender computed: they were changed in transit"
-            raise TransportError(f"got {len(payload)} bytes with checksum {found:08x}; wanted {wanted}")
+        (stated,) = cls._check.unpack_from(payload)
+        if (computed := zlib.crc32(payload[start:])) != stated:
+            wanted = f"{stated:08x}, which the sender computed: they were changed in transit"
+            raise TransportError(f"got {len(payload)} bytes with checksum {computed:08x}; wanted {wanted}")
         try:
             message = cls._decoder.decode(payload[fewest:])
         except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:

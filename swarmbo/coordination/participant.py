@@ -10,14 +10,15 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
-from swarmbo.coordination.agreement import Agreement, Solution, agreement_at, agreement_of, judged, solution_of
-from swarmbo.coordination.by_messages import Waiting
+from swarmbo.coordination import agreement
+from swarmbo.coordination.agreement import Agreement, Solution
+from swarmbo.coordination.by_messages import Program
 from swarmbo.coordination.deadline import require_number
 from swarmbo.coordination.deadline_box import maximise_by_deadline
 from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, UnfitError
 from swarmbo.coordination.plan import BoxMethod, Plan, TableMethod, has_deadline
-from swarmbo.coordination.schema import Wanted, said_of
+from swarmbo.coordination.schema import Wanted, refusals_text
 from swarmbo.coordination.tables import checked_tables, sizes_of
 from swarmbo.errors import TransportError
 from swarmbo.graph import BoxFunctions, FactorGraph
@@ -43,26 +44,28 @@ class Participant(Generic[Result]):
         self.name, self.decision, self.patience = name, decision, patience
         self.outcomes: list[Result] = []
         self.refused = Counter[str]() if refused is None else refused
-        self.since: float | None = None
-        self._mailbox: dict[tuple[str, Key, int], list[Message]] = {}  # by sender, key and turn; normally one
-        self._taken = Counter[Key]()
-        self._said = Counter[tuple[str, Key]]()  # by recipient and key
+        self.waiting_since: float | None = None
+        self._mailbox: dict[
+            tuple[str, Key, int], list[Message]
+        ] = {}  # by sender, key and sequence number; normally one
+        self._n_received = Counter[Key]()
+        self._n_sent = Counter[tuple[str, Key]]()  # by recipient and key
         self._outbox: list[Envelope] = []
-        self._waiting: list[tuple[Waiting[Result], Mapping[Key, Wanted]]] = []
+        self._waiting: list[tuple[Program[Result], Mapping[Key, Wanted]]] = []
 
     @classmethod
     def of(cls, name: str, plan: Plan[Own, Result], own: Own, decision: int = 0) -> "Participant[Result]":
         """Make a participant of one agreement; the plan has no table and no function."""
-        made = cls(name, decision)
-        made.begin(plan.programs(name, own, made.post))
-        return made
+        participant = cls(name, decision)
+        participant.begin(plan.programs(name, own, participant.post))
+        return participant
 
     @property
     def is_finished(self) -> bool:
         """True once every own variable is decided, and all expected messages have arrived."""
         return not self._waiting
 
-    def begin(self, programs: Iterable[Waiting[Result]]) -> None:
+    def begin(self, programs: Iterable[Program[Result]]) -> None:
         """Start programs, in parallel with those that wait already."""
         for program in programs:
             self._advance(program, None)
@@ -71,70 +74,69 @@ class Participant(Generic[Result]):
         """Process arrivals, compute all that is possible, and return messages to others. Nothing of an inbox with a
         changed or too early message is taken; it is an error, as is a silence longer than the patience.
         """
-        # read all before any is filed, so that an inbox with a broken message changes nothing
-        for sender, (label, message) in [
-            (envelope.sender, read) for envelope in inbox if (read := self._read(envelope)) is not None
-        ]:
-            if self._file(sender, label, message):
-                self.since = now
+        # read all before any is stored, so that an inbox with a broken message changes nothing
+        for sender, content in [(envelope.sender, self._read(envelope)) for envelope in inbox]:
+            if content is not None and self._store(sender, *content):
+                self.waiting_since = now
         # a program may post to another program of this agent, so repeat until none continues
         progressed = True
         while progressed:
             progressed = False
             waiting, self._waiting = self._waiting, []
             for program, wanted in waiting:
-                received = self._received(wanted)
+                received = self._take_received(wanted)
                 if received is None:
                     self._waiting.append((program, wanted))
                 else:
                     progressed = True
                     self._advance(program, received)
-        self.since = now if self.since is None or not self._waiting else self.since
-        if now - self.since > self.patience:
-            missing = self.missing
+        if self.waiting_since is None or not self._waiting:
+            self.waiting_since = now
+        if now - self.waiting_since > self.patience:
+            missing, refused = self.missing, refusals_text(self.refused)
             awaited = f"{len(missing)} messages of decision {self.decision}, such as {missing[0]}"
-            got = f"{self.name!r} waits for {awaited}, and received nothing for {now - self.since:g}"
-            raise TransportError(f"{got}; wanted one within {self.patience:g}: was one lost?{said_of(self.refused)}")
+            got = f"{self.name!r} waits for {awaited}, and received nothing for {now - self.waiting_since:g}"
+            raise TransportError(f"{got}; wanted one within {self.patience:g}: was one lost?{refused}")
         outbox, self._outbox = self._outbox, []
         return outbox
 
     def post(self, recipient: str, message: Message) -> None:
         """Send a message to an agent, itself included."""
-        label = Label(self.decision, self._said[recipient, message.key])
-        self._said[recipient, message.key] += 1
+        label = Label(self.decision, self._n_sent[recipient, message.key])
+        self._n_sent[recipient, message.key] += 1
         if recipient == self.name:
-            self._file(self.name, label, message)
+            self._store(self.name, label, message)
         else:
             self._outbox.append(Envelope(self.name, recipient, Codec.encode(message, label)))
 
     @property
     def missing(self) -> list[Key]:
         """Keys of expected messages that have not arrived."""
-        return [key for _, wanted in self._waiting for key, one in wanted.items() if not self._letters(key, one)]
+        return [key for _, wanted in self._waiting for key, one in wanted.items() if not self._arrived(key, one)]
 
-    def _letters(self, key: Key, wanted: Wanted) -> list[Message]:
-        return self._mailbox.get((wanted.sender, key, self._taken[key]), [])
+    def _arrived(self, key: Key, wanted: Wanted) -> list[Message]:
+        return self._mailbox.get((wanted.sender, key, self._n_received[key]), [])
 
-    def _received(self, wanted: Mapping[Key, Wanted]) -> dict[Key, Message] | None:
+    def _take_received(self, wanted: Mapping[Key, Wanted]) -> dict[Key, Message] | None:
         """Expected messages, or None if some are missing; messages that do not fit are dropped."""
-        if not all(self._letters(key, one) for key, one in wanted.items()):
+        if not all(self._arrived(key, one) for key, one in wanted.items()):
             return None
-        found: dict[Key, Message] = {}
+        received: dict[Key, Message] = {}
         for key, one in wanted.items():
-            letters = self._letters(key, one)
-            while letters and not one.fits(letters[0]):
+            arrived = self._arrived(key, one)
+            while arrived and not one.fits(arrived[0]):
                 self.refused[one.sender] += 1
-                del letters[0]
-            if letters:
-                found[key] = letters[0]
-        if len(found) < len(wanted):
+                del arrived[0]
+            if arrived:
+                received[key] = arrived[0]
+        if len(received) < len(wanted):
             return None
         for key, one in wanted.items():
-            del self._mailbox[one.sender, key, self._taken[key]]
-        self._taken.update(wanted.keys())
-        return found
+            del self._mailbox[one.sender, key, self._n_received[key]]
+        self._n_received.update(wanted.keys())
+        return received
 
-    def _advance(self, program: Waiting[Result], received: dict[Key, Message] | None) -> None:
+    def _advance(self, program: Program[Result], received: dict[Key, Message] | None) -> None:
         try:
             wanted = next(program) if received is None else program.send(received)
         except StopIteration as finished:
@@ -153,14 +155,14 @@ class Participant(Generic[Result]):
             raise TransportError(f"from {envelope.sender!r} to {self.name!r}: {got}; hold it back until then")
         return label, message
 
-    def _file(self, sender: str, label: Label, message: Message) -> bool:
-        """Put a message into the mailbox; True if it is news."""
+    def _store(self, sender: str, label: Label, message: Message) -> bool:
+        """Put a message into the mailbox; False if it is late or repeated."""
         # by sender: no agent's message can replace another's, whatever key it claims
-        place, is_late = (sender, message.key, label.turn), label.turn < self._taken[message.key]
-        there = self._mailbox.get(place, [])
-        if is_late or label.decision < self.decision or (there and Codec.encode(message) in map(Codec.encode, there)):
+        place = sender, message.key, label.sequence
+        stored, is_late = self._mailbox.get(place, []), label.sequence < self._n_received[message.key]
+        if is_late or label.decision < self.decision or (stored and Codec.encode(message) in map(Codec.encode, stored)):
             return False
-        self._mailbox[place] = [*there, message]  # if several differ, the first that fits holds
+        self._mailbox[place] = [*stored, message]  # if several differ, the first that fits holds
         return True
 
 
@@ -203,13 +205,13 @@ def solve_with_agents(
     checked = checked_tables(graph, tables)
     plan = settings.plan(graph, sizes_of(graph, checked), transport.routes, seed)
     owns = {name: {f: checked[f] for f in graph.factors_owned_by(name)} for name in graph.agents}
-    ended = run_to_the_end(plan, owns, transport, decision)
+    ended = run_plan(plan, owns, transport, decision)
     if ended.without:
         found = {x: index for outcome in ended.outcomes for x, index in outcome.assignment.items()}
         rounds = max((outcome.rounds for outcome in ended.outcomes), default=0)
         report = SolveReport("blocked", rounds, traffic=ended.traffic, links=ended.links)
-        return judged(graph, checked, {x: found[x] for x in graph.variables if x in found}, report)
-    solution = solution_of(graph, checked, ended.outcomes, ended.traffic)
+        return agreement.partial_solution(graph, checked, {x: found[x] for x in graph.variables if x in found}, report)
+    solution = agreement.solution_of(graph, checked, ended.outcomes, ended.traffic)
     return replace(solution, report=replace(solution.report, links=ended.links))
 
 
@@ -224,17 +226,19 @@ def maximise_with_agents(
         return maximise_by_deadline(settings, functions, transport, seed, decision)
     plan = settings.plan(functions, transport.routes, seed)
     owns = {name: functions.of(graph.factors_owned_by(name)) for name in graph.agents}
-    ended = run_to_the_end(plan, owns, transport, decision)
+    ended = run_plan(plan, owns, transport, decision)
     if ended.without:
         standing = functions.starts[0] if len(functions.starts) else (functions.low + functions.high) / 2
         at = dict(zip(graph.variables, standing.tolist(), strict=True))
         at |= {x: value for outcome in ended.outcomes for x, value in outcome.x.items()}
         rounds = max((outcome.rounds for outcome in ended.outcomes), default=0)
-        return agreement_at(functions, np.array([*at.values()]), rounds, ended.traffic, ended.links, "blocked")
-    return agreement_of(graph, ended.outcomes, ended.traffic, ended.links)
+        return agreement.agreement_at(
+            functions, np.array([*at.values()]), rounds, ended.traffic, ended.links, "blocked"
+        )
+    return agreement.agreement_of(graph, ended.outcomes, ended.traffic, ended.links)
 
 
-class Ended(NamedTuple, Generic[Result]):
+class AgentOutcomes(NamedTuple, Generic[Result]):
     """Outcomes of agents, agents without an outcome, and reports of traffic and of faulty links."""
 
     outcomes: list[Result]
@@ -243,9 +247,9 @@ class Ended(NamedTuple, Generic[Result]):
     links: LinkReport | UnsetType = UNSET
 
 
-def run_to_the_end(
+def run_plan(
     plan: Plan[Own, Result], owns: Mapping[str, Own], transport: Transport, decision: int
-) -> Ended[Result]:
+) -> AgentOutcomes[Result]:
     """Let agents, each with its own data, agree by a plan; over a transport with faults, messages are repeated."""
     agents = {name: Participant.of(name, plan, own, decision) for name, own in owns.items()}
     if isinstance(transport, FaultyTransport):
@@ -256,7 +260,7 @@ def run_to_the_end(
         links = carrier.report(without)
     else:
         traffic, without, links = run(agents, transport), (), UNSET
-    return Ended([outcome for agent in agents.values() for outcome in agent.outcomes], without, traffic, links)
+    return AgentOutcomes([outcome for agent in agents.values() for outcome in agent.outcomes], without, traffic, links)
 
 
 @runtime_checkable
@@ -298,7 +302,7 @@ def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transp
         refused = Counter[str]()
         for agent in agents.values():
             refused.update(getattr(agent, "refused", {}))
-        why = said_of(refused)
+        why = refusals_text(refused)
         raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is in transit{why}")
     return traffic
 
@@ -306,33 +310,34 @@ def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transp
 def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transport | None = None) -> Traffic:
     """Step agents as ``run`` does, but return also if some agents still wait."""
     carriers = [transport] if by_deadline is None else [transport, by_deadline]
-    before, now, is_clock_on = _sent(carriers), 0, False
-    first: tuple[int, int] | None = None  # the first decision by a deadline, and its round
-    held = dict[str, list[Envelope]]()  # inboxes of agents that keep time until their clock begins: each tick counts
+    before, now, is_clock_on = _traffic_of(carriers), 0, False
+    first_decision: tuple[int, int] | None = None  # the first decision by a deadline, and its round
+    # inboxes of agents that keep time until their clock begins: each tick counts
+    held_back = dict[str, list[Envelope]]()
     inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
     while inboxes:
         for name, inbox in inboxes.items():
-            kept = _keeps_time(agents[name])
+            kept_time = _keeps_time(agents[name])
             for envelope in agents[name].tick(float(now), inbox):
-                carriers[-1 if kept and _keeps_time(agents[name]) else 0].send(envelope)
+                carriers[-1 if kept_time and _keeps_time(agents[name]) else 0].send(envelope)
         arrived, now = transport.deliver(), now + 1
         for name, inbox in arrived.items():
-            held.setdefault(name, []).extend(inbox)
+            held_back.setdefault(name, []).extend(inbox)
         timed = {name for name, agent in agents.items() if _keeps_time(agent)}
         bundles = by_deadline.deliver() if timed and is_clock_on and by_deadline is not None else {}
         was_on, is_clock_on = is_clock_on, bool(timed) and (is_clock_on or timed.issuperset(arrived))
         if isinstance(by_deadline, FaultyTransport) and is_clock_on and not was_on:
             decision = max(getattr(agents[name], "agreement", 0) for name in timed) // 2
-            if first is None:
-                first = decision, by_deadline.round
+            if first_decision is None:
+                first_decision = decision, by_deadline.round
             else:
-                by_deadline.renew(first[1] + decision - first[0])
-        due = held.keys() | bundles.keys() | timed if is_clock_on else held.keys() - timed
-        inboxes = {name: [*held.pop(name, ()), *bundles.get(name, ())] for name in agents if name in due}
-    return _sent(carriers) - before
+                by_deadline.renew(first_decision[1] + decision - first_decision[0])
+        due = held_back.keys() | bundles.keys() | timed if is_clock_on else held_back.keys() - timed
+        inboxes = {name: [*held_back.pop(name, ()), *bundles.get(name, ())] for name in agents if name in due}
+    return _traffic_of(carriers) - before
 
 
-def _sent(carriers: Iterable[Transport]) -> Traffic:
+def _traffic_of(carriers: Iterable[Transport]) -> Traffic:
     return sum((carrier.traffic for carrier in carriers), Traffic())
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, agreement_of, solution_of
-from swarmbo.coordination.by_messages import ByMessages, Post, Waiting
+from swarmbo.coordination.by_messages import ByMessages, Post, Program
 from swarmbo.coordination.central import Central, Watcher, side_by_side
 from swarmbo.coordination.certificates import BOUND_ROUNDS, Bound, upper_bound
 from swarmbo.coordination.deadline_box import maximise_by_deadline
@@ -44,7 +44,7 @@ class Plan(Generic[Own, Out]):
     sizes: Sizes = field(default_factory=dict[str, int])
     joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
-    def programs(self, agent: str, own: Own, post: Post) -> Iterable[Waiting[Out]]:
+    def programs(self, agent: str, own: Own, post: Post) -> Iterable[Program[Out]]:
         """Make an agent's programs by messages, one per part; ``own`` has its own factors' tables or functions only."""
         for part in self.parts:
             if agent in part.graph.agents:

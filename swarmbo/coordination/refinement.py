@@ -20,7 +20,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.coordination.box_steps import exchange
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView
-from swarmbo.coordination.requests import Look, Steps
+from swarmbo.coordination.requests import Evaluate, Steps
 from swarmbo.coordination.tables import Sizes, Table
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
@@ -166,7 +166,7 @@ def tables(
         U = values[stack.columns[:, None, :], part[None, :, :]]
         frozen = tuple(np.broadcast_to(phase, (len(phase), len(part))) for phase in received)
         # if neighbours matter, tabulate each factor's model of its effect on their terms
-        out[:, start : start + CHUNK] = yield Look(functions, stack, U, frozen, bool(frozen), rough)
+        out[:, start : start + CHUNK] = yield Evaluate(functions, stack, U, frozen, bool(frozen), rough)
     bad = ~(out < np.inf)  # true for NaN too
     if is_strict and bad.any():
         g, entry = (int(i) for i in np.argwhere(bad)[0])

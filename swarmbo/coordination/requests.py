@@ -16,7 +16,7 @@ from swarmbo.coordination import messages
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import BoxView, Copies, Part, Rows
-from swarmbo.coordination.schema import Fits, FitsWord, anything
+from swarmbo.coordination.schema import Fits, FitsData, accept_all
 from swarmbo.coordination.tables import Flat, Rank, rank
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Received, by_factor
@@ -26,7 +26,7 @@ from swarmbo.records import Traffic
 Out = TypeVar("Out")
 
 
-class Letter(NamedTuple):
+class AddressedMessage(NamedTuple):
     """A message with its sender and recipient."""
 
     sender: str
@@ -37,7 +37,7 @@ class Letter(NamedTuple):
 class Send(NamedTuple):
     """Messages of own factors and variables; answered by those of some keys, on a box in [0, ``below``)."""
 
-    letters: Sequence[Letter] = ()
+    messages: Sequence[AddressedMessage] = ()
     keys: Sequence[Key] = ()
     below: float | None = None
 
@@ -49,7 +49,7 @@ class ToFactors(NamedTuple):
     entries: Flat
     choices: Int[np.ndarray, " n_variables"]
 
-    def letters(self) -> Iterator[Letter]:
+    def messages(self) -> Iterator[AddressedMessage]:
         """Messages of the own variables."""
         flooding, graph = self.flooding, self.flooding.graph
         for x in flooding.variables:
@@ -64,7 +64,7 @@ class ToVariables(NamedTuple):
     flooding: Flooding
     entries: Flat
 
-    def letters(self) -> Iterator[Letter]:
+    def messages(self) -> Iterator[AddressedMessage]:
         """Messages of the own factors."""
         flooding, graph = self.flooding, self.flooding.graph
         for f in flooding.factors:
@@ -76,16 +76,16 @@ class Exchange(NamedTuple):
     """One number per point from every factor to each neighbour; answered by the sum that each factor received."""
 
     view: BoxView
-    told: Rows
+    numbers: Rows
     phase: int
 
-    def letters(self) -> Iterator[Letter]:
+    def messages(self) -> Iterator[AddressedMessage]:
         """Messages of the own factors."""
         part = self.view.part
-        for factor, numbers in by_factor(self.view.stacks, self.told).items():
+        for factor, numbers in by_factor(self.view.stacks, self.numbers).items():
             for other in part.neighbours[factor]:
                 message = messages.Published(factor, other, numbers, self.phase)
-                yield Letter(part.graph.owner(factor), part.graph.owner(other), message)
+                yield AddressedMessage(part.graph.owner(factor), part.graph.owner(other), message)
 
 
 class Reduce(NamedTuple):
@@ -96,7 +96,7 @@ class Reduce(NamedTuple):
     copies: Copies
     n_points: int
 
-    def letters(self) -> Iterator[Letter]:
+    def messages(self) -> Iterator[AddressedMessage]:
         """Messages of the own factors, for variables with several factors."""
         graph, is_shared = self.view.graph, self.view.part.is_shared
         for stack, copies in zip(self.view.stacks, self.copies, strict=True):
@@ -110,7 +110,7 @@ class AllReduce(NamedTuple):
     """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part."""
 
     terms: Float[np.ndarray, "_f k m"]
-    fits: Fits = anything
+    fits: Fits = accept_all
 
     @classmethod
     def of(cls, view: BoxView, n_points: int, *rows: Rows) -> "AllReduce":
@@ -124,45 +124,45 @@ class Best(NamedTuple):
     """Rows of numbers (own factors, m), none of them NaN; answered by the lexicographically largest row of all."""
 
     rows: Float[np.ndarray, "_f m"]
-    fits: Fits = anything
+    fits: Fits = accept_all
 
-    def over(self, heard: Iterable[Float[np.ndarray, " m"]] = ()) -> Float[np.ndarray, " m"]:
+    def largest(self, received: Iterable[Float[np.ndarray, " m"]] = ()) -> Float[np.ndarray, " m"]:
         """Largest of the own and the received rows; -inf if there are none."""
-        rows = [*self.rows.tolist(), *(row.tolist() for row in heard)]
+        rows = [*self.rows.tolist(), *(row.tolist() for row in received)]
         return np.array(max(rows)) if rows else np.full(self.rows.shape[1:], -np.inf)
 
 
 class ToAll(NamedTuple):
     """Data of agents to all others, up and down the tree; answered by the data of all, in the order of the part."""
 
-    words: Mapping[str, bytes]
-    fits: FitsWord = anything
+    data: Mapping[str, bytes]
+    fits: FitsData = accept_all
 
     @staticmethod
-    def letter(
+    def message(
         part: Part, sender: str, recipient: str, known: Mapping[str, bytes], without: Collection[str] = ()
-    ) -> Letter:
+    ) -> AddressedMessage:
         """Message along the tree, without the data of agents that the recipient has."""
-        others = {name: said for name, said in known.items() if name not in without}
-        return Letter(sender, recipient, messages.Reports(part.index, sender, others))
+        others = {name: data for name, data in known.items() if name not in without}
+        return AddressedMessage(sender, recipient, messages.Reports(part.index, sender, others))
 
 
-class HandOn(NamedTuple):
+class InTurn(NamedTuple):
     """Data of agents in turn, each made by ``say`` given those before; the last one sends all what they miss."""
 
     order: Sequence[str]
-    say: Callable[[str, Mapping[str, bytes]], bytes]
-    fits: FitsWord = anything
+    make_data: Callable[[str, Mapping[str, bytes]], bytes]
+    fits: FitsData = accept_all
 
-    def letters(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Iterator[Letter]:
+    def messages(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Iterator[AddressedMessage]:
         """Messages of an agent: of the last one to every other, of each before it to the next one."""
         place = {name: n for n, name in enumerate(self.order)}
         if agent != self.order[-1]:
-            yield ToAll.letter(part, agent, self.order[place[agent] + 1], known)
+            yield ToAll.message(part, agent, self.order[place[agent] + 1], known)
             return
         for other in part.agents:
             if other != agent:
-                yield ToAll.letter(part, agent, other, known, self.order[: place.get(other, -1) + 1])
+                yield ToAll.message(part, agent, other, known, self.order[: place.get(other, -1) + 1])
 
 
 class Compare(NamedTuple):
@@ -178,7 +178,7 @@ class Compare(NamedTuple):
     tried: set[bytes] | None = None
     ends_round: bool = True
 
-    def judged(self, part: Part) -> tuple[messages.Verdict, Rank | None]:
+    def verdict(self, part: Part) -> tuple[messages.Verdict, Rank | None]:
         """Verdict on all factors' values. The best choice so far, or else the last, is repaired if it is forbidden, or
         if any was: local moves may improve it. None is repaired twice.
         """
@@ -195,7 +195,7 @@ class Compare(NamedTuple):
         return messages.Verdict(part.index, best, stop), best_so_far
 
 
-class Look(NamedTuple):
+class Evaluate(NamedTuple):
     """Values of a stack of own factors at points, without messages; equal requests are served in one call. ``climbed``:
     functions that factors climb, not terms of the sum; ``rough``: some digits are enough.
     """
@@ -208,35 +208,35 @@ class Look(NamedTuple):
     rough: bool = False
 
 
-class Choices(NamedTuple):
+class SetSizes(NamedTuple):
     """Number of values of variables from now on, when a method on a box makes tables; no answer."""
 
     sizes: Mapping[str, int]
 
 
-class Watch(NamedTuple):
+class ReportBound(NamedTuple):
     """A part's bound so far, for a watcher in one process; no answer and no message."""
 
     bound: Callable[[], float]
 
 
-class Crossed(NamedTuple):
+class CountTraffic(NamedTuple):
     """Traffic of messages that a driver of the whole part need not wait for; no answer."""
 
     traffic: Callable[[Any], Traffic]  # given the part's ``central.Counts``
 
 
-ByLetters = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | ToAll | HandOn | Compare
-Request = ByLetters | Look | Choices | Watch | Crossed
+MessageRequest = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | ToAll | InTurn | Compare
+Request = MessageRequest | Evaluate | SetSizes | ReportBound | CountTraffic
 Steps = Generator[Request, Any, Out]
 
 
-def asked(request: Request) -> Steps[Any]:
+def single_request(request: Request) -> Steps[Any]:
     """Steps of a method with one request, which return its answer."""
     return (yield request)
 
 
-def answered(
+def answer_requests(
     steps: Generator[Any, Any, Out], answer: Callable[[Any], Generator[Any, Any, Any]]
 ) -> Generator[Any, Any, Out]:
     """Run steps; each request is answered by a generator, whose waits are passed on."""
@@ -249,36 +249,36 @@ def answered(
         reply = yield from answer(request)
 
 
-class Mail:
+class Mailbox:
     """Messages of one stage of a method, no key twice; they leave with the next wait, or :meth:`close`."""
 
     def __init__(self) -> None:
-        self._heard: dict[Key, Any] = {}
-        self._letters: list[Letter] = []
+        self._received: dict[Key, Any] = {}
+        self._outgoing: list[AddressedMessage] = []
 
     def __getitem__(self, key: Key) -> Any:
-        return self._heard[key]
+        return self._received[key]
 
-    def say(self, sender: str, recipient: str, message: Message) -> None:
+    def post(self, sender: str, recipient: str, message: Message) -> None:
         """Post a message that leaves with the next wait."""
-        self._letters.append(Letter(sender, recipient, message))
+        self._outgoing.append(AddressedMessage(sender, recipient, message))
 
     def wait(self, keys: Iterable[Key]) -> Steps[None]:
         """Wait for messages that have not arrived yet."""
-        heard = self._heard
-        missing = [key for key in keys if key not in heard]
+        received = self._received
+        missing = [key for key in keys if key not in received]
         if missing:
             # posted messages leave before the wait: two agents that wait for each other would wait for ever
-            letters, self._letters = self._letters, []
-            heard.update((yield Send(letters, missing)))
+            outgoing, self._outgoing = self._outgoing, []
+            received.update((yield Send(outgoing, missing)))
 
-    def close(self) -> Steps[None]:
+    def flush(self) -> Steps[None]:
         """Send the posted messages."""
-        if self._letters:
-            yield Send(self._letters)
+        if self._outgoing:
+            yield Send(self._outgoing)
 
 
-def looked(requests: Sequence[Look]) -> list[Float[np.ndarray, "_g m"]]:
+def evaluated(requests: Sequence[Evaluate]) -> list[Float[np.ndarray, "_g m"]]:
     """Answers to requests for values: equal factors with equally many points are evaluated in one call."""
     answers: dict[int, np.ndarray] = {}
     kinds = [(one.points.shape[1:], one.climbed, one.rough, id(one.functions)) for one in requests]
@@ -297,11 +297,11 @@ def looked(requests: Sequence[Look]) -> list[Float[np.ndarray, "_g m"]]:
     return [answers[i] for i in range(len(requests))]
 
 
-def to_factor(graph: FactorGraph, message: Any) -> Letter:
+def to_factor(graph: FactorGraph, message: Any) -> AddressedMessage:
     """Letter from a variable's owner to the owner of one of its factors."""
-    return Letter(graph.variable_owner(message.variable), graph.owner(message.factor), message)
+    return AddressedMessage(graph.variable_owner(message.variable), graph.owner(message.factor), message)
 
 
-def to_variable(graph: FactorGraph, message: Any) -> Letter:
+def to_variable(graph: FactorGraph, message: Any) -> AddressedMessage:
     """Letter from a factor's owner to the owner of one of its variables."""
-    return Letter(graph.owner(message.factor), graph.variable_owner(message.variable), message)
+    return AddressedMessage(graph.owner(message.factor), graph.variable_owner(message.variable), message)

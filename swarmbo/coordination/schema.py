@@ -14,7 +14,7 @@ from swarmbo.coordination.messages import Key
 from swarmbo.coordination.part import Part
 
 Fits = Callable[[Float[np.ndarray, "k m"], "frozenset[str]"], bool]  # sums, and the agents that contributed
-FitsWord = Callable[[str, bytes], bool]  # an agent, and its data
+FitsData = Callable[[str, bytes], bool]  # an agent, and its data
 
 _MOST_AT_ONCE = 1e12  # number beside a flag
 # largest number that agents exchange on a box, so that squares stay finite
@@ -47,30 +47,32 @@ class Schema:
         n, most = self.sizes.get(variable), self.sizes.get(variable, math.inf)
         match kind:
             case "variable":
-                return Wanted(actor, lambda said: are_below(said.entries, n) and 0 <= said.choice < most)
+                return Wanted(actor, lambda message: are_below(message.entries, n) and 0 <= message.choice < most)
             case "factor" | "given":
-                return Wanted(owner, lambda said: are_below(said.entries, n))
+                return Wanted(owner, lambda message: are_below(message.entries, n))
             case "line":
-                return Wanted(owner, lambda said: are_below(said.entries, n) and 0.0 < said.weight < math.inf)
+                return Wanted(owner, lambda message: are_below(message.entries, n) and 0.0 < message.weight < math.inf)
             case "choice":
-                return Wanted(actor, lambda said: 0 <= said.index < most)
+                return Wanted(actor, lambda message: 0 <= message.index < most)
             case "gain":
-                return Wanted(actor, lambda said: math.isfinite(said.utility))
+                return Wanted(actor, lambda message: math.isfinite(message.utility))
             case "table":
-                return Wanted(owner, lambda said: self._is_table(said, graph.scope(factor)))
+                return Wanted(owner, lambda message: self._is_table(message, graph.scope(factor)))
             case "eliminated":
-                return Wanted(actor, lambda said: self._is_table(said, self.joined[variable]))
+                return Wanted(actor, lambda message: self._is_table(message, self.joined[variable]))
             case "decided":
                 joined = self.joined[variable]
-                return Wanted(graph.variable_owner(joined[0]), lambda said: self._are_values(said.indices, joined))
+                sender = graph.variable_owner(joined[0])
+                return Wanted(sender, lambda message: self._are_values(message.indices, joined))
             case "consensus":  # to a factor's owner, or from it
-                return Wanted(owner if actor == agent else actor, lambda said: are_finite(said.entries, size, below))
+                sender = owner if actor == agent else actor
+                return Wanted(sender, lambda message: are_finite(message.entries, size, below))
             case _:  # published numbers, copies and slopes
-                return Wanted(owner, lambda said: are_numbers(said.entries, size))
+                return Wanted(owner, lambda message: are_numbers(message.entries, size))
 
-    def _is_table(self, said: Any, scope: Sequence[str]) -> bool:
+    def _is_table(self, message: Any, scope: Sequence[str]) -> bool:
         shape = tuple(self.sizes[x] for x in scope)
-        return said.shape == shape and are_below(said.entries, math.prod(shape))
+        return message.shape == shape and are_below(message.entries, math.prod(shape))
 
     def _are_values(self, indices: Sequence[int], scope: Sequence[str]) -> bool:
         sizes = [self.sizes[x] for x in scope]
@@ -104,36 +106,38 @@ def is_finite(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
     return bool(np.isfinite(sums).all())
 
 
-def each_own(owners: Sequence[str], low: float = -math.inf, high: float = math.inf, *, whole: bool = False) -> Fits:
+def by_author(owners: Sequence[str], low: float = -math.inf, high: float = math.inf, *, whole: bool = False) -> Fits:
     """Test of (whole) numbers in [low, high] with one author each: 0 unless the author is among the agents."""
 
     def fits(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
         own = np.array([owner in agents for owner in owners], dtype=bool)
         if sums[..., ~own].any():
             return False
-        told = sums[..., own]
-        return bool(((told >= low) & (told <= high) & (told < np.inf)).all() and not (whole and (told % 1.0).any()))
+        own_sums = sums[..., own]
+        if whole and (own_sums % 1.0).any():
+            return False
+        return bool(((own_sums >= low) & (own_sums <= high) & (own_sums < np.inf)).all())
 
     return fits
 
 
-def flagged(speaker: str) -> Fits:
+def flagged(author: str) -> Fits:
     """Test of rows that begin with 1 and hold one agent's numbers, or are 0."""
 
     def fits(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
-        if speaker not in agents:
+        if author not in agents:
             return not sums.any()
         return bool(np.isin(sums[:, 0], (0.0, 1.0)).all() and (np.abs(sums) <= _MOST_AT_ONCE).all())
 
     return fits
 
 
-def anything(*_: Any) -> bool:
+def accept_all(*_: Any) -> bool:
     """Accept any data, and any sums, of which only the number is known."""
     return True
 
 
-def said_of(refused: Mapping[str, int]) -> str:
+def refusals_text(refused: Mapping[str, int]) -> str:
     """End of an error's text if messages were dropped: their senders and numbers."""
     who = ", ".join(f"{sender!r} ({count})" for sender, count in refused.items() if count)
     if not who:

@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import check_links, linked, query_name, whole_number
-from swarmbo.coordination.requests import ToAll, asked
-from swarmbo.deciding.beliefs import OwnBeliefs
-from swarmbo.deciding.central_driver import CentralDriver, Exchanges, split_traffic
+from swarmbo.coordination.requests import ToAll, single_request
+from swarmbo.deciding.beliefs import LocalBeliefs
+from swarmbo.deciding.central_driver import CentralDriver, CountedExchanges, split_traffic
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import MOST_QUERIES, Choice
-from swarmbo.deciding.offers import PackedOffer, offer_of, own_places
+from swarmbo.deciding.offers import PackedOffer, offer_of, reachable_places
 from swarmbo.deciding.own_rows import Layout, shares_outcomes
 from swarmbo.deciding.reports import Reports, data_of_group, news_of_group
 from swarmbo.deciding.tables import Rows, attached, is_table, read_rows
-from swarmbo.deciding.team_state import TeamState, whole_or_not_at_all
-from swarmbo.deciding.told import Noise, Outcome, Told, measured_of, news_of
+from swarmbo.deciding.team_state import TeamState, atomic
+from swarmbo.deciding.told import Noise, Outcome, ToldOutcome, measured_of, news_of
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.problem.data import News
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
@@ -59,7 +59,7 @@ class AskTell(TeamState):
         prices: Mapping[str, float] | None = None,
     ) -> list[Query]: ...
 
-    @whole_or_not_at_all
+    @atomic
     def ask(
         self,
         count: "int | Places | None" = None,
@@ -95,76 +95,77 @@ class AskTell(TeamState):
         offers = replace(offers, **given, prices={} if prices is None else prices)
         if count is None:
             return self._ask(offers)
-        return [self._ask(offers, goes_on=i > 0) for i in range(whole_number(count, 1, "$.count", MOST_QUERIES))]
+        return [self._ask(offers, in_batch=i > 0) for i in range(whole_number(count, 1, "$.count", MOST_QUERIES))]
 
-    def _ask(self, offers: Offers, *, goes_on: bool = False) -> Query:
-        """Next query; ``goes_on`` is True within a batch, so that there are no news."""
+    def _ask(self, offers: Offers, *, in_batch: bool = False) -> Query:
+        """Next query; ``in_batch`` is True after the first of a batch: then there is no new data."""
         check_links(offers.links, self.agents)
-        self._learner, choice, sent = self._decided(offers, goes_on=goes_on)
-        before = self.sent if goes_on else {}
-        query = self._asked(choice, sent)
+        self._learner, choice, sent = self._decide(offers, in_batch=in_batch)
+        before = self.sent if in_batch else {}
+        query = self._record_decision(choice, sent)
         self.sent = {p: before.get(p, Traffic()) + sent.get(p, Traffic()) for p in {**before, **sent}}
         return query
 
-    def _asked(self, choice: Choice, sent: Mapping[str, Traffic]) -> Query:
+    def _record_decision(self, choice: Choice, sent: Mapping[str, Traffic]) -> Query:
         """Query of a decision, and its traffic."""
         self.sent, (agreement, self.last_sharing) = {**sent}, split_traffic(sent)
         self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
         # what was reported before this decision is known to all; only open queries can bring more
-        self._since = self._since.after(self._log)
+        self._unreported = self._unreported.after(self._log)
         report = msgspec.structs.replace(choice.report, traffic=agreement)
         self.last_query, self.last_report = choice.query(query_id, self.problem), report
         return self.last_query
 
-    def _note(self, place: np.ndarray) -> Query:
+    def _query_at(self, place: np.ndarray) -> Query:
         """Query at a joint point that was chosen elsewhere, without messages."""
-        self._learn(self._present_links, comes=True)
-        return self._asked(Choice(place, SolveReport(status="not_needed")), {})
+        self._learn(self._present_links, before_decision=True)
+        return self._record_decision(Choice(place, SolveReport(status="not_needed")), {})
 
-    def _decided(
-        self, offers: Offers, *, goes_on: bool
+    def _decide(
+        self, offers: Offers, *, in_batch: bool
     ) -> tuple[FieldLearner | FunctionLearner, Choice, Mapping[str, Traffic]]:
         """Next decision and its traffic; a subclass may have it decided elsewhere."""
         links, present = offers.links, None
         if isinstance(self.transport, Faults):
             present = self.transport.present(self.agents, self._log.round) or None
-        words = Exchanges(self.graph, Routes(self.agents, links, has_base=True), present)
+        exchanges = CountedExchanges(self.graph, Routes(self.agents, links, has_base=True), present)
         # within a batch nobody reports: all queries of it follow from the same data
-        if not goes_on:
-            self._learn(lambda: links, comes=True)
-        learner, choice = self._driver(words).run(self._learner.steps(self._log, offers))
+        if not in_batch:
+            self._learn(lambda: links, before_decision=True)
+        learner, choice = self._driver(exchanges).run(self._learner.steps(self._log, offers))
         if isinstance(learner, FunctionLearner):
             choice = learner.expected(self._log, choice)
         # a user's own planner sends no messages that could be counted; its report says what it took
-        if "agreement" not in words.sent:
-            words.note("agreement", choice.report.traffic)
-        if not goes_on:
-            self._say_news(words, offers)
-        return learner, choice, words.sent
+        if "agreement" not in exchanges.sent:
+            exchanges.count("agreement", choice.report.traffic)
+        if not in_batch:
+            self._count_reports(exchanges, offers)
+        return learner, choice, exchanges.sent
 
-    def _say_news(self, words: Exchanges, offers: Offers) -> None:
+    def _count_reports(self, exchanges: CountedExchanges, offers: Offers) -> None:
         """Count the reports before a decision: news, and in a field each agent's reachable locations."""
-        problem, since, learner = self.problem, self._since, self._learner
-        words.note("sharing", since.gossip)
+        problem, since, learner = self.problem, self._unreported, self._learner
+        exchanges.count("sharing", since.gossip)
         if not isinstance(learner, FieldLearner):
             if since.lines:
-                words.summed("news", since.lines, Layout.of(problem).width)
+                exchanges.count_sum("news", since.lines, Layout.of(problem).width)
             return
         # an agent with its own belief keeps its outcomes; others get them by fusion only
-        keeps, said = isinstance(learner.believed, OwnBeliefs), dict[str, bytes]()
+        keeps_outcomes, report_by_agent = isinstance(learner.believed, LocalBeliefs), dict[str, bytes]()
         has_sites = offers.sites is not None and len(offers.sites)
         sites = PlaceTable(np.asarray(offers.sites, dtype=float)) if has_sites else None
-        is_whole = words.present in (None, self.agents)  # absent agents do not receive others' offers
-        known, now_offered = since.offered if is_whole else {}, dict[str, PackedOffer]()
+        all_present = exchanges.present in (None, self.agents)  # absent agents do not receive others' offers
+        known, now_offered = since.offered if all_present else {}, dict[str, PackedOffer]()
         for agent in self.agents:
-            places = own_places(agent, offers, problem, self.seed, self._log.round)
+            places = reachable_places(agent, offers, problem, self.seed, self._log.round)
             now_offered[agent] = offer = PackedOffer.of(offer_of(agent, offers), places, sites)
-            said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, known).said()
-        words.exchanged("reports", asked(ToAll(said)))
-        edges = tuple(offers.links.edges) if keeps and offers.links is not None else None
-        self._since = msgspec.structs.replace(since, offered=now_offered if is_whole else {}, edges=edges)
+            reports = Reports(problem, agent, since.of(agent), offer, offers.links, keeps_outcomes, known)
+            report_by_agent[agent] = reports.packed()
+        exchanges.run("reports", single_request(ToAll(report_by_agent)))
+        edges = tuple(offers.links.edges) if keeps_outcomes and offers.links is not None else None
+        self._unreported = msgspec.structs.replace(since, offered=now_offered if all_present else {}, edges=edges)
 
-    @whole_or_not_at_all
+    @atomic
     def tell(
         self,
         query: Query | str,
@@ -200,17 +201,17 @@ class AskTell(TeamState):
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
                 array in or near the box.
         """
-        query_id = self._own(query)
+        query_id = self._own_query_id(query)
         if isinstance(query, Query) and not query.point and isinstance(outcome, Mapping | None) and not outcome:
             return  # every agent pauses, so there is no outcome
         quantities = measured_of(constraints, self.problem)
-        news = news_of(self._log, query_id, Told(outcome, point, locations, noise_std, failed))
+        news = news_of(self._log, query_id, ToldOutcome(outcome, point, locations, noise_std, failed))
         if news is not None:
-            self._take(query_id, news)
+            self._learn_news(query_id, news)
         if quantities:
-            self._log = self._log.with_measured(query_id, quantities)
+            self._log = self._log.with_quantities(query_id, quantities)
 
-    @whole_or_not_at_all
+    @atomic
     def expect(self, point: Mapping[str, Any]) -> str:
         """Note an evaluation of a function that began elsewhere: like a query, it is pending until its outcome is told.
 
@@ -233,22 +234,22 @@ class AskTell(TeamState):
         if self.problem.is_field:
             raise ConfigError("got a point; in a field attach what others measured, with agents=…", at="$.point")
         self._log, query_id = self._log.with_query(self.problem.placed(point), chosen=False)
-        self._since = msgspec.structs.replace(self._since, lines=self._since.lines + 1)
+        self._unreported = msgspec.structs.replace(self._unreported, lines=self._unreported.lines + 1)
         return query_id
 
-    @whole_or_not_at_all
+    @atomic
     def give_up(self, query: Query | str) -> None:
         """Stop waiting for a query. Its told outcomes stay; the missing ones do not count as failed.
 
         Raises:
             UnknownQueryError: If no such query is pending.
         """
-        query_id = self._own(query)
+        query_id = self._own_query_id(query)
         self._log.query(query_id)
         self._log = self._log.without([query_id])
         self._learn(self._present_links)
 
-    def _own(self, query: Query | str) -> str:
+    def _own_query_id(self, query: Query | str) -> str:
         """Id of a query; teams number their queries alike, so that of another team is told by its point."""
         query_id = query_name(query)
         asked = self._log.open.get(query_id)
@@ -258,34 +259,34 @@ class AskTell(TeamState):
                 raise UnknownQueryError(f"got {query_id!r}, another team's query; wanted one of this team, or its id")
         return query_id
 
-    def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
+    def _learn_news(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
         """Learn news of a query, or unrequested ones; ``is_all`` is True if the query gets no more outcomes."""
         self.sharing_links = None
         if news is None:
             return
         self._log, of_round = self._log.with_news(query_id, news, is_all=is_all)
         if self.problem.is_field:
-            self._since = self._since.with_news(self.problem, query_id, news, of_round, is_all=is_all)
+            self._unreported = self._unreported.with_news(self.problem, query_id, news, of_round, is_all=is_all)
             self._learn(self._present_links)
 
     def _present_links(self) -> "nx.Graph[str] | None":
         """Present links of the environment; without an environment, those of the last decision."""
-        return linked(self.agents, self._since.edges) if self._world is None else self._world.links()
+        return linked(self.agents, self._unreported.edges) if self._world is None else self._world.links()
 
-    def _learn(self, links: "Callable[[], nx.Graph[str] | None]", *, comes: bool = False) -> None:
+    def _learn(self, links: "Callable[[], nx.Graph[str] | None]", *, before_decision: bool = False) -> None:
         """Learn new data; while a query is told in part, only before a decision."""
-        learner, since = self._learner, self._since
+        learner, since = self._learner, self._unreported
         if not isinstance(learner, FieldLearner) or not (new := since.new(self.problem)):
             return
         # agents learn at their next decision, when the query is closed or its part is all there is;
         # a team that learned each part at once would fuse more often, and decide otherwise
-        if not comes and any(of in self._log.open for of, _ in new):
+        if not before_decision and any(of in self._log.open for of, _ in new):
             return
         # local beliefs learn in place; an exception after the first of several groups must change nothing
-        learner = learner.copied() if comes or len(new) > 1 else learner
+        learner = learner.copied() if before_decision or len(new) > 1 else learner
         # only with news, as an environment before its reset has none, and where beliefs are told along links
-        known = links() if isinstance(learner.believed, OwnBeliefs) else None
-        words = Exchanges(self.graph, Routes(self.agents, known, has_base=True))
+        known = links() if isinstance(learner.believed, LocalBeliefs) else None
+        exchanges = CountedExchanges(self.graph, Routes(self.agents, known, has_base=True))
         for of, group in new:
             if not isinstance(of, str):
                 learner = learner.attach(data_of_group(self.problem, group))
@@ -293,13 +294,13 @@ class AskTell(TeamState):
             news, now = news_of_group(self.problem, group), self._log.round - 1
             learner = learner.learn(news, since.rounds[of], now, known)
             due, sent, self.sharing_links = learner.believed.take_messages()
-            words.fused(due)
-            words.note("sharing", sent)
-        took = sum(words.sent.values(), since.gossip)
+            exchanges.fuse(due)
+            exchanges.count("sharing", sent)
+        traffic = sum(exchanges.sent.values(), since.gossip)
         learned = (*since.learned, *(of for of, _ in new))
-        self._learner, self._since = learner, msgspec.structs.replace(since, gossip=took, learned=learned)
+        self._learner, self._unreported = learner, msgspec.structs.replace(since, gossip=traffic, learned=learned)
 
-    @whole_or_not_at_all
+    @atomic
     def attach(
         self,
         points: "ArrayLike | Sequence[Sequence[object]] | Table",
@@ -358,20 +359,20 @@ class AskTell(TeamState):
             got = "got an array of points with names of columns, or no outcomes"
             raise ConfigError(f"{got}. Wanted {wanted}", at="$.points")
         data = attached(rows, self.problem)
-        learner, since, present = self._learner, self._since, self._log.round - 1
+        learner, since, present = self._learner, self._unreported, self._log.round - 1
         self._log = self._log.with_evaluations(data)
         if isinstance(learner, FieldLearner):
-            self._since = since.with_survey(self.problem, data, present, fades=learner.believed.seen.has_time)
+            self._unreported = since.with_survey(self.problem, data, present, fades=learner.believed.belief.has_time)
             self._learn(lambda: None)
         else:
-            self._since = msgspec.structs.replace(since, lines=since.lines + len(data))
+            self._unreported = msgspec.structs.replace(since, lines=since.lines + len(data))
 
-    @whole_or_not_at_all
+    @atomic
     def refit(self) -> None:
         """Fit the model to the history, if a fit is due; ``ask`` and ``recommend`` call it themselves."""
         self._learner = self._learner.fitted(self._log)
 
-    @whole_or_not_at_all
+    @atomic
     def recommend(self) -> Recommendation | None:
         """Best point in expectation; None without data.
 
@@ -382,13 +383,14 @@ class AskTell(TeamState):
         of the environment's ``sites()`` if it has any. Otherwise it is one of 2,048 quasi-random points of the box or
         of the measured locations in it.
         """
-        self._learn(self._present_links, comes=True)
-        words = Exchanges(self.graph, Routes(self.agents, None, has_base=True))  # this traffic is not reported
+        self._learn(self._present_links, before_decision=True)
+        # this traffic is not reported
+        exchanges = CountedExchanges(self.graph, Routes(self.agents, None, has_base=True))
         sites = None if self._world is None else self._world.sites()
-        self._learner, found = self._driver(words).run(self._learner.recommend(self._log, sites))
+        self._learner, found = self._driver(exchanges).run(self._learner.recommend(self._log, sites))
         return found
 
-    def _driver(self, words: Exchanges) -> CentralDriver:
+    def _driver(self, exchanges: CountedExchanges) -> CentralDriver:
         """Driver of the steps of one decision."""
         shares = shares_outcomes(self.problem)
-        return CentralDriver(self.coordination, self.transport, self._log.round, words, self.seed, knows_all=shares)
+        return CentralDriver(self.coordination, self.transport, self._log.round, exchanges, self.seed, knows_all=shares)

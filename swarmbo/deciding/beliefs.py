@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from swarmbo.belief import ExactGP, ExactGPSettings, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
-from swarmbo.belief.fusion.fused import Talk
+from swarmbo.belief.fusion.fused import FusionExchange
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of, required_logit
 from swarmbo.boundary.rng import stream
@@ -21,7 +21,7 @@ from swarmbo.records import LinkReport, Traffic
 from swarmbo.registry import invalid_result
 from swarmbo.transport import InProcess
 
-_OFFERED = [
+_REQUIRED_MEMBERS = [
     *("X", "n_data", "has_time", "hyperparameters", "noise_variance", "prior_variance", "needs_fit", "fit", "update"),
     *("at", "condition_on_pending", "posterior", "posterior_mean", "posterior_cache", "state_dict"),
 ]
@@ -29,13 +29,14 @@ _OFFERED = [
 Rows = Float[np.ndarray, "n c"]  # locations, physical; with a time axis the round last
 Links: TypeAlias = "nx.Graph[str] | None"
 Column = Float[np.ndarray, " n"]
+KnownLocations = tuple[Rows, Rows, TimeCorrelation | None]  # of successes and of failures, and how these fade
 Measured = tuple[float, Sequence[float], float, float | None]  # round, location, outcome (NaN: failed), noise
 
 
 class BeliefMessages(NamedTuple):
     """Messages about beliefs after learning: those due, the traffic of those sent, and the report of faulty links."""
 
-    due: tuple[Talk, ...] = ()
+    due: tuple[FusionExchange, ...] = ()
     sent: Traffic = Traffic()
     link_report: LinkReport | None = None
 
@@ -44,7 +45,7 @@ class BeliefMessages(NamedTuple):
 class SharedBelief:
     """One belief that all agents share: an ``ExactGP``, or a user's own belief, which is immutable."""
 
-    seen: ExactGP
+    belief: ExactGP
 
     def copied(self) -> "SharedBelief":
         """Itself."""
@@ -52,18 +53,19 @@ class SharedBelief:
 
     def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "SharedBelief":
         """Belief with measurements of round ``asked``; failed ones are ignored."""
-        if not (good := [one for one in measurements if np.isfinite(one.outcome)]):
+        if not (succeeded := [one for one in measurements if np.isfinite(one.outcome)]):
             return self
-        X, y, noise = (np.array([getattr(one, name) for one in good]) for name in ("place", "outcome", "noise_std"))
-        return self.at(asked)._updated(X, y, noise).at(now)
+        X, y = np.array([one.place for one in succeeded]), np.array([one.outcome for one in succeeded])
+        noise_std = np.array([one.noise_std for one in succeeded])
+        return self.at(asked)._updated(X, y, noise_std).at(now)
 
-    def attach(self, agent: str, X: Rows, y: Column, dead: Rows, noise_std: Column) -> "SharedBelief":
-        """Belief with unrequested measurements; ``dead`` are locations of failures, and a noise of NaN is unknown."""
+    def attach(self, agent: str, X: Rows, y: Column, failed: Rows, noise_std: Column) -> "SharedBelief":
+        """Belief with unrequested measurements; ``failed`` are locations of failures, and a noise of NaN is unknown."""
         return self._updated(X, y, noise_std) if len(y) else self
 
     def _updated(self, X: Rows, y: Column, noise_std: Column) -> "SharedBelief":
         """Belief with further outcomes. A user's own belief gets known noise only."""
-        gp = self.seen
+        gp = self.belief
         return SharedBelief(gp.update(X, y) if np.isnan(noise_std).all() else gp.update(X, y, noise_std**2))
 
     def take_messages(self) -> BeliefMessages:
@@ -72,115 +74,115 @@ class SharedBelief:
 
     def fitted(self, seed: int) -> "SharedBelief":
         """Belief with hyper-parameters fitted if a fit is due, or the last one was of outcomes that did not differ."""
-        is_due = self.seen.needs_fit or (self._lacks_unit and self.seen.tells_since_fit > 0)
-        return SharedBelief(self.seen.fit(stream(seed, "fit", n=self.seen.n_data))) if is_due else self
+        is_due = self.belief.needs_fit or (self._lacks_scale and self.belief.tells_since_fit > 0)
+        return SharedBelief(self.belief.fit(stream(seed, "fit", n=self.belief.n_data))) if is_due else self
 
     def at(self, now: float) -> "SharedBelief":
         """Belief at another round."""
-        return SharedBelief(self.seen.at(now))
+        return SharedBelief(self.belief.at(now))
 
     @property
-    def asked(self) -> PlaceBelief:
+    def for_acquisition(self) -> PlaceBelief:
         """Belief for acquisitions."""
-        return self.seen
+        return self.belief
 
     @property
     def places(self) -> Rows:
         """Locations of the team's measurements."""
-        return self.seen.X
+        return self.belief.X
 
-    def known(self, agents: Iterable[str], failed: Rows) -> dict[str, tuple[Rows, Rows, TimeCorrelation | None]]:
+    def known_locations(self, agents: Iterable[str], failed: Rows) -> dict[str, KnownLocations]:
         """Locations of successes and failures by agent, the round last, and how these fade; without remote agents."""
-        return dict.fromkeys(agents, (self.seen.X, failed, self.seen.hyperparameters.time))
+        return dict.fromkeys(agents, (self.belief.X, failed, self.belief.hyperparameters.time))
 
-    def unscaled(self, prices: Mapping[str, float]) -> set[str]:
+    def agents_without_scale(self, prices: Mapping[str, float]) -> set[str]:
         """Agents with a price while the belief has no unit yet."""
-        return set(prices) if self._lacks_unit else set()
+        return set(prices) if self._lacks_scale else set()
 
     @property
-    def _lacks_unit(self) -> bool:
+    def _lacks_scale(self) -> bool:
         """True while no outcomes have shown their unit to the belief; a user's own one has one."""
-        return type(self.seen) is ExactGP and not self.seen.hyperparameters.has_scale
+        return type(self.belief) is ExactGP and not self.belief.hyperparameters.has_scale
 
 
 @dataclass(frozen=True, eq=False)
-class OwnBeliefs:
+class LocalBeliefs:
     """Local beliefs of agents. They learn in place, and receive others' measurements by fusion."""
 
-    seen: FusedBelief
+    belief: FusedBelief
 
-    def copied(self) -> "OwnBeliefs":
+    def copied(self) -> "LocalBeliefs":
         """Copy that learns independently."""
-        return OwnBeliefs(self.seen.copied())
+        return LocalBeliefs(self.belief.copied())
 
-    def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "OwnBeliefs":
+    def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "LocalBeliefs":
         """Give each local agent its own measurements, also failed ones."""
-        own, dead, known = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-        for agent in dict.fromkeys(one.agent for one in measurements if one.agent in self.seen.agents):
-            made = [one for one in measurements if one.agent == agent]
-            taken = [one for one in made if np.isfinite(one.outcome)]
-            lost = [one.place for one in made if np.isnan(one.outcome)]
-            if taken:
-                own[agent] = np.array([one.place for one in taken]), [one.outcome for one in taken]
-                known[agent] = np.array([one.noise_std**2 for one in taken])
-            if lost:
-                dead[agent] = np.array(lost)
+        outcomes, failed, noise_variances = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+        for agent in dict.fromkeys(one.agent for one in measurements if one.agent in self.belief.agents):
+            measured = [one for one in measurements if one.agent == agent]
+            succeeded = [one for one in measured if np.isfinite(one.outcome)]
+            failed_places = [one.place for one in measured if np.isnan(one.outcome)]
+            if succeeded:
+                outcomes[agent] = np.array([one.place for one in succeeded]), [one.outcome for one in succeeded]
+                noise_variances[agent] = np.array([one.noise_std**2 for one in succeeded])
+            if failed_places:
+                failed[agent] = np.array(failed_places)
         # the kernel of time sees the round of the request, not the present one
-        talking = self.seen.at(asked)
-        talking.learn(own, links, dead, known, now, later=not talking.has_faults)
-        return OwnBeliefs(talking.at(now))
+        belief = self.belief.at(asked)
+        belief.learn(outcomes, links, failed, noise_variances, now, later=not belief.has_faults)
+        return LocalBeliefs(belief.at(now))
 
-    def attach(self, agent: str, X: Rows, y: Column, dead: Rows, noise_std: Column) -> "OwnBeliefs":
+    def attach(self, agent: str, X: Rows, y: Column, failed: Rows, noise_std: Column) -> "LocalBeliefs":
         """Give a local agent its unrequested measurements; remote agents send theirs in the next fusion."""
-        if agent in self.seen.agents:
-            self.seen.give(agent, X, y, noise_std**2)
-            self.seen.give_failures(agent, dead)
-            self.seen.propose_if_due(agent)
+        if agent in self.belief.agents:
+            self.belief.give(agent, X, y, noise_std**2)
+            self.belief.give_failures(agent, failed)
+            self.belief.propose_if_due(agent)
         return self
 
     def take_messages(self) -> BeliefMessages:
         """Due messages, once: the caller runs the exchange."""
         # taken once: a second caller must not fuse the same measurements again
-        due, self.seen.due = self.seen.due, ()
-        return BeliefMessages(due, self.seen.sent, self.seen.link_report)
+        due, self.belief.due = self.belief.due, ()
+        return BeliefMessages(due, self.belief.sent, self.belief.link_report)
 
-    def fitted(self, seed: int) -> "OwnBeliefs":
+    def fitted(self, seed: int) -> "LocalBeliefs":
         """Itself: agents fit during fusion."""
         return self
 
-    def at(self, now: float) -> "OwnBeliefs":
+    def at(self, now: float) -> "LocalBeliefs":
         """Beliefs at another round."""
-        return OwnBeliefs(self.seen.at(now))
+        return LocalBeliefs(self.belief.at(now))
 
-    def with_own_data(self, agent: str, rows: Sequence[Measured]) -> "OwnBeliefs":
+    def with_own_data(self, agent: str, rows: Sequence[Measured]) -> "LocalBeliefs":
         """Beliefs with all measurements of a returning agent; it knows the first of ``rows`` already."""
-        return OwnBeliefs(self.seen.with_own_data(agent, rows))
+        return LocalBeliefs(self.belief.with_own_data(agent, rows))
 
     @property
-    def asked(self) -> PlaceBelief:
+    def for_acquisition(self) -> PlaceBelief:
         """Beliefs of all local agents."""
-        return self.seen.views
+        return self.belief.views
 
     def n_known(self, agent: str) -> float:
         """Number of measurements that have reached an agent."""
-        return self.seen.known_to(agent)
+        return self.belief.known_to(agent)
 
     @property
     def places(self) -> Rows:
         """Locations of the representative's own measurements."""
-        return self.seen.places
+        return self.belief.places
 
-    def known(self, agents: Iterable[str], failed: Rows) -> dict[str, tuple[Rows, Rows, TimeCorrelation | None]]:
+    def known_locations(self, agents: Iterable[str], failed: Rows) -> dict[str, KnownLocations]:
         """Locations of successes and failures that have reached each agent, and how these fade with time."""
-        at_hand = {agent: self.seen.agents[agent] for agent in agents if agent in self.seen.agents}
-        return {a: (*self.seen.reports(a), own.proposal.hyperparameters.time) for a, own in at_hand.items()}
+        at_hand = {agent: self.belief.agents[agent] for agent in agents if agent in self.belief.agents}
+        return {a: (*self.belief.reports(a), own.proposal.hyperparameters.time) for a, own in at_hand.items()}
 
-    def unscaled(self, prices: Mapping[str, float]) -> set[str]:
+    def agents_without_scale(self, prices: Mapping[str, float]) -> set[str]:
         """Local agents with a price that know no different outcomes, nor a belief fitted to such."""
-        return {agent for agent in prices.keys() & self.seen.agents.keys() if not self.seen.shows_scale(agent)}
+        return {agent for agent in prices.keys() & self.belief.agents.keys() if not self.belief.shows_scale(agent)}
 
 
-FieldBelief = SharedBelief | OwnBeliefs
+FieldBelief = SharedBelief | LocalBeliefs
 
 
 def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | None = None) -> FieldBelief:
@@ -189,8 +191,8 @@ def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | N
     if isinstance(settings, FusedSettings):
         hears = (None, setup.transport) if own is None else ([own], InProcess())
         if state is None:
-            return OwnBeliefs(FusedBelief(settings, domain, agents, setup.seed, *hears))
-        return OwnBeliefs(FusedBelief.from_state_dict(settings, domain, agents, setup.seed, state, *hears))
+            return LocalBeliefs(FusedBelief(settings, domain, agents, setup.seed, *hears))
+        return LocalBeliefs(FusedBelief.from_state_dict(settings, domain, agents, setup.seed, state, *hears))
     if isinstance(settings, ExactGPSettings):
         gp = ExactGP.create(settings, domain) if state is None else ExactGP.from_state_dict(settings, domain, state)
         return SharedBelief(gp)
@@ -201,7 +203,7 @@ def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | N
 
 def _checked(belief: Any, settings: object, method: str) -> ExactGP:
     """A user's own belief, if it has all methods that a team needs."""
-    if lacking := [name for name in _OFFERED if not hasattr(belief, name)]:
+    if lacking := [name for name in _REQUIRED_MEMBERS if not hasattr(belief, name)]:
         wanted = f"a belief, like swarmbo.ExactGP: it has no {', '.join(lacking)}"
         raise invalid_result(belief, wanted, settings, method)
     return belief
@@ -209,9 +211,9 @@ def _checked(belief: Any, settings: object, method: str) -> ExactGP:
 
 def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceBelief:
     """Belief for a decision: pending queries count as measured in the variance, each batch in its own round."""
-    given = belief.asked
+    given = belief.for_acquisition
     for query in log.open.values():
-        places = log.problem.places(query.point, query.waits)
+        places = log.problem.places(query.point, query.awaited)
         given = given.at(query.round).condition_on_pending(np.array(list(places.values())))
     return given.at(round_number)
 
@@ -219,20 +221,20 @@ def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceB
 def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_number: int) -> dict[str, Requirement]:
     """Required probability of success, for local agents that know of a failure, by each agent's own record."""
     domain = log.problem.box
-    d, made, out = domain.n_dims, dict[Hashable, SuccessGP](), dict[str, Requirement]()
-    for agent, (good, bad, memory) in belief.known(agents, _failed_places(log)).items():
-        if not len(bad):
+    d, models, out = domain.n_dims, dict[Hashable, SuccessGP](), dict[str, Requirement]()
+    for agent, (succeeded_rows, failed_rows, memory) in belief.known_locations(agents, _failed_places(log)).items():
+        if not len(failed_rows):
             continue
-        bad = bad if belief.seen.has_time else bad[:, :d]
+        failed_rows = failed_rows if belief.belief.has_time else failed_rows[:, :d]
         # agents that know the same share one model, made once; equal bytes give equal bits
-        key = good.tobytes(), bad.tobytes(), memory
-        if key not in made:
-            rows = np.concatenate([good, bad])
-            U, succeeded = domain.to_unit(rows[:, :d]), np.arange(len(rows)) < len(good)
-            rounds = rows[:, d] if belief.seen.has_time else None
-            made[key] = SuccessGP.learned(U, succeeded, rounds=rounds, now=round_number, memory=memory)
-        least = required_logit(excess_of(log.record(agent).tolist()), made[key].odds)
-        out[agent] = Requirement(np.arange(d), made[key], least)
+        key = succeeded_rows.tobytes(), failed_rows.tobytes(), memory
+        if key not in models:
+            rows = np.concatenate([succeeded_rows, failed_rows])
+            U, succeeded = domain.to_unit(rows[:, :d]), np.arange(len(rows)) < len(succeeded_rows)
+            rounds = rows[:, d] if belief.belief.has_time else None
+            models[key] = SuccessGP.learned(U, succeeded, rounds=rounds, now=round_number, memory=memory)
+        least = required_logit(excess_of(log.successes(agent).tolist()), models[key].odds)
+        out[agent] = Requirement(np.arange(d), models[key], least)
     return out
 
 
@@ -251,12 +253,13 @@ def known_places(
 ) -> tuple[Float[np.ndarray, "n d"], dict[str, Float[np.ndarray, "m d"]]]:
     """Measured and pending locations by the representative's knowledge, and by each agent's with local beliefs."""
     n_dims, problem = log.problem.box.n_dims, log.problem
-    out = [place for query in log.open.values() for place in problem.places(query.point, query.waits).values()]
+    out = [place for query in log.open.values() for place in problem.places(query.point, query.awaited).values()]
 
-    def with_out(X: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "m d"]:
+    def with_pending_places(X: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "m d"]:
         return np.vstack([X[:, :n_dims], *out]) if len(X) else X[:, :n_dims]
 
     if isinstance(belief, SharedBelief):
-        return with_out(belief.places), {}
-    by_agent = {agent: with_out(good) for agent, (good, _, _) in belief.known(problem.agents, np.zeros((0, 1))).items()}
-    return by_agent[belief.seen.representative], by_agent
+        return with_pending_places(belief.places), {}
+    known = belief.known_locations(problem.agents, np.zeros((0, 1)))
+    by_agent = {agent: with_pending_places(succeeded) for agent, (succeeded, _, _) in known.items()}
+    return by_agent[belief.belief.representative], by_agent

@@ -9,16 +9,16 @@ import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.acquisition.by_view import EachSays, ran
-from swarmbo.belief.fusion.fused import Talk
-from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk
+from swarmbo.acquisition.by_view import EachSends, run_steps
+from swarmbo.belief.fusion.fused import FusionExchange
+from swarmbo.belief.fusion.fused_view import AnyUnfinished, StepMessages, exchange_steps, send_and_deliver
 from swarmbo.coordination import deadline_box, deadline_tables, participant, tables as conflicts
-from swarmbo.coordination.agreement import Agreement, Solution, whole_factors
+from swarmbo.coordination.agreement import Agreement, Solution, decided_factors
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import BoxMethod, TableMethod, has_deadline
-from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
+from swarmbo.coordination.requests import InTurn, Steps, ToAll, single_request
 from swarmbo.deciding import joint, places
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
@@ -30,35 +30,36 @@ Out = TypeVar("Out")
 SHARING = ("reports", "news", "sharing")  # purposes of reports; all others belong to the agreement
 
 
-def said_by(request: EachSays, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:
+def exchange_of(request: EachSends, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:
     """Steps of some agents for a request: they send their own data, and receive all."""
-    fits = fitting(request)
+    fits = admissible_data(request)
 
-    def say(agent: str, before: Mapping[str, bytes]) -> bytes:
-        return msgspec.msgpack.encode(request.of(agent, received(request, before)))
+    def data_of(agent: str, before: Mapping[str, bytes]) -> bytes:
+        return msgspec.msgpack.encode(request.value_of(agent, decoded(request, before)))
 
     if request.in_turn:
-        return asked(HandOn(request.speakers, say, fits))
-    return asked(ToAll({agent: say(agent, {}) if agent in request.speakers else b"" for agent in own}, fits))
+        return single_request(InTurn(request.senders, data_of, fits))
+    data = {agent: data_of(agent, {}) if agent in request.senders else b"" for agent in own}
+    return single_request(ToAll(data, fits))
 
 
-def fitting(request: EachSays) -> Callable[[str, bytes], bool]:
-    """Test of agents' data: speakers send admissible data, others send nothing."""
+def admissible_data(request: EachSends) -> Callable[[str, bytes], bool]:
+    """Test of agents' data: senders send admissible data, others send nothing."""
 
-    def is_word(agent: str, word: bytes) -> bool:
-        if agent not in request.speakers:
-            return not word
+    def is_admissible(agent: str, data: bytes) -> bool:
+        if agent not in request.senders:
+            return not data
         try:
-            return request.fits(agent, msgspec.msgpack.decode(word))
+            return request.fits(agent, msgspec.msgpack.decode(data))
         except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError):
             return False
 
-    return is_word
+    return is_admissible
 
 
-def received(request: EachSays, said: Mapping[str, bytes]) -> dict[str, Any]:
-    """Decoded data of the speakers, in their order."""
-    return {agent: msgspec.msgpack.decode(said[agent]) for agent in request.speakers if agent in said}
+def decoded(request: EachSends, said: Mapping[str, bytes]) -> dict[str, Any]:
+    """Decoded data of the senders, in their order."""
+    return {agent: msgspec.msgpack.decode(said[agent]) for agent in request.senders if agent in said}
 
 
 def all_of(graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None = None) -> Part:
@@ -66,49 +67,49 @@ def all_of(graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None =
     return Part(graph, len(graph.components) + 1, routes, present=present)
 
 
-class Exchanges:
+class CountedExchanges:
     """Exchanges of agents in one process, with their traffic in ``sent``, by purpose."""
 
     def __init__(self, graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None = None) -> None:
         self.graph, self.routes, self.present, self.sent = graph, routes, present, dict[str, Traffic]()
-        self._everybody = Central(all_of(graph, routes, present))
+        self._all_agents = Central(all_of(graph, routes, present))
 
-    def note(self, purpose: str, took: Traffic) -> None:
+    def count(self, purpose: str, took: Traffic) -> None:
         """Count traffic."""
         if took != Traffic():
             self.sent[purpose] = self.sent.get(purpose, Traffic()) + took
 
-    def exchanged(self, purpose: str, steps: Steps[Out]) -> Out:
+    def run(self, purpose: str, steps: Steps[Out]) -> Out:
         """Run an exchange of data among all agents, and count it."""
         # one counter serves all purposes, so the traffic of this exchange is a difference
-        before = self._everybody.traffic
-        found = self._everybody.run(steps)
-        self.note(purpose, self._everybody.traffic - before)
+        before = self._all_agents.traffic
+        found = self._all_agents.run(steps)
+        self.count(purpose, self._all_agents.traffic - before)
         return found
 
-    def answered(self, request: EachSays) -> dict[str, Any]:
+    def answer(self, request: EachSends) -> dict[str, Any]:
         """Data of some agents about their own beliefs."""
-        return received(request, self.exchanged(request.purpose, said_by(request, self._everybody.part.agents)))
+        return decoded(request, self.run(request.purpose, exchange_of(request, self._all_agents.part.agents)))
 
-    def summed(self, purpose: str, *shape: int) -> None:
+    def count_sum(self, purpose: str, *shape: int) -> None:
         """Count a sum over all agents of numbers of a shape."""
-        self.note(purpose, self._everybody.over_tree(np.empty(shape)))
+        self.count(purpose, self._all_agents.over_tree(np.empty(shape)))
 
-    def fused(self, due: Sequence[Talk]) -> None:
+    def fuse(self, due: Sequence[FusionExchange]) -> None:
         """Run exchanges of beliefs: a note to each neighbour in each step, and a test for further steps."""
         for one in due:
-            ran(talk(one.agents, one.steps), partial(self._in_step, one))
+            run_steps(exchange_steps(one.agents, one.steps), partial(self._answer_fusion, one))
 
-    def _in_step(self, talking: Talk, request: Unfinished | Spoken) -> Any:
-        if isinstance(request, Unfinished):
-            self.summed("sharing", 1, 1)
+    def _answer_fusion(self, talking: FusionExchange, request: AnyUnfinished | StepMessages) -> Any:
+        if isinstance(request, AnyUnfinished):
+            self.count_sum("sharing", 1, 1)
             return request.own
-        inboxes = carried(request.letters, talking.medium)
+        inboxes = send_and_deliver(request.envelopes, talking.medium)
         arrived = {(one.sender, name): one.payload for name, inbox in inboxes.items() for one in inbox}
         for name, agent in talking.agents.items():
             for other in agent.neighbours:
                 note = Note(name, arrived.get((name, other), b""))
-                self.note("sharing", Traffic(1, Codec.size(note), self.routes.hops(name, other)))
+                self.count("sharing", Traffic(1, Codec.size(note), self.routes.hops(name, other)))
         return inboxes
 
 
@@ -121,29 +122,29 @@ def split_traffic(sent: Mapping[str, Traffic]) -> tuple[Traffic, Traffic]:
 @dataclass(frozen=True)
 class CentralDriver:
     """Driver that answers the requests of a decision with the knowledge of all agents, and counts the messages that
-    agents would send in ``words``. If ``knows_all``, all agents know all outcomes.
+    agents would send in ``exchanges``. If ``knows_all``, all agents know all outcomes.
     """
 
     coordination: Any
     transport: Carrying
     round: int
-    words: Exchanges
+    exchanges: CountedExchanges
     seed: int = 0
     knows_all: bool = False
 
     def run(self, steps: Generator[Any, Any, Out]) -> Out:
         """Run the steps, answering their requests."""
-        return ran(steps, self._answer)
+        return run_steps(steps, self._answer)
 
     def _ranked(self, request: joint.Rank) -> joint.Ranking | None:
         """Best of the evaluated points, from sums in the agents' order: ties depend on their last digits."""
         summed = list[tuple[FactorGraph, np.ndarray]]()
         for number, graph in request.parts():
-            part = Part(graph, number, self.words.routes, present=self.words.present)
+            part = Part(graph, number, self.exchanges.routes, present=self.exchanges.present)
             if part.agents:  # else no agent looks for its best
                 central = Central(part)
                 summed.append((graph, central.run(request.summed(graph.factors))))
-                self.words.note("ranking", central.traffic)
+                self.exchanges.count("ranking", central.traffic)
         return request.ranking(summed) if summed else None
 
     def _answer(self, request: joint.Request | places.Request) -> Any:
@@ -153,36 +154,36 @@ class CentralDriver:
             case joint.Gather():
                 if self.knows_all:
                     return request.numbers
-                self.words.summed(request.purpose, 1, len(request.numbers))
-                return request.among(self.words.present or request.graph.agents)
+                self.exchanges.count_sum(request.purpose, 1, len(request.numbers))
+                return request.among(self.exchanges.present or request.graph.agents)
             case joint.Whole():
-                self.words.summed(request.purpose, *np.atleast_2d(request.points).shape)
+                self.exchanges.count_sum(request.purpose, *np.atleast_2d(request.points).shape)
                 return request.points
             case joint.Agree():
                 agreed = self._agreed(request)
-                self.words.note("agreement", agreed.report.traffic)
-                self.words.summed("point", 1, len(agreed.point))
+                self.exchanges.count("agreement", agreed.report.traffic)
+                self.exchanges.count_sum("point", 1, len(agreed.point))
                 return agreed
             case joint.Expect():
-                graph, model = self.words.graph, request.model
+                graph, model = self.exchanges.graph, request.model
                 if self.knows_all or model.belief.is_coupled:
                     return model.posterior(request.points)
-                return self.words.exchanged("expected", request.summed(graph, graph.factors))
+                return self.exchanges.run("expected", request.summed(graph, graph.factors))
             case places.Choose():
                 chosen = self._chosen(request)
-                self.words.note("agreement", chosen.report.traffic)
+                self.exchanges.count("agreement", chosen.report.traffic)
                 return chosen
             case places.Visit():
                 planned, links = request
                 opened = self._opened(planned.pilots, links) if self.transport.as_agents else None
                 visits = planned.central_driver() if opened is None else planned.with_agents(opened, self.round)
-                self.words.note("agreement", visits.report.traffic)
+                self.exchanges.count("agreement", visits.report.traffic)
                 ends = {agent: place.tolist() for agent, place in visits.points.items()}
-                words = {agent: msgspec.msgpack.encode(ends.get(agent)) for agent in self.words.graph.agents}
-                self.words.exchanged("choices", asked(ToAll(words)))
+                words = {agent: msgspec.msgpack.encode(ends.get(agent)) for agent in self.exchanges.graph.agents}
+                self.exchanges.run("choices", single_request(ToAll(words)))
                 return visits
-            case EachSays():
-                return self.words.answered(request)
+            case EachSends():
+                return self.exchanges.answer(request)
 
     def _agreed(self, request: joint.Agree) -> Agreement:
         functions, links, seed = request.functions, request.links, request.seed
@@ -218,8 +219,8 @@ class CentralDriver:
             opened = self._opened(problem.graph.agents, links), self.round, seed
             solution = participant.solve_with_agents(self.coordination, problem.graph, problem.tables, *opened)
         # all agents then exchange their choices and values
-        self.words.summed("choices", 1, len(self.words.graph.agents))
-        self.words.summed("choices", 1, len(problem.graph.factors))
+        self.exchanges.count_sum("choices", 1, len(self.exchanges.graph.agents))
+        self.exchanges.count_sum("choices", 1, len(problem.graph.factors))
         return solution
 
     def _chosen_by_deadline(self, timed: Any, request: places.Choose) -> Solution:
@@ -230,11 +231,11 @@ class CentralDriver:
         found = deadline_tables.agree_by_deadline(
             timed, graph, tables, *opened, default=default, seed=seed, guesses=False
         )
-        own = {agent: conflicts.Conflicts.packed(graph, tables, agent) for agent in self.words.graph.agents}
-        self.words.exchanged("claims", asked(ToAll(own)))
-        self.words.summed("choices", 1, len(self.words.graph.agents))
-        if whole := whole_factors(graph, found.assignment):
-            self.words.summed("choices", 1, len(whole))
+        own = {agent: conflicts.Conflicts.packed(graph, tables, agent) for agent in self.exchanges.graph.agents}
+        self.exchanges.run("claims", single_request(ToAll(own)))
+        self.exchanges.count_sum("choices", 1, len(self.exchanges.graph.agents))
+        if whole := decided_factors(graph, found.assignment):
+            self.exchanges.count_sum("choices", 1, len(whole))
         return found
 
     def _opened(self, agents: Iterable[str], links: "nx.Graph[str] | None") -> Transport:

@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition import Situation
-from swarmbo.acquisition.by_view import EachSays, are_numbers
+from swarmbo.acquisition.by_view import EachSends, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.boundary.values import known_names, reported_number, short, table
-from swarmbo.deciding.beliefs import FieldBelief, OwnBeliefs, belief_of, known_places, required_of, with_pending
+from swarmbo.deciding.beliefs import FieldBelief, LocalBeliefs, belief_of, known_places, required_of, with_pending
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.offers import (
     allowed_places,
@@ -23,7 +23,7 @@ from swarmbo.deciding.offers import (
     places_to_recommend,
     random_candidates,
 )
-from swarmbo.deciding.own_rows import OwnRow, is_place, stops_by_round
+from swarmbo.deciding.own_rows import OwnRow, is_place, measurements_by_round
 from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
@@ -117,7 +117,7 @@ class FieldLearner:
             horizon=setup.horizon,
             seed=setup.seed,
             prices=prices,
-            unscaled=after.believed.unscaled(prices),
+            unscaled=after.believed.agents_without_scale(prices),
             level=problem.level if offers.level is None else offers.level,
             sites=allowed_sites(offers.sites, problem),
             travel=offers.travel,
@@ -152,9 +152,9 @@ class FieldLearner:
 
     def recommend(self, log: Logbook, sites: Sites) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
         """Location with the largest mean over the allowed sites, or ``places_to_recommend``; None if there is none."""
-        if isinstance(self.believed, OwnBeliefs):
+        if isinstance(self.believed, LocalBeliefs):
             return self, (yield from self._most_knowing(self.believed.n_known, sites))
-        if self.believed.seen.n_data == 0:
+        if self.believed.belief.n_data == 0:
             return self, None
         fitted = self.fitted(log)
         return fitted, fitted._recommended(sites)
@@ -162,13 +162,13 @@ class FieldLearner:
     def _most_knowing(self, n_known: Callable[[str], float], sites: Sites) -> PlaceSteps[Recommendation | None]:
         """Recommendation of the first agent with the most measurements, as it reports it."""
         agents = self.setup.problem.agents
-        known = yield EachSays("known", agents, lambda agent, _: n_known(agent), lambda _, n: are_numbers([n], 1))
+        known = yield EachSends("known", agents, lambda agent, _: n_known(agent), lambda _, n: are_numbers([n], 1))
         best = max(known, key=lambda agent: known[agent])  # the first of equals
         if not known[best]:
             return None
 
         # only its own belief can name the location, so others receive it by message
-        told = yield EachSays(
+        told = yield EachSends(
             "recommended", (best,), lambda *_: msgspec.to_builtins(self._recommended(sites)), self._can_be_recommended
         )
         return msgspec.convert(told[best], Recommendation | None)
@@ -184,7 +184,7 @@ class FieldLearner:
         return is_place(found.location, self.setup.problem) and math.isfinite(found.mean) and found.std >= 0.0
 
     def _recommended(self, sites: Sites) -> Recommendation | None:
-        problem, belief = self.setup.problem, self.believed.seen
+        problem, belief = self.setup.problem, self.believed.belief
         places = sites
         if places is None:
             measured = self.believed.places[:, : problem.box.n_dims]
@@ -203,18 +203,18 @@ class FieldLearner:
 
     def returned(self, plain: Mapping[str, Any], rows: Mapping[str, OwnRow]) -> "FieldLearner":
         """Learner of a returning agent with its own belief, all its measurements, and another's ``whereabouts``."""
-        assert isinstance(self.believed, OwnBeliefs)
+        assert isinstance(self.believed, LocalBeliefs)
         assert self.own is not None
         told = [
             (asked, stop.place, math.nan if stop.outcome is None else stop.outcome, stop.noise)
-            for asked, stops in stops_by_round(rows, self.setup.problem.graph.variables_owned_by(self.own))
+            for asked, stops in measurements_by_round(rows, self.setup.problem.graph.variables_owned_by(self.own))
             for stop in stops
         ]
         return replace(self, believed=self.believed.with_own_data(self.own, told), **_places(plain))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""
-        belief = self.believed.seen.state_dict()
+        belief = self.believed.belief.state_dict()
         plain = self.whereabouts() | {"belief": belief["json"]}
         return plain, {f"belief/{name}": array for name, array in belief["arrays"].items()}
 

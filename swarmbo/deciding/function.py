@@ -142,9 +142,9 @@ class FunctionLearner:
         # pending points narrow the variance, but tell nothing about the mean
         known = self.modelled(log.without(log.open))[1] if log.open and self.n_data(log) else model
         U, stayed = U if box.contains(U) else box.centre, None
-        for candidates in near.lines_back(U, box, stream(self.setup.seed, "safe", asked=log.asked)):
+        for candidates in near.lines_back(U, box, stream(self.setup.seed, "safe", asked=log.n_asked)):
             expected = yield Expect(known, problem.modelled(np.vstack([problem.in_box(candidates), evaluated])))
-            U, stayed = near.first_safe(candidates, evaluated, log.out, expected, box)
+            U, stayed = near.first_safe(candidates, evaluated, log.outstanding_points, expected, box)
             if stayed is None:
                 break
         return problem.in_box(U), stayed
@@ -231,9 +231,9 @@ class FunctionLearner:
         waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(whole, list(range(len(queries))))]
         is_last = self.setup.horizon is not None and log.round >= self.setup.horizon
         if problem.outcomes == "per-factor" and not is_last:
-            waits = [frozenset(query.waits) for query in queries]
+            waits = [frozenset(query.awaited) for query in queries]
             waiting = [(problem.columns(c), [n for n, own in enumerate(waits) if c in own]) for c in problem.channels]
-        places = problem.domain.to_unit(log.out)
+        places = problem.domain.to_unit(log.outstanding_points)
         for columns, rows in waiting:
             if rows:
                 rules.append(_KeepApart(columns, places[np.ix_(rows, columns.tolist())], are_pending=True))
@@ -251,7 +251,7 @@ class FunctionLearner:
         by_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())
         broken = {n for n, rule in enumerate(rules) if rule.is_broken_by(U)}
         # by the number of queries: a team restored in mid-run draws the same steps
-        rng = stream(self.setup.seed, "apart", asked=log.asked)
+        rng = stream(self.setup.seed, "apart", asked=log.n_asked)
         for tries in range(_MOST_TRIES):
             if coding is not None and tries == _ENOUGH:
                 # on grids there may be no point that is apart from all pending values and new

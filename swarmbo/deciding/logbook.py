@@ -47,15 +47,15 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 _DIGITS = 18  # of a query's number, which is of 64 bits
 
 
-class _Waiting(msgspec.Struct, frozen=True, array_like=True):
+class _SavedQuery(msgspec.Struct, frozen=True, array_like=True):
     """An ``OpenQuery`` in a state, without its point."""
 
-    waits: tuple[str, ...]
+    awaited: tuple[str, ...]
     row: _Count | None
     round: _Count
     chosen: bool
     basis: _Count
-    stood: tuple[float, ...] | None = None
+    actual_point: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,22 +63,26 @@ class OpenQuery:
     """A pending joint point, and the channels for which it waits.
 
     Once a part of its outcome is known, it has a ``row`` in the history. ``chosen`` is False in the initial design;
-    ``basis`` is the number of evaluations known at its request; ``stood`` is an actual point that was told before any
-    outcome.
+    ``basis`` is the number of evaluations known at its request; ``actual_point`` was told before any outcome.
     """
 
     point: Float[np.ndarray, " n"]
-    waits: tuple[str, ...]
+    awaited: tuple[str, ...]
     row: int | None = None
     round: int = 1
     chosen: bool = True
     basis: int = 0
-    stood: Float[np.ndarray, " n"] | None = None
+    actual_point: Float[np.ndarray, " n"] | None = None
 
     @property
     def place(self) -> Float[np.ndarray, " n"]:
         """Actual point as far as it is known, otherwise the requested one."""
-        return self.point if self.stood is None else self.stood
+        return self.point if self.actual_point is None else self.actual_point
+
+    def to_plain(self) -> list[Any]:
+        """Plain data in the order of ``_SavedQuery``."""
+        actual_point = None if self.actual_point is None else self.actual_point.tolist()
+        return [list(self.awaited), self.row, self.round, self.chosen, self.basis, actual_point]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +92,16 @@ class Logbook:
     Args:
         history: Evaluations, in the order of their first outcome.
         open: Queries that wait for outcomes, by id, in the order of requests.
-        asked: Number of queries so far.
-        begun: In a field, number of queries before this episode.
+        n_asked: Number of queries so far.
+        n_before_episode: In a field, number of queries before this episode.
         failures: Number of failed outcomes.
     """
 
     problem: Problem
     history: Dataset
     open: Mapping[str, OpenQuery]
-    asked: int = 0
-    begun: int = 0
+    n_asked: int = 0
+    n_before_episode: int = 0
     failures: int = 0
 
     @classmethod
@@ -110,7 +114,7 @@ class Logbook:
     @property
     def round(self) -> int:
         """Number of the coming round, from 1; every query is a round, in a field of this episode."""
-        return self.asked - self.begun + 1
+        return self.n_asked - self.n_before_episode + 1
 
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
@@ -128,7 +132,7 @@ class Logbook:
         return sum(query.basis == len(self.history) for query in self.open.values())
 
     @property
-    def out(self) -> Float[np.ndarray, "q n"]:
+    def outstanding_points(self) -> Float[np.ndarray, "q n"]:
         """Points with an outstanding outcome."""
         return self._stacked([query.place for query in self.open.values()])
 
@@ -137,23 +141,23 @@ class Logbook:
         """All evaluated and pending points."""
         return np.concatenate([self.history.X, self.pending])
 
-    def record(self, channel: str) -> Bool[np.ndarray, " s"]:
+    def successes(self, channel: str) -> Bool[np.ndarray, " s"]:
         """Mask of successes among a channel's own outcomes, in the order of the history; attached ones are left out."""
         data, column = self.history, self.problem.graph.place_of[channel]
-        told = ~np.isnan(data.factors[:, column])
+        succeeded = ~np.isnan(data.factors[:, column])
         own = np.ones(len(data), dtype=bool) if data.attached is None else ~data.attached
-        return told[own & (told | data.failed[:, column])]
+        return succeeded[own & (succeeded | data.failed[:, column])]
 
     def next_ids(self, count: int = 1) -> list[str]:
         """Ids of the coming queries."""
-        return [_name(self.asked + i) for i in range(1, count + 1)]
+        return [_query_id(self.n_asked + i) for i in range(1, count + 1)]
 
     def with_query(self, point: Float[np.ndarray, " n"], *, chosen: bool = True) -> tuple["Logbook", str]:
         """Request a point; return the new logbook, and the query's id. Without participants it waits for nothing."""
-        query_id, waits = self.next_ids()[0], self.problem.channels_in(point)
-        query = OpenQuery(point.copy(), waits, round=self.round, chosen=chosen, basis=len(self.history))
-        still_open = {**self.open, query_id: query} if waits else self.open
-        return replace(self, open=still_open, asked=self.asked + 1), query_id
+        query_id, awaited = self.next_ids()[0], self.problem.channels_in(point)
+        query = OpenQuery(point.copy(), awaited, round=self.round, chosen=chosen, basis=len(self.history))
+        still_open = {**self.open, query_id: query} if awaited else self.open
+        return replace(self, open=still_open, n_asked=self.n_asked + 1), query_id
 
     def without(self, query_ids: Iterable[str]) -> "Logbook":
         """Give up queries; known outcomes stay, and others do not count as failed."""
@@ -163,33 +167,34 @@ class Logbook:
         given_up = {key: self.open[key] for key in query_ids if key in self.open}
         for query in given_up.values():
             if query.row is not None and taken is not None:
-                taken[query.row, self._which(query.waits)] = False
+                taken[query.row, self._channel_mask(query.awaited)] = False
         return replace(self, history=replace(history, taken=taken))._closed(given_up)
 
     def in_new_episode(self) -> "Logbook":
         """Give up all queries; in a field, count rounds from 1 again."""
-        return replace(self.without(self.open), begun=self.asked if self.problem.is_field else self.begun)
+        n_before = self.n_asked if self.problem.is_field else self.n_before_episode
+        return replace(self.without(self.open), n_before_episode=n_before)
 
     def query(self, query_id: str, channels: Collection[str] = ()) -> OpenQuery:
         """Find an open query that waits for the channels."""
         if query_id not in self.open:
             raise self._not_pending(query_id)
-        query = self.asked_of(query_id, channels)
-        waits = frozenset(query.waits)
-        if again := [channel for channel in channels if channel not in waits]:
-            raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {list(query.waits)}")
+        query = self.requested_query(query_id, channels)
+        awaited = frozenset(query.awaited)
+        if again := [channel for channel in channels if channel not in awaited]:
+            raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {list(query.awaited)}")
         return query
 
     def _not_pending(self, query_id: str) -> UnknownQueryError:
         waits = f"waiting for outcomes: {list(self.open)}; if it was given up, attach its outcome"
         return UnknownQueryError(f"query {query_id!r} is not pending; {waits}")
 
-    def asked_of(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
+    def requested_query(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
         """Find a query of the channels that is open or told; a told one waits for nothing, and has its row."""
         if query_id in self.open:
             query = self.open[query_id]
         else:
-            data, number = self.history, _number(query_id)
+            data, number = self.history, _query_number(query_id)
             assert data.query is not None
             row = next(iter(np.flatnonzero(data.query == number).tolist()), None) if number else None
             if row is None:
@@ -205,7 +210,7 @@ class Logbook:
         self, query_id: str, total: float, point: Float[np.ndarray, " n"] | None = None, noise_std: float = np.nan
     ) -> "Logbook":
         """Close a query with its total, NaN if failed; ``point`` is the actual point, and a noise of NaN is unknown."""
-        row, history = self._row(query_id, self.query(query_id), point)
+        row, history = self._row_of(query_id, self.query(query_id), point)
         totals, noise = history.totals.copy(), history.known_noise
         totals[row], noise[row, 0] = total, noise_std
         failures = self.failures + int(np.isnan(total))
@@ -227,24 +232,24 @@ class Logbook:
         """
         query = self.query(query_id, outcomes)
         if not outcomes and query.row is None:
-            return replace(self, open={**self.open, query_id: replace(query, stood=point)})
-        row, history = self._row(query_id, query, point)
-        told, noise, place = history.factors.copy(), history.known_noise, self.problem.graph.place_of
+            return replace(self, open={**self.open, query_id: replace(query, actual_point=point)})
+        row, history = self._row_of(query_id, query, point)
+        factors, noise, place = history.factors.copy(), history.known_noise, self.problem.graph.place_of
         for channel, outcome in outcomes.items():
             column = place[channel]
-            told[row, column], noise[row, 1 + column] = outcome, (noise_std or {}).get(channel, np.nan)
-        history = replace(history, factors=told, noise_std=noise)
-        left = tuple(channel for channel in query.waits if channel not in outcomes)
+            factors[row, column], noise[row, 1 + column] = outcome, (noise_std or {}).get(channel, np.nan)
+        history = replace(history, factors=factors, noise_std=noise)
+        left = tuple(channel for channel in query.awaited if channel not in outcomes)
         failures = sum(bool(np.isnan(outcome)) for outcome in outcomes.values())
         log = replace(self, history=self._summed(history), failures=self.failures + failures)
         if not left:
             return log._closed([query_id])
-        known = replace(query, point=history.X[row], waits=left, row=row, stood=None)
+        known = replace(query, point=history.X[row], awaited=left, row=row, actual_point=None)
         return log._with_open({**log.open, query_id: known})
 
-    def with_measured(self, query_id: str, quantities: Mapping[str, float]) -> "Logbook":
+    def with_quantities(self, query_id: str, quantities: Mapping[str, float]) -> "Logbook":
         """Note measured quantities of a told query."""
-        row = self.asked_of(query_id).row
+        row = self.requested_query(query_id).row
         if row is None or self.history.measured is None:
             raise UnknownQueryError(f"query {query_id!r}: got constraints without an outcome; tell both")
         measured = self.history.measured.copy()
@@ -275,9 +280,9 @@ class Logbook:
         """
         log, problem, query = self, self.problem, None if query_id is None else self.open[query_id]
         places = problem.places(news.point, news.factors)
-        waits = frozenset[str]() if query is None else frozenset(query.waits)
+        awaited = frozenset[str]() if query is None else frozenset(query.awaited)
         # an agent may measure without a request, or again; such outcomes get a row of their own
-        own = {c: y for c, y in news.factors.items() if c in waits}
+        own = {c: y for c, y in news.factors.items() if c in awaited}
         if query_id is not None and news.total is not None:
             log = log.with_total(query_id, news.total, news.point, news.total_noise)
         elif query_id is not None:
@@ -287,54 +292,53 @@ class Logbook:
             log = log.without([query_id]) if is_all else log
         if unasked := {channel: y for channel, y in news.factors.items() if channel not in own}:
             point = problem.joint({channel: places[channel] for channel in unasked})
-            log = log._measured(point, unasked, news.noise, attached=False)
+            log = log._with_measurement(point, unasked, news.noise, attached=False)
         for measurement in news.on_the_way:  # unrequested: rows of their own
-            agent = measurement.agent
+            agent, noise = measurement.agent, {measurement.agent: measurement.noise_std}
             point = problem.joint({agent: measurement.place})
-            log = log._measured(point, {agent: measurement.outcome}, {agent: measurement.noise_std}, attached=True)
+            log = log._with_measurement(point, {agent: measurement.outcome}, noise, attached=True)
         return log, self.round - 1 if query is None or is_all else query.round
 
-    def _measured(
-        self, point: Float[np.ndarray, " n"], told: Mapping[str, float], noise: Mapping[str, float], *, attached: bool
+    def _with_measurement(
+        self, point: Float[np.ndarray, " n"], known: Mapping[str, float], noise: Mapping[str, float], *, attached: bool
     ) -> "Logbook":
         """Add measurements in a field without a query, as a row of their own."""
-        factors, noises = ([given.get(c, np.nan) for c in self.problem.channels] for given in (told, noise))
+        factors, noises = ([given.get(c, np.nan) for c in self.problem.channels] for given in (known, noise))
         noise_std = np.array([[np.nan, *noises]])
         data = Dataset(point[None], np.array([np.nan]), np.array([factors]), noise_std=noise_std)
         return self.with_evaluations(data, attached=attached)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""
-        waiting = {
-            key: [list(q.waits), q.row, q.round, q.chosen, q.basis, None if q.stood is None else q.stood.tolist()]
-            for key, q in self.open.items()
-        }
-        plain = {"asked": self.asked, "begun": self.begun, "failures": self.failures, "open": waiting}
+        queries = {query_id: query.to_plain() for query_id, query in self.open.items()}
+        plain = {"asked": self.n_asked, "begun": self.n_before_episode, "failures": self.failures, "open": queries}
         rows = {name: column.copy() for name in _COLUMNS if (column := getattr(self.history, name)) is not None}
         return plain, {**rows, "open": self._stacked([query.point for query in self.open.values()])}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """Restore the state of ``to_state``, with the same problem."""
-        there = [name for name in _COLUMNS if name in arrays or name != "measured"]  # these only if there are limits
-        history = Dataset(**{name: np.array(arrays[name], dtype=_COLUMNS[name]) for name in there})
-        for name in there:
+        stored = [name for name in _COLUMNS if name in arrays or name != "measured"]  # these only if there are limits
+        history = Dataset(**{name: np.array(arrays[name], dtype=_COLUMNS[name]) for name in stored})
+        for name in stored:
             shape, wanted = getattr(history, name).shape, (len(history), *getattr(self.history, name).shape[1:])
             if shape != wanted:
                 raise ValueError(f"got {name!r} {shape}; wanted {wanted}")
         if np.isinf(history.X).any():
             raise ValueError("got infinite points")
-        counts = msgspec.convert({name: plain[name] for name in ("asked", "begun", "failures")}, dict[str, _Count])
-        waiting = msgspec.convert(plain["open"], dict[str, _Waiting])
+        counts = [plain[name] for name in ("asked", "begun", "failures")]
+        n_asked, n_before, failures = msgspec.convert(counts, tuple[_Count, _Count, _Count])
+        saved_queries = msgspec.convert(plain["open"], dict[str, _SavedQuery])
         points = np.array(arrays["open"], dtype=float).reshape(-1, history.X.shape[1])
         queries = dict[str, OpenQuery]()
-        for point, (query_id, q) in zip(points, waiting.items(), strict=True):
-            if not set(q.waits) <= set(self.problem.channels) or (q.row is not None and q.row >= len(history)):
-                raise ValueError(f"query {query_id!r}: got {q.waits}, row {q.row}; wanted agents and rows of the log")
-            stood = None if q.stood is None else np.array(q.stood)
-            if stood is not None and not (stood.shape == point.shape and np.isfinite(stood).all()):
-                raise ValueError(f"query {query_id!r}: got the point {q.stood}; wanted {len(point)} finite numbers")
-            queries[query_id] = OpenQuery(point, q.waits, q.row, q.round, q.chosen, q.basis, stood)
-        return replace(self, history=history, **counts)._with_open(queries)
+        for point, (query_id, q) in zip(points, saved_queries.items(), strict=True):
+            if not set(q.awaited) <= set(self.problem.channels) or (q.row is not None and q.row >= len(history)):
+                raise ValueError(f"query {query_id!r}: got {q.awaited}, row {q.row}; wanted agents and rows of the log")
+            actual = None if q.actual_point is None else np.array(q.actual_point)
+            if actual is not None and not (actual.shape == point.shape and np.isfinite(actual).all()):
+                raise ValueError(f"query {query_id!r}: got the point {actual}; wanted {len(point)} finite numbers")
+            queries[query_id] = OpenQuery(point, q.awaited, q.row, q.round, q.chosen, q.basis, actual)
+        log = replace(self, history=history, n_asked=n_asked, n_before_episode=n_before, failures=failures)
+        return log._with_open(queries)
 
     def _closed(self, query_ids: Iterable[str]) -> "Logbook":
         gone = set(query_ids)
@@ -345,10 +349,10 @@ class Logbook:
         awaited = np.zeros(self.history.factors.shape, dtype=bool)
         for query in queries.values():
             if query.row is not None:
-                awaited[query.row] = self._which(query.waits)
+                awaited[query.row] = self._channel_mask(query.awaited)
         return replace(self, open=queries, history=replace(self.history, awaited=awaited))
 
-    def _which(self, channels: Iterable[str]) -> Bool[np.ndarray, " k"]:
+    def _channel_mask(self, channels: Iterable[str]) -> Bool[np.ndarray, " k"]:
         """Mask of channels."""
         named = set(channels)
         return np.array([channel in named for channel in self.problem.channels], dtype=bool)
@@ -360,7 +364,7 @@ class Logbook:
         """History with totals of rows whose factors are all known; in a field there are none."""
         return history if self.problem.is_field else history.with_sums()
 
-    def _row(self, query_id: str, query: OpenQuery, point: Float[np.ndarray, " n"] | None) -> tuple[int, Dataset]:
+    def _row_of(self, query_id: str, query: OpenQuery, point: Float[np.ndarray, " n"] | None) -> tuple[int, Dataset]:
         """A query's row in the history, and the history with that row at the actual point."""
         place = query.place if point is None else np.where(np.isnan(point), query.place, point)
         if query.row is None:
@@ -368,13 +372,13 @@ class Logbook:
             asked = np.array([float(query.round)])
             data = Dataset(place[None], unknown[:, 0], unknown, asked)
             added = _complete(data, self.problem, query.basis, attached=False, chosen=query.chosen)
-            added = replace(added, query=np.array([_number(query_id)]))
+            added = replace(added, query=np.array([_query_number(query_id)]))
             return len(self.history), self.history.then(added)
         # a later part may come from another point, which moves only what is still unknown
         if point is None:
             return query.row, self.history
         X, free = self.history.X.copy(), np.ones(len(place), dtype=bool)
-        for channel in set(self.problem.channels_in(query.point)) - set(query.waits):
+        for channel in set(self.problem.channels_in(query.point)) - set(query.awaited):
             free[self.problem.columns(channel)] = False  # known outcomes belong to that point
         X[query.row, free] = place[free]
         return query.row, replace(self.history, X=X)
@@ -396,12 +400,12 @@ def _complete(data: Dataset, problem: Problem, basis: int, *, attached: bool, ch
     )
 
 
-def _name(number: int) -> str:
+def _query_id(number: int) -> str:
     return f"q{number:05d}"
 
 
-def _number(query_id: str) -> int:
+def _query_number(query_id: str) -> int:
     """Number of a query; 0 for a text that is no id."""
     digits = query_id[1:]
     number = int(digits) if digits.isdecimal() and len(digits) <= _DIGITS else 0
-    return number if query_id == _name(number) else 0
+    return number if query_id == _query_id(number) else 0

@@ -71,7 +71,7 @@ def places_to_recommend(domain: Domain, measured: Float[np.ndarray, "n d"], seed
 
 
 _MOST = 2**22  # limit of unpacked bytes: more locations than a message of some megabytes can hold
-_NUMBERS, _INDICES, _IS_PRESSED = 0, 1, 2  # bits of the first byte
+_NUMBERS, _INDICES, _IS_COMPRESSED = 0, 1, 2  # bits of the first byte
 
 
 def packed(places: Places, sites: PlaceTable | None = None) -> bytes:
@@ -87,7 +87,7 @@ def packed(places: Places, sites: PlaceTable | None = None) -> bytes:
     if sites is not None and rows is not None and sites.places[rows].tobytes() == places.tobytes():
         # most sites in reach are consecutive, so differences are small numbers of one byte
         contents[_INDICES] = msgspec.msgpack.encode(np.diff(rows, prepend=0).tolist())
-    contents |= {kind | _IS_PRESSED: zlib.compress(content, 9) for kind, content in contents.items()}
+    contents |= {kind | _IS_COMPRESSED: zlib.compress(content, 9) for kind, content in contents.items()}
     # a receiver refuses to inflate more than this, so long lists go as they are
     if len(columns) > _MOST:
         contents = {_NUMBERS: columns}
@@ -99,9 +99,9 @@ def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None
     """Unpack locations, with the sites of packing."""
     kind, rest = content[:1], content[1:]
     try:
-        if not kind or kind[0] > (_INDICES | _IS_PRESSED):
+        if not kind or kind[0] > (_INDICES | _IS_COMPRESSED):
             raise ValueError(f"kind {kind!r}")
-        if kind[0] & _IS_PRESSED:
+        if kind[0] & _IS_COMPRESSED:
             rest = inflated(rest, _MOST)
         if not kind[0] & _INDICES:
             return np.frombuffer(rest, dtype="<f8").reshape(n_dims, -1).T.copy()
@@ -164,23 +164,23 @@ class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
         return Offer(places, self.price, self.position, self.takes_part)
 
     @property
-    def check(self) -> int:
+    def checksum(self) -> int:
         """Checksum from 0 to 127, one byte on the wire, that distinguishes offers."""
         return zlib.crc32(msgspec.msgpack.encode(self)) & 0x7F
 
 
 def offer_of(agent: str, offers: Offers, places: Places | None = None) -> Offer:
     """One agent's own offer from an environment's offers, with candidates."""
-    stands = offers.standpoints.get(agent)
+    position = offers.standpoints.get(agent)
     return Offer(
         None if places is None else tuple(map(tuple, places.tolist())),
         float(offers.prices.get(agent, 0.0)),
-        None if stands is None else tuple(stands.tolist()),
+        None if position is None else tuple(position.tolist()),
         offers.agents is None or agent in offers.agents,
     )
 
 
-def own_places(agent: str, offers: Offers, problem: Problem, seed: int, round_number: int) -> Places | None:
+def reachable_places(agent: str, offers: Offers, problem: Problem, seed: int, round_number: int) -> Places | None:
     """Locations that one agent can reach in a round, by an environment's offers; None: the whole box."""
     box = problem.box
     if offers.candidates is not None:

@@ -1,8 +1,8 @@
 """Unreported data of an agent, and the merging of all agents' data into one logbook in each.
 
-Before a decision agents add up numbers for every pending or attached evaluation: the outcomes that came, and the values
-of variables. Every number has one author, and is 0 for all others, so the sum is exact. Outcomes per factor stay with
-the factor's owner: others only learn that they came. Totals, with their noise, are sent.
+Before a decision agents add up numbers for every pending or attached evaluation: the new outcomes, and the values of
+variables. Every number has one author, and is 0 for all others, so the sum is exact. Outcomes per factor stay with the
+factor's owner: others only learn that they are known. Totals, with their noise, are sent.
 """
 
 import math
@@ -21,24 +21,24 @@ from swarmbo.errors import ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, Measurement, News
 
-UNHEARD = 0.0  # placeholder in the logbook for another agent's private outcome; nothing depends on its value
+PRIVATE_OUTCOME = 0.0  # placeholder in the logbook for another agent's private outcome; nothing depends on its value
 
-UNASKED = ""  # id of an unrequested measurement in a field, such as at the start
+UNREQUESTED = ""  # id of an unrequested measurement in a field, such as at the start
 
-AWAITED, CAME, FAILED = 0.0, 1.0, 2.0
-NOT_KNOWN = -1.0  # noise of an outcome that came
+PENDING, ARRIVED, FAILED = 0.0, 1.0, 2.0
+UNKNOWN_NOISE = -1.0  # of an outcome that arrived
 _BETWEEN_CALLS = 2**20  # orders of evaluations between two calls of attach
 
 
-class Stop(msgspec.Struct, frozen=True, array_like=True):
-    """A measurement in a field, physical; an outcome of None failed, a noise of None is unknown."""
+class MeasurementRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A measurement in a field as messages and states have it: physical, None for a failed outcome or unknown noise."""
 
     place: tuple[float, ...]
     outcome: float | None
     noise: float | None = None
 
     @classmethod
-    def of(cls, measurement: Measurement) -> "Stop":
+    def of(cls, measurement: Measurement) -> "MeasurementRecord":
         """Convert a measurement."""
         return cls(tuple(measurement.place.tolist()), _known(measurement.outcome), _known(measurement.noise_std))
 
@@ -72,7 +72,7 @@ class OwnRow(msgspec.Struct, frozen=True):
     round: float | None = None
     noise: dict[str, float] = {}
     total_noise: float | None = None
-    on_the_way: tuple[Stop, ...] = ()
+    on_the_way: tuple[MeasurementRecord, ...] = ()
     has_ended: bool = False
 
     @classmethod
@@ -86,17 +86,17 @@ class OwnRow(msgspec.Struct, frozen=True):
         has_ended: bool = False,
     ) -> "OwnRow":
         """Row of an agent's measurement in a field (None: nothing) and of those en route."""
-        row = cls(order, on_the_way=tuple(map(Stop.of, on_the_way)), has_ended=has_ended)
+        row = cls(order, on_the_way=tuple(map(MeasurementRecord.of, on_the_way)), has_ended=has_ended)
         if measurement is None:
             return row
-        stop, agent = Stop.of(measurement), measurement.agent
-        noise = {} if stop.noise is None or stop.outcome is None else {agent: stop.noise}
-        stood = dict(zip(problem.graph.variables_owned_by(agent), stop.place, strict=True))
-        return msgspec.structs.replace(row, factors={agent: stop.outcome}, place=stood, noise=noise)
+        record, agent = MeasurementRecord.of(measurement), measurement.agent
+        noise = {} if record.noise is None or record.outcome is None else {agent: record.noise}
+        place = dict(zip(problem.graph.variables_owned_by(agent), record.place, strict=True))
+        return msgspec.structs.replace(row, factors={agent: record.outcome}, place=place, noise=noise)
 
     @classmethod
     def of_news(
-        cls, order: int, news: News, factors: Sequence[str], place: Mapping[str, float], of_round: float | None = None
+        cls, order: int, news: News, factors: Sequence[str], place: Mapping[str, float], round: float | None = None
     ) -> "OwnRow":
         """Row of an agent's own factors of a function; with the total, if the news have one."""
         return cls(
@@ -104,52 +104,55 @@ class OwnRow(msgspec.Struct, frozen=True):
             {factor: _known(news.factors[factor]) for factor in factors if factor in news.factors},
             UNSET if news.total is None else _known(news.total),
             dict(place),
-            of_round,
+            round,
             noise={factor: news.noise[factor] for factor in factors if factor in news.noise},
             total_noise=None if news.total is None else _known(news.total_noise),
         )
 
-    def stop(self, variables: Iterable[str]) -> Stop | None:
+    def measurement(self, variables: Iterable[str]) -> MeasurementRecord | None:
         """Own measurement in a field, with coordinates in the order of the agent's variables; None without one."""
         for agent, outcome in self.factors.items():
-            return Stop(tuple(self.place[variable] for variable in variables), outcome, self.noise.get(agent))
+            place = tuple(self.place[variable] for variable in variables)
+            return MeasurementRecord(place, outcome, self.noise.get(agent))
         return None
 
     def masked(self, *, shows_failures: bool = False) -> "OwnRow":
-        """Row without outcomes: others learn that these came, and where; of a function also that they failed."""
-        came = {factor: None if y is None and shows_failures else UNHEARD for factor, y in self.factors.items()}
-        stops = tuple(Stop(stop.place, UNHEARD) for stop in self.on_the_way)
-        return msgspec.structs.replace(self, factors=came, noise={}, on_the_way=stops)
+        """Row without outcomes: others learn that these are known, and where; of a function also that they failed."""
+        factors = dict.fromkeys(self.factors, PRIVATE_OUTCOME)
+        if shows_failures:
+            factors |= {factor: None for factor, outcome in self.factors.items() if outcome is None}
+        records = tuple(MeasurementRecord(measured.place, PRIVATE_OUTCOME) for measured in self.on_the_way)
+        return msgspec.structs.replace(self, factors=factors, noise={}, on_the_way=records)
 
     @property
-    def has_come(self) -> bool:
+    def has_news(self) -> bool:
         """True if it has an outcome, a failure, or the end of the query."""
         return bool(self.factors) or self.total is not UNSET or bool(self.on_the_way) or self.has_ended
 
 
-class OwnRows(msgspec.Struct, frozen=True):
+class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
     """Data of an agent since its last report: by query, and unrequested evaluations."""
 
-    told: dict[str, OwnRow] = {}
+    by_query: dict[str, OwnRow] = {}
     attached: tuple[OwnRow, ...] = ()
 
     @property
     def next_order(self) -> int:
         """Order of the next outcome. All agents get the same calls of attach, which come between their outcomes."""
-        came = [row.order for row in self.told.values() if row.has_come]
-        return max([*came, *(row.order for row in self.attached[-1:])], default=-1) + 1
+        orders = [row.order for row in self.by_query.values() if row.has_news]
+        return max([*orders, *(row.order for row in self.attached[-1:])], default=-1) + 1
 
     @property
-    def order_of_call(self) -> int:
+    def attach_order(self) -> int:
         """Order of rows that are attached now: after all outcomes so far, of whatever agent."""
         return (self.next_order // _BETWEEN_CALLS + 1) * _BETWEEN_CALLS - 1
 
-    def with_told(self, query_id: str, row: OwnRow) -> "OwnRows":
+    def with_row(self, query_id: str, row: OwnRow) -> "OwnRows":
         """Add outcomes of a query, of which some may be known."""
-        if (before := self.told.get(query_id)) is not None:
+        if (before := self.by_query.get(query_id)) is not None:
             row = OwnRow(
                 # the first outcome decides the order, as in a team's history
-                order=before.order if before.has_come else row.order,
+                order=before.order if before.has_news else row.order,
                 factors=before.factors | row.factors,
                 total=before.total if row.total is UNSET else row.total,
                 place=before.place | row.place,
@@ -158,25 +161,25 @@ class OwnRows(msgspec.Struct, frozen=True):
                 on_the_way=before.on_the_way + row.on_the_way,
                 has_ended=before.has_ended or row.has_ended,
             )
-        return OwnRows({**self.told, query_id: row}, self.attached)
+        return OwnRows({**self.by_query, query_id: row}, self.attached)
 
     def with_attached(self, rows: Sequence[OwnRow]) -> "OwnRows":
         """Add attached evaluations."""
-        return OwnRows(self.told, (*self.attached, *rows))
+        return OwnRows(self.by_query, (*self.attached, *rows))
 
     def then(self, later: "OwnRows") -> "OwnRows":
         """Add later data, in the same order; numbers of orders may leave gaps."""
         calls, own = divmod(self.next_order, _BETWEEN_CALLS)
 
-        def moved(row: OwnRow) -> OwnRow:
+        def renumbered(row: OwnRow) -> OwnRow:
             is_among_own = row.order < _BETWEEN_CALLS - 1  # before the first of the later calls
             order = calls * _BETWEEN_CALLS + row.order + (own if is_among_own else 0)
             return msgspec.structs.replace(row, order=order)
 
-        both = self
-        for query_id, row in later.told.items():
-            both = both.with_told(query_id, moved(row))
-        return both.with_attached([*map(moved, later.attached)])
+        merged = self
+        for query_id, row in later.by_query.items():
+            merged = merged.with_row(query_id, renumbered(row))
+        return merged.with_attached([*map(renumbered, later.attached)])
 
     def row(self, problem: Problem, agent: str, news: News, *, has_ended: bool) -> OwnRow:
         """Row of an agent in a field from a round's news."""
@@ -184,21 +187,21 @@ class OwnRows(msgspec.Struct, frozen=True):
         en_route = tuple(reading for reading in news.on_the_way if reading.agent == agent)
         return OwnRow.measured(self.next_order, problem, measurement, en_route, has_ended=has_ended)
 
-    def surveyed(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
-        """Add those of unrequested measurements in a field that are its own; ``present`` is the default round."""
+    def with_data(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
+        """Add a row for each unrequested measurement in a field, empty if not its own; default round: ``present``."""
         if data.rounds is not None and not fades:
             wanted = (len(data), problem.box.n_dims)
             raise ShapeError(f"got rounds for a belief without a time axis; wanted locations {wanted}")
-        own, column, order = problem.columns(agent), problem.graph.place_of[agent], self.order_of_call
-        made = np.flatnonzero(~np.isnan(data.X[:, own]).any(axis=1))
+        own, column, order = problem.columns(agent), problem.graph.place_of[agent], self.attach_order
+        measured = np.flatnonzero(~np.isnan(data.X[:, own]).any(axis=1))
         rounds = (np.full(len(data), float(present)) if data.rounds is None else data.rounds).tolist()
-        others = {asked: OwnRow(order, round=asked if fades else None) for asked in set(rounds)}
-        rows, variables = [others[asked] for asked in rounds], problem.graph.variables_owned_by(agent)
+        empty_rows = {round: OwnRow(order, round=round if fades else None) for round in set(rounds)}
+        rows, variables = [empty_rows[round] for round in rounds], problem.graph.variables_owned_by(agent)
         outcomes, stds = data.factors[:, column].tolist(), data.known_noise[:, 1 + column].tolist()
-        for n in made.tolist():
-            stood, std = dict(zip(variables, data.X[n, own].tolist(), strict=True)), stds[n]
+        for n in measured.tolist():
+            place, std = dict(zip(variables, data.X[n, own].tolist(), strict=True)), stds[n]
             noise = {agent: std} if std == std else {}
-            rows[n] = OwnRow(order, {agent: _known(outcomes[n])}, place=stood, round=rows[n].round, noise=noise)
+            rows[n] = OwnRow(order, {agent: _known(outcomes[n])}, place=place, round=rows[n].round, noise=noise)
         return self.with_attached(rows)
 
 
@@ -207,10 +210,12 @@ def _known(number: float) -> float | None:
     return float(number) if math.isfinite(number) else None
 
 
-def stops_by_round(rows: Mapping[str, OwnRow], variables: Sequence[str]) -> list[tuple[int, list[Stop]]]:
+def measurements_by_round(
+    rows: Mapping[str, OwnRow], variables: Sequence[str]
+) -> list[tuple[int, list[MeasurementRecord]]]:
     """Measurements of the agent of these variables in a field, in the order of arrival, with their rounds."""
-    stops = {name: [*filter(None, [row.stop(variables)]), *row.on_the_way] for name, row in rows.items()}
-    return [(int(name[1:]), found) for name, found in stops.items()]  # a query has the number of its round
+    by_query = {name: [*filter(None, [row.measurement(variables)]), *row.on_the_way] for name, row in rows.items()}
+    return [(int(name[1:]), records) for name, records in by_query.items()]  # a query has the number of its round
 
 
 class Layout(NamedTuple):
@@ -221,15 +226,15 @@ class Layout(NamedTuple):
     noise: slice
     place: slice
     order: int
-    tellers: int
+    n_reporters: int
     width: int
 
     @classmethod
     def of(cls, problem: Problem) -> "Layout":
         """Layout for a function."""
         k, n = len(problem.channels) + 1, problem.domain.n_dims  # the total comes last
-        said = k if shares_outcomes(problem) else 0
-        values, noise = slice(k, k + said), slice(k + said, k + 2 * said)
+        n_shared = k if shares_outcomes(problem) else 0
+        values, noise = slice(k, k + n_shared), slice(k + n_shared, k + 2 * n_shared)
         place = slice(noise.stop, noise.stop + n)
         return cls(slice(0, k), values, noise, place, place.stop, place.stop + 1, place.stop + 2)
 
@@ -245,8 +250,8 @@ def shares_outcomes(problem: Problem) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
-    """One agent's side of an exchange of data: its log before, and its own data since."""
+class OutcomeExchange:
+    """One agent's side of an exchange of outcomes of a function: its log before, and its own data since."""
 
     agent: str
     log: Logbook
@@ -256,62 +261,72 @@ class Exchange:
         """Numbers of this agent: a row for each pending query, then one for each attached evaluation."""
         problem, layout = self.log.problem, Layout.of(self.log.problem)
         variables = problem.graph.variables
-        mine = set(problem.graph.variables_owned_by(self.agent))
-        rows = [(query.place, self.own.told.get(name, OwnRow(0))) for name, query in self.log.open.items()]
+        own_variables = set(problem.graph.variables_owned_by(self.agent))
+        rows = [(query.place, self.own.by_query.get(name, OwnRow(0))) for name, query in self.log.open.items()]
         rows += [(np.zeros(problem.domain.n_dims), row) for row in self.own.attached]
         out = np.zeros((len(rows), layout.width))
-        for line, (asked, row) in zip(out, rows, strict=True):
-            told = {problem.graph.place_of[c]: (y, row.noise.get(c)) for c, y in row.factors.items()}
+        for line, (requested, row) in zip(out, rows, strict=True):
+            outcomes = {problem.graph.place_of[c]: (y, row.noise.get(c)) for c, y in row.factors.items()}
             if row.total is not UNSET:
-                told[len(problem.channels)] = row.total, row.total_noise
-            for i, (outcome, noise) in told.items():
-                line[layout.status][i] = FAILED if outcome is None else CAME
+                outcomes[len(problem.channels)] = row.total, row.total_noise
+            for i, (outcome, noise) in outcomes.items():
+                line[layout.status][i] = FAILED if outcome is None else ARRIVED
                 if shares_outcomes(problem) and outcome is not None:
-                    line[layout.values][i], line[layout.noise][i] = outcome, NOT_KNOWN if noise is None else noise
+                    line[layout.values][i], line[layout.noise][i] = outcome, UNKNOWN_NOISE if noise is None else noise
             # the owner of a variable states its value for all queries, so the sum has each value once
-            stood = zip(variables, asked.tolist(), strict=True)
-            line[layout.place] = [row.place.get(x, value) if x in mine else 0.0 for x, value in stood]
-            # agents without an outcome have no say in the order
-            if told or row.round is not None:
-                line[layout.order], line[layout.tellers] = row.order, 1.0
+            points = zip(variables, requested.tolist(), strict=True)
+            line[layout.place] = [row.place.get(x, value) if x in own_variables else 0.0 for x, value in points]
+            # agents without an outcome do not count for the order
+            if outcomes or row.round is not None:
+                line[layout.order], line[layout.n_reporters] = row.order, 1.0
         return out
 
     def merged(self, sums: Float[np.ndarray, "rows w"]) -> Logbook:
         """Log with all agents' data from the sums, in the order in which evaluations were told."""
         layout, queries, log = Layout.of(self.log.problem), list(self.log.open), self.log
-        channels = self.log.problem.channels
         # between calls of attach each agent counts its own evaluations, so only the mean is one order for all; ties
         # keep that of queries
-        order = sums[:, layout.order] / np.maximum(sums[:, layout.tellers], 1.0)
+        order = sums[:, layout.order] / np.maximum(sums[:, layout.n_reporters], 1.0)
         for i in np.argsort(order, kind="stable"):
-            line = sums[i]
-            query_id = queries[i] if i < len(queries) else None
-            row = self.own.attached[i - len(queries)] if query_id is None else self.own.told.get(query_id, OwnRow(0))
-            came, place = line[layout.status] != AWAITED, line[layout.place].copy()
-            told = {channel: self._heard(line, n, row) for n, channel in enumerate(channels) if came[n]}
-            total, total_noise = self._heard(line, len(channels), row) if came[-1] else (np.nan, np.nan)
-            if query_id is None:
-                known, noise = np.array([told.get(channel, (np.nan, np.nan)) for channel in channels]).T
-                noise_std = np.array([[total_noise, *noise]])
-                rounds = None if row.round is None else np.array([row.round])
-                data = Dataset(place[None], np.array([total]), known[None], rounds, noise_std=noise_std)
-                log = log.with_evaluations(data)
+            place = sums[i, layout.place].copy()
+            if i >= len(queries):
+                row = self.own.attached[i - len(queries)]
+                log = log.with_evaluations(self._evaluation(self._news(sums[i], place, row), row))
                 continue
-            if told or (query_id in log.open and (place != log.open[query_id].place).any()):
-                outcomes, noises = ({channel: pair[n] for channel, pair in told.items()} for n in (0, 1))
-                log = log.with_factors(query_id, outcomes, point=place, noise_std=noises)
-            if came[-1] and query_id in log.open:
-                log = log.with_total(query_id, total, place, total_noise)
+            query_id = queries[i]
+            news = self._news(sums[i], place, self.own.by_query.get(query_id, OwnRow(0)))
+            if news.factors or (query_id in log.open and (place != log.open[query_id].place).any()):
+                log = log.with_factors(query_id, news.factors, point=place, noise_std=news.noise)
+            if news.total is not None and query_id in log.open:
+                log = log.with_total(query_id, news.total, place, news.total_noise)
         return log
 
-    def _heard(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow) -> tuple[float, float]:
+    def _news(self, line: Float[np.ndarray, " w"], place: Float[np.ndarray, " n"], own: OwnRow) -> News:
+        """News of an evaluation, with outcomes as far as this agent knows them."""
+        layout, channels = Layout.of(self.log.problem), self.log.problem.channels
+        arrived = np.flatnonzero(line[layout.status] != PENDING).tolist()
+        pairs = {column: self._outcome_of(line, column, own) for column in arrived}
+        total, total_noise = pairs.pop(len(channels), (None, np.nan))
+        outcomes = {channels[column]: outcome for column, (outcome, _) in pairs.items()}
+        noise = {channels[column]: std for column, (_, std) in pairs.items()}
+        return News(place, total, outcomes, total_noise, noise)
+
+    def _evaluation(self, news: News, row: OwnRow) -> Dataset:
+        """Attached evaluation, as one row of data."""
+        channels, rounds = self.log.problem.channels, None if row.round is None else np.array([row.round])
+        factors = np.array([[news.factors.get(channel, np.nan) for channel in channels]])
+        noise_std = np.array([[news.total_noise, *(news.noise.get(channel, np.nan) for channel in channels)]])
+        total = np.nan if news.total is None else news.total
+        return Dataset(news.point[None], np.array([total]), factors, rounds, noise_std=noise_std)
+
+    def _outcome_of(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow) -> tuple[float, float]:
         """Outcome and its noise as far as this agent knows them; NaN for a failed outcome, or unknown noise."""
         layout = Layout.of(self.log.problem)
         if line[layout.status][column] == FAILED:
             return np.nan, np.nan
         if shares_outcomes(self.log.problem):
             noise = float(line[layout.noise][column])
-            return float(line[layout.values][column]), np.nan if noise == NOT_KNOWN else noise
+            return float(line[layout.values][column]), np.nan if noise == UNKNOWN_NOISE else noise
         channel = self.log.problem.channels[column]
         y = own.factors.get(channel)
-        return UNHEARD if y is None else y, own.noise.get(channel, np.nan)
+        return PRIVATE_OUTCOME if y is None else y, own.noise.get(channel, np.nan)

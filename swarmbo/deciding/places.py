@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.acquisition import ChainAcquisition, Decision, LocalProblem, Situation
-from swarmbo.acquisition.by_view import EachSays, likely_steps
+from swarmbo.acquisition.by_view import EachSends, likely_steps
 from swarmbo.baselines import Greedy, Independent, LawnMower, Random
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import real_array
@@ -38,7 +38,7 @@ class Visit(NamedTuple):
     links: "nx.Graph[str] | None"
 
 
-Request = Choose | Visit | EachSays
+Request = Choose | Visit | EachSends
 PlaceSteps = Generator[Request, Any, Out]
 
 

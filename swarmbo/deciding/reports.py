@@ -13,37 +13,37 @@ import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.belief.fusion.fused import Talk
+from swarmbo.belief.fusion.fused import FusionExchange
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer
-from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, Stop
+from swarmbo.deciding.own_rows import UNREQUESTED, MeasurementRecord, OwnRow, OwnRows
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, Measurement, News
 from swarmbo.records import Traffic
 from swarmbo.worlds.fields import news_of_measurements
 
 Out = TypeVar("Out")
-Learning = Generator[tuple[Talk, ...], None, Out]  # yields due exchanges of beliefs
+Learning = Generator[tuple[FusionExchange, ...], None, Out]  # yields due exchanges of beliefs
 
 
-class _Measurement(msgspec.Struct, frozen=True, array_like=True):
-    """Result of a query, or of the attached evaluation of an index; ``stop`` is None without a measurement. ``order``
+class _SentRow(msgspec.Struct, frozen=True, array_like=True):
+    """Data of a query, or of the attached evaluation of an index; ``measurement`` may be None. ``order``
     is that of ``OwnRow``. After ``has_ended`` the query gets no more outcomes.
     """
 
     of: str | int
     order: int
-    stop: Stop | None
+    measurement: MeasurementRecord | None
     round: float | None = None
-    on_the_way: tuple[Stop, ...] = ()
+    on_the_way: tuple[MeasurementRecord, ...] = ()
     has_ended: bool = False
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True):
     """Report of an agent; an unchanged offer is replaced by its check."""
 
-    measurements: tuple[_Measurement, ...]
+    rows: tuple[_SentRow, ...]
     offer: PackedOffer | int
 
 
@@ -51,17 +51,17 @@ class Reported(NamedTuple):
     """A measurement, and its author."""
 
     agent: str
-    measurement: _Measurement
+    row: _SentRow
 
 
-def measurements_of(problem: Problem, agent: str, own: OwnRows) -> list[Reported]:
+def reported_rows(problem: Problem, agent: str, own: OwnRows) -> list[Reported]:
     """Measurements among an agent's own data."""
-    rows: list[tuple[str | int, OwnRow]] = [*own.told.items(), *enumerate(own.attached)]
+    rows: list[tuple[str | int, OwnRow]] = [*own.by_query.items(), *enumerate(own.attached)]
     variables = problem.graph.variables_owned_by(agent)
     return [
-        Reported(agent, _Measurement(of, row.order, row.stop(variables), row.round, row.on_the_way, row.has_ended))
+        Reported(agent, _SentRow(of, row.order, row.measurement(variables), row.round, row.on_the_way, row.has_ended))
         for of, row in rows
-        if row.has_come
+        if row.has_news
     ]
 
 
@@ -74,12 +74,12 @@ def in_order(told: Iterable[Reported], attached: Sequence[OwnRow]) -> list[tuple
     # all agents got the same calls of attach, so each knows the groups from its own rows
     orders, groups = [row.order for row in attached], dict[str | int, list[Reported]]()
     for one in told:
-        of = one.measurement.of
+        of = one.row.of
         groups.setdefault(of if isinstance(of, str) else orders.index(orders[of]), []).append(one)
 
     def turn(item: tuple[str | int, list[Reported]]) -> tuple[float, int, int, str]:
         of, group = item
-        mean = float(np.mean([one.measurement.order for one in group]))
+        mean = float(np.mean([one.row.order for one in group]))
         return (mean, 0, len(of), of) if isinstance(of, str) else (mean, 1, of, "")
 
     return sorted(groups.items(), key=turn)
@@ -90,16 +90,17 @@ def news_of_group(problem: Problem, group: Iterable[Reported]) -> News:
     found = dict[str, tuple[Measurement | None, tuple[Measurement, ...]]]()
     for agent, own in group:
         en_route = tuple(stop.measurement(agent) for stop in own.on_the_way)
-        found[agent] = None if own.stop is None else own.stop.measurement(agent), en_route
+        found[agent] = None if own.measurement is None else own.measurement.measurement(agent), en_route
     return news_of_measurements(problem, found)
 
 
 def data_of_group(problem: Problem, group: Iterable[Reported]) -> Dataset:
     """Evaluations attached in one call, in the order of the call."""
-    rows = sorted(group, key=lambda one: one.measurement.of)
+    rows = sorted(group, key=lambda one: one.row.of)
     n, k = len(rows), len(problem.channels)
     factors, noise = np.full((n, k), np.nan), np.full((n, 1 + k), np.nan)
-    measurements = [own.stop.measurement(agent) for agent, own in rows if own.stop is not None]  # all have one
+    # all have one
+    measurements = [row.measurement.measurement(agent) for agent, row in rows if row.measurement is not None]
     for row, measurement in enumerate(measurements):
         column = problem.graph.place_of[measurement.agent]
         factors[row, column], noise[row, 1 + column] = measurement.outcome, measurement.noise_std
@@ -112,7 +113,7 @@ def data_of_group(problem: Problem, group: Iterable[Reported]) -> Dataset:
 class Reports:
     """One agent's side of an exchange of reports.
 
-    If ``keeps``, outcomes stay with their author. ``known`` has last offers, if all agents know that all received them.
+    If ``keeps_outcomes``, these stay with their author. ``known_offers`` has the last ones that all agents received.
     """
 
     problem: Problem
@@ -120,32 +121,32 @@ class Reports:
     own: OwnRows
     offer: PackedOffer
     links: "nx.Graph[str] | None" = None
-    keeps: bool = False
-    known: Mapping[str, PackedOffer] = field(default_factory=dict[str, PackedOffer])
+    keeps_outcomes: bool = False
+    known_offers: Mapping[str, PackedOffer] = field(default_factory=dict[str, PackedOffer])
 
-    def said(self) -> bytes:
+    def packed(self) -> bytes:
         """Report of this agent."""
         own = self.own
-        if self.keeps:
-            own = OwnRows({query_id: row.masked() for query_id, row in own.told.items()})
-        measurements = [one.measurement for one in measurements_of(self.problem, self.agent, own)]
+        if self.keeps_outcomes:
+            own = OwnRows({query_id: row.masked() for query_id, row in own.by_query.items()})
+        rows = [one.row for one in reported_rows(self.problem, self.agent, own)]
         # common knowledge decides if a check suffices; an agent that missed the last offer could not use it
-        before = self.known.get(self.agent)
-        offer = before.check if before and self.offer == before else self.offer
-        return msgspec.msgpack.encode(Report(tuple(measurements), offer))
+        before = self.known_offers.get(self.agent)
+        offer = before.checksum if before and self.offer == before else self.offer
+        return msgspec.msgpack.encode(Report(tuple(rows), offer))
 
     def merged(
-        self, log: Logbook, learner: FieldLearner, heard: Mapping[str, bytes]
+        self, log: Logbook, learner: FieldLearner, received: Mapping[str, bytes]
     ) -> Learning[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
         """Merge all reports into log and learner, in the order of telling; messages of local beliefs are yielded."""
-        reports = {name: msgspec.msgpack.decode(said, type=Report) for name, said in heard.items()}
-        said = {name: [Reported(name, one) for one in report.measurements] for name, report in reports.items()}
+        reports = {name: msgspec.msgpack.decode(report, type=Report) for name, report in received.items()}
+        rows_by_agent = {name: [Reported(name, row) for row in report.rows] for name, report in reports.items()}
         # its own report may lack outcomes; its own data do not
-        said |= {self.agent: measurements_of(self.problem, self.agent, self.own)}
-        told = [one for name in log.problem.agents for one in said[name]]
+        rows_by_agent |= {self.agent: reported_rows(self.problem, self.agent, self.own)}
+        told = [one for name in log.problem.agents for one in rows_by_agent[name]]
         for of, group in in_order(told, self.own.attached):
             if isinstance(of, str):
-                has_ended = any(one.measurement.has_ended for one in group)
+                has_ended = any(one.row.has_ended for one in group)
                 news = news_of_group(log.problem, group)
                 log, asked = log.with_news(of or None, news, is_all=has_ended)
                 learner = learner.learn(news, asked, log.round - 1, self.links)
@@ -157,7 +158,7 @@ class Reports:
                 learner = learner.attach(data)
                 log = log.with_evaluations(data)
         # a check means the last offer
-        offers = {name: self.known[name] if isinstance(r.offer, int) else r.offer for name, r in reports.items()}
+        offers = {name: self.known_offers[name] if isinstance(r.offer, int) else r.offer for name, r in reports.items()}
         return log, learner, offers
 
 
@@ -186,11 +187,11 @@ class Unreported(msgspec.Struct, frozen=True):
         self, problem: Problem, query_id: str | None, news: News, of_round: int, *, is_all: bool
     ) -> "Unreported":
         """Add news of a round in a field; ``is_all`` is True if the query or the round gets no more outcomes."""
-        key = query_id or UNASKED
+        key = query_id or UNREQUESTED
         if query_id is None and key in self.rounds:
-            key = f"{UNASKED}{len(self.rounds)}"  # another round without a request
+            key = f"{UNREQUESTED}{len(self.rounds)}"  # another round without a request
         rows = {agent: self.of(agent).row(problem, agent, news, has_ended=is_all) for agent in problem.agents}
-        told = {agent: self.of(agent).with_told(key, row) for agent, row in rows.items() if row.has_come}
+        told = {agent: self.of(agent).with_row(key, row) for agent, row in rows.items() if row.has_news}
         # a row without outcomes is none, but the end of a round is: beliefs are fused then, too
         if not told:
             return self
@@ -198,12 +199,12 @@ class Unreported(msgspec.Struct, frozen=True):
 
     def with_survey(self, problem: Problem, data: Dataset, present: int, *, fades: bool) -> "Unreported":
         """Add attached data in a field; ``present`` is the default round, ``fades`` True if rounds matter."""
-        own = {agent: self.of(agent).surveyed(problem, agent, data, present, fades=fades) for agent in problem.agents}
+        own = {agent: self.of(agent).with_data(problem, agent, data, present, fades=fades) for agent in problem.agents}
         return msgspec.structs.replace(self, own=own)
 
     def new(self, problem: Problem) -> list[tuple[str | int, list[Reported]]]:
         """Data that are not learned yet, in the order in which all agents learn them."""
-        told = [one for agent in problem.agents for one in measurements_of(problem, agent, self.of(agent))]
+        told = [one for agent in problem.agents for one in reported_rows(problem, agent, self.of(agent))]
         groups = in_order(told, self.of(problem.agents[0]).attached)
         return [(of, group) for of, group in groups if of not in self.learned]
 

@@ -33,10 +33,10 @@ from swarmbo.worlds import World
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S", bound="OneAtATime")
+S = TypeVar("S", bound="AtomicObject")
 
 
-class OneAtATime:
+class AtomicObject:
     """Base of objects whose attributes are replaced, never changed in place: a failed call restores only references.
 
     A copy, by ``copy.deepcopy`` or a pickle, has its own lock, and is made between two calls, since a reading method
@@ -53,24 +53,24 @@ class OneAtATime:
     def __getstate__(self) -> dict[str, Any]:
         """State to pickle: a copy, as pickling continues after the lock is released. Shared ones stay the same."""
         with self.lock:
-            state = self._all_but_lock()
+            state = self._state_without_lock()
             shared = {id(state[name]): state[name] for name in self.shared if name in state}
             return copy.deepcopy(state, shared)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         with self.lock:
             memo[id(self)] = twin = type(self).__new__(type(self))
-            twin.__setstate__(copy.deepcopy(self._all_but_lock(), memo))
+            twin.__setstate__(copy.deepcopy(self._state_without_lock(), memo))
             return twin
 
-    def _all_but_lock(self) -> dict[str, Any]:
+    def _state_without_lock(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ = {**state, "lock": threading.RLock()}
 
 
-def whole_or_not_at_all(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def atomic(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Run a method alone, and restore all attributes if it ends in an exception.
 
     This includes ``KeyboardInterrupt``: attributes are restored in one assignment, which cannot be interrupted.
@@ -93,7 +93,7 @@ STATE_VERSION = 8  # 8: the query of each evaluation
 _PLAIN = "team.json"  # of a file: its text, as bytes
 
 
-class TeamState(OneAtATime):
+class TeamState(AtomicObject):
     """Base of teams: their state.
 
     Attributes:
@@ -134,7 +134,7 @@ class TeamState(OneAtATime):
         self.sharing_links: LinkReport | None = None
         self._log = Logbook.empty(problem)
         self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
-        self._since = Unreported()
+        self._unreported = Unreported()
         self._acting: str | None = None  # query that the environment executes
         self._world: World | None = None
         self._first_fit: tuple[FieldLearner, FieldLearner] | None = None  # of attached data, for `belief`
@@ -150,15 +150,15 @@ class TeamState(OneAtATime):
         learner = self._learner
         if not isinstance(learner, FieldLearner):
             raise AttributeError("a team that optimises a function has its belief in the model: team.model.belief")
-        seen, attached = learner.believed.seen, self._log.history.attached
+        seen, attached = learner.believed.belief, self._log.history.attached
         if getattr(seen, "is_fitted", True) or attached is None or not attached.any():
             return seen
         if self._first_fit is None or self._first_fit[0] is not learner:
             self._first_fit = learner, learner.fitted(self._log)
-        return self._first_fit[1].believed.seen
+        return self._first_fit[1].believed.belief
 
     @property
-    @whole_or_not_at_all
+    @atomic
     def model(self) -> Model:
         """Model of the history of a function; pending points count as evaluated in the variance."""
         if not isinstance(self._learner, FunctionLearner):
@@ -196,12 +196,12 @@ class TeamState(OneAtATime):
         """Environment of the team; None for a team with ask and tell."""
         return self._world
 
-    @whole_or_not_at_all
+    @atomic
     def state_dict(self) -> dict[str, Any]:
         """State of the team as ``{"json": plain data, "arrays": {name: array}}``, without pickle."""
         log, rows = self._log.to_state()
         learned, arrays = self._learner.to_state()
-        since = bytearray(msgspec.msgpack.encode(self._since))
+        since = bytearray(msgspec.msgpack.encode(self._unreported))
         plain = {"version": STATE_VERSION, "problem": self.problem.to_plain(), "settings": self.setup.to_plain()}
         plain |= {"log": log, "acting": self._acting, **learned}
         return {"json": plain, "arrays": rows | arrays | {"since": np.frombuffer(since, dtype=np.uint8)}}
@@ -220,7 +220,7 @@ class TeamState(OneAtATime):
         """
         write_state(path, self.state_dict())
 
-    @whole_or_not_at_all
+    @atomic
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
         """Continue from a saved state, in place and with this team's own settings of acquisition and coordination.
 
@@ -236,7 +236,7 @@ class TeamState(OneAtATime):
         require_same({"belief": plain["settings"]["belief"]}, {"belief": own["belief"]})
         self._log, self._acting = self._log.from_state(plain["log"], arrays), plain["acting"]
         self._learner = self._learner.from_state(plain, arrays)
-        self._since = msgspec.msgpack.decode(arrays["since"].tobytes(), type=Unreported)
+        self._unreported = msgspec.msgpack.decode(arrays["since"].tobytes(), type=Unreported)
         if self._world is not None:
             self._world.begin({})
         return self
@@ -290,8 +290,8 @@ def _title_of(team: TeamState) -> str:
     if problem.is_field:
         return f"Team of {n_agents} in a field with {_counted(problem.box.n_dims, 'coordinate')}"
     known = _counted(len(problem.channels), "factor") if problem.structure == "known" else "unknown structure"
-    told = "outcomes by factor" if problem.outcomes == "per-factor" else "totals"
-    return f"Team of {n_agents} for a function of {_counted(problem.domain.n_dims, 'variable')}, {known}, {told}"
+    observed = "outcomes by factor" if problem.outcomes == "per-factor" else "totals"
+    return f"Team of {n_agents} for a function of {_counted(problem.domain.n_dims, 'variable')}, {known}, {observed}"
 
 
 def _rows_of(team: TeamState) -> list[tuple[str, str]]:
@@ -300,8 +300,8 @@ def _rows_of(team: TeamState) -> list[tuple[str, str]]:
     parts = (team.belief_settings, team.acquisition, team.coordination, team.transport)
     planned = "" if team.horizon is None else f" of {team.horizon}"
     noun = "measurement" if team.problem.is_field else "evaluation"
-    told = f"{_counted(team.n_data, noun)}, {team.failures} failed, {len(team.pending)} pending"
-    rows = [("data", told), ("round", f"{team.round}{planned}")]
+    progress = f"{_counted(team.n_data, noun)}, {team.failures} failed, {len(team.pending)} pending"
+    rows = [("data", progress), ("round", f"{team.round}{planned}")]
     named = {kind: str(to_plain(part)["kind"]) for kind, part in zip(kinds, parts, strict=True)}
     rows += (named | {"acquisition": acquisition_in_words(team.setup)}).items()
     rows.append(("seed", str(team.seed)))

@@ -11,21 +11,22 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary import values
-from swarmbo.deciding import own_rows, tables
+from swarmbo.deciding import tables
 from swarmbo.deciding.logbook import Logbook, OpenQuery
 from swarmbo.deciding.offers import Offer, checked_candidates
+from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow, shares_outcomes
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement, News
 from swarmbo.worlds.fields import measurements_of
 
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
-Own = tuple[str, ...] | None  # channels of an agent
+OwnChannels = tuple[str, ...] | None  # channels of an agent
 Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
 
-class Told(NamedTuple):
-    """What a user tells of an evaluation; ``failed`` is True if all outcomes that are not given failed."""
+class ToldOutcome(NamedTuple):
+    """Arguments of ``tell`` about an evaluation; ``failed`` is True if all outcomes that are not given failed."""
 
     outcome: Outcome
     point: Mapping[str, Any] | None
@@ -34,49 +35,49 @@ class Told(NamedTuple):
     failed: bool
 
 
-def news_of(log: Logbook, query_id: str, told: Told, own: Own = None) -> News | None:
-    """News of outcomes as in ``AskTell.tell``, of ``own`` channels only, without known ones; None if all are."""
-    problem, query = log.problem, log.asked_of(query_id)
-    waits = [channel for channel in query.waits if own is None or channel in own]
+def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = None) -> News | None:
+    """News of outcomes as in ``AskTell.tell``, of ``own`` channels only, without known ones; None if all are known."""
+    problem, query = log.problem, log.requested_query(query_id)
+    awaited = [channel for channel in query.awaited if own is None or channel in own]
     if problem.is_field:
         if told.point is not None:
             raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
-        total, factors = None, _numbers(told.outcome, "{agent: outcome}", "$.outcomes", own)
+        total, factors = None, _outcomes_by_channel(told.outcome, "{agent: outcome}", "$.outcomes", own)
         rest_failed = told.failed or told.outcome is None
-        log.asked_of(query_id, factors)
-        where = {} if told.locations is None else values.table(told.locations, "{agent: location}", "$.locations")
-        if strangers := [agent for agent in where if agent not in factors]:
+        log.requested_query(query_id, factors)
+        given = {} if told.locations is None else values.table(told.locations, "{agent: location}", "$.locations")
+        if strangers := [agent for agent in given if agent not in factors]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
-        sent = problem.places(query.point, waits)
-        places = sent | {agent: measured_place(problem, agent, where[agent]) for agent in where}
-        spot = problem.joint({agent: places[agent] for agent in waits if rest_failed or agent in factors})
+        actual = {agent: measured_place(problem, agent, location) for agent, location in given.items()}
+        places = problem.places(query.point, awaited) | actual
+        point = problem.joint({agent: places[agent] for agent in awaited if rest_failed or agent in factors})
     else:
         if told.locations is not None:
             wanted = "point = {variable: value}, as this is a function"
             raise ConfigError(f"got locations; wanted {wanted}", at="$.locations")
-        spot = query.place if told.point is None else problem.placed(told.point)
-        total, factors = _outcome_of(told.outcome, problem, own)
+        point = query.place if told.point is None else problem.placed(told.point)
+        total, factors = _total_or_factors(told.outcome, problem, own)
         rest_failed = told.failed or not isinstance(told.outcome, Mapping)
-        log.asked_of(query_id, factors)
+        log.requested_query(query_id, factors)
     total_noise, noise = noise_of(told.noise_std, total, factors)
-    may_come, may_tell = frozenset(waits), problem.channels if own is None else own
-    new = {channel: y for channel, y in factors.items() if channel in may_come}
+    is_awaited, own_channels = frozenset(awaited), problem.channels if own is None else own
+    new = {channel: y for channel, y in factors.items() if channel in is_awaited}
     for channel in factors.keys() - new.keys():
-        _require_same(query_id, repr(channel), factors[channel], _known(log, query_id, query, channel))
-    if total is not None and not query.waits:
+        _require_same(query_id, repr(channel), factors[channel], _recorded_outcome(log, query_id, query, channel))
+    if total is not None and not query.awaited:
         _require_same(query_id, "the total", total, float(log.history.totals[query.row]))
         return None
-    if total is None and rest_failed and may_tell:
-        if not waits and not factors:
-            _require_failure(log, query_id, query, may_tell)
-        new = dict.fromkeys(waits, np.nan) | new
+    if total is None and rest_failed and own_channels:
+        if not awaited and not factors:
+            _require_failure(log, query_id, query, own_channels)
+        new = dict.fromkeys(awaited, np.nan) | new
     # an agent without factors tells where its variables stood
-    if total is None and not new and may_tell and (factors or not waits):
+    if total is None and not new and own_channels and (factors or not awaited):
         return None
-    return News(spot, total, new, total_noise, {channel: noise[channel] for channel in new if channel in noise})
+    return News(point, total, new, total_noise, {channel: noise[channel] for channel in new if channel in noise})
 
 
-def _known(log: Logbook, query_id: str, query: OpenQuery, channel: str) -> float:
+def _recorded_outcome(log: Logbook, query_id: str, query: OpenQuery, channel: str) -> float:
     """Outcome of a channel for which a query does not wait any more; NaN if it failed."""
     data, column = log.history, log.problem.graph.place_of[channel]
     assert query.row is not None
@@ -88,11 +89,11 @@ def _known(log: Logbook, query_id: str, query: OpenQuery, channel: str) -> float
     return outcome
 
 
-def _require_same(query_id: str, what: str, outcome: float, known: float) -> None:
+def _require_same(query_id: str, what: str, outcome: float, recorded: float) -> None:
     """Refuse an outcome that differs from the known one; NaN for failed ones."""
-    if outcome != known and not (math.isnan(outcome) and math.isnan(known)):
+    if outcome != recorded and not (math.isnan(outcome) and math.isnan(recorded)):
         got = f"a failure of {what}" if math.isnan(outcome) else f"{what} {outcome}"
-        before = "a failure" if math.isnan(known) else known
+        before = "a failure" if math.isnan(recorded) else recorded
         raise ConflictError(f"query {query_id!r}: got {got}; recorded before: {before}")
 
 
@@ -100,46 +101,49 @@ def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Se
     """Refuse the failure of a told query, unless one of the channels failed."""
     data, columns = log.history, [log.problem.graph.place_of[channel] for channel in channels]
     if not data.failed[query.row, columns].any():
-        told = dict(zip(channels, data.factors[query.row, columns].tolist(), strict=True))
-        raise ConflictError(f"query {query_id!r}: got a failure; recorded before: {values.short(told)}")
+        recorded = dict(zip(channels, data.factors[query.row, columns].tolist(), strict=True))
+        raise ConflictError(f"query {query_id!r}: got a failure; recorded before: {values.short(recorded)}")
 
 
 def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
     """Measured quantities that have limits, as a user tells them; without those that are unknown."""
     given = problem.quantities(constraints)
-    return _numbers_in({name: values.told_number(value, f"the quantity {name!r}") for name, value in given.items()})
+    return _known_entries(
+        {name: values.outcome_from_user(value, f"the quantity {name!r}") for name, value in given.items()}
+    )
 
 
 def quantities_in(infos: Mapping[str, Mapping[str, Any]], problem: Problem) -> dict[str, float]:
     """Measured quantities that have limits, by an environment's infos; without those that are no numbers."""
-    told = [info.get("constraints") for info in infos.values()]
-    found = {name: value for table in told if isinstance(table, Mapping) for name, value in table.items()}
-    return _numbers_in({name: values.reported_number(found.get(name)) for name in problem.ranges})
+    given = [info.get("constraints") for info in infos.values()]
+    found = {name: value for table in given if isinstance(table, Mapping) for name, value in table.items()}
+    return _known_entries({name: values.reported_number(found.get(name)) for name in problem.ranges})
 
 
-def _numbers_in(told: Mapping[str, float]) -> dict[str, float]:
+def _known_entries(entries: Mapping[str, float]) -> dict[str, float]:
     """Entries of a table that are not NaN, for unknown."""
-    return {name: number for name, number in told.items() if not math.isnan(number)}
+    return {name: number for name, number in entries.items() if not math.isnan(number)}
 
 
 def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
     """Noise of the total, and of the outcomes of channels."""
     if not isinstance(noise_std, Mapping):
-        noise = values.told_noise(noise_std, "the evaluation")
+        noise = values.noise_from_user(noise_std, "the evaluation")
         return noise, {} if np.isnan(noise) else dict.fromkeys(factors, noise)
     given = values.table(noise_std, "{channel: standard deviation}", "$.noise_std")
     if total is not None:
         raise ConfigError(f"got {values.short(given)} of a total; wanted a number", at="$.noise_std")
     if strangers := [channel for channel in given if channel not in factors]:
         raise UnknownQueryError(f"got noise_std of {strangers} without outcomes; wanted some of {list(factors)}")
-    return np.nan, _numbers_in({channel: values.told_noise(noise, repr(channel)) for channel, noise in given.items()})
+    stds = {channel: values.noise_from_user(noise, repr(channel)) for channel, noise in given.items()}
+    return np.nan, _known_entries(stds)
 
 
-def _outcome_of(outcome: Outcome, problem: Problem, own: Own) -> tuple[float | None, dict[str, float]]:
+def _total_or_factors(outcome: Outcome, problem: Problem, own: OwnChannels) -> tuple[float | None, dict[str, float]]:
     """Total of a function, or outcomes of factors: none of them if the evaluation failed as a whole."""
     if isinstance(outcome, Mapping):
-        return None, _numbers(outcome, "{factor: outcome}", "$.outcome", own)
-    number, channels = values.told_number(outcome, "the evaluation"), problem.channels if own is None else own
+        return None, _outcomes_by_channel(outcome, "{factor: outcome}", "$.outcome", own)
+    number, channels = values.outcome_from_user(outcome, "the evaluation"), problem.channels if own is None else own
     if problem.outcomes == "total":
         return number, {}
     if np.isnan(number):
@@ -151,12 +155,12 @@ def _outcome_of(outcome: Outcome, problem: Problem, own: Own) -> tuple[float | N
     return None, {channels[0]: number}
 
 
-def _numbers(outcome: object, form: str, at: str, own: Own) -> dict[str, float]:
+def _outcomes_by_channel(outcome: object, form: str, at: str, own: OwnChannels) -> dict[str, float]:
     """Outcomes by channel, NaN for failed ones."""
-    told = {} if outcome is None else values.table(outcome, form, at)
-    if own is not None and (foreign := [channel for channel in told if channel not in own]):
+    given = {} if outcome is None else values.table(outcome, form, at)
+    if own is not None and (foreign := [channel for channel in given if channel not in own]):
         raise ConfigError(f"got {foreign}; wanted its own of {list(own)}", at=at)
-    return {channel: values.told_number(value, repr(channel)) for channel, value in told.items()}
+    return {channel: values.outcome_from_user(value, repr(channel)) for channel, value in given.items()}
 
 
 def measured_place(problem: Problem, agent: str, location: object) -> Float[np.ndarray, " d"]:
@@ -168,7 +172,7 @@ def measured_place(problem: Problem, agent: str, location: object) -> Float[np.n
 
 
 @dataclass(frozen=True)
-class Owned:
+class AgentInputs:
     """Factors and variables of an agent, and checks of its inputs."""
 
     name: str
@@ -176,27 +180,27 @@ class Owned:
     factors: tuple[str, ...]
     variables: tuple[str, ...]
 
-    def told(
-        self, log: Logbook, query_id: str, before: own_rows.OwnRow, told: Told, order: int, teller: str | None
-    ) -> own_rows.OwnRow | None:
-        """Check outcomes of a query, and leave out known ones; None if all are; see ``Agent.tell``.
+    def checked_outcome(
+        self, log: Logbook, query_id: str, before: OwnRow, told: ToldOutcome, order: int, reporter: str | None
+    ) -> OwnRow | None:
+        """Check outcomes of a query, and leave out known ones; None if all are known; see ``Agent.tell``.
 
-        ``before`` has outcomes that it got and that its log does not have yet. The ``teller`` gets totals, and reports
-        them; by default it is the first agent.
+        ``before`` has outcomes that it got and that its log does not have yet. The ``reporter``, by default the first
+        agent, gets totals and reports them.
         """
-        first, outcome, point = teller or self.problem.agents[0], told.outcome, told.point
+        first, outcome, point = reporter or self.problem.agents[0], told.outcome, told.point
         if self.problem.is_field:
             if point is not None:
                 raise ConfigError("got a point; wanted location = …, as this is a field", at="$.point")
             if before.has_ended:
                 raise UnknownQueryError(f"query {query_id!r} is not pending, as {self.name!r} has observed its end")
             outcome = outcome if isinstance(outcome, Mapping) else {self.name: None if told.failed else outcome}
-        elif own_rows.shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
+        elif shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
             wanted = f"it given to {first!r}, which reports it to the others"
             raise ConfigError(f"got a total; wanted {wanted}", at="$.outcome")
         if query_id in log.open:  # with outcomes of its own that its log does not have yet
-            waits = log.open[query_id].waits
-            new = {f: np.nan if y is None else y for f, y in before.factors.items() if f in waits}
+            awaited = log.open[query_id].awaited
+            new = {f: np.nan if y is None else y for f, y in before.factors.items() if f in awaited}
             log = log.with_factors(query_id, new) if new else log
         if query_id in log.open and before.total is not msgspec.UNSET:
             log = log.with_total(query_id, np.nan if before.total is None else before.total)
@@ -204,55 +208,53 @@ class Owned:
         if foreign := [variable for variable in own if variable not in self.variables]:
             raise ConfigError(f"got {foreign}; wanted its own of {list(self.variables)}", at="$.point")
         if own:
-            point = {**self.problem.named(log.asked_of(query_id).place), **own}
+            point = {**self.problem.named(log.requested_query(query_id).place), **own}
         news = news_of(log, query_id, told._replace(outcome=outcome, point=point), self.factors)
         if news is None:
             return None
         if self.problem.is_field:
-            return own_rows.OwnRow.measured(order, self.problem, news.measurement(self.name, self.problem))
-        stood = self.problem.coded(news.point)
-        return own_rows.OwnRow.of_news(order, news, self.factors, {variable: stood[variable] for variable in own})
+            return OwnRow.measured(order, self.problem, news.measurement(self.name, self.problem))
+        actual = self.problem.coded(news.point)
+        return OwnRow.of_news(order, news, self.factors, {variable: actual[variable] for variable in own})
 
-    def unrequested(self, before: own_rows.OwnRow, told: Told, order: int) -> own_rows.OwnRow:
+    def checked_unrequested(self, before: OwnRow, told: ToldOutcome, order: int) -> OwnRow:
         """Check a measurement in a field without a query, such as at the start; see ``Agent.tell``."""
-        if before.has_come:
+        if before.has_news:
             raise UnknownQueryError(f"got {self.name!r} again without a query; its measurement is already known")
         given = told.outcome if isinstance(told.outcome, Mapping) else {self.name: told.outcome}
-        outcomes = {} if told.failed else _numbers(given, "{agent: outcome}", "$.outcome", self.factors)
+        outcomes = {} if told.failed else _outcomes_by_channel(given, "{agent: outcome}", "$.outcome", self.factors)
         y = outcomes.get(self.name, np.nan)
         if told.locations is None:
             raise ConfigError("got none; wanted the location, as no query asked for this measurement", at="$.location")
         place = measured_place(self.problem, self.name, told.locations[self.name])
         _, noise = noise_of(told.noise_std, None, {self.name: y})
         measurement = Measurement(self.name, place, y, noise.get(self.name, np.nan))
-        return own_rows.OwnRow.measured(order, self.problem, measurement)
+        return OwnRow.measured(order, self.problem, measurement)
 
-    def attached(self, given: tables.Rows, present: int, order: int) -> list[own_rows.OwnRow]:
+    def checked_attached(self, given: tables.Rows, present: int, order: int) -> list[OwnRow]:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
         data, channels = tables.attached(given, self.problem, self.factors), self.problem.channels
-        is_by_factor = not own_rows.shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
+        is_by_factor = not shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
-        has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()
-        for x, y, known, when, noise in zip(data.X, data.totals, data.factors, rounds, data.known_noise, strict=True):
+        has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[OwnRow]()
+        for x, y, known, round, noise in zip(data.X, data.totals, data.factors, rounds, data.known_noise, strict=True):
             by_factor = dict(zip(channels, known.tolist(), strict=True)) if is_by_factor else {}
             stds = {channel: std for channel, std in zip(channels, noise[1:].tolist(), strict=True) if std == std}
             news = News(x, float(y) if has_total else None, by_factor, float(noise[0]), stds)
-            stood = {v: code for v, code in self.problem.coded(x).items() if v in self.variables}
-            rows.append(own_rows.OwnRow.of_news(order + len(rows), news, self.factors, stood, float(when)))
+            place = {v: code for v, code in self.problem.coded(x).items() if v in self.variables}
+            rows.append(OwnRow.of_news(order + len(rows), news, self.factors, place, float(round)))
         return rows
 
-    def observed(
-        self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool
-    ) -> own_rows.OwnRow:
+    def checked_info(self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool) -> OwnRow:
         """Check its environment's info of a round; see ``Agent.observe``."""
         sent: Mapping[str, np.ndarray] = {}
-        if query_id != own_rows.UNASKED:
+        if query_id != UNREQUESTED:
             point = log.query(query_id).point
             sent = self.problem.places(point, self.problem.channels_in(point))
         measurement, stops = measurements_of(self.name, info, sent.get(self.name), self.problem.box)
-        return own_rows.OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
+        return OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
 
-    def offer(
+    def checked_offer(
         self, candidates: ArrayLike | None, price: float, position: ArrayLike | None, *, takes_part: bool
     ) -> Offer:
         """Check its reachable locations in a round; see ``Agent.ask``."""
@@ -265,8 +267,8 @@ class Owned:
         places = None
         if candidates is not None:
             places = tuple(map(tuple, checked_candidates(self.name, candidates, self.problem.box).tolist()))
-        stands = None if position is None else tuple(measured_place(self.problem, self.name, position).tolist())
-        return Offer(places, float(price), stands, takes_part)
+        own_position = None if position is None else tuple(measured_place(self.problem, self.name, position).tolist())
+        return Offer(places, float(price), own_position, takes_part)
 
 
 def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:

@@ -300,11 +300,11 @@ class Ledger:
                 time.time(),
                 query_id,
                 None if point is None else _plain_point(values.table(point, "{variable: value}", "$.point")),
-                outcome=_checked_by_channel(outcome, values.told_number, "the evaluation"),
+                outcome=_checked_by_channel(outcome, values.outcome_from_user, "the evaluation"),
                 failed=failed,
-                noise_std=_checked_by_channel(noise_std, values.told_noise, "the evaluation"),
+                noise_std=_checked_by_channel(noise_std, values.noise_from_user, "the evaluation"),
                 locations=where,
-                constraints=_checked_by_channel(quantities, values.told_number, "", "the quantity ") or None,
+                constraints=_checked_by_channel(quantities, values.outcome_from_user, "", "the quantity ") or None,
                 note=dict(note or {}),
             )
         )

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import msgspec
 
-from swarmbo.agent.schema import Participants, learns_alike, public
+from swarmbo.agent.schema import Participants, masked_rows, reports_outcomes
 from swarmbo.deciding.offers import Offer
-from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
+from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow, OwnRows, measurements_by_round
 from swarmbo.errors import TransportError
 from swarmbo.fleet import messages
 from swarmbo.fleet.link import Link
@@ -150,7 +150,7 @@ class Hub:
         participants = None
         if self._tolerates_failures:
             absent = {agent: rows for agent, rows in self._unreported.items() if agent not in members}
-            reports = {agent: public(rows, self._setup) for agent, rows in absent.items()}
+            reports = {agent: masked_rows(rows, self._setup) for agent, rows in absent.items()}
             participants = Participants(self._decision_number, members, reports, self._ended_queries)
         order = messages.Decide(0, links(self.absent), None, participants, self._last_valid)
         self._send_in_sequence({agent: msgspec.structs.replace(order, offer=offers.get(agent)) for agent in members})
@@ -194,7 +194,7 @@ class Hub:
 
     def _readmit_with(self, agent: str, state: bytes) -> None:
         """Readmit an agent with a snapshot, if it can continue from that."""
-        has_own_belief = self.problem.is_field and not learns_alike(self._setup)
+        has_own_belief = self.problem.is_field and not reports_outcomes(self._setup)
         has_lost_journal = agent in self.membership.without_journal
         if not state:
             self.membership.mark_failed(agent, "the snapshot that it needs is too long for a message")
@@ -204,7 +204,7 @@ class Hub:
             self._send_readmission(agent, state)
 
     def _send_readmission(self, agent: str, state: bytes = b"") -> None:
-        own_outcomes = self._reported[agent] if state and not learns_alike(self._setup) else {}
+        own_outcomes = self._reported[agent] if state and not reports_outcomes(self._setup) else {}
         data = self._unreported[agent], state, own_outcomes
         self._send_in_sequence({agent: messages.Readmission(0, self._last_valid, *data, self._last_joined[agent])})
         self.membership.readmit(agent)
@@ -212,12 +212,12 @@ class Hub:
     def _add_reported(self, agent: str, rows: OwnRows) -> None:
         """Keep an agent's outcomes by query; in a field with unrequested measurements after these."""
         reported = self._reported[agent]
-        for query, row in rows.told.items():
-            if query != UNASKED:  # a part may have come before a decision, and the rest after it
+        for query, row in rows.by_query.items():
+            if query != UNREQUESTED:  # a part may have come before a decision, and the rest after it
                 known = OwnRows({query: reported[query]} if query in reported else {})
-                reported[query] = known.with_told(query, row).told[query]
+                reported[query] = known.with_row(query, row).by_query[query]
                 continue
-            ((_, stops),) = stops_by_round({_START: row}, self.problem.graph.variables_owned_by(agent))
+            ((_, stops),) = measurements_by_round({_START: row}, self.problem.graph.variables_owned_by(agent))
             last = next(reversed(reported), _START)
             before = reported.get(last, OwnRow(0))
             reported[last] = msgspec.structs.replace(before, on_the_way=(*before.on_the_way, *stops))
@@ -253,7 +253,7 @@ class Hub:
         orders: dict[str, messages.RecordOutcome] = {}
         for agent, before in self._unreported.items():
             row = row_of(self.problem, agent, news, before, self._last_participants[0], has_ended=is_all)
-            self._unreported[agent] = before.with_told(query or UNASKED, row)
+            self._unreported[agent] = before.with_row(query or UNREQUESTED, row)
             orders[agent] = messages.RecordOutcome(0, query, row)
         if is_all and query is not None:
             self._ended_queries = (*self._ended_queries, query)

@@ -82,7 +82,7 @@ def _checked(returned: Mapping[str, Any], problem: Problem, agent: str) -> Measu
     by_channel = returned.get("factors", dict.fromkeys(channels, returned.get("measurement")))
     if not isinstance(by_channel, Mapping) or set(by_channel) != set(channels):
         raise ShapeError(f"got {values.short(by_channel)}; wanted a number for each of {list(channels)}")
-    numbers = {channel: values.told_number(by_channel[channel], repr(channel)) for channel in channels}
+    numbers = {channel: values.outcome_from_user(by_channel[channel], repr(channel)) for channel in channels}
     outcomes = {channel: None if np.isnan(number) else number for channel, number in numbers.items()}
     _, noise = noise_of(returned.get("noise_std"), None, numbers)
     if location is None:

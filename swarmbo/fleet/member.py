@@ -12,8 +12,8 @@ import msgspec
 
 from swarmbo.agent import Agent
 from swarmbo.boundary.values import linked
-from swarmbo.coordination.schema import said_of
-from swarmbo.deciding.own_rows import UNASKED
+from swarmbo.coordination.schema import refusals_text
+from swarmbo.deciding.own_rows import UNREQUESTED
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, ShapeError, TransportError
 from swarmbo.fleet import measuring, messages
@@ -119,7 +119,7 @@ class Member:
                 self._heard_at = self._clock()  # what it computes itself is no other's silence
         elif not self._agent.is_finished and self._clock() - self._heard_at > self._patience_s:
             got = f"{self.name!r} is deciding and received nothing for {self._patience_s:g} s"
-            raise TransportError(f"{got}; wanted news: is another member gone?{said_of(self.inadmissible)}")
+            raise TransportError(f"{got}; wanted news: is another member gone?{refusals_text(self.inadmissible)}")
 
     def _report(self, now: float) -> None:
         """Send signs of life and new refusals to the hub."""
@@ -220,8 +220,8 @@ class Member:
                 snapshot = snapshot if len(snapshot) <= _MOST_SNAPSHOT_BYTES else b""
                 self._mailbox.send(HUB, messages.Snapshot(order.sequence, snapshot))
             case messages.RecordOutcome():
-                if order.row.has_come or not self._agent.problem.is_field:
-                    self._agent.note(order.query or UNASKED, order.row)
+                if order.row.has_news or not self._agent.problem.is_field:
+                    self._agent.learn_row(order.query or UNREQUESTED, order.row)
                 self._save_state()
 
     def _save_state(self) -> None:
@@ -239,7 +239,7 @@ class Member:
             self._agent.restore(readmission.state, readmission.own_outcomes, last_valid, last_joined)
         else:
             self._agent.give_up(last_valid)
-        self._agent.told_again(readmission.unreported)
+        self._agent.replace_rows(readmission.unreported)
         self._save_state()
 
     def _begin(self, order: messages.Decide) -> None:
@@ -271,7 +271,7 @@ class Member:
             self._mailbox.send(HUB, self._decision())
 
     def _decision(self) -> messages.Decision:
-        values, report = self._agent.coded_word(), self._agent.report
+        values, report = self._agent.coded_decision(), self._agent.report
         assert values is not None
         assert report is not None
         decided = self._sequence, self._query, values, report, self._agent.sent

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from swarmbo.coordination.schema import said_of
+from swarmbo.coordination.schema import refusals_text
 from swarmbo.errors import TransportError
 from swarmbo.fleet.mailbox import Mailbox
 from swarmbo.fleet.messages import Heartbeat, Ping
@@ -86,7 +86,7 @@ class Membership:
             got = f"received nothing {'' if failed else 'new '}from {list(failed) or needed}"
             wanted = f"{waited_for}: do they run, with this plan and their journals, and can all reach one another?"
             longest_s = max(failed.values(), default=self._idle_s)
-            raise TransportError(f"{got} for {longest_s:.0f} s; wanted {wanted}{said_of(refused)}")
+            raise TransportError(f"{got} for {longest_s:.0f} s; wanted {wanted}{refusals_text(refused)}")
 
     def _add_silence(self, agent: str, seconds: float) -> float:
         """Seconds since the last arrival from an agent."""

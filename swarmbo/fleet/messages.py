@@ -218,7 +218,7 @@ def agent_accepts(sender: str, message: Message, name: str, problem: Problem) ->
             return all(is_place(at, problem) if problem.is_field else len(at) == n for at in message.places)
         case Readmission():
             own, unreported = message.own_outcomes, message.unreported
-            rows = [*unreported.told.values(), *unreported.attached, *own.values()]
+            rows = [*unreported.by_query.values(), *unreported.attached, *own.values()]
             are_counts = 0 < message.sequence < _MAX_COUNT and message.last_joined >= 0
             are_queries = all(query[1:].isdecimal() for query in own)
             return are_counts and are_queries and all(schema.is_row(row, name, problem) for row in rows)

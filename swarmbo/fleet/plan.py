@@ -48,7 +48,7 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"got a table of {wrong[0]!r} that has another size", at=at)
         if wrong := [f for f, table in tables.items() if not (np.frombuffer(table, "<f8") < np.inf).all()]:
             raise ConfigError(f"got NaN or inf in the table of {wrong[0]!r}; wanted numbers or -inf", at=at)
-        are_forbidden = schema.forbidding(graph, sizes)
+        are_forbidden = schema.forbidden_pairs(graph, sizes)
         wrong = [agent for agent in graph.agents if not are_forbidden(agent, self.forbidden.get(agent, b""))]
         if wrong and (is_timed or self.forbidden):
             raise ConfigError(f"got no forbidden pairs of {wrong[0]!r} that fit its factors; wanted them", at=at)
@@ -116,7 +116,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             setup = self.setup
             if self.tables is None:
-                schema.require_own(setup)
+                schema.require_agent_settings(setup)
         except ConfigError as error:
             raise ConfigError(str(error), at=at) from error
         except (KeyError, TypeError, ValueError) as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from swarmbo.agent.schema import require_own
+from swarmbo.agent.schema import require_agent_settings
 from swarmbo.boundary.files import PARTIAL
 from swarmbo.boundary.processes import one_blas_thread
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
@@ -267,7 +267,7 @@ def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
     if isinstance(team.setup.coordination, Routes):
         got = f"got {name_of(team.setup.coordination)!r}, whose routes need the paths of the coordinator's environment"
         raise ConfigError(f"{got}; wanted a kind that chooses locations, such as 'max-sum'", at="$.coordination.kind")
-    require_own(team.setup)
+    require_agent_settings(team.setup)
     return env, team
 
 

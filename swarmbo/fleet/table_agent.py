@@ -9,7 +9,7 @@ import networkx as nx
 
 from swarmbo.agent.schema import Participants
 from swarmbo.coordination.agreement import TableOutcome
-from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms
+from swarmbo.coordination.deadline_tables import DeadlineTableAgent, Terms
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Conflicts
@@ -43,13 +43,13 @@ class TableAgent:
         self._decision: dict[str, float] | None = None
         self._early_messages: list[Envelope] = []  # what arrives before it is asked
         self.is_finished = True
-        self._participant: Participant[TableOutcome] | DeadlineAgent | None = None
+        self._participant: Participant[TableOutcome] | DeadlineTableAgent | None = None
         self._n_ticks = 0
 
     @property
     def keeps_time(self) -> bool:
         """True during an agreement by a deadline."""
-        return isinstance(self._participant, DeadlineAgent)
+        return isinstance(self._participant, DeadlineTableAgent)
 
     def ask(self, **offered: Any) -> str:
         """Begin to choose, at the next tick."""
@@ -57,7 +57,7 @@ class TableAgent:
         self.sent = {"agree": Traffic()}
         return QUERY
 
-    def coded_word(self) -> dict[str, float] | None:
+    def coded_decision(self) -> dict[str, float] | None:
         """Positions of the own variables' values; None before the choice."""
         return self._decision
 
@@ -75,7 +75,7 @@ class TableAgent:
         present = None if self.participants is None else self.participants.members
         outbox = [envelope for envelope in outbox if present is None or envelope.recipient in present]
         self.sent["agree"] += Traffic(len(outbox), sum(len(envelope.payload) for envelope in outbox), len(outbox))
-        if isinstance(self._participant, DeadlineAgent):
+        if isinstance(self._participant, DeadlineTableAgent):
             if self._n_ticks > self._method.deadline:
                 self._finish_by_deadline(self._participant)
         elif self._participant.is_finished:
@@ -87,13 +87,13 @@ class TableAgent:
         self.refused.update([] if is_due else [envelope.sender])
         return is_due
 
-    def _new_participant(self) -> "Participant[TableOutcome] | DeadlineAgent":
+    def _new_participant(self) -> "Participant[TableOutcome] | DeadlineTableAgent":
         graph, sizes = self.problem.graph, self._tables.sizes
         if has_deadline(self._method):
             conflicts = Conflicts.unpacked(graph, self._tables.forbidden)
             terms = Terms(self._method, sizes, conflicts, {}, self._seed)
             decision = 0 if self.participants is None else self.participants.number
-            agent = DeadlineAgent(self.name, terms, self._own_tables, decision)
+            agent = DeadlineTableAgent(self.name, terms, self._own_tables, decision)
         else:
             plan = self._method.plan(graph, sizes, Routes(graph.agents), self._seed)
             agent = Participant[TableOutcome].of(self.name, plan, self._own_tables)
@@ -106,8 +106,8 @@ class TableAgent:
         self.report = SolveReport("converged", max((outcome.rounds for outcome in outcomes), default=0))
         self.is_finished = True
 
-    def _finish_by_deadline(self, agent: DeadlineAgent) -> None:
-        self._decision = {x: float(agent.best_guess(x) if i is None else i) for x, i in agent.word().items()}
+    def _finish_by_deadline(self, agent: DeadlineTableAgent) -> None:
+        self._decision = {x: float(agent.best_guess(x) if i is None else i) for x, i in agent.decided_values().items()}
         links = LinkReport(self._n_ticks - 1, silent=agent.silent)
         self.report = SolveReport("deadline", self._n_ticks - 1, links=links)
         self._participant, self.is_finished = None, True
@@ -123,7 +123,7 @@ class TableAgent:
     def restore(self, *_snapshot: Any) -> None:
         """Take over a snapshot, or outcomes: there is nothing to take over."""
 
-    note = told_again = restore
+    learn_row = replace_rows = restore
 
     def state_dict(self) -> dict[str, Any]:
         """State between choices: none."""

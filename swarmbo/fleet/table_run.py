@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from swarmbo.boundary.values import whole_number
-from swarmbo.coordination.agreement import Solution, TableOutcome, judged, solution_with
+from swarmbo.coordination.agreement import Solution, TableOutcome, partial_solution, solution_with
 from swarmbo.coordination.plan import TableMethod, has_deadline
 from swarmbo.coordination.tables import Conflicts, factor_values, sizes_of
 from swarmbo.errors import BudgetError, ConfigError, TransportError
@@ -66,7 +66,7 @@ def solution_by(hub: Hub, problem: TableProblem) -> Solution:
     if hub.plan.tolerates_failures:
         ticks, clashes = hub.plan.setup.coordination.deadline, Conflicts.of(graph, tables).clashes(chosen)
         links = LinkReport(ticks, silent=hub.absent, clashes=clashes)
-        return judged(graph, tables, chosen, SolveReport("deadline", ticks, traffic=traffic, links=links))
+        return partial_solution(graph, tables, chosen, SolveReport("deadline", ticks, traffic=traffic, links=links))
     try:
         lists = [msgspec.msgpack.decode(decision.outcomes, type=list[TableOutcome]) for decision in decisions]
         outcomes = [outcome for own in lists for outcome in own]

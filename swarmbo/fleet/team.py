@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.deciding.logbook import Choice
-from swarmbo.deciding.offers import offer_of, own_places
+from swarmbo.deciding.offers import offer_of, reachable_places
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.messages import Decision
@@ -26,7 +26,7 @@ class FleetTeam(Team):
 
     hub: Hub | None = None
 
-    def _decided(self, offers: Offers, *, goes_on: bool) -> tuple[Any, Choice, Mapping[str, Traffic]]:
+    def _decide(self, offers: Offers, *, in_batch: bool) -> tuple[Any, Choice, Mapping[str, Traffic]]:
         if self.hub is None:
             raise ConfigError("got a team without a coordinator process; wanted the team of a fleet")
         by_agent = self._offers_by_agent(offers, self.hub) if self.problem.is_field else None
@@ -48,10 +48,10 @@ class FleetTeam(Team):
         if offers.level != hub.plan.level or sites not in (None, hub.plan.sites):
             raise ConfigError("its level or its sites() changed; wanted both to stay the same", at="$.environment")
         common = self.problem, self.seed, self._log.round
-        return {agent: offer_of(agent, offers, own_places(agent, offers, *common)) for agent in self.agents}
+        return {agent: offer_of(agent, offers, reachable_places(agent, offers, *common)) for agent in self.agents}
 
-    def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
-        super()._take(query_id, news, is_all=is_all)
+    def _learn_news(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
+        super()._learn_news(query_id, news, is_all=is_all)
         if self.hub is not None and news is not None:
             self.hub.tell(query_id, news, is_all=is_all)
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from swarmbo.boundary.rng import stream
-from swarmbo.boundary.values import short, told_number, unused_prefix, whole_number
-from swarmbo.deciding.team_state import OneAtATime
+from swarmbo.boundary.values import outcome_from_user, short, unused_prefix, whole_number
+from swarmbo.deciding.team_state import AtomicObject
 from swarmbo.errors import ConfigError, SwarmboError, SwarmboWarning, needed
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import name_hint
@@ -23,7 +23,7 @@ Space = dict[str, Any]  # distributions by parameter
 _OF_PARAMETERS = frozenset(("start", "step_limit", "safe", "constraints", "limits", "no_go"))  # settings that name them
 
 
-class SwarmboSampler(OneAtATime, optuna.samplers.BaseSampler):
+class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
     """Sampler of Optuna: teams of agents suggest the parameters of a study's trials.
 
     Parameters that occur in the same finished trials, with the same ranges, are a group, for which a team decides. So a
@@ -238,7 +238,7 @@ class _Group:
         if not has_all or not set(told) <= self.factors | set(factors):
             wanted = f"trial.set_user_attr({FACTORS!r}, {{factor: value}}) with {list(factors)}"
             raise ConfigError(f"trial {trial.number}: got {short(told)}; with per-factor outcomes wanted {wanted}")
-        return {f: self.sign * told_number(told[f], f"{f!r} in trial {trial.number}") for f in factors}
+        return {f: self.sign * outcome_from_user(told[f], f"{f!r} in trial {trial.number}") for f in factors}
 
 
 def _variable(distribution: Any) -> variables.Variable:

@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from swarmbo import registry
 from swarmbo.boundary import files, values
 from swarmbo.coordination import plan
-from swarmbo.coordination.agreement import Solution, whole_factors
+from swarmbo.coordination.agreement import Solution, decided_factors
 from swarmbo.coordination.participant import solve_with_agents
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.networks import uai_solution
@@ -119,7 +119,7 @@ class Solved:
         if self.undecided:
             table.add_row("without a value", _shortened(self.undecided))
             chosen = solution.assignment
-            scopes = {f: graph.scope(f) for f in whole_factors(graph, chosen)}
+            scopes = {f: graph.scope(f) for f in decided_factors(graph, chosen)}
             known = sum(float(problem.tables[f][tuple(chosen[x] for x in scope)]) for f, scope in scopes.items())
             if scopes:
                 table.add_row(f"{noun} of the other factors", f"{problem.told(known):,.6g}")

@@ -17,7 +17,7 @@ from swarmbo.baselines import Greedy
 from swarmbo.belief import has_view, view_of
 from swarmbo.boundary.values import unused_prefix
 from swarmbo.coordination.part import LocalView, Part
-from swarmbo.coordination.participant import Transport, run_to_the_end
+from swarmbo.coordination.participant import Transport, run_plan
 from swarmbo.coordination.plan import Plan
 from swarmbo.coordination.requests import Steps
 from swarmbo.errors import ConfigError
@@ -178,7 +178,7 @@ class Planned:
         ones; a TransportError if messages are lost or changed, over a transport without faults.
         """
         owns = {name: {name: pilot} for name, pilot in self.pilots.items()}
-        ended = run_to_the_end(self.plan, owns, transport, decision)
+        ended = run_plan(self.plan, owns, transport, decision)
         decided = _decision(ended.outcomes, ended.traffic)
         status = "blocked" if ended.without else decided.report.status
         return replace(decided, report=msgspec.structs.replace(decided.report, status=status, links=ended.links))

@@ -50,7 +50,7 @@ class Cut(Settings, frozen=True):
         spans = ((self.rounds, round), (self.steps, step))
         return all(span is None or span[0] <= number <= span[1] for span, number in spans)
 
-    def parts_links(self, link: tuple[str, str]) -> bool:
+    def separates(self, link: tuple[str, str]) -> bool:
         """True if the ends of a link are in different parts."""
         side = {agent: number for number, part in enumerate(self.parts, start=1) for agent in part}
         return side.get(link[0], 0) != side.get(link[1], 0)
@@ -124,8 +124,8 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         events = [(e.round, e.step, True) for e in self.joins if e.agent == agent]
         events += [(e.round, e.step, False) for e in self.deaths if e.agent == agent]
         events.sort()
-        past = [joins for *when, joins in events if tuple(when) <= (round, step)]
-        return past[-1] if past else not (events and events[0][2])
+        states = [joins for *when, joins in events if tuple(when) <= (round, step)]
+        return states[-1] if states else not (events and events[0][2])
 
     def present(self, agents: Sequence[str], round: int, step: float = 0) -> tuple[str, ...]:
         """Agents that are present at a step of a round's agreement."""
@@ -155,19 +155,19 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
 class FaultyTransport(InProcessTransport):
     """Transport of :meth:`Faults.open`. A lost message counts as traffic; ``now`` is the number of ended steps."""
 
-    def __init__(self, routes: Routes, faults: Faults, round: int, team: int | None) -> None:
+    def __init__(self, routes: Routes, faults: Faults, round: int, team_seed: int | None) -> None:
         super().__init__(routes)
-        self.faults, self._team = faults, team
+        self.faults, self._team_seed = faults, team_seed
         self._n_sent = 0
-        self._around: dict[frozenset[str], Routes] = {}  # by failed agents
-        self._mortal = frozenset(event.agent for event in (*faults.deaths, *faults.joins))
+        self._detours: dict[frozenset[str], Routes] = {}  # by failed agents
+        self._may_fail = frozenset(event.agent for event in (*faults.deaths, *faults.joins))
         self.renew(round)
 
     def renew(self, round: int) -> None:
         """Begin another agreement, as if newly opened: messages still under way are too late for it."""
         self.round, self.now, self._seed = round, 0, self.faults.seed
-        if self._team is not None:
-            self._seed = int(stream(self._seed, "faults", team=self._team, round=round).integers(2**63))
+        if self._team_seed is not None:
+            self._seed = int(stream(self._seed, "faults", team=self._team_seed, round=round).integers(2**63))
         self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
         # of each link: bytes of messages by step, and of each full step a later one that may have room
         self._carried: dict[tuple[str, str], tuple[Counter[int], dict[int, int]]] = {}
@@ -175,10 +175,10 @@ class FaultyTransport(InProcessTransport):
 
     def is_gone(self, agent: str, steps: int = 0) -> bool:
         """True if an agent has failed, or has not joined yet, and does not return within so many steps."""
-        if agent not in self._mortal or self.faults.is_present(agent, self.round, self.now):
+        if agent not in self._may_fail or self.faults.is_present(agent, self.round, self.now):
             return False
-        coming = [e.step - self.now for e in self.faults.joins if (e.agent, e.round) == (agent, self.round)]
-        return not any(0 < step <= steps for step in coming)
+        steps_until_return = [e.step - self.now for e in self.faults.joins if (e.agent, e.round) == (agent, self.round)]
+        return not any(0 < step <= steps for step in steps_until_return)
 
     def send(self, envelope: Envelope) -> None:
         """Accept a message, and perhaps lose it; else :meth:`deliver` returns it at a later step."""
@@ -188,11 +188,11 @@ class FaultyTransport(InProcessTransport):
         self._count(envelope, len(path) - 1)
         links, faults = list(pairwise(path)), self.faults
         is_twice = links and faults.duplicate > 0 and self._draw("duplicate", links[0]) < faults.duplicate
-        fates = [self._arrival(links, len(envelope.payload)) for _ in range(2 if is_twice else 1)]
-        arrivals = [when for when in fates if when is not None]
+        copies = [self._arrival(links, len(envelope.payload)) for _ in range(2 if is_twice else 1)]
+        arrivals = [when for when in copies if when is not None]
         for when in arrivals:
             self._n_sent += 1
-            heapq.heappush(self._due, (when, self._place[envelope.sender], self._n_sent, self.now, envelope))
+            heapq.heappush(self._due, (when, self._index[envelope.sender], self._n_sent, self.now, envelope))
         if not arrivals:
             self._note_lost(envelope)
 
@@ -228,10 +228,10 @@ class FaultyTransport(InProcessTransport):
         ends, path = (envelope.sender, envelope.recipient), self.routes.path(envelope.sender, envelope.recipient)
         if not any(self.is_gone(relay) for relay in path[1:-1]):
             return path
-        gone = frozenset(agent for agent in self._mortal if self.is_gone(agent))
-        if gone not in self._around:
-            self._around[gone] = self.routes.around(gone)
-        around = self._around[gone]
+        gone = frozenset(agent for agent in self._may_fail if self.is_gone(agent))
+        if gone not in self._detours:
+            self._detours[gone] = self.routes.around(gone)
+        around = self._detours[gone]
         is_joined = not gone.intersection(ends) and ends[1] in around.hops_from(ends[0])
         return around.path(*ends) if is_joined else path
 
@@ -239,31 +239,31 @@ class FaultyTransport(InProcessTransport):
         """Step at the end of which a message leaves a chain of links; None if it is lost."""
         step = self.now
         for link in links:
-            step = self._through(link, n_bytes, step)
-            if not self._carries(link, step):
+            step = self._step_carried(link, n_bytes, step)
+            if not self._survives(link, step):
                 return None
             if self.faults.delay:
                 step += int(self._stream("delay", link).integers(self.faults.delay + 1))
         return step + 1
 
-    def _through(self, link: tuple[str, str], n_bytes: int, step: int) -> int:
+    def _step_carried(self, link: tuple[str, str], n_bytes: int, step: int) -> int:
         """Step in which a link carries the last bytes of a message that comes to it in a step."""
         if self.faults.bandwidth is None:
             return step
-        carried, later = self._carried.setdefault(link, (Counter(), {}))
-        step = _with_room(later, step)
+        carried, full_until = self._carried.setdefault(link, (Counter(), {}))
+        step = _first_with_room(full_until, step)
         while (room := self.faults.bandwidth - carried[step]) < n_bytes:
-            later[step], n_bytes = step + 1, n_bytes - room
-            step = _with_room(later, step + 1)
+            full_until[step], n_bytes = step + 1, n_bytes - room
+            step = _first_with_room(full_until, step + 1)
         carried[step] += n_bytes
         return step
 
-    def _carries(self, link: tuple[str, str], step: int) -> bool:
+    def _survives(self, link: tuple[str, str], step: int) -> bool:
         """True if a link does not lose a message in a step."""
         survives = not self.faults.loss or self._draw("loss", link) >= self.faults.loss
-        if not self._mortal.isdisjoint(link) and len(self.faults.present(link, self.round, step)) < len(link):
+        if not self._may_fail.isdisjoint(link) and len(self.faults.present(link, self.round, step)) < len(link):
             return False
-        return survives and not any(c.holds(self.round, step) and c.parts_links(link) for c in self.faults.cuts)
+        return survives and not any(c.holds(self.round, step) and c.separates(link) for c in self.faults.cuts)
 
     def _draw(self, purpose: str, link: tuple[str, str]) -> float:
         return float(self._stream(purpose, link).random())
@@ -275,11 +275,11 @@ class FaultyTransport(InProcessTransport):
         return self._streams[key]
 
 
-def _with_room(later: dict[int, int], step: int) -> int:
+def _first_with_room(full_until: dict[int, int], step: int) -> int:
     """First step, from one on, that is not known to be full; long queues are skipped (path compression)."""
     passed = list[int]()
-    while step in later:
+    while step in full_until:
         passed.append(step)
-        step = later[step]
-    later.update(dict.fromkeys(passed, step))
+        step = full_until[step]
+    full_until.update(dict.fromkeys(passed, step))
     return step

@@ -15,12 +15,12 @@ _SLOWEST = 8  # with a limited bandwidth repetitions come more and more slowly, 
 
 
 @dataclass
-class _Open:
+class _Pending:
     frame: Envelope
-    sent: int  # when it was last sent
-    next: int  # when it is sent again
-    until: int  # not given up if it was not sent since
-    most: int  # times that it is sent
+    last_sent: int  # step
+    next_due: int  # step in which it is sent again
+    patient_until: int  # step; not given up if it was not sent since
+    min_tries: int  # before it is given up
     wait: int
     tries: int = 1
 
@@ -43,11 +43,11 @@ class Reliable:
     def __init__(self, below: FaultyTransport) -> None:
         self.below, self.routes, self.ticks = below, below.routes, 0
         self.given_up: set[tuple[str, str]] = set()
-        self._open: dict[tuple[str, str, int], _Open] = {}
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._seen: set[tuple[str, str, int]] = set()
-        self._here: list[Envelope] = []
-        self._first = 0  # bytes of first transmissions, without headers
+        self._pending: dict[tuple[str, str, int], _Pending] = {}
+        self._next_numbers: dict[tuple[str, str], int] = {}
+        self._arrived: set[tuple[str, str, int]] = set()
+        self._to_itself: list[Envelope] = []
+        self._first_bytes = 0  # bytes of first transmissions, without headers
 
     @property
     def traffic(self) -> Traffic:
@@ -65,26 +65,26 @@ class Reliable:
         if self.is_gone(sender):
             return
         if not hops:
-            self._here.append(envelope)
+            self._to_itself.append(envelope)
             return
-        number = self._numbers.get((sender, recipient), 0)
-        self._numbers[sender, recipient] = number + 1
+        number = self._next_numbers.get((sender, recipient), 0)
+        self._next_numbers[sender, recipient] = number + 1
         if (sender, recipient) in self.given_up:
             return
-        self._first += len(payload)
+        self._first_bytes += len(payload)
         faults = self.below.faults
         wait = 2 * (1 + hops * faults.delay)
         survives = (1.0 - faults.loss) ** (2 * hops)  # the message, and the answer
         most = math.ceil(_CHANCE / -math.log1p(-survives)) if survives < 1.0 else 1
         frame = Envelope(sender, recipient, self._data.pack(0, number) + payload)
         until = self.ticks + _PATIENCE
-        self._open[sender, recipient, number] = _Open(frame, self.ticks, self.ticks + wait, until, most, wait)
+        self._pending[sender, recipient, number] = _Pending(frame, self.ticks, self.ticks + wait, until, most, wait)
         self.below.send(frame)
 
     def deliver(self) -> dict[str, list[Envelope]]:
         """Let steps pass until a new message arrives; empty if none is left."""
-        new, self._here = {(e.sender, e.recipient, -1 - i): e for i, e in enumerate(self._here)}, []
-        while not new and (self._open or not self.below.is_quiet):
+        new, self._to_itself = {(e.sender, e.recipient, -1 - i): e for i, e in enumerate(self._to_itself)}, []
+        while not new and (self._pending or not self.below.is_quiet):
             new = self._step()
         place = {agent: i for i, agent in enumerate(self.routes.agents)}
         inboxes: dict[str, list[Envelope]] = {agent: [] for agent in self.routes.agents}
@@ -98,7 +98,7 @@ class Reliable:
         gone |= {agent for agent in self.routes.agents if self.below.is_gone(agent)}
         return LinkReport(
             ticks=self.ticks,
-            repeated=self.traffic.bytes - self._first,
+            repeated=self.traffic.bytes - self._first_bytes,
             silent=tuple(agent for agent in self.routes.agents if agent in gone),
             without=without,
             edges=by_name(self.below.edges),
@@ -110,36 +110,36 @@ class Reliable:
         arrived = self.below.deliver()
         self.ticks += 1
         for agent, inbox in arrived.items():
-            come: dict[str, list[int]] = {}
+            to_acknowledge: dict[str, list[int]] = {}
             for sender, _, payload in inbox:
                 if payload[0]:
                     for (number,) in struct.iter_unpack("<I", payload[1:]):
-                        self._open.pop((agent, sender, number), None)
+                        self._pending.pop((agent, sender, number), None)
                     continue
                 _, number = self._data.unpack_from(payload)
-                come.setdefault(sender, []).append(number)
-                if (sender, agent, number) not in self._seen:
-                    self._seen.add((sender, agent, number))
+                to_acknowledge.setdefault(sender, []).append(number)
+                if (sender, agent, number) not in self._arrived:
+                    self._arrived.add((sender, agent, number))
                     new[sender, agent, number] = Envelope(sender, agent, payload[self._data.size :])
-            for sender, numbers in come.items():
+            for sender, numbers in to_acknowledge.items():
                 self.below.send(Envelope(agent, sender, struct.pack(f"<B{len(numbers)}I", 1, *numbers)))
         self._repeat()
         return new
 
     def _repeat(self) -> None:
-        for key, waiting in list(self._open.items()):
+        for key, waiting in list(self._pending.items()):
             sender, recipient, _ = key
-            is_late = waiting.sent >= waiting.until and waiting.tries >= waiting.most
+            is_late = waiting.last_sent >= waiting.patient_until and waiting.tries >= waiting.min_tries
             is_narrow = self.below.faults.bandwidth is not None
             if self.is_gone(sender) or (sender, recipient) in self.given_up:
-                del self._open[key]
-            elif self.ticks < waiting.next or self.below.is_gone(sender):
+                del self._pending[key]
+            elif self.ticks < waiting.next_due or self.below.is_gone(sender):
                 continue
             elif is_late and not self.below.is_between(sender, recipient):  # else a slow link still carries something
                 self.given_up.add((sender, recipient))
-                del self._open[key]
+                del self._pending[key]
             else:
-                waiting.next = self.ticks + waiting.wait * 2 ** (min(waiting.tries, _SLOWEST) if is_narrow else 0)
+                waiting.next_due = self.ticks + waiting.wait * 2 ** (min(waiting.tries, _SLOWEST) if is_narrow else 0)
                 if not is_narrow or not self.below.is_between(sender, recipient):  # copies would queue before the next
-                    waiting.sent, waiting.tries = self.ticks, waiting.tries + 1
+                    waiting.last_sent, waiting.tries = self.ticks, waiting.tries + 1
                     self.below.send(waiting.frame)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _BASE = ""  # on a path: no agent has this name
-_KNOWN: "weakref.WeakKeyDictionary[nx.Graph[Any], _Heard]" = weakref.WeakKeyDictionary()
+_ADJACENCY_CACHE: "weakref.WeakKeyDictionary[nx.Graph[Any], _Adjacency]" = weakref.WeakKeyDictionary()
 
 
 class Routes:
@@ -38,16 +38,16 @@ class Routes:
     def __init__(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None, *, has_base: bool = False) -> None:
         check_links(links)
         self._has_base, self._links = has_base, links
-        self._heard = None if links is None else _heard_over(links)
+        self._adjacency = None if links is None else _adjacency_of(links)
         self.agents = tuple(dict.fromkeys(agents))
-        self._known = frozenset(self.agents)
-        self._towards: dict[str, dict[str, str | None]] = {}
+        self._agent_set = frozenset(self.agents)
+        self._next_hops: dict[str, dict[str, str | None]] = {}
         self._hops_from: dict[str, dict[str, int]] = {}
 
     @property
     def is_complete(self) -> bool:
         """True if every agent reaches every other directly."""
-        return self._heard is None
+        return self._adjacency is None
 
     def hops(self, sender: str, recipient: str) -> int:
         """Number of links on a shortest path from sender to recipient; 0 to itself.
@@ -64,12 +64,12 @@ class Routes:
             TransportError: If the sender is unknown.
         """
         self._require_known(sender)
-        if self._heard is None:
+        if self._adjacency is None:
             return dict.fromkeys(self.agents, 1) | {sender: 0}
         if sender not in self._hops_from:
             hops: dict[Any, int] = {}
-            for node, following in self._heard.towards(sender).items():  # links lead both ways
-                hops[node] = 0 if following is None else hops[following] + 1
+            for node, next_hop in self._adjacency.next_hops(sender).items():  # links lead both ways
+                hops[node] = 0 if next_hop is None else hops[next_hop] + 1
             self._hops_from[sender] = {agent: hops[agent] for agent in self.agents if agent in hops}
         return self._hops_from[sender]
 
@@ -83,19 +83,19 @@ class Routes:
         self._require_known(recipient)
         if sender == recipient:
             return (sender,)
-        if self._heard is None or self._heard.links(sender, recipient):
+        if self._adjacency is None or self._adjacency.has_link(sender, recipient):
             return (sender, recipient)
-        if recipient not in self._towards:
-            self._towards[recipient] = self._heard.towards(recipient)
-        towards = self._towards[recipient]
-        if sender not in towards and self._has_base:
+        if recipient not in self._next_hops:
+            self._next_hops[recipient] = self._adjacency.next_hops(recipient)
+        next_hop = self._next_hops[recipient]
+        if sender not in next_hop and self._has_base:
             return (sender, _BASE, recipient)
-        if sender not in towards:
+        if sender not in next_hop:
             got = f"no path of links from {sender!r} to {recipient!r}: they are in separate parts of the radio graph"
             raise TransportError(f"{got}. Raise the radio range, or let only agents in contact share factors")
         path = [sender]
-        while (following := towards[path[-1]]) is not None:
-            path.append(following)
+        while (node := next_hop[path[-1]]) is not None:
+            path.append(node)
         return tuple(path)
 
     def around(self, gone: Collection[str]) -> "Routes":
@@ -104,11 +104,11 @@ class Routes:
         return Routes(self.agents, links, has_base=self._has_base)
 
     def _require_known(self, agent: str) -> None:
-        if agent not in self._known:
+        if agent not in self._agent_set:
             raise TransportError(f"unknown agent {agent!r}; this transport was opened for {', '.join(self.agents[:8])}")
 
 
-class _Heard:
+class _Adjacency:
     """Links as sets of node numbers, each an integer with a bit per node, which are fast in dense teams."""
 
     def __init__(self, links: "nx.Graph[Any]") -> None:
@@ -116,44 +116,44 @@ class _Heard:
         self._nodes: list[Any] = sorted(links, key=lambda node: (type(node).__name__, node))
         self._number = {node: n for n, node in enumerate(self._nodes)}
         bits = {node: 1 << number for node, number in self._number.items()}
-        self._hears = [sum(map(bits.__getitem__, links[node])) for node in self._nodes]
+        self._neighbours = [sum(map(bits.__getitem__, links[node])) for node in self._nodes]
 
-    def links(self, node: Any, other: Any) -> bool:
+    def has_link(self, node: Any, other: Any) -> bool:
         """True if one link joins two nodes."""
         here, there = self._number.get(node), self._number.get(other)
-        return here is not None and there is not None and bool(self._hears[here] >> there & 1)
+        return here is not None and there is not None and bool(self._neighbours[here] >> there & 1)
 
-    def towards(self, start: Any) -> dict[Any, Any]:
+    def next_hops(self, start: Any) -> dict[Any, Any]:
         """Next node towards ``start``, for every node that reaches it; nearer ones first."""
         found: dict[Any, Any] = {start: None}
         if start not in self._number:
             return found
         frontier = [self._number[start]]
-        left = ((1 << len(self._nodes)) - 1) & ~(1 << frontier[0])
+        unreached = ((1 << len(self._nodes)) - 1) & ~(1 << frontier[0])
         for number in frontier:
-            fresh, node = self._hears[number] & left, self._nodes[number]
-            left &= ~fresh
-            for other in _members_of(fresh):
+            new, node = self._neighbours[number] & unreached, self._nodes[number]
+            unreached &= ~new
+            for other in _set_bits(new):
                 found[self._nodes[other]] = node
                 frontier.append(other)
         return found
 
 
-def _members_of(members: int) -> Iterator[int]:
+def _set_bits(bits: int) -> Iterator[int]:
     """Numbers in a set, rising."""
-    while members:
-        first = members & -members
+    while bits:
+        first = bits & -bits
         yield first.bit_length() - 1
-        members ^= first
+        bits ^= first
 
 
-def _heard_over(links: "nx.Graph[Any]") -> _Heard:
+def _adjacency_of(links: "nx.Graph[Any]") -> _Adjacency:
     """Links as sets; computed once for a frozen graph, which cannot change."""
     if not getattr(links, "frozen", False) or hasattr(links, "_graph"):  # a view is frozen, but its graph is not
-        return _Heard(links)
-    if links not in _KNOWN:
-        _KNOWN[links] = _Heard(links)
-    return _KNOWN[links]
+        return _Adjacency(links)
+    if links not in _ADJACENCY_CACHE:
+        _ADJACENCY_CACHE[links] = _Adjacency(links)
+    return _ADJACENCY_CACHE[links]
 
 
 class Envelope(NamedTuple):
@@ -230,22 +230,22 @@ class InProcessTransport:
         self.routes = routes
         self.traffic = Traffic()
         self._edges: dict[tuple[str, str], list[int]] = {}
-        self._place = {agent: place for place, agent in enumerate(routes.agents)}
-        self._under_way: list[Envelope] = []
+        self._index = {agent: place for place, agent in enumerate(routes.agents)}
+        self._in_transit: list[Envelope] = []
 
     def send(self, envelope: Envelope) -> None:
         """Accept a message; :meth:`deliver` returns it at the next step."""
         self._count(envelope, self.routes.hops(envelope.sender, envelope.recipient))
-        self._under_way.append(envelope)
+        self._in_transit.append(envelope)
 
     def deliver(self) -> dict[str, list[Envelope]]:
         """End the step, and return its messages by recipient, ordered by sender and then by order of sending."""
-        place = self._place
+        place = self._index
         inboxes: dict[str, list[Envelope]] = {agent: [] for agent in self.routes.agents}
-        for envelope in sorted(self._under_way, key=lambda envelope: place[envelope.sender]):  # sorted() is stable
+        for envelope in sorted(self._in_transit, key=lambda envelope: place[envelope.sender]):  # sorted() is stable
             inboxes[envelope.recipient].append(envelope)
             self._note_arrival(envelope, 1)
-        self._under_way = []
+        self._in_transit = []
         return {agent: inbox for agent, inbox in inboxes.items() if inbox}
 
     @property

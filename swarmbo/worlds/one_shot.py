@@ -94,7 +94,7 @@ class OneShotWorld(FunctionWorld):
 
     def _measured(self, agent: str, step: Step) -> float:
         value = self._measurement(step.observations[agent], step.rewards[agent], step.infos.get(agent, {}))
-        return values.told_number(value, repr(agent))
+        return values.outcome_from_user(value, repr(agent))
 
     def _mean(self, agent: str) -> float:
         """Mean of an agent's measurements in this evaluation; NaN if it failed."""

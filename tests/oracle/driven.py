@@ -16,7 +16,7 @@ import networkx as nx
 from threadpoolctl import threadpool_limits
 
 from swarmbo.agent import Agent, run
-from swarmbo.deciding.own_rows import OwnRows, stops_by_round
+from swarmbo.deciding.own_rows import OwnRows, measurements_by_round
 from swarmbo.deciding.setup import settings_again
 from swarmbo.fleet.hub import Hub, row_of
 from swarmbo.fleet.messages import Decision
@@ -84,7 +84,7 @@ class Members(Hub):
                 self.sent[purpose] = self.sent.get(purpose, Traffic()) + took
         reports = {name: agent.report for name, agent in self.members.items()}
         return [
-            Decision(0, query, a.coded_word() or {}, report, a.sent)
+            Decision(0, query, a.coded_decision() or {}, report, a.sent)
             for name, a in self.members.items()
             if (report := reports[name])
         ]
@@ -98,8 +98,8 @@ class Members(Hub):
                 noise: Any = row.total_noise if has_total else row.noise or None
                 place = self.problem.valued(row.place)
                 agent.tell(query, _number(row.total) if has_total else row.factors, point=place, noise_std=noise)
-            elif self.problem.is_field and row.has_come:
-                (_, stops), *_ = stops_by_round({"q0": row}, agent.variables)
+            elif self.problem.is_field and row.has_news:
+                (_, stops), *_ = measurements_by_round({"q0": row}, agent.variables)
                 infos = list(map(_info, stops))
                 info = infos.pop(0) if row.factors else {"sampled": False}
                 agent.observe(query, info | {"on_the_way": infos}, is_all=row.has_ended)

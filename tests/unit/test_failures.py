@@ -232,7 +232,7 @@ def test_an_agent_judges_how_careful_to_be_by_its_own_outcomes() -> None:
     team.tell(first, {"a": np.nan, "b": 1.0})
     team.tell(second, {"a": 2.0}, failed=True)
     team.attach([[0.5]], [np.nan])
-    assert [team._log.record(agent).tolist() for agent in "ab"] == [[False, True], [True, False]]
+    assert [team._log.successes(agent).tolist() for agent in "ab"] == [[False, True], [True, False]]
     assert team.failures == 3
 
 

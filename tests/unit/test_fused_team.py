@@ -322,7 +322,7 @@ def test_agents_with_equal_data_judge_failures_by_their_own_kernel_of_time():
         query = playing.ask({"a": PLACES[:10], "b": PLACES[10:20]})
         playing.tell(query, {"a": np.nan if n < 2 else 1.0, "b": float(n)})
     believed = playing._learner.believed
-    proposed = (own := believed.seen.agents["b"]).proposal.hyperparameters
+    proposed = (own := believed.belief.agents["b"]).proposal.hyperparameters
     slow = msgspec.structs.replace(proposed.time, lengthscale=50.0 * proposed.time.lengthscale)
     own.propose(msgspec.structs.replace(proposed, time=slow))
 

@@ -110,7 +110,7 @@ def test_a_query_is_answered_by_what_was_asked_for():
     places = [team.problem.places(row, team.agents) for row in rows]
     for record, own in zip(records, places, strict=True):
         assert {s.agent: s.location for s in record.samples} == {agent: x.tolist() for agent, x in own.items()}
-    alone = team._log.record("robot_0")  # by which it judges how careful to be
+    alone = team._log.successes("robot_0")  # by which it judges how careful to be
     assert len(alone) == 6
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.deciding.central_driver import Exchanges
+from swarmbo.deciding.central_driver import CountedExchanges
 from swarmbo.deciding.joint import Expect
 from swarmbo.errors import ConfigError, SwarmboWarning
 from swarmbo.runs import load, run as run_scenario
@@ -119,10 +119,7 @@ def test_in_a_world_the_present_setting_is_that_of_its_reset_and_powers_stay_nea
             r"\.retries: got 0.5, less than one step of its values, 1",
         ),
         ({"start": PRESENT, "step_limit": "10%"}, r"\.width: got '10%', less than one step.*, or 0 to keep its value"),
-        (
-            {"start": PRESENT, "step_limit": 0},
-            r"\$\.step_limit: got 0; wanted a number > 0.*, or a table \(0 keeps",
-        ),
+        ({"start": PRESENT, "step_limit": 0}, r"\$\.step_limit: got 0; wanted a number > 0.*, or a table \(0 keeps"),
         ({"start": PRESENT, "step_limit": {3: 1.0}}, r"\$\.step_limit: got the name 3; wanted a table"),
         ({"start": PRESENT, "safe": {"share": 1.5}}, r"\$\.safe\.share: got 1.5"),
         ({"start": PRESENT, "safe": {}, "initial": 4}, r"\$\.initial: got 4 with safe; wanted 1"),
@@ -237,7 +234,7 @@ def test_the_sum_that_a_team_expects_by_factor_is_that_of_its_model():
     def steps():
         return (yield Expect(model, points))
 
-    found = team._driver(Exchanges(CHAIN, Routes(CHAIN.agents))).run(steps())
+    found = team._driver(CountedExchanges(CHAIN, Routes(CHAIN.agents))).run(steps())
     np.testing.assert_allclose(found, model.posterior(points), rtol=1e-9)
 
 

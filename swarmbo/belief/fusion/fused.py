@@ -40,7 +40,7 @@ _AGENTS: dict[FusionMethod, type[FusedView]] = {
 }
 
 
-class Talk(NamedTuple):
+class FusionExchange(NamedTuple):
     """Agents before an exchange of messages, the medium of these, and the largest number of steps."""
 
     agents: Mapping[str, FusedView]
@@ -84,7 +84,7 @@ class FusedBelief(Delegating):
         self.failures = {name: FailureFlooding(name, domain, start) for name in at_hand}
         for view in (*self.agents.values(), *self.failures.values()):
             view.team, view.is_whole = frozenset(self.names), held is not None
-        self.due: tuple[Talk, ...] = ()  # messages of local agents that are not sent yet
+        self.due: tuple[FusionExchange, ...] = ()  # messages of local agents that are not sent yet
         self._waits = dict.fromkeys(self.agents, 0)  # exchanges in which an agent waited for another's proposal
         self.now = 0.0  # rounds
         self._occasions = 0  # number of exchanges
@@ -124,15 +124,15 @@ class FusedBelief(Delegating):
             self.agents[name].meet(met)
             self.failures[name].meet(met)
         self._occasions += 1
-        talks = tuple(
-            Talk(agents, self._medium(purposes, links, round), self.settings.steps)
+        exchanges = tuple(
+            FusionExchange(agents, self._medium(purposes, links, round), self.settings.steps)
             for purposes, agents in ((("sharing",), self.agents), (("sharing", "failures"), self.failures))
         )
         if later or not self.has_all:
-            self.due = talks
+            self.due = exchanges
             return Traffic()
-        self.sent = sum((exchange(agents.values(), medium, steps) for agents, medium, steps in talks), Traffic())
-        self.link_report = self._link_report([talk.medium for talk in talks], round)
+        self.sent = sum((exchange(agents.values(), medium, steps) for agents, medium, steps in exchanges), Traffic())
+        self.link_report = self._link_report([talk.medium for talk in exchanges], round)
         return self.sent
 
     def _medium(self, purposes: Sequence[str], links: "nx.Graph[str] | None", round: int) -> FaultyTransport:

@@ -117,7 +117,7 @@ class FusedView(ABC):
         self._adopt(proposal)
         return proposal
 
-    def hear(self, inbox: Sequence[Envelope]) -> None:
+    def receive(self, inbox: Sequence[Envelope]) -> None:
         """Process arrivals, in any order, without sending."""
         for envelope in inbox:
             note = read_body(envelope.payload, _Note)
@@ -137,7 +137,7 @@ class FusedView(ABC):
             if note.proposal is not None or not agrees:
                 self._must_answer(envelope.sender)
 
-    def speak(self) -> list[Envelope]:
+    def outbox(self) -> list[Envelope]:
         """Messages to send now, at most one to each neighbour."""
         said: list[Envelope] = []
         for recipient, body in self._bodies():
@@ -276,44 +276,44 @@ def unpacked_bytes(data: bytes) -> Float[np.ndarray, " q"]:
     return np.frombuffer(data, dtype="<f8").astype(float)
 
 
-class Unfinished(NamedTuple):
+class AnyUnfinished(NamedTuple):
     """Question if any agent has more to send; ``own`` is the answer of the local agents."""
 
     own: bool
 
 
-class Spoken(NamedTuple):
+class StepMessages(NamedTuple):
     """Messages that local agents send in a step; answered by arrivals, by recipient."""
 
-    letters: Sequence[Envelope]
+    envelopes: Sequence[Envelope]
 
 
-def talk(agents: Mapping[str, FusedView], steps: int) -> Generator[Unfinished | Spoken, Any, None]:
+def exchange_steps(agents: Mapping[str, FusedView], steps: int) -> Generator[AnyUnfinished | StepMessages, Any, None]:
     """Synchronous steps of local agents: all send, then all receive, until no agent has more to send."""
     for _ in range(steps):
-        if not (yield Unfinished(not all(agent.is_finished for agent in agents.values()))):
+        if not (yield AnyUnfinished(not all(agent.is_finished for agent in agents.values()))):
             return
-        letters = [envelope for agent in agents.values() for envelope in agent.speak()]
-        for name, inbox in (yield Spoken(letters)).items():
+        letters = [envelope for agent in agents.values() for envelope in agent.outbox()]
+        for name, inbox in (yield StepMessages(letters)).items():
             if name in agents:
-                agents[name].hear(inbox)
+                agents[name].receive(inbox)
 
 
 def exchange(agents: Iterable[FusedView], transport: Transport, steps: int) -> Traffic:
     """Let local agents exchange messages for at most ``steps`` steps, or until all finished, and return the traffic."""
     before, answer = transport.traffic, None
-    talking = talk({agent.name: agent for agent in agents}, steps)
+    step_requests = exchange_steps({agent.name: agent for agent in agents}, steps)
     while True:
         try:
-            request = talking.send(answer)
+            request = step_requests.send(answer)
         except StopIteration:
             break
-        answer = request.own if isinstance(request, Unfinished) else carried(request.letters, transport)
+        answer = request.own if isinstance(request, AnyUnfinished) else send_and_deliver(request.envelopes, transport)
     return transport.traffic - before
 
 
-def carried(letters: Iterable[Envelope], transport: Transport) -> dict[str, list[Envelope]]:
+def send_and_deliver(envelopes: Iterable[Envelope], transport: Transport) -> dict[str, list[Envelope]]:
     """Send a step's letters, and return the arrivals by recipient."""
-    for envelope in letters:
+    for envelope in envelopes:
         transport.send(envelope)
     return transport.deliver()

@@ -217,13 +217,13 @@ def eliminated(
     view: LocalView, tables: Tables, buckets: Mapping[str, Bucket], sizes: Sizes, rounds: int
 ) -> Steps[TableOutcome]:
     """Steps for some factors and variables: the owner of a variable takes its step."""
-    graph, mail = view.graph, requests.Mail()
+    graph, mail = view.graph, requests.Mailbox()
     actor_of = {variable: graph.variable_owner(variable) for variable in graph.variables}
     factors, variables = set(view.factors), set(view.variables)
     for x, bucket in buckets.items():
         for f in bucket.factors:
             if f in factors and graph.owner(f) != actor_of[x]:
-                mail.say(graph.owner(f), actor_of[x], messages.FactorTable(f, tables[f].shape, tables[f]))
+                mail.post(graph.owner(f), actor_of[x], messages.FactorTable(f, tables[f].shape, tables[f]))
     own = [bucket for x, bucket in buckets.items() if x in variables]
     parts_of: dict[str, list[tuple[tuple[str, ...], Table]]] = {}
     for bucket in own:
@@ -237,7 +237,7 @@ def eliminated(
         ]
         if bucket.parent is not None:
             result = eliminate(bucket, parts_of[x], sizes)
-            mail.say(actor_of[x], actor_of[bucket.parent], messages.Eliminated(x, result.shape, result))
+            mail.post(actor_of[x], actor_of[bucket.parent], messages.Eliminated(x, result.shape, result))
     chosen: dict[str, int] = {}
     for bucket in reversed(own):
         x, around = bucket.variable, dict[str, int]()
@@ -248,8 +248,8 @@ def eliminated(
         chosen[x] = around[x] = best_value([line_of(table, scope, x, around) for scope, table in parts_of[x]])
         for child in bucket.children:
             indices = tuple(around[y] for y in buckets[child].scope)
-            mail.say(actor_of[x], actor_of[child], messages.Decided(child, indices))
-    yield from mail.close()
+            mail.post(actor_of[x], actor_of[child], messages.Decided(child, indices))
+    yield from mail.flush()
     return TableOutcome(chosen, "exact", rounds)
 
 

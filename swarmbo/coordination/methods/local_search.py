@@ -53,16 +53,16 @@ def looked_around(
     view: LocalView, tables: Tables, chosen: Mapping[str, int]
 ) -> Steps[tuple[dict[str, Outlook], Vector]]:
     """Send the choices of own variables, and return their outlooks and the values of the own factors."""
-    graph, mail, seen = view.graph, requests.Mail(), dict(chosen)
+    graph, mail, seen = view.graph, requests.Mailbox(), dict(chosen)
     for x in view.variables:
         decoding.tell_choice(mail, graph, x, chosen[x])
     yield from decoding.hear_choices(mail, view.seen, seen)
     for f in view.factors:
         for x in graph.scope(f):
             entries = decoding.line_of(tables[f], graph.scope(f), x, seen)
-            mail.say(graph.owner(f), graph.variable_owner(x), messages.Line(f, x, entries, 1.0))
+            mail.post(graph.owner(f), graph.variable_owner(x), messages.Line(f, x, entries, 1.0))
     yield from mail.wait([("line", f, x) for x in view.variables for f in graph.factors_of(x)])
-    yield from mail.close()
+    yield from mail.flush()
     outlooks: dict[str, Outlook] = {}
     for x in view.variables:
         outlooks[x] = Outlook.of([mail["line", f, x].entries for f in graph.factors_of(x)], chosen[x])
@@ -212,16 +212,16 @@ def _moved(
     view: LocalView, around: Mapping[str, tuple[str, ...]], outlooks: Mapping[str, Outlook]
 ) -> Steps[dict[str, int]]:
     """Choices after a round of MGM."""
-    graph, mail = view.graph, requests.Mail()
+    graph, mail = view.graph, requests.Mailbox()
     gains = {x: outlook.gain for x, outlook in outlooks.items()}
     for x, gain in gains.items():
         actor = graph.variable_owner(x)
         for other in dict.fromkeys(graph.variable_owner(y) for y in around[x]):
             if other != actor:
-                mail.say(actor, other, messages.Gain(x, *gain))
+                mail.post(actor, other, messages.Gain(x, *gain))
     missing = dict.fromkeys(y for x in around for y in around[x] if y not in gains)
     yield from mail.wait([("gain", y) for y in missing])
-    yield from mail.close()
+    yield from mail.flush()
     told = gains | {y: (mail["gain", y].broken, mail["gain", y].utility) for y in missing}
     place = graph.column_of
 

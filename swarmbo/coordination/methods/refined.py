@@ -77,7 +77,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
             everywhere[columns] = grid
             tables = yield from tabulated(view, everywhere, received)
             sizes = dict.fromkeys(view.graph.variables, int(grid.shape[1]))
-            yield requests.Choices(sizes)
+            yield requests.SetSizes(sizes)
             present = np.abs(grid - x[columns, None]).argmin(axis=1)  # the incumbent is among the values
             outcome = yield from chosen_from(tables, sizes, {v: int(present[row[v]]) for v in view.variables})
             chosen = {v: float(grid[row[v], index]) for v, index in outcome.assignment.items()}
@@ -227,5 +227,5 @@ def _evaluated(
     received = yield from exchange(view, points)
     rows: list[np.ndarray] = []
     for stack, own, got in zip(view.stacks, points, received, strict=True):
-        rows.append((yield requests.Look(view.functions, stack, own, got)))
+        rows.append((yield requests.Evaluate(view.functions, stack, own, got)))
     return view.in_order(rows)[:, 0] if rows else np.zeros(0), received

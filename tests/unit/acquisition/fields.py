@@ -7,7 +7,7 @@ import numpy as np
 
 from swarmbo.acquisition import Decision, Situation
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis
-from swarmbo.deciding.central_driver import CentralDriver, Exchanges
+from swarmbo.deciding.central_driver import CentralDriver, CountedExchanges
 from swarmbo.deciding.places import place_steps
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -52,7 +52,7 @@ def driver(situation: Situation, coordination: Any, transport: InProcess) -> Cen
     """A driver that counts what agents with a factor each would send."""
     agents = situation.agents
     graph = FactorGraph.from_scopes({f"of {a}": [a] for a in agents}, variable_owners={a: a for a in agents})
-    words = Exchanges(graph, Routes(agents, situation.links, has_base=True))
+    words = CountedExchanges(graph, Routes(agents, situation.links, has_base=True))
     return CentralDriver(coordination, transport, situation.round, words)
 
 

@@ -49,7 +49,7 @@ def require_same_words(case: Any, agent: Agent) -> None:
     handed, name = case.transport.handed, agent.name
     said = agent.tick(0.0) + [e for step in handed for e in agent.tick(1.0, step.get(name, []))]
     assert sorted(said) == sorted(e for step in handed for inbox in step.values() for e in inbox if e.sender == name)
-    assert agent.word() == case.agents[name].word()
+    assert agent.decision() == case.agents[name].decision()
 
 
 def recommended_by(agents: Mapping[str, Any], transport: Any) -> list[Recommendation | None]:

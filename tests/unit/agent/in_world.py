@@ -75,7 +75,9 @@ class InWorld:
 
     def act(self) -> None:
         """Agents do what they decided, and the team does."""
-        words = {variable: value for agent in self.agents.values() for variable, value in (agent.word() or {}).items()}
+        words = {
+            variable: value for agent in self.agents.values() for variable, value in (agent.decision() or {}).items()
+        }
         actions = self.team.act(self.observations, self.infos)
         assert self.team.last_query is not None
         assert words == dict(self.team.last_query.point)

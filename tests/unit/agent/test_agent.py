@@ -97,7 +97,7 @@ class Case:
 
     def point(self, query_id: str) -> dict[str, Any]:
         """What the agents' words come to, in the order of the graph."""
-        words = {x: value for agent in self.agents.values() for x, value in (agent.word(query_id) or {}).items()}
+        words = {x: value for agent in self.agents.values() for x, value in (agent.decision(query_id) or {}).items()}
         return {variable: words[variable] for variable in self.graph.variables}
 
     def tell(self, query_id: str, told: Outcomes, point: Mapping[str, Any] | None = None, noise: Any = None) -> None:
@@ -142,7 +142,7 @@ class Case:
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of outcomes that an agent was not told there is nonsense."""
-    monkeypatch.setattr(rows, "UNHEARD", 77.0)
+    monkeypatch.setattr(rows, "PRIVATE_OUTCOME", 77.0)
 
 
 def lost(where: str, which: set[str]) -> Callable[[dict[str, float]], set[str]]:
@@ -456,7 +456,7 @@ def test_agents_recommend_what_the_team_does(given: dict[str, Any]):
     assert case.recommended() is None
     case.go_on(INITIAL + 1)
     assert case.recommended() is not None
-    words = [agent.word() for agent in case.agents.values()]
+    words = [agent.decision() for agent in case.agents.values()]
     assert None not in words  # what was decided is still known
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}
     assert None not in [agent.recommended() for agent in case.agents.values()]
@@ -590,7 +590,7 @@ def test_agents_may_be_out_of_step_and_messages_late_twice_and_out_of_order(seed
         under_way = [e for i, e in enumerate(under_way) if i not in take]
         under_way += agent.tick(0.0, [*inbox, *repeated])
         if queries[name] and agent.is_finished and len(words[name]) < rounds:
-            word = agent.word(queries[name])
+            word = agent.decision(queries[name])
             words[name].append(word)
             outcomes = case.outcomes(points[len(words[name]) - 1][1])
             agent.tell(queries[name], {factor: outcomes[factor] for factor in agent.factors})
@@ -635,7 +635,7 @@ def test_a_lost_message_stops_those_who_wait_for_it_and_nobody_decides_anything_
                 if n_messages != lost:
                     inboxes.setdefault(envelope.recipient, []).append(envelope)
                 n_messages += 1
-        words = [agent.word(query) or {} for agent in case.agents.values()]
+        words = [agent.decision(query) or {} for agent in case.agents.values()]
         return {variable: value for word in words for variable, value in word.items()}, n_messages
 
     point, n_messages = decided(None)
@@ -660,7 +660,7 @@ def test_a_lost_message_is_noticed_where_patience_ends():
         TransportError, match=rf"'a' waits for \d+ messages of decision {INITIAL + 1}, .* was one lost\?"
     ):
         a.tick(110.5)
-    assert a.word() is None
+    assert a.decision() is None
     a.tick(200.0, [envelope for envelope in said if envelope.recipient == "a"])  # what came in the end is taken
 
 
@@ -684,17 +684,12 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "foreign", lambda a: a.tell("q00001", {"g": 1.0}), ConfigError, r"got \['g'\]; wanted its own of \['f'\]"
     yield "text", lambda a: a.tell("q00001", {"f": "much"}), ShapeError, "got 'much'; wanted a number"  # type: ignore[dict-item]
     yield "place", lambda a: a.tell("q00001", 1.0, point={"b": 0.0}), ConfigError, r"got \['b'\]; wanted its own"
-    yield (
-        "bounds",
-        lambda a: a.tell("q00001", 1.0, point={"a": 9.0}),
-        ConfigError,
-        r"\.a: got 9.0; wanted a number",
-    )
+    yield ("bounds", lambda a: a.tell("q00001", 1.0, point={"a": 9.0}), ConfigError, r"\.a: got 9.0; wanted a number")
     yield "shape", lambda a: a.attach(np.ones((1, 3)), [[1.0, 2.0]]), ShapeError, r"or \(t, 1\), of the agent"
     yield "count", lambda a: a.ask(0), ConfigError, "got 0"
     yield "twice", lambda a: [a.tell("q00001", 1.0), a.ask(), a.ask()], ConfigError, "'a' is deciding"
     yield "number", lambda a: a.give_up("q00001"), ConfigError, "got 'q00001'; wanted an integer >= 0"  # type: ignore[arg-type]
-    yield "word", lambda a: a.word("q00007"), UnknownQueryError, "'q00007' is not of what was asked last"
+    yield "word", lambda a: a.decision("q00007"), UnknownQueryError, "'q00007' is not of what was asked last"
     state = {"json": {"version": 0}, "arrays": {}}
     yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 6"
 
@@ -845,7 +840,7 @@ def test_decisions_that_have_outcomes_are_not_given_up():
         who.tell(query_id, case.outcomes(point)["f"])
         with pytest.raises(ConfigError, match=r"got decisions of \['q00002'\], which have outcomes; wanted"):
             who.give_up(1)
-        assert who.word() == case.agents["a"].word()
+        assert who.decision() == case.agents["a"].decision()
 
 
 def test_a_total_is_for_the_first_agent():
@@ -875,10 +870,10 @@ def test_of_a_message_that_was_changed_on_the_way_nothing_is_taken():
 
 def test_outcomes_of_one_query_that_come_in_parts_count_from_the_first_that_came() -> None:
     """In that order evaluations are known to all; where only its place was known, nothing had come."""
-    told = rows.OwnRows().with_told("q1", rows.OwnRow(0, {"f": 1.0})).with_told("q2", rows.OwnRow(1, place={"a": 0.5}))
-    told = told.with_told("q3", rows.OwnRow(1, {"f": 2.0})).with_told("q1", rows.OwnRow(2, {"g": 3.0}))
-    told = told.with_told("q2", rows.OwnRow(2, {"f": 4.0}))
-    assert {name: (row.order, row.factors) for name, row in told.told.items()} == {
+    told = rows.OwnRows().with_row("q1", rows.OwnRow(0, {"f": 1.0})).with_row("q2", rows.OwnRow(1, place={"a": 0.5}))
+    told = told.with_row("q3", rows.OwnRow(1, {"f": 2.0})).with_row("q1", rows.OwnRow(2, {"g": 3.0}))
+    told = told.with_row("q2", rows.OwnRow(2, {"f": 4.0}))
+    assert {name: (row.order, row.factors) for name, row in told.by_query.items()} == {
         "q1": (0, {"f": 1.0, "g": 3.0}),
         "q2": (2, {"f": 4.0}),
         "q3": (1, {"f": 2.0}),

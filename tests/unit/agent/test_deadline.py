@@ -45,7 +45,9 @@ class Timed:
         run(case.agents, InProcess().open(names), opened)
         queries = asked if isinstance(asked, list) else [asked]
         for query in queries:
-            words = {x: value for agent in case.agents.values() for x, value in (agent.word(query.id) or {}).items()}
+            words = {
+                x: value for agent in case.agents.values() for x, value in (agent.decision(query.id) or {}).items()
+            }
             assert words == dict(query.point)
         assert case.team.last_report.status in ("deadline", "not_needed")
         return queries
@@ -195,10 +197,10 @@ def asked_in_field(**more: Any) -> tuple[InField, Clock]:
 def test_in_a_field_who_is_left_knows_at_the_deadline_where_it_goes_and_no_two_to_one_place():
     case, clock = asked_in_field()
     for now in range(IN_FIELD["deadline"] + 1):
-        assert case.agents["a"].word() is None
+        assert case.agents["a"].decision() is None
         clock.tick(("r", "a", "m") if now < 5 else ("r", "a"))  # m falls silent
         case.agents["r"].tick(1.0, [Envelope("a", "r", b"mangled")]) if now == 3 else None
-    places = [tuple((case.agents[name].word() or {}).values()) for name in ("r", "a")]
+    places = [tuple((case.agents[name].decision() or {}).values()) for name in ("r", "a")]
     assert len(set(places)) == 2
     assert all(places)
 
@@ -242,7 +244,7 @@ def test_an_agent_that_is_saved_in_mid_agreement_goes_on_to_the_same_word(kind: 
                 case.agents.update(clock.agents)
         while letters:
             letters = [said for letter in letters for said in clock.agents[letter.recipient].tick(2.0, [letter])]
-        return {name: agent.word() for name, agent in clock.agents.items()}
+        return {name: agent.decision() for name, agent in clock.agents.items()}
 
     saved = words(is_saved=True)
     assert None not in saved.values()
@@ -273,7 +275,7 @@ def test_agents_stay_at_the_present_setting_while_the_owner_of_a_factor_is_absen
             agent.participants = Participants(number, names)
             query = agent.ask()
         run(agents, InProcess().open(names))
-        point = start | {x: value for agent in agents.values() for x, value in (agent.word() or {}).items()}
+        point = start | {x: value for agent in agents.values() for x, value in (agent.decision() or {}).items()}
         for name, agent in agents.items():
             agent.tell(query, {name: 5.0 + sum(point[x] for x in scopes[name])})
         words.append(point)
@@ -313,7 +315,7 @@ def test_of_a_factor_whose_owner_is_absent_the_number_is_the_mean_of_the_others(
     problem = sb.Problem.of(graph, dict.fromkeys("abcd", (0.0, 1.0)), outcomes="per-factor")
     setup = sb.Team(problem, seed=1, coordination=OF_FUNCTION).setup
     stages = Stages("p", setup, Routes(problem.agents), None, Participants(1, ("p",)))
-    staged = stages._gathered(Gather(graph, {"f": 2.0, "g": 4.0, "h": 77.0}))  # pyright: ignore[reportPrivateUsage]
+    staged = stages._gather(Gather(graph, {"f": 2.0, "g": 4.0, "h": 77.0}))  # pyright: ignore[reportPrivateUsage]
     (program,) = next(staged).programs(lambda *said: None)
     with pytest.raises(StopIteration) as sums:
         next(program)

@@ -17,8 +17,8 @@ from swarmbo.acquisition.local_problem import TablesOnDemand
 from swarmbo.agent import Agent, RemoteAgent, run
 from swarmbo.agent.stages import Stages
 from swarmbo.deciding.field import FieldLearner
-from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop, stops_by_round
-from swarmbo.deciding.reports import measurements_of as measurements_in
+from swarmbo.deciding.own_rows import MeasurementRecord, OwnRow, OwnRows, measurements_by_round
+from swarmbo.deciding.reports import reported_rows as measurements_in
 from swarmbo.errors import ConfigError, ShapeError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement
@@ -107,7 +107,7 @@ class Case:
     def require_decided(self, queries: list[Any]) -> None:
         """The agents go where the team does."""
         for query in queries:
-            words = {name: agent.word(query.id) for name, agent in self.agents.items()}
+            words = {name: agent.decision(query.id) for name, agent in self.agents.items()}
             places = {name: list(word.values()) for name, word in words.items() if word}
             assert places == {name: place.tolist() for name, place in query.points.items()}
 
@@ -200,7 +200,7 @@ def test_agents_decline_what_the_team_declines(acquisition: Any):
     case = Case(acquisition=acquisition)
     case.go_on(2, prices={"r": 0.6, "m": 0.05, "k": 0.0})
     case.go_on(1, prices={"a": 50.0})
-    assert case.agents["a"].word() == {}
+    assert case.agents["a"].decision() == {}
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_who_has_nowhere_to_go_sits_the_round_out():
     case.go_on(1)
     places = case.candidates(9)
     case.go_on(1, candidates={name: places[name] for name in ("a", "m")})
-    assert case.agents["r"].word() == {}
+    assert case.agents["r"].decision() == {}
     case.go_on(1, candidates=dict.fromkeys(NAMES, places["r"][:2]))  # two places for four
     case.go_on(1, candidates={})
     case.go_on(1)
@@ -327,7 +327,7 @@ def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
     """Of each other agent there is nonsense in the place of its table."""
     case = Case()
     case.go_on(1)
-    reached, chosen = Counter[str](), Stages._chosen  # pyright: ignore[reportPrivateUsage]
+    reached, chosen = Counter[str](), Stages._choose  # pyright: ignore[reportPrivateUsage]
 
     def poisoned(self: Any, request: Any) -> Any:
         tables = request.problem.tables
@@ -339,7 +339,7 @@ def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
         nonsense = TablesOnDemand(list(tables), table)
         return chosen(self, request._replace(problem=replace(request.problem, tables=nonsense)))
 
-    monkeypatch.setattr(Stages, "_chosen", poisoned)
+    monkeypatch.setattr(Stages, "_choose", poisoned)
     case.go_on(2)
     assert set(reached) == {f"w_{name}" for name in NAMES}
     assert max(reached.values()) == 2  # one in each round
@@ -416,7 +416,7 @@ def test_what_a_world_says_of_a_round_is_learned_as_a_team_learns_it():
         query = case.asked(None, places)[0]
         assert set(query.points) == {"a", "b"}
         found = {name: measurements_of(name, infos[name], query.points.get(name), BOX) for name in case.problem.agents}
-        case.team._take(query.id, news_of_measurements(case.problem, found), is_all=True)
+        case.team._learn_news(query.id, news_of_measurements(case.problem, found), is_all=True)
         for name, agent in case.agents.items():
             agent.observe(query.id, infos[name])
     assert not case.team.pending
@@ -445,7 +445,7 @@ def test_an_outcome_that_is_observed_twice_is_refused_also_during_a_decision(bel
         case.require_decided([query])
         infos = {name: {"location": x.tolist(), "measurement": field(x)} for name, x in query.points.items()}
         found = {name: measurements_of(name, infos[name], query.points[name], BOX) for name in infos}
-        case.team._take(query.id, news_of_measurements(case.problem, found), is_all=True)
+        case.team._learn_news(query.id, news_of_measurements(case.problem, found), is_all=True)
         for name, agent in case.agents.items():
             agent.observe(query.id, infos[name])
         query = case.team.ask()
@@ -560,7 +560,7 @@ def test_a_team_that_was_saved_still_knows_what_its_agents_offered():
 def test_a_decision_that_comes_to_nothing_leaves_known_what_was_offered_before(monkeypatch: pytest.MonkeyPatch):
     case = Case()
     case.go_on(1, candidates=case.candidates(1))
-    before = {name: dict(agent._offered) for name, agent in case.agents.items()}
+    before = {name: dict(agent._last_offers) for name, agent in case.agents.items()}
     for name, agent in case.agents.items():
         agent.ask(candidates=case.candidates(2)[name])
     monkeypatch.setattr(FieldLearner, "steps", lambda self, log, offers: 1 / 0)
@@ -568,14 +568,14 @@ def test_a_decision_that_comes_to_nothing_leaves_known_what_was_offered_before(m
         run(case.agents, case.transport)
     failed = [name for name, agent in case.agents.items() if agent.is_finished]
     assert failed
-    assert all(case.agents[name]._offered == before[name] for name in failed)
+    assert all(case.agents[name]._last_offers == before[name] for name in failed)
 
 
 def test_an_offer_as_before_that_nobody_remembers_counts_as_lost():
     case = Case()
     case.go_on(1, candidates=case.candidates(1))
     mistaken = case.agents["k"]
-    mistaken._offered = {**mistaken._offered, "k": case.agents["a"]._offered["a"]}
+    mistaken._last_offers = {**mistaken._last_offers, "k": case.agents["a"]._last_offers["a"]}
     for name, agent in case.agents.items():
         agent.ask(candidates=case.candidates(1)["a" if name == "k" else name])
     ticked_to_the_end(case, -1)
@@ -642,11 +642,14 @@ def test_of_a_function_there_are_no_places():
 def test_coordinates_of_a_row_are_read_by_name_in_whatever_order_it_arrives():
     problem = Case(names=("a", "b")).problem
     row = OwnRow.measured(0, problem, Measurement("b", np.array([9.0, 3.0]), 1.0, 0.1))
-    stop, turned = Stop((9.0, 3.0), 1.0, 0.1), msgspec.structs.replace(row, place=dict(reversed(row.place.items())))
+    stop, turned = (
+        MeasurementRecord((9.0, 3.0), 1.0, 0.1),
+        msgspec.structs.replace(row, place=dict(reversed(row.place.items()))),
+    )
     assert [*turned.place.values()] == [3.0, 9.0]
-    assert stops_by_round({"q00002": turned}, problem.graph.variables_owned_by("b")) == [(2, [stop])]
+    assert measurements_by_round({"q00002": turned}, problem.graph.variables_owned_by("b")) == [(2, [stop])]
     ((_, measurement),) = measurements_in(problem, "b", OwnRows({"q00002": turned}))
-    assert measurement.stop == stop
+    assert measurement.measurement == stop
     part = msgspec.structs.replace(row, place=dict([*row.place.items()][:1]))
     with pytest.raises(KeyError):
         measurements_in(problem, "b", OwnRows({"q00002": part}))

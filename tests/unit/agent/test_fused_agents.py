@@ -70,7 +70,7 @@ def test_whatever_a_place_is_worth(acquisition: Any):
     case.go_on(1, 2)
     case.go_on(1, prices={"r": 0.05, "m": 0.6, "k": 0.0})
     case.go_on(1, prices={"a": 50.0})
-    assert case.agents["a"].word() == {}
+    assert case.agents["a"].decision() == {}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_round_in_which_nobody_measures_is_an_occasion_to_talk():
         run(there.agents, there.transport)
         beliefs = there.team.belief
         assert isinstance(beliefs, FusedBelief)
-        assert [word for agent in there.agents.values() if (word := agent.word())] == []
+        assert [word for agent in there.agents.values() if (word := agent.decision())] == []
         for name, agent in there.agents.items():
             assert belief_of(agent).agents[name].reached == beliefs.agents[name].reached
         heard.append([sum(agent.reached.values()) for agent in beliefs.agents.values()])

@@ -116,8 +116,8 @@ def test_an_agent_in_a_process_has_what_an_agent_has_and_its_attributes_are_read
         assert (remote.level, remote.has_base, remote.travel) == (0.5, True, None)
         assert remote.sites.tolist() == [[0.1, 0.2], [0.3, 0.4]]
         assert remote.problem.to_plain() == agent.problem.to_plain()
-        remote.note("", OwnRow(0, {"a": 1.0}, place={"a[0]": 0.1, "a[1]": 0.2}))
-        remote.told_again(OwnRows())
+        remote.learn_row("", OwnRow(0, {"a": 1.0}, place={"a[0]": 0.1, "a[1]": 0.2}))
+        remote.replace_rows(OwnRows())
         assert remote.state_dict()["json"]["own"] == agent.state_dict()["json"]["own"]
         remote.links = nx.path_graph(problem.agents)
         remote.participants = Participants(1, problem.agents)

@@ -102,9 +102,9 @@ def test_pilots_may_be_processes():
             for _ in range(3):
                 (query,) = {agent.ask() for agent in agents.values()}
                 run(agents, InProcess().open(agents))
-                words.append([agent.word() for agent in agents.values()])
+                words.append([agent.decision() for agent in agents.values()])
                 for agent in agents.values():
-                    agent.tell(query, sum(agent.word().values()))
+                    agent.tell(query, sum(agent.decision().values()))
         if kind is RemoteAgent:
             for agent in agents.values():
                 agent.close()

@@ -37,7 +37,7 @@ def case_of(types: dict[str, Any], scopes: dict[str, list[str]] = RING, **given:
 
 @pytest.fixture(autouse=True)
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "UNHEARD", 77.0)
+    monkeypatch.setattr(rows, "PRIVATE_OUTCOME", 77.0)
 
 
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
@@ -125,8 +125,8 @@ def test_a_message_with_a_code_that_is_no_value_is_refused():
     ((query_id, point),) = case.asked()
     case.tell(query_id, case.outcomes(point))
     agent = case.agents["a"]
-    numbers = rows.Exchange("a", agent.log, agent._own).numbers()  # pyright: ignore[reportPrivateUsage]
-    fits = schema.news(case.problem, agent.log, 0, ("a",))
+    numbers = rows.OutcomeExchange("a", agent.log, agent._own_rows).numbers()  # pyright: ignore[reportPrivateUsage]
+    fits = schema.outcome_sums(case.problem, agent.log, 0, ("a",))
     assert fits(numbers, frozenset({"a"}))
     column = rows.Layout.of(case.problem).place.start + case.graph.variables.index("a")
     for code in (0.4, 3.0, -1.0):

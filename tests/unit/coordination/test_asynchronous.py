@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.coordination.deadline import Correspondence
-from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms, agree_by_deadline
+from swarmbo.coordination.deadline import Peer
+from swarmbo.coordination.deadline_tables import DeadlineTableAgent, Terms, agree_by_deadline
 from swarmbo.coordination.messages import Bundle, Choice, Codec, FromFactor, FromVariable, Label
 from swarmbo.coordination.tables import Conflicts, sizes_of
 from swarmbo.graph import FactorGraph
@@ -133,8 +133,8 @@ def test_agents_whose_clocks_skip_and_who_are_asked_at_any_time_never_clash(prob
             inbox = [envelope for envelope in waiting if envelope.recipient == name and rng.random() < 0.6]
             waiting += agent.tick(now, inbox)
             if rng.random() < 0.05:
-                agent.word()
-    words = {x: value for agent in agents.values() for x, value in agent.word().items()}
+                agent.decided_values()
+    words = {x: value for agent in agents.values() for x, value in agent.decided_values().items()}
     assert terms.conflicts.clashes(words) == 0
     assert set(words) == set(graph.variables)
 
@@ -145,7 +145,7 @@ def terms_of(graph, tables, method=BY_DEADLINE):
 
 def agents_of(terms, tables):
     owned = {a: terms.graph.factors_owned_by(a) for a in terms.graph.agents}
-    return {a: DeadlineAgent(a, terms, {f: tables[f] for f in own}, 0) for a, own in owned.items()}
+    return {a: DeadlineTableAgent(a, terms, {f: tables[f] for f in own}, 0) for a, own in owned.items()}
 
 
 def ticked(agents, n_ticks, arrives=lambda envelope: True):
@@ -239,7 +239,7 @@ def test_in_a_few_ticks_on_loops_all_go_at_least_by_their_own_factors(deadline):
 def test_who_is_asked_before_its_clock_ran_goes_by_its_own_factors():
     tables = drawn(LOOP, 0)
     for name, agent in agents_of(terms_of(LOOP, tables), tables).items():
-        (f,), ((x, word),) = LOOP.factors_owned_by(name), agent.word().items()
+        (f,), ((x, word),) = LOOP.factors_owned_by(name), agent.decided_values().items()
         others = tuple(axis for axis, y in enumerate(LOOP.scope(f)) if y != x)
         assert word == tables[f].max(axis=others).argmax()
 
@@ -284,7 +284,7 @@ def test_a_word_is_final_where_values_forbid_one_another():
     agents, words = agents_of(terms_of(LOOP, tables), tables), {}
     for _ in ticked(agents, BY_DEADLINE.deadline + 1):
         for agent in agents.values():
-            for x, word in agent._words.items():  # pyright: ignore[reportPrivateUsage]
+            for x, word in agent._decided.items():  # pyright: ignore[reportPrivateUsage]
                 assert words.setdefault(x, word) == word
 
 
@@ -297,7 +297,7 @@ def test_a_word_waits_a_slot_for_an_earlier_colour_that_is_silent(hears):
     agents, said = agents_of(terms, tables), {}
     for now, _ in ticked(agents, 28, lambda e: hears or (e.sender, e.recipient) != ("x0", "x1")):
         for agent in agents.values():
-            for x in agent._words:  # pyright: ignore[reportPrivateUsage]
+            for x in agent._decided:  # pyright: ignore[reportPrivateUsage]
                 said.setdefault((agent.name, x), now)
     assert [said[f"x{i}", f"x{i}"] for i in range(2)] == [9, 15 if hears else 21]
 
@@ -391,9 +391,9 @@ def test_who_lives_far_behind_links_that_lose_is_heard_of_and_who_is_dead_is_nam
 
 def test_who_has_nothing_to_say_speaks_more_often_where_links_lose():
     def spoken(heard: int, before: int) -> int:
-        one = Correspondence(patience=6)
-        one.hear(Bundle(0, heard, before, (), ()), now=0)
-        return sum(one.bundle(now) is not None for now in range(12))
+        one = Peer(patience=6)
+        one.receive(Bundle(0, heard, before, (), ()), now=0)
+        return sum(one.next_bundle(now) is not None for now in range(12))
 
     assert spoken(heard=32, before=2**32 - 1) == spoken(heard=-1, before=0) == 12 / 2
     assert spoken(heard=32, before=0x55555555) == 12
@@ -418,7 +418,7 @@ def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
     for number, message in enumerate(said):
         inbox.append((other, Codec.encode(Bundle(number, -1, 0, (5,), (message,)), Label(0, number))))
     for sender, payload in inbox:
-        agent._hear(Envelope(sender, agent.name, payload))  # pyright: ignore[reportPrivateUsage]
+        agent._receive(Envelope(sender, agent.name, payload))  # pyright: ignore[reportPrivateUsage]
     assert agent.refused == {other: len(said)}
     assert heard_by(agent) == before
 
@@ -426,25 +426,25 @@ def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
 def heard_by(agent):
     """What it goes by."""
     messages = agent._from_variables, agent._from_factors  # pyright: ignore[reportPrivateUsage]
-    return [array.tolist() for array in messages], dict(agent._words)  # pyright: ignore[reportPrivateUsage]
+    return [array.tolist() for array in messages], dict(agent._decided)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_whatever_number_a_bundle_says_it_is_heard_as_the_newest():
-    ordinary, enormous = Correspondence(patience=6), Correspondence(patience=6)
+    ordinary, enormous = Peer(patience=6), Peer(patience=6)
     for one, number in ((ordinary, 1000), (enormous, 2**62)):
         for said in (0, 1, number, number - 1):
-            one.hear(Bundle(said, -1, 0, (), ()), now=0)
-    told = [one.bundle(now=0) for one in (ordinary, enormous)]
-    assert [bundle.heard for bundle in told] == [1000, 2**62]
-    assert [bundle.before for bundle in told] == [1, 1]
+            one.receive(Bundle(said, -1, 0, (), ()), now=0)
+    told = [one.next_bundle(now=0) for one in (ordinary, enormous)]
+    assert [bundle.newest for bundle in told] == [1000, 2**62]
+    assert [bundle.earlier for bundle in told] == [1, 1]
 
 
 def test_an_acknowledgement_reaches_32_bundles_back_and_no_further():
-    one = Correspondence(patience=6)
+    one = Peer(patience=6)
     for number in (33, 1, 0):
-        one.hear(Bundle(number, -1, 0, (), ()), 0)
-    said = one.bundle(0)
-    assert (said.heard, said.before) == (33, 1 << 31)
+        one.receive(Bundle(number, -1, 0, (), ()), 0)
+    said = one.next_bundle(0)
+    assert (said.newest, said.earlier) == (33, 1 << 31)
 
 
 def test_no_bound_is_promised_and_agents_that_wait_are_not_given_a_plan():
@@ -461,14 +461,14 @@ def test_who_keeps_nobody_waiting_waits_for_a_word_until_the_deadline():
     forbids = np.array([[-np.inf, 5.0, 0.0], [5.0, -np.inf, 0.0]])  # the last value is safe, and worth little
     tables = {"f": forbids} | dict.fromkeys(["g", "h", "k"], np.zeros((2, 2)))
     terms = terms_of(graph, tables)
-    agent = DeadlineAgent("b", terms, {"f": forbids})
+    agent = DeadlineTableAgent("b", terms, {"f": forbids})
     late = terms.start("y") + terms.slot + 1
     for now in range(late):
         agent.tick(now)
     word = Bundle(0, -1, 0, (1,), (Choice("x", 0),))
     agent.tick(late, [Envelope("a", "b", Codec.encode(word, Label(0, 0)))])
     assert late < BY_DEADLINE.deadline
-    assert agent.word() == {"y": 1}
+    assert agent.decided_values() == {"y": 1}
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-3, 1e3])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.coordination.deadline_box import BoxTerms, DeadlineAgentInBox, maximise_by_deadline
+from swarmbo.coordination.deadline_box import BoxTerms, DeadlineBoxAgent, maximise_by_deadline
 from swarmbo.coordination.messages import Bundle, Codec, Label, Offer, Published, Pull, Runs, Utility, Valued
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.graph.box_functions import total_value
@@ -239,7 +239,7 @@ def test_a_larger_threshold_sends_less():
 def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
     functions = replace(hills(CHAIN), phases=1)
     terms = BoxTerms.of(BY_DEADLINE, functions, 0, shares=False)
-    agent = DeadlineAgentInBox("x0", terms)
+    agent = DeadlineBoxAgent("x0", terms)
     owns, other, m = agent.name, CHAIN.variable_owner("x1"), len(terms.starts)
     agent.tick(terms.schedule.first)
     before = agent._joint_starts.points[:, 1:].tolist()  # pyright: ignore[reportPrivateUsage]
@@ -311,20 +311,20 @@ def of_apart(method: sb.ADMM) -> tuple[Counted, BoxTerms]:
 
 def test_a_variable_stands_where_its_factors_want_it_by_how_hard_they_pull():
     _, terms = of_apart(BY_DEADLINE)
-    agent, m = DeadlineAgentInBox("a", terms), len(terms.starts)
+    agent, m = DeadlineBoxAgent("a", terms), len(terms.starts)
     pulls = {"b": Pull("f", "x", np.full(m, 0.2), 3.0), "c": Pull("g", "x", np.full(m, 0.6), 1.0)}
     inbox = [
         Envelope(who, "a", Codec.encode(Bundle(0, -1, 0, (1,), (pull,)), Label(0, 0))) for who, pull in pulls.items()
     ]
     sent = [Codec.read(envelope.payload)[1] for envelope in agent.tick(0, inbox)]
-    told = [news.entries for bundle in sent for news in bundle.news if isinstance(news, Runs)]
+    told = [update.entries for bundle in sent for update in bundle.updates if isinstance(update, Runs)]
     assert len(told) == 2
     assert np.allclose(told, (3.0 * 0.2 + 1.0 * 0.6) / 4.0)
 
 
 def test_a_factor_of_whose_variables_nothing_is_new_does_not_climb_again():
     functions, terms = of_apart(sb.ADMM(mode="asynchronous", deadline=600))
-    agent = DeadlineAgentInBox("b", terms)
+    agent = DeadlineBoxAgent("b", terms)
     climbs = []
     for now in range(40):
         agent.tick(now)

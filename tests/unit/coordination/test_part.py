@@ -7,7 +7,7 @@ import pytest
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.part import LocalView, Part
-from swarmbo.coordination.requests import AllReduce, Compare, asked
+from swarmbo.coordination.requests import AllReduce, Compare, single_request
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
@@ -38,7 +38,7 @@ def test_agents_out_of_reach_are_refused() -> None:
 def test_sums_are_those_of_present_agents(present: tuple[str, ...]) -> None:
     part = Part(GRAPH, 0, Routes(GRAPH.agents), present=present)
     terms = {"a": 1.0, "b": 10.0, "c": 100.0}  # of the factors' owners
-    summed = Central(part).run(asked(AllReduce(np.array([*terms.values()])[:, None, None])))
+    summed = Central(part).run(single_request(AllReduce(np.array([*terms.values()])[:, None, None])))
     assert summed == sum(terms[agent] for agent in present)
 
 
@@ -58,22 +58,22 @@ def test_two_optima_are_not_mixed() -> None:
 def test_of_equally_good_choices_the_first_is_kept() -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b"]})
     part, equal = Part(graph, 0, Routes(graph.agents)), [np.array([1.0, 2.0]), np.array([2.0, 1.0])]
-    verdict, best = Compare(equal, None).judged(part)
+    verdict, best = Compare(equal, None).verdict(part)
     assert verdict.best == 1
-    assert Compare(equal, best).judged(part)[0].best == 0
-    assert Compare([*equal, np.array([2.0, 2.0])], best).judged(part)[0].best == 3
+    assert Compare(equal, best).verdict(part)[0].best == 0
+    assert Compare([*equal, np.array([2.0, 2.0])], best).verdict(part)[0].best == 3
 
 
 def test_forbidden_choices_are_repaired_once_and_better_ones_improved_from_then_on() -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b"]})
     part, tried = Part(graph, 0, Routes(graph.agents)), set[bytes]()
     broken, allowed = [np.array([-np.inf, 9.0])], [np.array([1.0, 2.0])]
-    assert Compare(allowed, None, tried=tried).judged(part)[0].stop is True  # as long as nothing was forbidden
-    assert Compare(broken, None).judged(part)[0].stop is True  # nobody is to repair it
-    verdict, best = Compare(broken, None, tried=tried).judged(part)
+    assert Compare(allowed, None, tried=tried).verdict(part)[0].stop is True  # as long as nothing was forbidden
+    assert Compare(broken, None).verdict(part)[0].stop is True  # nobody is to repair it
+    verdict, best = Compare(broken, None, tried=tried).verdict(part)
     assert (verdict.best, verdict.stop) == (1, None)
-    assert Compare(broken, best, tried=tried).judged(part)[0].stop is True
-    verdict, best = Compare(allowed, best, tried=tried).judged(part)
+    assert Compare(broken, best, tried=tried).verdict(part)[0].stop is True
+    verdict, best = Compare(allowed, best, tried=tried).verdict(part)
     assert (verdict.best, verdict.stop) == (1, None)
-    again, _ = Compare(allowed, best, moved=True, tried=tried).judged(part)
+    again, _ = Compare(allowed, best, moved=True, tried=tried).verdict(part)
     assert (again.best, again.stop) == (0, False)

@@ -8,7 +8,7 @@ from swarmbo.coordination import refinement
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.part import BoxView, LocalView, Part
 from swarmbo.coordination.refinement import MOST, Resolution, coarse_values, is_at_edge, narrowed, window_values
-from swarmbo.coordination.requests import looked
+from swarmbo.coordination.requests import evaluated
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.graph.box_functions import total_value
@@ -32,7 +32,7 @@ def answered(steps):
             request = steps.send(answer)
         except StopIteration as finished:
             return finished.value
-        answer = looked([request])[0]
+        answer = evaluated([request])[0]
 
 
 class Climbing:

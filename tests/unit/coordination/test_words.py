@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.acquisition.by_view import EachSays
+from swarmbo.acquisition.by_view import EachSends
 from swarmbo.coordination.by_messages import ByMessages
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import Participant, run
-from swarmbo.coordination.requests import HandOn, ToAll, asked
-from swarmbo.deciding.central_driver import Exchanges, all_of
+from swarmbo.coordination.requests import InTurn, ToAll, single_request
+from swarmbo.deciding.central_driver import CountedExchanges, all_of
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import InProcess, Routes
 
@@ -40,7 +40,7 @@ def some_part(seed: int, n_agents: int) -> tuple[Part, "nx.Graph[str]"]:
 def by_messages(part: Part, links: "nx.Graph[str]", requests: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     agents = {name: Participant[Any](name) for name in part.graph.agents}
     for name, agent in agents.items():
-        agent.begin([ByMessages(part, name, agent.post).program(asked(requests[name]))])
+        agent.begin([ByMessages(part, name, agent.post).program(single_request(requests[name]))])
     traffic = run(agents, InProcess().open(part.graph.agents, links))
     return {name: agent.outcomes[0] for name, agent in agents.items()}, traffic
 
@@ -51,7 +51,7 @@ def test_everybody_hears_what_all_say(seed: int, n_agents: int):
     words = {name: name.encode() * (place % 4) for place, name in enumerate(part.graph.agents)}
     heard, traffic = by_messages(part, links, {name: ToAll({name: words[name]}) for name in words})
     central = Central(part)
-    assert central.run(asked(ToAll(words))) == words
+    assert central.run(single_request(ToAll(words))) == words
     assert all(all_said == words for all_said in heard.values())
     assert traffic == central.traffic
     assert traffic.messages == 2 * (n_agents - 1)
@@ -67,9 +67,9 @@ def test_everybody_hears_what_some_say_in_turn_and_each_knew_those_before_it(see
         assert list(before) == order[: order.index(agent)]
         return b"".join(before.values())[-3:] + agent[-1:].encode()
 
-    heard, traffic = by_messages(part, links, dict.fromkeys(agents, HandOn(order, say)))
+    heard, traffic = by_messages(part, links, dict.fromkeys(agents, InTurn(order, say)))
     central = Central(part)
-    said = central.run(asked(HandOn(order, say)))
+    said = central.run(single_request(InTurn(order, say)))
     assert list(said) == order
     assert all(all_said == said for all_said in heard.values())
     assert traffic == central.traffic
@@ -79,13 +79,13 @@ def test_everybody_hears_what_some_say_in_turn_and_each_knew_those_before_it(see
 def test_what_is_said_may_be_any_plain_data_and_costs_what_it_takes_over_a_base_station():
     apart: nx.Graph[str] = nx.Graph([("a", "b")])
     company, anything = ("a", "b", "c"), lambda *_: True
-    words = Exchanges(some_graph(company), Routes(company, apart, has_base=True))
-    said = words.answered(EachSays("all", ("a", "c"), lambda agent, _: [agent, None, 0.1], anything))
+    words = CountedExchanges(some_graph(company), Routes(company, apart, has_base=True))
+    said = words.answer(EachSends("all", ("a", "c"), lambda agent, _: [agent, None, 0.1], anything))
     assert said == {"a": ["a", None, 0.1], "c": ["c", None, 0.1]}
     assert words.sent["all"].messages == 4
     assert words.sent["all"].transmissions == 2 * (1 + 2)  # b over its link, c up to the base and down
-    turns = words.answered(EachSays("turns", ("c", "a"), lambda agent, before: len(before), anything, True))
+    turns = words.answer(EachSends("turns", ("c", "a"), lambda agent, before: len(before), anything, True))
     assert turns == {"c": 0, "a": 1}
     assert words.sent["turns"].transmissions == 2 + 2 + 1  # from c to a, then a tells both
     with pytest.raises(TypeError):
-        words.answered(EachSays("", ("a",), lambda agent, _: object(), anything))
+        words.answer(EachSends("", ("a",), lambda agent, _: object(), anything))

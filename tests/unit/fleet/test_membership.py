@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.agent import run
-from swarmbo.agent.schema import Participants, public
-from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, Stop
+from swarmbo.agent.schema import Participants, masked_rows
+from swarmbo.deciding.own_rows import PRIVATE_OUTCOME, MeasurementRecord, OwnRow, OwnRows
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet import member, membership
 from swarmbo.fleet.messages import Decide, Heartbeat, Ping, Readmission, SendSnapshot, Snapshot, encode
@@ -323,13 +323,13 @@ def test_a_company_of_strangers_is_refused(company, why):
 
 def test_of_what_an_absent_agent_was_told_others_hear_what_it_would_have_said(network, fleets):
     rows = OwnRows({"q00001": OwnRow(0, {"f0": 2.5, "f1": None}, noise={"f0": 0.1}, place={"x": 0.5})})
-    told = public(rows, fleets(chain(), network(), **CLIMBS).team.setup).told["q00001"]
-    assert told == OwnRow(0, {"f0": UNHEARD, "f1": None}, place={"x": 0.5})
-    assert public(rows, fleets(chain(outcomes="total"), network(), **CLIMBS).team.setup) == rows
-    stop = Stop((1.0, 2.0), 7.5, 0.1)
+    told = masked_rows(rows, fleets(chain(), network(), **CLIMBS).team.setup).by_query["q00001"]
+    assert told == OwnRow(0, {"f0": PRIVATE_OUTCOME, "f1": None}, place={"x": 0.5})
+    assert masked_rows(rows, fleets(chain(outcomes="total"), network(), **CLIMBS).team.setup) == rows
+    stop = MeasurementRecord((1.0, 2.0), 7.5, 0.1)
     rows = OwnRows({"q00001": OwnRow(0, {"robot_0": None}, noise={"robot_0": 0.1}, on_the_way=(stop,))})
-    told = public(rows, fleets(robots(), network(), **OWN).team.setup).told["q00001"]
-    assert told == OwnRow(0, {"robot_0": UNHEARD}, on_the_way=(Stop((1.0, 2.0), UNHEARD),))
+    told = masked_rows(rows, fleets(robots(), network(), **OWN).team.setup).by_query["q00001"]
+    assert told == OwnRow(0, {"robot_0": PRIVATE_OUTCOME}, on_the_way=(MeasurementRecord((1.0, 2.0), PRIVATE_OUTCOME),))
 
 
 def numbers(plain):
@@ -354,7 +354,7 @@ def test_outcomes_by_factor_are_written_to_their_owner_alone_also_while_it_is_ab
     fleet.on(6, fleet.come, name)
     fleet.play(6)
     assert hub.absent == ()
-    assert any(isinstance(letter, Decide) and name in letter.participants.said for _, letter in letters)
+    assert any(isinstance(letter, Decide) and name in letter.participants.rows_of_absent for _, letter in letters)
     columns = [team.problem.channels.index(factor) for factor in team.problem.graph.factors_owned_by(name)]
     private = set(team.history.factors[:, columns].ravel().tolist())
     written = [private & set(numbers(msgspec.to_builtins(letter))) for agent, letter in letters if agent != name]

@@ -100,7 +100,7 @@ def test_an_odd_message_before_the_order_is_dropped_alone():
         while under_way:
             envelope = under_way.pop(0)
             under_way += agents[envelope.recipient].tick(0.0, [envelope])
-    chosen = {x: index for agent in agents.values() for x, index in agent.coded_word().items()}
+    chosen = {x: index for agent in agents.values() for x, index in agent.coded_decision().items()}
     assert chosen == method.solve(problem.graph, problem.tables, seed=1).assignment
     assert agents["bob"].refused == {"alice": 1}
 

@@ -16,7 +16,7 @@ from swarmbo.acquisition.situation import NEVER
 from swarmbo.acquisition.targeted_variance import TargetUtility, planning_places
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
-from swarmbo.deciding.central_driver import CentralDriver, Exchanges
+from swarmbo.deciding.central_driver import CentralDriver, CountedExchanges
 from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.routing import Routes
@@ -195,7 +195,7 @@ def decided_alike(now: Situation, coordination: Routes, acquisition: sb.ChainAcq
     graph = sb.FactorGraph.from_scopes({f"of {name}": [name] for name in names}, variable_owners=names)
     decisions = list[Decision]()
     for transport in (InProcess(), InProcess(as_agents=True)):
-        words = Exchanges(graph, RadioRoutes(now.agents, now.links, has_base=True))
+        words = CountedExchanges(graph, RadioRoutes(now.agents, now.links, has_base=True))
         driver = CentralDriver(coordination, transport, now.round, words)
         decisions.append(driver.run(place_steps(now, acquisition, coordination)))
     alone, by_messages = decisions

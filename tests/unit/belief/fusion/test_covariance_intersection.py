@@ -113,7 +113,7 @@ def test_agents_fall_silent_and_hearing_more_never_makes_them_less_sure(names):
     mean_var = {name: agent.belief.posterior(PLACES)[1].mean() for name, agent in agents.items()}
     best = min(mean_var.values())
     exchange(agents.values(), transport, steps=300)
-    assert all(agent.speak() == [] for agent in agents.values())
+    assert all(agent.outbox() == [] for agent in agents.values())
     for name, agent in agents.items():
         assert agent.belief.posterior(PLACES)[1].mean() <= 1.05 * best
         assert sum(agent.reached.values()) == pytest.approx(agent.belief.information.count)
@@ -129,7 +129,7 @@ def test_who_joins_late_with_nothing_hears_what_the_others_know(names):
         measure(agents[name], 3)
     transport = Faults(loss=0.2, seed=1).open(names, links_of(names))
     exchange([agents[name] for name in names[:7]], transport, steps=100)
-    assert all(agent.speak() == [] for agent in list(agents.values())[1:6])
+    assert all(agent.outbox() == [] for agent in list(agents.values())[1:6])
     exchange(agents.values(), transport, steps=100)
     np.testing.assert_allclose(agents["s7"].belief.posterior(PLACES), agents["s6"].belief.posterior(PLACES), rtol=1e-2)
     assert all(agent.is_finished for agent in agents.values())

@@ -57,7 +57,7 @@ def test_all_reaches_all_and_then_nobody_speaks(kind, loss, names):
     assert_all_have_fused(kind, agents)
     for agent in agents.values():
         assert agent.reached == {name: 2.0 + k for k, name in enumerate(names)}
-        assert agent.speak() == []
+        assert agent.outbox() == []
     first = agents["s0"].belief.posterior(PLACES)  # equal knowledge, equal beliefs, to the bit
     np.testing.assert_array_equal(first, agents["s7"].belief.posterior(PLACES))
 
@@ -80,7 +80,7 @@ def test_a_proposal_reaches_all_also_when_they_have_fallen_silent(kind, names):
     proposal = agents["s5"].propose(OTHER)
     exchange(agents.values(), transport, steps=100)
     assert_all_have_fused(kind, agents, proposal)
-    assert all(agent.speak() == [] for agent in agents.values())
+    assert all(agent.outbox() == [] for agent in agents.values())
 
 
 @given(st.sampled_from(KINDS), st.integers(0, 2**32), st.floats(0.0, 0.5), st.lists(st.integers(0, 6), max_size=6))
@@ -127,11 +127,11 @@ def by_hand(agents, steps, arrives=lambda envelope: True):
     """Synchronous steps in which the messages arrive that shall; returns all that was sent."""
     said = []
     for _ in range(steps):
-        outbox = [envelope for agent in agents.values() for envelope in agent.speak()]
+        outbox = [envelope for agent in agents.values() for envelope in agent.outbox()]
         said += outbox
         for envelope in outbox:
             if arrives(envelope):
-                agents[envelope.recipient].hear([envelope])
+                agents[envelope.recipient].receive([envelope])
     return said
 
 
@@ -188,7 +188,7 @@ def test_who_comes_back_with_nothing_learns_all_if_it_had_told_nothing():
     by_hand(agents, 12)
     for agent in agents.values():
         assert agent.reached == {"a": 2.0, "c": 1.0}
-        assert agent.speak() == []
+        assert agent.outbox() == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -99,11 +99,11 @@ class History:
     def talk(self, steps):
         for _ in range(steps):
             for name in sorted(self.present):
-                for envelope in self.agents[name].speak():
+                for envelope in self.agents[name].outbox():
                     self.radio.send(envelope)
             for envelope in self.radio.deliver():
                 if envelope.recipient in self.present:
-                    self.agents[envelope.recipient].hear([envelope])
+                    self.agents[envelope.recipient].receive([envelope])
             for name in sorted(self.present):
                 self.check(self.agents[name])
 
@@ -165,7 +165,7 @@ def test_no_reading_ever_weighs_more_than_once_and_at_last_all_weigh_once(kind, 
             continue
         assert agent.reached == pytest.approx({name: len(r) for name, r in history.measured.items() if r}, abs=1e-4)
         history.check(agent)
-        assert kind is PushSum or agent.speak() == []
+        assert kind is PushSum or agent.outbox() == []
 
 
 @pytest.mark.parametrize("kind", [*KINDS, CommitteeFlooding])
@@ -192,7 +192,7 @@ def test_a_saved_agent_goes_on_to_the_bit(kind, names):
             if step == 2:
                 measure(several["s3"], 2, seed=7)
             exchange(several.values(), opened, steps=1)
-        assert [e.payload for e in agents["s0"].speak()] == [e.payload for e in copies["s0"].speak()]
+        assert [e.payload for e in agents["s0"].outbox()] == [e.payload for e in copies["s0"].outbox()]
     for name in agents:
-        assert [e.payload for e in agents[name].speak()] == [e.payload for e in copies[name].speak()]
+        assert [e.payload for e in agents[name].outbox()] == [e.payload for e in copies[name].outbox()]
         np.testing.assert_array_equal(agents[name].belief.posterior(PLACES), copies[name].belief.posterior(PLACES))

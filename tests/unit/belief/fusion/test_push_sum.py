@@ -62,9 +62,9 @@ def test_a_link_that_works_one_way_only_is_down_for_both_ends(deaf):
 
     def talk(steps, is_heard):
         for _ in range(steps):
-            said = [envelope for agent in agents.values() for envelope in agent.speak()]
+            said = [envelope for agent in agents.values() for envelope in agent.outbox()]
             for name, agent in agents.items():
-                agent.hear([e for e in said if e.recipient == name and is_heard(e)])
+                agent.receive([e for e in said if e.recipient == name and is_heard(e)])
 
     talk(60, lambda envelope: True)
     assert_pooled(agents["a"], list(agents.values()))
@@ -147,10 +147,10 @@ def test_an_echo_of_the_last_message_does_not_keep_a_link_up():
     agents = team(PushSum, ["a", "b"], patience=4)
     exchange(agents.values(), InProcess().open(["a", "b"]), steps=30)
     assert_pooled(agents["b"], list(agents.values()))
-    last = [envelope for envelope in agents["a"].speak() if envelope.recipient == "b"]
+    last = [envelope for envelope in agents["a"].outbox() if envelope.recipient == "b"]
     for _ in range(20):  # "a" is gone, but what it said last comes again and again
-        agents["b"].hear(last)
-        agents["b"].speak()
+        agents["b"].receive(last)
+        agents["b"].outbox()
     assert_pooled(agents["b"], [agents["b"]])
 
 
