@@ -31,11 +31,13 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
     """
     if name not in KERNEL_NAMES:
         return own_kernel(name).correlation(np.minimum(r, _FAR))
+    if np.size(r) <= _AT_ONCE:
+        return _decay(name, np.minimum(r, _FAR))[0]
     distances, values = np.ravel(r), np.empty(np.size(r))
     for start in range(0, len(values), _AT_ONCE):
         rows = slice(start, start + _AT_ONCE)
-        values[rows] = correlation_and_slope(name, distances[rows])[0]
-    return values.reshape(np.shape(r))[()]  # a number for one distance
+        values[rows], *_ = _decay(name, np.minimum(distances[rows], _FAR))
+    return values.reshape(np.shape(r))
 
 
 def correlation_and_slope(
@@ -43,24 +45,32 @@ def correlation_and_slope(
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
     """``correlation``, bit-identical, and the slope w(r) = -c'(r) / r, which is set to 0 at a cusp."""
     r = np.minimum(r, _FAR)
+    if name not in KERNEL_NAMES:
+        own = own_kernel(name)
+        return own.correlation(r.copy()), own.slope(r)  # a user's function may work in place
+    correlations, a, fall = _decay(name, r)
     match name:
         case "matern12":
-            fall = np.exp(-r)
-            return fall, np.divide(fall, r, out=np.zeros_like(r), where=r > 0.0)
+            return correlations, np.divide(fall, r, out=np.zeros_like(r), where=r > 0.0)
         case "matern32":
-            a = np.sqrt(3.0) * r
-            fall = np.exp(-a)
-            return (1.0 + a) * fall, 3.0 * fall
+            return correlations, 3.0 * fall
         case "matern52":
-            a = np.sqrt(5.0) * r
-            fall = np.exp(-a)
-            return (1.0 + a * (1.0 + a / 3.0)) * fall, (5.0 / 3.0) * (1.0 + a) * fall
-        case "rbf":
-            fall = np.exp(-0.5 * r * r)
-            return fall, fall.copy()
+            return correlations, (5.0 / 3.0) * (1.0 + a) * fall
         case _:
-            own = own_kernel(name)
-            return own.correlation(r.copy()), own.slope(r)  # a user's function may work in place
+            return correlations, fall.copy()
+
+
+def _decay(name: KernelName, r: Float[np.ndarray, "*n"]) -> tuple[Float[np.ndarray, "*n"], ...]:
+    """Correlations at distances, the scaled distances a, and their exponential."""
+    if name == "rbf":
+        fall = np.exp(-0.5 * r * r)
+        return fall, r, fall
+    if name == "matern12":
+        fall = np.exp(-r)
+        return fall, r, fall
+    a = np.sqrt(3.0 if name == "matern32" else 5.0) * r
+    fall = np.exp(-a)
+    return (1.0 + a if name == "matern32" else 1.0 + a * (1.0 + a / 3.0)) * fall, a, fall
 
 
 def kernel_matrix(
