@@ -166,7 +166,7 @@ def among_odd(make: Make, seed: int, n_odd: int) -> int:
     for part in range(1000):
         case = make()
         letters = with_odd(case, mutated, 1000 * seed + part, most=n_odd - handed, share=0.3)
-        while decided(case, letters) and letters.n_odd < letters.most and case.agents[letters.of].log.asked < 3:
+        while decided(case, letters) and letters.n_odd < letters.most and case.agents[letters.of].log.n_asked < 3:
             pass
         for agent in case.agents.values():
             if agent.travel is None:

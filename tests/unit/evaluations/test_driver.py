@@ -53,7 +53,7 @@ def apply(ledger, operation, index):
     if operation == "ask" or not waiting:
         return
     query_id = waiting[index % len(waiting)]
-    told, waits = value(ledger.query(query_id).point), ledger.team._log.open[query_id].waits
+    told, waits = value(ledger.query(query_id).point), ledger.team._log.open[query_id].awaited
     if operation == "tell":
         ledger.tell(query_id, {channel: told[channel] for channel in waits}, noise_std=0.1 if index == 3 else None)
     elif operation == "part":

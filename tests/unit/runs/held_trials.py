@@ -19,7 +19,7 @@ class HeldTrials:
     def execute(self, task, trial):
         module = importlib.import_module("swarmbo.runs.sweep")
         module.run = partial(run, on_round=partial(_wait, trial.out))
-        return module._execute(task, trial)
+        return module._run_trial(task, trial)
 
 
 def hold(trial):

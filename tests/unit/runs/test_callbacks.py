@@ -9,7 +9,7 @@ import pytest
 
 from swarmbo.errors import ConfigError, OwnCodeError, RunFolderError
 from swarmbo.runs import RunFolder, load, progress, resume, run
-from swarmbo.runs.callbacks import numbers_of, settings_of
+from swarmbo.runs.callbacks import callback_settings, numbers_of
 
 SETTINGS = ["rounds=4", "initial=4", "environment.noise_std=0.0"]
 
@@ -200,7 +200,7 @@ def test_a_package_that_is_missing_is_said_before_anything_is_written(tmp_path, 
 )
 def test_wrong_callbacks_are_refused(given, at, message):
     with pytest.raises(ConfigError, match=message) as caught:
-        settings_of(given)
+        callback_settings(given)
     assert caught.value.at.startswith(f"$.callbacks{at}")
 
 

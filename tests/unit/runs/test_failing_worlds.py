@@ -14,7 +14,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.child_processes import _picklable, _StepFailure
-from swarmbo.runs.figures import _in_step, world_of
+from swarmbo.runs.figures import _with_world_rounds, world_of
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.rounds import Hooks
 from swarmbo.runs.runner import _resume
@@ -153,7 +153,7 @@ def test_a_field_that_changes_stands_still_while_its_world_fails(tmp_path, monke
     interrupted(scenario, tmp_path / "half", 2)
     resume(tmp_path / "half")
     assert log(tmp_path / "half") == log(tmp_path / "run")
-    shown = _in_step(world_of(folder), folder.records())
+    shown = _with_world_rounds(world_of(folder), folder.records())
     assert [float(shown.at(number).maximum) for number in range(4)] == [
         truths[-1].at(number).maximum for number in (0, 1, 1, 2)
     ]

@@ -118,7 +118,7 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_oth
 )
 def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_path, small, monkeypatch, workers):
     """With two workers another trial is in mid-run, too: it waits until the first has failed."""
-    monkeypatch.setattr(sys.modules["swarmbo.runs.sweep"], "_worker", HeldTrials())
+    monkeypatch.setattr(sys.modules["swarmbo.runs.sweep"], "_make_worker", HeldTrials())
     trials = plan(small, 3, ["rounds=4"], tmp_path)
     killed, other, _ = trials
     held = trials[:workers]
