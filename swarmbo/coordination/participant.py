@@ -45,9 +45,7 @@ class Participant(Generic[Result]):
         self.outcomes: list[Result] = []
         self.refused = Counter[str]() if refused is None else refused
         self.waiting_since: float | None = None
-        self._mailbox: dict[
-            tuple[str, Key, int], list[Message]
-        ] = {}  # by sender, key and sequence number; normally one
+        self._mailbox = dict[tuple[str, Key, int], list[Message]]()  # by sender, key and sequence number; normally one
         self._n_received = Counter[Key]()
         self._n_sent = Counter[tuple[str, Key]]()  # by recipient and key
         self._outbox: list[Envelope] = []
