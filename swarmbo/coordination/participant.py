@@ -230,9 +230,8 @@ def maximise_with_agents(
         at = dict(zip(graph.variables, standing.tolist(), strict=True))
         at |= {x: value for outcome in ended.outcomes for x, value in outcome.x.items()}
         rounds = max((outcome.rounds for outcome in ended.outcomes), default=0)
-        return agreement.agreement_at(
-            functions, np.array([*at.values()]), rounds, ended.traffic, ended.links, "blocked"
-        )
+        point = np.array([*at.values()])
+        return agreement.agreement_at(functions, point, rounds, ended.traffic, ended.links, "blocked")
     return agreement.agreement_of(graph, ended.outcomes, ended.traffic, ended.links)
 
 

@@ -286,12 +286,8 @@ class _Table:
         marks = marked(numbers, None, is_coordinate=False).rows
         if marks.any():
             stand_ins = ", ".join(f"{number:.10g}" for number in np.unique(numbers[marks]))
-            warnings.warn(
-                f"{self.source}: {stand_ins} in {marks.sum()} rows of {name!r} is taken for no outcome, as an empty "
-                "cell is; arrays are taken as they are",
-                DataWarning,
-                stacklevel=2,
-            )
+            taken = f"{self.source}: {stand_ins} in {marks.sum()} rows of {name!r} is taken for no outcome"
+            warnings.warn(f"{taken}, as an empty cell is; arrays are taken as they are", DataWarning, stacklevel=2)
         return np.where(marks, np.nan, numbers)
 
     def texts(self, name: str, known: Sequence[str]) -> list[str]:
