@@ -29,9 +29,8 @@ class ComposedFunctions(BoxFunctions):
     @classmethod
     def made_of(cls, inner: BoxFunctions, **own: Any) -> Self:
         """Make functions of one other, on its box, with its other fields, too, but for those of ``own``."""
-        return cls(
-            **({known.name: getattr(inner, known.name) for known in fields(BoxFunctions)} | own), others=(inner,)
-        )
+        inherited = {known.name: getattr(inner, known.name) for known in fields(BoxFunctions)}
+        return cls(**(inherited | own), others=(inner,))
 
     @property
     def n_exchanges(self) -> int:
@@ -123,16 +122,11 @@ class MixedFunctions(ComposedFunctions):
     @classmethod
     def around(cls, inner: BoxFunctions, coding: Coding) -> "MixedFunctions":
         """Functions over the variables that the given ones read."""
-        low, high = (coding.bounds(end) for end in (inner.low, inner.high))
-        return cls.made_of(
-            inner,
-            graph=coding.over(inner.graph),
-            low=np.where(coding.is_choice, 0.0, low),
-            high=np.where(coding.is_choice, 1.0, high),
-            starts=coding.outside(inner.starts),
-            levels={coding.graph.variables[column]: places for column, places in coding.domain.levels.items()},
-            coding=coding,
-        )
+        low = np.where(coding.is_choice, 0.0, coding.bounds(inner.low))
+        high = np.where(coding.is_choice, 1.0, coding.bounds(inner.high))
+        graph, starts = coding.over(inner.graph), coding.outside(inner.starts)
+        levels = {coding.graph.variables[column]: places for column, places in coding.domain.levels.items()}
+        return cls.made_of(inner, graph=graph, low=low, high=high, starts=starts, levels=levels, coding=coding)
 
     def _read(self, own: FactorStack, inner: FactorStack, U: Points) -> Points:
         return self.coding.read(own, inner, U)

@@ -83,13 +83,9 @@ class ChainAcquisition(Acquisition, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self,
-            "markov_order",
-            # from order 8 on no table is large enough, and the power of a huge one would take very long
-            lambda v: 0 <= v < 8 and (2 * v + 1) ** (v + 1) <= self.table_entries,
-            f"an integer B >= 0 with (2B + 1)^(B + 1) <= table_entries ({self.table_entries})",
-        )
+        wanted = f"an integer B >= 0 with (2B + 1)^(B + 1) <= table_entries ({self.table_entries})"
+        # from order 8 on no table is large enough, and the power of a huge one would take very long
+        require(self, "markov_order", lambda v: 0 <= v < 8 and (2 * v + 1) ** (v + 1) <= self.table_entries, wanted)
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> Utility:
         """Utility of locations in a round with ``n_agents`` measuring agents; by default all that can move."""

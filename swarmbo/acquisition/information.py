@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from jaxtyping import Float
 
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition, require_level
 from swarmbo.acquisition.local_utility import LocalUtility
@@ -142,9 +141,5 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
         """Uncertainty about whether the field exceeds the level."""
         level = require_level(situation.level, self.level)
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
-        own_noise = situation.belief.noise_variance
-
-        def near(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-            return -np.abs(mean - level)
-
-        return LocalUtility(self.width, self.width * bonus, noise_variance, near, neighbours_noise=own_noise)
+        scale, own_noise = (self.width, self.width * bonus, noise_variance), situation.belief.noise_variance
+        return LocalUtility(*scale, merit=lambda mean: -np.abs(mean - level), neighbours_noise=own_noise)

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -18,7 +19,6 @@ from swarmbo.agent.schema import Participants, require_agent_settings
 from swarmbo.agent.stages import Stages
 from swarmbo.baselines.peers import require_packages
 from swarmbo.boundary.values import check_links, exact, short
-from swarmbo.coordination.by_messages import Post
 from swarmbo.coordination.messages import Bundle, Codec, Label, Message, UnfitError
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.coordination.requests import answer_requests
@@ -313,7 +313,7 @@ class DecidingAgent:
             if isinstance(stage, DeadlineStage):
                 self._deadline_progress = DeadlineProgress(stage, self._participant.decision, self.refused)
             elif isinstance(stage, Stage):
-                self._participant.begin(stage.programs(self._counting_post(stage.purpose)))
+                self._participant.begin(stage.programs(partial(self._post, stage.purpose)))
         except StopIteration:
             self._steps = self._in_progress = None
         except Exception:  # nothing is decided, and no data are lost
@@ -327,16 +327,12 @@ class DecidingAgent:
                 self._decisions = {}
             raise
 
-    def _counting_post(self, purpose: str) -> Post:
-        """Post function that also counts the traffic."""
-
-        def post(recipient: str, message: Message) -> None:
-            if recipient != self.name:
-                traffic = Traffic(1, Codec.size(message), self._routes.hops(self.name, recipient))
-                self.sent[purpose] = self.sent.get(purpose, Traffic()) + traffic
-            self._participant.post(recipient, message)
-
-        return post
+    def _post(self, purpose: str, recipient: str, message: Message) -> None:
+        """Post a message, and count its traffic."""
+        if recipient != self.name:
+            traffic = Traffic(1, Codec.size(message), self._routes.hops(self.name, recipient))
+            self.sent[purpose] = self.sent.get(purpose, Traffic()) + traffic
+        self._participant.post(recipient, message)
 
     def _decision_steps(self, inputs: DecisionInputs) -> StageSteps[None]:
         """Exchange data, then decide each query, or find the recommendation."""

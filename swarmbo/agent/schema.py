@@ -159,6 +159,7 @@ def _unfit(own: object, what: str, wanted: str, at: str = "$.coordination") -> C
 
 
 _LARGEST_ORDER = 2**52  # of an evaluation
+_NOBODY = msgspec.msgpack.encode(None)
 Sites = Float[np.ndarray, "s d"] | None
 
 
@@ -198,32 +199,21 @@ def reports(
             return False
         if isinstance(offer, int):
             return agent in known_offers and offer == known_offers[agent].checksum
-        return _is_offer(offer, problem, sites)
+        try:
+            places = None if offer.candidates is None else unpacked(offer.candidates, problem.box.n_dims, sites)
+        except TransportError:
+            return False
+        are_near = places is None or bool(problem.box.is_near(places).all())
+        is_known = offer.position is None or is_place(offer.position, problem)
+        return are_near and is_known and 0.0 <= offer.price < np.inf
 
     return of_type(Report, fits)
 
 
-def _is_offer(offer: PackedOffer, problem: Problem, sites: Sites) -> bool:
-    try:
-        places = None if offer.candidates is None else unpacked(offer.candidates, problem.box.n_dims, sites)
-    except TransportError:
-        return False
-    if places is not None and not problem.box.is_near(places).all():
-        return False
-    is_known = offer.position is None or is_place(offer.position, problem)
-    return is_known and 0.0 <= offer.price < np.inf
-
-
 def destinations(problem: Problem) -> FitsData:
     """Test of agents' destinations: a location, or None."""
-
-    def fits(agent: str, data: bytes) -> bool:
-        return data == _NOBODY or of_type(tuple[float, ...], lambda _, place: is_place(place, problem))(agent, data)
-
-    return fits
-
-
-_NOBODY = msgspec.msgpack.encode(None)
+    fits = of_type(tuple[float, ...], lambda _, place: is_place(place, problem))
+    return lambda agent, data: data == _NOBODY or fits(agent, data)
 
 
 def forbidden_pairs(graph: FactorGraph, sizes: Mapping[str, int]) -> FitsData:

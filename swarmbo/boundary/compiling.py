@@ -143,8 +143,5 @@ def _temporary_folder() -> str:
 
 @cache
 def _warn(where: str) -> None:
-    warnings.warn(
-        f"no folder for compiled code is writable, so it is kept {where}; set NUMBA_CACHE_DIR to a writable folder",
-        CompilingWarning,
-        stacklevel=2,
-    )
+    fix = "set NUMBA_CACHE_DIR to a writable folder"
+    warnings.warn(f"no folder for compiled code is writable, so it is kept {where}; {fix}", CompilingWarning, 2)

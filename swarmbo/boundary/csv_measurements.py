@@ -199,9 +199,8 @@ def _complete_rows(
             warnings.warn(f"{here}. {doubt(number, options)}", DataWarning, stacklevel=2)
     causes = "; ".join(reasons)
     if left_out.all():
-        raise ConfigError(
-            f"no row of {settings.csv!r} is whole: {causes}; wanted numbers in each column", at=f"{at}.csv"
-        )
+        got = f"no row of {settings.csv!r} is whole: {causes}"
+        raise ConfigError(f"{got}; wanted numbers in each column", at=f"{at}.csv")
     if left_out.any():
         causes = f"{left_out.sum()} of {len(rows)} rows of {settings.csv!r} are left out: {causes}{hint}"
         warnings.warn(f"{at}.csv: {causes}", DataWarning, stacklevel=2)
@@ -273,13 +272,10 @@ def projection_of(
         _require_degrees(places, columns, at, how)
         projection = LocalProjection.about(places, at)
         if settings.coordinates is None:
-            warnings.warn(
-                f"{at}.coordinates: {x!r} and {y!r} of {settings.csv!r} are taken for degrees, and projected "
-                f"to metres (transverse Mercator about {projection.meridian_deg:.4g}° E). "
-                f"To state it: {how.format(key='coordinates', value='degrees')}, or metres",
-                DataWarning,
-                stacklevel=2,
-            )
+            taken = f"{x!r} and {y!r} of {settings.csv!r} are taken for degrees, and projected to metres"
+            about = f"(transverse Mercator about {projection.meridian_deg:.4g}° E)"
+            fix = f"To state it: {how.format(key='coordinates', value='degrees')}, or metres"
+            warnings.warn(f"{at}.coordinates: {taken} {about}. {fix}", DataWarning, stacklevel=2)
         return projection
     if _look_like_degrees(places):
         got = f"got columns {x!r} and {y!r} in {settings.csv!r} whose numbers look like longitudes and latitudes"

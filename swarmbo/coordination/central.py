@@ -76,7 +76,11 @@ class Central:
                 self.traffic += self._taken_by(self._told(request.data))
                 return {name: request.data[name] for name in self.part.agents}
             case requests.InTurn():
-                return self._handed_on(request)
+                known: dict[str, bytes] = {}
+                for agent in request.order:
+                    known[agent] = request.make_data(agent, known)
+                    self.traffic += self._taken_by(request.messages(self.part, agent, known))
+                return known
             case requests.Evaluate():
                 return requests.evaluated([request])[0]
             case requests.Compare():
@@ -171,13 +175,6 @@ class Central:
                 behind[parent] |= behind[agent]
                 yield requests.ToAll.message(self.part, agent, parent, behind[agent])
                 yield requests.ToAll.message(self.part, parent, agent, words, behind[agent])
-
-    def _handed_on(self, request: requests.InTurn) -> dict[str, bytes]:
-        known: dict[str, bytes] = {}
-        for agent in request.order:
-            known[agent] = request.make_data(agent, known)
-            self.traffic += self._taken_by(request.messages(self.part, agent, known))
-        return known
 
     def _compared(self, request: requests.Compare, verdict: messages.Verdict) -> Traffic:
         report = messages.Report(self.part.index, "", messages.NO_NUMBERS, 0.0, False)

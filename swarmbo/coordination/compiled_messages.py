@@ -21,11 +21,12 @@ Places = Int[np.ndarray, " n"]
 Spare = tuple[Flat, Flat, Flat, Flat]
 Flow = tuple[Flat, Flat, Flat]  # messages of variables, those of factors before, and those to be written
 Whole = Any  # an integer from an array in compiled code
+_intrinsic: Any = intrinsic  # what it makes is called without the first argument, which numba supplies
 _unsigned: Any = np.uint64  # compiled code would test a signed index for counting from the end
 
 
-@intrinsic
-def _larger(_typing: Any, a: Any, b: Any) -> Any:
+@_intrinsic
+def larger(_typing: Any, a: Any, b: Any) -> Any:
     """The larger of two float64, neither NaN; the sign of zero is ignored, as vector instructions need."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -34,9 +35,6 @@ def _larger(_typing: Any, a: Any, b: Any) -> Any:
         return builder.call(function, arguments, fastmath=("nnan", "nsz"))
 
     return types.float64(a, b), emit
-
-
-larger: Any = _larger  # called without the first argument, which numba supplies
 
 
 @inner()

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
 
 from swarmbo.boundary.compiling import compiled, inner
 from swarmbo.coordination.compiled_messages import Places, Spare, Whole, new_spare, renew_factor, renew_variable
@@ -214,9 +213,7 @@ def tree_messages(edges: Edges, layout: Layout, shapes: Iterable[tuple[int, ...]
     return from_variables, from_factors, int(tree_rounds(found, edges))
 
 
-def last_choices(
-    edges: Edges, layout: Layout, from_variables: Flat, from_factors: Flat
-) -> Int[np.ndarray, " n_variables"]:
+def last_choices(edges: Edges, layout: Layout, from_variables: Flat, from_factors: Flat) -> Places:
     """Choices of :func:`swarmbo.coordination.decoding.decode` for a whole graph in one process."""
     heard = np.empty(int(np.bincount(edges.variables, weights=layout.sizes).max()))
     index = np.empty(np.diff(edges.first).max(), dtype=np.int64)

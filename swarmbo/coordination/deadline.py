@@ -14,7 +14,7 @@ an agent has failed.
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, Update, Valued
@@ -65,7 +65,8 @@ class Peer:
             self._earlier, self._newest = arrivals & ((1 << _NOTED) - 1), bundle.number
         elif 0 < -ahead <= _NOTED:
             self._earlier |= 1 << (-ahead - 1)
-        for number in _arrived_numbers(bundle.newest, bundle.earlier):
+        earlier = [bundle.newest - 1 - place for place in range(_NOTED) if bundle.earlier >> place & 1]
+        for number in [bundle.newest, *earlier] if bundle.newest >= 0 else ():
             for key, version in self._unacknowledged.pop(number, {}).items():
                 self._acknowledged[key] = max(self._acknowledged.get(key, -1), version)
         # the sender of an entry has it, so entries that are forwarded are not sent back
@@ -107,14 +108,6 @@ def _needed(newest: int, earlier: int) -> int:
     """Number of bundles, so that one arrives with near certainty, estimated from the arrivals of the last ones."""
     sent, arrived = min(newest, _NOTED) + 1, earlier.bit_count() + 1
     return _FEWEST if arrived >= sent else max(_FEWEST, math.ceil(math.log(_UNLIKELY) / math.log1p(-arrived / sent)))
-
-
-def _arrived_numbers(newest: int, earlier: int) -> Iterator[int]:
-    if newest >= 0:
-        yield newest
-        for place in range(_NOTED):
-            if earlier >> place & 1:
-                yield newest - 1 - place
 
 
 class DeadlineAgent(ABC):
@@ -240,15 +233,11 @@ def link_report(
     clashes: int = 0,
 ) -> LinkReport:
     """Report of links, and of agents that failed or were silent; ``without`` are agents that found no value."""
-    silent = {other for name in living for other in agents[name].silent}
-    edges = transport.edges if isinstance(transport, InProcessTransport) else {}
-    return LinkReport(
-        ticks=deadline,
-        silent=tuple(name for name in agents if name in silent or name not in living),
-        without=tuple(name for name in agents if name in without),
-        clashes=clashes,
-        edges=by_name(edges),
-    )
+    heard_silent = {other for name in living for other in agents[name].silent}
+    silent = tuple(name for name in agents if name in heard_silent or name not in living)
+    valueless = tuple(name for name in agents if name in without)
+    edges = by_name(transport.edges if isinstance(transport, InProcessTransport) else {})
+    return LinkReport(deadline, silent=silent, without=valueless, clashes=clashes, edges=edges)
 
 
 def run_until_deadline(agents: Mapping[str, DeadlineAgent], deadline: int, transport: Transport) -> tuple[str, ...]:

@@ -263,9 +263,8 @@ class BoxView(LocalView):
 
     def by_variable(self, entries: Float[np.ndarray, "m n"]) -> list[Float[np.ndarray, "_g m"]]:
         """Sums over variables, split among factors so that every variable is counted once."""
-        return [
-            (stack.take(entries) * home).sum(axis=-1) for stack, home in zip(self.stacks, self.is_home, strict=True)
-        ]
+        rows = zip(self.stacks, self.is_home, strict=True)
+        return [(stack.take(entries) * home).sum(axis=-1) for stack, home in rows]
 
     def values(self, points: Copies, received: Sequence[Received]) -> list[Float[np.ndarray, "_g m"]]:
         """Values of the own factors."""

@@ -45,9 +45,7 @@ class Participant(Generic[Result]):
         self.outcomes: list[Result] = []
         self.refused = Counter[str]() if refused is None else refused
         self.waiting_since: float | None = None
-        self._mailbox: dict[
-            tuple[str, Key, int], list[Message]
-        ] = {}  # by sender, key and sequence number; normally one
+        self._mailbox = dict[tuple[str, Key, int], list[Message]]()  # by sender, key and sequence number; normally one
         self._n_received = Counter[Key]()
         self._n_sent = Counter[tuple[str, Key]]()  # by recipient and key
         self._outbox: list[Envelope] = []
@@ -232,9 +230,8 @@ def maximise_with_agents(
         at = dict(zip(graph.variables, standing.tolist(), strict=True))
         at |= {x: value for outcome in ended.outcomes for x, value in outcome.x.items()}
         rounds = max((outcome.rounds for outcome in ended.outcomes), default=0)
-        return agreement.agreement_at(
-            functions, np.array([*at.values()]), rounds, ended.traffic, ended.links, "blocked"
-        )
+        point = np.array([*at.values()])
+        return agreement.agreement_at(functions, point, rounds, ended.traffic, ended.links, "blocked")
     return agreement.agreement_of(graph, ended.outcomes, ended.traffic, ended.links)
 
 

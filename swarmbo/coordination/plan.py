@@ -6,6 +6,7 @@ requests, which does one agent's work for the factors and variables of its view.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -201,13 +202,9 @@ class TraceRow(NamedTuple):
 State = tuple[Rank | None, float | None, Traffic]  # of a part: rank of its best joint choice, bound, and traffic so far
 
 
-def _noted_in(states: list[State]) -> Watcher:
+def _note(states: list[State], best: Rank | None, bound: float | None, traffic: Traffic) -> None:
     """Note the rank of the best joint choice so far, or, after the choice is made, the upper bound."""
-
-    def note(best: Rank | None, bound: float | None, traffic: Traffic) -> None:
-        states.append((states[-1][0] if states and bound is not None else best, bound, traffic))
-
-    return note
+    states.append((states[-1][0] if states and bound is not None else best, bound, traffic))
 
 
 def traced(
@@ -246,7 +243,7 @@ def traced(
     checked = checked_tables(graph, tables)
     plan = method.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links), seed)
     notes: list[list[State]] = [[] for _ in plan.parts]
-    outcomes, traffics = plan.by_part(checked, list(map(_noted_in, notes)))
+    outcomes, traffics = plan.by_part(checked, [partial(_note, states) for states in notes])
     solution = solution_of(graph, checked, outcomes, sum(traffics, Traffic()))
     for part, states, outcome, traffic in zip(plan.parts, notes, outcomes, traffics, strict=True):
         values = factor_values(part.graph, {f: checked[f] for f in part.graph.factors}, solution.assignment)

@@ -179,17 +179,15 @@ class FieldLearner:
             found = msgspec.convert(said, Recommendation | None)
         except msgspec.ValidationError:
             return False
-        if found is None:
-            return True
-        return is_place(found.location, self.setup.problem) and math.isfinite(found.mean) and found.std >= 0.0
+        problem = self.setup.problem
+        return found is None or (is_place(found.location, problem) and math.isfinite(found.mean) and found.std >= 0.0)
 
     def _recommended(self, sites: Sites) -> Recommendation | None:
         problem, belief = self.setup.problem, self.believed.belief
-        places = sites
-        if places is None:
+        if sites is None:
             measured = self.believed.places[:, : problem.box.n_dims]
-            places = places_to_recommend(problem.box, measured, self.setup.seed)
-        places = allowed_places(places, problem)
+            sites = places_to_recommend(problem.box, measured, self.setup.seed)
+        places = allowed_places(sites, problem)
         if not len(places):
             return None
         best = places[int(belief.posterior_mean(places).argmax())]

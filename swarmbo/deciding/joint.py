@@ -222,7 +222,10 @@ def _limit_steps(
         functions = with_limits(functions, limits, spread)
     # a region may join parts; and owners of variables may search in the box of a factor that another agent learns
     is_joined = len(functions.graph.components) < len(graph.components)
-    if _is_known_by_owners(situation) and (is_joined or _is_searched_by_others(graph, coordination)):
+    # then agents other than a factor's owner compute values of variables that only this factor has
+    may_search = has_deadline(coordination) or getattr(coordination, "variables_search", False)
+    is_searched = may_search and any(len(part.factors) == 1 and len(part.agents) > 1 for part in graph.components)
+    if _is_known_by_owners(situation) and (is_joined or is_searched):
         points = np.stack([functions.low, functions.high, *functions.starts])
         low, high, *starts = yield Whole(points, graph, "box")
         functions = replace(functions, low=low, high=high, starts=np.reshape(starts, functions.starts.shape))
@@ -270,13 +273,6 @@ def _divided_by_all(situation: JointSituation, model: Model) -> Steps[Model]:
     said = yield Gather(graph, is_split, "splits", absent=0.0)
     divided = frozenset(factor for factor, number in said.items() if number)
     return replace(model, divided=divided, splits={f: split for f, split in model.splits.items() if f in divided})
-
-
-def _is_searched_by_others(graph: FactorGraph, coordination: object) -> bool:
-    """True if agents other than a factor's owner compute values of variables that only this factor has."""
-    if not has_deadline(coordination) and not getattr(coordination, "variables_search", False):
-        return False
-    return any(len(part.factors) == 1 and len(part.agents) > 1 for part in graph.components)
 
 
 def _is_known_by_owners(situation: JointSituation) -> bool:

@@ -28,9 +28,7 @@ Learning = Generator[tuple[FusionExchange, ...], None, Out]  # yields due exchan
 
 
 class _SentRow(msgspec.Struct, frozen=True, array_like=True):
-    """Data of a query, or of the attached evaluation of an index; ``measurement`` may be None. ``order``
-    is that of ``OwnRow``. After ``has_ended`` the query gets no more outcomes.
-    """
+    """Data of a query, or of the attached evaluation of an index; ``order`` and ``has_ended`` are as in ``OwnRow``."""
 
     of: str | int
     order: int

@@ -236,7 +236,10 @@ class _Table:
     @classmethod
     def of(cls, given: Any) -> "_Table":
         if isinstance(given, str | os.PathLike):
-            return cls._of_csv(os.fspath(cast("str | os.PathLike[str]", given)))
+            path = os.fspath(cast("str | os.PathLike[str]", given))
+            header, lines = read_table(path)
+            cells = {name: [row[column] for _, row in lines] for column, name in enumerate(header)}
+            return cls(path, cells, lambda row: f"{path}: line {lines[row][0]}")
         if isinstance(given, Mapping) or hasattr(given, "columns"):
             names = list(given) if isinstance(given, Mapping) else [*getattr(given, "column_names", given.columns)]
             columns = {str(name): _cells(given[name]) for name in names}
@@ -249,12 +252,6 @@ class _Table:
         names = dict.fromkeys(str(name) for line in given for name in line)
         columns = {name: [line.get(name) for line in given] for name in names}
         return cls("the rows", columns, lambda row: f"row {row}")
-
-    @classmethod
-    def _of_csv(cls, path: str) -> "_Table":
-        header, lines = read_table(path)
-        cells = {name: [row[column] for _, row in lines] for column, name in enumerate(header)}
-        return cls(path, cells, lambda row: f"{path}: line {lines[row][0]}")
 
     @property
     def names(self) -> str:
@@ -289,12 +286,8 @@ class _Table:
         marks = marked(numbers, None, is_coordinate=False).rows
         if marks.any():
             stand_ins = ", ".join(f"{number:.10g}" for number in np.unique(numbers[marks]))
-            warnings.warn(
-                f"{self.source}: {stand_ins} in {marks.sum()} rows of {name!r} is taken for no outcome, as an empty "
-                "cell is; arrays are taken as they are",
-                DataWarning,
-                stacklevel=2,
-            )
+            taken = f"{self.source}: {stand_ins} in {marks.sum()} rows of {name!r} is taken for no outcome"
+            warnings.warn(f"{taken}, as an empty cell is; arrays are taken as they are", DataWarning, stacklevel=2)
         return np.where(marks, np.nan, numbers)
 
     def texts(self, name: str, known: Sequence[str]) -> list[str]:

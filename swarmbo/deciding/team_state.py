@@ -349,9 +349,6 @@ def warn_of_aim(setup: Setup, stated: Goal | None) -> None:
     wanted = "a world that says so by an attribute `task`"
     if not setup.chooses:
         wanted = f"{name_of(Auto().in_field(stated, priced=setup.problem.priced))!r}, which is taken if it is left out"
-    warnings.warn(
-        f"$.acquisition.kind: got {to_plain(setup.acquisition)['kind']!r}, which looks for {_IN_WORDS[sought]}, where "
-        f"the task is {_IN_WORDS[stated]}; wanted {wanted}",
-        AimWarning,
-        stacklevel=3,
-    )
+    got = f"got {to_plain(setup.acquisition)['kind']!r}, which looks for {_IN_WORDS[sought]}"
+    got = f"$.acquisition.kind: {got}, where the task is {_IN_WORDS[stated]}"
+    warnings.warn(f"{got}; wanted {wanted}", AimWarning, stacklevel=3)

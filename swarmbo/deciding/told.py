@@ -108,9 +108,8 @@ def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Se
 def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
     """Measured quantities that have limits, as a user tells them; without those that are unknown."""
     given = problem.quantities(constraints)
-    return _known_entries(
-        {name: values.outcome_from_user(value, f"the quantity {name!r}") for name, value in given.items()}
-    )
+    told = {name: values.outcome_from_user(value, f"the quantity {name!r}") for name, value in given.items()}
+    return _known_entries(told)
 
 
 def quantities_in(infos: Mapping[str, Mapping[str, Any]], problem: Problem) -> dict[str, float]:

@@ -23,16 +23,19 @@ GIVEN = len(CODES)  # a user's own kernel: correlations and slopes come in array
 _MATERN12, _MATERN32, _MATERN52 = CODES["matern12"], CODES["matern32"], CODES["matern52"]
 
 
-@_intrinsic
-def _halved(_typing: Any, times: Any) -> Any:
-    """2 to the power of -times, for an int32 of at most 1022, from its bits."""
+def _power_of_half(number: Any, of: Any, bits: int, n_digits: int) -> Any:
+    """2 to the power of -times, for an int32 below the bias of a type of numbers, from its bits."""
+    whole, bias = ir.IntType(bits), 2 ** (bits - n_digits - 2) - 1
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        wide = ir.IntType(64)
-        exponent = builder.sub(wide(1023), builder.sext(arguments[0], wide))
-        return builder.bitcast(builder.shl(exponent, wide(52)), ir.DoubleType())
+        exponent = builder.sub(whole(bias), builder.sext(arguments[0], whole))
+        return builder.bitcast(builder.shl(exponent, whole(n_digits)), of)
 
-    return types.float64(types.int32), emit
+    return _intrinsic(lambda _typing, times: (number(types.int32), emit))
+
+
+_halved = _power_of_half(types.float64, ir.DoubleType(), 64, 52)
+_rough_halved = _power_of_half(types.float32, ir.FloatType(), 32, 23)
 
 
 @inner(fastmath=_FUSED)
@@ -78,18 +81,6 @@ def radial(
     else:
         for i in range(len(squares)):
             near[i] = slope[i] = outputscale * fall(0.5 * squares[i])
-
-
-@_intrinsic
-def _rough_halved(_typing: Any, times: Any) -> Any:
-    """2 to the power of -times, for an int32 of at most 126, in single precision."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        narrow = ir.IntType(32)
-        exponent = builder.sub(narrow(127), arguments[0])
-        return builder.bitcast(builder.shl(exponent, narrow(23)), ir.FloatType())
-
-    return types.float32(types.int32), emit
 
 
 _single: Any = np.float32

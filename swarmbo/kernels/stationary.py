@@ -103,11 +103,9 @@ def spectral_frequencies(
     shape = n_frequencies, lengthscales.size
     if name not in KERNEL_NAMES:
         if (sampler := own_kernel(name).frequencies) is None:
-            raise ConfigError(
-                f"got {name!r}, which was registered without frequencies; wanted frequencies, to draw functions: "
-                "register_kernel(…, frequencies=…)",
-                at="$.kernel",
-            )
+            got = f"got {name!r}, which was registered without frequencies"
+            wanted = "frequencies, to draw functions: register_kernel(…, frequencies=…)"
+            raise ConfigError(f"{got}; wanted {wanted}", at="$.kernel")
         v = np.asarray(sampler(rng, *shape), dtype=float)
         if v.shape != shape or not np.isfinite(v).all():
             raise ShapeError(f"frequencies of kernel {name!r}: got shape {v.shape}; wanted {shape} finite numbers")

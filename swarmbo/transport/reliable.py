@@ -96,13 +96,9 @@ class Reliable:
         """Report of links; ``without`` are agents without a choice."""
         gone = {recipient for _, recipient in self.given_up}
         gone |= {agent for agent in self.routes.agents if self.below.is_gone(agent)}
-        return LinkReport(
-            ticks=self.ticks,
-            repeated=self.traffic.bytes - self._first_bytes,
-            silent=tuple(agent for agent in self.routes.agents if agent in gone),
-            without=without,
-            edges=by_name(self.below.edges),
-        )
+        silent = tuple(agent for agent in self.routes.agents if agent in gone)
+        repeated, edges = self.traffic.bytes - self._first_bytes, by_name(self.below.edges)
+        return LinkReport(self.ticks, repeated=repeated, silent=silent, without=without, edges=edges)
 
     def _step(self) -> dict[tuple[str, str, int], Envelope]:
         """First arrivals of one step of the transport below."""

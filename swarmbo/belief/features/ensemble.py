@@ -140,19 +140,10 @@ class Ensemble:
 
     def exact(self, chosen: tuple[int, ...]) -> AdditiveGP:
         """Exact Gaussian processes of the same data under the hyper-parameters of chosen members."""
-        totals = self.data.totals if self.is_coupled else None
-        outcomes = "total" if self.is_coupled else "per-factor"
-        return AdditiveGP.from_hyperparameters(
-            AdditiveGPSettings(),
-            self.graph,
-            self.domain,
-            self.hyper.of_members(chosen),
-            self.data.X,
-            totals,
-            self.data.factors,
-            self.data.known_noise**2,
-            outcomes=outcomes,
-        )
+        data, outcomes = self.data, "total" if self.is_coupled else "per-factor"
+        model = AdditiveGPSettings(), self.graph, self.domain, self.hyper.of_members(chosen)
+        known = data.X, data.totals if self.is_coupled else None, data.factors, data.known_noise**2
+        return AdditiveGP.from_hyperparameters(*model, *known, outcomes=outcomes)
 
 
 def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Dataset) -> bool:

@@ -94,14 +94,12 @@ class FeatureModels:
         store = self._append(row, v, variance, innovation)
         density = -0.5 * (innovation**2 + np.log(variance) + _LOG_2PI)
         longer = replace(self, n_rows=n + 1, log_evidence=self.log_evidence + density, store=store)
-        return longer if n + 1 < 2 * row.shape[1] else longer._shorter()
-
-    def _shorter(self) -> "FeatureModels":
-        """Equivalent models with as few rows as features."""
-        n = self.n_rows
-        outcomes = (self._factors @ self.store.whitened[:, :n, None])[:, :, 0]
-        made = FeatureModels.given(*_condensed(self.store.features[:, :n], outcomes), self.noise)
-        return replace(made, log_evidence=self.log_evidence)
+        if n + 1 < 2 * row.shape[1]:
+            return longer
+        # equivalent models with as few rows as features
+        outcomes = (longer._factors @ store.whitened[:, : n + 1, None])[:, :, 0]
+        condensed = FeatureModels.given(*_condensed(store.features[:, : n + 1], outcomes), self.noise)
+        return replace(condensed, log_evidence=longer.log_evidence)
 
     def in_unit_of(self, ratios: Float[np.ndarray, "M r"]) -> "FeatureModels":
         """Models with the evidence of the outcomes before these were multiplied by ratios."""

@@ -222,10 +222,8 @@ class MeasurementFlooding(FusedView):
         peer = self._peer(sender)
         told = said.has | {author: number for author, (number, _) in said.entries.items()}
         if (own := told.get(self.name, 0)) > self.n_measurements:
-            raise LostStateError(
-                f"agent {self.name!r}: got {self.n_measurements} measurements, and {sender!r} knows of {own}; "
-                "wanted its last state (load_state_dict), or a new name"
-            )
+            got = f"agent {self.name!r}: got {self.n_measurements} measurements, and {sender!r} knows of {own}"
+            raise LostStateError(f"{got}; wanted its last state (load_state_dict), or a new name")
         leaves_a_gap = False
         for author, (number, content) in said.entries.items():
             if number > self._has.get(author, 0):

@@ -198,13 +198,9 @@ class JointPosterior:
             means.append(V[-1].T @ part.whitened)
         stacked = V[0] if len(V) == 1 else np.concatenate(V)
         variance = sum(term.prior.outputscale for term in terms)
-        return cls(
-            mean=hyper.constant_of(channel) + scale * np.asarray(sum(means)),
-            var=scale**2 * np.maximum(variance - np.einsum("nm,nm->m", stacked, stacked), 0.0),
-            V=stacked,
-            terms=tuple(terms),
-            scale=scale,
-        )
+        mean = hyper.constant_of(channel) + scale * np.asarray(sum(means))
+        var = scale**2 * np.maximum(variance - np.einsum("nm,nm->m", stacked, stacked), 0.0)
+        return cls(mean, var, stacked, tuple(terms), scale)
 
     def cov(self, rows: Rows, cols: Rows) -> Float[np.ndarray, "r c"]:
         """Latent posterior covariances between two subsets; of one point ``var`` up to rounding."""

@@ -181,13 +181,9 @@ class ExactGP(ChannelGP, spatial.FieldGP):
             Hyper-parameters that they do not determine are at the prior's mode.
         """
         previous = self.hyperparameters if self.is_fitted else None
-        return self._with(
-            hyperparameters=fits.fit_field(self.settings, self.domain, self.observations, rng, previous),
-            base=None,
-            tells_since_fit=0,
-            is_fitted=True,
-            **self._none_pending,
-        )
+        fitted = fits.fit_field(self.settings, self.domain, self.observations, rng, previous)
+        fresh: dict[str, Any] = {"base": None, "tells_since_fit": 0, "is_fitted": True, **self._none_pending}
+        return self._with(hyperparameters=fitted, **fresh)
 
     @staticmethod
     def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:

@@ -246,13 +246,10 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         common = self.common_scale
         if all(scale == common for scale in self.scales):
             return self
-        ratios = (np.array(self.scales) / common) ** 2
-        return msgspec.structs.replace(
-            self,
-            outputscales=tuple((np.array(self.outputscales) * ratios).tolist()),
-            noise_variances=tuple((np.array(self.noise_variances) * ratios).tolist()),
-            scales=(common,) * len(ratios),
-        )
+        ratios, scales = (np.array(self.scales) / common) ** 2, (common,) * len(self.scales)
+        variances = self.outputscales, self.noise_variances
+        outputs, noises = (tuple((np.array(own) * ratios).tolist()) for own in variances)
+        return msgspec.structs.replace(self, outputscales=outputs, noise_variances=noises, scales=scales)
 
     def covariance(self, factor: int) -> Covariance:
         """Covariance function of one standardised factor over the unit cube, and over rounds."""

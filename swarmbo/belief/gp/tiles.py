@@ -73,9 +73,8 @@ class Tiles:
             sample = query.take(slice(None, None, -(-len(query) // self.jointly)))
             each = self.jointly // len(sample)
             most = min(_SHARED * each, len(rows))
-            near = np.concatenate(
-                [self._nearest(now, sample.take(own).U / self._lengthscales, most)[1] for now, own in _by_round(sample)]
-            )
+            by_round = ((now, sample.take(own).U / self._lengthscales) for now, own in _by_round(sample))
+            near = np.concatenate([self._nearest(now, at, most)[1] for now, at in by_round])
             unions = (np.unique(near[:, :count]) for count in (most, 3 * each, 2 * each, each))
             rows = next(union for union in unions if len(union) <= self.jointly)
         points, unit = projection(self.hyper, self._scope, query), self.hyper.scales[0]
@@ -155,9 +154,7 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
     weights = np.bincount(cell, 1.0 / noise, m)
     *places, outcome = (np.bincount(cell, column / noise, m) / weights for column in (*data.U.T, data.outcome))
     left = (1.0 / weights + np.where(is_cell[first] & (np.bincount(cell) > 1), apart, 0.0)) * hyper.scales[0] ** 2
-    return Observations(
-        np.column_stack(places), np.arange(m), np.zeros(m, dtype=int), outcome, left, data.rounds[first]
-    )
+    return Observations(np.column_stack(places), np.arange(m), np.zeros(m, int), outcome, left, data.rounds[first])
 
 
 def _cell(hyper: AdditiveHyperparameters, noise: float, places: Float[np.ndarray, "n d"]) -> tuple[float, float]:

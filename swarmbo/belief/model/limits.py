@@ -135,9 +135,7 @@ def _beyond(measured: Float[np.ndarray, "t c"], ranges: Mapping[str, Range]) -> 
 
 
 def _violations(history: Dataset, ranges: Mapping[str, Range]) -> Float[np.ndarray, " t"]:
-    """Largest violation of each evaluation, as a share of the range of the measured values: 0 if all limits are kept,
-    next to it if a quantity is unknown.
-    """
+    """Largest violation of each evaluation, in ranges of measured values; 0: none, next to it: an unknown quantity."""
     measured = history.measured
     assert measured is not None
     spread = np.fmax.reduce(measured, initial=np.nan) - np.fmin.reduce(measured, initial=np.nan)

@@ -188,30 +188,20 @@ def learn_ensemble(
     coupled = situation.outcomes == "total" or len(situation.graph.factors) == 1
     # a total adds nothing to the outcomes of all its factors
     totals = np.where(np.isfinite(history.factors).all(axis=1), np.nan, history.totals)
-    ensemble = Ensemble.learned(
-        settings,
-        situation.graph,
-        situation.domain,
-        Dataset(history.X, totals, history.factors, noise_std=history.noise_std),
-        coupled=coupled,
-        seed=situation.seed,
-        previous=None if previous is None else previous.ensemble,
-        last=last.ensemble if isinstance(last, EnsembleModel) else None,
-    )
+    data = Dataset(history.X, totals, history.factors, noise_std=history.noise_std)
+    model = settings, situation.graph, situation.domain, data
+    before = None if previous is None else previous.ensemble
+    latest = last.ensemble if isinstance(last, EnsembleModel) else None
+    ensemble = Ensemble.learned(*model, coupled=coupled, seed=situation.seed, previous=before, last=latest)
     names = {"round": situation.round, "evaluations": n, "pending": len(situation.pending)}
     rngs = [stream(situation.seed, "ensemble", "member", part=i, **names) for i in range(len(ensemble.parts))]
     chosen = ensemble.choose(rngs)
     likeliest = tuple(int(np.argmax(w)) for w in ensemble.weights)
     fitted_at = max(part.fitted_at for part in ensemble.hyper.parts)
     out = situation.out
-    return EnsembleModel(
-        belief=ensemble.exact(chosen).condition_on_pending(out.points, awaited=out.awaited),
-        learned=Learned(ensemble.hyper.of_members(likeliest), fitted_at, ensemble=ensemble.hyper),
-        ensemble=ensemble,
-        chosen=chosen,
-        out=out.points,
-        awaited=out.awaited,
-    )
+    belief = ensemble.exact(chosen).condition_on_pending(out.points, awaited=out.awaited)
+    learned = Learned(ensemble.hyper.of_members(likeliest), fitted_at, ensemble=ensemble.hyper)
+    return EnsembleModel(belief, learned, ensemble=ensemble, chosen=chosen, out=out.points, awaited=out.awaited)
 
 
 Learner = Callable[[JointSituation, AdditiveGPSettings, Learned | None], Model]
@@ -270,17 +260,15 @@ def _carried_over(
     old, new = _graph(situation, before), _graph(situation, structure)
 
     def moved(hyper: AdditiveHyperparameters) -> AdditiveHyperparameters:
-        out = regrouped(hyper, old, new, kept, settings.kernel)
-        return _with_prior_of(out, hyper.in_one_unit()) if len(kept) == len(new.factors) else out
+        out, k = regrouped(hyper, old, new, kept, settings.kernel), len(new.factors)
+        if len(kept) < k:
+            return out
+        # after a mere removal of scopes, mean and variance of the sum stay equal
+        whole = hyper.in_one_unit()
+        growth = sum(whole.outputscales) / sum(out.outputscales)
+        outputscales = tuple(variance * growth for variance in out.outputscales)
+        return msgspec.structs.replace(out, constants=(whole.constant / k,) * k, outputscales=outputscales)
 
     candidate_models = tuple((place, moved(of)) for place, of in previous.candidate_models)
-    return msgspec.structs.replace(
-        previous, hyperparameters=moved(previous.hyperparameters), candidate_models=candidate_models
-    )
-
-
-def _with_prior_of(hyper: AdditiveHyperparameters, whole: AdditiveHyperparameters) -> AdditiveHyperparameters:
-    """Hyper-parameters after a mere removal of scopes, scaled so that mean and variance of the sum stay equal."""
-    k, growth = len(hyper.constants), sum(whole.outputscales) / sum(hyper.outputscales)
-    outputscales = tuple(variance * growth for variance in hyper.outputscales)
-    return msgspec.structs.replace(hyper, constants=(whole.constant / k,) * k, outputscales=outputscales)
+    hyperparameters = moved(previous.hyperparameters)
+    return msgspec.structs.replace(previous, hyperparameters=hyperparameters, candidate_models=candidate_models)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 
 import msgspec
@@ -259,17 +260,14 @@ def choose_structure(
     evidence = ScopeEvidence(belief, U[told], totals[told], start, noise[told])
     if isinstance(settings, SampledStructure):
         largest = settings.largest
+        sampled = partial(partitions.sample_partitions, log_weight=evidence, rng=rng, largest=largest)
         if previous is not None:
             state = previous.state
         else:
             state = (tuple(range(n)),) if largest is None else partitions.random_blocks(n, largest, rng)
             if settings.burn_in:
-                (state,) = partitions.sample_partitions(
-                    state, evidence, rng, 1, moves=settings.burn_in, largest=largest
-                )
-        samples = partitions.sample_partitions(
-            state, evidence, rng, settings.samples, moves=settings.moves, largest=largest
-        )
+                (state,) = sampled(state, n_samples=1, moves=settings.burn_in)
+        samples = sampled(state, n_samples=settings.samples, moves=settings.moves)
         (scopes, shares), state = partitions.averaged(samples), samples[-1]
     else:
         alone = tuple((variable,) for variable in range(n))

@@ -94,9 +94,8 @@ class SuccessGP:
             then = rounds[rows]
             between = correlation(memory.kernel, np.abs(then[:, None] - then) / memory.lengthscale)
             fade = correlation(memory.kernel, np.abs(now - then) / memory.lengthscale)
-        tried = [
-            cls.given(terms, offset, U, succeeded, between=between, fade=fade) for terms in _choices(U.shape[1], scopes)
-        ]
+        choices = _choices(U.shape[1], scopes)
+        tried = [cls.given(terms, offset, U, succeeded, between=between, fade=fade) for terms in choices]
         best, by_chance = max(tried, key=lambda model: model.evidence), tried[0].terms[-1:]
         return replace(best, odds=best.evidence - cls.given(by_chance, offset, U, succeeded, between=between).evidence)
 

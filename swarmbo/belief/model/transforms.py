@@ -97,9 +97,8 @@ def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -
         near = order[:2]  # sums of many variables have many wells, which another model may leave
     candidate_models = tuple((place, tried[place].learned.hyperparameters) for place in near)
     best = tried[near[0]]
-    return replace(
-        best, learned=msgspec.structs.replace(best.learned, decomposed_at=n, candidate_models=candidate_models)
-    )
+    learned = msgspec.structs.replace(best.learned, decomposed_at=n, candidate_models=candidate_models)
+    return replace(best, learned=learned)
 
 
 def _model_of_totals(
@@ -143,13 +142,11 @@ def learn_factors(
         dropped = previous is not None and not set(previous.splits) <= set(model.splits)
         since = len(history) if dropped else 0 if previous is None else previous.whole_since
         return replace(model, learned=msgspec.structs.replace(model.learned, whole_since=since))
-    before = previous.before or previous
+    before, since = previous.before or previous, previous.whole_since
     used = F.copy()
     used[:first] = np.nan  # their places stay: all agents know the same, and only the owner restarted
     model = _learned_factors(_Data(alone, settings, history.X, used, N), previous, is_all=False)
-    learned = msgspec.structs.replace(
-        model.learned, restarted_at=first, before=before, whole_since=previous.whole_since
-    )
+    learned = msgspec.structs.replace(model.learned, restarted_at=first, before=before, whole_since=since)
     return replace(model, learned=learned, complete=everything.known(before))
 
 
@@ -179,12 +176,9 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     if any(is_still):
         belief = belief.with_hyperparameters(unfitted.mixed(belief.hyperparameters, is_still))
     splits = data.splits(previous.splits, is_due=is_due)
-    learned = msgspec.structs.replace(
-        previous,
-        hyperparameters=hyperparameters,
-        fitted_at=n if is_due else previous.fitted_at,
-        splits={factor: split.hyperparameters for factor, split in splits.items()},
-    )
+    hypers = {factor: split.hyperparameters for factor, split in splits.items()}
+    fitted_at = n if is_due else previous.fitted_at
+    learned = msgspec.structs.replace(previous, hyperparameters=hyperparameters, fitted_at=fitted_at, splits=hypers)
     if learned.candidate_models:
         (place, _), *others = learned.candidate_models
         own = next(iter(learned.splits.values()), learned.hyperparameters)
@@ -262,9 +256,8 @@ class _Data:
         candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
         seen = np.flatnonzero(np.isfinite(self.F).any(axis=0)).tolist() if is_all else []
         # the values of a choice exclude each other, so no part of a sum can look for a gain of one of them alone
-        sums = [
-            graph.factors[j] for j in seen if len(graph.scopes[j]) > 1 and situation.choices.isdisjoint(graph.scopes[j])
-        ]
+        of_several = [j for j in seen if len(graph.scopes[j]) > 1]
+        sums = [graph.factors[j] for j in of_several if situation.choices.isdisjoint(graph.scopes[j])]
         for factor, split in self.splits(dict.fromkeys(sums), is_due=True).items():
             j = graph.place_of[factor]
             evidence = split.log_evidence() + _density(split, Warp(), self.F[:, j], 0)

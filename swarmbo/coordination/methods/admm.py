@@ -189,7 +189,13 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         order = np.argsort(-values, kind="stable")
         best = pool[order[: self.polished]]
         if n_values > 1:
-            joined = yield from _recombined(view, pool[order[:n_values]])
+            # the first point is the incumbent
+            ends = pool[order[:n_values]]
+            if _is_large(view):
+                joined = yield from refinement.put_together(view, ends, _RECOMBINES)
+            else:
+                values_by_variable = {x: ends[:, view.place[x]] for x in view.graph.variables}
+                joined = yield from choices.chosen(view, ends[0], values_by_variable, _RECOMBINES)
             best = np.concatenate([best, joined[None]])
         return best, outcome
 
@@ -263,11 +269,3 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 def _is_large(view: BoxView) -> bool:
     """True if a part has so many factors that its rounds are shortened; every agent knows the number."""
     return len(view.part.graph.factors) >= _MANY
-
-
-def _recombined(view: BoxView, pool: Float[np.ndarray, "c n"]) -> Steps[Float[np.ndarray, " n"]]:
-    """Value of each variable from one of the joint points, chosen by max-sum; the first point is the incumbent."""
-    if _is_large(view):
-        return (yield from refinement.put_together(view, pool, _RECOMBINES))
-    values = {variable: pool[:, view.place[variable]] for variable in view.graph.variables}
-    return (yield from choices.chosen(view, pool[0], values, _RECOMBINES))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,11 +73,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
             budget = f"the budget is {_shortened(self.table_budget)} entries"
             fix = "Raise `table_budget`, give the variables fewer values, or use max-sum."
             raise BudgetError(f"exact needs a table of {needed}; {budget}. {fix}")
-        rounds = rounds_of(graph, buckets)
-
-        def steps(view: LocalView, tables: Tables) -> Steps[TableOutcome]:
-            return eliminated(view, tables, buckets, sizes, rounds)
-
+        steps = partial(eliminated, buckets=buckets, sizes=sizes, rounds=rounds_of(graph, buckets))
         joined = {x: bucket.scope for x, bucket in buckets.items()}
         return Plan((Part(graph, 0, routes),), steps, sizes, joined)
 

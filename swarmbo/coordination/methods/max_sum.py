@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-Flooded = tuple[Int[np.ndarray, " n_variables"], Status, int]  # best joint choice, and the number of rounds
-
-
 @kind("coordination", FIELD)
 class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     """Max-sum by synchronous rounds of messages (Farinelli et al. 2008; Hoang et al. 2018, steps 1-3).
@@ -97,8 +94,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
 
     def flooded(
         self, view: LocalView, tables: Tables, sizes: Sizes, damping: float, *, reads_out: bool = False
-    ) -> Steps[Flooded]:
-        """Run the rounds on any part, with the given damping; the choice of own factors' variables is right.
+    ) -> Steps[tuple[Int[np.ndarray, " n_variables"], Status, int]]:
+        """Run the rounds on any part; return the best choice, right for own factors' variables, and number of rounds.
 
         Work after a round depends only on that round and earlier ones, so more rounds never give a worse best choice.
         If ``reads_out``, choices are decoded and repaired, and those by the last messages are evaluated too.
