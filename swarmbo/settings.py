@@ -172,10 +172,8 @@ class _NumberField:
                 return False
         if not (abs(value) < _HUGE if isinstance(value, int) else math.isfinite(value)):
             return False
-        for holds, end in self._conditions:
-            if not holds(value, end):
-                return False
-        return self.meta.multiple_of is None or value % self.meta.multiple_of == 0
+        is_multiple = self.meta.multiple_of is None or value % self.meta.multiple_of == 0
+        return is_multiple and all(holds(value, end) for holds, end in self._conditions)
 
     @property
     def wanted(self) -> str:

@@ -172,8 +172,7 @@ def sweep(
     drawn_as = options.formats(formats, dpi, no_figures=not (figures or formats or dpi))
     by = Workers.of(count=workers, engine=engine, address=address)
     require_trust({"workers": by}, trust)
-    trials = plan(source, seeds, overrides or [], out, trust)
-    outcomes = options.run_trials(trials, by, quiet=quiet)
+    outcomes = options.run_trials(plan(source, seeds, overrides or [], out, trust), by, quiet=quiet)
     for outcome in outcomes:
         if outcome.status != "failed":
             options.draw(outcome.trial.out, drawn_as)

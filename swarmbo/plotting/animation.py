@@ -93,8 +93,7 @@ class MovingMap:
             robots += self._robot(index, heads[agent])
             if agent in charges:
                 is_above = bool(self._lacks_room(heads[agent][None])[0])  # it would reach out of the map below
-                colour = style.agent_colour(index)
-                batteries += style.draw_battery(ax, heads[agent], charges[agent], colour, is_above)
+                batteries += style.draw_battery(ax, heads[agent], charges[agent], style.agent_colour(index), is_above)
         return {
             "no-go": [style.draw_no_go(ax, rings) for rings in self._world.no_go],
             "ways": maps.draw_agent_paths(ax, paths, 0.9),

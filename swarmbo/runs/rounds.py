@@ -194,8 +194,7 @@ class _RoundLoop:
         truth = None if self._truth is None else self._truth.delayed(self.n_failed)
         record = record_round(self.last_record, team, actions, step.infos, links, truth)
         self.last_record = record = msgspec.structs.replace(record, failure=failure)
-        recorded = time.perf_counter()
-        times = (decided - started, measured - decided, learned - measured, recorded - learned)
+        times = (decided - started, measured - decided, learned - measured, time.perf_counter() - learned)
         self._world_state = _world_state_of(env)
         self._parts.hooks.on_round(record, self._log_with_checkpoint(Timing(record.round, *times)))
         previous = self._observations
