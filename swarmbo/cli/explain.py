@@ -205,8 +205,7 @@ def _mentions(documentation: str, word: str) -> list[str]:
 
 def _fields(settings: type[msgspec.Struct]) -> list[tuple[str, Any]]:
     fields = msgspec.structs.fields(settings)
-    defaults = [field.default_factory if field.default is msgspec.NODEFAULT else field.default for field in fields]
-    return [(field.name, default) for field, default in zip(fields, defaults, strict=True)]
+    return [(each.name, each.default_factory if each.default is msgspec.NODEFAULT else each.default) for each in fields]
 
 
 def _default(value: Any) -> str:

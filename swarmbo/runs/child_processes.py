@@ -78,8 +78,7 @@ def _run_in_child(
                 if step is not None:
                     return _StepFailure(step, f"the world ended its process, with status {process.exitcode}")
                 got = f"the process of this run was ended from outside, with status {process.exitcode}"
-                fix = "perhaps for lack of memory; `swarmbo resume` continues it"
-                raise RunFolderError(f"{got}, {fix}") from None
+                raise RunFolderError(f"{got}, perhaps for lack of memory; `swarmbo resume` continues it") from None
             if kind == "step":
                 step, deadline = content, time.monotonic() + timeout_s
             elif kind == "round":
