@@ -47,7 +47,7 @@ def run_with_step_limit(scenario: Scenario, start: Task, resume: Task, hooks: Ho
         return start(hooks)
     reasons, task = dict[int, str](), start
     while True:
-        result = _run_in_child(scenario, task, reasons, hooks.on_round)
+        result = _run_in_child(scenario, scenario.step_timeout_s, task, reasons, hooks.on_round)
         if not isinstance(result, _StepFailure):
             return result
         if result.round == 0:
@@ -61,11 +61,9 @@ def run_with_step_limit(scenario: Scenario, start: Task, resume: Task, hooks: Ho
 
 
 def _run_in_child(
-    scenario: Scenario, task: Task, reasons: Mapping[int, str], on_round: OnRound
+    scenario: Scenario, timeout_s: float, task: Task, reasons: Mapping[int, str], on_round: OnRound
 ) -> Summary | _StepFailure:
     """Run a task in a child process until it ends, or a step fails; ``reasons`` are those of earlier failures."""
-    timeout_s = scenario.step_timeout_s
-    assert timeout_s is not None, "a run without a time limit needs no process that watches it"
     step, deadline = None, 0.0
     with child_process(scenario, "$.step_timeout_s", _run_task, task, reasons) as (receiving, process):
         while True:

@@ -177,9 +177,7 @@ class ServedFunction(_Served):
     def factor_graph(self) -> dict[str, Any]:
         """The problem, as ``swarmbo.worlds.functions.FactorGraphSpec``."""
         told = {"bounds": self._bounds, "variable_owners": {name: name for name in self._bounds}}
-        if self._scopes is None:
-            return {**told, "outcomes": self._outcomes}
-        owners = {factor: scope[0] for factor, scope in self._scopes.items()}
+        owners = None if self._scopes is None else {factor: scope[0] for factor, scope in self._scopes.items()}
         return {**told, "scopes": self._scopes, "owners": owners, "outcomes": self._outcomes}
 
 
