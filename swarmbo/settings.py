@@ -49,8 +49,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             if not number.accepts(value := getattr(self, field)):
                 raise ConfigError(f"got {short(value)}; wanted {number.wanted}", at=field)
         for field, kind in _plain_fields(type(self)).items():
-            value = convert(plain(getattr(self, field)), kind, field)
-            msgspec.structs.force_setattr(self, field, value)
+            msgspec.structs.force_setattr(self, field, convert(plain(getattr(self, field)), kind, field))
 
 
 def _is_unconverted(value: object, kind: Any) -> bool:

@@ -20,8 +20,6 @@ from swarmbo.worlds.actions import variables_of
 from swarmbo.worlds.functions import FactorGraphSpec, FunctionWorld
 from swarmbo.worlds.protocol import Infos, Positions, Step, require_parallel
 
-_AT = "$.environment"
-
 Measurement = Callable[[Any, Any, Mapping[str, Any]], SupportsFloat | None]
 Scopes = Mapping[str, Sequence[str]]
 
@@ -108,7 +106,7 @@ def _graph_spec(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> Fac
     """Variables of the agents' actions, and factors of scopes between agents."""
     require_parallel(env)
     if not env.possible_agents:
-        raise ConfigError("the environment has no agents", at=_AT)
+        raise ConfigError("the environment has no agents", at="$.environment")
     own = {agent: variables_of(env.action_space(agent), agent) for agent in env.possible_agents}
     bounds = {name: variable for variables in own.values() for name, variable in variables.items()}
     variable_owners = {variable: agent for agent, variables in own.items() for variable in variables}
