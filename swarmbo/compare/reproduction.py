@@ -234,8 +234,7 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
             cells = (problem, method, str(len(own)), f"{values.mean:.3g}", interval, median, number)
             rows.append((*cells, to_printed, to_auto, f"{cell.seconds:.2g}"))
         for method in (method for method in printed if method not in by_method):
-            cells = (problem, f"{method} (printed only)", *[""] * 4, f"{printed[method]:g}")
-            rows.append((*cells, "", "", ""))
+            rows.append((problem, f"{method} (printed only)", *[""] * 4, f"{printed[method]:g}", *[""] * 3))
     return rows
 
 
