@@ -17,7 +17,6 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from operator import methodcaller
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, Union
 
 import msgspec
@@ -84,8 +83,8 @@ def summary_of(settings: type[Settings]) -> str:
 def kinds(slot: Slot, team: Team | None = None) -> dict[str, type[Settings]]:
     """Kinds of a slot by name, sorted; all, or those that suit a kind of team."""
     _load()
-    known = sorted(_KINDS[slot].items())
-    return {name: entry.settings for name, entry in known if team is None or team in entry.teams}
+    suitable = {name: entry.settings for name, entry in _KINDS[slot].items() if team is None or team in entry.teams}
+    return dict(sorted(suitable.items()))
 
 
 def is_kind(thing: object) -> bool:
@@ -180,7 +179,15 @@ def load(name: str, at: str) -> Any:
     module, _, path = name.partition(":")
     if not (_NAME.fullmatch(module) and _NAME.fullmatch(path)):
         raise ConfigError(f"got {short(name)}; wanted 'module:Class'", at=at)
-    found: Any = _import(module, name, at)
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            wanted = "wanted one that is installed, in the present folder, or in the scenario's folder"
+            raise ConfigError(f"got {name!r}, but there is no module {error.name!r}; {wanted}", at=at) from error
+        raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
     for part in path.split("."):
         if not hasattr(found, part):
             owner = getattr(found, "__file__", None) or getattr(found, "__name__", module)
@@ -256,18 +263,6 @@ def source_file(thing: Any) -> Path | None:
     """File that a class or a function was loaded from, or None."""
     file = getattr(sys.modules.get(getattr(thing, "__module__", "")), "__file__", None)
     return None if file is None else Path(file)
-
-
-def _import(module: str, name: str, at: str) -> ModuleType:
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            wanted = "wanted one that is installed, in the present folder, or in the scenario's folder"
-            raise ConfigError(f"got {name!r}, but there is no module {error.name!r}; {wanted}", at=at) from error
-        raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
 
 
 def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> None:

@@ -49,8 +49,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             if not number.accepts(value := getattr(self, field)):
                 raise ConfigError(f"got {short(value)}; wanted {number.wanted}", at=field)
         for field, kind in _plain_fields(type(self)).items():
-            value = convert(plain(getattr(self, field)), kind, field)
-            msgspec.structs.force_setattr(self, field, value)
+            msgspec.structs.force_setattr(self, field, convert(plain(getattr(self, field)), kind, field))
 
 
 def _is_unconverted(value: object, kind: Any) -> bool:
@@ -172,10 +171,8 @@ class _NumberField:
                 return False
         if not (abs(value) < _HUGE if isinstance(value, int) else math.isfinite(value)):
             return False
-        for holds, end in self._conditions:
-            if not holds(value, end):
-                return False
-        return self.meta.multiple_of is None or value % self.meta.multiple_of == 0
+        is_multiple = self.meta.multiple_of is None or value % self.meta.multiple_of == 0
+        return is_multiple and all(holds(value, end) for holds, end in self._conditions)
 
     @property
     def wanted(self) -> str:
@@ -242,7 +239,10 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
     if isinstance(cause := error.__cause__, ConfigError):
         return ConfigError(cause.message, at=f"{at}.{cause.at.removeprefix('$.')}")
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
-        return ConfigError(_unknown_field_message(match.group(1), found, got), at=at)
+        table, name = _table_type(found, got), match.group(1)
+        others = [part.__struct_config__.tag for part in _struct_members(found) if name in part.__struct_fields__]
+        tag = None if table is None else table.__struct_config__.tag
+        return ConfigError(unknown_key_message(name, _known_fields(found, got), tag, others), at=at)
     if (match := re.fullmatch(r"Object missing required field `(.*)`", text)) is not None:
         choices = " or ".join(map(repr, _choices(kind, data, f"{place}.{match.group(1)}")))
         wanted = f"wanted {choices}" if choices else f"known keys: {', '.join(_known_fields(found, got))}"
@@ -253,13 +253,6 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
     number = _NumberField(found)
     wanted = f"wanted {number.wanted}" if number.is_number else _plain_message(text)
     return ConfigError(f"got {short(got)}; {wanted}", at=at)
-
-
-def _unknown_field_message(name: str, kind: Any, data: object) -> str:
-    table = _table_type(kind, data)
-    others = [part.__struct_config__.tag for part in _struct_members(kind) if name in part.__struct_fields__]
-    tag = None if table is None else table.__struct_config__.tag
-    return unknown_key_message(name, _known_fields(kind, data), tag, others)
 
 
 def unknown_key_message(key: str, known: Sequence[str], kind: object = None, others: Sequence[object] = ()) -> str:

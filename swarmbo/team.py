@@ -270,8 +270,7 @@ class Team(AskTell):
         offers = world.offers(agents)
         query = self._ask(offers)
         self._acting = query.id
-        actors = agents if offers.agents is None else offers.agents
-        return world.actions(query.point, actors, self._learner.positions)
+        return world.actions(query.point, agents if offers.agents is None else offers.agents, self._learner.positions)
 
     @atomic
     def follow(self, actions: Mapping[str, Any], infos: Infos | None = None) -> None:
@@ -309,8 +308,7 @@ class Team(AskTell):
         """
         query = self._log.open.get(self._acting) if self._acting is not None else None
         sent = None if query is None else self.problem.named(query.point)
-        step = Step(observations, rewards, terminations, truncations, infos)
-        news = self._required_world.news(sent, step)
+        news = self._required_world.news(sent, Step(observations, rewards, terminations, truncations, infos))
         if news is None:  # the action is held
             self._learn_news(None, None)
         else:

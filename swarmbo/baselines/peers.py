@@ -163,12 +163,11 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
         functions = peer_package("botorch.acquisition.logei", _LOG_NEI)
         with sampling.manual_seed(seed):
             model, X = _fitted(U, y)
-            bounds = torch.stack([torch.zeros(n, dtype=torch.float64), torch.ones(n, dtype=torch.float64)])
             best, _ = peer_package("botorch.optim", _LOG_NEI).optimize_acqf(
                 functions.qLogNoisyExpectedImprovement(
                     model, X_baseline=X, X_pending=pending if len(pending) else None, prune_baseline=True
                 ),
-                bounds=bounds,
+                bounds=torch.stack([torch.zeros(n, dtype=torch.float64), torch.ones(n, dtype=torch.float64)]),
                 q=1,
                 num_restarts=self.restarts,
                 raw_samples=self.raw_samples,

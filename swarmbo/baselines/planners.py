@@ -81,8 +81,7 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
         """Steps of ``decide``, in which agents with separate beliefs send their choices to the next agent."""
         points = yield from greedy_picks(situation, acquisition.alone(situation))
-        rounds = max(len(situation.movers) - 1, 0)
-        return Decision(points, SolveReport(status="sequential", rounds=rounds))
+        return Decision(points, SolveReport(status="sequential", rounds=max(len(situation.movers) - 1, 0)))
 
 
 _CLOSED_GAPS = 1.5  # distance to the nearest site, in mean gaps between sites, from which on nothing can be measured
@@ -328,8 +327,7 @@ def _cells(ground: SweptGround, n_lanes: int, west: float, east: float, low: flo
         adjacent = [[cell for cell in active if cell[-1][1] <= part[2] and part[1] <= cell[-1][2]] for part in parts]
         current = list[list[Lane]]()
         for part, beside in zip(parts, adjacent, strict=True):
-            is_alone = len(beside) == 1
-            if is_alone and sum(any(cell is beside[0] for cell in others) for others in adjacent) == 1:
+            if len(beside) == 1 and sum(any(cell is beside[0] for cell in others) for others in adjacent) == 1:
                 beside[0].append(part)
                 current.append(beside[0])
             else:

@@ -56,11 +56,8 @@ def explained(name: str) -> Iterator[Entry]:
     """Entries for a name, of every sort that has it."""
     # the key of a table says what its kind is
     plain = re.sub(r"\A(\$\.)?(swarmbo\.|sb\.)?|\.(kind|id)\Z", "", name.strip())
-    yield from _kinds(plain)
-    yield from _keys(plain)
-    yield from _worlds(plain)
-    yield from _scenarios(plain)
-    yield from _errors(plain)
+    for entries_of in (_kinds, _keys, _worlds, _scenarios, _errors):
+        yield from entries_of(plain)
     words = plain.lower().replace("-", " ")
     for sort, texts in glossary().items():
         for term, text in texts.items():
@@ -153,13 +150,13 @@ def _worlds(name: str) -> Iterator[Entry]:
 
 
 def _scenarios(name: str) -> Iterator[Entry]:
+    from swarmbo.registry import name_of
     from swarmbo.runs.scenario_files import available, load, summary_line
 
     if name in available():
         scenario, path = load(name), available()[name]
         keys = {"environment": str(scenario.environment["id"]), "rounds": str(scenario.rounds), "file": str(path)}
-        for slot in ("belief", "acquisition", "coordination"):
-            keys[slot] = str(getattr(scenario, slot).__struct_config__.tag)
+        keys |= {slot: name_of(getattr(scenario, slot)) for slot in ("belief", "acquisition", "coordination")}
         yield Entry(f"scenario: {name}", (summary_line(path),), keys, f"swarmbo run {name}")
 
 
@@ -205,8 +202,7 @@ def _mentions(documentation: str, word: str) -> list[str]:
 
 def _fields(settings: type[msgspec.Struct]) -> list[tuple[str, Any]]:
     fields = msgspec.structs.fields(settings)
-    defaults = [field.default_factory if field.default is msgspec.NODEFAULT else field.default for field in fields]
-    return [(field.name, default) for field, default in zip(fields, defaults, strict=True)]
+    return [(each.name, each.default_factory if each.default is msgspec.NODEFAULT else each.default) for each in fields]
 
 
 def _default(value: Any) -> str:

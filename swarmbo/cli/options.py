@@ -216,8 +216,8 @@ def formats(names: list[str] | None, dpi: int | None, no_figures: bool = False) 
     return Formats.of(names or [], dpi)
 
 
-def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "tuple[Path, Formats] | None":
-    """Path and formats of one figure: as ``--format`` says, or the ending of its name; refused before it is drawn."""
+def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> tuple[Path, int] | None:
+    """Path and dots per inch of one figure: as ``--format`` says, or its name's ending; refused before it is drawn."""
     if path is None:
         if names or dpi is not None:
             raise errors.ConfigError("got none; wanted the file of the figure for --format and --dpi", at="--figure")
@@ -229,7 +229,7 @@ def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "t
     if unknown := [name for name in stated if name not in FIGURE_FORMATS]:
         raise errors.ConfigError(f"got {unknown[0]!r}; wanted png, pdf or svg", at="--figure")
     drawn_as = Formats.of(stated, dpi)
-    return path if path.suffix and not names else path.with_suffix(f".{drawn_as.figures}"), drawn_as
+    return path if path.suffix and not names else path.with_suffix(f".{drawn_as.figures}"), drawn_as.dpi
 
 
 def draw(folder: Path, drawn_as: "Formats | None") -> None:

@@ -172,8 +172,7 @@ def sweep(
     drawn_as = options.formats(formats, dpi, no_figures=not (figures or formats or dpi))
     by = Workers.of(count=workers, engine=engine, address=address)
     require_trust({"workers": by}, trust)
-    trials = plan(source, seeds, overrides or [], out, trust)
-    outcomes = options.run_trials(trials, by, quiet=quiet)
+    outcomes = options.run_trials(plan(source, seeds, overrides or [], out, trust), by, quiet=quiet)
     for outcome in outcomes:
         if outcome.status != "failed":
             options.draw(outcome.trial.out, drawn_as)
@@ -215,8 +214,7 @@ def compare(
     for path, write in writers:
         typer.echo(write(comparison, path))
     if drawing is not None:
-        path, drawn_as = drawing
-        typer.echo(draw_comparison(comparison, path, drawn_as.dpi))
+        typer.echo(draw_comparison(comparison, *drawing))
 
 
 @options.app.command()
@@ -282,10 +280,8 @@ def solve(
         from swarmbo.plotting import save
         from swarmbo.plotting.run_figures import solve_trace_figure
 
-        path, drawn_as = drawing
         label = "cost" if problem.objective == "min" else "value"
-        figure_of_trace = solve_trace_figure(solved.trace, problem.name, label, problem.told)
-        written.append(save(figure_of_trace, path, drawn_as.dpi))
+        written.append(save(solve_trace_figure(solved.trace, problem.name, label, problem.told), *drawing))
     for path in written:
         typer.echo(path, err=as_json)
 
@@ -341,7 +337,6 @@ def reproduce(
     command = " ".join(["swarmbo reproduce", typed(name), *given_options])
     typer.echo(reproduction.write_markdown(given, rows, notes, command, folder / "table.md"))
     if drawing is not None and scores:
-        path, drawn_as = drawing
-        typer.echo(reproduction.draw_reproduction(given, scores, path, drawn_as.dpi))
+        typer.echo(reproduction.draw_reproduction(given, scores, *drawing))
     if failed:
         raise typer.Exit(1)

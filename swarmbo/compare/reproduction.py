@@ -195,14 +195,9 @@ def read_scores(given: Reproduction, cells: Sequence[Cell], outcomes: Sequence[O
         summaries = [run.summary for run in runs if run.summary is not None]
         seconds = sum(summary.seconds / summary.rounds for summary in summaries) / len(summaries)
         seeds = [run.scenario.seed for run in runs]
-        scores.append(Scores(cell.problem, cell.method, seeds, _axis_places(runs[0], given.axis), curves, seconds))
+        counts = [1 if given.axis == "rounds" else len(record.evaluations) for record in runs[0].records[1:]]
+        scores.append(Scores(cell.problem, cell.method, seeds, np.cumsum(counts).tolist(), curves, seconds))
     return scores
-
-
-def _axis_places(run: reading.Run, axis: str) -> list[int]:
-    """Place of each round on the horizontal axis."""
-    counts = np.ones(len(run.records) - 1) if axis == "rounds" else [len(r.evaluations) for r in run.records[1:]]
-    return np.cumsum(counts).astype(int).tolist()
 
 
 def _curve(records: Sequence[RoundRecord], score: ScoreName, maximum: float | None) -> Sequence[float]:
@@ -239,8 +234,7 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
             cells = (problem, method, str(len(own)), f"{values.mean:.3g}", interval, median, number)
             rows.append((*cells, to_printed, to_auto, f"{cell.seconds:.2g}"))
         for method in (method for method in printed if method not in by_method):
-            cells = (problem, f"{method} (printed only)", *[""] * 4, f"{printed[method]:g}")
-            rows.append((*cells, "", "", ""))
+            rows.append((problem, f"{method} (printed only)", *[""] * 4, f"{printed[method]:g}", *[""] * 3))
     return rows
 
 

@@ -114,9 +114,8 @@ def score_round(
     if not len(found) and before is None:
         return None
     batch, least = (float(regrets.min()) if len(regrets) else None for regrets in (chosen, found))
-    recommended = None
-    if recommendation is not None:
-        recommended = next(iter(_regrets(truth, [recommendation.location]).tolist()), None)
+    believed = [] if recommendation is None else [recommendation.location]
+    recommended = next(iter(_regrets(truth, believed).tolist()), None)
     if truth.at_round is not None:
         least = recommended if least is None else least  # without a measurement the belief decides
         before = before if least is None else None  # the maximum of an earlier round does not apply to this one

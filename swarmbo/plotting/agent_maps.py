@@ -169,8 +169,7 @@ class _AgentMaps:
             style.write_message(ax, "the truth\nis not known")
             return
         ax.set_title("truth", fontsize=_FONT_SIZE, pad=4)
-        holes = bool(self.world.no_go)
-        maps.plot_field(ax, self.world.points, self.world.values, holes, limits=limits, n_contours=0)
+        maps.plot_field(ax, self.world.points, self.world.values, bool(self.world.no_go), limits=limits, n_contours=0)
         if self.world.level is not None:
             plot_level(ax, self.world, self.world.level)
         self._frame(ax)

@@ -87,14 +87,12 @@ class MovingMap:
         link_style: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.6 if is_crowded else 1.1}
         batteries: list[Artist] = []
         robots: list[Artist] = []
-        for index, agent in enumerate(agents):
-            if agent not in heads:
-                continue
-            robots += self._robot(index, heads[agent])
+        for agent, place in heads.items():
+            index = agents.index(agent)
+            robots += self._robot(index, place)
             if agent in charges:
-                is_above = bool(self._lacks_room(heads[agent][None])[0])  # it would reach out of the map below
-                colour = style.agent_colour(index)
-                batteries += style.draw_battery(ax, heads[agent], charges[agent], colour, is_above)
+                is_above = bool(self._lacks_room(place[None])[0])  # it would reach out of the map below
+                batteries += style.draw_battery(ax, place, charges[agent], style.agent_colour(index), is_above)
         return {
             "no-go": [style.draw_no_go(ax, rings) for rings in self._world.no_go],
             "ways": maps.draw_agent_paths(ax, paths, 0.9),

@@ -129,10 +129,13 @@ def comparison_figure(
         figure, panels = style.panel_grid(len(problems), heights, 3.1, 6.6, margins)
         short_reference, width = reference if len(reference) <= 18 else "the reference", figure.get_figwidth()
         for problem, (ax, *bottoms) in zip(problems, panels, strict=True):
-            plot_regret_curves(ax, [curve for curve in curves if curve.problem == problem], methods, level)
+            own_curves = [curve for curve in curves if curve.problem == problem]
+            plot_regret_curves(ax, own_curves, methods, level)
             spec = ax.get_subplotspec()
             if not (is_first := spec is None or spec.is_first_col()):
-                ax.set_ylabel(_short_label(curves, problem))
+                quantity, unit = own_curves[0].quantity, own_curves[0].unit
+                is_known = len({curve.quantity for curve in curves}) == 1  # from the first panel
+                ax.set_ylabel(unit if is_known else style.with_unit(quantity, unit))
             for bottom, row in zip(bottoms, rows, strict=True):
                 own = [difference for difference in row if difference.problem == problem]
                 bottom.set_visible(bool(own) or row is not cumulated)  # only a peak has regret to cumulate
@@ -157,12 +160,6 @@ def comparison_figure(
         columns = min(len(handles), int(width / max(1.6, letters + 0.8)))
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
-
-
-def _short_label(curves: Curves, problem: str) -> str:
-    """Label of a vertical axis beside another panel: only the unit, if all panels have one quantity."""
-    first = next(curve for curve in curves if curve.problem == problem)
-    return first.unit if len({curve.quantity for curve in curves}) == 1 else style.with_unit(first.quantity, first.unit)
 
 
 def _caption(curves: Curves, level: float) -> str:

@@ -87,8 +87,7 @@ def plot_best(ax: Axes, records: Records, world: World) -> Axes:
     band: dict[str, Any] = {"step": "post", "color": style.VERMILLION, "alpha": 0.16, "linewidth": 0}
     ax.fill_between(rounds, mean - 2 * std, mean + 2 * std, **band)
     # over the best, where both agree
-    line: dict[str, Any] = {"color": style.VERMILLION, "linewidth": 1.2, "zorder": 3.5}
-    ax.plot(rounds, mean, label="recommendation ± 2 std", **line, **_STEPS)
+    ax.plot(rounds, mean, label="recommendation ± 2 std", color=style.VERMILLION, linewidth=1.2, zorder=3.5, **_STEPS)
     if maxima is None:
         ax.plot(rounds, best, color=style.BLUE, linewidth=2.2, label="best so far", zorder=3, **_STEPS)
         ax.plot(rounds[-1:], best[-1:], "o", color=style.BLUE, markersize=6, zorder=4)

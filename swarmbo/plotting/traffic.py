@@ -85,8 +85,7 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
     """Draw a fleet's repeated messages, refused parcels, restarts, and rounds without some agents (shaded)."""
     rounds = [record.round for record in network]
     repeated, refused = [record.repeated for record in network], [record.refused for record in network]
-    counts = {"repeated": (style.ORANGE, repeated), "refused": (style.VERMILLION, refused)}
-    _stacked(ax, rounds, counts)
+    _stacked(ax, rounds, {"repeated": (style.ORANGE, repeated), "refused": (style.VERMILLION, refused)})
     # of several marks only the first is in the legend
     for n, at in enumerate(record.round for record in network if record.restarts):
         label = None if n else "a process started again"

@@ -72,8 +72,7 @@ def plot_found(ax: Axes, records: Records, world: World) -> Axes:
 def variables_figure(records: Records, world: World) -> Figure:
     """Figure of all joint points of a run, next to the best point and the recommendation."""
     with style.applied():
-        height = float(np.clip(1.8 + 0.17 * world.domain.n_dims, 2.8, 9.0))
-        figure = style.new_figure(10.5, height)
+        figure = style.new_figure(10.5, float(np.clip(1.8 + 0.17 * world.domain.n_dims, 2.8, 9.0)))
         left, right = figure.subplots(1, 2, width_ratios=(8, 2.5 if world.types else 1), sharey=True)
         plot_variables(left, records, world)
         plot_found(right, records, world)
@@ -168,8 +167,7 @@ def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
 def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]") -> Figure:
     """Drawing of a factor graph, or some by title, with owners; of more than 120 nodes, histograms of degrees."""
     by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
-    most_nodes = max(len(graph.variables) + len(graph.factors) for graph in by_title.values())
-    if most_nodes > _MOST_NODES:
+    if max(len(graph.variables) + len(graph.factors) for graph in by_title.values()) > _MOST_NODES:
         return _degrees_figure(by_title)
     with style.applied():
         figure = style.new_figure(7.0, 5.0 * len(by_title))

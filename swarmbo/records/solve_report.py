@@ -61,9 +61,8 @@ class LinkReport(msgspec.Struct, frozen=True):
 
     def __add__(self, other: "LinkReport") -> "LinkReport":
         """Add counts, and join lists of agents."""
-        edges = dict(self.edges)
-        for edge, traffic in other.edges.items():
-            edges[edge] = edges.get(edge, EdgeTraffic()) + traffic
+        none = EdgeTraffic()
+        edges = {edge: self.edges.get(edge, none) + other.edges.get(edge, none) for edge in self.edges | other.edges}
         return LinkReport(
             ticks=self.ticks + other.ticks,
             repeated=self.repeated + other.repeated,

@@ -145,17 +145,16 @@ class _EventWriter:
         self._writer = self._package.SummaryWriter(str(events), purge_step=0 if earlier else None)
         text = msgspec.json.format(msgspec.json.encode(settings), indent=2).decode()
         self._writer.add_text("scenario", f"```\n{text}\n```", 0)
-        for record in earlier:
-            self._add(record)
-        self._writer.flush()
+        self._add(earlier)
 
     def on_round(self, record: RoundRecord) -> None:
-        self._add(record)
-        self._writer.flush()
+        self._add([record])
 
-    def _add(self, record: RoundRecord) -> None:
-        for name, value in numbers_of(record).items():
-            self._writer.add_scalar(name, value, record.round)
+    def _add(self, records: Sequence[RoundRecord]) -> None:
+        for record in records:
+            for name, value in numbers_of(record).items():
+                self._writer.add_scalar(name, value, record.round)
+        self._writer.flush()
 
     def end(self, is_complete: bool) -> None:
         self._writer.close()
@@ -192,7 +191,9 @@ class _RunTracker:
         if regular_file(id_file):
             self._run = str(msgspec.json.decode(read_regular(id_file), type=dict[str, str])["run"])
             self._client.update_run(self._run, status="RUNNING")
-            self._add(earlier, self._logged())
+            names = self._client.get_run(self._run).data.metrics
+            histories = {name: self._client.get_metric_history(self._run, name) for name in names}
+            self._add(earlier, {name: {entry.step for entry in history} for name, history in histories.items()})
             return
         name = self._settings.experiment
         experiment = self._client.get_experiment_by_name(name)
@@ -208,10 +209,6 @@ class _RunTracker:
 
     def on_round(self, record: RoundRecord) -> None:
         self._add([record], {})
-
-    def _logged(self) -> dict[str, set[int]]:
-        names = self._client.get_run(self._run).data.metrics
-        return {name: {entry.step for entry in self._client.get_metric_history(self._run, name)} for name in names}
 
     def _add(self, records: Sequence[RoundRecord], logged: Mapping[str, set[int]]) -> None:
         metric, now = self._package.entities.Metric, int(time.time() * 1000)

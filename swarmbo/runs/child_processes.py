@@ -47,7 +47,7 @@ def run_with_step_limit(scenario: Scenario, start: Task, resume: Task, hooks: Ho
         return start(hooks)
     reasons, task = dict[int, str](), start
     while True:
-        result = _run_in_child(scenario, task, reasons, hooks.on_round)
+        result = _run_in_child(scenario, scenario.step_timeout_s, task, reasons, hooks.on_round)
         if not isinstance(result, _StepFailure):
             return result
         if result.round == 0:
@@ -61,11 +61,9 @@ def run_with_step_limit(scenario: Scenario, start: Task, resume: Task, hooks: Ho
 
 
 def _run_in_child(
-    scenario: Scenario, task: Task, reasons: Mapping[int, str], on_round: OnRound
+    scenario: Scenario, timeout_s: float, task: Task, reasons: Mapping[int, str], on_round: OnRound
 ) -> Summary | _StepFailure:
     """Run a task in a child process until it ends, or a step fails; ``reasons`` are those of earlier failures."""
-    timeout_s = scenario.step_timeout_s
-    assert timeout_s is not None, "a run without a time limit needs no process that watches it"
     step, deadline = None, 0.0
     with child_process(scenario, "$.step_timeout_s", _run_task, task, reasons) as (receiving, process):
         while True:
@@ -78,8 +76,7 @@ def _run_in_child(
                 if step is not None:
                     return _StepFailure(step, f"the world ended its process, with status {process.exitcode}")
                 got = f"the process of this run was ended from outside, with status {process.exitcode}"
-                fix = "perhaps for lack of memory; `swarmbo resume` continues it"
-                raise RunFolderError(f"{got}, {fix}") from None
+                raise RunFolderError(f"{got}, perhaps for lack of memory; `swarmbo resume` continues it") from None
             if kind == "step":
                 step, deadline = content, time.monotonic() + timeout_s
             elif kind == "round":

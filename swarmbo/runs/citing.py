@@ -12,12 +12,6 @@ from swarmbo.boundary.values import flat
 from swarmbo.registry import SLOTS, is_user_code
 from swarmbo.runs.reading import Run, load_run
 
-_SWARMBO = {
-    "type": "software",
-    "author": "{The swarmbo authors}",
-    "title": "swarmbo: simulation-coupled multi-agent sensing",
-}
-
 
 class Citations(NamedTuple):
     """BibTeX of each reference by key, and notes on parts without a known reference."""
@@ -28,7 +22,7 @@ class Citations(NamedTuple):
 
 @cache
 def table() -> dict[str, Any]:
-    """Tables ``uses`` (references by condition) and ``entries`` (fields by key), and names of methods ``alone``."""
+    """Tables ``swarmbo``, ``uses`` (references by condition) and ``entries`` (fields by key), and methods ``alone``."""
     return tomllib.loads(Path(__file__).with_name("citations.toml").read_text(encoding="utf-8"))
 
 
@@ -55,7 +49,7 @@ def cite(paths: Iterable[Path]) -> Citations:
         for condition, references in table()["uses"].items():
             if all(_holds(part, settings) for part in condition.split(" & ")):
                 keys.update(references)
-    own = _SWARMBO | {"version": " and ".join(versions), "year": "2026"}
+    own = table()["swarmbo"] | {"version": " and ".join(versions), "year": "2026"}
     found = {"swarmbo": own} | {key: table()["entries"][key] for key in sorted(keys)}
     return Citations({key: bibtex(key, fields) for key, fields in found.items()}, list(notes))
 

@@ -36,8 +36,7 @@ class _Display:
             counts = bars.SpinnerColumn(), bars.TextColumn(noun, **one_line), bars.MofNCompleteColumn(**one_line)
             remaining = bars.TimeRemainingColumn(**one_line), bars.TextColumn("left,", **one_line)
             text = bars.TextColumn("{task.description}", markup=False, **one_line)
-            bar = bars.BarColumn(self._bar_width)
-            self._bar = bars.Progress(*counts, bar, *remaining, text, console=self._console)
+            self._bar = bars.Progress(*counts, bars.BarColumn(self._bar_width), *remaining, text, console=self._console)
             self._task = self._bar.add_task("", total=total)
 
     def __enter__(self) -> Self:
@@ -56,7 +55,9 @@ class _Display:
     def advance(self, count: int, text: str) -> None:
         now = time.monotonic()
         if self._bar is not None:
-            self._bar.update(self._task, completed=count, description=_shortened(text, self._room))
+            others = len(f"⠋ {self.noun} {self.total}/{self.total}  0:00:00 left, ")  # columns beside the bar
+            shown = _shortened(text, self._console.width - others - self._bar_width - 1)
+            self._bar.update(self._task, completed=count, description=shown)
             if self._notebook_output is not None:
                 self._notebook_output.update(self._bar)
         elif not self.quiet:
@@ -66,12 +67,6 @@ class _Display:
                 left = f", {seconds:.0f} s left"
             self._console.print(f"{self.noun} {count}/{self.total}: {text}{left}")
         self._reference = self._reference or (now, count)
-
-    @property
-    def _room(self) -> int:
-        """Characters left for the text next to spinner, noun, count, bar and time."""
-        fixed = len(f"⠋ {self.noun} {self.total}/{self.total}  0:00:00 left, ") + self._bar_width
-        return self._console.width - fixed - 1
 
 
 class Progress(_Display):
@@ -186,8 +181,7 @@ class _CallbackCalls:
 def run_hooks(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator[Hooks]:
     """Block with the functions to be called after each round, and after each event of workers."""
     with naming_user_code(scenario):
-        callbacks = make_callbacks(scenario.callbacks or ())
-        calls = _CallbackCalls(callbacks, folder, msgspec.to_builtins(scenario))
+        calls = _CallbackCalls(make_callbacks(scenario.callbacks or ()), folder, msgspec.to_builtins(scenario))
     workers = 0 if scenario.workers is None else scenario.workers.count
     bar = Progress(scenario.rounds, workers) if progress else None
     display = Hooks() if bar is None else Hooks(bar.show, bar.on_event)

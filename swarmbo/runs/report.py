@@ -229,11 +229,8 @@ def reference_table(summary: Summary) -> Table | None:
     least = list(dict.fromkeys(key for worst in summary.worst_off.values() for key in worst))
     table = Table(title=f"found within {summary.rounds} rounds", title_justify="left")
     table.add_column("method", overflow="fold")
-    table.add_column(summary.unit or "value", justify="right")
-    if maximum is not None:
-        relation = "of the reference optimum" if is_share else "below the reference optimum"
-        table.add_column(relation, justify="right")
-    for heading in least:
+    relation = "of the reference optimum" if is_share else "below the reference optimum"
+    for heading in (summary.unit or "value", *([] if maximum is None else [relation]), *least):
         table.add_column(heading, justify="right")
     for label, value in sorted(values.items(), key=lambda item: -item[1]):
         cells = [quantity(value, "")]
@@ -278,14 +275,11 @@ def _point_text(summary: Summary, place: Recommendation | None, *, with_std: boo
         pairs = zip(coordinates.axes(), coordinates.own(np.array([place.location]))[0], strict=True)
         decimals = 6 if coordinates.unit == "degrees" else 1
         return f"{value} at {', '.join(f'{axis} {number:.{decimals}f}' for axis, number in pairs)}"
-    names = [f"{name} = " for name in place.point or {}]
-    values = list((place.point or {}).values()) or place.location
-    n_shown = len(values) if len(values) <= _MOST_COORDINATES else _MOST_COORDINATES - 1
-    texts = [_coordinate_text(coordinate) for coordinate in values[:n_shown]]
-    if names:
-        texts = [name + text for name, text in zip(names, texts, strict=False)]
-    if n_shown < len(place.location):
-        texts.append(f"… {len(place.location)} values")
+    texts = [_coordinate_text(value) for value in place.location]
+    if place.point:
+        texts = [f"{name} = {_coordinate_text(value)}" for name, value in place.point.items()]
+    if len(texts) > _MOST_COORDINATES:
+        texts[_MOST_COORDINATES - 1 :] = [f"… {len(texts)} values"]
     return f"{value} at ({', '.join(texts)}) {summary.axis_unit}".rstrip()
 
 

@@ -194,8 +194,7 @@ class _RoundLoop:
         truth = None if self._truth is None else self._truth.delayed(self.n_failed)
         record = record_round(self.last_record, team, actions, step.infos, links, truth)
         self.last_record = record = msgspec.structs.replace(record, failure=failure)
-        recorded = time.perf_counter()
-        times = (decided - started, measured - decided, learned - measured, recorded - learned)
+        times = (decided - started, measured - decided, learned - measured, time.perf_counter() - learned)
         self._world_state = _world_state_of(env)
         self._parts.hooks.on_round(record, self._log_with_checkpoint(Timing(record.round, *times)))
         previous = self._observations
@@ -286,10 +285,7 @@ def links_of(env: Environment) -> list[tuple[str, str]]:
     """Connected pairs of agents, in the environment's order of agents."""
     if not hasattr(env.unwrapped, "interaction_graph"):
         return []
-    agents, adjacency = env.possible_agents, env.unwrapped.interaction_graph().adj
+    agents, edges = env.possible_agents, env.unwrapped.interaction_graph().edges()
     rank = {agent: index for index, agent in enumerate(agents)}
-    links = list[tuple[str, str]]()
-    for agent in agents:
-        neighbours = [rank[other] for other in adjacency.get(agent, ()) if other in rank]
-        links += [(agent, agents[n]) for n in sorted(neighbours) if n >= rank[agent]]
-    return links
+    pairs = [(rank[a], rank[b]) for a, b in edges if a in rank and b in rank]
+    return [(agents[first], agents[second]) for first, second in sorted({(min(pair), max(pair)) for pair in pairs})]

@@ -75,10 +75,8 @@ def locate(source: str | os.PathLike[str]) -> Path:
 
 def find(name: str, ending: str = ".toml") -> Path | None:
     """File of a shipped scenario: in the installed package first, then next to it, as in a clone."""
-    for folder in _folders():
-        if (path := folder / f"{name}{ending}").is_file():
-            return path
-    return None
+    paths = (folder / f"{name}{ending}" for folder in _folders())
+    return next((path for path in paths if path.is_file()), None)
 
 
 def available() -> dict[str, Path]:

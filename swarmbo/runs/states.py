@@ -91,6 +91,7 @@ def write_world(
     field = team.world if isinstance(team.world, FieldWorld) else None
     offers = Offers() if team.world is None else team.world.offers()
     starts = {agent: Report.of(info, domain if field else None).place for agent, info in infos.items()}
+    arrays = _truth_arrays(truth, scenario.rounds)
     record = WorldRecord(
         id=identifier,
         name=labels.name or (identifier if truth is None else ""),
@@ -106,13 +107,12 @@ def write_world(
         coordinates=labels.coordinates,
         goal=team.problem.aim,
         level=team.problem.level,
+        arrays=digest_of_arrays(arrays),
         **_joint_point_fields(team),
     )
-    arrays = _truth_arrays(truth, scenario.rounds)
     if truth is not None:
         names = ("goal", "level", "maximum", "argmax", "maximum_is")
         record = msgspec.structs.replace(record, **exact({name: getattr(truth, name) for name in names}))
-    record = msgspec.structs.replace(record, arrays=digest_of_arrays(arrays))
     if not (folder.path / "world.json").is_file():
         folder.write_arrays("world.npz", arrays)
         folder.write_json("world.json", record)

@@ -98,9 +98,8 @@ def stacked(tables: Mapping[str, Columns]) -> Columns:
 def to_frame(table: Columns) -> Any:
     """Table as a ``pandas.DataFrame``."""
     pandas = needed("pandas", "pandas", "to_dataframe()")
-    kinds = {name: _column_kind(name, cells) for name, cells in table.items()}
-    number_columns = {name: np.array(table[name], dtype=float) for name, kind in kinds.items() if kind == "number"}
-    return pandas.DataFrame({**table, **number_columns})
+    numbers = {name: cells for name, cells in table.items() if _column_kind(name, cells) == "number"}
+    return pandas.DataFrame({**table, **{name: np.array(cells, dtype=float) for name, cells in numbers.items()}})
 
 
 def write_csv(table: Columns, path: str | os.PathLike[str]) -> None:

@@ -119,8 +119,7 @@ def _with_workers(sequential: Estimate, scenario: Scenario, measured: dict[str, 
         memory = None if memory is None else memory + count * measured["worker_memory"]
     evaluation_s, decision_s = measured["step_s"] / n_parallel, decisions_s / scenario.rounds
     # decisions are made one after the other, beside evaluations or between batches of them
-    is_synchronous = workers.mode == "synchronous"
-    round_s = evaluation_s + decision_s if is_synchronous else max(evaluation_s, decision_s)
+    round_s = evaluation_s + decision_s if workers.mode == "synchronous" else max(evaluation_s, decision_s)
     seconds = start_s + scenario.rounds * round_s
     busy = min(1.0, evaluation_s / round_s) if round_s else 0.0
     rate = scenario.rounds / seconds if seconds else 0.0
@@ -220,8 +219,7 @@ def _attach_random_data(team: Any, first: int, end: int) -> None:
         return
     rng, is_field = stream(0, "trial", first=first), team.problem.is_field
     U = rng.random((end - first, team.domain.n_dims))
-    terms = np.sin(3.0 * U) + 0.1 * rng.standard_normal(U.shape)
-    outcomes = terms.mean(axis=1)
+    outcomes = (np.sin(3.0 * U) + 0.1 * rng.standard_normal(U.shape)).mean(axis=1)
     if team.outcomes == "per-factor" and not is_field:
         outcomes = np.repeat(outcomes[:, None], len(team.graph.factors), axis=1)
     X = team.domain.from_unit(U)

@@ -213,8 +213,7 @@ def _check_choice(
     _check_optimum_claims(solution.report, value, best, case)
     bound = solution.upper_bound
     claim(bound is None or bound >= best - 1e-9, f"{case}: the upper bound", bound, f"None, or at least {best}")
-    repeated = make().solve(graph, tables).assignment
-    claim_equal(repeated, chosen, f"{case}: the assignment when asked again", "the same")
+    claim_equal(make().solve(graph, tables).assignment, chosen, f"{case}: the assignment when asked again", "the same")
     over_links = make().solve(graph, tables, links)
     claim_equal(over_links.assignment, chosen, f"{case}: the assignment over links that relay", "the same")
     if isinstance(make(), TableMethod):
@@ -276,8 +275,7 @@ def _check_optimum_claims(report: SolveReport, value: float, best: float, case: 
     if report.value is not None and value > -np.inf:
         claim_close(report.value, value, f"{case}: the value {report.value:.6g} in the report", f"{value:.6g}")
     if report.status == "exact":
-        claimed = f"{case}: the sum of what is said to be 'exact', {value:.6g}"
-        claim_close(value, best, claimed, f"the most, {best:.6g}")
+        claim_close(value, best, f"{case}: the sum of what is said to be 'exact', {value:.6g}", f"the most, {best:.6g}")
     gap = report.gap
     if value == -np.inf:
         claim(gap is None, f"{case}: the gap of a forbidden choice", gap, "None")

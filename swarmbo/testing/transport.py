@@ -10,8 +10,6 @@ from swarmbo.records import Traffic
 from swarmbo.testing.claims import claim, claim_offers, refuse
 from swarmbo.transport import Envelope
 
-_PATH = nx.path_graph(["a", "b", "c", "d"])
-
 
 def check_transport(make: Callable[[], Any]) -> None:
     """Check the contract of a transport.
@@ -57,7 +55,7 @@ def _check_counts(make: Callable[[], Any]) -> None:
     def claim_counts(wanted: Traffic, after: str) -> None:
         claim(transport.traffic == wanted, f"traffic after {after}", str(transport.traffic), str(wanted))
 
-    transport = make().open(["a", "b", "c", "d"], _PATH)
+    transport = make().open(["a", "b", "c", "d"], nx.path_graph("abcd"))
     claim_counts(Traffic(), "open()")
     transport.send(Envelope("b", "b", b"123"))
     claim_counts(Traffic(), "a note to oneself, which crosses no link")

@@ -101,12 +101,9 @@ class FieldWorld(World):
             return Offers(boxes=self.boxes, standpoints=self.standpoints(), level=self.level)
         world, prices = self._world, self._by_agent("prices")
         live = tuple(agent for agent in self.problem.agents if agent in agents and agent in self._env.agents)
-        candidates = None
-        if hasattr(world, "candidates"):
-            candidates = {agent: world.candidates(agent) for agent in live}
         return Offers(
             agents=live,
-            candidates=candidates,
+            candidates={agent: world.candidates(agent) for agent in live} if hasattr(world, "candidates") else None,
             boxes=self.boxes,
             prices={agent: prices[agent] for agent in live if agent in prices},
             standpoints=self.standpoints(),

@@ -72,12 +72,11 @@ class FunctionWorld(World):
         self.graph = None if spec.scopes is None else self._ordered(spec.scopes, spec.owners)
         within = set(self.variables) if self.graph is None else set(self.graph.variables)
         self.bounds = {name: variable for name, variable in self.types.items() if name in within}
-        owners = spec.variable_owners
-        acted = {variable: owners[variable] for variable in self.bounds}
+        acted = {variable: spec.variable_owners[variable] for variable in self.bounds}
         self.problem = replace(Problem.of(self.graph, self.bounds, acted, self.outcomes), present=spec.present)
         own: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
         for name, variable in self.types.items():
-            own[owners[name]][name] = variable
+            own[spec.variable_owners[name]][name] = variable
         self._forms = {agent: ActionForm.of(env.action_space(agent), own[agent], agent) for agent in self.agents}
 
     def _ordered(self, scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str] | None) -> FactorGraph:

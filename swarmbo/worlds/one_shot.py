@@ -20,8 +20,6 @@ from swarmbo.worlds.actions import variables_of
 from swarmbo.worlds.functions import FactorGraphSpec, FunctionWorld
 from swarmbo.worlds.protocol import Infos, Positions, Step, require_parallel
 
-_AT = "$.environment"
-
 Measurement = Callable[[Any, Any, Mapping[str, Any]], SupportsFloat | None]
 Scopes = Mapping[str, Sequence[str]]
 
@@ -108,7 +106,7 @@ def _graph_spec(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> Fac
     """Variables of the agents' actions, and factors of scopes between agents."""
     require_parallel(env)
     if not env.possible_agents:
-        raise ConfigError("the environment has no agents", at=_AT)
+        raise ConfigError("the environment has no agents", at="$.environment")
     own = {agent: variables_of(env.action_space(agent), agent) for agent in env.possible_agents}
     bounds = {name: variable for variables in own.values() for name, variable in variables.items()}
     variable_owners = {variable: agent for agent, variables in own.items() for variable in variables}
@@ -177,9 +175,7 @@ class ServedFunction(_Served):
     def factor_graph(self) -> dict[str, Any]:
         """The problem, as ``swarmbo.worlds.functions.FactorGraphSpec``."""
         told = {"bounds": self._bounds, "variable_owners": {name: name for name in self._bounds}}
-        if self._scopes is None:
-            return {**told, "outcomes": self._outcomes}
-        owners = {factor: scope[0] for factor, scope in self._scopes.items()}
+        owners = None if self._scopes is None else {factor: scope[0] for factor, scope in self._scopes.items()}
         return {**told, "scopes": self._scopes, "owners": owners, "outcomes": self._outcomes}
 
 

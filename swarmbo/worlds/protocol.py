@@ -80,7 +80,6 @@ class Report(NamedTuple):
             wrong = wrong or f"measurement: got {short(measured)}; wanted a number"
 
         factors, stds = (value if isinstance(value, Mapping) else {} for value in (info.get("factors"), noise))
-        factor_noise = {name: std for name, value in stds.items() if not math.isnan(std := reported_noise(value))}
         return cls(
             place=place,
             is_placed=is_placed,
@@ -88,7 +87,7 @@ class Report(NamedTuple):
             is_measured="measurement" in info,
             factors={name: reported_number(value) for name, value in factors.items()},
             noise_std=reported_noise(noise),
-            factor_noise=factor_noise,
+            factor_noise={name: std for name, value in stds.items() if not math.isnan(std := reported_noise(value))},
             declined=sampled is not None and not np.all(sampled),
             distance=float(np.nan_to_num(reported_number(info.get("distance")))),
             cost=float(np.nan_to_num(reported_number(info.get("cost")))),
