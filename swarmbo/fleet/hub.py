@@ -138,9 +138,8 @@ class Hub:
             return None
         if missing():
             if self.membership.present == members:
-                self._mark_hung(
-                    [agent for agent in members if agent in self._accused_at], "others refused its messages"
-                )
+                accused = [agent for agent in members if agent in self._accused_at]
+                self._mark_hung(accused, "others refused its messages")
             return None
         self._last_participants = members
         return [found[agent] for agent in members]
@@ -225,8 +224,7 @@ class Hub:
     def _snapshots(self, agents: Sequence[str]) -> dict[str, bytes]:
         """Request snapshots from some agents; those without an answer count as failed."""
         orders = {agent: messages.SendSnapshot(0, self._last_valid) for agent in agents}
-        longest_s = _SNAPSHOT_PATIENCE * self.plan.patience_s
-        replies = self._replies(orders, messages.Snapshot, "its snapshot", longest_s)
+        replies = self._replies(orders, messages.Snapshot, "its snapshot", _SNAPSHOT_PATIENCE * self.plan.patience_s)
         return {agent: reply.state for agent, reply in replies.items() if agent in self.membership.present}
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Results]:
@@ -362,8 +360,7 @@ class Hub:
         elif isinstance(message, messages.Heartbeat):
             unread = [messages.decode(content) for agent, content in self.mailbox.unacknowledged if agent == sender]
             n_unread_orders = sum(not isinstance(order, messages.Ping) for order in unread)
-            has_orders = self._sequences[sender] > n_unread_orders
-            self.membership.note_heartbeat(sender, message, has_orders=has_orders)
+            self.membership.note_heartbeat(sender, message, has_orders=self._sequences[sender] > n_unread_orders)
         elif handler is not None:
             handler(sender, message)
 

@@ -321,8 +321,7 @@ def _owners(
         raise ConfigError(f"got {short(given)}; wanted a list of names, or a table by name", at="$.agents")
     agents = [str(agent) for agent in given or ()]
     known, hosts, hinted = {**domains, **scopes}, dict.fromkeys(agents), dict[str, str]()
-    hints = _table(data, "distribution_hints").get("must_host", {})
-    for agent, hosted in hints.items():
+    for agent, hosted in _table(data, "distribution_hints").get("must_host", {}).items():
         at = f"$.distribution_hints.must_host.{agent}"
         _one_of(str(agent), hosts, at)
         for one in hosted if isinstance(hosted, list) else [hosted]:

@@ -133,8 +133,7 @@ class Plume:
         self._gusts = settings.gusts * self._wind / math.sqrt(len(_PERIODS)) * generator.standard_normal((2, 3))
         self._phases = generator.uniform(0, 2 * np.pi, (2, 3))
         self._ages = np.arange(math.ceil(_LIFETIMES * self._decay * _PUFFS_PER_ROUND)) / _PUFFS_PER_ROUND
-        steady = self._wind * self._ages
-        arriving = self._height(self._ages) * np.exp(-0.5 * steady**2 / self._variance(self._ages))
+        arriving = self._height(self._ages) * np.exp(-0.5 * (self._wind * self._ages) ** 2 / self._variance(self._ages))
         self._scale = settings.peak / float(arriving.sum())
         self.bound = len(self.sources) * self._scale * float(self._height(self._ages).sum())  # all puffs in one place
 

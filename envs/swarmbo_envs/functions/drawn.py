@@ -68,9 +68,12 @@ def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, s
     }
     low, high = np.zeros(n_variables), np.ones(n_variables)
     name = f"draw of an additive GP, {n_variables} variables"
-    unsolved = AdditiveFunction(name, low, high, scopes, terms)
-    argmax, maximum = _search(unsolved, stream(seed, "additive draw search"))
-    return replace(unsolved, argmax=argmax, maximum=maximum)
+    f = AdditiveFunction(name, low, high, scopes, terms)
+    # best of climbs from the best 16 of 4,096 random points, and from the best 16 of those by ``_on_grid``
+    groups = _on_grid(f), stream(seed, "additive draw search").random((_POINTS, n_variables))
+    places = np.array([climb(f, x, range(n_variables)) for X in groups for x in X[np.argsort(-f.value(X))[:16]]])
+    values = f.value(places)
+    return replace(f, argmax=places[int(values.argmax())], maximum=float(values.max()))
 
 
 _POINTS = 4096  # random ones of a search, or in a factor's grid
@@ -103,14 +106,6 @@ def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunct
     low, high = np.full(n_variables, -5.0), np.full(n_variables, 5.0)
     name = f"wells in {n_variables} variables, turned in blocks of {block}"
     return AdditiveFunction(name, low, high, scopes, terms, argmax, n_variables * _DEPTH, is_unbounded=True)
-
-
-def _search(f: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Best of climbs from the best 16 of 4,096 random points, and from the best 16 of those by ``_on_grid``."""
-    groups = _on_grid(f), rng.random((_POINTS, f.n_variables))
-    places = np.array([climb(f, x, range(f.n_variables)) for X in groups for x in X[np.argsort(-f.value(X))[:16]]])
-    values = f.value(places)
-    return places[int(values.argmax())], float(values.max())
 
 
 def _on_grid(f: AdditiveFunction) -> Float[np.ndarray, "g n"]:

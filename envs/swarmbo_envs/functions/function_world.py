@@ -271,8 +271,7 @@ and that did not fail |
         noisy = values + self.noise_std / np.sqrt(len(values)) * by_factor
         total = float(values.sum() + of_total)
         columns = self._columns.items()
-        infos = {agent: self._info(agent, episode.setting[own], noisy, total, error) for agent, own in columns}
-        return infos, true
+        return {agent: self._info(agent, episode.setting[own], noisy, total, error) for agent, own in columns}, true
 
     def _info(self, agent: str, location: Array, noisy: Array, total: float, error: str) -> dict[str, Any]:
         """Info of an agent from the noisy outcomes of all factors and the noisy total; ``error`` is "" without one."""

@@ -105,9 +105,8 @@ class PathPlanner:
         from swarmbo_envs.ground.sight import quickest
 
         motor, ground = (self.speed_m_s, self.turn_rate_rad_s, float(self.wind[0]), float(self.wind[1])), self.ground
-        return quickest(
-            as_rows(poses), tree.nodes, tree.times, tree.headings, motor, ground.blocked, ground.grid, is_back
-        )
+        reached = tree.nodes, tree.times, tree.headings
+        return quickest(as_rows(poses), *reached, motor, ground.blocked, ground.grid, is_back)
 
     def times_between(self, origins: Starts, places: Ends) -> Float[np.ndarray, "n m"]:
         """Times of the quickest paths, without turns; infinite without a path."""

@@ -168,8 +168,7 @@ class World:
         self.drivers = [drivers[limit] for limit in limits]
         reserve, off_m = self.mover.reserve, self.mover.off_m
         self.battery_limits = BatteryLimits(rules, self.drivers, self.round_time_s, reserve, off_m)
-        diagonal = float(np.hypot(*(field.high - field.low)))
-        self.radio_ranges_m = rules.radio_ranges or (0.5 * diagonal,) * len(agents)
+        self.radio_ranges_m = rules.radio_ranges or (0.5 * float(np.hypot(*(field.high - field.low))),) * len(agents)
         self._links = RadioLinks(agents)
         self._fastest = [speed + float(np.hypot(*rules.wind)) for speed in rules.speeds]  # over ground
         spacing = Spacing(rules.separation_m, self._fastest, self.round_time_s, off_m)
@@ -189,14 +188,13 @@ class World:
         if starts is None:
             starts = separated_sites(generator, self.field.sites, self.settings.robots)
             self._require_separation(starts)
-        headings = generator.uniform(-np.pi, np.pi, size=len(starts))
-        rules, poses = self.rules, np.column_stack([starts, headings])
+        poses = np.column_stack([starts, generator.uniform(-np.pi, np.pi, size=len(starts))])
         return Episode(
             *(seed, number, 0, True),
             *score_and_belief,
             poses=poses,
-            batteries=np.full(len(starts), np.inf) if rules.batteries is None else np.array(rules.batteries),
-            bases=starts.copy() if rules.bases is None else np.array(rules.bases, dtype=float),
+            batteries=np.full(len(starts), np.inf) if self.rules.batteries is None else np.array(self.rules.batteries),
+            bases=starts.copy() if self.rules.bases is None else np.array(self.rules.bases, dtype=float),
             last=np.full(len(starts), np.nan),
             measured=np.zeros(len(self.field.sites), dtype=bool),
             trails=[start[None].copy() for start in starts],
