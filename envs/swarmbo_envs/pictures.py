@@ -119,8 +119,7 @@ class FieldPicture:
         colours: dict[str, Any] = {"cmap": look.MEAN_COLOURS, "vmin": low, "vmax": high}
         if field.sites_only:
             east, north = self.to_axes(field.sites).T
-            values = field.value(field.sites)
-            return self.axes.scatter(east, north, c=values, s=46, marker="s", linewidths=0, **colours)
+            return self.axes.scatter(east, north, c=field.value(field.sites), s=46, marker="s", linewidths=0, **colours)
         (west, south), (east, north) = self.to_axes(np.stack([field.low, field.high]))
         extent = (west, east, south, north)
         return self.axes.imshow(field.raster, origin="lower", extent=extent, interpolation="bilinear", **colours)

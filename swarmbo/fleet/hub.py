@@ -157,8 +157,7 @@ class Hub:
     def _is_stuck(self) -> bool:
         """True if members wait for ever for one whose messages they refuse: none continued for the patience."""
         times = [at for agent, at in self._accused_at.items() if agent in self.membership.present]
-        has_waited = bool(times) and self._clock() - min(times) > self.plan.patience_s
-        return has_waited and self._tolerates_failures
+        return self._tolerates_failures and self._clock() - min(times, default=math.inf) > self.plan.patience_s
 
     def _is_due(self, sender: str, decision: messages.Decision, members: Sequence[str]) -> bool:
         """True if it answers this order with own values; exactly the first present agent has those of absent agents."""

@@ -125,8 +125,8 @@ class Plume:
         self.sources = np.array(places, dtype=float)
         self._wind = settings.wind_m_per_round
         self.radius = settings.radius_m or 0.05 * float(size.max())
-        growth = settings.spread_m2_per_round
-        self._growth = 0.25 * self.radius**2 if growth is None else growth
+        spread = settings.spread_m2_per_round
+        self._growth = 0.25 * self.radius**2 if spread is None else spread
         self._decay = settings.decay_rounds
         generator = rng.stream(settings.seed, "fields", "plume")
         self._omega = 2 * np.pi / np.array(_PERIODS)
@@ -164,11 +164,10 @@ class Plume:
 def plume_field(settings: PlumeSettings, max_sites: int) -> Field:
     """A plume over a region."""
     plume, low, high = Plume(settings), np.zeros(2), np.array(settings.size_m)
-    highest = _highest(plume, low, high)
     searched = np.concatenate([lattice(low, high, _MAX_MOVING_POINTS), plume.sources])  # narrow puffs are at a source
     where = f"plume {settings.seed}", settings.size_m, max_sites, _MAX_MOVING_POINTS
     first = _over(plume.surface(0), *where, quantity="concentration", unit=settings.unit, searched=searched)
-    return replace(first, change=plume.surface, span=(0.0, highest))
+    return replace(first, change=plume.surface, span=(0.0, _highest(plume, low, high)))
 
 
 def _highest(plume: Plume, low: Place, high: Place) -> float:

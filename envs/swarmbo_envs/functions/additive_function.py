@@ -130,9 +130,8 @@ class AdditiveFunction:
         if not sides or any(len(side) != 2 for side in sides):
             raise ConfigError(f"got {dict(bounds)}; wanted (low, high) for every variable", at="$.bounds")
         low, high = np.array(sides, dtype=float).T
-        scopes = {"all": tuple(range(len(variables)))}
-        terms = {"all": partial(_by_name, function=function, variables=variables)}
-        return cls(name, low, high, scopes, terms, maximum=maximum, variables=variables)
+        term, scope = partial(_by_name, function=function, variables=variables), tuple(range(len(variables)))
+        return cls(name, low, high, {"all": scope}, {"all": term}, maximum=maximum, variables=variables)
 
     @property
     def n_variables(self) -> int:

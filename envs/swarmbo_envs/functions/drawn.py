@@ -67,8 +67,7 @@ def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, s
         for factor in scopes
     }
     low, high = np.zeros(n_variables), np.ones(n_variables)
-    name = f"draw of an additive GP, {n_variables} variables"
-    f = AdditiveFunction(name, low, high, scopes, terms)
+    f = AdditiveFunction(f"draw of an additive GP, {n_variables} variables", low, high, scopes, terms)
     # best of climbs from the best 16 of 4,096 random points, and from the best 16 of those by ``_on_grid``
     groups = _on_grid(f), stream(seed, "additive draw search").random((_POINTS, n_variables))
     places = np.array([climb(f, x, range(n_variables)) for X in groups for x in X[np.argsort(-f.value(X))[:16]]])

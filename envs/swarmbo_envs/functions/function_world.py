@@ -263,8 +263,7 @@ and that did not fail |
         true = float(values.sum())
         episode.best.append(float(np.fmax(so_far, true if np.isfinite(true) else np.nan)))
         names = {"episode": episode.number, "round": episode.round}
-        luck = rng.stream(episode.seed, "environment", "failure", **names).random()
-        if luck < self.settings.failure_rate:
+        if rng.stream(episode.seed, "environment", "failure", **names).random() < self.settings.failure_rate:
             values, error = np.full_like(values, np.nan), "lost"
         by_factor = rng.stream(episode.seed, "environment", "noise", **names).standard_normal(len(values))
         of_total = self.noise_std * rng.stream(episode.seed, "environment", "total noise", **names).standard_normal()

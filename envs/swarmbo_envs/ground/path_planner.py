@@ -110,13 +110,11 @@ class PathPlanner:
 
     def times_between(self, origins: Starts, places: Ends) -> Float[np.ndarray, "n m"]:
         """Times of the quickest paths, without turns; infinite without a path."""
-        direct = self._direct_times(origins, places)
-        if not len(self.ground.nodes):
+        direct, nodes = self._direct_times(origins, places), self.ground.nodes
+        if not len(nodes):
             return direct
-        nodes = self.ground.nodes
         to_bends, from_bends = self._direct_times(origins, nodes), self._direct_times(nodes, places)
-        over_bends = _least_sums(to_bends, self._between[0])
-        return np.minimum(direct, _least_sums(over_bends, from_bends))
+        return np.minimum(direct, _least_sums(_least_sums(to_bends, self._between[0]), from_bends))
 
     @cached_property
     def _between(self) -> tuple[Float[np.ndarray, "n n"], Int[np.ndarray, "n n"]]:

@@ -20,7 +20,7 @@ from swarmbo_envs.robot_team.episode import Episode, Ideal, Mover, Robots, Senso
 from swarmbo_envs.robot_team.motion import Driver
 from swarmbo_envs.robot_team.safety import SLACK, BatteryLimits, Spacing
 from swarmbo_envs.robot_team.settings import MOST_CELLS, RobotTeamSettings
-from swarmbo_envs.shared import Path, Place, Places, Pose, grid_points
+from swarmbo_envs.shared import Path, Place, Places, grid_points
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
 # cells in the width of a passage that is surely open, along an axis and across
@@ -278,7 +278,15 @@ class World:
             return episode.bases[robot], is_as_requested, is_open
         if self.field.sites_only:
             return self._site_to_sample(episode, robot, place)
-        return *self._free_place(episode.poses[robot], place), True
+        position = episode.poses[robot, :2]
+        if self.ground.is_open:
+            return place, True, True
+        part, place_part = self.ground.part_of(np.stack([position, place]))
+        if part == place_part:
+            return place, True, True
+        # there is no path to it: the nearest site to which there is one
+        squared = np.where(self._parts == part, ((self.field.sites - place) ** 2).sum(axis=1), np.inf)
+        return (self.field.sites[squared.argmin()] if np.isfinite(squared).any() else position).copy(), False, True
 
     def _planned_path(self, episode: Episode, robot: int, goal: Place, *, must_return: bool) -> tuple[Path, Place]:
         """Whole path that a robot sets out on, and its end; empty without a path to the goal."""
@@ -305,16 +313,6 @@ class World:
                 tracks[robot] = positions[np.minimum(np.arange(len(positions)), moment)]
                 return part
         raise AssertionError("the first moment is always one at which it may stay")
-
-    def _free_place(self, pose: Pose, place: Place) -> tuple[Place, bool]:
-        """Goal for a requested location, and True if unchanged: without a path it is the nearest site."""
-        if self.ground.is_open:
-            return place, True
-        part, place_part = self.ground.part_of(np.stack([pose[:2], place]))
-        if part == place_part:
-            return place, True
-        squared = np.where(self._parts == part, ((self.field.sites - place) ** 2).sum(axis=1), np.inf)
-        return (self.field.sites[squared.argmin()] if np.isfinite(squared).any() else pose[:2]).copy(), False
 
     def _require_separation(self, starts: Robots) -> None:
         if self.spacing is None:

@@ -127,9 +127,8 @@ def _best_polished(network: Network, low: float, high: float, starts: int, utili
     ends = [_climb(network, utility, x, (low, high))[1] for x in starting_powers]
     if utility.name == "users-above" and 0 < network.present.sum() <= _MOST_REMOVED:
         ends.append(_after_removals(network, low, high, utility.rate_mbps))
-    values = utility.value(network, np.array(ends))
-    ends = [ends[i] for i in np.argsort(-values, kind="stable")[:n_polished]]
-    polished = [_coordinate_search(network, low, high, utility, x) for x in ends]
+    best = np.argsort(-utility.value(network, np.array(ends)), kind="stable")[:n_polished]
+    polished = [_coordinate_search(network, low, high, utility, ends[i]) for i in best]
     return polished[int(utility.value(network, np.array(polished)).argmax())]
 
 

@@ -59,8 +59,7 @@ def sinr_map(
 ) -> Float[np.ndarray, " m"]:
     """SINR in dB of a user at each place (m), served by the access point of least path loss, without shadowing."""
     loss = path_loss_db(distances(topology.access_points, places))
-    present = np.ones(len(places), dtype=bool)
-    visitors = replace(network, loss_db=loss, serving=loss.argmin(axis=0), present=present)
+    visitors = replace(network, loss_db=loss, serving=loss.argmin(axis=0), present=np.ones(len(places), dtype=bool))
     return 10.0 * np.log10(visitors.sinr(powers[None])[0])
 
 
