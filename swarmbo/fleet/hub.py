@@ -193,10 +193,9 @@ class Hub:
     def _readmit_with(self, agent: str, state: bytes) -> None:
         """Readmit an agent with a snapshot, if it can continue from that."""
         has_own_belief = self.problem.is_field and not reports_outcomes(self._setup)
-        has_lost_journal = agent in self.membership.without_journal
         if not state:
             self.membership.mark_failed(agent, "the snapshot that it needs is too long for a message")
-        elif has_own_belief and has_lost_journal and self._last_joined[agent]:
+        elif has_own_belief and agent in self.membership.without_journal and self._last_joined[agent]:
             self.membership.mark_failed(agent, "its journal is lost, and so is its own belief")
         else:
             self._send_readmission(agent, state)

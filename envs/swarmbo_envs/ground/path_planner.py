@@ -119,8 +119,7 @@ class PathPlanner:
     @cached_property
     def _between(self) -> tuple[Float[np.ndarray, "n n"], Int[np.ndarray, "n n"]]:
         """Least times between all bends, without turns, and the bend before the last on each path."""
-        nodes = self.ground.nodes
-        graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), 0.0)
+        graph = np.where(self.ground.visible, self.straight_times(self.ground.nodes, self.ground.nodes), 0.0)
         return shortest_path(graph, method="D", return_predecessors=True)
 
     @cached_property
@@ -129,8 +128,7 @@ class PathPlanner:
         # in a current the way back takes another time, so the tree towards a place is not that from it
         if not any(self.wind):
             return self._between[1]
-        nodes = self.ground.nodes
-        graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), 0.0).T
+        graph = np.where(self.ground.visible, self.straight_times(self.ground.nodes, self.ground.nodes), 0.0).T
         return shortest_path(graph, method="D", return_predecessors=True)[1]
 
     def _direct_times(self, starts: Starts, ends: Ends) -> Float[np.ndarray, "n m"]:
