@@ -121,9 +121,8 @@ class Coding:
         at, options = self._places(stack, inner)
         out = np.zeros((*D.shape[:2], stack.size))
         sources = stack.columns[np.arange(len(at))[:, None], at]
-        is_free = (options < 0) & ~np.isin(sources, list(self.domain.levels))
-        for row, column in zip(*np.nonzero(is_free), strict=True):
-            out[row, :, at[row, column]] = D[row, :, column]
+        rows, columns = np.nonzero((options < 0) & ~np.isin(sources, list(self.domain.levels)))
+        out[rows, :, at[rows, columns]] = D[rows, :, columns]
         return out
 
     def _places(self, stack: FactorStack, inner: FactorStack) -> tuple[Int[np.ndarray, "g A"], Int[np.ndarray, "g A"]]:

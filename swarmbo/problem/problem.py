@@ -281,9 +281,7 @@ class Problem:
     @property
     def box(self) -> Domain:
         """Box that users see: of locations in a field, of joint points for a function."""
-        if not self.is_field:
-            return self.domain
-        return self.domain.part(range(len(self.graph.scopes[0])))
+        return self.domain.part(range(len(self.graph.scopes[0]))) if self.is_field else self.domain
 
     @property
     def agents(self) -> tuple[str, ...]:

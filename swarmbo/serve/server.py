@@ -80,11 +80,8 @@ def serve(
     if most_pending < 1:
         raise ConfigError(f"got {most_pending}; wanted an integer >= 1", at="--pending")
     uvicorn = needed("uvicorn", "serve", "swarmbo serve")
-    with (
-        one_blas_thread(),
-        open_broker(scenario, out, most_pending, trust) as opened,
-        _listening_socket(address) as listening,
-    ):
+    opening = open_broker(scenario, out, most_pending, trust)
+    with one_blas_thread(), opening as opened, _listening_socket(address) as listening:
         app = make_app(opened, _token(address.token_file, out / TOKEN, say))
         tls = {"ssl_certfile": address.certificate, "ssl_keyfile": address.key}
         quiet = {"log_level": "warning", "access_log": False, "server_header": False, "ws": "none"}

@@ -45,8 +45,7 @@ def trimodal(n_variables: int = 10, size: int = 3, groups: int = 3, seed: int = 
     order = stream(seed, "trimodal groups").permutation(n_variables)
     scopes = {f"f{i}": tuple(int(j) for j in order[size * i : size * (i + 1)]) for i in range(groups)}
     argmax = np.zeros(n_variables)
-    for scope in scopes.values():
-        argmax[list(scope)] = centres[1]
+    argmax[order[: size * groups]] = np.tile(centres[1], groups)
     maximum = groups * float(np.log(0.8) - 0.5 * size * np.log(2.0 * np.pi * variance))
     low, high = np.full(n_variables, -1.0), np.ones(n_variables)
     name = f"trimodal ({n_variables}, {size}, {groups})"

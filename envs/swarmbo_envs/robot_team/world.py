@@ -42,9 +42,8 @@ def ground_of_field(
     if field.gaps is not None:
         (west, south), (east, north) = field.low.tolist(), field.high.tolist()
         regions = [*regions, Region.of_cells(field.gaps, (west, south, east, north))]
-    anchor_places: dict[str, Place] = {}
-    for name, stated in anchors.items():
-        anchor_places |= {f"$.{name}[{n}]": np.array(place, dtype=float) for n, place in enumerate(stated or ())}
+    stated = ((f"$.{name}[{n}]", place) for name, own in anchors.items() for n, place in enumerate(own or ()))
+    anchor_places: dict[str, Place] = {path: np.array(place, dtype=float) for path, place in stated}
     for path, place in anchor_places.items():
         field.require_on_map(place, path)
     ground = Ground(field.low, field.high, regions, cells, clearance_m, anchor_places, at)
