@@ -32,18 +32,16 @@ class Scale:
     """
 
     def __init__(self, boxes: Mapping[str, Any]) -> None:
+        self._ends: dict[str, tuple[Values, Values, NDArray[np.bool_]]] = {}
         for agent, box in boxes.items():
             if not (isinstance(box, Box) and len(box.shape) == 1 and np.isfinite([box.low, box.high]).all()):
                 fix = "wanted boxes of finite ends and one axis: no channels of a WLAN, no types of a function"
                 raise ConfigError(f"got {box} of {agent}; {fix}", at="$.env")
-        self._boxes = dict(boxes)
-        self.size = max(box.shape[0] for box in boxes.values())
-        self.space = Box(-1.0, 1.0, (self.size,), np.float32)
-        self._ends: dict[str, tuple[Values, Values, NDArray[np.bool_]]] = {}
-        for agent, box in boxes.items():
             wide = box.high - box.low > _WIDE
             low, high = (np.where(wide, _signed_log(end), end) for end in (box.low, box.high))
             self._ends[agent] = low, np.where(high > low, high - low, 1.0), wide
+        self._boxes, self.size = dict(boxes), max(box.shape[0] for box in boxes.values())
+        self.space = Box(-1.0, 1.0, (self.size,), np.float32)
 
     def apply(self, agent: str, values: Float[np.ndarray, "*rows d"]) -> Row:
         """Scaled values of an agent, clipped into its box, of one observation or many."""

@@ -55,10 +55,10 @@ def function_frame(
         if function.maximum is not None:
             values = np.maximum(function.maximum - values, 1e-12)
         right.plot(rounds, values, color=look.BLUE, drawstyle="steps-post")
-        right.set_title("Best true value" if function.maximum is None else "Simple regret")
         if function.maximum is not None:
             look.set_log(right)
-        right.set(xlabel="round", xlim=(0, max_cycles))
+        title = "Best true value" if function.maximum is None else "Simple regret"
+        right.set(title=title, xlabel="round", xlim=(0, max_cycles))
         return bytes_of(canvas)
 
 
@@ -81,8 +81,7 @@ class FieldPicture:
             self.axes = self._figure.subplots()
             self.axes.grid(visible=False)
             image = self._draw_field(*(limits or (None, None)))
-            bar = self._figure.colorbar(image, ax=self.axes, shrink=0.85, pad=0.02)
-            bar.set_label(label)
+            bar = self._figure.colorbar(image, ax=self.axes, shrink=0.85, pad=0.02, label=label)
         bar.outline.set_visible(False)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
 
     def to_axes(self, X: Places) -> Places:
@@ -107,13 +106,10 @@ class FieldPicture:
         width = text.get_window_extent(self._canvas.get_renderer()).width
         text.set_fontsize(10 * min(1.0, 0.98 * self._figure.bbox.width / width))
         offset = [f" − {value / self._unit_m:.10g} {self._unit}" if value else "" for value in self._origin]
-        axes.set_xlabel(f"east{offset[0]} ({self._unit})")
-        axes.set_ylabel(f"north{offset[1]} ({self._unit})")
+        axes.set(xlabel=f"east{offset[0]} ({self._unit})", ylabel=f"north{offset[1]} ({self._unit})")
         (west, south), (east, north) = self.to_axes(np.stack([field.low, field.high]))
         margin = 0.02 * max(east - west, north - south)
-        axes.set_xlim(west - margin, east + margin)
-        axes.set_ylim(south - margin, north + margin)
-        axes.set_aspect("equal")
+        axes.set(xlim=(west - margin, east + margin), ylim=(south - margin, north + margin), aspect="equal")
         axes.spines[:].set_visible(False)
         return bytes_of(self._canvas)
 
@@ -123,8 +119,7 @@ class FieldPicture:
         colours: dict[str, Any] = {"cmap": look.MEAN_COLOURS, "vmin": low, "vmax": high}
         if field.sites_only:
             east, north = self.to_axes(field.sites).T
-            values = field.value(field.sites)
-            return self.axes.scatter(east, north, c=values, s=46, marker="s", linewidths=0, **colours)
+            return self.axes.scatter(east, north, c=field.value(field.sites), s=46, marker="s", linewidths=0, **colours)
         (west, south), (east, north) = self.to_axes(np.stack([field.low, field.high]))
         extent = (west, east, south, north)
         return self.axes.imshow(field.raster, origin="lower", extent=extent, interpolation="bilinear", **colours)

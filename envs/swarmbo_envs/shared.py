@@ -56,7 +56,6 @@ def kind_of(table: Mapping[str, Any], kinds: Collection[str], at: str, fix: str 
     """The only key of a table that names a kind; ``fix`` is advice if several do."""
     found = [key for key in kinds if key in table]
     if len(found) != 1:
-        got = ", ".join(map(repr, table)) or "an empty table"
         wanted = f"wanted exactly one of the keys {', '.join(map(repr, kinds))}{fix if found else ''}"
-        raise ConfigError(f"got {got}; {wanted}", at=at)
+        raise ConfigError(f"got {', '.join(map(repr, table)) or 'an empty table'}; {wanted}", at=at)
     return found[0]

@@ -357,6 +357,5 @@ def _checked(action: Any, space: Space, at: str, what: str) -> Float[np.ndarray,
     # an action may have been rounded to float32
     slack = 1e-6 * (box.high - box.low) + 1e-7 * np.maximum(np.abs(box.low), np.abs(box.high))
     if not ((vector >= box.low - slack) & (vector <= box.high + slack)).all():
-        ends = f"from {box.low.tolist()} to {box.high.tolist()}"
-        raise ConfigError(f"got {vector.tolist()}; wanted {what} {ends}", at=at)
+        raise ConfigError(f"got {vector.tolist()}; wanted {what} from {box.low.tolist()} to {box.high.tolist()}", at=at)
     return np.clip(vector, box.low, box.high)

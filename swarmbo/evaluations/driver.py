@@ -72,11 +72,9 @@ class Driver:
                 self._ended[query_id] = end
         if not self.is_synchronous:
             self._tell_all()
+        ask_and_wait = self._batch if self.is_synchronous else self._fill
         while ledger.n_told < self.total:
-            if self.is_synchronous:
-                self._batch()
-            else:
-                self._fill()
+            ask_and_wait()
             self._tell_all()
 
     def _batch(self) -> None:

@@ -106,15 +106,12 @@ def _plain_array(value: object) -> Any:
 def stored_result(folder: Path, task: str) -> Ended | None:
     """Result of a task on the disk; None without one."""
     path = folder / f"{task}.json"
-    text = None
     with naming(path, "cannot be read"), suppress(FileNotFoundError):
-        text = read_regular(path)
-    if text is None:
-        return None
-    sealed = read_seal(text)
-    if sealed is None or not sealed.fits:
-        raise RunFolderError(f"{path}: was changed or damaged; delete it, and its task is done again")
-    return Ended(**msgspec.json.decode(sealed.text))
+        sealed = read_seal(read_regular(path))
+        if sealed is None or not sealed.fits:
+            raise RunFolderError(f"{path}: was changed or damaged; delete it, and its task is done again")
+        return Ended(**msgspec.json.decode(sealed.text))
+    return None
 
 
 _START_S = 300.0  # to import everything and make the work, on a slow disk
@@ -244,8 +241,7 @@ class Pool:
         self._workers.append(_Worker(process, pipe, time.monotonic() + _START_S + grace_s))
 
     def _assign(self, worker: _Worker) -> None:
-        is_free = worker.is_ready and worker.task is None and worker.process.is_alive()
-        if not (is_free and self._queue):
+        if not (self._queue and worker.is_ready and worker.task is None and worker.process.is_alive()):
             return
         task, point = self._queue.popleft()
         try:

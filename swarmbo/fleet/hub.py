@@ -138,9 +138,8 @@ class Hub:
             return None
         if missing():
             if self.membership.present == members:
-                self._mark_hung(
-                    [agent for agent in members if agent in self._accused_at], "others refused its messages"
-                )
+                accused = [agent for agent in members if agent in self._accused_at]
+                self._mark_hung(accused, "others refused its messages")
             return None
         self._last_participants = members
         return [found[agent] for agent in members]
@@ -158,8 +157,7 @@ class Hub:
     def _is_stuck(self) -> bool:
         """True if members wait for ever for one whose messages they refuse: none continued for the patience."""
         times = [at for agent, at in self._accused_at.items() if agent in self.membership.present]
-        has_waited = bool(times) and self._clock() - min(times) > self.plan.patience_s
-        return has_waited and self._tolerates_failures
+        return self._tolerates_failures and self._clock() - min(times, default=math.inf) > self.plan.patience_s
 
     def _is_due(self, sender: str, decision: messages.Decision, members: Sequence[str]) -> bool:
         """True if it answers this order with own values; exactly the first present agent has those of absent agents."""
@@ -195,10 +193,9 @@ class Hub:
     def _readmit_with(self, agent: str, state: bytes) -> None:
         """Readmit an agent with a snapshot, if it can continue from that."""
         has_own_belief = self.problem.is_field and not reports_outcomes(self._setup)
-        has_lost_journal = agent in self.membership.without_journal
         if not state:
             self.membership.mark_failed(agent, "the snapshot that it needs is too long for a message")
-        elif has_own_belief and has_lost_journal and self._last_joined[agent]:
+        elif has_own_belief and agent in self.membership.without_journal and self._last_joined[agent]:
             self.membership.mark_failed(agent, "its journal is lost, and so is its own belief")
         else:
             self._send_readmission(agent, state)
@@ -225,8 +222,7 @@ class Hub:
     def _snapshots(self, agents: Sequence[str]) -> dict[str, bytes]:
         """Request snapshots from some agents; those without an answer count as failed."""
         orders = {agent: messages.SendSnapshot(0, self._last_valid) for agent in agents}
-        longest_s = _SNAPSHOT_PATIENCE * self.plan.patience_s
-        replies = self._replies(orders, messages.Snapshot, "its snapshot", longest_s)
+        replies = self._replies(orders, messages.Snapshot, "its snapshot", _SNAPSHOT_PATIENCE * self.plan.patience_s)
         return {agent: reply.state for agent, reply in replies.items() if agent in self.membership.present}
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Results]:
@@ -362,8 +358,7 @@ class Hub:
         elif isinstance(message, messages.Heartbeat):
             unread = [messages.decode(content) for agent, content in self.mailbox.unacknowledged if agent == sender]
             n_unread_orders = sum(not isinstance(order, messages.Ping) for order in unread)
-            has_orders = self._sequences[sender] > n_unread_orders
-            self.membership.note_heartbeat(sender, message, has_orders=has_orders)
+            self.membership.note_heartbeat(sender, message, has_orders=self._sequences[sender] > n_unread_orders)
         elif handler is not None:
             handler(sender, message)
 

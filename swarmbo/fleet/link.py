@@ -104,11 +104,8 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
         raise ConfigError(f"{missing[0]}: no such file; wanted a folder that `swarmbo fleet keys` made", at="--keys")
     for kind, member in {"root_ca_certificate": None, "listen_certificate": name}.items():
         _require_valid(files[kind], member)
-    settings["transport/link/tls"] = {
-        **{kind: str(path) for kind, path in files.items()},
-        "enable_mtls": True,
-        "verify_name_on_connect": True,
-    }
+    checks = {"enable_mtls": True, "verify_name_on_connect": True}
+    settings["transport/link/tls"] = {**{kind: str(path) for kind, path in files.items()}, **checks}
     settings["access_control"] = _access(name, list(others))
     return settings
 

@@ -60,12 +60,11 @@ def measured(measure: Instrument, problem: Problem, agent: str, place: list[floa
     """Measure at a place: codes of the agent's own variables, in a field its location. An exception of the instrument
     is a failed measurement, which the log names; a ShapeError if the result is inadmissible.
     """
-    channels = problem.graph.factors_owned_by(agent)
     point = problem.valued(dict(zip(problem.graph.variables_owned_by(agent), place, strict=True)))
     try:
         returned = measure(np.array(place) if problem.is_field else point)
     except Exception as error:  # noqa: BLE001
-        return MeasurementResult(dict.fromkeys(channels), failure=values.error_text(error))
+        return MeasurementResult(dict.fromkeys(problem.graph.factors_owned_by(agent)), failure=values.error_text(error))
     try:
         return _checked(returned if isinstance(returned, Mapping) else {"measurement": returned}, problem, agent)
     except SwarmboError as error:

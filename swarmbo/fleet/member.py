@@ -181,9 +181,8 @@ class Member:
         self._contact_at = self._clock()
         match message:
             case messages.Decide() | messages.RecordOutcome() | messages.Measure() | messages.SendSnapshot():
-                ends_decision = isinstance(message, messages.SendSnapshot) or (
-                    isinstance(message, messages.Decide) and message.participants is not None
-                )
+                begins_anew = isinstance(message, messages.Decide) and message.participants is not None
+                ends_decision = begins_anew or isinstance(message, messages.SendSnapshot)
                 if message.sequence == self._sequence + 1 and (self._agent.is_finished or ends_decision):
                     self._carry_out(message)
             case messages.Readmission():

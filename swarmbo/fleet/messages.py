@@ -210,8 +210,7 @@ def agent_accepts(sender: str, message: Message, name: str, problem: Problem) ->
         case Decide():
             return 0 < message.sequence < _MAX_COUNT and _can_decide(message, name, problem)
         case RecordOutcome():
-            has_total = message.row.total is not UNSET
-            is_asked = message.query is not None and (problem.outcomes == "total" or not has_total)
+            is_asked = message.query is not None and (problem.outcomes == "total" or message.row.total is UNSET)
             return (problem.is_field or is_asked) and schema.is_row(message.row, name, problem)
         case Measure():
             n = len(problem.graph.variables_owned_by(name))

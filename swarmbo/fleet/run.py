@@ -143,8 +143,7 @@ class Network(msgspec.Struct, frozen=True):
                 raise ConfigError(f"got {seconds}; wanted seconds > 0", at=at)
         keys = None if self.keys is None else str(self.keys.absolute())
         more |= {"measures": self.measures, "patience_s": self.patience_s, "tick_s": self.tick_s, "keys": keys}
-        endpoints = endpoints_of(agents, self.protocol, self.port, self.hosts)
-        return Plan(new_run(name, seed), endpoints, **more).checked()
+        return Plan(new_run(name, seed), endpoints_of(agents, self.protocol, self.port, self.hosts), **more).checked()
 
 
 def run_fleet(

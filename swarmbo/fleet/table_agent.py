@@ -90,8 +90,7 @@ class TableAgent:
     def _new_participant(self) -> "Participant[TableOutcome] | DeadlineTableAgent":
         graph, sizes = self.problem.graph, self._tables.sizes
         if has_deadline(self._method):
-            conflicts = Conflicts.unpacked(graph, self._tables.forbidden)
-            terms = Terms(self._method, sizes, conflicts, {}, self._seed)
+            terms = Terms(self._method, sizes, Conflicts.unpacked(graph, self._tables.forbidden), {}, self._seed)
             decision = 0 if self.participants is None else self.participants.number
             agent = DeadlineTableAgent(self.name, terms, self._own_tables, decision)
         else:

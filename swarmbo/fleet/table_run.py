@@ -79,8 +79,7 @@ def to_plan(problem: TableProblem, method: TableMethod, seed: int) -> dict[str, 
     """Content of a ``Plan``; a BudgetError if an exact method exceeds its budget, or a message is too long."""
     graph, tables = problem.graph, problem.tables
     sizes, is_timed = sizes_of(graph, tables), has_deadline(method)
-    joined = {} if is_timed else method.plan(graph, sizes, Routes(graph.agents), seed).joined
-    _require_short(graph, sizes, joined)
+    _require_short(graph, sizes, {} if is_timed else method.plan(graph, sizes, Routes(graph.agents), seed).joined)
     highs = np.array([max(size - 1, 1) for size in sizes.values()], dtype=float)
     known = Tables(
         sizes,

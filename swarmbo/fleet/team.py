@@ -30,8 +30,7 @@ class FleetTeam(Team):
         if self.hub is None:
             raise ConfigError("got a team without a coordinator process; wanted the team of a fleet")
         by_agent = self._offers_by_agent(offers, self.hub) if self.problem.is_field else None
-        links = partial(_present_links, offers.links, is_field=self.problem.is_field)
-        decisions = self.hub.decisions(links, by_agent)
+        decisions = self.hub.decisions(partial(_present_links, offers.links, is_field=self.problem.is_field), by_agent)
         values, sent = dict[str, float](), dict[str, Traffic]()
         for decision in decisions:
             values |= {**decision.values, **decision.absent_values}
@@ -83,13 +82,10 @@ def _present_links(
     if links is None:
         return None
     present: nx.Graph[Any] = nx.restricted_view(links, [agent for agent in absent if agent in links], [])
-    return tuple((str(a), str(b)) for a, b in (present if is_field else _connected(present)).edges)
-
-
-def _connected(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
-    """Links with one more from each part to the next, as a function's reports have to reach all agents."""
-    firsts = [min(part, key=str) for part in nx.connected_components(links)]
-    return nx.compose(links, nx.path_graph(firsts))
+    if not is_field:  # a function's reports have to reach all agents: one link more from each part to the next
+        firsts = [min(part, key=str) for part in nx.connected_components(present)]
+        present = nx.compose(present, nx.path_graph(firsts))
+    return tuple((str(a), str(b)) for a, b in present.edges)
 
 
 def _report(decisions: list[Decision], absent: tuple[str, ...]) -> SolveReport:

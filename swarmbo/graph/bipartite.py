@@ -158,9 +158,8 @@ def _names(g: "nx.Graph[Any]") -> dict[Any, str]:
 
 def _groups(g: "nx.Graph[Any]", factors: str) -> list[tuple[Any, ...]]:
     """Scopes of an interaction graph, as nodes, in the graph's order; nodes without an edge are scopes of their own."""
-    alone = [(node,) for node in g.nodes if not g.adj[node]]
     if factors == "edges":
-        return [*g.edges, *alone]
+        return [*g.edges, *((node,) for node in g.nodes if not g.adj[node])]
     import networkx as nx
 
     place = {node: i for i, node in enumerate(g.nodes)}

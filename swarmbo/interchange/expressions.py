@@ -24,11 +24,6 @@ _TOO_LARGE = f"a result is no number up to {LARGEST:g} in size"
 _MOST_DIGITS = 400
 
 
-def _power(base: Any, exponent: Any) -> Any:
-    """Power, as floats if integers could become very long."""
-    return float(base) ** exponent if abs(exponent) > 64 else base**exponent
-
-
 def _rounded(number: Any, digits: Any = None) -> Any:
     if digits is not None and abs(digits) > _MOST_DIGITS:
         raise ValueError(f"it is rounded to {digits:g} digits, more than {_MOST_DIGITS}")
@@ -42,7 +37,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-    ast.Pow: _power,
+    ast.Pow: lambda a, b: float(a) ** b if abs(b) > 64 else a**b,  # integers could become very long
 }
 _SIGNS: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {

@@ -113,8 +113,7 @@ def _numbered(
         raise ConfigError(f"factors without variables forbid every choice; wanted {wanted}")
     scopes = {f"f{j}": [f"x{i}" for i in scope] for j, (scope, _) in enumerate(factors) if scope}
     tables = {f"f{j}": sign * table for j, (scope, table) in enumerate(factors) if scope}
-    seen = {i for scope, _ in factors for i in scope}
-    free = [i for i in range(len(sizes)) if i not in seen]
+    free = sorted(set(range(len(sizes))).difference(*(scope for scope, _ in factors)))
     tables |= {f"free_x{i}": np.zeros(budget.reserve([sizes[i]], f"$.x{i}")) for i in free}
     scopes |= {f"free_x{i}": [f"x{i}"] for i in free}
     domains: dict[str, tuple[Value, ...]] = {f"x{i}": tuple(range(size)) for i, size in enumerate(sizes)}

@@ -38,9 +38,8 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
     data = _load_yaml(text)
     objective: Objective = _one_of(data.get("objective"), ("min", "max"), "$.objective")
     values = {key: _domain(given, f"$.domains.{key}") for key, given in _table(data, "domains").items()}
-    domains: dict[str, tuple[Value, ...]] = {}
-    for variable, given in _table(data, "variables").items():
-        domains[variable] = _one_of_domains(given, values, f"$.variables.{variable}")
+    variables = _table(data, "variables")
+    domains = {x: _one_of_domains(given, values, f"$.variables.{x}") for x, given in variables.items()}
     if not domains:
         raise ConfigError("got no variable; wanted one at least", at="$.variables")
     fixed = dict[str, Value]()
@@ -58,7 +57,7 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
             scopes[key], tables[key] = scope, sign * table
         else:
             constant += float(table)
-    for variable, given in _table(data, "variables").items():
+    for variable, given in variables.items():
         at = f"$.variables.{variable}"
         if "cost_function" in given:
             factor = _unused(f"cost_{variable}", scopes, domains)
@@ -69,11 +68,10 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
         if given.get("noise_level"):
             notes.append(f"variable {variable!r}: noise_level = {short(given['noise_level'])} is not drawn")
     seen = {variable for scope in scopes.values() for variable in scope}
-    for variable in domains:
-        if variable not in seen:
-            factor = _unused(f"free_{variable}", scopes, domains)
-            scopes[factor] = (variable,)
-            tables[factor] = np.zeros(budget.reserve([len(domains[variable])], "$.variables"))
+    for variable in (variable for variable in domains if variable not in seen):
+        factor = _unused(f"free_{variable}", scopes, domains)
+        scopes[factor] = (variable,)
+        tables[factor] = np.zeros(budget.reserve([len(domains[variable])], "$.variables"))
     for factor, table in tables.items():
         if table.max() == np.inf:
             sense = "-.inf is less than any cost" if objective == "min" else ".inf is more than anything else is worth"
@@ -321,8 +319,7 @@ def _owners(
         raise ConfigError(f"got {short(given)}; wanted a list of names, or a table by name", at="$.agents")
     agents = [str(agent) for agent in given or ()]
     known, hosts, hinted = {**domains, **scopes}, dict.fromkeys(agents), dict[str, str]()
-    hints = _table(data, "distribution_hints").get("must_host", {})
-    for agent, hosted in hints.items():
+    for agent, hosted in _table(data, "distribution_hints").get("must_host", {}).items():
         at = f"$.distribution_hints.must_host.{agent}"
         _one_of(str(agent), hosts, at)
         for one in hosted if isinstance(hosted, list) else [hosted]:

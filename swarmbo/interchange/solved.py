@@ -199,14 +199,15 @@ def solve_problem(
         return Solved(problem, method, seed, *plan.traced(method, graph, problem.tables, seed=seed))
     links = transport_of(transport or {}, graph.agents)
     unhindered = method.solve(graph, problem.tables, seed=seed).value if isinstance(links, Faults) else None
-    carrier = links.open(graph.agents, seed=seed)
-    solution = solve_with_agents(method, graph, problem.tables, carrier, seed=seed)
+    solution = solve_with_agents(method, graph, problem.tables, links.open(graph.agents, seed=seed), seed=seed)
     return Solved(problem, method, seed, solution, transport=links, unhindered=unhindered)
 
 
 def method_of(coordination: Mapping[str, Any]) -> plan.TableMethod:
     """Method for tables of a ``kind`` and its settings; a few names of pyDCOP are taken for the kind."""
-    given, known = values.table(coordination, "{'kind': name}", "$.coordination"), table_methods()
+    kinds = registry.kinds("coordination", registry.FIELD).items()
+    known = {name: kind for name, kind in kinds if issubclass(kind, plan.TableMethod)}
+    given = values.table(coordination, "{'kind': name}", "$.coordination")
     kind = given.get("kind")
     if not isinstance(kind, str) or kind not in known:
         near = registry.nearest_kind(str(kind), list(known))
@@ -223,8 +224,7 @@ def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Carrying
     for key in ("deaths", "joins"):
         if isinstance(events := plain.get(key), list):
             plain[key] = [{"round": 0, **event} if isinstance(event, Mapping) else event for event in events]
-    is_faulty = not set(plain) <= {"kind", "as_agents"}
-    kind = "faulty" if is_faulty else "in-process"
+    kind = "in-process" if set(plain) <= {"kind", "as_agents"} else "faulty"
     transport = registry.settings_of("transport", {"kind": kind, **plain}, "$.transport")
     if isinstance(transport, Faults) and (strangers := sorted(transport.named - set(agents))):
         raise ConfigError(f"got {strangers[0]!r}; wanted some of {', '.join(agents)}", at="$.transport")
@@ -234,12 +234,6 @@ def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Carrying
         if late := [f"round {number} of {what}" for what, number in rounds if number > 0]:
             raise ConfigError(f"got {late[0]}; wanted round 0, the only one, and a step of it", at="$.transport")
     return transport
-
-
-def table_methods() -> dict[str, type[plan.TableMethod]]:
-    """Coordination methods for tables, by name."""
-    known = registry.kinds("coordination", registry.FIELD).items()
-    return {name: method for name, method in known if issubclass(method, plan.TableMethod)}
 
 
 def _shortened(words: "tuple[str, ...] | list[str]") -> str:

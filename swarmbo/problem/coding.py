@@ -33,9 +33,8 @@ class Coding:
     def inner(self) -> FactorGraph:
         """Scopes and owners over the models' coordinates."""
         graph, named = self.graph, self._named
-        owners = {
-            name: owner for x, owner in zip(graph.variables, graph.variable_owners, strict=True) for name in named[x]
-        }
+        pairs = zip(graph.variables, graph.variable_owners, strict=True)
+        owners = {name: owner for x, owner in pairs for name in named[x]}
         scopes = tuple(tuple(name for x in scope for name in named[x]) for scope in graph.scopes)
         joined = tuple(tuple(name for x in scope for name in named[x]) for scope in graph.joined)
         return FactorGraph(graph.factors, scopes, graph.factor_owners, tuple(owners), tuple(owners.values()), joined)
@@ -113,8 +112,7 @@ class Coding:
     def read(self, stack: FactorStack, inner: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m A"]:
         """Coordinates that factors read at points of their scopes, for stacks of the same factors."""
         at, options = self._places(stack, inner)
-        columns = stack.columns[:, None, :]
-        return self._coded(U, columns, at[:, None, :], options[:, None, :])
+        return self._coded(U, stack.columns[:, None, :], at[:, None, :], options[:, None, :])
 
     def slopes(
         self, stack: FactorStack, inner: FactorStack, D: Float[np.ndarray, "g m A"]
@@ -123,9 +121,8 @@ class Coding:
         at, options = self._places(stack, inner)
         out = np.zeros((*D.shape[:2], stack.size))
         sources = stack.columns[np.arange(len(at))[:, None], at]
-        is_free = (options < 0) & ~np.isin(sources, list(self.domain.levels))
-        for row, column in zip(*np.nonzero(is_free), strict=True):
-            out[row, :, at[row, column]] = D[row, :, column]
+        rows, columns = np.nonzero((options < 0) & ~np.isin(sources, list(self.domain.levels)))
+        out[rows, :, at[rows, columns]] = D[rows, :, columns]
         return out
 
     def _places(self, stack: FactorStack, inner: FactorStack) -> tuple[Int[np.ndarray, "g A"], Int[np.ndarray, "g A"]]:

@@ -120,8 +120,7 @@ class Problem:
             raise ConfigError(f"got {short(variable_owners)} and a graph; {fix}", at="$.variable_owners")
         if set(bounds) != set(known.variables):
             raise ConfigError(f"got bounds of {list(bounds)}; wanted those of {list(known.variables)}", at="$.bounds")
-        types = [variable_of(bounds[variable], f"$.bounds.{variable}") for variable in known.variables]
-        domain = MixedDomain.of(types)
+        domain = MixedDomain.of([variable_of(bounds[name], f"$.bounds.{name}") for name in known.variables])
         return cls(known, domain, "unknown" if graph is None else "known", outcomes=outcomes)
 
     @classmethod
@@ -282,9 +281,7 @@ class Problem:
     @property
     def box(self) -> Domain:
         """Box that users see: of locations in a field, of joint points for a function."""
-        if not self.is_field:
-            return self.domain
-        return self.domain.part(range(len(self.graph.scopes[0])))
+        return self.domain.part(range(len(self.graph.scopes[0]))) if self.is_field else self.domain
 
     @property
     def agents(self) -> tuple[str, ...]:

@@ -31,8 +31,6 @@ MOST_WAITING = 256  # requests that wait for the worker
 
 T = TypeVar("T")
 _TEXTS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', flags=re.DOTALL)
-_SCRIPT = re.compile(r"<script>(.*?)</script>", flags=re.DOTALL)
-_STYLE = re.compile(r"<style>(.*?)</style>", flags=re.DOTALL)
 _REFUSED = (
     (UnknownQueryError, 404, "tell a query that /ask gave"),
     (ConflictError, 409, "keep the outcome that was told first"),
@@ -82,9 +80,8 @@ _TELL, _ASK, _END = range(3)  # ranks
 def make_app(broker: Broker, token: str) -> Any:
     """ASGI application; its lifespan ends the thread that calls the broker. The page and ``/healthz`` need no token."""
     parts = ("applications", "routing", "requests", "responses", "exceptions")
-    starlette, routing, requests, responses, exceptions = (
-        needed(f"starlette.{part}", "serve", "swarmbo serve") for part in parts
-    )
+    modules = (needed(f"starlette.{part}", "serve", "swarmbo serve") for part in parts)
+    starlette, routing, requests, responses, exceptions = modules
     worker, page = _Worker(), files("swarmbo.serve").joinpath("page.html").read_text(encoding="utf-8")
     described, noted = msgspec.json.encode(document()), list[str]()
 
@@ -196,7 +193,7 @@ def _refusal_for(error: Exception) -> Refused:
 
 def _policy(page: str) -> str:
     """Content policy: the page's own script and style, and nothing from elsewhere."""
-    parts = [part for form in (_SCRIPT, _STYLE) for part in form.findall(page)[:1]]
+    parts = [re.findall(rf"<{tag}>(.*?)</{tag}>", page, flags=re.DOTALL)[0] for tag in ("script", "style")]
     script, style = (b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in parts)
     return (
         f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; connect-src 'self'; "

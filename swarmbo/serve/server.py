@@ -80,11 +80,8 @@ def serve(
     if most_pending < 1:
         raise ConfigError(f"got {most_pending}; wanted an integer >= 1", at="--pending")
     uvicorn = needed("uvicorn", "serve", "swarmbo serve")
-    with (
-        one_blas_thread(),
-        open_broker(scenario, out, most_pending, trust) as opened,
-        _listening_socket(address) as listening,
-    ):
+    opening = open_broker(scenario, out, most_pending, trust)
+    with one_blas_thread(), opening as opened, _listening_socket(address) as listening:
         app = make_app(opened, _token(address.token_file, out / TOKEN, say))
         tls = {"ssl_certfile": address.certificate, "ssl_keyfile": address.key}
         quiet = {"log_level": "warning", "access_log": False, "server_header": False, "ws": "none"}
@@ -118,10 +115,9 @@ def _token(token_file: Path | None, default: Path, say: Callable[[str], None]) -
     path = default if token_file is None else token_file
     if token_file is None and not (path.exists() and path.stat().st_size):  # a kill or a full disk leaves it empty
         token = secrets.token_urlsafe(32)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with naming(path, "cannot be written"):
             path.unlink(missing_ok=True)
-            with os.fdopen(os.open(path, flags, 0o600), "w") as file:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(token + "\n")
         say(f"swarmbo: token {token}, which {path} keeps")
         return token
@@ -214,8 +210,7 @@ class RoundLog:
                 self._complete.append(event.query)
                 if not self._rounds.is_logged(self._complete):
                     took = max(0.0, event.at - ledger.asked(event.query).at)
-                    timing = Timing(len(self._complete), 0.0, took, 0.0, 0.0)
-                    self._rounds.record(ledger, event, timing, infos)
+                    self._rounds.record(ledger, event, Timing(len(self._complete), 0.0, took, 0.0, 0.0), infos)
 
     def _infos(self, query: Query, outcomes: list[broker.Outcome]) -> dict[str, dict[str, object]] | None:
         """Reports of all agents of a query that new outcomes complete; None if they do not."""

@@ -266,8 +266,7 @@ class MixedDomain(Domain):
         """Convert the unit cube to codes, of grids to the code of the cell."""
         first, last = (end[columns] for end in self._ends)
         axis, is_log = first + U * (last - first), self._is_log[columns]
-        X = np.where(is_log, np.exp(np.where(is_log, axis, 0.0)), axis)
-        return self.on_grid(X, columns)
+        return self.on_grid(np.where(is_log, np.exp(np.where(is_log, axis, 0.0)), axis), columns)
 
     def stretch(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """Derivatives of codes by coordinates of the unit cube, at points; as if no axis had a grid."""

@@ -38,7 +38,7 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
         pictures = ((found.mean, style.MEAN_COLOURS, quantity), (found.std, style.STD_COLOURS, f"std of {quantity}"))
         for ax, (values, colours, label) in zip(panels, pictures, strict=True):
             plot_lattice(ax, lattice, values.ravel(), colours, label=label)
-            ax.set_aspect(aspect)
+            ax.set(aspect=aspect, xlabel=coordinates.columns[0])
             ax.grid(visible=False)
             ax.scatter(*own.T, s=11, facecolors="white", edgecolors=style.INK, linewidths=0.6, label="sample", zorder=3)
             for number, place in enumerate(plan.places):
@@ -47,7 +47,6 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
             ax.locator_params(axis="x", nbins=4 if ratio < 1.3 else 1)
             if coordinates.unit == "degrees" and ratio >= 1.3:  # their long labels would overlap
                 ax.tick_params(axis="x", rotation=45)
-            ax.set_xlabel(coordinates.columns[0])
         handles = panels[0].get_legend_handles_labels()[0]
         if plan.level is not None and np.nanmin(found.mean) < plan.level < np.nanmax(found.mean):
             panels[0].contour(found.x, found.y, lattice.image(found.mean.ravel()), levels=[plan.level], **style.LEVEL)
@@ -78,10 +77,8 @@ def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
     if all(place.lon_lat is not None for place in plan.places):
         written += [_geojson(plan, folder / "next.geojson"), _gpx(plan, folder / "next.gpx")]
     else:
-        left_out.append(
-            "next.geojson and next.gpx need longitudes and latitudes: name the samples' coordinate reference system, "
-            "such as --crs EPSG:32632"
-        )
+        fix = "name the samples' coordinate reference system, such as --crs EPSG:32632"
+        left_out.append(f"next.geojson and next.gpx need longitudes and latitudes: {fix}")
     try:
         written.append(_geotiff(plan, folder / "map.tif"))
     except MissingPackageError as error:

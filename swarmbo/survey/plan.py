@@ -167,13 +167,12 @@ def left_out_rmse(samples: Samples, belief: ExactGP) -> float | None:
 
 def _axes(samples: Samples, area: Region | None) -> tuple[Float[np.ndarray, " nx"], Float[np.ndarray, " ny"]]:
     """Columns and rows of the map in the coordinates of the file, with cells about as wide as high."""
-    coordinates = samples.coordinates
     corners = samples.places if area is None else area.corners
     low, high = corners.min(axis=0), corners.max(axis=0)
     if area is None:
         margin = _MARGIN * (high - low).max()
         low, high = low - margin, high + margin
-    own = coordinates.own(np.array([low, [low[0], high[1]], [high[0], low[1]], high]))
+    own = samples.coordinates.own(np.array([low, [low[0], high[1]], [high[0], low[1]], high]))
     west, south = own.min(axis=0)
     east, north = own.max(axis=0)
     n = np.maximum(2, np.round(_CELLS * (high - low) / (high - low).max())).astype(int)

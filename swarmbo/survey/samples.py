@@ -69,9 +69,8 @@ def read_samples(
     header = table.header
     noise = noise or next((column for column in header if column.lower() in _NOISE_NAMES and column != value), None)
     if broad := [column for column in header if column.lower() in _FOOTPRINT_NAMES and column != value]:
-        got = f"{name}: got the column {broad[0]!r}, but samples are taken at points"
         fix = "wanted a file without it, if the footprints are small compared with the distances between samples"
-        raise ConfigError(f"{got}; {fix}", at="$.csv")
+        raise ConfigError(f"{name}: got the column {broad[0]!r}, but samples are taken at points; {fix}", at="$.csv")
     pair = coordinate_columns(CsvColumns(csv=name, value=value or "", x=x, y=y), header, "$", _OPTION)
     quantity = value or _only_value(name, header, {*pair, noise})
     columns = CsvColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates, missing=missing)

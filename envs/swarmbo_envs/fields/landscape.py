@@ -125,16 +125,15 @@ class Plume:
         self.sources = np.array(places, dtype=float)
         self._wind = settings.wind_m_per_round
         self.radius = settings.radius_m or 0.05 * float(size.max())
-        growth = settings.spread_m2_per_round
-        self._growth = 0.25 * self.radius**2 if growth is None else growth
+        spread = settings.spread_m2_per_round
+        self._growth = 0.25 * self.radius**2 if spread is None else spread
         self._decay = settings.decay_rounds
         generator = rng.stream(settings.seed, "fields", "plume")
         self._omega = 2 * np.pi / np.array(_PERIODS)
         self._gusts = settings.gusts * self._wind / math.sqrt(len(_PERIODS)) * generator.standard_normal((2, 3))
         self._phases = generator.uniform(0, 2 * np.pi, (2, 3))
         self._ages = np.arange(math.ceil(_LIFETIMES * self._decay * _PUFFS_PER_ROUND)) / _PUFFS_PER_ROUND
-        steady = self._wind * self._ages
-        arriving = self._height(self._ages) * np.exp(-0.5 * steady**2 / self._variance(self._ages))
+        arriving = self._height(self._ages) * np.exp(-0.5 * (self._wind * self._ages) ** 2 / self._variance(self._ages))
         self._scale = settings.peak / float(arriving.sum())
         self.bound = len(self.sources) * self._scale * float(self._height(self._ages).sum())  # all puffs in one place
 
@@ -165,11 +164,10 @@ class Plume:
 def plume_field(settings: PlumeSettings, max_sites: int) -> Field:
     """A plume over a region."""
     plume, low, high = Plume(settings), np.zeros(2), np.array(settings.size_m)
-    highest = _highest(plume, low, high)
     searched = np.concatenate([lattice(low, high, _MAX_MOVING_POINTS), plume.sources])  # narrow puffs are at a source
     where = f"plume {settings.seed}", settings.size_m, max_sites, _MAX_MOVING_POINTS
     first = _over(plume.surface(0), *where, quantity="concentration", unit=settings.unit, searched=searched)
-    return replace(first, change=plume.surface, span=(0.0, highest))
+    return replace(first, change=plume.surface, span=(0.0, _highest(plume, low, high)))
 
 
 def _highest(plume: Plume, low: Place, high: Place) -> float:

@@ -156,8 +156,7 @@ def _refuse_near_sites(sites: Places, settings: MeasuredSettings) -> None:
 
 
 def _distance_to_next(sites: Places) -> Values:
-    distances, _ = KDTree(sites).query(sites, k=2)  # the nearest of all is the site itself
-    return np.asarray(distances)[:, 1]
+    return np.asarray(KDTree(sites).query(sites, k=2)[0])[:, 1]  # the nearest of all is the site itself
 
 
 def merge_duplicates(sites: Places, values: Values) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"]]:

@@ -101,19 +101,17 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         places = np.array([report["location"] for report in measured]).reshape(-1, 2)
         before = episode.score
         if (scorer := self._scorer) is None:
-            episode.score = self._minus_regret(episode, places)
+            # best true value measured so far, or in this round if the field changes, minus the maximum
+            field = self.field.at(episode.round)
+            best = max([field.minimum, *field.value(places).tolist()]) - field.maximum
+            is_alone = self.field.change is not None or not episode.round
+            episode.score = best if is_alone else max(best, episode.score)
             return episode.score - before
         values, is_later = np.array([report["measurement"] for report in measured]), episode.round > 0
         belief = scorer.updated(episode.knots_mean, episode.knots_covariance, places, values, is_later)
         episode.knots_mean, episode.knots_covariance = belief
         episode.score = scorer.score(episode.knots_mean, episode.round)
         return episode.score - before
-
-    def _minus_regret(self, episode: EpisodeKind, places: Places) -> float:
-        """Best true value measured so far, or in this round if the field changes, minus the maximum."""
-        field = self.field.at(episode.round)
-        best = max([field.minimum, *field.value(places).tolist()]) - field.maximum
-        return best if self.field.change is not None or not episode.round else max(best, episode.score)
 
     @property
     def coordinates(self) -> Coordinates | None:

@@ -130,9 +130,8 @@ class AdditiveFunction:
         if not sides or any(len(side) != 2 for side in sides):
             raise ConfigError(f"got {dict(bounds)}; wanted (low, high) for every variable", at="$.bounds")
         low, high = np.array(sides, dtype=float).T
-        scopes = {"all": tuple(range(len(variables)))}
-        terms = {"all": partial(_by_name, function=function, variables=variables)}
-        return cls(name, low, high, scopes, terms, maximum=maximum, variables=variables)
+        term, scope = partial(_by_name, function=function, variables=variables), tuple(range(len(variables)))
+        return cls(name, low, high, {"all": scope}, {"all": term}, maximum=maximum, variables=variables)
 
     @property
     def n_variables(self) -> int:
@@ -161,8 +160,7 @@ class AdditiveFunction:
     def spread(self) -> float:
         """Range of values over 4,096 quasi-random points, to which relative noise refers."""
         unit = sobol(4096, self.n_variables, stream(0, "spread"))
-        values = self.value(self.low + unit * (self.high - self.low))
-        return float(values.max() - values.min())
+        return float(np.ptp(self.value(self.low + unit * (self.high - self.low))))
 
     def moved(self, seed: int) -> "AdditiveFunction":
         """The same function with its maximum moved to a point drawn uniformly from the middle 80 % of the box.
@@ -189,8 +187,7 @@ class AdditiveFunction:
         new_share = stream(seed, "moved optimum").uniform(0.1, 0.9, n) if move else old_share
         powers = 2.0 ** stream(seed, "rescaled axes").uniform(-1.0, 1.0, n) if rescale else np.ones(n)
         if not self.is_unbounded:
-            fixed = (old_share <= 0.0) | (old_share >= 1.0)
-            new_share = np.where(fixed, old_share, new_share)
+            new_share = np.where((old_share <= 0.0) | (old_share >= 1.0), old_share, new_share)
         argmax, terms = self.low + new_share * sides, dict[str, Term]()
         for factor, scope in self.scopes.items():
             term, i = self.terms[factor], list(scope)
@@ -309,8 +306,7 @@ def _best(f: AdditiveFunction, axes: Mapping[int, Axis]) -> Float[np.ndarray, " 
         X[:, :, list(grids)] = np.array(values)[:, None]
         X[:, :, free] = places
         y = f.value(X.reshape(-1, f.n_variables)).reshape(X.shape[:2])
-        best = y.argmax(axis=1)
-        candidates += [(float(y_row[i]), x[i]) for y_row, x, i in zip(y, X, best, strict=True)]
+        candidates += [(float(y_row[i]), x[i]) for y_row, x, i in zip(y, X, y.argmax(axis=1), strict=True)]
         candidates = sorted(candidates, key=lambda one: -one[0])[:_CLIMBED]
     return max((climb(f, x, free) for _, x in candidates), key=lambda x: float(f.value(x[None])[0]))
 

@@ -45,8 +45,7 @@ def trimodal(n_variables: int = 10, size: int = 3, groups: int = 3, seed: int = 
     order = stream(seed, "trimodal groups").permutation(n_variables)
     scopes = {f"f{i}": tuple(int(j) for j in order[size * i : size * (i + 1)]) for i in range(groups)}
     argmax = np.zeros(n_variables)
-    for scope in scopes.values():
-        argmax[list(scope)] = centres[1]
+    argmax[order[: size * groups]] = np.tile(centres[1], groups)
     maximum = groups * float(np.log(0.8) - 0.5 * size * np.log(2.0 * np.pi * variance))
     low, high = np.full(n_variables, -1.0), np.ones(n_variables)
     name = f"trimodal ({n_variables}, {size}, {groups})"
@@ -67,10 +66,12 @@ def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, s
         for factor in scopes
     }
     low, high = np.zeros(n_variables), np.ones(n_variables)
-    name = f"draw of an additive GP, {n_variables} variables"
-    unsolved = AdditiveFunction(name, low, high, scopes, terms)
-    argmax, maximum = _search(unsolved, stream(seed, "additive draw search"))
-    return replace(unsolved, argmax=argmax, maximum=maximum)
+    f = AdditiveFunction(f"draw of an additive GP, {n_variables} variables", low, high, scopes, terms)
+    # best of climbs from the best 16 of 4,096 random points, and from the best 16 of those by ``_on_grid``
+    groups = _on_grid(f), stream(seed, "additive draw search").random((_POINTS, n_variables))
+    places = np.array([climb(f, x, range(n_variables)) for X in groups for x in X[np.argsort(-f.value(X))[:16]]])
+    values = f.value(places)
+    return replace(f, argmax=places[int(values.argmax())], maximum=float(values.max()))
 
 
 _POINTS = 4096  # random ones of a search, or in a factor's grid
@@ -103,14 +104,6 @@ def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunct
     low, high = np.full(n_variables, -5.0), np.full(n_variables, 5.0)
     name = f"wells in {n_variables} variables, turned in blocks of {block}"
     return AdditiveFunction(name, low, high, scopes, terms, argmax, n_variables * _DEPTH, is_unbounded=True)
-
-
-def _search(f: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Best of climbs from the best 16 of 4,096 random points, and from the best 16 of those by ``_on_grid``."""
-    groups = _on_grid(f), rng.random((_POINTS, f.n_variables))
-    places = np.array([climb(f, x, range(f.n_variables)) for X in groups for x in X[np.argsort(-f.value(X))[:16]]])
-    values = f.value(places)
-    return places[int(values.argmax())], float(values.max())
 
 
 def _on_grid(f: AdditiveFunction) -> Float[np.ndarray, "g n"]:

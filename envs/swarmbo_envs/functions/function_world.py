@@ -61,24 +61,19 @@ def assign_owners(
     A variable belongs to the owner of the first factor that it is in, a factor without new variables to the owner of
     its first variable. Factors that add variables are dealt out evenly, in order, by default one per agent.
     """
-    introducing: list[str] = []
-    known_variables: set[str] = set()
+    first_factor: dict[str, str] = {}
     for factor, scope in scopes.items():
-        if not known_variables.issuperset(scope):
-            introducing.append(factor)
-        known_variables.update(scope)
+        for variable in scope:
+            first_factor.setdefault(variable, factor)
+    introducing = list(dict.fromkeys(first_factor.values()))
     n = len(introducing) if n_agents is None else n_agents
     if n > len(introducing):
         wanted = f"wanted at most {len(introducing)}, one per factor with new variables"
         raise ConfigError(f"got {n} agents; {wanted}", at="$.agents")
     agents = [f"agent_{i}" for i in range(n)]
     first_owner = {factor: agents[place * n // len(introducing)] for place, factor in enumerate(introducing)}
-    owner_of: dict[str, str] = {}
-    factors: dict[str, str] = {}
-    for factor, scope in scopes.items():
-        factors[factor] = first_owner[factor] if factor in first_owner else owner_of[scope[0]]
-        for variable in scope:
-            owner_of.setdefault(variable, factors[factor])
+    owner_of = {variable: first_owner[factor] for variable, factor in first_factor.items()}
+    factors = {factor: first_owner.get(factor, owner_of[scope[0]]) for factor, scope in scopes.items()}
     return agents, factors, {variable: owner_of.get(variable, agents[-1]) for variable in variables}
 
 
@@ -263,16 +258,14 @@ and that did not fail |
         true = float(values.sum())
         episode.best.append(float(np.fmax(so_far, true if np.isfinite(true) else np.nan)))
         names = {"episode": episode.number, "round": episode.round}
-        luck = rng.stream(episode.seed, "environment", "failure", **names).random()
-        if luck < self.settings.failure_rate:
+        if rng.stream(episode.seed, "environment", "failure", **names).random() < self.settings.failure_rate:
             values, error = np.full_like(values, np.nan), "lost"
         by_factor = rng.stream(episode.seed, "environment", "noise", **names).standard_normal(len(values))
         of_total = self.noise_std * rng.stream(episode.seed, "environment", "total noise", **names).standard_normal()
         noisy = values + self.noise_std / np.sqrt(len(values)) * by_factor
         total = float(values.sum() + of_total)
         columns = self._columns.items()
-        infos = {agent: self._info(agent, episode.setting[own], noisy, total, error) for agent, own in columns}
-        return infos, true
+        return {agent: self._info(agent, episode.setting[own], noisy, total, error) for agent, own in columns}, true
 
     def _info(self, agent: str, location: Array, noisy: Array, total: float, error: str) -> dict[str, Any]:
         """Info of an agent from the noisy outcomes of all factors and the noisy total; ``error`` is "" without one."""

@@ -63,10 +63,9 @@ def shekel(m: int = 10) -> AdditiveFunction:
 _HARTMANN_A = np.array(
     [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
 )
-_HARTMANN_ROWS = [1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991]
-_HARTMANN_P = 1e-4 * np.array(
-    [*_HARTMANN_ROWS, [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381]]
-)
+_HARTMANN_ROWS = [[1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991]]
+_HARTMANN_ROWS += [[2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381]]
+_HARTMANN_P = 1e-4 * np.array(_HARTMANN_ROWS)
 _HARTMANN_WEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
 _HARTMANN_3_A = np.array([[3, 10, 30], [0.1, 10, 35], [3, 10, 30], [0.1, 10, 35]])
 _HARTMANN_3_P = 1e-4 * np.array([[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]])
@@ -97,8 +96,7 @@ def hartmann(n_variables: int = 6, block: int = 6, largest: float = 1.0) -> Addi
     }
     maximum, argmax = _HARTMANN_MAXIMA[block]
     low, high, place = np.zeros(n_variables), np.ones(n_variables), np.tile(argmax, len(scopes))
-    total = maximum * float(scales.sum())
-    return AdditiveFunction(f"Hartmann-{n_variables}", low, high, scopes, terms, place, total)
+    return AdditiveFunction(f"Hartmann-{n_variables}", low, high, scopes, terms, place, maximum * float(scales.sum()))
 
 
 def _michalewicz(X: Points, i: int, steepness: int) -> Values:
@@ -111,8 +109,7 @@ def michalewicz(n_variables: int = 10, steepness: int = 10) -> AdditiveFunction:
     argmax, maximum = np.zeros(n_variables), 0.0
     grid = np.linspace(0.0, np.pi, 20_001)
     for i in range(n_variables):
-        term = partial(_michalewicz, i=i, steepness=steepness)
-        terms[f"f{i}"] = term
+        terms[f"f{i}"] = term = partial(_michalewicz, i=i, steepness=steepness)
         best = grid[int(term(grid[:, None]).argmax())]
         for width in (1e-4, 1e-6, 1e-8):
             fine = np.clip(np.linspace(best - 2 * width, best + 2 * width, 4001), 0.0, np.pi)
@@ -193,9 +190,8 @@ def _ackley(X: Points, sign: float = 1.0) -> Values:
 def ackley(n_variables: int = 5, block: int | None = None) -> AdditiveFunction:
     """Ackley, negated, on [-32.768, 32.768]^d; one factor, or one for every ``block`` variables; maximum 0 at 0."""
     n, edge = n_variables, 32.768
-    return _equal_terms(
-        f"Ackley-{n}", partial(_ackley, sign=-1.0), _one_or_blocks(n, n if block is None else block), -edge, edge
-    )
+    scopes = _one_or_blocks(n, n if block is None else block)
+    return _equal_terms(f"Ackley-{n}", partial(_ackley, sign=-1.0), scopes, -edge, edge)
 
 
 def ackley_positive(n_variables: int = 5) -> AdditiveFunction:
@@ -278,6 +274,5 @@ def get(name: str, *, moved: bool = False, rescaled: bool = False, seed: int = 0
         function = makers[name](**settings)
     except TypeError as error:
         raise ConfigError(f"{name} does not take these: {error}", at="$.environment") from error
-    if moved:
-        function = function.moved(seed)
+    function = function.moved(seed) if moved else function
     return function.rescaled(seed) if rescaled else function

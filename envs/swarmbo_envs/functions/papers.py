@@ -52,8 +52,7 @@ def rover(
     if n_variables < 8 or n_variables % 2:
         raise ConfigError(f"got {n_variables}; wanted an even number >= 8", at="$.environment.n_variables")
     drawn = stream(seed, "rover obstacles").random((4 * obstacles + 64, 2))
-    ends = np.stack([_START, _GOAL])
-    free = (np.abs(drawn[:, None] - ends).max(axis=2) > 2.0 * half_m).all(axis=1)
+    free = (np.abs(drawn[:, None] - np.stack([_START, _GOAL])).max(axis=2) > 2.0 * half_m).all(axis=1)
     term = partial(path_value, centres=drawn[free][:obstacles], half=half_m, through=through)
     low, high = np.zeros(n_variables), np.ones(n_variables)
     return AdditiveFunction(f"rover-{n_variables}", low, high, {"f": tuple(range(n_variables))}, {"f": term})
@@ -101,8 +100,7 @@ def network(data: str = "wine", trainings: int = 3, seed: int = 0) -> AdditiveFu
     variables = ("neurons_1", "neurons_2", "log10_rate", "batch")
     low, high = np.array([2.0, 2.0, -6.0, 4.0]), np.array([100.0, 100.0, -1.0, 64.0])
     term = partial(_accuracy, data=data, trainings=trainings, seed=seed)
-    scope = {"f": (0, 1, 2, 3)}
-    return AdditiveFunction(f"network on {data}", low, high, scope, {"f": term}, variables=variables)
+    return AdditiveFunction(f"network on {data}", low, high, {"f": (0, 1, 2, 3)}, {"f": term}, variables=variables)
 
 
 def _accuracy(X: Points, data: str, trainings: int, seed: int) -> Values:

@@ -119,8 +119,7 @@ class Ground:
         for (x, y), corner_blocked in corners.items():
             sides_blocked = corners[(-x, y)] | corners[(x, -y)]
             row, column = np.nonzero(corner_blocked & ~sides_blocked & ~corners[(-x, -y)])
-            corner = np.column_stack([column + 1.0, row + 1.0])
-            nodes.append(corner - _NODE_OFF_CORNER * np.array([x, y]))
+            nodes.append(np.column_stack([column + 1.0, row + 1.0]) - _NODE_OFF_CORNER * np.array([x, y]))
         return self.low + np.concatenate(nodes) * self.cell
 
     @cached_property

@@ -105,25 +105,21 @@ class PathPlanner:
         from swarmbo_envs.ground.sight import quickest
 
         motor, ground = (self.speed_m_s, self.turn_rate_rad_s, float(self.wind[0]), float(self.wind[1])), self.ground
-        return quickest(
-            as_rows(poses), tree.nodes, tree.times, tree.headings, motor, ground.blocked, ground.grid, is_back
-        )
+        reached = tree.nodes, tree.times, tree.headings
+        return quickest(as_rows(poses), *reached, motor, ground.blocked, ground.grid, is_back)
 
     def times_between(self, origins: Starts, places: Ends) -> Float[np.ndarray, "n m"]:
         """Times of the quickest paths, without turns; infinite without a path."""
-        direct = self._direct_times(origins, places)
-        if not len(self.ground.nodes):
+        direct, nodes = self._direct_times(origins, places), self.ground.nodes
+        if not len(nodes):
             return direct
-        nodes = self.ground.nodes
         to_bends, from_bends = self._direct_times(origins, nodes), self._direct_times(nodes, places)
-        over_bends = _least_sums(to_bends, self._between[0])
-        return np.minimum(direct, _least_sums(over_bends, from_bends))
+        return np.minimum(direct, _least_sums(_least_sums(to_bends, self._between[0]), from_bends))
 
     @cached_property
     def _between(self) -> tuple[Float[np.ndarray, "n n"], Int[np.ndarray, "n n"]]:
         """Least times between all bends, without turns, and the bend before the last on each path."""
-        nodes = self.ground.nodes
-        graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), 0.0)
+        graph = np.where(self.ground.visible, self.straight_times(self.ground.nodes, self.ground.nodes), 0.0)
         return shortest_path(graph, method="D", return_predecessors=True)
 
     @cached_property
@@ -132,8 +128,7 @@ class PathPlanner:
         # in a current the way back takes another time, so the tree towards a place is not that from it
         if not any(self.wind):
             return self._between[1]
-        nodes = self.ground.nodes
-        graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), 0.0).T
+        graph = np.where(self.ground.visible, self.straight_times(self.ground.nodes, self.ground.nodes), 0.0).T
         return shortest_path(graph, method="D", return_predecessors=True)[1]
 
     def _direct_times(self, starts: Starts, ends: Ends) -> Float[np.ndarray, "n m"]:

@@ -97,9 +97,21 @@ class Region:
 
     def touched(self, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
         """Cells of a map that the region, widened by the clearance along each axis, touches."""
-        if self.marked is None:
-            return self._by_rings(low, cell, shape, clearance_m)
-        return self._by_marks(self.marked, low, cell, shape, clearance_m)
+        if self.marked is not None:
+            return self._by_marks(self.marked, low, cell, shape, clearance_m)
+        from swarmbo_envs.ground.sight import mark_segments  # numba takes a second to import
+
+        # cells near an edge, and all connected cells of a part that lies within
+        touched = np.zeros(shape, dtype=bool)
+        for ring in self.rings:
+            units = (ring - low) / cell
+            mark_segments(units, np.roll(units, -1, axis=0).copy(), clearance_m / cell, touched)
+        parts, n = label(~touched)
+        cell_of_part = np.empty(n + 1, dtype=int)  # a cell of each
+        cell_of_part[parts.ravel()] = np.arange(parts.size)
+        row, column = np.unravel_index(cell_of_part[1:], shape)
+        is_inside = np.append(False, self.holds(low + (np.column_stack([column, row]) + 0.5) * cell))
+        return touched | is_inside[parts]
 
     def holds(self, places: Places) -> Mask:
         """Mask of places in the region; on its border either result is possible."""
@@ -111,21 +123,6 @@ class Region:
             inside = (column >= 0) & (column < columns) & (row >= 0) & (row < rows)
             return inside & self.marked[np.clip(row, 0, rows - 1), np.clip(column, 0, columns - 1)]
         return earth.holds(self.rings, places)
-
-    def _by_rings(self, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
-        """Mark cells near an edge, and all connected cells of a part that lies within."""
-        from swarmbo_envs.ground.sight import mark_segments  # numba takes a second to import
-
-        touched = np.zeros(shape, dtype=bool)
-        for ring in self.rings:
-            units = (ring - low) / cell
-            mark_segments(units, np.roll(units, -1, axis=0).copy(), clearance_m / cell, touched)
-        parts, n = label(~touched)
-        cell_of_part = np.empty(n + 1, dtype=int)  # a cell of each
-        cell_of_part[parts.ravel()] = np.arange(parts.size)
-        row, column = np.unravel_index(cell_of_part[1:], shape)
-        is_inside = np.append(False, self.holds(low + (np.column_stack([column, row]) + 0.5) * cell))
-        return touched | is_inside[parts]
 
     def _by_marks(self, marked: Marks, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
         """Mark cells that a marked cell of the raster overlaps."""

@@ -34,9 +34,8 @@ class Unicycle:
 
         Source: arcs and tangents as in Dubins, Amer. J. Math. 79 (1957), with free final heading.
         """
-        options = np.stack(
-            [self._turn_then_drive(pose, goals), *(self._arc(pose, goals, side) for side in (1.0, -1.0))]
-        )
+        arcs = [self._arc(pose, goals, side) for side in (1.0, -1.0)]
+        options = np.stack([self._turn_then_drive(pose, goals), *arcs])
         quickest = options[:, :, :, 0].sum(axis=2).argmin(axis=0)
         return options[quickest, np.arange(len(goals))]
 

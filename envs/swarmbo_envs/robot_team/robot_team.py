@@ -375,8 +375,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         if settings.robots > 1 and settings.separation_m < _LENGTHS_APART * rover_m:
             risk = f"$.separation_m: at {settings.separation_m:g} m rovers of {rover_m:g} m may pass through each other"
             fix = f"separation_m = {_LENGTHS_APART * rover_m:g} or more keeps them apart"
-            why = "since their drives are simulated separately"
-            warnings.warn(f"{risk}, {why}; {fix}", DataWarning, stacklevel=2)
+            warnings.warn(f"{risk}, since their drives are simulated separately; {fix}", DataWarning, stacklevel=2)
         field = build_field(settings.field, settings.max_sites)
         regions = read_regions(settings.no_go, field.low, field.high, field.coordinates)
         anchors, clearance = {"starts": settings.starts, "bases": settings.bases}, settings.clearance_m + rover_m

@@ -67,8 +67,7 @@ class Follower:
         ahead = max(_AHEAD * self.length_m, _AHEAD_S * self.speed_m_s)
         goal_x, goal_y = self.at(min(self.done_m + ahead, stop))
         dx, dy = goal_x - x, goal_y - y
-        gap = hypot(dx, dy)
-        if gap == 0.0:
+        if dx == dy == 0.0:
             return 0.0, 0.0
         error = (atan2(dy, dx) - heading + pi) % (2 * pi) - pi
         turn = max(-self.turn_rate_rad_s, min(self.turn_rate_rad_s, _GAIN * error))
@@ -167,9 +166,8 @@ class Simulator:
         if failure is None:  # otherwise it is put upright at once
             self._stand(round(_SETTLES_S / self._tick_s), poses)
             failure = self._failure(follower, False, False)
-        return Result(
-            self._state(), np.array(poses), min(busy, most_s), failure, np.array(follower.at(follower.done_m))
-        )
+        back = np.array(follower.at(follower.done_m))
+        return Result(self._state(), np.array(poses), min(busy, most_s), failure, back)
 
     def _failure(self, follower: Follower, is_stuck: bool, is_empty: bool) -> Failure | None:
         q = self._data.qpos
@@ -228,11 +226,9 @@ class Rovers(Mover):
             raise ConfigError(f"got rovers of {length:g} m on a map of {side:g} m; {wanted}: {fix}", at=at)
         fastest = max(speed + rate * length for speed, rate in limits)
         if fastest * step > _STRIDE * length:
-            got = (
-                f"got wheels that turn by {fastest:g} m/s, too fast for rovers of {length:g} m and steps of {step:g} s"
-            )
-            fix = "lower speeds, longer rovers or shorter steps"
-            raise ConfigError(f"{got}; wanted at most {_STRIDE * length / step:g} m/s: {fix}", at=at)
+            why = f"too fast for rovers of {length:g} m and steps of {step:g} s"
+            wanted = f"wanted at most {_STRIDE * length / step:g} m/s: lower speeds, longer rovers or shorter steps"
+            raise ConfigError(f"got wheels that turn by {fastest:g} m/s, {why}; {wanted}", at=at)
         if (steps := round_time_s / step) > _MOST_STEPS:
             got = f"got {steps:,.0f} steps in a round of {round_time_s:g} s; wanted at most {_MOST_STEPS:,}"
             raise ConfigError(f"{got}: a shorter round_time_s, or a smaller map", at=at)

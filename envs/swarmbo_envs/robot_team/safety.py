@@ -90,8 +90,7 @@ class Spacing:
         end = len(own) if passes.all() else int(passes.argmin())
         for moment in range(end - 1, 0, -1):
             standing = nearest[:, moment] if bases is None else np.hypot(*(bases - own[moment]).T)
-            both = np.minimum(standing, nearest[:, moment])
-            if (both**2 >= self._squared(robot, self.off_m)).all():
+            if (np.minimum(standing, nearest[:, moment]) ** 2 >= self._squared(robot, self.off_m)).all():
                 yield moment
         yield 0
 

@@ -20,7 +20,7 @@ from swarmbo_envs.robot_team.episode import Episode, Ideal, Mover, Robots, Senso
 from swarmbo_envs.robot_team.motion import Driver
 from swarmbo_envs.robot_team.safety import SLACK, BatteryLimits, Spacing
 from swarmbo_envs.robot_team.settings import MOST_CELLS, RobotTeamSettings
-from swarmbo_envs.shared import Path, Place, Places, Pose, grid_points
+from swarmbo_envs.shared import Path, Place, Places, grid_points
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
 # cells in the width of a passage that is surely open, along an axis and across
@@ -42,9 +42,8 @@ def ground_of_field(
     if field.gaps is not None:
         (west, south), (east, north) = field.low.tolist(), field.high.tolist()
         regions = [*regions, Region.of_cells(field.gaps, (west, south, east, north))]
-    anchor_places: dict[str, Place] = {}
-    for name, stated in anchors.items():
-        anchor_places |= {f"$.{name}[{n}]": np.array(place, dtype=float) for n, place in enumerate(stated or ())}
+    stated = ((f"$.{name}[{n}]", place) for name, own in anchors.items() for n, place in enumerate(own or ()))
+    anchor_places: dict[str, Place] = {path: np.array(place, dtype=float) for path, place in stated}
     for path, place in anchor_places.items():
         field.require_on_map(place, path)
     ground = Ground(field.low, field.high, regions, cells, clearance_m, anchor_places, at)
@@ -168,8 +167,7 @@ class World:
         self.drivers = [drivers[limit] for limit in limits]
         reserve, off_m = self.mover.reserve, self.mover.off_m
         self.battery_limits = BatteryLimits(rules, self.drivers, self.round_time_s, reserve, off_m)
-        diagonal = float(np.hypot(*(field.high - field.low)))
-        self.radio_ranges_m = rules.radio_ranges or (0.5 * diagonal,) * len(agents)
+        self.radio_ranges_m = rules.radio_ranges or (0.5 * float(np.hypot(*(field.high - field.low))),) * len(agents)
         self._links = RadioLinks(agents)
         self._fastest = [speed + float(np.hypot(*rules.wind)) for speed in rules.speeds]  # over ground
         spacing = Spacing(rules.separation_m, self._fastest, self.round_time_s, off_m)
@@ -189,14 +187,13 @@ class World:
         if starts is None:
             starts = separated_sites(generator, self.field.sites, self.settings.robots)
             self._require_separation(starts)
-        headings = generator.uniform(-np.pi, np.pi, size=len(starts))
-        rules, poses = self.rules, np.column_stack([starts, headings])
+        poses = np.column_stack([starts, generator.uniform(-np.pi, np.pi, size=len(starts))])
         return Episode(
             *(seed, number, 0, True),
             *score_and_belief,
             poses=poses,
-            batteries=np.full(len(starts), np.inf) if rules.batteries is None else np.array(rules.batteries),
-            bases=starts.copy() if rules.bases is None else np.array(rules.bases, dtype=float),
+            batteries=np.full(len(starts), np.inf) if self.rules.batteries is None else np.array(self.rules.batteries),
+            bases=starts.copy() if self.rules.bases is None else np.array(self.rules.bases, dtype=float),
             last=np.full(len(starts), np.nan),
             measured=np.zeros(len(self.field.sites), dtype=bool),
             trails=[start[None].copy() for start in starts],
@@ -280,7 +277,15 @@ class World:
             return episode.bases[robot], is_as_requested, is_open
         if self.field.sites_only:
             return self._site_to_sample(episode, robot, place)
-        return *self._free_place(episode.poses[robot], place), True
+        position = episode.poses[robot, :2]
+        if self.ground.is_open:
+            return place, True, True
+        part, place_part = self.ground.part_of(np.stack([position, place]))
+        if part == place_part:
+            return place, True, True
+        # there is no path to it: the nearest site to which there is one
+        squared = np.where(self._parts == part, ((self.field.sites - place) ** 2).sum(axis=1), np.inf)
+        return (self.field.sites[squared.argmin()] if np.isfinite(squared).any() else position).copy(), False, True
 
     def _planned_path(self, episode: Episode, robot: int, goal: Place, *, must_return: bool) -> tuple[Path, Place]:
         """Whole path that a robot sets out on, and its end; empty without a path to the goal."""
@@ -307,16 +312,6 @@ class World:
                 tracks[robot] = positions[np.minimum(np.arange(len(positions)), moment)]
                 return part
         raise AssertionError("the first moment is always one at which it may stay")
-
-    def _free_place(self, pose: Pose, place: Place) -> tuple[Place, bool]:
-        """Goal for a requested location, and True if unchanged: without a path it is the nearest site."""
-        if self.ground.is_open:
-            return place, True
-        part, place_part = self.ground.part_of(np.stack([pose[:2], place]))
-        if part == place_part:
-            return place, True
-        squared = np.where(self._parts == part, ((self.field.sites - place) ** 2).sum(axis=1), np.inf)
-        return (self.field.sites[squared.argmin()] if np.isfinite(squared).any() else pose[:2]).copy(), False
 
     def _require_separation(self, starts: Robots) -> None:
         if self.spacing is None:

@@ -161,8 +161,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
 
     def _measure(self, episode: Episode, sensor: int, energy_j: float) -> dict[str, Any]:
         noise_std, rate, agent = self.settings.noise_std, self.settings.failure_rate, self.possible_agents[sensor]
-        spot = episode.spots[sensor]
-        measurement = self.field.measure(episode, spot, noise_std, rate, "sensor_field", agent=agent)
+        measurement = self.field.measure(episode, episode.spots[sensor], noise_std, rate, "sensor_field", agent=agent)
         if measurement is not None:
             episode.last[sensor] = measurement
         episode.sampled[sensor], episode.failed[sensor] = True, measurement is None
@@ -185,8 +184,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         n, battery = len(self.possible_agents), self.settings.battery_j
         # a battery of 0 J is empty from the first
         charge = np.ones(n) if battery is None else 1.0 - episode.spent_j / battery if battery else np.zeros(n)
-        left = np.full(n, episode.share_left(self.max_cycles))
-        return np.column_stack([episode.spots, episode.last, charge, left])
+        return np.column_stack([episode.spots, episode.last, charge, np.full(n, episode.share_left(self.max_cycles))])
 
     def candidates(self, agent: str) -> Places:
         """Locations that an agent can sample in this round; empty once its energy does not suffice.
@@ -224,8 +222,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
     def _read(self, saved: SavedState) -> Episode:
         episode = super()._read(saved)
         saved.require(bool(np.isfinite(episode.spots).all()), "spots that are finite")
-        spent = episode.spent_j
-        saved.require(bool((np.isfinite(spent) & (spent >= 0.0)).all()), "'spent_j' of 0 or more")
+        saved.require(bool((np.isfinite(episode.spent_j) & (episode.spent_j >= 0.0)).all()), "'spent_j' of 0 or more")
         return episode
 
     def _picture(self) -> NDArray[np.uint8]:

@@ -98,8 +98,7 @@ class ManyWlans:
         s, k = self.world.settings, self._powers.shape[1]
         self.round, self._powers = self.round + 1, np.clip(given, s.power_dbm[0], s.power_dbm[1])
         power = milliwatts(self._powers)[:, :, None]
-        unwanted = (self._unwanted @ power)[:, :, 0]
-        sinr = (self._wanted @ power)[:, :, 0] / (self._noise_mw + unwanted)
+        sinr = (self._wanted @ power)[:, :, 0] / (self._noise_mw + (self._unwanted @ power)[:, :, 0])
         rates = np.minimum(self._width * np.log1p(sinr / self._link.gap), self._link.cap_mbps) * self._turns
         values = (self._members @ self.world.utility.of_users(rates)[:, :, None])[:, :, 0]
         self.totals = totals = values.sum(axis=1)

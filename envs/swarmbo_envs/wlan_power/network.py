@@ -137,8 +137,7 @@ class Network:
     @cached_property
     def mean_losses_db(self) -> Float[np.ndarray, "k k"]:
         """Mean loss from each access point (row) to the present users of each (column), at most 300 dB; 300 if none."""
-        counts = np.maximum(self.n_users, 1)
-        losses = self.loss_db @ (self.members * self.present[:, None]) / counts
+        losses = self.loss_db @ (self.members * self.present[:, None]) / np.maximum(self.n_users, 1)
         return np.where(self.n_users > 0, np.clip(losses, 0.0, 300.0), 300.0)
 
     def sinr(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:

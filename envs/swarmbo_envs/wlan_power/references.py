@@ -65,26 +65,21 @@ def best_known(
     elif utility.name == "minimum-rate":
         place = _max_min_powers(network, low, high)
     elif _is_smooth(network, utility):
-        place = _best_climb(network, low, high, starts, utility)
+        ends = (_climb(network, utility, x, (low, high)) for x in _starts(network, low, high, starts))
+        place = max(ends, key=lambda end: end[0])[1]
     else:
         place = _best_polished(network, low, high, starts, utility)
     return tuple(place.tolist()), float(utility.value(network, place[None])[0])
 
 
-def _starts(network: Network, starts: int) -> list[Values]:
-    k = network.n_points
-    unit = sobol(starts, k, stream(0, "best known powers"))
+def _starts(network: Network, low: float, high: float, starts: int) -> list[Values]:
+    unit = sobol(starts, network.n_points, stream(0, "best known powers"))
     unit[1::2] = np.round(unit[1::2])
-    return [np.ones(k), *unit]
+    return [low + share * (high - low) for share in (np.ones(network.n_points), *unit)]
 
 
 def _is_smooth(network: Network, utility: Utility) -> bool:
     return utility.name in ("sum", "proportional-fair") and np.isinf(network.link.cap_mbps)
-
-
-def _best_climb(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
-    starting_powers = (low + start * (high - low) for start in _starts(network, starts))
-    return max((_climb(network, utility, x, (low, high)) for x in starting_powers), key=lambda end: end[0])[1]
 
 
 def _climb(network: Network, utility: Utility, x: Values, limits: Pair) -> tuple[float, Values]:
@@ -128,13 +123,12 @@ def _negative_utility(x: Values, network: Network, utility: Utility, sharpness: 
 
 def _best_polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
     n_starts, n_polished = _ROUGH if np.isinf(network.link.cap_mbps) else _CAPPED
-    starting_points = [low + start * (high - low) for start in _starts(network, min(starts, n_starts))]
-    ends = [_climb(network, utility, x, (low, high))[1] for x in starting_points]
+    starting_powers = _starts(network, low, high, min(starts, n_starts))
+    ends = [_climb(network, utility, x, (low, high))[1] for x in starting_powers]
     if utility.name == "users-above" and 0 < network.present.sum() <= _MOST_REMOVED:
         ends.append(_after_removals(network, low, high, utility.rate_mbps))
-    values = utility.value(network, np.array(ends))
-    ends = [ends[i] for i in np.argsort(-values, kind="stable")[:n_polished]]
-    polished = [_coordinate_search(network, low, high, utility, x) for x in ends]
+    best = np.argsort(-utility.value(network, np.array(ends)), kind="stable")[:n_polished]
+    polished = [_coordinate_search(network, low, high, utility, ends[i]) for i in best]
     return polished[int(utility.value(network, np.array(polished)).argmax())]
 
 
@@ -308,8 +302,7 @@ def references(
         "random": _best("random", value, random_settings),
     }
     if d == k:
-        outcomes = functools.partial(utility.factor_values, network)
-        final, n_tried = _independent(outcomes, middle, axes[0], budget)
+        final, n_tried = _independent(functools.partial(utility.factor_values, network), middle, axes[0], budget)
         results["independent"] = Reference("independent tuning", final, float(value(final[None])[0]), n_tried)
     else:
         results["colouring"] = _best("greedy colouring, all at maximum", value, greedy_colouring(network, high)[None])

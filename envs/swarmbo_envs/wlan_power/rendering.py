@@ -59,8 +59,7 @@ def sinr_map(
 ) -> Float[np.ndarray, " m"]:
     """SINR in dB of a user at each place (m), served by the access point of least path loss, without shadowing."""
     loss = path_loss_db(distances(topology.access_points, places))
-    present = np.ones(len(places), dtype=bool)
-    visitors = replace(network, loss_db=loss, serving=loss.argmin(axis=0), present=present)
+    visitors = replace(network, loss_db=loss, serving=loss.argmin(axis=0), present=np.ones(len(places), dtype=bool))
     return 10.0 * np.log10(visitors.sinr(powers[None])[0])
 
 
@@ -120,12 +119,10 @@ def _draw_powers(ax: Axes, world: World, episode: Episode) -> None:
     numbers, foot = np.arange(len(episode.powers)), low - 0.08 * (high - low)
     if len(numbers) > _NUMBERED:
         ax.hist(episode.powers, bins=24, range=(low, high), color=look.BLUE)
-        ax.set_title("Histogram of powers")
-        ax.set(xlabel="power (dBm)", ylabel="access points", xlim=(low, high))
+        ax.set(title="Histogram of powers", xlabel="power (dBm)", ylabel="access points", xlim=(low, high))
         return
     ax.bar(numbers, episode.powers - foot, bottom=foot, color=_colours(world, episode))
-    ax.set_title("Power (dBm)")
-    ax.set(ylim=(foot, high), xlabel="access point")
+    ax.set(title="Power (dBm)", ylim=(foot, high), xlabel="access point")
     ax.set_yticks(np.linspace(low, high, 4))
     ax.set_xticks(numbers, [str(i) for i in numbers])
     ax.grid(visible=False, axis="x")
@@ -150,8 +147,8 @@ def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"],
     if here.any():
         ax.legend(loc="lower right")
     by = "" if settings.objective == "capacity" else " by the closed form"
-    ax.set_title(f"Users below a capacity{by} (CDF)")
-    ax.set(xlabel="capacity of a user (Mbit/s)", ylim=(0.0, 1.02), xlim=(0.0, None))
+    title = f"Users below a capacity{by} (CDF)"
+    ax.set(title=title, xlabel="capacity of a user (Mbit/s)", ylim=(0.0, 1.02), xlim=(0.0, None))
 
 
 def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings, utility: Utility) -> None:
@@ -163,5 +160,4 @@ def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings, utility
             ax.plot(rounds, best, color=look.BLUE, drawstyle="steps-post", label="best so far")
         ax.legend(loc="lower right")
     what = utility.label or f"sum {settings.objective}"
-    ax.set_title(f"{what[0].upper()}{what[1:]} ({utility.unit})")
-    ax.set_xlabel("round")
+    ax.set(title=f"{what[0].upper()}{what[1:]} ({utility.unit})", xlabel="round")

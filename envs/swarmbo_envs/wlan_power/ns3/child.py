@@ -39,8 +39,7 @@ def answer(library: ctypes.CDLL, request: dict[str, Any]) -> dict[str, Any]:
     ``request`` has an ``objective``, and the fields of ``Wlan`` with arrays as flat lists, row by row.
     """
     arrays = {name: (kind * len(request[name]))(*request[name]) for name, kind in _ARRAYS.items()}
-    numbers = {name: request[name] for name in (*_NUMBERS, "run", "points", "users")}
-    wlan = Wlan(**arrays, **numbers)
+    wlan = Wlan(**arrays, **{name: request[name] for name in (*_NUMBERS, "run", "points", "users")})
     n_users = request["users"]
     values = (ctypes.c_double * n_users)()
     if request["objective"] == "capacity":
