@@ -150,13 +150,13 @@ def _worlds(name: str) -> Iterator[Entry]:
 
 
 def _scenarios(name: str) -> Iterator[Entry]:
-    from swarmbo.registry import name_of
     from swarmbo.runs.scenario_files import available, load, summary_line
 
     if name in available():
         scenario, path = load(name), available()[name]
         keys = {"environment": str(scenario.environment["id"]), "rounds": str(scenario.rounds), "file": str(path)}
-        keys |= {slot: name_of(getattr(scenario, slot)) for slot in ("belief", "acquisition", "coordination")}
+        for slot in ("belief", "acquisition", "coordination"):
+            keys[slot] = str(getattr(scenario, slot).__struct_config__.tag)
         yield Entry(f"scenario: {name}", (summary_line(path),), keys, f"swarmbo run {name}")
 
 

@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, Update, Valued
+from swarmbo.coordination import messages
+from swarmbo.coordination.messages import Bundle, Key, Update
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, by_name
@@ -144,7 +145,7 @@ class DeadlineAgent(ABC):
         return tuple(other for other in self._peers if self.is_silent(other))
 
     @abstractmethod
-    def accept(self, sender: str, message: Message) -> bool:
+    def accept(self, sender: str, message: messages.Message) -> bool:
         """Store an entry, and return True, if the sender may state it."""
 
     def _receive_all(self, now: int, inbox: Sequence[Envelope]) -> None:
@@ -154,7 +155,7 @@ class DeadlineAgent(ABC):
 
     def _receive(self, envelope: Envelope) -> None:
         try:
-            label, bundle = Codec.read(envelope.payload)
+            label, bundle = messages.Codec.read(envelope.payload)
         except TransportError:
             return  # as if it were lost, like what is of another decision or from a stranger
         other = self._peers.get(envelope.sender)
@@ -169,7 +170,7 @@ class DeadlineAgent(ABC):
                 self.refused[envelope.sender] += 1
                 continue
             self._received_versions[message.key] = version
-            if isinstance(message, Valued):
+            if isinstance(message, messages.Valued):
                 self.put_to_all(message, version)
 
     def put(self, recipient: str, message: Update, version: int) -> None:
@@ -213,8 +214,8 @@ class DeadlineAgent(ABC):
         for name, other in self._peers.items():
             bundle = other.next_bundle(self._now)
             if bundle is not None:
-                label = Label(self.decision, bundle.number)
-                out.append(Envelope(self.name, name, Codec.encode(bundle, label)))
+                label = messages.Label(self.decision, bundle.number)
+                out.append(Envelope(self.name, name, messages.Codec.encode(bundle, label)))
         return out
 
 

@@ -11,10 +11,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary import values
-from swarmbo.deciding import tables
+from swarmbo.deciding import own_rows, tables
 from swarmbo.deciding.logbook import Logbook, OpenQuery
 from swarmbo.deciding.offers import Offer, checked_candidates
-from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow, shares_outcomes
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement, News
@@ -180,8 +179,8 @@ class AgentInputs:
     variables: tuple[str, ...]
 
     def checked_outcome(
-        self, log: Logbook, query_id: str, before: OwnRow, told: ToldOutcome, order: int, reporter: str | None
-    ) -> OwnRow | None:
+        self, log: Logbook, query_id: str, before: own_rows.OwnRow, told: ToldOutcome, order: int, reporter: str | None
+    ) -> own_rows.OwnRow | None:
         """Check outcomes of a query, and leave out known ones; None if all are known; see ``Agent.tell``.
 
         ``before`` has outcomes that it got and that its log does not have yet. The ``reporter``, by default the first
@@ -194,7 +193,7 @@ class AgentInputs:
             if before.has_ended:
                 raise UnknownQueryError(f"query {query_id!r} is not pending, as {self.name!r} has observed its end")
             outcome = outcome if isinstance(outcome, Mapping) else {self.name: None if told.failed else outcome}
-        elif shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
+        elif own_rows.shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
             wanted = f"it given to {first!r}, which reports it to the others"
             raise ConfigError(f"got a total; wanted {wanted}", at="$.outcome")
         if query_id in log.open:  # with outcomes of its own that its log does not have yet
@@ -212,11 +211,11 @@ class AgentInputs:
         if news is None:
             return None
         if self.problem.is_field:
-            return OwnRow.measured(order, self.problem, news.measurement(self.name, self.problem))
+            return own_rows.OwnRow.measured(order, self.problem, news.measurement(self.name, self.problem))
         actual = self.problem.coded(news.point)
-        return OwnRow.of_news(order, news, self.factors, {variable: actual[variable] for variable in own})
+        return own_rows.OwnRow.of_news(order, news, self.factors, {variable: actual[variable] for variable in own})
 
-    def checked_unrequested(self, before: OwnRow, told: ToldOutcome, order: int) -> OwnRow:
+    def checked_unrequested(self, before: own_rows.OwnRow, told: ToldOutcome, order: int) -> own_rows.OwnRow:
         """Check a measurement in a field without a query, such as at the start; see ``Agent.tell``."""
         if before.has_news:
             raise UnknownQueryError(f"got {self.name!r} again without a query; its measurement is already known")
@@ -228,30 +227,32 @@ class AgentInputs:
         place = measured_place(self.problem, self.name, told.locations[self.name])
         _, noise = noise_of(told.noise_std, None, {self.name: y})
         measurement = Measurement(self.name, place, y, noise.get(self.name, np.nan))
-        return OwnRow.measured(order, self.problem, measurement)
+        return own_rows.OwnRow.measured(order, self.problem, measurement)
 
-    def checked_attached(self, given: tables.Rows, present: int, order: int) -> list[OwnRow]:
+    def checked_attached(self, given: tables.Rows, present: int, order: int) -> list[own_rows.OwnRow]:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
         data, channels = tables.attached(given, self.problem, self.factors), self.problem.channels
-        is_by_factor = not shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
+        is_by_factor = not own_rows.shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
-        has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[OwnRow]()
+        has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()
         for x, y, known, round, noise in zip(data.X, data.totals, data.factors, rounds, data.known_noise, strict=True):
             by_factor = dict(zip(channels, known.tolist(), strict=True)) if is_by_factor else {}
             stds = {channel: std for channel, std in zip(channels, noise[1:].tolist(), strict=True) if std == std}
             news = News(x, float(y) if has_total else None, by_factor, float(noise[0]), stds)
             place = {v: code for v, code in self.problem.coded(x).items() if v in self.variables}
-            rows.append(OwnRow.of_news(order + len(rows), news, self.factors, place, float(round)))
+            rows.append(own_rows.OwnRow.of_news(order + len(rows), news, self.factors, place, float(round)))
         return rows
 
-    def checked_info(self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool) -> OwnRow:
+    def checked_info(
+        self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool
+    ) -> own_rows.OwnRow:
         """Check its environment's info of a round; see ``Agent.observe``."""
         sent: Mapping[str, np.ndarray] = {}
-        if query_id != UNREQUESTED:
+        if query_id != own_rows.UNREQUESTED:
             point = log.query(query_id).point
             sent = self.problem.places(point, self.problem.channels_in(point))
         measurement, stops = measurements_of(self.name, info, sent.get(self.name), self.problem.box)
-        return OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
+        return own_rows.OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
 
     def checked_offer(
         self, candidates: ArrayLike | None, price: float, position: ArrayLike | None, *, takes_part: bool

@@ -11,7 +11,6 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.boundary.coordinates import holds
 from swarmbo.boundary.values import table
 from swarmbo.settings import Positive, Settings, convert, require
 from swarmbo.spaces import Domain
@@ -170,7 +169,7 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         far = np.sqrt((gaps**2).sum(axis=2))
         nearest, rows = far.argmin(axis=1), np.arange(len(U))
         distance, away = far[rows, nearest], gaps[rows, nearest]
-        sign = np.where(holds([np.array(self.corners)], box.from_unit(U)), 1.0, -1.0)
+        sign = np.where(self._is_within(box.from_unit(U)), 1.0, -1.0)
         return sign * distance, sign[:, None] * away / np.maximum(distance, np.finfo(float).tiny)[:, None]
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
@@ -202,6 +201,16 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         square = np.maximum((edge**2).sum(axis=1), np.finfo(float).tiny)
         share = np.clip(((U[:, None] - start) * edge).sum(axis=2) / square, 0.0, 1.0)
         return start + share[..., None] * edge
+
+    def _is_within(self, X: Float[np.ndarray, "m 2"]) -> np.ndarray:
+        """True if a ray to the right crosses an odd number of edges."""
+        start = np.array(self.corners)
+        end = np.roll(start, -1, axis=0)
+        x, y = X[:, :1], X[:, 1:]
+        spans = (start[:, 1] > y) != (end[:, 1] > y)
+        rise = np.where(end[:, 1] == start[:, 1], 1.0, end[:, 1] - start[:, 1])
+        crossing = start[:, 0] + (y - start[:, 1]) / rise * (end[:, 0] - start[:, 0])
+        return np.asarray((spans & (x < crossing)).sum(axis=1) % 2 == 1)
 
 
 def _of_length_one(ways: Float[np.ndarray, "k s"]) -> Float[np.ndarray, "k s"]:
