@@ -42,7 +42,7 @@ _STALLED = 2  # idle evaluations until a factor is stalled, in units of those th
 _DRAW_PERIOD = 3  # in queries, of the joint draw of factors that share variables, as bounds do not leave a basin
 _DRAWS_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
 _CAUTIOUS_FROM = 3  # the same for cautious bounds between them
-_IDLE = 6  # evaluations, or batches, in a row without progress after which draws replace bounds
+_IDLE = 6  # evaluations, at most three of a batch, in a row without progress after which draws replace bounds
 _BOUND_PERIOD = 6  # in queries, of the bounds that remain then
 _PROGRESS = 1e-4  # of the first outcomes' spread: smaller gains are none
 DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
@@ -318,7 +318,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         U, sides, is_last = belief.domain.to_unit(belief.X), np.zeros(len(centre)), _is_last_batch(situation)
         shares = _SIDES_AT_LAST if is_last else _SIDES_BY_FACTOR
         # asynchronous workers, whose number of pending points is always the same, have all sides in turn
-        is_batch = situation.n_batched == len(situation.pending)
+        is_batch = situation.n_batched == len(situation.out.points)
         share = shares[(situation.n_batched if is_batch else _n_asked(situation)) % len(shares)]
         for stack in stacks_of(belief.graph):
             means = belief.local_mean(stack, stack.take(U))
@@ -381,16 +381,16 @@ def _is_time_to_combine(situation: JointSituation) -> bool:
 
 def _is_last_batch(situation: JointSituation) -> bool:
     """True if no decision will know this outcome: the present batch, or asynchronous workers, take all rounds left."""
-    basis, horizon, n_pending = situation.basis(), situation.horizon, len(situation.pending)
+    basis, horizon = situation.basis(), situation.horizon
     if horizon is None or situation.round > horizon or not len(basis):
         return False
-    left = horizon - situation.round + 1
-    is_asynchronous = situation.n_batched < n_pending  # a batch is assumed to be as large as the last one
-    return left + n_pending <= int((basis == basis[-1]).sum()) or (is_asynchronous and left <= 1 + n_pending)
+    left, n_older = horizon - situation.round + 1, len(situation.out.points) - situation.n_batched
+    size = int((basis == basis[-1]).sum())  # a batch is assumed to be as large as the last one
+    return left + situation.n_batched <= size or (n_older > 0 and left <= 1 + n_older)
 
 
 def _n_asked(situation: JointSituation) -> int:
-    """Number of queries so far: attached evaluations are none."""
+    """Number of queries so far, without those given up: attached evaluations are none."""
     attached = situation.history.attached
     n_told = len(situation.history) if attached is None else int((~attached).sum())
     return n_told + len(situation.pending)

@@ -15,7 +15,7 @@ Outcomes = Float[np.ndarray, " t"]
 Steps = Bool[np.ndarray, " t"]
 Basis = Int[np.ndarray, " t"]
 Point = Float[np.ndarray, " n"]
-_MOST_IDLE = 3  # evaluations of a batch: it has points in regions of several sides, as successive decisions have
+_MOST_IDLE = 3  # evaluations of a batch, whose members try about as much as three decisions one by one
 _EDGE = 1e-6  # sides of the domain: tolerance beyond the region's faces
 
 

@@ -229,7 +229,7 @@ class FunctionLearner:
         rules = [] if fades else [_KeepApart(whole, problem.domain.to_unit(log.points), are_pending=False)]
         queries = list(log.open.values())
         waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(whole, list(range(len(queries))))]
-        is_last = self.setup.horizon is not None and log.round >= self.setup.horizon
+        is_last = log.round == self.setup.horizon
         if problem.outcomes == "per-factor" and not is_last:
             waits = [frozenset(query.awaited) for query in queries]
             waiting = [(problem.columns(c), [n for n, own in enumerate(waits) if c in own]) for c in problem.channels]

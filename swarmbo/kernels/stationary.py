@@ -36,7 +36,7 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
     distances, values = np.ravel(r), np.empty(np.size(r))
     for start in range(0, len(values), _AT_ONCE):
         rows = slice(start, start + _AT_ONCE)
-        values[rows], *_ = _decay(name, np.minimum(distances[rows], _FAR))
+        values[rows] = _decay(name, np.minimum(distances[rows], _FAR))[0]
     return values.reshape(np.shape(r))
 
 

@@ -6,11 +6,11 @@ User code is loaded only with explicit trust.
 import functools
 import inspect
 import os
-import pkgutil
 import traceback
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -77,9 +77,12 @@ def environment_maker(identifier: object, trust: bool = False) -> Any:
     load_plug_ins()
     try:
         maker = pettingzoo.spec("parallel", identifier).entry_point
-        return pkgutil.resolve_name(maker) if isinstance(maker, str) else maker
+        if isinstance(maker, str):
+            module, _, name = maker.partition(":")
+            maker = getattr(import_module(module), name)
     except (PettingZooRegistryError, ImportError, AttributeError):
         return None
+    return maker
 
 
 def user_code_names(tables: Mapping[str, Any]) -> dict[str, str]:

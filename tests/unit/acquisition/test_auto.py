@@ -457,6 +457,8 @@ def test_successive_points_of_asynchronous_workers_have_boxes_of_all_sides(situa
         (1, 40, 42, 2, 0, True),  # asynchronous: three workers evaluate the last three points
         (1, 39, 42, 2, 0, False),
         (4, 40, 42, 2, 2, False),  # the third of a batch of four, which two will follow
+        (4, 39, 42, 1, 0, True),  # the first of the last four, beside an older point
+        (4, 38, 42, 4, 3, False),  # the last of a batch beside an older point, before another batch
     ],
 )
 def test_no_last_batch_searches_everywhere(
