@@ -57,17 +57,17 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def worlds(*names: str) -> list[Any]:
-    """Parameters of tests: the name of a module, and which of its worlds; all but the first of each are `thorough`."""
-    return [_parameter(name, which, n > 0) for name in names or WORLDS for n, which in enumerate(WORLDS[name])]
+    """Parameters of tests: a module's name, and which of its worlds; the second is `thorough`, later ones `slow`."""
+    return [_parameter(name, which, n) for name in names or WORLDS for n, which in enumerate(WORLDS[name])]
 
 
 def kinds(*names: str) -> list[Any]:
     """Parameters of tests of what all worlds of a module share: the first world of each."""
-    return [_parameter(name, next(iter(WORLDS[name])), False) for name in names or WORLDS]
+    return [_parameter(name, next(iter(WORLDS[name])), 0) for name in names or WORLDS]
 
 
-def _parameter(name: str, which: str, is_thorough: bool) -> Any:
-    marks = [pytest.mark.thorough] if is_thorough else []
+def _parameter(name: str, which: str, index: int) -> Any:
+    marks = [] if not index else [pytest.mark.thorough if index == 1 else pytest.mark.slow]
     if package := {"mujoco": "mujoco", "pushes": "Box2D", "pairs": "Box2D"}.get(which):
         is_there = importlib.util.find_spec(package) is not None
         marks.append(pytest.mark.skipif(not is_there, reason=f"needs the extra `{package.lower()}`"))

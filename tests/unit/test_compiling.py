@@ -105,7 +105,7 @@ def test_the_loops_of_the_readme_compile_a_few_functions_once_each(tmp_path: Pat
     assert set(names) <= {"add_covariances", "evaluate", "follow", "grow", "predict", "predict_few"}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_code_is_compiled_anew_when_a_file_changes_that_it_took_something_from(tmp_path: Path) -> None:
     package = tmp_path / "some_package"
     package.mkdir()

@@ -283,10 +283,9 @@ def drawn(rng: np.random.Generator) -> dict[str, Any]:
     return given | ({"rounds": 22} if rng.random() < 0.3 else {})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize(  # of 12, those that draw each kind
-    "seed", [pytest.param(seed, marks=THOROUGH if seed == 3 else SLOW) for seed in (0, 1, 2, 3, 10, 11)]
-)
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 10, 11])  # of 12, those that draw each kind
 def test_agents_decide_as_the_team_does_about_random_problems(seed: int):
     rng = np.random.default_rng(seed)
     case = Case(**drawn(rng), seed=seed, coordination=LARGER, initial=4)
@@ -332,14 +331,14 @@ def test_agents_that_know_their_own_outcomes_decide_as_the_team_does(given: dict
             np.testing.assert_array_equal(agent.log.history.totals, case.team.history.totals)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize(
     ("seed", "given"),
     [
-        pytest.param(3, {"no_go": [APART]}, id="a region, and boxes of owners", marks=SLOW),
+        pytest.param(3, {"no_go": [APART]}, id="a region, and boxes of owners"),
         pytest.param(4, {"no_go": [APART]}, id="a region, and a factor that is a sum over its variables"),
-        pytest.param(4, {"fails": lost("a", {"f", "g"})}, id="a factor whose best outcome is repeated", marks=SLOW),
+        pytest.param(4, {"fails": lost("a", {"f", "g"})}, id="a factor whose best outcome is repeated"),
     ],
 )
 def test_agents_decide_as_their_team_does_after_many_rounds(seed: int, given: dict[str, Any]):

@@ -373,7 +373,7 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(given: dict[str, Any], mo
     case.go_on(1)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_agents_that_are_processes_decide_as_the_team_does():
     case = Case(names=("a", "b"))
     with threadpool_limits(1, user_api="blas"):

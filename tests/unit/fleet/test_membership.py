@@ -124,7 +124,7 @@ def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets
     assert len(fleet.team.history) == 7 + fleet.team.problem.is_field
 
 
-THOROUGH = pytest.mark.thorough
+THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
 GO_IN_MID_DECISION = [(3, "leave", 0, 6), (4, "leave", 1, 8)]
 LENDER_GOES_TOO = [(2, "leave", 2), (4, "come", 2), (4, "leave", 0, 1), (4, "come", 0, 90), (6, "leave", 1)]
 BACK_IN_ONE_THAT_THE_LENDER_LEAVES = [(2, "leave", 2), (4, "come", 2, 3), (4, "leave", 0, 5)]
@@ -138,9 +138,9 @@ ALL_WERE_GONE = [(3, "leave", 0), (5, "leave", 1), (5, "leave", 2), (5, "come", 
         pytest.param("a field", GO_IN_MID_DECISION, 5, (0, 1), id="two robots go in mid-decision", marks=THOROUGH),
         pytest.param("by factor", ALL_WERE_GONE, 6, (2,), id="who missed two rounds knows too little to teach"),
         pytest.param("totals", LENDER_GOES_TOO, 7, (1,), id="one returns, and who tells it goes"),
-        pytest.param("a field, beliefs of their own", LENDER_GOES_TOO, 7, (1,), id="so does a robot", marks=THOROUGH),
+        pytest.param("a field, beliefs of their own", LENDER_GOES_TOO, 7, (1,), id="so does a robot", marks=SLOW),
         *(
-            pytest.param(case, BACK_IN_ONE_THAT_THE_LENDER_LEAVES, 5, (0,), id=f"at once, {case}", marks=THOROUGH)
+            pytest.param(case, BACK_IN_ONE_THAT_THE_LENDER_LEAVES, 5, (0,), id=f"at once, {case}", marks=SLOW)
             for case in ("by factor", "a field")
         ),
     ],
@@ -192,7 +192,7 @@ def test_a_process_that_ends_again_and_again_is_gone_at_once(network, fleets):
     require_in_step(fleet)
 
 
-@pytest.mark.parametrize("case", ["a field, beliefs of their own", pytest.param("totals", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("case", ["a field, beliefs of their own", pytest.param("totals", marks=SLOW)])
 def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets, case):
     fleet = made(fleets, network(), case)
     name = fleet.team.agents[0]
@@ -514,7 +514,7 @@ def soon(monkeypatch):
     monkeypatch.setattr(membership, "JOIN_TIMEOUT_S", 1.0)
 
 
-@pytest.mark.parametrize(("case", "who"), [("by factor", 0), pytest.param("a field", 1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(("case", "who"), [("by factor", 0), pytest.param("a field", 1, marks=SLOW)])
 def test_who_sends_receipts_and_does_nothing_is_left_out(network, fleets, soon, case, who):
     fleet = made(fleets, network(), case)
     name = fleet.team.agents[who]
