@@ -45,10 +45,12 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
     if len(data) > found.most_bytes:
         raise ConfigError(f"got a file of more than {found.most_bytes:,} bytes; wanted fewer", at=str(path))
     try:
-        return found.read(data.decode("utf-8-sig"), path.stem)
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         got = f"got a byte that is no UTF-8 text at {error.start}"
         raise ConfigError(f"{got}; wanted a text file", at=str(path)) from None
+    try:
+        return found.read(text, path.stem)
     except ConfigError as error:
         raise type(error)(error.message, at=str(path) if error.at == "$" else f"{path}: {error.at}") from None
 

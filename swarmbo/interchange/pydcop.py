@@ -68,7 +68,7 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
         if given.get("noise_level"):
             notes.append(f"variable {variable!r}: noise_level = {short(given['noise_level'])} is not drawn")
     seen = {variable for scope in scopes.values() for variable in scope}
-    for variable in (variable for variable in domains if variable not in seen):
+    for variable in [x for x in domains if x not in seen]:
         factor = _unused(f"free_{variable}", scopes, domains)
         scopes[factor] = (variable,)
         tables[factor] = np.zeros(budget.reserve([len(domains[variable])], "$.variables"))
