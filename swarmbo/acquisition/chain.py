@@ -78,7 +78,7 @@ def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
 
 
 def _exchange(distance: Float[np.ndarray, "n n"], path: Int[np.ndarray, " n"], i: int, start: int, reach: float) -> int:
-    """First j >= start for which the path is shorter with i to j reversed, else n; ``reach`` is the largest distance."""
+    """First j >= start for which the path is shorter with i to j reversed, else n; ``reach`` is the farthest pair."""
     ends, after = path[start:], path[start + 1 :]
     cut, join = np.zeros((2, len(ends)))
     if i:
