@@ -122,7 +122,7 @@ def test_truth_on_a_lattice_is_an_image_whatever_the_order_of_its_points(run):
 
 @pytest.mark.parametrize("truth", ["lattice", "sites"])
 def test_where_the_truth_is_not_known_figures_are_blank_and_scales_are_of_the_rest(run, truth):
-    made = run(truth=truth)
+    made = run(truth=truth, rounds=4)
     values = np.where(np.arange(len(made.world.values)) % 7 == 0, np.nan, made.world.values)
     frames = np.tile(values, (len(made.records), 1))
     frames[0] = np.nan
@@ -138,8 +138,8 @@ def test_where_the_truth_is_not_known_figures_are_blank_and_scales_are_of_the_re
         assert drawn.norm.vmax >= np.nanmax(shown)
     assert error_of(belief, world) == pytest.approx(np.sqrt(np.nanmean(error**2)))
     agent_maps_figure(made.records, world, made.settings, None).canvas.draw()
-    for changing in (replace(world, frames=frames, **peaks), replace(world, values=frames[0])):
-        assert len(render_frames(made.records, changing, made.settings, [0, 4])) == 2
+    for changing, at in ((replace(world, frames=frames, **peaks), [0, 4]), (replace(world, values=frames[0]), [4])):
+        assert len(render_frames(made.records, changing, made.settings, at)) == len(at)
     unknown = belief_map_figure(made.records, changing, made.settings)
     assert [ax.get_title(loc="left") for ax in unknown.axes[:2]] == ["Belief: mean", "Belief: standard deviation"]
 
