@@ -13,7 +13,7 @@ import swarmbo as sb
 from swarmbo.runs import load, run
 
 folder = f"{tempfile.mkdtemp()}/robots"
-run(load("robots", ["rounds=8"]), folder)
+run(load("robots", ["rounds=6"]), folder)
 done = sb.load_run(folder)
 print(done)
 pictures = done.plot("belief", "regret", "traffic")
@@ -26,4 +26,4 @@ pictures = done.plot("run")
 # %%
 # To repeat this run, use the command line::
 #
-#     swarmbo run robots --set rounds=8
+#     swarmbo run robots --set rounds=6

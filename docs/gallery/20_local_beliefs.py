@@ -14,10 +14,10 @@ import swarmbo as sb
 from swarmbo.runs import load, run
 
 folder = f"{tempfile.mkdtemp()}/plume"
-run(load("field-plume", ["rounds=8", "belief.loss=0.5", "belief.steps=1"]), folder)
+run(load("field-plume", ["rounds=6", "belief.loss=0.5", "belief.steps=1"]), folder)
 pictures = sb.load_run(folder).plot("agents", "error_traffic", "belief")
 
 # %%
 # To repeat this run, use the command line::
 #
-#     swarmbo run field-plume --set rounds=8 --set belief.loss=0.5 --set belief.steps=1
+#     swarmbo run field-plume --set rounds=6 --set belief.loss=0.5 --set belief.steps=1

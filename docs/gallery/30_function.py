@@ -13,10 +13,10 @@ import swarmbo as sb
 from swarmbo.runs import load, run
 
 folder = f"{tempfile.mkdtemp()}/powell"
-run(load("powell", ["rounds=16"]), folder)
+run(load("powell", ["rounds=12"]), folder)
 pictures = sb.load_run(folder).plot("variables", "factor_graph", "regret")
 
 # %%
 # To repeat this run, use the command line::
 #
-#     swarmbo run powell --set rounds=16
+#     swarmbo run powell --set rounds=12

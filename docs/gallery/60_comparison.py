@@ -17,11 +17,11 @@ from swarmbo.runs import load, run
 out = Path(tempfile.mkdtemp())
 for method in ("exact", "independent"):
     for seed in range(3):
-        run(load("robots", ["rounds=8", f"seed={seed}", f"coordination.kind={method}"]), out / f"{method}-{seed}")
+        run(load("robots", ["rounds=6", f"seed={seed}", f"coordination.kind={method}"]), out / f"{method}-{seed}")
 pictures = [draw_comparison(compare([out]), out / "comparison.png")]
 
 # %%
 # To repeat this comparison, use the command line::
 #
-#     swarmbo sweep robots --seeds 3 --set rounds=8 --set coordination.kind=exact,independent
+#     swarmbo sweep robots --seeds 3 --set rounds=6 --set coordination.kind=exact,independent
 #     swarmbo compare runs/robots --figure comparison.png

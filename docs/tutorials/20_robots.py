@@ -115,10 +115,10 @@ plt.show()
 # ----------------
 # ``coordination`` is the method by which agents choose together. With ``exact``, they exchange messages to find the
 # best joint choice from their shortlists of locations. With ``greedy``, the agents choose one after another, and each
-# agent knows the earlier choices. With ``independent``, each agent chooses as if it were alone. We run three seeds of
+# agent knows the earlier choices. With ``independent``, each agent chooses as if it were alone. We run two seeds of
 # each method, with the same starts and noise for all methods.
 
-results = {method: [run("peak", seed, method) for seed in range(3)] for method in ("exact", "greedy", "independent")}
+results = {method: [run("peak", seed, method) for seed in range(2)] for method in ("exact", "greedy", "independent")}
 
 with applied():
     figure, panel = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
@@ -131,12 +131,12 @@ for (method, found), style in zip(results.items(), ("o-", "s--", "^:"), strict=T
     below_at_end = below[:, -1].mean()
     error = np.mean(errors)
     print(f"{method:12} {below_at_end:3.0f} m below the summit, map error {error:.0f} m, {messages:.0f} messages")
-panel.set(title="Best location so far, mean of 3 seeds", xlabel="round", ylabel="m below the summit")
+panel.set(title="Best location so far, mean of 2 seeds", xlabel="round", ylabel="m below the summit")
 panel.legend()
 plt.show()
 
 # %%
-# Three seeds are too few to rank methods. ``swarmbo sweep`` runs many seeds. ``swarmbo compare`` then prints paired
+# Two seeds are too few to rank methods. ``swarmbo sweep`` runs many seeds. ``swarmbo compare`` then prints paired
 # differences with confidence intervals::
 #
 #     swarmbo sweep robots-obstacles --seeds 20 --set coordination.kind=exact,greedy,independent

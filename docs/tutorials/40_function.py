@@ -45,7 +45,7 @@ plt.show()
 # %%
 # Totals, parts, or no graph
 # --------------------------
-# We compare four methods. Each method spends 40 evaluations with each of three seeds. All methods begin with the same
+# We compare four methods. Each method spends 32 evaluations with each of three seeds. All methods begin with the same
 # ten points.
 #
 # - *parts*: the team knows the graph and is told the outcome of every part (``outcomes="per-factor"``);
@@ -65,7 +65,7 @@ def team_for(way: str, seed: int) -> sb.Team:
     return sb.Team(None, BOUNDS, coordination="optuna-tpe", seed=seed)
 
 
-def regret(way: str, seed: int, batch: int = 1, evaluations: int = 40) -> list[float]:
+def regret(way: str, seed: int, batch: int = 1, evaluations: int = 32) -> list[float]:
     """Regret of the best point so far, after each evaluation."""
     team, best = team_for(way, seed), [-np.inf]
     while len(best) <= evaluations:
@@ -81,10 +81,10 @@ curves = {way: np.array([regret(way, seed) for seed in range(3)]) for way in ("p
 with applied():
     figure, panel = plt.subplots(figsize=(6.4, 4), layout="constrained")
 for (way, found), style in zip(curves.items(), ("-", "--", "-.", ":"), strict=True):
-    panel.plot(np.arange(1, 41), np.median(found, axis=0), style, label=way)
-    panel.fill_between(np.arange(1, 41), found.min(axis=0), found.max(axis=0), alpha=0.1)
+    panel.plot(np.arange(1, 33), np.median(found, axis=0), style, label=way)
+    panel.fill_between(np.arange(1, 33), found.min(axis=0), found.max(axis=0), alpha=0.1)
     middle = np.median(found, axis=0)
-    print(f"{way:9} median regret after 20 evaluations {middle[19]:.3f}, after 40 {middle[39]:.3f}")
+    print(f"{way:9} median regret after 16 evaluations {middle[15]:.3f}, after 32 {middle[31]:.3f}")
 panel.set(title="Regret, 3 seeds: median and range", xlabel="evaluations", ylabel="regret", yscale="log")
 panel.legend()
 plt.show()
@@ -100,8 +100,8 @@ plt.show()
 # chooses the points one after another and treats earlier ones as evaluated.
 
 batched = np.array([regret("total", seed, batch=4) for seed in range(3)])
-print(f"total, one by one   median regret after 40 evaluations {np.median(curves['total'][:, 39]):.3f}")
-print(f"total, four by four median regret after 40 evaluations {np.median(batched[:, 39]):.3f}, in 10 rounds")
+print(f"total, one by one   median regret after 32 evaluations {np.median(curves['total'][:, 31]):.3f}")
+print(f"total, four by four median regret after 32 evaluations {np.median(batched[:, 31]):.3f}, in 8 rounds")
 
 # %%
 # A corner that fails

@@ -18,7 +18,7 @@ SETTINGS = {
     "field-plume": ["rounds=5", "environment.sensors=4", "environment.failure_rate=0.2", *FUSED],
     "camel": ["rounds=20", "environment.failure_rate=0.1", "environment.noise_std=0.1"],
 }
-CHEAP = ["rounds=3", "environment.robots=2", "belief.restarts=1", "coordination.kind=random"]
+CHEAP = ["rounds=2", "environment.robots=2", "belief.restarts=1", "coordination.kind=random"]
 COMMAND = [sys.executable, "-c", "from swarmbo.cli import main; main()"]
 LOG = "rounds.jsonl"
 
@@ -78,7 +78,7 @@ class Killed(BaseException):
 
 @pytest.fixture(scope="module")
 def cheap(tmp_path_factory):
-    """A complete run of three rounds."""
+    """A complete run of two rounds."""
     folder = tmp_path_factory.mktemp("cheap") / "run"
     run(load("robots", CHEAP), folder)
     return folder

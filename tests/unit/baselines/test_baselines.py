@@ -129,7 +129,7 @@ def test_a_lawn_mower_gets_round_a_wall_and_covers_what_is_behind_it():
     assert (off < 12.0).mean() > 0.97
 
 
-@pytest.mark.parametrize("n_sites", [10, 1000, 6000])
+@pytest.mark.parametrize("n_sites", [10, 1000, pytest.param(6000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("start", [None, (10.0, 6.0)])
 def test_sweeps_get_to_sites_in_clusters_that_are_small_beside_the_map(n_sites, start):
     noise = np.random.default_rng(0).uniform(-0.1, 0.1, (2, n_sites // 2, 2))

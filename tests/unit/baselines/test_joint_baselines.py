@@ -156,7 +156,7 @@ def functions_of(kind: Thompson | DuMBO, seed: int = 0) -> BoxFunctions:
 
 
 @pytest.mark.parametrize("kind", [Thompson(), DuMBO(), DuMBO(coupled=True)], ids=["draw", "dumbo", "coupled"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_it_is_as_high_as_a_fine_grid_says(kind, seed) -> None:
     functions = functions_of(kind, seed)
     axis = np.linspace(0.0, 1.0, 201)

@@ -32,6 +32,11 @@ FAMILIES = [
 ]
 
 
+def families(*slow):
+    """All, of which those at these positions take long and have another one of their world beside them."""
+    return [pytest.param(*one, marks=[pytest.mark.slow] * (n in slow)) for n, one in enumerate(FAMILIES)]
+
+
 def made(world, arguments, **more):
     return pettingzoo.make("parallel", f"swarmbo/{world}", **{"max_cycles": 4, **arguments, **more})
 
@@ -52,7 +57,7 @@ def played(env, seed, **options):
         return repr(told)
 
 
-@pytest.mark.parametrize(("world", "arguments"), FAMILIES)
+@pytest.mark.parametrize(("world", "arguments"), families(0, 3))
 def test_a_seed_draws_one_world_and_a_number_picks_it(world, arguments):
     env, other = of_family(world, arguments), of_family(world, arguments)
     first = played(env, 1)
@@ -65,7 +70,7 @@ def test_a_seed_draws_one_world_and_a_number_picks_it(world, arguments):
     assert env.unwrapped.get_state()["arrays"]["world"].item() != number
 
 
-@pytest.mark.parametrize(("world", "arguments"), FAMILIES)
+@pytest.mark.parametrize(("world", "arguments"), families(0, 2))
 @pytest.mark.parametrize("reward", ["task", *(pytest.param(one, marks=pytest.mark.slow) for one in ("team", "own"))])
 def test_drawn_worlds_keep_the_contract(world, arguments, reward):
     def make(**more):
@@ -76,7 +81,7 @@ def test_drawn_worlds_keep_the_contract(world, arguments, reward):
     max_cycles_test(SimpleNamespace(parallel_env=make, env=lambda **more: parallel_to_aec(make(**more))))
 
 
-@pytest.mark.parametrize(("world", "arguments"), FAMILIES)
+@pytest.mark.parametrize(("world", "arguments"), families(0, 3))
 def test_a_state_that_is_not_whole_moves_nobody_into_its_world(world, arguments):
     env = of_family(world, arguments)
     env.reset(seed=3)

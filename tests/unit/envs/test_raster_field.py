@@ -39,7 +39,7 @@ def haversine(a, b):
     return 2 * MEAN_RADIUS_M * np.arcsin(np.sqrt(h))
 
 
-@pytest.mark.parametrize(("west", "north"), [(8.0, 47.5), (-70.3, -33.0), (179.9, 65.0)])
+@pytest.mark.parametrize(("west", "north"), [(-70.3, -33.0), (179.9, 65.0)])
 def test_degrees_become_metres_and_each_value_stays_where_it_was(tiff, west, north):
     generator = np.random.default_rng(0)
     values = generator.random((40, 60)).cumsum(axis=0).cumsum(axis=1)

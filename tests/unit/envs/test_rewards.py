@@ -54,7 +54,7 @@ def rounds(env, seed):
 @pytest.mark.parametrize(("world", "arguments"), FIELDS)
 def test_rewards_of_a_task_are_equal_shares_of_the_change_of_its_score_less_costs(world, arguments):
     env = made(world, arguments)
-    for seed in (0, 7, 2**20):
+    for seed in (0, 2**20):
         env.reset(seed=seed)
         before = env.unwrapped.score
         for rewards, infos in rounds(env, seed):

@@ -95,7 +95,7 @@ test_teams_that_plan_routes_keep_safe = thorough(in_worlds(drive_along_routes, 4
 
 
 @pytest.mark.thorough
-@settings(FEW, max_examples=12)
+@settings(FEW, max_examples=8)
 @given(terrains(), SEEDS)
 def test_every_candidate_is_reached_and_leaves_the_way_home(arguments, seed):
     """Where robots need not make way for one another."""

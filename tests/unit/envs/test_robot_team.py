@@ -67,7 +67,7 @@ def test_a_robot_that_is_late_measures_where_it_got_to_and_says_so():
     np.testing.assert_array_equal(info["location"], goal)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_candidate_is_reached_and_no_other_site_is(seed):
     env = robot_team_v0.parallel_env(robots=2, field=PLAIN, round_time_s=30.0)
     env.reset(seed=seed)

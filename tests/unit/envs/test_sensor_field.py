@@ -208,9 +208,12 @@ def test_pictures_and_texts_show_the_round():
 
 
 @pytest.mark.parametrize(
-    "title", ["short", "a long name of a field that was measured (measured sites only)\nround 4 of 25"]
+    ("table", "title"),
+    [
+        ({"plume": {}}, "short"),
+        ({"survey": "oxford-ph"}, "a long name of a field that was measured (measured sites only)\nround 4 of 25"),
+    ],
 )
-@pytest.mark.parametrize("table", [{"survey": "oxford-ph"}, {"plume": {}}])
 def test_titles_of_pictures_lie_within_them(table, title):
     picture = FieldPicture(build_field(table, 100, moving=True))
     height, width, _ = picture.finish(title).shape

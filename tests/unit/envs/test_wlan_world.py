@@ -208,7 +208,7 @@ def test_the_map_shows_what_a_user_would_get_at_each_place():
     assert shown[:36] == pytest.approx(10 * np.log10(env.network.sinr(powers[None])[0]))
 
 
-@pytest.mark.parametrize("topology", [None, PAIR, {"access_points": [[0, 0]]}])
+@pytest.mark.parametrize("topology", [None, {"access_points": [[0, 0]]}])
 def test_pictures_change_with_powers_and_fit_any_topology(topology):
     env = begun(topology=topology, render_mode="rgb_array", max_cycles=3)
     first = env.render()

@@ -125,7 +125,7 @@ def test_a_changed_result_is_refused(tmp_path):
 
 
 def test_any_executor_of_the_standard_library_is_adapted(tmp_path):
-    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(2), Doing(tmp_path), timeout_s=2.0)
+    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(2), Doing(tmp_path), timeout_s=1.0)
     for task, point in {"a": [], "b": [("raise", 1)], "c": [("sleep", 9.0)]}.items():
         executor.submit(task, point)
     ends = ends_of(executor, 3)
@@ -143,10 +143,10 @@ class Remembering(concurrent.futures.ThreadPoolExecutor):
 
 def test_a_hung_task_of_an_adapted_executor_holds_up_no_other_and_is_done_again(tmp_path):
     with Remembering(1) as threads:  # which waits for them at its end
-        executor = FuturesExecutor(threads, Doing(tmp_path), timeout_s=3.0)
+        executor = FuturesExecutor(threads, Doing(tmp_path), timeout_s=1.6)
         executor.submit("hung", [("hang", 1)])
-        executor.submit("queued", [("sleep", 1.5)])
-        executor.submit("last", [("sleep", 1.5)])
+        executor.submit("queued", [("sleep", 0.9)])
+        executor.submit("last", [("sleep", 0.9)])
         assert [end.status for end in ends_of(executor, 3).values()] == ["hung", "done", "done"]
         executor.submit("hung", [("hang", 1)])
         assert ends_of(executor, 1)["hung"].status == "done"

@@ -23,7 +23,7 @@ from .test_membership import FUNCTION
 ROUNDS = 4
 SETTINGS = {"seed": 3, "initial": 2, "coordination": sb.ADMM(rounds=4, starts=2, screened=16, polish_steps=4)}
 TIMED = SETTINGS | {"coordination": sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2, inner_steps=2)}
-THOROUGH = pytest.mark.thorough
+THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
 
 
 def world(function="camel", **more):
@@ -32,10 +32,9 @@ def world(function="camel", **more):
 
 
 POWELL = {"function": "powell", "parameters": {"n_variables": 8}}
+PLAIN = {"by factor": {}, "with failures": {"failure_rate": 0.4}}  # cases below have faults and deaths as well
 WORLDS = {
-    "by factor": {},
     "totals": {"outcomes": "total", "noise_std": 0.1},
-    "with failures": {"failure_rate": 0.4},
     "totals that fail": {"outcomes": "total", "failure_rate": 0.4},
     "three agents": {"function": "additive-gp"},
     "apart": POWELL,  # no links between the parts: the network joins them
@@ -51,10 +50,11 @@ KILLED = {"failure_rate": 0.3}, {"loss": 0.1, "late": 0.1}, 0.004
     ("case", "faults", "kill"),
     [
         *(pytest.param(case, {}, 0.0, id=name) for name, case in WORLDS.items()),
+        *(pytest.param(case, {}, 0.0, id=name, marks=SLOW) for name, case in PLAIN.items()),
         pytest.param({}, FAULTS, 0.0, id="over links that lose, repeat and delay"),
         pytest.param(*KILLED, id="members are killed, and go on as if they had not been"),
         *(
-            pytest.param(KILLED[0], KILLED[1] | {"seed": seed}, KILLED[2], id=f"killed {seed}", marks=THOROUGH)
+            pytest.param(KILLED[0], KILLED[1] | {"seed": seed}, KILLED[2], id=f"killed {seed}", marks=SLOW)
             for seed in range(1, 4)
         ),
     ],

@@ -386,7 +386,7 @@ def test_conditional_parameters_are_learned_from_the_trials_that_have_them():
             return value + 1.0 + trial.suggest_int("k", 1, 50)
         return value + (trial.suggest_float("a", 0.0, 1.0) - 0.7) ** 2 + (trial.suggest_float("b", 0.0, 1.0) - 0.2) ** 2
 
-    study = studied(objective, 30)
+    study = studied(objective, 20)
     teams = {tuple(sorted(group.space)): group.team for group in study.sampler._teams}
     assert set(teams) == {("a", "b"), ("k",), ("method", "x")}
     of_first = np.array([[trial.params["a"], trial.params["b"]] for trial in study.trials if "a" in trial.params])

@@ -99,7 +99,7 @@ def test_without_truth_there_are_maps_and_no_errors(run):
     assert not any("RMSE" in title or "error" in title for title in titles)
 
 
-@pytest.mark.parametrize("robots", [1, 2, 9])
+@pytest.mark.parametrize("robots", [1, pytest.param(2, marks=pytest.mark.slow), 9])
 def test_the_figure_is_as_wide_as_a_column_and_nothing_lies_over_anything_else(run, robots):
     made = run(robots=robots, rounds=2)
     figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made))

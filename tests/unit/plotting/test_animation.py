@@ -172,10 +172,8 @@ def test_the_best_measurement_of_an_earlier_round_is_not_shown_in_a_field_that_c
 @pytest.mark.parametrize(
     "options",
     [
-        {"truth": "none", "rounds": 1},
-        {"truth": "sites", "rounds": 1},
-        {"rounds": 0, "robots": 1, "failing": 0.0},
-        {"robots": 16, "rounds": 1},
+        {"truth": "none", "rounds": 0, "robots": 1, "failing": 0.0},
+        {"truth": "sites", "rounds": 1, "robots": 16},
     ],
 )
 def test_every_kind_of_run_can_be_animated(run, tmp_path, options):

@@ -21,12 +21,18 @@ from swarmbo.runs.states import read_checkpoint
 LOG = "rounds.jsonl"
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return tmp_path_factory.mktemp("made")
+
+
 @pytest.fixture
-def runs(tmp_path, bump_scenario, interrupted):
-    """A run of 4 rounds that was stopped in the third, and the same run complete."""
-    run(bump_scenario(), tmp_path / "whole")
-    interrupted(bump_scenario(), tmp_path / "half", 2)
-    return tmp_path / "half", tmp_path / "whole"
+def runs(made, tmp_path, bump_scenario, interrupted):
+    """Own copies of a run of 4 rounds that was stopped in the third, and of the same run complete."""
+    if not (made / "half").exists():
+        run(bump_scenario(), made / "whole")
+        interrupted(bump_scenario(), made / "half", 2)
+    return tuple(shutil.copytree(made / name, tmp_path / name) for name in ("half", "whole"))
 
 
 def told(path):

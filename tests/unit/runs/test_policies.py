@@ -49,7 +49,7 @@ GP = {"gp": {"lengthscale_m": 200.0, "size_m": [900.0, 600.0]}}
 SENSORS = {"id": "swarmbo/sensor_field-v0", "field": GP, "sensors": 5, "energy_price": 0.02}
 PLAN = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}}
 WLAN = {"id": "swarmbo/wlan_power-v0", "topology": PLAN, "noise_std": 1.0, "failure_rate": 0.1}
-DRAWN = {"id": "swarmbo/wlan_power-v0", "worlds": "drawn"}
+DRAWN = {"id": "swarmbo/wlan_power-v0", "worlds": "drawn", "topology": PLAN}
 
 
 @pytest.fixture

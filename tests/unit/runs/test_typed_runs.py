@@ -95,7 +95,8 @@ def test_a_run_goes_on_to_the_bit_and_with_workers_it_evaluates_the_same_functio
     resume(tmp_path / "cut")
     assert (tmp_path / "cut" / "rounds.jsonl").read_bytes() == (folder / "rounds.jsonl").read_bytes()
     points = [record.joint.point for record in load_run(folder).records[1:]]
-    run(load("hartmann-mixed", [*SETTINGS, "workers.count=1"]), tmp_path / "workers")
+    threads = ["workers.count=1", "workers.engine=concurrent.futures:ThreadPoolExecutor"]  # which start at once
+    run(load("hartmann-mixed", [*SETTINGS, *threads], trust=True), tmp_path / "workers", trust=True)
     found = {record.query: record.joint.point for record in load_run(tmp_path / "workers").records[1:]}
     assert [found["q00001"], found["q00002"]] == points[:2]
     assert all(type(point["x0"]) is int for point in found.values())
@@ -179,7 +180,7 @@ def test_places_on_a_raster_are_told_in_its_own_system(tmp_path, exported, scena
             tiff.write(values, 1)
         found, _ = exported(
             tmp_path / f"run{axis}",
-            *("run", scenario, "--set", f"environment.field={{raster = '{path}'}}", "--set", "rounds=2"),
+            *("run", scenario, "--set", f"environment.field={{raster = '{path}'}}", "--set", "rounds=1"),
             *("--set", "environment.noise_std=0.0"),
         )
         own = np.array([float(row[names[axis]]) for row in found if row["value"]])

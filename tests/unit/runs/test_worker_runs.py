@@ -162,7 +162,12 @@ def test_one_worker_in_batches_decides_and_measures_as_a_run_without_workers(alo
 
 
 @pytest.mark.parametrize(
-    ("mode", "lines"), [("asynchronous", 0), ("asynchronous", 7), ("synchronous", 1), ("synchronous", 8)]
+    ("mode", "lines"),
+    [
+        ("asynchronous", 0),
+        ("synchronous", 8),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("asynchronous", 7), ("synchronous", 1))),
+    ],
 )
 def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, interrupted, in_batches, mode, lines):
     """As a kill between a tell and its round, or a power failure, leaves it."""

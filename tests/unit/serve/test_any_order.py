@@ -139,7 +139,7 @@ WHOLE += [("tell", index, "value") for index in range(8)] + [("ask", 0, 1.0), ("
 
 
 @pytest.mark.parametrize("kind", [pytest.param("total", marks=pytest.mark.thorough), "per-factor", "field"])
-@settings(max_examples=8)
+@settings(max_examples=4)
 @example(operations=WHOLE)
 @given(operations=OPERATIONS)
 def test_any_order_of_asks_tells_waits_and_kills(kind, operations):

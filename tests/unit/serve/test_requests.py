@@ -44,12 +44,13 @@ REFUSED += [(body, 422) for body in (*NO_TABLE, *NO_KEY, *NO_LEASE, *NO_OUTCOME,
 
 
 @pytest.mark.parametrize("path", ["/ask", "/tell/q00001"])
-@pytest.mark.parametrize(("body", "status"), REFUSED)
-def test_bad_bodies_are_refused(client, broker, path, body, status):
+def test_bad_bodies_are_refused(client, broker, path):
     client.post("/ask", json={"key": "first"})
     before = broker.state()
-    refused(client.post(path, content=body), status)
-    assert broker.state() == before
+    for body, status in REFUSED:
+        answer = client.post(path, content=body)
+        assert (answer.status_code, broker.state()) == (status, before), body
+        refused(answer, status)
     assert client.post("/tell/q00001", json={"outcome": 1}).json()["is_new"]
 
 
@@ -89,7 +90,7 @@ BODIES = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(path=st.sampled_from(["/ask", "/tell/q00001", "/tell/q%00%0a", "/tell/../../etc"]), body=BODIES)
 def test_no_body_makes_the_service_fail(tmp_path_factory, path, body):
     broker = open_broker(tmp_path_factory.mktemp("desk"), lambda: 0.0)
@@ -103,26 +104,14 @@ FORGED = f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}"
 
 
 @pytest.mark.parametrize("path", ["/ask", "/tell/q00001", "/state", "/best", "/openapi.json"])
-@pytest.mark.parametrize(
-    "header",
-    [
-        None,
-        "",
-        "Bearer",
-        "Bearer wrong",
-        f"Bearer {TOKEN}x",
-        f"Bearer {TOKEN[:-1]}",
-        f"Basic {TOKEN}",
-        TOKEN,
-        "Bearer é",
-    ],
-)
-def test_forged_tokens_are_refused(broker, path, header):
+def test_forged_tokens_are_refused(broker, path):
+    method = "POST" if path in ("/ask", "/tell/q00001") else "GET"
     with client_of(broker, None) as client:
-        headers = [] if header is None else [(b"authorization", header.encode())]
-        method = "POST" if path in ("/ask", "/tell/q00001") else "GET"
-        told = refused(client.request(method, path, headers=headers, content=b'{"key":"k"}'), 401)
-        assert TOKEN not in json.dumps(told)
+        for header in (None, "", "Bearer", "Bearer wrong", *FORGED, f"Basic {TOKEN}", TOKEN, "Bearer é"):
+            headers = [] if header is None else [(b"authorization", header.encode())]
+            answer = client.request(method, path, headers=headers, content=b'{"key":"k"}')
+            assert answer.status_code == 401, header
+            assert TOKEN not in json.dumps(refused(answer, 401))
     assert broker.state().asked == 0
 
 
