@@ -58,8 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def is_unwanted(item: pytest.Item) -> bool:
         marks = {mark.name for mark in item.iter_markers()}
-        needs, lasts = marks & {"fleet", "ns3", "ray"}, marks & {"slow", "thorough"}
-        return any(name not in asked for name in needs) or (bool(lasts) and not any(name in asked for name in lasts))
+        needs = marks & {"fleet", "ns3", "ray", "slow"} or marks & {"thorough"}  # slow cases of thorough tests are slow
+        return any(name not in asked for name in needs)
 
     unwanted = set(filter(is_unwanted, items))
     config.hook.pytest_deselected(items=list(unwanted))
