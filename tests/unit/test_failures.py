@@ -78,7 +78,7 @@ REFINED = {"acquisition": "dec-hbo", "coordination": "refined-max-sum"}
         (_wall, [0.9, 0.4], {"acquisition": "auto"}),  # where it would be best it fails
         pytest.param(_ball(3), [0.75, 0.6, 0.5], REFINED, marks=pytest.mark.thorough),
         (_wall, [0.74, 0.4], {"acquisition": "expected-improvement", "by_factor": True}),
-        pytest.param(_corner, [0.52, 0.35, 0.6], {"coordination": "isotropic-gp"}, marks=pytest.mark.thorough),
+        pytest.param(_corner, [0.52, 0.35, 0.6], {"coordination": "isotropic-gp"}, marks=pytest.mark.slow),
     ],
 )
 def test_a_dead_fifth_beside_the_best_costs_few_queries_and_little_regret(dead, best, settings) -> None:
@@ -100,8 +100,17 @@ SUM_OF_WAVES = {
 }
 
 
-@pytest.mark.parametrize("given", SUM_OF_WAVES.values(), ids=SUM_OF_WAVES)
-@pytest.mark.parametrize(("outcomes", "seed"), [("total", 0), ("per-factor", 1)])
+@pytest.mark.parametrize(
+    ("given", "outcomes", "seed"),
+    [
+        pytest.param(given, outcomes, seed, id=f"{name}-{outcomes}", marks=[] if name in quick else pytest.mark.slow)
+        for outcomes, seed, quick in (
+            ("total", 0, ("a region", "a constraint")),
+            ("per-factor", 1, ("a failure", "a limit")),
+        )
+        for name, given in SUM_OF_WAVES.items()
+    ],
+)
 def test_outcomes_of_a_sum_over_variables_are_in_use_whatever_forbids_points(given, outcomes, seed) -> None:
     graph = sb.FactorGraph.from_scopes({"f": list("abc")}) if outcomes == "per-factor" else None
     team = sb.Team(graph, dict.fromkeys("abc", (0.0, 1.0)), outcomes=outcomes, seed=seed, **given)
@@ -181,9 +190,12 @@ INFORMED = {"acquisition": "information"}
     [
         (_wall, INFORMED),
         (_in_disc, {**INFORMED, "belief": {"kind": "fused", "method": "readings"}}),
-        (_wall, {"acquisition": {"kind": "straddle", "level": 0.5}, "belief": "fused"}),
         (_wall, {"acquisition": "db-gp-ucb"}),
-        *((_wall, {**INFORMED, "coordination": kind}) for kind in ("greedy", "independent", "max-sum")),
+        (_wall, {**INFORMED, "coordination": "independent"}),
+        pytest.param(
+            _wall, {"acquisition": {"kind": "straddle", "level": 0.5}, "belief": "fused"}, marks=pytest.mark.slow
+        ),
+        *(pytest.param(_wall, {**INFORMED, "coordination": n}, marks=pytest.mark.slow) for n in ("greedy", "max-sum")),
     ],
 )
 def test_no_dead_place_of_a_field_is_asked_for_twice(dead, settings) -> None:

@@ -19,7 +19,7 @@ from .teams import told
 AGENTS = ["a", "b", "c"]
 METHODS = ["consensus", "covariance-intersection", "readings", "experts"]
 QUICK = ("consensus", "readings")
-EACH = [method if method in QUICK else pytest.param(method, marks=pytest.mark.thorough) for method in METHODS]
+EACH = [method if method in QUICK else pytest.param(method, marks=pytest.mark.slow) for method in METHODS]
 PLACES = np.random.default_rng(0).random((30, 2)) * [100.0, 50.0]
 
 

@@ -137,7 +137,7 @@ BLOCKS_OF_CSV = re.compile(r"```text\n(kind,.*?)```", flags=re.DOTALL)
     ],
 )
 @pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
-def test_commands_of_the_doors_run(own_files, monkeypatch, line):
+def test_commands_of_the_doors_run(own_files, monkeypatch, blank, line):
     """Runs have two rounds and one process; the ``slow`` tests below have all rounds, figures, and a process each."""
     monkeypatch.setattr(wlan_power, "best_known", partial(best_known, starts=2))  # nobody looks at what it comes to
     page, command = LINES[line]

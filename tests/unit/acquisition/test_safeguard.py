@@ -207,7 +207,7 @@ def test_neighbours_measure_with_their_sensors_noise():
         assert table[i, j] == pytest.approx(mean[0] + 2.0 * np.sqrt(np.log(1.0 + var / scale)), rel=1e-9)
 
 
-@pytest.mark.parametrize("price", [None, 4.0])
+@pytest.mark.parametrize("price", [4.0, pytest.param(None, marks=pytest.mark.slow)])
 def test_agents_with_beliefs_of_their_own_look_again_at_all_places_in_sight_and_no_others(monkeypatch, price):
     """In a long chain each works out the posterior at its own place and the next 64, and values them by it."""
     now, asked = some_team(1, IN_SIGHT + 12, "own", packed=False, price=price, parted=False), list[int]()

@@ -533,8 +533,9 @@ def test_noise_that_is_known_is_heeded_as_the_team_does(outcomes: str, acquisiti
 
 
 QUICK = ("auto, several parts", "coupled dumbo")
+ALSO = ("regions", "totals, near the present setting", "by max-sum", "egp-ei", "totals, relayed", "thompson")
 EACH = [
-    case if case.id in QUICK or SLOW in case.marks else pytest.param(*case.values, id=case.id, marks=THOROUGH)
+    case if case.id in QUICK else pytest.param(*case.values, id=case.id, marks=THOROUGH if case.id in ALSO else SLOW)
     for case in CASES
 ]
 

@@ -93,7 +93,7 @@ def test_choices_under_constraints_are_allowed_and_near_the_best(
     """In units of the best less the first allowed choice that local moves alone come to."""
     gained, possible = 0.0, 0.0
     for seed in range(10):
-        graph, tables = make(seed, 14, 4)
+        graph, tables = make(seed, 12, 4)
         best, found = sb.exact(graph, tables).value, sb.max_sum(graph, tables).value
         assert best == NO or found > NO
         if best > NO:
