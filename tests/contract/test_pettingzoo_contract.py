@@ -38,7 +38,7 @@ def test_every_registered_world_is_tested():
 
 
 def test_it_keeps_the_contract_also_where_measurements_fail(module):
-    sb.testing.check_environment(lambda: module.parallel_env(failure_rate=0.2, max_cycles=4))
+    sb.testing.check_environment(lambda: module.parallel_env(failure_rate=0.2, max_cycles=6), cycles=6)
 
 
 # agents own and hear different numbers of others; PettingZoo remarks on it and goes on

@@ -190,8 +190,8 @@ def test_a_state_knows_which_queries_were_asked_together():
 @pytest.mark.parametrize(
     ("name", "mode", "allowed"),
     [
-        ("hartmann", "total", 0.13),
-        ("powell", "per-factor", 8.0),
+        pytest.param("hartmann", "total", 0.13, marks=pytest.mark.thorough),
+        pytest.param("powell", "per-factor", 8.0, marks=pytest.mark.thorough),
         pytest.param("powell", "total", 4000.0, marks=pytest.mark.slow),
     ],
 )

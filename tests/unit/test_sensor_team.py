@@ -155,12 +155,12 @@ def test_in_every_unit_all_agents_measure_until_outcomes_show_what_a_price_compa
 
 
 def silences(time, price):
-    """How many measured in each of 16 rounds; the first two are for nothing. A field that drifts, of deviation 1."""
+    """How many measured in each of 20 rounds; the first two are for nothing. A field that drifts, of deviation 1."""
     belief = sb.ExactGPSettings(time=time, refit_every=4, restarts=0)
-    settings = {"acquisition": "information", "belief": belief, "rounds": 16, "seed": 0}
+    settings = {"acquisition": "information", "belief": belief, "rounds": 20, "seed": 0}
     team = sb.Team.for_field(["a", "b", "c"], [0.0, 0.0], [1.0, 1.0], **settings)
     measured = []
-    for number in range(16):
+    for number in range(20):
         query = team.ask(prices=dict.fromkeys(team.agents, price if number > 1 else 0.0))
         measured.append(len(query.points))
         if query.points:

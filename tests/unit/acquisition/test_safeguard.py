@@ -150,7 +150,9 @@ def test_tables_take_those_an_agent_cannot_see_to_measure_where_they_would_in_tu
             assert problem.tables[f"w_{agent}"][choice] == pytest.approx(wanted, rel=1e-6)
 
 
-@pytest.mark.parametrize("rule", [Information(candidates=5), Information(markov_order=1, candidates=3)])
+@pytest.mark.parametrize(
+    "rule", [Information(candidates=5), pytest.param(Information(markov_order=1, candidates=3), marks=pytest.mark.slow)]
+)
 def test_greedys_places_are_on_the_lists_of_those_who_would_choose_them_and_their_batch_has_a_value(rule):
     for seed, parted in itertools.product(range(8), (False, True)):
         now = some_team(seed, 6, "own", packed=True, price=None, parted=parted)

@@ -233,7 +233,9 @@ SOON = sb.Auto(restarts=Restarts(after=2, gain=10.0, fresh=2))  # restarts after
 UNEVEN: list[Any] = [
     pytest.param({"scopes": PAIRS, "bent": plateau, "seed": 4}, None, 15, id="a plateau, split after 13"),
     pytest.param({"scopes": LONE, "seed": 160}, 2, 13, id="split, and whole again"),
-    pytest.param({"scopes": CHAIN, "bent": of_single_variables, "seed": 65, "types": GRID}, None, 6, id="a grid"),
+    pytest.param(
+        {"scopes": CHAIN, "bent": of_single_variables, "seed": 65, "types": GRID}, None, 6, id="a grid", marks=SLOW
+    ),
     pytest.param({"scopes": PAIRS, "bent": in_steps, "seed": 43}, 3, 10, id="steps", marks=SLOW),
     pytest.param(
         {"scopes": TWO, "owners": {"f": "p", "g": "q"}, "bent": of_single_variables, "seed": 51, "rounds": 22},
@@ -372,7 +374,7 @@ def test_with_totals_agents_do_whatever_a_policy_of_a_team_does():
 
 
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+@pytest.mark.parametrize("outcomes", ["per-factor", pytest.param("total", marks=SLOW)])
 def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, monkeypatch: pytest.MonkeyPatch):
     """Hyper-parameters in common: how many all have decides that, not how many an agent looks at."""
     monkeypatch.setattr("swarmbo.belief.gp.prior.TIED_FROM", len(RING))

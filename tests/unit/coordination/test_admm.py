@@ -343,7 +343,9 @@ def test_agents_do_what_the_fast_path_does(scopes, n_agents) -> None:
     check_agents(Sum.on_box(scopes, 5, owners=owners, ripples=0.3, coupling=0.5), ADMM())
 
 
-@pytest.mark.parametrize("scopes", [CHAIN, RING, DISJOINT], ids=["chain", "ring", "disjoint"])
+@pytest.mark.parametrize(
+    "scopes", [CHAIN, DISJOINT, pytest.param(RING, marks=pytest.mark.slow)], ids=["chain", "disjoint", "ring"]
+)
 def test_agents_of_large_parts_do_what_the_fast_path_does(scopes, monkeypatch) -> None:
     monkeypatch.setattr(admm, "_MANY", 2)
     for n_starts, entries in ((0, 1024), (2, 32)):  # with so few entries factors of three variables go without tables

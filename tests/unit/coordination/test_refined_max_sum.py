@@ -171,8 +171,14 @@ TEAMS = {
 }
 
 
-@pytest.mark.parametrize("team", TEAMS)
-@pytest.mark.parametrize("coupling", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("team", "coupling"),
+    [
+        pytest.param(team, coupling, marks=[] if n % 2 == is_coupled else pytest.mark.slow)
+        for n, team in enumerate(TEAMS)
+        for is_coupled, coupling in enumerate((0.0, 0.5))
+    ],
+)
 def test_agents_on_a_forest_do_what_the_fast_path_does(team, coupling) -> None:
     functions = Bowls.on_box(TREE, 1, owners=TEAMS[team], n_starts=2, ripples=0.5, coupling=coupling)
     check_agents(functions, RefinedMaxSum())

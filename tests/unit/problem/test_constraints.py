@@ -116,7 +116,7 @@ def test_the_nearest_allowed_point_is_that_of_brute_force(problem, seed):
     assert away(chosen) == pytest.approx(min(map(away, allowed)), abs=1e-9)
 
 
-@settings(max_examples=7, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(small_problems(), st.booleans(), st.integers(0, 99))
 def test_every_query_and_recommendation_keeps_every_constraint(problem, by_factor, seed):
     space, constraints = problem
@@ -298,9 +298,15 @@ class TestLimitsOnMeasuredQuantities:
         assert min(loads) <= 0.05
 
     @pytest.mark.parametrize(("load", "least", "seed", "n"), [
-        (lambda x, y: -((x - 0.1) ** 2) - (y - 0.1) ** 2, -0.003, 0, 16),  # the best outcomes lie in the other corner
-        (lambda x, y: math.sin(7 * x) * math.sin(5 * y) + math.cos(3 * x + 1) * y + x, 1.38, 4, 28),  # 0.763 and 1.193
-    ], ids=["a ball in a corner", "beside lower maxima"])  # fmt: skip
+        pytest.param(  # the best outcomes lie in the other corner
+            lambda x, y: -((x - 0.1) ** 2) - (y - 0.1) ** 2, -0.003, 0, 16, id="a ball in a corner",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(  # of 0.763 and 1.193
+            lambda x, y: math.sin(7 * x) * math.sin(5 * y) + math.cos(3 * x + 1) * y + x, 1.38, 4, 28,
+            id="beside lower maxima",
+        ),
+    ])  # fmt: skip
     def test_a_small_allowed_part_of_several_variables_is_found(self, load, least, seed, n):
         space, is_kept = {"x": (0.0, 1.0), "y": (0.0, 1.0)}, False
         team = sb.Team(None, space, limits={"load": (least, None)}, seed=seed, initial=5)
@@ -493,7 +499,7 @@ def test_the_nearest_allowed_point_and_a_conflict_are_the_same_in_every_unit(uni
     assert conflicts == wanted_conflicts == [[], [0, 1]]
 
 
-@pytest.mark.parametrize("step", [1, 0.1, 0.3, 1 / 3])
+@pytest.mark.parametrize("step", [1, 0.3, *(pytest.param(step, marks=pytest.mark.slow) for step in (0.1, 1 / 3))])
 @pytest.mark.parametrize("rule", ["sum", "distance", "box"])
 def test_values_on_the_border_of_a_rule_are_allowed_whatever_rounding_says(rule, step):
     for n in range(2, 10):
