@@ -50,15 +50,17 @@ def _maximum(best: np.ndarray, dead: Region) -> float:
     return value
 
 
-def _run(dead: Region, best: np.ndarray, bad: float | None, *, by_factor: bool = False, **settings: Any):
+def _run(
+    dead: Region, best: np.ndarray, bad: float | None, n_queries: int = N_QUERIES, by_factor: bool = False, **more: Any
+):
     """Queries of a team, and which of them were in the dead region; there outcomes are None, or a bad number."""
     n = len(best)
     names = [f"x{i}" for i in range(n)]
     graph = sb.FactorGraph.from_scopes({f"f{i}": names[i : i + 2] for i in range(n - 1)})
     outcomes = "per-factor" if by_factor else "total"
-    team = sb.Team(graph, dict.fromkeys(names, (0.0, 1.0)), outcomes=outcomes, **settings)
+    team = sb.Team(graph, dict.fromkeys(names, (0.0, 1.0)), outcomes=outcomes, **more)
     asked: list[tuple[np.ndarray, bool, float]] = []
-    while len(asked) < N_QUERIES:
+    while len(asked) < n_queries:
         query = team.ask()
         u = np.array([query.point[name] for name in names])
         told, fails = _outcomes(u, best), dead(u)
@@ -152,8 +154,8 @@ def test_a_dead_point_is_never_asked_and_what_agents_tell_one_another_is_counted
 
 
 def test_failures_of_every_query_are_survived() -> None:
-    team, asked = _run(lambda u: True, np.array([0.5, 0.5, 0.5]), None, acquisition="auto", initial=5)
-    assert team.failures == len(asked) == N_QUERIES
+    team, asked = _run(lambda u: True, np.array([0.5, 0.5, 0.5]), None, 12, acquisition="auto", initial=5)
+    assert team.failures == len(asked) == 12
     assert team.recommend() is None
     U = np.array([u for u, _, _ in asked])
     assert min(np.abs(U[i] - U[:i]).max(axis=1).min() for i in range(1, len(U))) > 1e-3

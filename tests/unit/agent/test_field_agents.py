@@ -274,7 +274,7 @@ def test_measurements_may_come_late_in_parts_and_from_elsewhere():
 @pytest.mark.parametrize(
     ("belief", "by_round"),
     [
-        pytest.param(QUICK, False, id="lasting"),
+        pytest.param(QUICK, False, id="lasting", marks=SLOW),
         pytest.param(FADING, False, id="fading", marks=SLOW),
         pytest.param(FADING, True, id="by round"),
     ],
