@@ -133,7 +133,7 @@ BLOCKS_OF_CSV = re.compile(r"```text\n(kind,.*?)```", flags=re.DOTALL)
     [
         pytest.param(line, marks=pytest.mark.fleet if command[0] == "fleet" else [] if page in QUICK else THOROUGH)
         for line, (page, command) in LINES.items()
-        if "robots-mujoco" not in line  # which is slow
+        if not {"robots-mujoco", "swarm"} & {*command}  # which are slow
     ],
 )
 @pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
