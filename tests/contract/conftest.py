@@ -46,7 +46,7 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "robot_push": {"pushes": {"variables": 4, "function_seed": 2}, "pairs": {"variables": 14, "noise_std": 0.1}},
     "wlan_power": {
-        "per factor": {"noise_std": 3.0},
+        "per factor": {"topology": SMALL, "noise_std": 3.0},
         "totals": {"topology": SMALL, "outcomes": "total", "noise_std": 3.0},
         "all disturb": {"topology": SMALL, "interference": "all", "shadowing_db": 4.0},
         "users walk and leave": {"mobility_m": 5.0, "leave_rate": 0.1, "return_rate": 0.3, "departures": [[2, 7]]},

@@ -31,11 +31,29 @@ def test_an_additive_belief_of_given_hyperparameters():
     sb.testing.check_belief(lambda: sb.AdditiveGP(GRAPH, SIDES, lengthscale=3.0, noise_variance=0.1))
 
 
-METHODS = [sb.Exact(), sb.MaxSum(), sb.DSA(), sb.MGM(), sb.ADMM()]
-REFINED = [sb.RefinedMaxSum(), sb.RefinedDSA(levels=12), sb.RefinedMGM(levels=12)]
-BASELINES = [sb.Centralised(), sb.Random(), sb.Sobol(), sb.IsotropicGP(), sb.Independent(), sb.Greedy(), sb.LawnMower()]
-BOUNDED = [sb.MaxSum(bound="mplp"), sb.DSA(variant="A", bound="mplp")]
-BY_A_DEADLINE = [sb.MaxSum(mode="asynchronous"), sb.ADMM(mode="asynchronous")]
+# Few rounds; the example of check_coordinator has the defaults of two of them.
+METHODS = [
+    sb.Exact(),
+    sb.MaxSum(rounds=8),
+    sb.DSA(rounds=12),
+    sb.MGM(rounds=12),
+    sb.ADMM(rounds=3, starts=3, screened=16),
+]
+REFINED = [kind(points=9, levels=5) for kind in (sb.RefinedMaxSum, sb.RefinedDSA, sb.RefinedMGM)]
+BASELINES = [
+    sb.Centralised(starts=4, screened=64),
+    sb.Random(),
+    sb.Sobol(),
+    sb.IsotropicGP(),
+    sb.Independent(),
+    sb.Greedy(),
+    sb.LawnMower(),
+]
+BOUNDED = [sb.MaxSum(rounds=8, bound="mplp"), sb.DSA(variant="A", rounds=12, bound="mplp")]
+BY_A_DEADLINE = [
+    sb.MaxSum(mode="asynchronous", deadline=10, patience=4),
+    sb.ADMM(mode="asynchronous", deadline=16, patience=6, starts=2, inner_steps=2),
+]
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def assert_is_best(solution: Solution, graph: FactorGraph, tables: Tables) -> No
 
 @pytest.mark.parametrize("entries", [TIED, FORBIDDING, REAL], ids=["ties", "forbidden combinations", "real tables"])
 @given(data=st.data(), rounds=st.integers(1, 3), damping=st.sampled_from([0.0, 0.5]))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 def test_max_sum_equals_brute_force_on_forests(
     entries: tuple[float, ...], data: st.DataObject, rounds: int, damping: float
 ) -> None:

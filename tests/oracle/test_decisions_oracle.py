@@ -3,33 +3,21 @@
 import pytest
 from threadpoolctl import threadpool_limits
 
-from .driven import APART, SCENARIOS, driven, recorded
+from .driven import APART, FEWER, SCENARIOS, driven, recorded
 
 SHIPPED = [name for name in SCENARIOS if name not in APART]
-QUICK = {"camel", "field-soil", "hartmann", "robots", "robots-depot", "wlan"}
-
-FEW = {"robots-mujoco": 3, "field": 3, "swarm": 2, "swarm-sensors": 2}  # rounds
+QUICK = {"camel", "field-soil", "hartmann", "robots-depot", "wlan"}
 NEAR = {"rel": 1e-4, "abs": 1e-5}  # processors round in ways of their own, which searches enlarge
 THOROUGH = {"hartmann-mixed", "powell", "robots-obstacles", "wlan-mobility"}  # one of each kind of world
 
 
-@pytest.mark.parametrize(
-    ("name", "rounds"),
-    [
-        *(pytest.param(name, 3, id=name) for name in SHIPPED if name in QUICK),
-        *(
-            pytest.param(
-                name,
-                FEW.get(name, 4),
-                id=f"{name}, longer",
-                marks=pytest.mark.thorough if name in THOROUGH else pytest.mark.slow,
-            )
-            for name in SHIPPED
-            if name not in QUICK
-        ),
-    ],
-)
-def test_a_team_and_its_agents_decide_and_send_the_same_and_as_recorded(name: str, rounds: int):
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    return [] if name in QUICK else [pytest.mark.thorough if name in THOROUGH else pytest.mark.slow]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in SHIPPED])
+def test_a_team_and_its_agents_decide_and_send_the_same_and_as_recorded(name: str):
+    rounds = min(3, FEWER.get(name, 3))
     with threadpool_limits(1, user_api="blas"):
         by_team = list(driven(name, by_agents=False, rounds=rounds))
         by_agents = list(driven(name, by_agents=True, rounds=rounds))

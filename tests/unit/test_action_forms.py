@@ -217,7 +217,7 @@ _leaf = st.one_of(
 _space = st.recursive(_leaf, lambda inner: st.dictionaries(st.sampled_from("xyz"), inner, min_size=1).map(Dict))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(_space, st.integers(0, 2**31))
 def test_any_action_is_its_codes_and_back(space: Any, seed: int):
     space.seed(seed)

@@ -19,7 +19,7 @@ LINE = np.linspace(0.0, 1.0, 21)[:, None]
 CHOSEN = [
     (robot_team_v0, "peak", None, "db-gp-ucb"),
     (robot_team_v0, "map", None, "targeted-variance"),
-    pytest.param(robot_team_v0, "level", 900.0, "targeted-variance", marks=pytest.mark.thorough),
+    pytest.param(robot_team_v0, "level", 900.0, "targeted-variance", marks=pytest.mark.slow),
     (sensor_field_v0, "map", None, "information"),
     pytest.param(sensor_field_v0, "level", 0.5, "straddle", marks=pytest.mark.thorough),
 ]

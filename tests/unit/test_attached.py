@@ -48,7 +48,7 @@ def box_of(team):
     ("name", "outcomes"),
     [
         ("apart", "per-factor"),
-        pytest.param("one factor", "total", marks=pytest.mark.thorough),
+        pytest.param("one factor", "total", marks=pytest.mark.slow),
         pytest.param("shared", "total", marks=pytest.mark.thorough),
     ],
 )

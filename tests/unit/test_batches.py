@@ -51,8 +51,14 @@ def least_distance(points, columns=slice(None)):
 RULES = ["auto", "expected-improvement", "dec-hbo", "dumbo", "thompson", BestMean()]
 
 
-@pytest.mark.parametrize(("scopes", "mode"), [(PAIRS, "total"), (CHAIN, "per-factor")], ids=["apart", "shared"])
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule if isinstance(rule, str) else "own")
+@pytest.mark.parametrize(
+    ("scopes", "mode", "rule"),
+    [
+        pytest.param(scopes, mode, rule, marks=[] if n % 2 == is_shared else pytest.mark.slow)  # each rule in turn
+        for is_shared, (scopes, mode) in enumerate([(PAIRS, "total"), (CHAIN, "per-factor")])
+        for n, rule in enumerate(RULES)
+    ],
+)
 def test_no_member_of_a_batch_is_near_another_or_a_pending_one(scopes, mode, rule):
     team = team_of(scopes, mode, rule)
     tell(team, scopes, team.ask(6))
@@ -151,7 +157,10 @@ def test_of_a_decided_point_that_is_crowded_the_members_spread_within_bounds_and
     assert not ((points[:, 0] > 0.5) & (points[:, 1] > 0.003)).any()
 
 
-@pytest.mark.parametrize("rule", ["expected-improvement", "dec-hbo", "dumbo", "add-gp-ucb"])
+@pytest.mark.parametrize(
+    "rule",
+    ["dec-hbo", "add-gp-ucb", *(pytest.param(n, marks=pytest.mark.slow) for n in ("expected-improvement", "dumbo"))],
+)
 def test_points_of_a_batch_do_not_repeat_a_sum_that_is_pending_for_what_its_factors_hide(rule):
     scopes = {"f": ["x", "y"], "g": ["z"]} if rule == "add-gp-ucb" else {"f": ["x", "y"], "g": ["y", "z"]}
     rng = np.random.default_rng(0)
@@ -178,10 +187,13 @@ def test_a_state_knows_which_queries_were_asked_together():
     assert [query.point for query in again.ask(2)] == [query.point for query in team.ask(2)]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "mode", "allowed"),
-    [("hartmann", "total", 0.13), ("powell", "total", 4000.0), ("powell", "per-factor", 8.0)],
+    [
+        pytest.param("hartmann", "total", 0.13, marks=pytest.mark.thorough),
+        pytest.param("powell", "per-factor", 8.0, marks=pytest.mark.thorough),
+        pytest.param("powell", "total", 4000.0, marks=pytest.mark.slow),
+    ],
 )
 def test_eight_workers_end_where_one_does(name, mode, allowed):
     function = get(name, moved=name == "powell", seed=1)

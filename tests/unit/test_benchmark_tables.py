@@ -179,7 +179,7 @@ def test_what_was_run_has_a_line_in_the_file_of_its_problem_and_method(program, 
     assert lines[0]["regret"] == sorted(lines[0]["regret"], reverse=True)
 
 
-SHADOWED = pytest.param("wlan-shadowed", marks=pytest.mark.thorough)
+SHADOWED = pytest.param("wlan-shadowed", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("name", ["ackley", "chain", "rosenbrock", "dixon-price", "wlan", SHADOWED])

@@ -239,15 +239,21 @@ ENVIRONMENTS = {
     "wlan": lambda: wlan_power_v0.parallel_env(topology={"generated": {"access_points": 3, "users": 5}}),
 }
 THOROUGH = ("sensors", "factors")  # beside the robots', and totals
-EACH = [pytest.param(world, marks=[pytest.mark.thorough] if world in THOROUGH else []) for world in ENVIRONMENTS]
 STRANGE = {
     "measurement": [1e60, 1e300, "high", np.ones(3), [1.0], 1j, None, {}, np.nan],
     "location": [np.full(1, 1e300), np.full(2, -1e300), "here", np.full(2, 1j), [1.0, [2.0]], {}, np.full(2, np.inf)],
 }
 
 
-@pytest.mark.parametrize("key", ["measurement", "location"])
-@pytest.mark.parametrize("world", EACH)
+@pytest.mark.parametrize(
+    ("world", "key"),
+    [
+        *((world, "measurement") for world in ENVIRONMENTS if world not in THOROUGH),
+        *(pytest.param(world, "measurement", marks=pytest.mark.thorough) for world in THOROUGH),
+        *((world, "location") for world in ("robots", "totals")),
+        *(pytest.param(world, "location", marks=pytest.mark.slow) for world in ("wlan", *THOROUGH)),
+    ],
+)
 def test_a_team_goes_on_whatever_a_world_reports_and_counts_it_as_failed(world, key):
     env = ENVIRONMENTS[world]()
     settings = {} if world in ("robots", "sensors") else {"initial": 2, "acquisition": "dec-hbo"}

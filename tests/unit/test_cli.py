@@ -72,7 +72,7 @@ def test_help_loads_no_numpy():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_run_writes_its_folder_and_a_closing_table(invoke, tmp_path):
+def test_a_run_writes_its_folder_and_a_closing_table(invoke, tmp_path, blank):
     result = invoke("run", "robots", "--seed", 3, "--out", "here", *SMALL)
     assert re.search(r"best measurement.*m at \(", result.stdout)
     for label in ("recommendation", "map RMSE", "distance travelled", "messages to agree", "time in rounds"):
@@ -220,9 +220,9 @@ def test_check_says_that_a_scenario_is_all_right(invoke):
     assert "robots: ready to run" in invoke("check", "robots", "--quick").stdout
 
 
-def test_sweep_then_compare(invoke, tmp_path):
+def test_sweep_then_compare(invoke, tmp_path, blank):
     both = [*SMALL[:-1], "coordination.kind=random,independent"]
-    sweep = ("sweep", "robots", "--seeds", 2, "--out", "out", *both)
+    sweep = ("sweep", "robots", "--seeds", 2, "--out", "out", *both, *IN_THREADS)
     assert invoke(*sweep).stdout == "4 done, 0 resumed, 0 skipped: out\n"
     assert invoke(*sweep, "--quiet").stdout == "0 done, 0 resumed, 4 skipped: out\n"
     result = invoke("compare", "out", "--reference", "random", "--table", "t.csv", "--figure", "t.png")

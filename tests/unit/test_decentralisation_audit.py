@@ -57,8 +57,14 @@ def by_tag(wire: list[Envelope]) -> tuple[Counter[str], Counter[str]]:
     return messages, sizes
 
 
-@pytest.mark.parametrize("mode", ["per-factor", "total", "mixed"])
-@pytest.mark.parametrize("acquisition", ["thompson", "dumbo"])
+@pytest.mark.parametrize(
+    ("acquisition", "mode"),
+    [
+        *(("thompson", "per-factor"), ("dumbo", "total"), ("dumbo", "mixed")),
+        *(pytest.param("thompson", mode, marks=pytest.mark.slow) for mode in ("total", "mixed")),
+        pytest.param("dumbo", "per-factor", marks=pytest.mark.slow),
+    ],
+)
 def test_bytes_by_kind_are_those_that_crossed_the_wire(audit: Any, wire: list[Envelope], acquisition: str, mode: str):
     by_kind, total = audit.measured(audit.function(SCOPES), mode, acquisition, FIXED, DECISIONS)
     messages, sizes = by_tag(wire)

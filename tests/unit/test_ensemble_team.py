@@ -18,7 +18,7 @@ def team_of(acquisition="egp-ts", outcomes="total", graph=CHAIN, **more):
     return sb.Team(graph, BOUNDS, acquisition=acquisition, outcomes=outcomes, **settings)
 
 
-@pytest.mark.parametrize("acquisition", ["egp-ei", pytest.param("egp-ts", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("acquisition", ["egp-ei", pytest.param("egp-ts", marks=pytest.mark.slow)])
 def test_teams_find_the_maximum_of_a_simple_function(acquisition) -> None:
     for outcomes, graph in (("total", None), ("per-factor", CHAIN)):
         team = team_of(acquisition, outcomes, graph)

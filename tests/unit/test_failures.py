@@ -50,15 +50,17 @@ def _maximum(best: np.ndarray, dead: Region) -> float:
     return value
 
 
-def _run(dead: Region, best: np.ndarray, bad: float | None, *, by_factor: bool = False, **settings: Any):
+def _run(
+    dead: Region, best: np.ndarray, bad: float | None, n_queries: int = N_QUERIES, by_factor: bool = False, **more: Any
+):
     """Queries of a team, and which of them were in the dead region; there outcomes are None, or a bad number."""
     n = len(best)
     names = [f"x{i}" for i in range(n)]
     graph = sb.FactorGraph.from_scopes({f"f{i}": names[i : i + 2] for i in range(n - 1)})
     outcomes = "per-factor" if by_factor else "total"
-    team = sb.Team(graph, dict.fromkeys(names, (0.0, 1.0)), outcomes=outcomes, **settings)
+    team = sb.Team(graph, dict.fromkeys(names, (0.0, 1.0)), outcomes=outcomes, **more)
     asked: list[tuple[np.ndarray, bool, float]] = []
-    while len(asked) < N_QUERIES:
+    while len(asked) < n_queries:
         query = team.ask()
         u = np.array([query.point[name] for name in names])
         told, fails = _outcomes(u, best), dead(u)
@@ -78,7 +80,7 @@ REFINED = {"acquisition": "dec-hbo", "coordination": "refined-max-sum"}
         (_wall, [0.9, 0.4], {"acquisition": "auto"}),  # where it would be best it fails
         pytest.param(_ball(3), [0.75, 0.6, 0.5], REFINED, marks=pytest.mark.thorough),
         (_wall, [0.74, 0.4], {"acquisition": "expected-improvement", "by_factor": True}),
-        pytest.param(_corner, [0.52, 0.35, 0.6], {"coordination": "isotropic-gp"}, marks=pytest.mark.thorough),
+        pytest.param(_corner, [0.52, 0.35, 0.6], {"coordination": "isotropic-gp"}, marks=pytest.mark.slow),
     ],
 )
 def test_a_dead_fifth_beside_the_best_costs_few_queries_and_little_regret(dead, best, settings) -> None:
@@ -100,8 +102,17 @@ SUM_OF_WAVES = {
 }
 
 
-@pytest.mark.parametrize("given", SUM_OF_WAVES.values(), ids=SUM_OF_WAVES)
-@pytest.mark.parametrize(("outcomes", "seed"), [("total", 0), ("per-factor", 1)])
+@pytest.mark.parametrize(
+    ("given", "outcomes", "seed"),
+    [
+        pytest.param(given, outcomes, seed, id=f"{name}-{outcomes}", marks=[] if name in quick else pytest.mark.slow)
+        for outcomes, seed, quick in (
+            ("total", 0, ("a region", "a constraint")),
+            ("per-factor", 1, ("a failure", "a limit")),
+        )
+        for name, given in SUM_OF_WAVES.items()
+    ],
+)
 def test_outcomes_of_a_sum_over_variables_are_in_use_whatever_forbids_points(given, outcomes, seed) -> None:
     graph = sb.FactorGraph.from_scopes({"f": list("abc")}) if outcomes == "per-factor" else None
     team = sb.Team(graph, dict.fromkeys("abc", (0.0, 1.0)), outcomes=outcomes, seed=seed, **given)
@@ -143,8 +154,8 @@ def test_a_dead_point_is_never_asked_and_what_agents_tell_one_another_is_counted
 
 
 def test_failures_of_every_query_are_survived() -> None:
-    team, asked = _run(lambda u: True, np.array([0.5, 0.5, 0.5]), None, acquisition="auto", initial=5)
-    assert team.failures == len(asked) == N_QUERIES
+    team, asked = _run(lambda u: True, np.array([0.5, 0.5, 0.5]), None, 12, acquisition="auto", initial=5)
+    assert team.failures == len(asked) == 12
     assert team.recommend() is None
     U = np.array([u for u, _, _ in asked])
     assert min(np.abs(U[i] - U[:i]).max(axis=1).min() for i in range(1, len(U))) > 1e-3
@@ -181,9 +192,12 @@ INFORMED = {"acquisition": "information"}
     [
         (_wall, INFORMED),
         (_in_disc, {**INFORMED, "belief": {"kind": "fused", "method": "readings"}}),
-        (_wall, {"acquisition": {"kind": "straddle", "level": 0.5}, "belief": "fused"}),
         (_wall, {"acquisition": "db-gp-ucb"}),
-        *((_wall, {**INFORMED, "coordination": kind}) for kind in ("greedy", "independent", "max-sum")),
+        (_wall, {**INFORMED, "coordination": "independent"}),
+        pytest.param(
+            _wall, {"acquisition": {"kind": "straddle", "level": 0.5}, "belief": "fused"}, marks=pytest.mark.slow
+        ),
+        *(pytest.param(_wall, {**INFORMED, "coordination": n}, marks=pytest.mark.slow) for n in ("greedy", "max-sum")),
     ],
 )
 def test_no_dead_place_of_a_field_is_asked_for_twice(dead, settings) -> None:

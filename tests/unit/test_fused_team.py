@@ -19,7 +19,7 @@ from .teams import told
 AGENTS = ["a", "b", "c"]
 METHODS = ["consensus", "covariance-intersection", "readings", "experts"]
 QUICK = ("consensus", "readings")
-EACH = [method if method in QUICK else pytest.param(method, marks=pytest.mark.thorough) for method in METHODS]
+EACH = [method if method in QUICK else pytest.param(method, marks=pytest.mark.slow) for method in METHODS]
 PLACES = np.random.default_rng(0).random((30, 2)) * [100.0, 50.0]
 
 
@@ -57,7 +57,7 @@ RARELY = sb.ExactGPSettings(restarts=0, refit_every=3)  # of one agent, so its f
     "playing",
     [
         lambda: team("readings"),
-        lambda: team("experts"),
+        pytest.param(lambda: team("experts"), marks=pytest.mark.slow),
         lambda: sb.Team.for_field(["a"], [0.0, 0.0], [100.0, 50.0], belief=RARELY, acquisition="expected-improvement"),
     ],
     ids=["readings", "experts", "shared"],
@@ -95,7 +95,7 @@ def test_of_agents_apart_each_leads_itself_and_in_contact_the_first_name_leads()
     assert belief.representative == "a"
 
 
-@pytest.mark.parametrize("method", ["readings", "experts", "consensus", "covariance-intersection"])
+@pytest.mark.parametrize("method", EACH)
 def test_the_unit_of_outcomes_that_first_differ_is_agreed_on_at_once_and_kept(method):
     """Until outcomes differ the scale is 1, of whatever unit: signals far below it would count as noise for long."""
     rng, settings = np.random.default_rng(0), FusedSettings(method=method, n_features=16)
@@ -112,7 +112,7 @@ def test_the_unit_of_outcomes_that_first_differ_is_agreed_on_at_once_and_kept(me
     assert all(0.1 * unit < scale < 10.0 * unit for scale in scales)
 
 
-@pytest.mark.parametrize("method", ["readings", "experts", "consensus", "covariance-intersection"])
+@pytest.mark.parametrize("method", EACH)
 def test_agents_take_proposals_of_hardly_any_noise(method):
     prior = sb.ExactGPSettings(noise_floor=1e-16, noise_median=1e-14)
     settings, rng = FusedSettings(method=method, n_features=16, prior=prior), np.random.default_rng(0)
@@ -209,7 +209,7 @@ def test_raw_readings_with_a_time_axis_are_the_exact_process_of_all_of_them():
     np.testing.assert_allclose(playing.belief.views.by_agent["b"].posterior(PLACES), expected)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EACH)
 def test_agents_that_know_the_same_have_one_belief_and_it_is_that_of_each(method):
     belief = FusedBelief(FusedSettings(method=method, n_features=20, steps=1, loss=0.4), team().domain, AGENTS, seed=4)
     shared = set()

@@ -52,7 +52,7 @@ def test_team_goes_on_after_points_1e_12_apart():
     goes_on(team)
 
 
-@pytest.mark.parametrize("outcomes", ["per-factor", pytest.param("total", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("outcomes", ["per-factor", pytest.param("total", marks=pytest.mark.slow)])
 def test_team_goes_on_after_being_told_300_times_of_one_point(outcomes):
     team = sb.Team(CHAIN, CUBE, seed=0, initial=300, outcomes=outcomes)
     here = dict.fromkeys("xyz", 0.5)
@@ -97,7 +97,7 @@ def test_team_that_is_told_totals_factors_and_failures_by_turns_goes_on_and_lear
         lambda own: float("nan"),
         lambda own: {"f": 1e70, "g": own["g"]},
     ]
-    for index in range(18):
+    for index in range(12):
         query = team.ask()
         team.tell(query, told[index % len(told)](springs(query.point)), failed=True)
     goes_on(team)

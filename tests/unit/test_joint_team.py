@@ -56,7 +56,11 @@ def test_the_default_finds_the_maximum_of_a_concave_sum(outcomes):
 @pytest.mark.parametrize(
     "given",
     [
-        *({**kind, "outcomes": outcomes} for kind in KINDS[:5] for outcomes in ("total", "per-factor")),
+        *(
+            pytest.param({**kind, "outcomes": outcomes}, marks=[pytest.mark.slow] * ((number + turn) % 2))
+            for number, kind in enumerate(KINDS[:5])
+            for turn, outcomes in enumerate(("total", "per-factor"))
+        ),
         {"graph": sb.FactorGraph.from_scopes({"f": NAMES})},
         {"start": {"x": 0.0, "y": 5.0, "z": 150.0}, "safe": {}},
     ],

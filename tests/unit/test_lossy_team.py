@@ -107,7 +107,7 @@ def test_offers_as_before_are_said_in_full_while_somebody_is_absent():
     assert second == third > first / 2
 
 
-@pytest.mark.parametrize("places", [PLACES, CROWDED])
+@pytest.mark.parametrize("places", [CROWDED, pytest.param(PLACES, marks=pytest.mark.slow)])
 def test_by_a_deadline_everybody_goes_somewhere_and_no_two_to_one_place(places):
     for transport in ("in-process", {"kind": "faulty", "loss": 0.5, "delay": 5, "duplicate": 0.2, "reorder": 0.5}):
         team = team_of(transport, BY_DEADLINE)

@@ -48,7 +48,7 @@ def asked(n, acquisition):
     return decided
 
 
-@pytest.mark.parametrize("acquisition", ["auto", pytest.param("dumbo", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("acquisition", ["auto", pytest.param("dumbo", marks=pytest.mark.slow)])
 def test_memory_of_a_decision_is_linear_in_the_factors(acquisition):
     peak_of(asked(130, acquisition))  # what is loaded once, compiled code too
     few, many = (peak_of(asked(n, acquisition)) for n in (130, 520))

@@ -64,7 +64,7 @@ def test_an_optimum_on_a_learned_limit_is_approached_though_the_quantity_has_a_w
     assert n_broken < 15
 
 
-@pytest.mark.parametrize("unit", [1.0, 2.0**-50])
+@pytest.mark.parametrize("unit", [2.0**-50, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_the_unit_of_a_limited_quantity_does_not_matter(unit):
     best, team = -math.inf, sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, limits={"power": (None, unit)}, seed=2)
     for _ in range(25):

@@ -101,7 +101,13 @@ def shut_out(X):
 BY_FACTOR = {"thompson", "dec-hbo"}
 
 
-@pytest.mark.parametrize("acquisition", ["auto", "expected-improvement", "dumbo", *sorted(BY_FACTOR)])
+@pytest.mark.parametrize(
+    "acquisition",
+    [
+        *("auto", "dumbo", "thompson"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("expected-improvement", "dec-hbo")),
+    ],
+)
 def test_no_acquisition_of_a_function_asks_for_a_region(acquisition):
     outcomes = "per-factor" if acquisition in BY_FACTOR else "total"
     team = sb.Team(CHAIN, BOX_OF_SUM, acquisition=acquisition, outcomes=outcomes, no_go=[SHUT], initial=6, seed=1)
@@ -115,8 +121,8 @@ def test_no_acquisition_of_a_function_asks_for_a_region(acquisition):
 @pytest.mark.parametrize(
     "coordination",
     [
-        *("refined-max-sum", "random", "sobol", "isotropic-gp", {"kind": "admm", "rounds": 5}),
-        pytest.param("centralised", marks=pytest.mark.thorough),
+        *("refined-max-sum", "random", "sobol", {"kind": "admm", "rounds": 5}),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("centralised", "isotropic-gp")),
     ],
 )
 def test_no_way_to_agree_asks_for_a_region(coordination):

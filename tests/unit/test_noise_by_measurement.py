@@ -47,7 +47,7 @@ def test_noise_that_is_told_reaches_the_belief_and_the_history():
     np.testing.assert_array_equal(history.noise_std[3:, 1], [8.0, np.nan])
 
 
-CI = pytest.param("covariance-intersection", marks=pytest.mark.thorough)
+CI = pytest.param("covariance-intersection", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("method", ["readings", "experts", "consensus", CI])

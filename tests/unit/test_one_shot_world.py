@@ -216,7 +216,7 @@ def test_what_is_learned_lies_where_actions_were_rounded_to():
     assert team.history.X[0].tolist() != list(team.last_query.point.values())
 
 
-@pytest.mark.parametrize("hold", [1, 2])
+@pytest.mark.parametrize("hold", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_saved_team_goes_on_to_the_bit(hold):
     arguments = {"measurement": reward_alone, "scopes": SCOPES, "seed": 1, "initial": 3, "hold": hold}
     env, again = Weather(), Weather()

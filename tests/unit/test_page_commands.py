@@ -133,11 +133,11 @@ BLOCKS_OF_CSV = re.compile(r"```text\n(kind,.*?)```", flags=re.DOTALL)
     [
         pytest.param(line, marks=pytest.mark.fleet if command[0] == "fleet" else [] if page in QUICK else THOROUGH)
         for line, (page, command) in LINES.items()
-        if "robots-mujoco" not in line  # which is slow
+        if not {"robots-mujoco", "swarm"} & {*command}  # which are slow
     ],
 )
 @pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
-def test_commands_of_the_doors_run(own_files, monkeypatch, line):
+def test_commands_of_the_doors_run(own_files, monkeypatch, blank, line):
     """Runs have two rounds and one process; the ``slow`` tests below have all rounds, figures, and a process each."""
     monkeypatch.setattr(wlan_power, "best_known", partial(best_known, starts=2))  # nobody looks at what it comes to
     page, command = LINES[line]

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
@@ -121,6 +121,7 @@ def test_with_totals_a_part_told_and_a_recommendation_change_no_later_query():
         assert not curious.model.belief.known.flags.writeable
 
 
+@settings(max_examples=6, deadline=None)
 @given(st.lists(st.sampled_from(["f", "g", "h"]), min_size=3, max_size=3, unique=True), st.integers(1, 2))
 def test_what_is_out_is_what_was_asked_less_what_was_told_or_given_up(order, cut):
     team = team_of(CHAIN, n_rounds=4, acquisition="dec-hbo")

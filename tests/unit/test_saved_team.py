@@ -57,6 +57,7 @@ TEAMS = {
     "learned groups": lambda: sb.Team(None, BOUNDS, acquisition=GROUPS, seed=3, initial=3),
     "no structure": lambda: sb.Team(None, BOUNDS, seed=3, initial=3, rounds=9),
 }
+ALIKE = {"fading", "readings, fading", "totals", "fading totals", "ensemble"}  # of what others have, too
 
 
 def told(team, query):
@@ -68,7 +69,7 @@ def told(team, query):
     return parts if team.outcomes == "per-factor" else sum(parts.values())
 
 
-@pytest.mark.parametrize("kind", TEAMS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in ALIKE)) for kind in TEAMS])
 def test_a_loaded_team_goes_on_to_the_bit_with_what_is_pending(kind, tmp_path):
     team = TEAMS[kind]()
     first = team.ask()  # of the initial design, and told last

@@ -274,7 +274,7 @@ def assert_checked(folder, data):
     return result.exit_code == 0
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.one_of(mutated(), oversized()))
 def test_mutated_scenarios_are_accepted_or_refused_with_the_path_of_the_key(tmp_path_factory, data):
     assert_checked(tmp_path_factory.getbasetemp(), data)

@@ -222,7 +222,7 @@ def test_every_run_of_the_table_of_failures_is_there_once_and_what_the_page_clai
 
 @pytest.mark.parametrize("shape", ["wall", "corner", "disc"])
 def test_a_fifth_of_the_box_fails_right_beside_the_best_point(script, shape):
-    points = np.random.default_rng(1).random((20_000, 4))
+    points = np.random.default_rng(1).random((8_000, 4))
     outcomes, fails = script("failures").problem(shape, 0)
     assert np.mean([fails(x) for x in points]) == pytest.approx(script("failures").SHARE, abs=0.02)
     values = np.array([sum(outcomes(x).values()) for x in points])

@@ -45,7 +45,7 @@ def test_every_kind_of_coordination_drives_an_ordinary_loop_to_the_end(coordinat
             assert env.action_space(agent).contains(action)
 
 
-@pytest.mark.parametrize("coordination", ["exact", "max-sum"])
+@pytest.mark.parametrize("coordination", ["max-sum", pytest.param("exact", marks=pytest.mark.slow)])
 def test_agents_that_exchange_messages_decide_like_the_fast_path(coordination):
     runs = []
     for as_agents in (False, True):

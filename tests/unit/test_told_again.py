@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.agent import Agent, run
@@ -55,6 +55,7 @@ def schedules(draw: st.DrawFn, kind: str) -> tuple[list[tuple[int, Any, bool]], 
 
 
 @pytest.mark.parametrize("kind", ["per-factor", "total", "field", "fused"])
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_telling_the_same_again_in_any_order_changes_nothing(kind: str, data: Any):
     tells, again = data.draw(schedules(kind))

@@ -102,7 +102,7 @@ def each(examples: int, many: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("examples", [examples, pytest.param(many, marks=pytest.mark.slow)])
 
 
-@each(120, 6000)
+@each(60, 6000)
 def test_designs_are_in_the_space_and_never_repeat(examples: int):
     """Points of the initial design, told or pending, until all values of a small space are used up."""
 
@@ -131,7 +131,7 @@ def test_designs_are_in_the_space_and_never_repeat(examples: int):
     check()
 
 
-@each(200, 3500)
+@each(100, 3500)
 def test_tables_of_values_are_read_as_the_codes_they_came_from(examples: int):
     """In a list of dicts, in columns and in arrays."""
 

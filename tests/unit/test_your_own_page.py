@@ -43,7 +43,7 @@ def test_parts_of_the_page_are_about_twenty_lines_each():
 
 
 @pytest.mark.thorough
-def test_the_page_leads_to_the_table(folder, monkeypatch):
+def test_the_page_leads_to_the_table(folder, monkeypatch, blank):
     monkeypatch.setenv("COLUMNS", "160")
     commands = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL) for line in block.splitlines()]
     for command in commands:

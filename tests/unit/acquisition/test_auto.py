@@ -666,7 +666,7 @@ def test_a_prior_of_the_noise_that_somebody_chose_stays() -> None:
     assert split.hyperparameters.total_noise_variance >= 0.999e-3
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_searches_that_start_over_leave_the_wrong_hole_of_shekels_function() -> None:
     """At least one of two: last digits, which processors decide, choose the hole. With random points neither left."""
     shekel, regrets = get("shekel"), []
@@ -781,7 +781,7 @@ def searched(rounds, budget, seed):
     return team, [sum(hollows(point).values()) for point in play(team, hollows, rounds)]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_few_factors_stay_in_a_hollow_that_is_not_their_deepest() -> None:
     n_wrong = 0
     for seed in (0, 1):
@@ -897,7 +897,7 @@ def test_a_part_that_is_told_late_leaves_the_idle_steps_of_others(situation_of) 
     assert (bounds.owned, draw.owned) == ({"h"}, {"f", "g"})
 
 
-@pytest.mark.parametrize("as_agents", [False, True])
+@pytest.mark.parametrize("as_agents", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_agents_out_of_contact_agree_on_one_process_for_all(as_agents) -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c", "d"]})
     links = nx.Graph([("a", "b"), ("c", "d")])

@@ -59,7 +59,7 @@ def test_the_bound_of_one_factor_is_bolder_by_turns_once_nothing_is_gained(stays
     np.testing.assert_allclose(weights, [3.0, 1.0, 3.0] if stays else [1.0] * 3)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_no_wrong_hole_holds_dec_hbo_on_shekels_function() -> None:
     shekel = get("shekel")
     for seed in (31, 32):

@@ -34,7 +34,7 @@ def test_with_one_factor_it_is_the_log_of_the_expected_improvement_over_the_incu
     situation, kind = situation_of({"f": ["a", "b", "c"]}, t=5, noise=2.0), ExpectedImprovement()
     model = kind.learn(situation, BELIEF, None)
     functions = kind.local_functions(situation, model)
-    U = np.random.default_rng(0).random((200, 3))
+    U = np.random.default_rng(0).random((100, 3))
     values = total_value(functions, U)
     checked = 0
     for u, value in zip(U, values, strict=True):

@@ -150,7 +150,9 @@ def test_tables_take_those_an_agent_cannot_see_to_measure_where_they_would_in_tu
             assert problem.tables[f"w_{agent}"][choice] == pytest.approx(wanted, rel=1e-6)
 
 
-@pytest.mark.parametrize("rule", [Information(candidates=5), Information(markov_order=1, candidates=3)])
+@pytest.mark.parametrize(
+    "rule", [Information(candidates=5), pytest.param(Information(markov_order=1, candidates=3), marks=pytest.mark.slow)]
+)
 def test_greedys_places_are_on_the_lists_of_those_who_would_choose_them_and_their_batch_has_a_value(rule):
     for seed, parted in itertools.product(range(8), (False, True)):
         now = some_team(seed, 6, "own", packed=True, price=None, parted=parted)
@@ -207,7 +209,7 @@ def test_neighbours_measure_with_their_sensors_noise():
         assert table[i, j] == pytest.approx(mean[0] + 2.0 * np.sqrt(np.log(1.0 + var / scale)), rel=1e-9)
 
 
-@pytest.mark.parametrize("price", [None, 4.0])
+@pytest.mark.parametrize("price", [4.0, pytest.param(None, marks=pytest.mark.slow)])
 def test_agents_with_beliefs_of_their_own_look_again_at_all_places_in_sight_and_no_others(monkeypatch, price):
     """In a long chain each works out the posterior at its own place and the next 64, and values them by it."""
     now, asked = some_team(1, IN_SIGHT + 12, "own", packed=False, price=price, parted=False), list[int]()

@@ -55,10 +55,15 @@ def scopes_in_use(team: sb.Team) -> tuple[tuple[int, ...], ...]:
         ("sampled", {"acquisition": "auto"}),
         ("screened", {"acquisition": "dec-hbo"}),
         ("capped", {"acquisition": "dumbo"}),
-        ("screened", {"acquisition": "thompson"}),
-        ("capped", {"acquisition": "expected-improvement"}),
         ("disjoint", {"acquisition": "add-gp-ucb"}),
-        *(("capped", {"coordination": kind}) for kind in ("refined-max-sum", "centralised", "sobol", "isotropic-gp")),
+        *(("capped", {"coordination": kind}) for kind in ("refined-max-sum", "sobol")),
+        *(
+            pytest.param("capped", given, marks=pytest.mark.slow)
+            for given in (
+                *({"acquisition": kind} for kind in ("thompson", "expected-improvement")),
+                *({"coordination": kind} for kind in ("centralised", "isotropic-gp")),
+            )
+        ),
     ],
     ids=str,
 )

@@ -153,7 +153,7 @@ def test_draws_of_many_rounds_have_the_mixtures_mean_and_spread(situation_of, ou
     first = situation_of(t=12, outcomes=outcomes, noise=2.0)
     model, U = learn_ensemble(first, SMALL, None), np.random.default_rng(0).random((8, 5))
     rngs, draws = [np.random.default_rng(i) for i in range(len(model.ensemble.parts))], []
-    for r in range(1000):
+    for r in range(500):
         drawn = replace(model, chosen=model.ensemble.choose(rngs))
         draws.append(total_value(EGPTS().local_functions(replace(first, round=r), drawn), U))
     mean, std = model.posterior(first.domain.from_unit(U))

@@ -153,25 +153,26 @@ SHUT = sb.NoGoBall(variables=("a",), centre=(0.5,), radius=0.6)
 APART = sb.NoGoBox(variables=("c", "a"), low=(1.5, -1.0), high=(3.5, 0.8))  # which no factor reads together
 PRESENT = {"start": {"a": 1.4, "b": 0.6, "c": 3.7}, "initial": 1}
 CASES: list[Any] = [
-    pytest.param({"acquisition": "auto"}, id="auto"),
+    pytest.param({"acquisition": "auto"}, id="auto", marks=SLOW),
     pytest.param({"scopes": {"f": ["a", "b"], "g": ["b", "c"]}, "no_go": [SHUT, APART]}, id="regions"),
     pytest.param({"scopes": PAIRS, "no_go": [APART]}, id="a region of parts that share nothing"),
-    pytest.param({**PRESENT, "step_limit": 0.45}, id="near the present setting"),
+    pytest.param({**PRESENT, "step_limit": 0.45}, id="near the present setting", marks=SLOW),
     pytest.param({**PRESENT, "step_limit": 0.45, "outcomes": "total"}, id="totals, near the present setting"),
     pytest.param({**PRESENT, "safe": {"share": 0.9}}, id="safe"),
-    pytest.param({**PRESENT, "safe": {"share": 0.9}, "outcomes": "total"}, id="totals, safe"),
-    pytest.param({"acquisition": "auto", "scopes": PAIRS}, id="auto, nothing shared"),
+    pytest.param({**PRESENT, "safe": {"share": 0.9}, "outcomes": "total"}, id="totals, safe", marks=SLOW),
+    pytest.param({"acquisition": "auto", "scopes": PAIRS}, id="auto, nothing shared", marks=SLOW),
     pytest.param({"acquisition": "auto", "scopes": PAIRS, "rounds": INITIAL + 2}, id="auto, the last round"),
     pytest.param({"acquisition": "auto", "scopes": {"f": ["a", "b"]}}, id="auto, one factor", marks=THOROUGH),
     pytest.param({"acquisition": "auto", "belief": FADING}, id="auto, fading", marks=THOROUGH),
     pytest.param({"acquisition": "auto", "scopes": PARTS, "owners": OWNERS}, id="auto, several parts"),
-    pytest.param({"acquisition": "dumbo"}, id="dumbo", marks=THOROUGH),
+    pytest.param({"acquisition": "dumbo"}, id="dumbo", marks=SLOW),
     pytest.param({"acquisition": sb.DuMBO(coupled=True)}, id="coupled dumbo"),
-    pytest.param({"acquisition": "dec-hbo"}, id="dec-hbo", marks=THOROUGH),
+    pytest.param({"acquisition": "dec-hbo"}, id="dec-hbo", marks=SLOW),
     pytest.param({"acquisition": "dec-hbo", "coordination": sb.RefinedMaxSum(points=4, levels=2)}, id="by max-sum"),
     pytest.param(
         {"acquisition": "dec-hbo", "coordination": sb.RefinedMaxSum(points=4, levels=2), "scopes": PAIRS},
         id="by max-sum, nothing shared",
+        marks=SLOW,
     ),
     pytest.param(
         {"acquisition": "auto", "coordination": sb.RefinedDSA(points=4, levels=2), "scopes": PAIRS},
@@ -181,22 +182,24 @@ CASES: list[Any] = [
     pytest.param({"acquisition": "thompson"}, id="thompson", marks=THOROUGH),
     pytest.param({"acquisition": "expected-improvement"}, id="expected improvement"),
     pytest.param({"acquisition": "add-gp-ucb", "scopes": PAIRS}, id="add-gp-ucb"),
-    pytest.param({"acquisition": "egp-ts", "belief": ENSEMBLE}, id="egp-ts", marks=THOROUGH),
+    pytest.param({"acquisition": "egp-ts", "belief": ENSEMBLE}, id="egp-ts", marks=SLOW),
     pytest.param({"acquisition": "egp-ei", "belief": ENSEMBLE}, id="egp-ei"),
-    pytest.param({"coordination": "sobol"}, id="sobol", marks=THOROUGH),
+    pytest.param({"coordination": "sobol"}, id="sobol", marks=SLOW),
     pytest.param({"acquisition": "auto", "outcomes": "total", "links": LINE}, id="totals, relayed"),
-    pytest.param({"acquisition": "dec-hbo", "outcomes": "total", "links": LINE}, id="totals by dec-hbo, relayed"),
+    pytest.param(
+        {"acquisition": "dec-hbo", "outcomes": "total", "links": LINE}, id="totals by dec-hbo, relayed", marks=SLOW
+    ),
     pytest.param({"acquisition": "dec-hbo", "outcomes": "total", "belief": SAMPLED}, id="totals, sampled scopes"),
 ]
 
 
 FAILING: list[Any] = [
-    pytest.param({"fails": lost("a", {"f"})}, id="of one factor"),
+    pytest.param({"fails": lost("a", {"f"})}, id="of one factor", marks=SLOW),
     pytest.param({"fails": lost("a", {"f"}), "acquisition": "thompson", "belief": FADING}, id="fading", marks=SLOW),
     pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "thompson"}, id="whole", marks=SLOW),
-    pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="whole, dumbo", marks=THOROUGH),
+    pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="whole, dumbo", marks=SLOW),
     pytest.param({"fails": lambda u: {"g"}, "acquisition": "expected-improvement"}, id="always", marks=SLOW),
-    pytest.param({"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="egp", marks=THOROUGH),
+    pytest.param({"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="egp", marks=SLOW),
     pytest.param({"fails": lost("d", {"g"}), "scopes": PAIRS}, id="nothing shared", marks=SLOW),
     pytest.param({"fails": lambda u: {"g"}, "scopes": PAIRS}, id="always, nothing shared"),
     pytest.param({"fails": lost("e", {"h", "k"}), "scopes": PARTS, "owners": OWNERS}, id="of a part"),
@@ -230,7 +233,9 @@ SOON = sb.Auto(restarts=Restarts(after=2, gain=10.0, fresh=2))  # restarts after
 UNEVEN: list[Any] = [
     pytest.param({"scopes": PAIRS, "bent": plateau, "seed": 4}, None, 15, id="a plateau, split after 13"),
     pytest.param({"scopes": LONE, "seed": 160}, 2, 13, id="split, and whole again"),
-    pytest.param({"scopes": CHAIN, "bent": of_single_variables, "seed": 65, "types": GRID}, None, 6, id="a grid"),
+    pytest.param(
+        {"scopes": CHAIN, "bent": of_single_variables, "seed": 65, "types": GRID}, None, 6, id="a grid", marks=SLOW
+    ),
     pytest.param({"scopes": PAIRS, "bent": in_steps, "seed": 43}, 3, 10, id="steps", marks=SLOW),
     pytest.param(
         {"scopes": TWO, "owners": {"f": "p", "g": "q"}, "bent": of_single_variables, "seed": 51, "rounds": 22},
@@ -369,7 +374,7 @@ def test_with_totals_agents_do_whatever_a_policy_of_a_team_does():
 
 
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+@pytest.mark.parametrize("outcomes", ["per-factor", pytest.param("total", marks=SLOW)])
 def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, monkeypatch: pytest.MonkeyPatch):
     """Hyper-parameters in common: how many all have decides that, not how many an agent looks at."""
     monkeypatch.setattr("swarmbo.belief.gp.prior.TIED_FROM", len(RING))
@@ -389,7 +394,7 @@ def test_agents_go_on_with_the_design_while_all_totals_are_equal_as_the_team_doe
     ("given", "larger"),
     [
         pytest.param({"acquisition": "auto", "fails": lost("a", {"f"})}, 3, id="auto"),
-        pytest.param({"acquisition": "thompson", "fails": lost("a", {"f"})}, 3, id="thompson", marks=THOROUGH),
+        pytest.param({"acquisition": "thompson", "fails": lost("a", {"f"})}, 3, id="thompson", marks=SLOW),
         pytest.param(
             {"acquisition": "expected-improvement", "scopes": PARTS, "owners": OWNERS}, 4, id="parts of several agents"
         ),
@@ -442,8 +447,8 @@ def test_what_was_attached_is_known_as_the_team_knows_it(outcomes: str):
 @pytest.mark.parametrize(
     "given",
     [
-        pytest.param({}, id="ring", marks=THOROUGH),
-        pytest.param({"scopes": PAIRS}, id="nothing shared", marks=THOROUGH),
+        pytest.param({}, id="ring", marks=SLOW),
+        pytest.param({"scopes": PAIRS}, id="nothing shared", marks=SLOW),
         pytest.param({"scopes": PARTS, "owners": OWNERS, "fails": lost("e", {"h", "k"})}, id="parts, failures"),
         pytest.param({"belief": FADING, "acquisition": "thompson"}, id="fading"),
         pytest.param({"belief": ENSEMBLE, "acquisition": "egp-ei", "scopes": PAIRS}, id="ensemble", marks=THOROUGH),
@@ -504,8 +509,15 @@ def test_what_was_attached_without_a_round_is_of_the_last_one_as_of_a_team(outco
 
 
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("acquisition", ["auto", pytest.param("egp-ei", marks=THOROUGH)])
-@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+@pytest.mark.parametrize(
+    ("outcomes", "acquisition"),
+    [
+        ("per-factor", "auto"),
+        ("total", "auto"),
+        pytest.param("total", "egp-ei", marks=THOROUGH),
+        pytest.param("per-factor", "egp-ei", marks=SLOW),
+    ],
+)
 def test_noise_that_is_known_is_heeded_as_the_team_does(outcomes: str, acquisition: str):
     belief = ENSEMBLE if acquisition == "egp-ei" else sb.AdditiveGPSettings()
     case, is_total = Case(acquisition=acquisition, belief=belief, outcomes=outcomes), outcomes == "total"
@@ -523,7 +535,11 @@ def test_noise_that_is_known_is_heeded_as_the_team_does(outcomes: str, acquisiti
 
 
 QUICK = ("auto, several parts", "coupled dumbo")
-EACH = [case if case.id in QUICK else pytest.param(*case.values, id=case.id, marks=THOROUGH) for case in CASES]
+ALSO = ("regions", "totals, near the present setting", "by max-sum", "egp-ei", "totals, relayed", "thompson")
+EACH = [
+    case if case.id in QUICK else pytest.param(*case.values, id=case.id, marks=THOROUGH if case.id in ALSO else SLOW)
+    for case in CASES
+]
 
 
 @pytest.mark.parametrize("given", EACH)

@@ -23,6 +23,7 @@ OF_FUNCTION = sb.ADMM(mode="asynchronous", deadline=16, patience=6, starts=2, in
 CHAIN = {"f": ["a", "b"], "g": ["b", "c"]}
 BAD = Faults(loss=0.3, delay=3, duplicate=0.1, reorder=0.3)
 SEED = 3  # of both cases
+SLOW = pytest.mark.slow
 
 
 class Timed:
@@ -69,7 +70,7 @@ def test_in_a_field_agents_decide_by_a_deadline_as_a_team_does(
     assert case.team.last_report.status == "deadline"
 
 
-@pytest.mark.parametrize("faults", [None, BAD], ids=["no faults", "faults"])
+@pytest.mark.parametrize("faults", [BAD, pytest.param(None, marks=SLOW)], ids=["faults", "no faults"])
 def test_where_no_place_is_contested_agents_better_the_joint_choices_that_a_team_does(faults: Faults | None):
     """These were drawn by the number of the decision, and a team counts others than an agent."""
     case = InField(names=("r", "a", "m", "k"), coordination=IN_FIELD | {"deadline": 6})
@@ -83,8 +84,12 @@ def test_where_no_place_is_contested_agents_better_the_joint_choices_that_a_team
 
 @pytest.mark.parametrize(
     ("scopes", "faults", "rounds"),
-    [(CHAIN, None, 2), (CHAIN, BAD, 2), (PAIRS, None, 3), (PAIRS, BAD, 3)],
-    ids=["no faults", "faults", "of an only factor", "of an only factor, faults"],
+    [
+        pytest.param(CHAIN, None, 2, id="no faults"),
+        pytest.param(CHAIN, BAD, 2, id="faults", marks=SLOW),
+        pytest.param(PAIRS, None, 3, id="of an only factor", marks=SLOW),
+        pytest.param(PAIRS, BAD, 3, id="of an only factor, faults"),
+    ],
 )
 def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(
     scopes: dict[str, list[str]], faults: Faults | None, rounds: int
@@ -103,7 +108,7 @@ def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(
 @pytest.mark.parametrize(
     ("given", "count", "rounds"),
     [
-        pytest.param({"scopes": LONE, "bent": plateau, "seed": 6}, 3, 10, id="a split factor"),
+        pytest.param({"scopes": LONE, "bent": plateau, "seed": 6}, 3, 10, id="a split factor", marks=SLOW),
         pytest.param({"scopes": PAIRS, "bent": plateau, "seed": 10}, 2, 11, id="boxes"),
         pytest.param({"scopes": LONE, "types": CHOICE, "acquisition": SOON, "seed": 2}, None, 8, id="a restart"),
     ],

@@ -150,22 +150,22 @@ def lost(agent: str, place: np.ndarray) -> bool:
 CASES: list[Any] = [
     pytest.param({}, id="db-gp-ucb by max-sum"),
     pytest.param({"coordination": "exact"}, id="db-gp-ucb, exact"),
-    pytest.param({"coordination": sb.MGM(rounds=8)}, id="db-gp-ucb by mgm", marks=THOROUGH),
+    pytest.param({"coordination": sb.MGM(rounds=8)}, id="db-gp-ucb by mgm", marks=SLOW),
     pytest.param({"coordination": sb.DSA(rounds=8, bound="mplp")}, id="db-gp-ucb by dsa, with a bound"),
-    pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance", marks=THOROUGH),
-    pytest.param({"acquisition": sb.DBGPUCB(markov_order=0, **FEW)}, id="order 0", marks=THOROUGH),
+    pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance", marks=SLOW),
+    pytest.param({"acquisition": sb.DBGPUCB(markov_order=0, **FEW)}, id="order 0", marks=SLOW),
     pytest.param({"belief": FADING}, id="fading"),
     pytest.param(
         {"belief": sb.ExactGPSettings(max_iterations=20, refit_every=3)}, id="fitted every third round", marks=THOROUGH
     ),
     pytest.param({"fails": lost}, id="failures"),
-    pytest.param({"fails": lost, "belief": FADING, "acquisition": THOMPSON}, id="failures, fading", marks=THOROUGH),
+    pytest.param({"fails": lost, "belief": FADING, "acquisition": THOMPSON}, id="failures, fading", marks=SLOW),
     pytest.param({"links": nx.path_graph(NAMES)}, id="a path of links", marks=THOROUGH),
     pytest.param({"noise": {"r": 0.3, "a": 0.0}.get}, id="noise that is known"),
     pytest.param({"no_go": [sb.NoGoBox(low=(0.0, 0.0), high=(6.0, 2.0))]}, id="regions"),
     pytest.param({"names": ("only",)}, id="one agent"),
     pytest.param({"acquisition": "auto", "aim": "map"}, id="a map"),
-    pytest.param({"acquisition": "auto", "aim": "level", "level": 0.5}, id="a level"),
+    pytest.param({"acquisition": "auto", "aim": "level", "level": 0.5}, id="a level", marks=SLOW),
     pytest.param({"acquisition": "auto", "level": 0.5}, id="a level that agents are told by themselves"),
     *(pytest.param({"coordination": kind}, id=kind) for kind in ("greedy", "random", "lawn-mower")),
 ]
@@ -187,7 +187,7 @@ def test_agents_that_are_told_their_own_measurements_decide_as_the_team_does(giv
 
 
 @pytest.mark.parametrize(
-    "acquisition", [pytest.param(a, marks=() if a in (UCB, THOMPSON) else SLOW, id=name_of(a)) for a in ALL]
+    "acquisition", [pytest.param(a, marks=() if a is THOMPSON else SLOW, id=name_of(a)) for a in ALL]
 )
 def test_batches_are_chosen_as_the_team_does(acquisition: Any):
     case = Case(acquisition=acquisition, fails=lost)
@@ -208,8 +208,7 @@ def test_agents_decline_what_the_team_declines(acquisition: Any):
     [
         pytest.param({"belief": FADING, "fails": lost}, id="fading"),
         pytest.param({"coordination": "random"}, id="random"),
-        pytest.param({"belief": fused("consensus"), "names": FEWER}, id="fused"),
-        pytest.param({"belief": fused(time=FADING.time), "names": FEWER}, id="fused, fading"),
+        pytest.param({"belief": fused("consensus", time=FADING.time), "names": FEWER}, id="fused, fading"),
     ],
 )
 def test_agents_recommend_what_the_team_does_also_of_what_was_attached(given: dict[str, Any]):
@@ -275,8 +274,8 @@ def test_measurements_may_come_late_in_parts_and_from_elsewhere():
 @pytest.mark.parametrize(
     ("belief", "by_round"),
     [
-        pytest.param(QUICK, False, id="lasting"),
-        pytest.param(FADING, False, id="fading", marks=THOROUGH),
+        pytest.param(QUICK, False, id="lasting", marks=SLOW),
+        pytest.param(FADING, False, id="fading", marks=SLOW),
         pytest.param(FADING, True, id="by round"),
     ],
 )
@@ -300,11 +299,11 @@ def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: 
 @pytest.mark.parametrize(
     "given",
     [
-        pytest.param({"acquisition": THOMPSON}, id="thompson"),
+        pytest.param({"acquisition": THOMPSON}, id="thompson", marks=SLOW),
         pytest.param({"acquisition": IMPROVEMENT, "coordination": "exact"}, id="improvement, exact"),
         pytest.param({"belief": fused("consensus", loss=0.3)}, id="consensus"),
         pytest.param({"belief": fused(), "acquisition": THOMPSON, "coordination": "greedy"}, id="fused, greedy"),
-        pytest.param({"belief": fused(), "acquisition": sb.TargetedVariance(**FEW)}, id="fused", marks=THOROUGH),
+        pytest.param({"belief": fused(), "acquisition": sb.TargetedVariance(**FEW)}, id="fused", marks=SLOW),
     ],
 )
 def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
@@ -533,7 +532,7 @@ def test_after_a_recommendation_offers_are_those_of_the_last_decision():
     assert sent_by(case.agents)["reports"].bytes < whole / 3
 
 
-@pytest.mark.parametrize("moment", [0, 5])
+@pytest.mark.parametrize("moment", [5, pytest.param(0, marks=SLOW)])
 def test_agents_that_were_saved_still_know_what_others_offered(moment: int):
     case = Case()
     case.go_on(1, candidates=case.candidates(1))

@@ -17,7 +17,7 @@ from swarmbo_envs import sensor_field_v0
 
 from .carried import sent_by
 from .in_world import InWorld
-from .test_field_agents import ALL, FEW, FEWER, NAMES, QUICK, THOROUGH, UCB, Case, field, fused, lost
+from .test_field_agents import ALL, FEW, FEWER, NAMES, QUICK, SLOW, THOMPSON, THOROUGH, UCB, Case, field, fused, lost
 
 METHODS = ["readings", "experts", "consensus", "covariance-intersection"]
 
@@ -35,7 +35,7 @@ FADING = fused(time=sb.TimeAxis(lengthscale_median=3.0))
 @pytest.mark.parametrize(
     ("method", "loss"),
     [
-        *(pytest.param(method, 0.0, marks=THOROUGH) for method in METHODS),
+        *(pytest.param(method, 0.0, marks=SLOW) for method in METHODS),
         *(pytest.param(method, 0.3, marks=marks) for method, marks in zip(METHODS, ((), THOROUGH) * 2, strict=True)),
     ],
 )
@@ -61,7 +61,7 @@ def belief_of(agent: Agent) -> FusedBelief:
 @pytest.mark.parametrize(
     "acquisition",
     [
-        *(pytest.param(other, marks=THOROUGH, id=name_of(other)) for other in ALL),
+        *(pytest.param(a, marks=THOROUGH if a is THOMPSON else SLOW, id=name_of(a)) for a in ALL),
         pytest.param(sb.TargetedVariance(**FEW), id="targeted-variance"),
     ],
 )

@@ -52,7 +52,12 @@ def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(giv
 
 
 @pytest.mark.parametrize(
-    "acquisition", ["auto", "dumbo", "dec-hbo", "thompson", "expected-improvement", "add-gp-ucb", "egp-ts", "egp-ei"]
+    "acquisition",
+    [
+        *("auto", "thompson", "egp-ts"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("dumbo", "dec-hbo", "add-gp-ucb", "egp-ei")),
+        pytest.param("expected-improvement", marks=pytest.mark.slow),
+    ],
 )
 def test_parts_that_share_no_variable_need_nothing_of_each_other_unless_totals_tie_them(acquisition: str):
     graph = sb.FactorGraph.from_scopes(PAIRS)
@@ -78,23 +83,23 @@ def test_parts_that_share_no_variable_need_nothing_of_each_other_unless_totals_t
 
 @pytest.mark.thorough
 def test_a_process_refuses_what_an_agent_refuses_and_hands_over_its_state_and_ends_when_it_is_let_go():
-    scopes = {"f": ["a", "b"], "g": ["b", "a"]}
-    with threadpool_limits(1, user_api="blas"), Processes(scopes, acquisition="auto", initial=1) as case:
-        agent, old = case.agents.values()
+    case = Case({"f": ["a", "b"], "g": ["b", "a"]}, acquisition="auto", initial=1)
+    with threadpool_limits(1, user_api="blas"), RemoteAgent("a", case.problem, **case.given) as agent:
+        case.agents["a"] = agent  # type: ignore[assignment]
         with pytest.raises(UnknownQueryError, match="query 'q00009' is not pending"):
             agent.tell("q00009", 1.0)
         ((query_id, point),) = case.asked()  # the process goes on
         with pytest.raises(ConfigError, match=r"wanted its own of \['f'\]"):
             agent.tell(query_id, {"g": 1.0})
         case.tell(query_id, case.outcomes(point))
-        case.agents["b"] = RemoteAgent.from_state_dict(old.state_dict())  # type: ignore[assignment]
-        old.close()  # type: ignore[attr-defined]
-        assert not old.is_alive  # type: ignore[attr-defined]
         case.go_on(1)
-        assert agent.is_alive  # type: ignore[attr-defined]
-    assert not agent.is_alive  # type: ignore[attr-defined]
+        assert agent.is_alive
+        state = agent.state_dict()
+    assert not agent.is_alive
     with pytest.raises(TransportError, match="the process of agent 'a' has ended"):
         agent.ask()
+    case.agents["a"] = Agent.from_state_dict(state)
+    case.go_on(1)
 
 
 def test_an_agent_that_can_not_be_made_is_refused_where_it_was_to_be():

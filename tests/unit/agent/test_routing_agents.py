@@ -15,7 +15,7 @@ from swarmbo_envs import robot_team_v0, robot_team_v1
 
 from .carried import copied, sent_by, ticked_to_the_end
 from .in_world import InWorld
-from .test_field_agents import OWN, QUICK, THOROUGH
+from .test_field_agents import OWN, QUICK, SLOW, THOROUGH
 
 ROUTES = sb.Routes(way_points=60)
 ROUTES_UP = sb.Routes(way_points=60, explore_share=0.05)  # which is over before the first round
@@ -49,11 +49,11 @@ def drive(belief: Any = QUICK, acquisition: Any = PEAK, coordination: Any = ROUT
             {"acquisition": "db-gp-ucb", "belief": OWN, "battery_s": 900.0, "bases": [[4700.0, 5900.0]] * 3},
             True,
             id="in time to go up, own, batteries",
-            marks=THOROUGH,
+            marks=SLOW,
         ),
-        pytest.param(UP, True, id="up"),
-        pytest.param({**UP, "acquisition": "thompson", "belief": OWN}, True, id="up by draws", marks=THOROUGH),
-        pytest.param({"samples_per_leg": 2}, True, id="on the way"),
+        pytest.param(UP, True, id="up", marks=SLOW),
+        pytest.param({**UP, "acquisition": "thompson", "belief": OWN}, True, id="up by draws", marks=SLOW),
+        pytest.param({"samples_per_leg": 2}, True, id="on the way", marks=SLOW),
         pytest.param({"samples_per_leg": 2, "belief": OWN}, True, id="on the way, own", marks=THOROUGH),
         pytest.param({**UP, "samples_per_leg": 2}, True, id="up, on the way"),
         pytest.param({"robots": 1}, False, id="one robot", marks=THOROUGH),
@@ -71,7 +71,7 @@ def test_agents_that_know_their_own_ways_drive_as_the_team_does(given: dict[str,
     there.recommend()
 
 
-@pytest.mark.parametrize("moment", [3, pytest.param(9, marks=THOROUGH), pytest.param(30, marks=THOROUGH)])
+@pytest.mark.parametrize("moment", [3, *(pytest.param(moment, marks=SLOW) for moment in (9, 30))])
 def test_a_pilot_goes_on_from_its_state_if_it_is_told_its_ways_again(moment: int):
     there = drive(belief=OWN)
     there.go_on()

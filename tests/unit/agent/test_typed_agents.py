@@ -40,8 +40,15 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "PRIVATE_OUTCOME", 77.0)
 
 
-@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
-@pytest.mark.parametrize("scopes", [RING, PAIRS], ids=["ring", "pairs"])
+@pytest.mark.parametrize(
+    ("scopes", "outcomes"),
+    [
+        pytest.param(RING, "per-factor", id="ring"),
+        pytest.param(PAIRS, "total", id="pairs, totals"),
+        pytest.param(RING, "total", id="ring, totals", marks=pytest.mark.slow),
+        pytest.param(PAIRS, "per-factor", id="pairs", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("types", [DISCRETE, MIXED], ids=["all discrete", "mixed"])
 def test_agents_decide_as_the_team_does(types: Any, scopes: Any, outcomes: str):
     """In step or by a deadline, so that any two of the others occur with both."""
@@ -77,7 +84,7 @@ def test_constraints_that_no_factor_reads_whole_are_kept_by_messages(outcomes: s
     case.recommended()
 
 
-@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+@pytest.mark.parametrize("outcomes", ["total", pytest.param("per-factor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "acquisition", ["dumbo", *(pytest.param(n, marks=pytest.mark.slow) for n in ("thompson", "dec-hbo"))]
 )

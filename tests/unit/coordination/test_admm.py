@@ -191,7 +191,7 @@ def central_searches(functions: Sum, seed: int, n: int) -> tuple[float, float]:
     return -min(found), float(np.median(total_value(functions, starts)))
 
 
-@pytest.mark.parametrize("scopes", [RING, pytest.param(TREE, marks=pytest.mark.thorough)], ids=["ring", "tree"])
+@pytest.mark.parametrize("scopes", [RING, pytest.param(TREE, marks=pytest.mark.slow)], ids=["ring", "tree"])
 def test_on_rippled_sums_it_comes_as_high_as_forty_central_searches(scopes) -> None:
     shares = []
     for seed in range(3):
@@ -327,8 +327,14 @@ def test_where_nothing_matters_the_first_start_stays_and_a_box_without_sides_is_
 FEW: dict[str, int] = {"rounds": 3, "starts": 3, "screened": 8, "polish_steps": 4, "alone_steps": 5}
 
 
-@pytest.mark.parametrize("n_agents", [None, 1, 2])  # none stated: an agent for each variable
-@pytest.mark.parametrize("scopes", [CHAIN, RING, TREE, DISJOINT], ids=["chain", "ring", "tree", "disjoint"])
+@pytest.mark.parametrize(
+    ("scopes", "n_agents"),  # none stated: an agent for each variable
+    [
+        *((CHAIN, 1), (RING, None), (TREE, 2), (DISJOINT, None)),
+        *(pytest.param(scopes, 2, marks=pytest.mark.slow) for scopes in (CHAIN, RING, DISJOINT)),
+        *(pytest.param(scopes, None, marks=pytest.mark.slow) for scopes in (CHAIN, TREE)),
+    ],
+)
 def test_agents_do_what_the_fast_path_does(scopes, n_agents) -> None:
     owners = None
     if n_agents:
@@ -337,7 +343,9 @@ def test_agents_do_what_the_fast_path_does(scopes, n_agents) -> None:
     check_agents(Sum.on_box(scopes, 5, owners=owners, ripples=0.3, coupling=0.5), ADMM())
 
 
-@pytest.mark.parametrize("scopes", [CHAIN, RING, DISJOINT], ids=["chain", "ring", "disjoint"])
+@pytest.mark.parametrize(
+    "scopes", [CHAIN, DISJOINT, pytest.param(RING, marks=pytest.mark.slow)], ids=["chain", "disjoint", "ring"]
+)
 def test_agents_of_large_parts_do_what_the_fast_path_does(scopes, monkeypatch) -> None:
     monkeypatch.setattr(admm, "_MANY", 2)
     for n_starts, entries in ((0, 1024), (2, 32)):  # with so few entries factors of three variables go without tables

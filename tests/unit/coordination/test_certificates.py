@@ -29,7 +29,7 @@ def slack(tables: Tables) -> float:
 
 
 @given(problems(), st.integers(1, 25), st.sampled_from([sb.MGM, sb.MaxSum]))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_no_choice_exceeds_the_bound(problem: Problem, rounds: int, kind: type[sb.MGM | sb.MaxSum]) -> None:
     graph, tables = problem
     best = joint_values(graph, tables).max()
@@ -46,7 +46,7 @@ def test_no_choice_exceeds_the_bound(problem: Problem, rounds: int, kind: type[s
 
 
 @given(problems(forest=True))
-@settings(deadline=None, max_examples=75)
+@settings(deadline=None, max_examples=45)
 def test_without_loops_the_bound_is_the_optimum(problem: Problem) -> None:
     graph, tables = problem
     best = joint_values(graph, tables).max()

@@ -235,7 +235,7 @@ def test_later_fits_to_many_find_without_drawn_starts_what_they_find_with_them(m
     assert min(made) > -1e-3
 
 
-@pytest.mark.parametrize("kind", ["exact", "readings", "experts"])
+@pytest.mark.parametrize("kind", ["exact", "readings", pytest.param("experts", marks=pytest.mark.slow)])
 def test_a_team_whose_tiles_have_all_measurements_decides_as_by_the_exact_belief(kind, monkeypatch):
     agents, (X, y) = ["a", "b", "c"], survey(60)
     prior = ExactGPSettings(restarts=0, max_iterations=5)

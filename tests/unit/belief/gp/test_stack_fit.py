@@ -214,7 +214,7 @@ def test_searches_that_meet_go_on_as_one():
     np.testing.assert_allclose(one, both, atol=1e-2)
 
 
-@pytest.mark.parametrize("n_outcomes", [20, *(pytest.param(n, marks=pytest.mark.thorough) for n in (70, 110))])
+@pytest.mark.parametrize("n_outcomes", [20, *(pytest.param(n, marks=pytest.mark.slow) for n in (70, 110))])
 @pytest.mark.parametrize("goes_on", [False, True])
 @pytest.mark.parametrize("fades", [False, True])
 def test_a_search_comes_as_far_as_a_longer_one_but_for_a_tenth_of_a_nat(n_outcomes, goes_on, fades):
