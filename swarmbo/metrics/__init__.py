@@ -143,19 +143,26 @@ def _regrets(truth: GroundTruth, places: Sequence[Sequence[float]]) -> Float[np.
 
 
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Sum over all measurements so far of maximum minus true value, for each round; NaN where it is unknown.
+    """Sum over all measurements so far of maximum minus true value, for each round; NaN while it is known of none.
 
-    Measurements at reset and en route, which no method chose, do not count, nor do failed ones.
+    Measurements at reset and en route, which no method chose, do not count, nor do failed ones, nor those whose true
+    value is not known.
     """
-    has_chosen = [record.round > 0 and _n_succeeded(record) > 0 for record in records]
-    return np.cumsum(np.where(has_chosen, scores_of(records, "total_regret"), 0.0))
+    known = [_n_known(record) for record in records]
+    sums = np.cumsum(np.where(known, scores_of(records, "total_regret"), 0.0))
+    chosen = np.cumsum([_n_succeeded(record) if record.round else 0 for record in records])
+    return np.where((np.cumsum(known) == 0) & (chosen > 0), np.nan, sums)
 
 
 def mean_regrets(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
     """Cumulative regret divided by the number of measurements in it, for each round; NaN before the first."""
-    unknown = [(record.round and getattr(record.score, "unknown", 0)) or 0 for record in records]
-    counts = np.cumsum([_n_succeeded(record) if record.round else 0 for record in records]) - np.cumsum(unknown)
+    counts = np.cumsum([_n_known(record) for record in records])
     return np.divide(cumulative_regret(records), counts, out=np.full(len(records), np.nan), where=counts > 0)
+
+
+def _n_known(record: RoundRecord) -> int:
+    """Number of a round's measurements that count in the cumulative regret."""
+    return 0 if record.score is None or not record.round else _n_succeeded(record) - (record.score.unknown or 0)
 
 
 def _n_succeeded(record: RoundRecord) -> int:

@@ -71,11 +71,13 @@ def test_failed_measurements_count_for_nothing():
     assert math.isnan(mean_regret([first]))  # nothing was chosen yet
 
 
-def test_cumulative_regret_is_unknown_from_the_first_unscored_round_on():
+def test_regrets_are_unknown_until_the_first_scored_round_and_then_without_the_measurements_before():
     start = scored(0, [1.0], None)
-    records = [start, RoundRecord(round=1, samples=[sample(2.0)]), scored(2, [4.0], start)]
-    assert cumulative_regret(records)[0] == 0.0
-    assert np.isnan(cumulative_regret(records)[1:]).all()
+    records = [start, RoundRecord(round=1, samples=[sample(2.0)]), scored(2, [3.0, 4.0], start)]
+    np.testing.assert_array_equal(cumulative_regret(records), [0.0, np.nan, 1.0])
+    np.testing.assert_array_equal(mean_regrets(records), [np.nan, np.nan, 0.5])
+    assert mean_regret(records) == 0.5
+    assert math.isnan(mean_regret(records[:2]))
 
 
 def test_rounds_in_which_all_failed_before_the_first_success_add_nothing():
