@@ -301,13 +301,12 @@ class Agent(RestorableAgent):
         """
         self._require_idle("told of what nobody asked for")
         present, order = self._log.round - 1, self._own_rows.attach_order
-        given = tables.Rows(points, outcomes, agents, rounds, noise_std)
+        given, fades = tables.Rows(points, outcomes, agents, rounds, noise_std), self._learner.fades
         if isinstance(self._learner, FieldLearner):
-            fades = self._learner.believed.belief.has_time
-            data = tables.attached(given, self.problem)
+            data = tables.attached(given, self.problem, fades=fades)
             self._own_rows = self._own_rows.with_data(self.problem, self.name, data, present, fades=fades)
             return
-        self._own_rows = self._own_rows.with_attached(self._inputs.checked_attached(given, present, order))
+        self._own_rows = self._own_rows.with_attached(self._inputs.checked_attached(given, present, order, fades=fades))
 
     def _require_idle(self, request: str) -> None:
         if self._steps is not None:

@@ -358,11 +358,11 @@ class AskTell(TeamState):
             wanted = "arrays of both, or a table: a list of dicts, a CSV file's path, or a frame"
             got = "got an array of points with names of columns, or no outcomes"
             raise ConfigError(f"{got}. Wanted {wanted}", at="$.points")
-        data = attached(rows, self.problem)
+        data = attached(rows, self.problem, fades=self._learner.fades)
         learner, since, present = self._learner, self._unreported, self._log.round - 1
         self._log = self._log.with_evaluations(data)
         if isinstance(learner, FieldLearner):
-            self._unreported = since.with_survey(self.problem, data, present, fades=learner.believed.belief.has_time)
+            self._unreported = since.with_survey(self.problem, data, present, fades=learner.fades)
             self._learn(lambda: None)
         else:
             self._unreported = msgspec.structs.replace(since, lines=since.lines + len(data))

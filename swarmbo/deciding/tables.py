@@ -142,11 +142,21 @@ def _long(
     return X[firsts], by_factor(values), None if when is None else when[firsts], noise, there
 
 
-def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None) -> Dataset:
+def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *, fades: bool) -> Dataset:
     """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing ones.
 
-    Of a function, a table of outcomes has a column for each of the ``own`` channels, by default all.
+    Of a function, a table of outcomes has a column for each of the ``own`` channels, by default all. They may have
+    rounds if data of the belief fade.
     """
+    data = _dataset(given, problem, own)
+    if data.rounds is not None and not fades:
+        shape = len(data), (problem.box if problem.is_field else problem.domain).n_dims
+        fix = f"wanted none, points {shape}, or a belief with `time`"
+        raise ShapeError(f"got rounds for a belief without a time axis; {fix}")
+    return data
+
+
+def _dataset(given: Rows, problem: Problem, own: Sequence[str] | None) -> Dataset:
     points, outcomes, agents, rounds, noise_std, constraints, are_codes = given
     X = problem.coded_rows(points) if problem.is_mixed and not are_codes else real_array(points)
     y = real_array(outcomes)
