@@ -131,9 +131,7 @@ def test_rounds_may_be_a_column():
     reference.attach(X, F.sum(axis=1), rounds=when)
     team.attach({**dict(zip("xyz", X.T, strict=True)), "total": F.sum(axis=1), "day": when}, rounds="day")
     assert team.history.rounds.tolist() == reference.history.rounds.tolist() == when.tolist()
-    with pytest.raises(
-        ShapeError, match=r"rounds for a belief without a time axis; wanted none, points \(6, 3\), or a"
-    ):
+    with pytest.raises(ShapeError, match=r"without a time axis; wanted none, points \(6, 3\), or a"):
         joint().attach(X, F.sum(axis=1), rounds=when)
 
 
