@@ -86,6 +86,10 @@ def test_each_agent_receives_its_own_tables_only(tmp_path):
         wrong = msgspec.structs.replace(right, tables=msgspec.structs.replace(right.tables, **change))
         with pytest.raises(ConfigError, match=f"tables: got {says}"):
             wrong.checked()
+    for seed in ("x", -1, 0.5, True):
+        wrong = msgspec.structs.replace(plan, settings={**plan.settings, "seed": seed})
+        with pytest.raises(ConfigError, match=rf"\$\.settings\.seed: got {seed!r}; wanted an integer >= 0"):
+            wrong.checked()
 
 
 def test_an_odd_message_before_the_order_is_dropped_alone():
