@@ -211,7 +211,7 @@ def _start(problem: Problem, given: Any) -> Point:
         if problem.present is None:
             fix = "start = {variable: value, …} or 'largest'"
             raise ConfigError(f"got 'present', and nothing reports the present setting; wanted {fix}", at=at)
-        given = problem.present
+        given = {name: value for name, value in problem.present.items() if name in names}
     if hasattr(given, "keys"):
         given = {str(key): given[key] for key in given.keys()}  # noqa: SIM118
     elif isinstance(given, Sequence | np.ndarray) and len(cast(Any, given)) == len(names):

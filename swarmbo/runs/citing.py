@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from swarmbo.boundary.values import flat
+from swarmbo.errors import RunFolderError
 from swarmbo.registry import SLOTS, is_user_code
 from swarmbo.runs.reading import Run, load_run
 
@@ -30,25 +31,32 @@ def cite(paths: Iterable[Path]) -> Citations:
     """References of all that runs used: swarmbo, and the methods, data and simulators that their settings name.
 
     Args:
-        paths: Run folders.
+        paths: Run folders. Notes name damaged ones, which do not stop the others.
 
     Raises:
-        RunFolderError: If a folder has no run.
+        RunFolderError: If no folder has a run that can be read.
     """
-    keys, notes, versions = set[str](), dict[str, None](), dict[str, None]()
+    keys, notes, versions, errors = set[str](), dict[str, None](), dict[str, None](), list[RunFolderError]()
     for path in paths:
-        run = load_run(path)
-        versions[run.folder.versions()["swarmbo"]] = None
-        if not run.log.lines:
+        try:
+            run = load_run(path)
+            settings = settings_of(run) if run.log.lines else None
+            versions[run.folder.versions()["swarmbo"]] = None
+        except RunFolderError as error:
+            notes[f"{error}; left out"] = None
+            errors.append(error)
+            continue
+        if settings is None:
             notes[f"{path}: no round is logged; left out"] = None
             continue
-        settings = settings_of(run)
         if settings.get("acquisition.kind") == "auto" and not run.world.variables:
             notes[f"{path}: not complete, so it is not known yet which acquisition 'auto' has chosen"] = None
         notes |= {f"{path}: {name} is code of yours": None for name in run.folder.versions() if is_user_code(name)}
         for condition, references in table()["uses"].items():
             if all(_holds(part, settings) for part in condition.split(" & ")):
                 keys.update(references)
+    if errors and not versions:
+        raise errors[0]
     own = table()["swarmbo"] | {"version": " and ".join(versions), "year": "2026"}
     found = {"swarmbo": own} | {key: table()["entries"][key] for key in sorted(keys)}
     return Citations({key: bibtex(key, fields) for key, fields in found.items()}, list(notes))

@@ -218,7 +218,7 @@ def export(
     """Write the table of a run, or one table of all runs below a folder, with a column ``run``.
 
     By default, the file is ``measurements.csv`` or ``.parquet`` in the folder. ``-`` is standard output, of CSV.
-    Returns the file, None for standard output; and False if a log is damaged, so that rounds are missing.
+    Returns the file, None for standard output; and False if a run is damaged, so that rounds are missing.
     """
     if csv and parquet:
         raise ConfigError("got --csv and --parquet; wanted one of them")
@@ -230,12 +230,18 @@ def export(
         raise ConfigError("got - for Parquet; wanted a file")
     root, is_run = folder.resolve(), RunFolder.holds_run(folder)
     tables, is_whole = dict[str, Any](), True
-    for run in map(load_run, [folder] if is_run else find_runs([folder])):
-        if is_run or run.log.records or run.log.damage:  # else its world may be missing, too
-            tables[run.path.resolve().relative_to(root).as_posix()] = run.table()
+    for path in [folder] if is_run else find_runs([folder]):
+        try:
+            run, left_out = load_run(path), f"{path}: no round is logged"
+            if is_run or run.log.records or run.log.damage:  # else its world may be missing, too
+                tables[path.resolve().relative_to(root).as_posix()], left_out = run.table(), ""
             is_whole = is_whole and run.log.damage is None
-        else:
-            warnings.warn(f"{run.path}: no round is logged; left out", SwarmboWarning, stacklevel=2)
+        except RunFolderError as error:
+            if is_run:
+                raise
+            is_whole, left_out = False, str(error)
+        if left_out:
+            warnings.warn(f"{left_out}; left out", SwarmboWarning, stacklevel=2)
     if not tables:
         raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
     table = tables["."] if is_run else stacked(tables)

@@ -73,9 +73,7 @@ def test_each_agent_receives_its_own_tables_only(tmp_path):
     with pytest.raises(ConfigError, match=r"without tables of 'alice'; wanted its own, alice\.json"):
         TableAgent("alice", plan)
     for name in ("dave", "world", "../bob"):
-        with pytest.raises(
-            ConfigError, match=rf"NAME: got \['{name}'\]; wanted some of \['alice', 'bob', 'carol', 'dora'\]"
-        ):
+        with pytest.raises(ConfigError, match=rf"NAME: got \['{name}'\]; wanted some of \['alice', 'bob', "):
             run_member(name, tmp_path / "bob.json")
     assert [path.name for path in tmp_path.iterdir()] == ["bob.json"]
     timed, nan = plan_of(parts(), BY_DEADLINE), np.array([np.nan] + 8 * [0.0])
