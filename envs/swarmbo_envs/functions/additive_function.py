@@ -158,9 +158,20 @@ class AdditiveFunction:
         return self.factor_values(X).sum(axis=1)
 
     def spread(self) -> float:
-        """Range of values over 4,096 quasi-random points, to which relative noise refers."""
-        unit = sobol(4096, self.n_variables, stream(0, "spread"))
-        return float(np.ptp(self.value(self.low + unit * (self.high - self.low))))
+        """Range of finite values over 4,096 quasi-random points, to which relative noise refers; 0 without any."""
+        points = self.low + sobol(4096, self.n_variables, stream(0, "spread")) * (self.high - self.low)
+        try:
+            values = self.value(points)
+        except Exception:  # noqa: BLE001  an own function may fail at some points, which says nothing of the others
+            values = np.array([self._value_or_nan(point) for point in points])
+        found = values[np.isfinite(values)]
+        return float(np.ptp(found)) if found.size else 0.0
+
+    def _value_or_nan(self, point: Float[np.ndarray, " n"]) -> float:
+        try:
+            return float(self.value(point[None])[0])
+        except Exception:  # noqa: BLE001
+            return np.nan
 
     def moved(self, seed: int) -> "AdditiveFunction":
         """The same function with its maximum moved to a point drawn uniformly from the middle 80 % of the box.
