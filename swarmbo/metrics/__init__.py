@@ -143,15 +143,14 @@ def _regrets(truth: GroundTruth, places: Sequence[Sequence[float]]) -> Float[np.
 
 
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Sum over all measurements so far of maximum minus true value, for each round; NaN while it is known of none.
+    """Sum over all measurements so far of maximum minus true value, for each round; NaN before the first score.
 
     Measurements at reset and en route, which no method chose, do not count, nor do failed ones, nor those whose true
     value is not known.
     """
-    known = [_n_known(record) for record in records]
-    sums = np.cumsum(np.where(known, scores_of(records, "total_regret"), 0.0))
-    chosen = np.cumsum([_n_succeeded(record) if record.round else 0 for record in records])
-    return np.where((np.cumsum(known) == 0) & (chosen > 0), np.nan, sums)
+    totals = scores_of(records, "total_regret")
+    sums = np.cumsum(np.where([record.round > 0 for record in records], np.nan_to_num(totals), 0.0))
+    return np.where(np.logical_or.accumulate(np.isfinite(totals)), sums, np.nan)
 
 
 def mean_regrets(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:

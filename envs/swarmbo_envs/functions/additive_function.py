@@ -1,6 +1,7 @@
 """Sums of terms, each over some variables, with a known maximum: moved, rescaled, or of variables with types."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, product
@@ -163,15 +164,12 @@ class AdditiveFunction:
         try:
             values = self.value(points)
         except Exception:  # noqa: BLE001  an own function may fail at some points, which says nothing of the others
-            values = np.array([self._value_or_nan(point) for point in points])
+            values = np.full(len(points), np.nan)
+            for i in range(len(points)):
+                with suppress(Exception):
+                    values[i : i + 1] = self.value(points[i : i + 1])
         found = values[np.isfinite(values)]
         return float(np.ptp(found)) if found.size else 0.0
-
-    def _value_or_nan(self, point: Float[np.ndarray, " n"]) -> float:
-        try:
-            return float(self.value(point[None])[0])
-        except Exception:  # noqa: BLE001
-            return np.nan
 
     def moved(self, seed: int) -> "AdditiveFunction":
         """The same function with its maximum moved to a point drawn uniformly from the middle 80 % of the box.
