@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, SupportsFloat, overload
+from typing import Any, SupportsFloat, TypedDict, Unpack, overload
 
 import msgspec
 import networkx as nx
@@ -34,30 +34,24 @@ Places = Mapping[str, ArrayLike]  # (k, d) each
 Table = str | os.PathLike[str] | Sequence[Mapping[str, object]] | Mapping[str, Sequence[object]]  # or any frame
 
 
+class _Given(TypedDict, total=False):
+    """Keyword arguments of ``AskTell.ask``."""
+
+    links: "nx.Graph[str] | None"
+    agents: Sequence[str] | None
+    prices: Mapping[str, float] | None
+
+
 class AskTell(TeamState):
     """Base of teams with ask and tell."""
 
     @overload
     def ask(
-        self,
-        count: "Places | None" = None,
-        candidates: "Places | None" = None,
-        *,
-        links: "nx.Graph[str] | None" = None,
-        agents: Sequence[str] | None = None,
-        prices: Mapping[str, float] | None = None,
+        self, count: "Places | None" = None, candidates: "Places | None" = None, **given: Unpack[_Given]
     ) -> Query: ...
 
     @overload
-    def ask(
-        self,
-        count: int,
-        candidates: "Places | None" = None,
-        *,
-        links: "nx.Graph[str] | None" = None,
-        agents: Sequence[str] | None = None,
-        prices: Mapping[str, float] | None = None,
-    ) -> list[Query]: ...
+    def ask(self, count: int, candidates: "Places | None" = None, **given: Unpack[_Given]) -> list[Query]: ...
 
     @atomic
     def ask(
