@@ -18,7 +18,7 @@ from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS, is_user_code
 from swarmbo.runs.policies import policy_table
-from swarmbo.runs.reading import find_runs, load_run
+from swarmbo.runs.reading import find_runs, load_run, read_each
 from swarmbo.runs.report import WorkersReport
 from swarmbo.runs.states import read_truth
 
@@ -191,12 +191,7 @@ def _note_on_problems(names: Mapping[ProblemKey, str], cells: Iterable[tuple[Pro
 
 def _read_runs(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
     """Runs with a score, and notes on those left out; a damaged one does not stop the comparison of the others."""
-    runs, notes = list[ScoredRun](), list[str]()
-    for path in paths:
-        try:
-            runs.append(_scored_run(path))
-        except RunFolderError as error:
-            notes.append(f"{error}; left out")
+    runs, notes = read_each(paths, _scored_run)
     return runs, notes + _notes_on_changed_code(runs)
 
 

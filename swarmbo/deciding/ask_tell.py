@@ -356,7 +356,9 @@ class AskTell(TeamState):
         learner, since, present = self._learner, self._unreported, self._log.round - 1
         self._log = self._log.with_evaluations(data)
         if isinstance(learner, FieldLearner):
-            self._unreported = since.with_survey(self.problem, data, present, fades=learner.fades)
+            problem, fades = self.problem, learner.fades
+            own = {a: since.of(a).with_data(problem, a, data, present, fades=fades) for a in problem.agents}
+            self._unreported = msgspec.structs.replace(since, own=own)
             self._learn(lambda: None)
         else:
             self._unreported = msgspec.structs.replace(since, lines=since.lines + len(data))

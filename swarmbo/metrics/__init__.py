@@ -155,13 +155,10 @@ def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rou
 
 def mean_regrets(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
     """Cumulative regret divided by the number of measurements in it, for each round; NaN before the first."""
-    counts = np.cumsum([_n_known(record) for record in records])
+    scores = [record.score if record.round else None for record in records]
+    pairs = zip(records, scores, strict=True)
+    counts = np.cumsum([0 if s is None else _n_succeeded(record) - (s.unknown or 0) for record, s in pairs])
     return np.divide(cumulative_regret(records), counts, out=np.full(len(records), np.nan), where=counts > 0)
-
-
-def _n_known(record: RoundRecord) -> int:
-    """Number of a round's measurements that count in the cumulative regret."""
-    return 0 if record.score is None or not record.round else _n_succeeded(record) - (record.score.unknown or 0)
 
 
 def _n_succeeded(record: RoundRecord) -> int:

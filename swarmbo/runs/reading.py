@@ -4,13 +4,13 @@ import os
 import sys
 import warnings
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.states import WorldRecord, read_world
 from swarmbo.runs.table import Columns, measurements, stacked, to_frame, write_csv, write_parquet, write_rows
 
+T = TypeVar("T")
 STDOUT = Path("-")
 _MEDIA = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}  # displayable in a page
 
@@ -181,6 +182,17 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     return Run(RunFolder.open(Path(path)))
 
 
+def read_each(paths: Iterable[Path], read: Callable[[Path], T]) -> tuple[list[T], list[str]]:
+    """What is read of runs, and notes on those left out: a damaged one does not stop the others."""
+    found, notes = list[T](), list[str]()
+    for path in paths:
+        try:
+            found.append(read(path))
+        except RunFolderError as error:
+            notes.append(f"{error}; left out")
+    return found, notes
+
+
 def find_runs(paths: Iterable[Path]) -> list[Path]:
     """Run folders at or below some folders, in the order given, then by name."""
     found: dict[Path, None] = {}
@@ -229,19 +241,18 @@ def export(
     if as_parquet and file == STDOUT:
         raise ConfigError("got - for Parquet; wanted a file")
     root, is_run = folder.resolve(), RunFolder.holds_run(folder)
-    tables, is_whole = dict[str, Any](), True
-    for path in [folder] if is_run else find_runs([folder]):
-        try:
-            run, left_out = load_run(path), f"{path}: no round is logged"
-            if is_run or run.log.records or run.log.damage:  # else its world may be missing, too
-                tables[path.resolve().relative_to(root).as_posix()], left_out = run.table(), ""
-            is_whole = is_whole and run.log.damage is None
-        except RunFolderError as error:
-            if is_run:
-                raise
-            is_whole, left_out = False, str(error)
-        if left_out:
-            warnings.warn(f"{left_out}; left out", SwarmboWarning, stacklevel=2)
+
+    def tabled(path: Path) -> tuple[Run, Columns | None]:
+        run = load_run(path)
+        has_rounds = is_run or run.log.records or run.log.damage  # else its world may be missing, too
+        return run, run.table() if has_rounds else None
+
+    found, left_out = ([tabled(folder)], []) if is_run else read_each(find_runs([folder]), tabled)
+    is_whole = not left_out and all(run.log.damage is None for run, _ in found)
+    left_out += [f"{run.path}: no round is logged; left out" for run, table in found if table is None]
+    for note in left_out:
+        warnings.warn(note, SwarmboWarning, stacklevel=2)
+    tables = {run.path.resolve().relative_to(root).as_posix(): table for run, table in found if table is not None}
     if not tables:
         raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
     table = tables["."] if is_run else stacked(tables)
