@@ -30,7 +30,7 @@ from scipy.special import erfcx, ndtr, ndtri
 from swarmbo.acquisition import utility
 from swarmbo.acquisition.box_functions import ContrastFunctions
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
-from swarmbo.acquisition.local_utility import Means, PlaceUtility
+from swarmbo.acquisition.local_utility import PlaceUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.cholesky import root_of
@@ -132,7 +132,9 @@ class JointImprovement(PlaceUtility):
             value /= len(nodes)
         return np.where(measures[0], value - price, self.opt_out_utility)
 
-    def of_first(self, mean: Means, cov: Float[np.ndarray, "m m"], to_the_letter: bool = False) -> float:
+    def of_first(
+        self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
+    ) -> float:
         """Entry of ``table`` for one choice given any number of others, more precisely."""
         if len(mean) == 1:
             return float(self.single(mean, cov[0])[0])

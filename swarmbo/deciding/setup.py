@@ -260,6 +260,7 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
     it names is loaded only with ``trust``, and if its settings are known.
     """
     again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
+    again["seed"] = whole_number(again.get("seed", 0), 0, "$.seed")
     if not trust and given.get("belief") is None and (unloaded := unloaded_kernels(settings.get("belief"))):
         got = f"got the kernel {unloaded[0]!r}, your own code"
         raise ConfigError(f"{got}; pass the belief again, belief=…, or trust=True to load it", at="$.belief")

@@ -13,7 +13,6 @@ import numpy as np
 
 from swarmbo.agent import schema
 from swarmbo.boundary.files import read_regular, replacing
-from swarmbo.boundary.values import whole_number
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, refuse_unknown, settings_again
@@ -96,8 +95,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.tables is None:
             return Setup.of(problem, **settings)
         refuse_unknown(settings, ("coordination", "seed"))
-        method, seed = part("coordination", settings["coordination"], FIELD), settings["seed"]
-        return Setup(problem, None, None, method, InProcess(), whole_number(seed, 0, "$.settings.seed"), None, 0)
+        method = part("coordination", settings["coordination"], FIELD)
+        return Setup(problem, None, None, method, InProcess(), settings["seed"], None, 0)
 
     def for_agent(self, agent: str) -> "Plan":
         """Make the plan for one agent, which has no tables of others."""

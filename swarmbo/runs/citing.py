@@ -11,7 +11,7 @@ import msgspec
 from swarmbo.boundary.values import flat
 from swarmbo.errors import RunFolderError
 from swarmbo.registry import SLOTS, is_user_code
-from swarmbo.runs.reading import Run, load_run, read_each
+from swarmbo.runs.reading import Run, read_each
 
 
 class Citations(NamedTuple):
@@ -54,10 +54,9 @@ def cite(paths: Iterable[Path]) -> Citations:
     return Citations({key: bibtex(key, fields) for key, fields in found.items()}, list(notes))
 
 
-def _begun(path: Path) -> tuple[Run, dict[str, Any]]:
-    run = load_run(path)
+def _begun(run: Run) -> tuple[Run, dict[str, Any]]:
     if not run.log.lines:
-        raise RunFolderError(f"{path}: no round is logged")
+        raise RunFolderError(f"{run.path}: no round is logged")
     return run, settings_of(run)
 
 

@@ -182,12 +182,12 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     return Run(RunFolder.open(Path(path)))
 
 
-def read_each(paths: Iterable[Path], read: Callable[[Path], T]) -> tuple[list[T], list[str]]:
+def read_each(paths: Iterable[Path], read: Callable[[Run], T]) -> tuple[list[T], list[str]]:
     """What is read of runs, and notes on those left out: a damaged one does not stop the others."""
     found, notes = list[T](), list[str]()
     for path in paths:
         try:
-            found.append(read(path))
+            found.append(read(load_run(path)))
         except RunFolderError as error:
             notes.append(f"{error}; left out")
     return found, notes
@@ -242,12 +242,11 @@ def export(
         raise ConfigError("got - for Parquet; wanted a file")
     root, is_run = folder.resolve(), RunFolder.holds_run(folder)
 
-    def tabled(path: Path) -> tuple[Run, Columns | None]:
-        run = load_run(path)
+    def tabled(run: Run) -> tuple[Run, Columns | None]:
         has_rounds = is_run or run.log.records or run.log.damage  # else its world may be missing, too
         return run, run.table() if has_rounds else None
 
-    found, left_out = ([tabled(folder)], []) if is_run else read_each(find_runs([folder]), tabled)
+    found, left_out = ([tabled(load_run(folder))], []) if is_run else read_each(find_runs([folder]), tabled)
     is_whole = not left_out and all(run.log.damage is None for run, _ in found)
     left_out += [f"{run.path}: no round is logged; left out" for run, table in found if table is None]
     for note in left_out:

@@ -16,7 +16,7 @@ from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.landscape import Plume
 from swarmbo_envs.fields.scorer import Scorer
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task, field_settings
-from swarmbo_envs.saved_state import SavedState, WorldEpisode
+from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.shared import Places, Values
 from swarmbo_envs.simulated_world import Array, Bounds, Infos, SimulatedWorld
 
@@ -91,15 +91,6 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         """Score, and belief behind it, before any measurement: the scores of tasks begin at 0."""
         mean, covariance = (np.zeros(0), np.zeros((0, 0))) if self._scorer is None else self._scorer.begin()
         return 0.0, mean, covariance
-
-    @staticmethod
-    def _require_belief(saved: SavedState, episode: FieldEpisode) -> None:
-        """Refuse a saved belief behind the score that no measurements give."""
-        K = episode.knots_covariance
-        is_finite = all(np.isfinite(part).all() for part in (episode.score, episode.knots_mean, K))
-        slack = 1e-9 * float(np.abs(K).max(initial=0.0))  # rounding
-        is_covariance = is_finite and np.allclose(K, K.T, 0.0, slack) and (np.linalg.eigvalsh(K) >= -slack).all()
-        saved.require(bool(is_covariance), "a finite score, and a belief at knots that is a mean and a covariance")
 
     def _score_gain(self, episode: EpisodeKind, infos: Infos) -> float:
         """Increase of the task's score by a round's measurements, those en route included; 0 with other rewards."""

@@ -92,7 +92,7 @@ def test_each_agent_receives_its_own_tables_only(tmp_path):
             wrong.checked()
     for seed in ("x", -1, 0.5, True):
         wrong = msgspec.structs.replace(plan, settings={**plan.settings, "seed": seed})
-        with pytest.raises(ConfigError, match=rf"\$\.settings\.seed: got {seed!r}; wanted an integer >= 0"):
+        with pytest.raises(ConfigError, match=rf"\$\.seed: got {seed!r}; wanted an integer >= 0"):
             wrong.checked()
 
 
