@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import UInt8
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
@@ -15,7 +15,7 @@ from matplotlib.transforms import Affine2D
 from swarmbo.boundary import look
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.functions.additive_function import AdditiveFunction
-from swarmbo_envs.shared import Places
+from swarmbo_envs.shared import Places, Values
 
 if TYPE_CHECKING:
     from swarmbo_envs.robot_team.episode import Episode as RobotEpisode
@@ -33,9 +33,7 @@ def bytes_of(canvas: FigureCanvasAgg) -> Picture:
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
-def function_frame(
-    function: AdditiveFunction, setting: Float[np.ndarray, " n"], best: Sequence[float], max_cycles: int
-) -> Picture:
+def function_frame(function: AdditiveFunction, setting: Values, best: Sequence[float], max_cycles: int) -> Picture:
     """Draw the setting of every variable next to the optimum's, and the best true value so far."""
     with look.applied():
         figure = Figure(figsize=(7.4, 3.4), dpi=_PIXELS_PER_INCH, layout="constrained")

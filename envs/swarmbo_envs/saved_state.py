@@ -75,6 +75,14 @@ class SavedState:
             got = f"got a {self._what} state that is not whole"
             raise StateVersionError(f"{got}; wanted {wanted}, as get_state() wrote it")
 
+    def require_belief(self, score: float, mean: NDArray[Any], covariance: NDArray[Any]) -> None:
+        """Refuse a score, and the belief at knots behind it, that no measurements give."""
+        is_finite = all(np.isfinite(part).all() for part in (score, mean, covariance))
+        slack = 1e-9 * float(np.abs(covariance).max(initial=0.0))  # rounding
+        is_symmetric = is_finite and np.allclose(covariance, covariance.T, 0.0, slack)
+        is_covariance = is_symmetric and bool((np.linalg.eigvalsh(covariance) >= -slack).all())
+        self.require(is_covariance, "a finite score, and a belief at knots that is a mean and a covariance")
+
     def array(self, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
         """Copy of one array, with its dtype kind and shape checked."""
         try:

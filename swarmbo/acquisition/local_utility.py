@@ -23,6 +23,7 @@ _ROWS = 8  # the same for beliefs with fast single rows
 _FIRST = 32  # size of the first block of places evaluated, and of each next one
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
+Means = Float[np.ndarray, " m"]
 
 
 class PlaceUtility(Utility):
@@ -40,9 +41,7 @@ class PlaceUtility(Utility):
         """Numbers that rank single locations as ``single`` does, with finer steps where it would round."""
         return self.single(mean, var)
 
-    def of_first(
-        self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
-    ) -> float:
+    def of_first(self, mean: Means, cov: Float[np.ndarray, "m m"], to_the_letter: bool = False) -> float:
         """``BatchValue``, from the means of all places and their covariance without noise."""
         means, variances = list(mean[:, None]), list(cov.diagonal()[:, None])  # of one candidate for each agent
         covariances = [list(row) for row in cov[:, :, None, None]]
@@ -211,9 +210,7 @@ class LocalUtility(PlaceUtility):
             table[part] += block.on_axes(merit[part], 0)
         return table
 
-    def of_first(
-        self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
-    ) -> float:
+    def of_first(self, mean: Means, cov: Float[np.ndarray, "m m"], to_the_letter: bool = False) -> float:
         """Utility of one choice; ``to_the_letter`` takes ``noise_variance`` as the neighbours' noise."""
         told = cov[1:, 1:] + (self.noise_variance if to_the_letter else self.told_noise) * np.eye(len(mean) - 1)
         var = cov[0, 0] - cov[0, 1:] @ np.linalg.solve(told, cov[1:, 0])

@@ -1,7 +1,7 @@
 """An agent with its own data, fit and decisions; it uses others' data only as received by message."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from numpy.typing import ArrayLike
 
@@ -15,6 +15,15 @@ from swarmbo.deciding.logbook import MOST_QUERIES
 from swarmbo.deciding.offers import Offer
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.records import Recommendation
+
+
+class _Given(TypedDict, total=False):
+    """Keyword arguments of ``Agent.ask``."""
+
+    candidates: ArrayLike | None
+    price: float
+    position: ArrayLike | None
+    takes_part: bool
 
 
 class Agent(RestorableAgent):
@@ -102,26 +111,10 @@ class Agent(RestorableAgent):
         raise AttributeError("an agent fits its factors of a function when it decides, and keeps no belief")
 
     @overload
-    def ask(
-        self,
-        count: None = None,
-        *,
-        candidates: ArrayLike | None = None,
-        price: float = 0.0,
-        position: ArrayLike | None = None,
-        takes_part: bool = True,
-    ) -> str: ...
+    def ask(self, count: None = None, **given: Unpack[_Given]) -> str: ...
 
     @overload
-    def ask(
-        self,
-        count: int,
-        *,
-        candidates: ArrayLike | None = None,
-        price: float = 0.0,
-        position: ArrayLike | None = None,
-        takes_part: bool = True,
-    ) -> list[str]: ...
+    def ask(self, count: int, **given: Unpack[_Given]) -> list[str]: ...
 
     def ask(
         self,
@@ -301,13 +294,12 @@ class Agent(RestorableAgent):
         """
         self._require_idle("told of what nobody asked for")
         present, order = self._log.round - 1, self._own_rows.attach_order
-        given = tables.Rows(points, outcomes, agents, rounds, noise_std)
+        given, fades = tables.Rows(points, outcomes, agents, rounds, noise_std), self._learner.fades
         if isinstance(self._learner, FieldLearner):
-            fades = self._learner.believed.belief.has_time
-            data = tables.attached(given, self.problem)
+            data = tables.attached(given, self.problem, fades=fades)
             self._own_rows = self._own_rows.with_data(self.problem, self.name, data, present, fades=fades)
             return
-        self._own_rows = self._own_rows.with_attached(self._inputs.checked_attached(given, present, order))
+        self._own_rows = self._own_rows.with_attached(self._inputs.checked_attached(given, present, order, fades=fades))
 
     def _require_idle(self, request: str) -> None:
         if self._steps is not None:

@@ -116,6 +116,8 @@ class DecidingAgent:
             raise ConfigError(f"got a {type(problem).__name__}; {wanted}", at="problem")
         if not (isinstance(patience, Real) and patience >= 0.0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"got {short(patience)}; wanted a number >= 0", at="patience")
+        if not isinstance(has_base, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"got {short(has_base)}; wanted True or False", at="has_base")
         problem = problem.watching(level)
         setup = Setup.of(problem, **settings)
         if name not in problem.agents:

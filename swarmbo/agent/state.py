@@ -12,7 +12,7 @@ import numpy as np
 from swarmbo.acquisition import Travel
 from swarmbo.agent.deciding_agent import Checkpoint, DecidingAgent, DecisionInputs
 from swarmbo.agent.schema import Participants, reports_outcomes
-from swarmbo.boundary.values import linked, whole_number
+from swarmbo.boundary.values import linked, short, whole_number
 from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.deciding.field import FieldLearner
@@ -224,6 +224,8 @@ class RestorableAgent(DecidingAgent):
         """Refuse a decision that its participants cannot make."""
         if (participants := self.participants) is None:
             return
+        if not isinstance(participants, Participants):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"got {short(participants)}; wanted Participants, or None", at="$.participants")
         participants.checked(self.name, self.problem)
         if count != 1:
             raise ConfigError(f"got {count}; wanted one decision at a time, with its participants", at="$.count")

@@ -1,6 +1,6 @@
 """A centralised search over all factors from many starts."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -8,14 +8,11 @@ from scipy.optimize import minimize
 
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.graph import BoxFunctions, stacks_of
+from swarmbo.graph import BoxFunctions, Links, stacks_of
 from swarmbo.graph.box_functions import total_value
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import AtOnce, Count, Settings, within
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 _DIFFERENCE = 1e-6  # of a side of the box, where slopes come from differences
 Point = Float[np.ndarray, " n"]
@@ -49,7 +46,7 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
     screened: Annotated[int, within(0, 2**20)] = 512
     steps: Count = 200
 
-    def maximise(self, functions: BoxFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
+    def maximise(self, functions: BoxFunctions, links: Links = None, seed: int = 0) -> Agreement:
         """Best of all searches for the sum of functions; ``links`` are not used."""
         low, high = functions.low, functions.high
         span, n = high - low, len(low)

@@ -188,13 +188,16 @@ def write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:
 def read_table(path: str | os.PathLike[str], at: str | None = None) -> CsvRows:
     """Read the cells of a file that a setting names; without one, an OSError is raised as it is."""
     try:
-        return read_csv(path)
+        table = read_csv(path)
     except (OSError, ValueError) as error:
         if at is None and isinstance(error, OSError):
             raise
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         wanted = "a CSV file in UTF-8, with commas between columns, and points in numbers"
         raise ConfigError(f"cannot read {path!r}: {reason}; wanted {wanted}", at=at or "$") from None
+    if not table.header:
+        raise ConfigError(f"{path!r} is empty; wanted a header line and rows of numbers", at=at or "$")
+    return table
 
 
 def finite(cell: str) -> float:

@@ -18,8 +18,7 @@ from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS, is_user_code
 from swarmbo.runs.policies import policy_table
-from swarmbo.runs.reading import find_runs, load_run
-from swarmbo.runs.report import WorkersReport
+from swarmbo.runs.reading import Run, find_runs, read_each
 from swarmbo.runs.states import read_truth
 
 ProblemKey = tuple[str, str]  # environment table, rounds and limits as JSON, name of the scenario
@@ -191,22 +190,16 @@ def _note_on_problems(names: Mapping[ProblemKey, str], cells: Iterable[tuple[Pro
 
 def _read_runs(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
     """Runs with a score, and notes on those left out; a damaged one does not stop the comparison of the others."""
-    runs, notes = list[ScoredRun](), list[str]()
-    for path in paths:
-        try:
-            runs.append(_scored_run(path))
-        except RunFolderError as error:
-            notes.append(f"{error}; left out")
+    runs, notes = read_each(paths, _scored_run)
     return runs, notes + _notes_on_changed_code(runs)
 
 
-def _scored_run(path: Path) -> ScoredRun:
+def _scored_run(run: Run) -> ScoredRun:
     """Scores of a complete run; a RunFolderError if it has none."""
-    run = load_run(path)
     scenario, summary = run.scenario, run.summary
     if summary is None or summary.score is None:
         why = "all evaluations failed" if summary and summary.best is None else "no ground truth, so no score"
-        raise RunFolderError(f"{path}: {why if summary else 'not complete'}")
+        raise RunFolderError(f"{run.path}: {why if summary else 'not complete'}")
     settings = msgspec.to_builtins(scenario)
     limits = {name: settings[name] for name in ("no_go", "constraints") if settings.get(name)}
     encoded = msgspec.json.encode([scenario.environment, scenario.rounds, limits])
@@ -218,7 +211,7 @@ def _scored_run(path: Path) -> ScoredRun:
     method[""] = {name: settings[name] for name in _METHOD_KEYS if settings.get(name) is not None}
     world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
     return ScoredRun(
-        path=path,
+        path=run.path,
         problem=(key, scenario.name),
         method=method,
         seed=scenario.seed,
@@ -230,7 +223,7 @@ def _scored_run(path: Path) -> ScoredRun:
         measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
         values=scores.scores_of(records, scores.first_score(world.goal)).tolist(),
         seconds=summary.seconds,
-        busy=summary.workers.busy if isinstance(summary.workers, WorkersReport) else None,
+        busy=summary.workers.busy if summary.workers else None,
         code={name: digest for name, digest in run.folder.versions().items() if is_user_code(name)},
     )
 

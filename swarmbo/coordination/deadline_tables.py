@@ -11,11 +11,10 @@ Source: asynchronous max-sum: Farinelli et al. 2008. Decisions by colour and con
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Solution, partial_solution
@@ -24,12 +23,9 @@ from swarmbo.coordination.flooding import Flooding, damped, largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
 from swarmbo.coordination.tables import Conflicts, Sizes, Tables, Vector, checked_tables, sizes_of, spreads
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import AnyGraph, AnyTables, FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 NO_VALUE = -1  # on the wire: a decision for no value
 # joint starts if decisions are not final, and those of them taken from messages
@@ -297,8 +293,8 @@ class DeadlineTableAgent(DeadlineAgent):
 
 def agree_by_deadline(
     settings: Any,
-    graph: "FactorGraph | nx.Graph[Any]",
-    tables: "Mapping[Any, ArrayLike] | None",
+    graph: AnyGraph,
+    tables: AnyTables,
     transport: Transport,
     decision: int = 0,
     *,

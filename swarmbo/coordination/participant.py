@@ -3,12 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
-from numpy.typing import ArrayLike
 
 from swarmbo.coordination import agreement
 from swarmbo.coordination.agreement import Agreement, Solution
@@ -21,12 +20,9 @@ from swarmbo.coordination.plan import BoxMethod, Plan, TableMethod, has_deadline
 from swarmbo.coordination.schema import Wanted, refusals_text
 from swarmbo.coordination.tables import checked_tables, sizes_of
 from swarmbo.errors import TransportError
-from swarmbo.graph import BoxFunctions, FactorGraph
+from swarmbo.graph import AnyGraph, AnyTables, BoxFunctions, FactorGraph
 from swarmbo.records import LinkReport, SolveReport, Traffic
 from swarmbo.transport import Envelope, FaultyTransport, Reliable, Transport
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 Result = TypeVar("Result")
 Own = TypeVar("Own")
@@ -182,12 +178,7 @@ def may_be_lost(envelope: Envelope) -> bool:
 
 
 def solve_with_agents(
-    settings: TableMethod,
-    graph: "FactorGraph | nx.Graph[Any]",
-    tables: "Mapping[Any, ArrayLike] | None",
-    transport: Transport,
-    decision: int = 0,
-    seed: int = 0,
+    settings: TableMethod, graph: AnyGraph, tables: AnyTables, transport: Transport, decision: int = 0, seed: int = 0
 ) -> Solution:
     """Let one agent per owner agree by real messages, in synchronous steps.
 

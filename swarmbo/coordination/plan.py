@@ -7,10 +7,9 @@ requests, which does one agent's work for the factors and variables of its view.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, agreement_of, solution_of
 from swarmbo.coordination.by_messages import ByMessages, Post, Program
@@ -23,14 +22,10 @@ from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.schema import Schema
 from swarmbo.coordination.tables import Rank, Sizes, Tables, checked_tables, factor_values, rank, sizes_of, total
 from swarmbo.errors import ConfigError
-from swarmbo.graph import BoxFunctions, FactorGraph
+from swarmbo.graph import AnyGraph, AnyTables, BoxFunctions, FactorGraph, Links
 from swarmbo.records import Traffic
 from swarmbo.settings import Count, Settings
 from swarmbo.transport import InProcess, Routes
-
-if TYPE_CHECKING:
-    import networkx as nx
-
 
 Own = TypeVar("Own")
 Out = TypeVar("Out")
@@ -106,13 +101,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
         parts = tuple(Part(part, i, routes, seed) for i, part in enumerate(graph.components))
         return Plan(parts, lambda view, tables: self.certified(view, tables, sizes), sizes)
 
-    def solve(
-        self,
-        graph: "FactorGraph | nx.Graph[Any]",
-        tables: "Mapping[Any, ArrayLike] | None" = None,
-        links: "nx.Graph[Any] | None" = None,
-        seed: int = 0,
-    ) -> Solution:
+    def solve(self, graph: AnyGraph, tables: AnyTables = None, links: Links = None, seed: int = 0) -> Solution:
         """Solve in this process, and report the traffic that the agents would have had.
 
         Args:
@@ -163,7 +152,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
         parts = tuple(Part(part, i, routes) for i, part in enumerate(functions.graph.components))
         return Plan(parts, lambda view, own: self.steps(BoxView.on(view, own), seed))
 
-    def maximise(self, functions: BoxFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
+    def maximise(self, functions: BoxFunctions, links: Links = None, seed: int = 0) -> Agreement:
         """Agree in this process, and report the traffic that the agents would have had.
 
         Args:
@@ -208,11 +197,7 @@ def _note(states: list[State], best: Rank | None, bound: float | None, traffic: 
 
 
 def traced(
-    method: TableMethod,
-    graph: "FactorGraph | nx.Graph[Any]",
-    tables: "Mapping[Any, ArrayLike] | None" = None,
-    links: "nx.Graph[Any] | None" = None,
-    seed: int = 0,
+    method: TableMethod, graph: AnyGraph, tables: AnyTables = None, links: Links = None, seed: int = 0
 ) -> tuple[Solution, tuple[TraceRow, ...]]:
     """Solve as ``method.solve`` does, and trace the progress.
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, SupportsFloat, overload
+from typing import Any, SupportsFloat, TypedDict, Unpack, overload
 
 import msgspec
 import networkx as nx
@@ -34,30 +34,24 @@ Places = Mapping[str, ArrayLike]  # (k, d) each
 Table = str | os.PathLike[str] | Sequence[Mapping[str, object]] | Mapping[str, Sequence[object]]  # or any frame
 
 
+class _Given(TypedDict, total=False):
+    """Keyword arguments of ``AskTell.ask``."""
+
+    links: "nx.Graph[str] | None"
+    agents: Sequence[str] | None
+    prices: Mapping[str, float] | None
+
+
 class AskTell(TeamState):
     """Base of teams with ask and tell."""
 
     @overload
     def ask(
-        self,
-        count: "Places | None" = None,
-        candidates: "Places | None" = None,
-        *,
-        links: "nx.Graph[str] | None" = None,
-        agents: Sequence[str] | None = None,
-        prices: Mapping[str, float] | None = None,
+        self, count: "Places | None" = None, candidates: "Places | None" = None, **given: Unpack[_Given]
     ) -> Query: ...
 
     @overload
-    def ask(
-        self,
-        count: int,
-        candidates: "Places | None" = None,
-        *,
-        links: "nx.Graph[str] | None" = None,
-        agents: Sequence[str] | None = None,
-        prices: Mapping[str, float] | None = None,
-    ) -> list[Query]: ...
+    def ask(self, count: int, candidates: "Places | None" = None, **given: Unpack[_Given]) -> list[Query]: ...
 
     @atomic
     def ask(
@@ -358,11 +352,13 @@ class AskTell(TeamState):
             wanted = "arrays of both, or a table: a list of dicts, a CSV file's path, or a frame"
             got = "got an array of points with names of columns, or no outcomes"
             raise ConfigError(f"{got}. Wanted {wanted}", at="$.points")
-        data = attached(rows, self.problem)
+        data = attached(rows, self.problem, fades=self._learner.fades)
         learner, since, present = self._learner, self._unreported, self._log.round - 1
         self._log = self._log.with_evaluations(data)
         if isinstance(learner, FieldLearner):
-            self._unreported = since.with_survey(self.problem, data, present, fades=learner.believed.belief.has_time)
+            problem, fades = self.problem, learner.fades
+            own = {a: since.of(a).with_data(problem, a, data, present, fades=fades) for a in problem.agents}
+            self._unreported = msgspec.structs.replace(since, own=own)
             self._learn(lambda: None)
         else:
             self._unreported = msgspec.structs.replace(since, lines=since.lines + len(data))

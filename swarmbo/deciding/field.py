@@ -60,6 +60,11 @@ class FieldLearner:
         """Copy that learns independently; local beliefs learn in place."""
         return replace(self, believed=self.believed.copied())
 
+    @property
+    def fades(self) -> bool:
+        """True if old data lose weight, by a time axis of the belief."""
+        return self.believed.belief.has_time
+
     def n_data(self, log: Logbook) -> int:
         """Number of successful measurements."""
         return int(np.isfinite(log.history.factors).sum())

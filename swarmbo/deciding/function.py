@@ -68,6 +68,11 @@ class FunctionLearner:
         """Empty: agents of a function have no positions."""
         return {}
 
+    @property
+    def fades(self) -> bool:
+        """True if old data lose weight, by a time axis of the belief."""
+        return isinstance(belief := self.setup.belief, AdditiveGPSettings) and belief.time is not None
+
     def n_data(self, log: Logbook) -> int:
         """Number of evaluated points with at least one outcome."""
         return log.history.n_known
@@ -223,10 +228,9 @@ class FunctionLearner:
         With outcomes per factor, there is a rule for the variables of each pending factor. In the last round, from
         which no decision learns, parts of the graph may repeat pending values.
         """
-        belief, problem, whole = self.setup.belief, self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
-        fades = isinstance(belief, AdditiveGPSettings) and belief.time is not None
+        problem, whole = self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
         # if outcomes fade, an old point is worth a new measurement
-        rules = [] if fades else [_KeepApart(whole, problem.domain.to_unit(log.points), are_pending=False)]
+        rules = [] if self.fades else [_KeepApart(whole, problem.domain.to_unit(log.points), are_pending=False)]
         queries = list(log.open.values())
         waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(whole, list(range(len(queries))))]
         is_last = log.round == self.setup.horizon

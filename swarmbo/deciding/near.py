@@ -213,7 +213,7 @@ def _start(problem: Problem, given: Any) -> Point:
             raise ConfigError(f"got 'present', and nothing reports the present setting; wanted {fix}", at=at)
         given = problem.present
     if hasattr(given, "keys"):
-        given = {str(key): given[key] for key in given.keys()}  # noqa: SIM118
+        given = {str(key): given[key] for key in given.keys() if str(key) in names}  # noqa: SIM118  also a table's row
     elif isinstance(given, Sequence | np.ndarray) and len(cast(Any, given)) == len(names):
         given = dict(zip(names, cast(Any, given), strict=True))
     else:

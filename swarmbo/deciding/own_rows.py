@@ -17,7 +17,6 @@ from msgspec import UNSET, UnsetType
 
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.deciding.logbook import Logbook
-from swarmbo.errors import ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, Measurement, News
 
@@ -189,9 +188,6 @@ class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
 
     def with_data(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
         """Add a row for each unrequested measurement in a field, empty if not its own; default round: ``present``."""
-        if data.rounds is not None and not fades:
-            wanted = (len(data), problem.box.n_dims)
-            raise ShapeError(f"got rounds for a belief without a time axis; wanted locations {wanted}")
         own, column, order = problem.columns(agent), problem.graph.place_of[agent], self.attach_order
         measured = np.flatnonzero(~np.isnan(data.X[:, own]).any(axis=1))
         rounds = (np.full(len(data), float(present)) if data.rounds is None else data.rounds).tolist()

@@ -195,11 +195,6 @@ class Unreported(msgspec.Struct, frozen=True):
             return self
         return msgspec.structs.replace(self, own=self.own | told, rounds={**self.rounds, key: of_round})
 
-    def with_survey(self, problem: Problem, data: Dataset, present: int, *, fades: bool) -> "Unreported":
-        """Add attached data in a field; ``present`` is the default round, ``fades`` True if rounds matter."""
-        own = {agent: self.of(agent).with_data(problem, agent, data, present, fades=fades) for agent in problem.agents}
-        return msgspec.structs.replace(self, own=own)
-
     def new(self, problem: Problem) -> list[tuple[str | int, list[Reported]]]:
         """Data that are not learned yet, in the order in which all agents learn them."""
         told = [one for agent in problem.agents for one in reported_rows(problem, agent, self.of(agent))]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
-import networkx as nx
 import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
@@ -27,7 +26,7 @@ from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.deciding.near import Near
 from swarmbo.errors import ConfigError
-from swarmbo.graph import BoxFunctions, FactorGraph
+from swarmbo.graph import BoxFunctions, FactorGraph, Links
 from swarmbo.kernels import load_kernels, spectral_frequencies, unloaded_kernels
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
@@ -64,7 +63,7 @@ Given = Settings | str | Mapping[str, Any] | UnsetType  # a part's settings, the
 class Maximiser(Protocol):
     """Coordination method for a joint point: ``ADMM(…)``, or any object with this method."""
 
-    def maximise(self, functions: BoxFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0, /) -> Agreement:
+    def maximise(self, functions: BoxFunctions, links: Links = None, seed: int = 0, /) -> Agreement:
         """Find a joint point with a large sum of the functions, and report the agreement.
 
         Args:
@@ -124,9 +123,7 @@ JointBelief = AdditiveGPSettings | EnsembleSettings | OwnJointBelief
 class Solver(Protocol):
     """Coordination method for shortlists: ``MaxSum(…)``, ``Exact(…)``, or any object with this method."""
 
-    def solve(
-        self, graph: FactorGraph, tables: Mapping[str, ArrayLike], links: "nx.Graph[Any] | None" = None, /
-    ) -> Solution:
+    def solve(self, graph: FactorGraph, tables: Mapping[str, ArrayLike], links: Links = None, /) -> Solution:
         """Find a joint choice with a large sum of the tables, and report the agreement."""
         ...
 
@@ -263,6 +260,7 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
     it names is loaded only with ``trust``, and if its settings are known.
     """
     again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
+    again["seed"] = whole_number(again.get("seed", 0), 0, "$.seed")
     if not trust and given.get("belief") is None and (unloaded := unloaded_kernels(settings.get("belief"))):
         got = f"got the kernel {unloaded[0]!r}, your own code"
         raise ConfigError(f"{got}; pass the belief again, belief=…, or trust=True to load it", at="$.belief")

@@ -229,9 +229,9 @@ class AgentInputs:
         measurement = Measurement(self.name, place, y, noise.get(self.name, np.nan))
         return own_rows.OwnRow.measured(order, self.problem, measurement)
 
-    def checked_attached(self, given: tables.Rows, present: int, order: int) -> list[own_rows.OwnRow]:
+    def checked_attached(self, given: tables.Rows, present: int, order: int, *, fades: bool) -> list[own_rows.OwnRow]:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
-        data, channels = tables.attached(given, self.problem, self.factors), self.problem.channels
+        data, channels = tables.attached(given, self.problem, self.factors, fades=fades), self.problem.channels
         is_by_factor = not own_rows.shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
         has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()

@@ -16,6 +16,7 @@ import msgspec
 from swarmbo.agent.schema import require_agent_settings
 from swarmbo.boundary.files import PARTIAL
 from swarmbo.boundary.processes import one_blas_thread
+from swarmbo.boundary.values import known_names
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link
@@ -279,6 +280,7 @@ def run_member(
     does. ``keys`` are those on this machine, if not as in the plan; ``measure`` is its own instrument.
     """
     plan: Plan | None = Plan.read(path)
+    known_names([name], sorted({*plan.endpoints} - {HUB}), "NAME")
     if keys is not None:
         plan = msgspec.structs.replace(plan, keys=str(keys))
     require_consistent(measure, name, plan.measures)

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
+# types of users' arguments, as texts: NetworkX takes a tenth of a second to import
+AnyGraph: TypeAlias = "FactorGraph | nx.Graph[Any]"
+AnyTables: TypeAlias = "Mapping[Any, ArrayLike] | None"
+Links: TypeAlias = "nx.Graph[Any] | None"
 Value = TypeVar("Value")
 Key = TypeVar("Key", bound=Hashable)
 
@@ -149,7 +153,7 @@ class FactorGraph:
         return cls._of(read_graph(g, factors))
 
     @classmethod
-    def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
+    def of_any(cls, graph: AnyGraph, variables: Iterable[Hashable] | None = None) -> "FactorGraph":
         """Graph from a user's argument: a ``FactorGraph``, or one of networkx, as for :meth:`from_networkx`.
 
         Nodes with ``bipartite=1`` are factors, else nodes not in ``variables``, else (if all are variables) edges.
@@ -157,9 +161,7 @@ class FactorGraph:
         return graph if isinstance(graph, FactorGraph) else cls._of(read_with_variables(graph, variables))
 
     @classmethod
-    def with_tables(
-        cls, graph: "FactorGraph | nx.Graph[Any]", tables: "Mapping[Any, ArrayLike] | None"
-    ) -> "tuple[FactorGraph, Mapping[str, ArrayLike]]":
+    def with_tables(cls, graph: AnyGraph, tables: AnyTables) -> "tuple[FactorGraph, Mapping[str, ArrayLike]]":
         """Graph and tables per factor from a user's arguments of any kind.
 
         Args:

@@ -143,18 +143,21 @@ def _regrets(truth: GroundTruth, places: Sequence[Sequence[float]]) -> Float[np.
 
 
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Sum over all measurements so far of maximum minus true value, for each round; NaN where it is unknown.
+    """Sum over all measurements so far of maximum minus true value, for each round; NaN before the first score.
 
-    Measurements at reset and en route, which no method chose, do not count, nor do failed ones.
+    Measurements at reset and en route, which no method chose, do not count, nor do failed ones, nor those whose true
+    value is not known.
     """
-    has_chosen = [record.round > 0 and _n_succeeded(record) > 0 for record in records]
-    return np.cumsum(np.where(has_chosen, scores_of(records, "total_regret"), 0.0))
+    totals = scores_of(records, "total_regret")
+    sums = np.cumsum(np.where([record.round > 0 for record in records], np.nan_to_num(totals), 0.0))
+    return np.where(np.logical_or.accumulate(np.isfinite(totals)), sums, np.nan)
 
 
 def mean_regrets(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
     """Cumulative regret divided by the number of measurements in it, for each round; NaN before the first."""
-    unknown = [(record.round and getattr(record.score, "unknown", 0)) or 0 for record in records]
-    counts = np.cumsum([_n_succeeded(record) if record.round else 0 for record in records]) - np.cumsum(unknown)
+    scores = [record.score if record.round else None for record in records]
+    pairs = zip(records, scores, strict=True)
+    counts = np.cumsum([0 if s is None else _n_succeeded(record) - (s.unknown or 0) for record, s in pairs])
     return np.divide(cumulative_regret(records), counts, out=np.full(len(records), np.nan), where=counts > 0)
 
 

@@ -440,9 +440,12 @@ class Problem:
             ConfigError: If it is no table of all variables, or a value is invalid for its variable.
         """
         table(point, "{variable: value}", at := "$.point")
-        if missing := [variable for variable in self.graph.variables if variable not in point]:
-            raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(self.graph.variables)}", at=at)
-        values = [point[variable] for variable in self.graph.variables]
+        known = dict.fromkeys(self.graph.variables)
+        if missing := [variable for variable in known if variable not in point]:
+            raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(known)}", at=at)
+        if strangers := [name for name in point if name not in known]:
+            raise ConfigError(f"got {strangers[0]!r}; wanted a value for each of {list(known)}", at=at)
+        values = [point[variable] for variable in known]
         place = real_array(self.codes(values, at) if self.is_mixed else values)
         if place is None or place.shape != (len(values),):
             raise ConfigError(f"got {short(values)}; wanted a number for each variable", at=at)

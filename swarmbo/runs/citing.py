@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from swarmbo.boundary.values import flat
+from swarmbo.errors import RunFolderError
 from swarmbo.registry import SLOTS, is_user_code
-from swarmbo.runs.reading import Run, load_run
+from swarmbo.runs.reading import Run, read_each
 
 
 class Citations(NamedTuple):
@@ -30,28 +31,33 @@ def cite(paths: Iterable[Path]) -> Citations:
     """References of all that runs used: swarmbo, and the methods, data and simulators that their settings name.
 
     Args:
-        paths: Run folders.
+        paths: Run folders. Notes name those without a round, and damaged ones.
 
     Raises:
-        RunFolderError: If a folder has no run.
+        RunFolderError: If no folder has a run with a round.
     """
-    keys, notes, versions = set[str](), dict[str, None](), dict[str, None]()
-    for path in paths:
-        run = load_run(path)
-        versions[run.folder.versions()["swarmbo"]] = None
-        if not run.log.lines:
-            notes[f"{path}: no round is logged; left out"] = None
-            continue
-        settings = settings_of(run)
+    runs, left_out = read_each(paths, _begun)
+    if not runs:
+        raise RunFolderError(left_out[0].removesuffix("; left out"))
+    keys, notes, versions = set[str](), dict.fromkeys(left_out), dict[str, None]()
+    for run, settings in runs:
+        path, made_by = run.path, run.folder.versions()
+        versions[made_by["swarmbo"]] = None
         if settings.get("acquisition.kind") == "auto" and not run.world.variables:
             notes[f"{path}: not complete, so it is not known yet which acquisition 'auto' has chosen"] = None
-        notes |= {f"{path}: {name} is code of yours": None for name in run.folder.versions() if is_user_code(name)}
+        notes |= {f"{path}: {name} is code of yours": None for name in made_by if is_user_code(name)}
         for condition, references in table()["uses"].items():
             if all(_holds(part, settings) for part in condition.split(" & ")):
                 keys.update(references)
     own = table()["swarmbo"] | {"version": " and ".join(versions), "year": "2026"}
     found = {"swarmbo": own} | {key: table()["entries"][key] for key in sorted(keys)}
     return Citations({key: bibtex(key, fields) for key, fields in found.items()}, list(notes))
+
+
+def _begun(run: Run) -> tuple[Run, dict[str, Any]]:
+    if not run.log.lines:
+        raise RunFolderError(f"{run.path}: no round is logged")
+    return run, settings_of(run)
 
 
 def settings_of(run: Run) -> dict[str, Any]:

@@ -4,13 +4,13 @@ import os
 import sys
 import warnings
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.states import WorldRecord, read_world
 from swarmbo.runs.table import Columns, measurements, stacked, to_frame, write_csv, write_parquet, write_rows
 
+T = TypeVar("T")
 STDOUT = Path("-")
 _MEDIA = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}  # displayable in a page
 
@@ -181,6 +182,17 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     return Run(RunFolder.open(Path(path)))
 
 
+def read_each(paths: Iterable[Path], read: Callable[[Run], T]) -> tuple[list[T], list[str]]:
+    """What is read of runs, and notes on those left out: a damaged one does not stop the others."""
+    found, notes = list[T](), list[str]()
+    for path in paths:
+        try:
+            found.append(read(load_run(path)))
+        except RunFolderError as error:
+            notes.append(f"{error}; left out")
+    return found, notes
+
+
 def find_runs(paths: Iterable[Path]) -> list[Path]:
     """Run folders at or below some folders, in the order given, then by name."""
     found: dict[Path, None] = {}
@@ -218,7 +230,7 @@ def export(
     """Write the table of a run, or one table of all runs below a folder, with a column ``run``.
 
     By default, the file is ``measurements.csv`` or ``.parquet`` in the folder. ``-`` is standard output, of CSV.
-    Returns the file, None for standard output; and False if a log is damaged, so that rounds are missing.
+    Returns the file, None for standard output; and False if a run is damaged, so that rounds are missing.
     """
     if csv and parquet:
         raise ConfigError("got --csv and --parquet; wanted one of them")
@@ -229,13 +241,17 @@ def export(
     if as_parquet and file == STDOUT:
         raise ConfigError("got - for Parquet; wanted a file")
     root, is_run = folder.resolve(), RunFolder.holds_run(folder)
-    tables, is_whole = dict[str, Any](), True
-    for run in map(load_run, [folder] if is_run else find_runs([folder])):
-        if is_run or run.log.records or run.log.damage:  # else its world may be missing, too
-            tables[run.path.resolve().relative_to(root).as_posix()] = run.table()
-            is_whole = is_whole and run.log.damage is None
-        else:
-            warnings.warn(f"{run.path}: no round is logged; left out", SwarmboWarning, stacklevel=2)
+
+    def tabled(run: Run) -> tuple[Run, Columns | None]:
+        has_rounds = is_run or run.log.records or run.log.damage  # else its world may be missing, too
+        return run, run.table() if has_rounds else None
+
+    found, left_out = ([tabled(load_run(folder))], []) if is_run else read_each(find_runs([folder]), tabled)
+    is_whole = not left_out and all(run.log.damage is None for run, _ in found)
+    left_out += [f"{run.path}: no round is logged; left out" for run, table in found if table is None]
+    for note in left_out:
+        warnings.warn(note, SwarmboWarning, stacklevel=2)
+    tables = {run.path.resolve().relative_to(root).as_posix(): table for run, table in found if table is not None}
     if not tables:
         raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
     table = tables["."] if is_run else stacked(tables)

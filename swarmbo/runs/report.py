@@ -35,14 +35,14 @@ class Summary(msgspec.Struct, frozen=True):
     """Final summary of a run, written last: a folder with it is complete.
 
     ``rounds`` are those after the reset, fewer than the scenario's if the world ended before. ``measurements`` have
-    those at reset; joint points count one each. ``mean_regret`` is the mean over all chosen measurements. ``maximum``,
-    of a changing field in the last round, and ``score`` need a ground truth. ``agreement`` and ``sharing`` are traffic;
-    ``seconds`` the duration of all rounds, with workers of the run. ``source`` is the part that all rounds have in
-    common. ``references`` are the best true values of heuristic baselines within as many rounds, ``worst_off`` least
-    individual outcomes at this run's best measurement and the baselines' results. ``late_mean`` is of the joint points
-    of the last quarter of the rounds. ``scopes`` are learned or drawn ones. In ``blocked`` rounds, agents waited for a
-    disconnected one. ``acquisition`` is the one that ``auto`` selected, and the reason. ``coordinates`` are those of
-    the input, if they are not the map's.
+    those at reset; joint points count one each. ``mean_regret`` is the mean over chosen measurements of known truth.
+    ``maximum``, of a changing field in the last round, and ``score`` need a ground truth. ``agreement`` and ``sharing``
+    are traffic; ``seconds`` the duration of all rounds, with workers of the run. ``source`` is the part that all rounds
+    have in common. ``references`` are the best true values of heuristic baselines within as many rounds, ``worst_off``
+    least individual outcomes at this run's best measurement and the baselines' results. ``late_mean`` is of the joint
+    points of the last quarter of the rounds. ``scopes`` are learned or drawn ones. In ``blocked`` rounds, agents waited
+    for a disconnected one. ``acquisition`` is the one that ``auto`` selected, and the reason. ``coordinates`` are those
+    of the input, if they are not the map's.
     """
 
     name: str

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmbo.boundary.values import error_text
+from swarmbo.boundary.values import error_text, whole_number
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 from swarmbo.evaluations import Workers, make_executor
 from swarmbo.runs.folder import RunFolder
@@ -52,8 +52,7 @@ def plan(
 
     ``table.key=a,b`` gives alternatives; every combination is run. All settings are checked; nothing has been run then.
     """
-    if n_seeds < 1:
-        raise ConfigError(f"got {n_seeds}; wanted an integer >= 1", at="--seeds")
+    n_seeds = whole_number(n_seeds, 1, "--seeds")
     choices = [split_alternatives(override) for override in overrides]
     if repeated := [value for choice in choices for value in choice if choice.count(value) > 1]:
         raise ConfigError(f"got {repeated[0]} twice; wanted different values", at="--set")

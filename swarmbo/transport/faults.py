@@ -75,8 +75,9 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
     """A transport inside one process with faults: loss, delay, cuts and others. Senders are not informed of losses.
 
     Agents are separate objects that exchange encoded messages. In lockstep, messages are acknowledged and repeated. So
-    decisions are the same as without faults, but later and with more traffic. If an agent fails for good, a decision in
-    lockstep ends with the status ``blocked``. Methods with a deadline use the messages that arrive in time.
+    decisions are the same as without faults, but later and with more traffic. If an agent fails for good, or a message
+    is lost 20,000 times, a decision in lockstep ends with the status ``blocked``. Methods with a deadline use the
+    messages that arrive in time.
 
     Args:
         loss: Share of messages that a link loses, from 0 to below 1, independently in each direction. A relayed message

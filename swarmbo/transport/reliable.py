@@ -10,6 +10,7 @@ from swarmbo.transport.faults import FaultyTransport
 from swarmbo.transport.routes import Envelope
 
 _CHANCE = 40.0  # a message is given up if mere loss has a probability of exp(-40)
+_RAREST = 2e-3  # share of messages with an answer, counted on at least: all are given up after 20,000 repetitions
 _PATIENCE = 1000  # steps at least: cuts and absences shorter than that do no harm
 _SLOWEST = 8  # with a limited bandwidth repetitions come more and more slowly, up to 2^8 times
 
@@ -30,8 +31,8 @@ class Reliable:
 
     On the wire: a byte for data, with four bytes of its number from sender to recipient (unsigned, little-endian) and
     the message; or a byte for an acknowledgement, with the numbers that have arrived, four bytes each. A message
-    without a timely acknowledgement is repeated. A recipient that is silent for longer than mere loss explains is given
-    up, and gets nothing more: an agreement that needs it then ends unfinished.
+    without a timely acknowledgement is repeated. A recipient that is silent for longer than mere loss explains, or for
+    20,000 repetitions, is given up, and gets nothing more: an agreement that needs it then ends unfinished.
 
     Attributes:
         ticks: Steps of the transport below.
@@ -74,7 +75,7 @@ class Reliable:
         self._first_bytes += len(payload)
         faults = self.below.faults
         wait = 2 * (1 + hops * faults.delay)
-        survives = (1.0 - faults.loss) ** (2 * hops)  # the message, and the answer
+        survives = max((1.0 - faults.loss) ** (2 * hops), _RAREST)  # the message, and the answer
         most = math.ceil(_CHANCE / -math.log1p(-survives)) if survives < 1.0 else 1
         frame = Envelope(sender, recipient, self._data.pack(0, number) + payload)
         until = self.ticks + _PATIENCE

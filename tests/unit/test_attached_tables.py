@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.belief import view_of
-from swarmbo.errors import ConfigError, DataWarning
+from swarmbo.errors import ConfigError, DataWarning, ShapeError
 
 from .teams import CHAIN, CUBE
 
@@ -131,6 +131,8 @@ def test_rounds_may_be_a_column():
     reference.attach(X, F.sum(axis=1), rounds=when)
     team.attach({**dict(zip("xyz", X.T, strict=True)), "total": F.sum(axis=1), "day": when}, rounds="day")
     assert team.history.rounds.tolist() == reference.history.rounds.tolist() == when.tolist()
+    with pytest.raises(ShapeError, match=r"without a time axis; wanted none, points \(6, 3\), or a"):
+        joint().attach(X, F.sum(axis=1), rounds=when)
 
 
 @pytest.mark.parametrize(

@@ -196,5 +196,8 @@ def test_what_others_began_is_pending_and_what_is_given_up_has_not_failed():
         team.give_up(theirs)
     with pytest.raises(ConfigError, match=r"\$\.point\.x: got 2\.0; wanted a number from 0 to 1"):
         team.expect({"x": 2.0, "y": 0.0})
+    for evaluated in (team.expect, lambda point: team.tell(team.ask(), 0.0, point=point)):
+        with pytest.raises(ConfigError, match=r"\$\.point: got 'z'; wanted a value for each of \['x', 'y'\]"):
+            evaluated({"x": 0.5, "y": 0.0, "z": 1.0})
     with pytest.raises(ConfigError, match="attach what others measured"):
         sb.Team.for_field(["a"], [0.0], [1.0]).expect({"a": 0.5})

@@ -15,7 +15,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
 from swarmbo_envs.fields.field import MAX_EVALUATION_POINTS, MAX_SITES, Field, lattice
 from swarmbo_envs.fields.settings import MeasuredSettings
-from swarmbo_envs.shared import Place, Places, Values, digest, nearest
+from swarmbo_envs.shared import Place, Places, Starts, Values, digest, nearest
 
 # sites nearer than this differ by rounding at best
 _NEAREST_M = 1e-6
@@ -126,9 +126,7 @@ def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Places:
     return sites[np.sort(chosen)]
 
 
-def _spread(
-    covered: Callable[[Places], Places], sites: Float[np.ndarray, "n 2"], low: Place, high: Place, n: int
-) -> Places:
+def _spread(covered: Callable[[Places], Places], sites: Starts, low: Place, high: Place, n: int) -> Places:
     """At most n points over the hull: nearly n of a lattice, or the sites if it has n / 2 at most and they are more."""
     requested, points = n, covered(lattice(low, high, n))
     while len(points) < 0.9 * n and requested < 16 * n:

@@ -1,6 +1,7 @@
 """Sums of terms, each over some variables, with a known maximum: moved, rescaled, or of variables with types."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, product
@@ -158,9 +159,17 @@ class AdditiveFunction:
         return self.factor_values(X).sum(axis=1)
 
     def spread(self) -> float:
-        """Range of values over 4,096 quasi-random points, to which relative noise refers."""
-        unit = sobol(4096, self.n_variables, stream(0, "spread"))
-        return float(np.ptp(self.value(self.low + unit * (self.high - self.low))))
+        """Range of finite values over 4,096 quasi-random points, to which relative noise refers; 0 without any."""
+        points = self.low + sobol(4096, self.n_variables, stream(0, "spread")) * (self.high - self.low)
+        try:
+            values = self.value(points)
+        except Exception:  # noqa: BLE001  an own function may fail at some points, which says nothing of the others
+            values = np.full(len(points), np.nan)
+            for i in range(len(points)):
+                with suppress(Exception):
+                    values[i : i + 1] = self.value(points[i : i + 1])
+        found = values[np.isfinite(values)]
+        return float(np.ptp(found)) if found.size else 0.0
 
     def moved(self, seed: int) -> "AdditiveFunction":
         """The same function with its maximum moved to a point drawn uniformly from the middle 80 % of the box.

@@ -233,6 +233,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         content, robots = saved.plain, self.settings.robots
         episode = self._begin(content.seed, content.number)
         episode = saved.restore(episode, [name for name in super()._arrays(episode) if name not in _GROWING])
+        saved.require_belief(episode.score, episode.knots_mean, episode.knots_covariance)
         ends = saved.array("trail_ends", "i", (robots,))
         trails = saved.array("trails", "f", (int(ends[-1]), 2))
         saved.require(bool((np.diff(ends, prepend=0) > 0).all()), "'trail_ends' that rise from above 0")

@@ -221,6 +221,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
 
     def _read(self, saved: SavedState) -> Episode:
         episode = super()._read(saved)
+        saved.require_belief(episode.score, episode.knots_mean, episode.knots_covariance)
         saved.require(bool(np.isfinite(episode.spots).all()), "spots that are finite")
         saved.require(bool((np.isfinite(episode.spent_j) & (episode.spent_j >= 0.0)).all()), "'spent_j' of 0 or more")
         return episode

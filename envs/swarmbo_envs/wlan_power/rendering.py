@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from swarmbo.boundary import look
 from swarmbo_envs.pictures import Picture, bytes_of, write_beside
-from swarmbo_envs.shared import Values, grid_points
+from swarmbo_envs.shared import Ends, Values, grid_points
 from swarmbo_envs.wlan_power.network import Network, Utility
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.topology import Topology, distances, path_loss_db
@@ -54,9 +54,7 @@ def frame(world: World, network: Network, episode: Episode, max_cycles: int) -> 
         return bytes_of(canvas)
 
 
-def sinr_map(
-    topology: Topology, network: Network, powers: Values, places: Float[np.ndarray, "m 2"]
-) -> Float[np.ndarray, " m"]:
+def sinr_map(topology: Topology, network: Network, powers: Values, places: Ends) -> Float[np.ndarray, " m"]:
     """SINR in dB of a user at each place (m), served by the access point of least path loss, without shadowing."""
     loss = path_loss_db(distances(topology.access_points, places))
     visitors = replace(network, loss_db=loss, serving=loss.argmin(axis=0), present=np.ones(len(places), dtype=bool))

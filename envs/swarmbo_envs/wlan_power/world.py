@@ -147,9 +147,7 @@ class World:
             return network.user_capacities(point[None])
         return self.radio.user_rates(network, self.topology, users, point)
 
-    def outcomes(
-        self, network: Network, users: Ends, point: Values
-    ) -> "tuple[Float[np.ndarray, ' k'], float, Failure | None]":
+    def outcomes(self, network: Network, users: Ends, point: Values) -> "tuple[Values, float, Failure | None]":
         """Noise-free utility of each access point and of the network, or NaN with the reason of a failure."""
         utility = self.utility
         if self.radio is None:

@@ -26,6 +26,7 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 _FIRST_ROWS = 16  # initial capacity; it doubles when full
 OfEach = Float[np.ndarray, " M"]  # a number of each of M models
 Rows = Float[np.ndarray, "M p"]
+Outcomes = Float[np.ndarray, "M t"]
 
 
 class _Store:
@@ -63,9 +64,7 @@ class FeatureModels:
     store: _Store
 
     @classmethod
-    def given(
-        cls, rows: Float[np.ndarray, "M t p"], outcomes: Float[np.ndarray, "M t"], noise: OfEach
-    ) -> "FeatureModels":
+    def given(cls, rows: Float[np.ndarray, "M t p"], outcomes: Outcomes, noise: OfEach) -> "FeatureModels":
         """Posterior of all data at once; ``outcomes`` are relative to each model's mean."""
         M, t, p = rows.shape
         evidence = np.zeros(M)
@@ -164,9 +163,7 @@ class FeatureModels:
         return prior + dtpsv(t, packed, rest) @ rows
 
 
-def _condensed(
-    rows: Float[np.ndarray, "M t p"], outcomes: Float[np.ndarray, "M t"]
-) -> tuple[Float[np.ndarray, "M p p"], Rows]:
+def _condensed(rows: Float[np.ndarray, "M t p"], outcomes: Outcomes) -> tuple[Float[np.ndarray, "M p p"], Rows]:
     """R and Q'y, with rows = Q R and orthonormal Q."""
     Q, R = np.linalg.qr(rows)
     return R, (outcomes[:, None, :] @ Q)[:, 0]

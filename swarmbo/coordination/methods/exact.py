@@ -4,11 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from swarmbo.coordination import messages, requests
 from swarmbo.coordination.agreement import Solution, TableOutcome
@@ -18,13 +16,10 @@ from swarmbo.coordination.plan import Plan, TableMethod
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Sizes, Table, Tables
 from swarmbo.errors import BudgetError
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import AnyGraph, AnyTables, FactorGraph, Links
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Count
 from swarmbo.transport import Routes
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 BLOCK = 2**14  # entries joined at a time: 128 KiB of float64 stays in the second-level cache
 
@@ -78,13 +73,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
         return Plan((Part(graph, 0, routes),), steps, sizes, joined)
 
 
-def exact(
-    graph: "FactorGraph | nx.Graph[Any]",
-    tables: "Mapping[Any, ArrayLike] | None" = None,
-    *,
-    table_budget: int = 2**24,
-    links: "nx.Graph[Any] | None" = None,
-) -> Solution:
+def exact(graph: AnyGraph, tables: AnyTables = None, *, table_budget: int = 2**24, links: Links = None) -> Solution:
     """Exact optimum of a factor graph; see :class:`Exact`.
 
     ``table_budget`` is the setting of ``Exact``. Graph, tables, links, result and errors are those of

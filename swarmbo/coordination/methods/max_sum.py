@@ -1,11 +1,9 @@
 """Max-sum: exact on forests, an anytime heuristic on graphs with loops."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
-from numpy.typing import ArrayLike
 
 from swarmbo import settings
 from swarmbo.coordination import requests
@@ -17,12 +15,9 @@ from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.plan import TableMethod
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Sizes, Tables
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import AnyGraph, AnyTables, Links
 from swarmbo.records import Status
 from swarmbo.registry import FIELD, kind
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 
 @kind("coordination", FIELD)
@@ -140,14 +135,14 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
 
 
 def max_sum(
-    graph: "FactorGraph | nx.Graph[Any]",
-    tables: "Mapping[Any, ArrayLike] | None" = None,
+    graph: AnyGraph,
+    tables: AnyTables = None,
     *,
     rounds: int = 50,
     damping: float = 0.5,
     tolerance: float = 1e-6,
     repairs: int = 30,
-    links: "nx.Graph[Any] | None" = None,
+    links: Links = None,
 ) -> Solution:
     """Max-sum on a factor graph: exact on forests; see :class:`MaxSum`.
 

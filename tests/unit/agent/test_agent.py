@@ -679,6 +679,11 @@ def test_a_lost_message_is_noticed_where_patience_ends():
     a.tick(200.0, [envelope for envelope in said if envelope.recipient == "a"])  # what came in the end is taken
 
 
+def named_by_number(agent: Agent) -> None:
+    agent.participants = 5  # type: ignore[assignment]
+    agent.ask()
+
+
 def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
     yield "stranger", lambda a: Agent("z", a.problem), ConfigError, r"got agent 'z'; wanted one of \['a', 'b', 'c'\]"
     yield "graph", lambda a: Agent("a", a.problem.graph), ConfigError, "got a FactorGraph; wanted a Problem"  # type: ignore[arg-type]
@@ -689,6 +694,8 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
             ConfigError,
             f"patience: got {patience!r}; wanted a number >= 0",
         )
+    yield "base", lambda a: Agent("a", a.problem, has_base="x"), ConfigError, "has_base: got 'x'; wanted True or False"
+    yield "participants", named_by_number, ConfigError, r"\$\.participants: got 5; wanted Participants, or None"
     yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "needs all outcomes"
     yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "knows no agents"
     yield "limits", lambda a: Agent("a", a.problem, limits={"load": (None, 1.0)}), ConfigError, "wanted a Team, as"
@@ -701,6 +708,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "place", lambda a: a.tell("q00001", 1.0, point={"b": 0.0}), ConfigError, r"got \['b'\]; wanted its own"
     yield ("bounds", lambda a: a.tell("q00001", 1.0, point={"a": 9.0}), ConfigError, r"\.a: got 9.0; wanted a number")
     yield "shape", lambda a: a.attach(np.ones((1, 3)), [[1.0, 2.0]]), ShapeError, r"or \(t, 1\), of the agent"
+    yield "rounds", lambda a: a.attach(np.ones((1, 3)), [[1.0]], rounds=1.0), ShapeError, "without a time axis"
     yield "count", lambda a: a.ask(0), ConfigError, "got 0"
     yield "twice", lambda a: [a.tell("q00001", 1.0), a.ask(), a.ask()], ConfigError, "'a' is deciding"
     yield "number", lambda a: a.give_up("q00001"), ConfigError, "got 'q00001'; wanted an integer >= 0"  # type: ignore[arg-type]

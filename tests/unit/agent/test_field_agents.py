@@ -610,7 +610,12 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "candidates", lambda a: a.ask(candidates=[[1.0]]), ShapeError, r"candidates of 'a': got shape \(1, 1\)"
     yield "price", lambda a: a.ask(price=-1.0), ConfigError, "got -1.0; wanted a finite number >= 0"
     yield "position", lambda a: a.ask(position=[0.0]), ShapeError, "location of 'a'"
-    yield "rounds", lambda a: a.attach([[0.0, 0.0]], [1.0], rounds=1.0), ShapeError, "without a time axis"
+    yield (
+        "rounds",
+        lambda a: a.attach([[0.0, 0.0]], [1.0], rounds=1.0),
+        ShapeError,
+        "without a time axis",
+    )
     yield "sites", lambda a: Agent("a", a.problem, sites=[]), ConfigError, "wanted locations in a field"
     yield "maker", lambda a: a.attach([[0.0, 0.0]], [1.0], agents="z"), ConfigError, "got 'z'"
 

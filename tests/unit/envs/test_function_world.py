@@ -106,7 +106,7 @@ def test_links_join_the_owners_of_a_factors_variables_in_one_order_in_every_proc
 
 def test_a_callable_that_crashes_or_returns_nonsense_fails_that_evaluation_only():
     def moody(X):
-        if X[0, 0] < 0.3:
+        if (X[:, 0] < 0.3).any():
             raise RuntimeError("no water")
         return np.where(X[:, 0] > 0.7, np.inf, X[:, 0])
 
@@ -119,6 +119,14 @@ def test_a_callable_that_crashes_or_returns_nonsense_fails_that_evaluation_only(
     assert infos[1]["measurement"] == 0.5
     assert infos[2]["failure"] == "the function returned inf"
     assert env.ground_truth() is None
+    noisy = function_v0.parallel_env(function=function, relative_noise=0.5)
+    noisy.reset(seed=0)
+    assert "measurement" in noisy.step({"agent_0": [0.5]})[4]["agent_0"]
+    assert noisy.unwrapped.noise_std == pytest.approx(0.5 * (0.7 - 0.3), abs=1e-3)  # of the points where it is known
+    nowhere = AdditiveFunction.from_terms({"f": lambda X: X[:, 0] / "0"}, {"f": [0]}, [0.0], [1.0])
+    noisy = function_v0.parallel_env(function=nowhere, relative_noise=0.5)
+    noisy.reset(seed=0)
+    assert noisy.step({"agent_0": [0.5]})[4]["agent_0"]["failure"].startswith("TypeError: ")
 
 
 @pytest.mark.parametrize(

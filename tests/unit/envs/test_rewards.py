@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.metrics import level_f1, map_rmse
 from swarmbo_envs import sensor_field_v0
 
@@ -220,6 +220,21 @@ def test_of_a_field_that_changes_it_is_the_process_whose_old_data_fade_by_a_shar
     K = covariance(X, X, np.abs(t[:, None] - t[None])) + (0.2**2 + 1e-6 * truth.var()) * np.eye(len(v))
     expected = truth.mean() + covariance(scorer.points, X, 5 - t[None]) @ np.linalg.solve(K, v - truth.mean())
     np.testing.assert_allclose(scorer.map(env.get_state()["arrays"]["knots_mean"]), expected, atol=2e-3)
+
+
+@pytest.mark.parametrize(("world", "arguments"), [FIELDS[1], FIELDS[7], FIELDS[8]])
+def test_a_saved_belief_behind_the_score_is_restored_and_refused_if_it_is_not_a_covariance(world, arguments):
+    env, again = (made(world, arguments, reward="task").unwrapped for _ in range(2))
+    all(rounds(env, 3))
+    state = env.get_state()
+    again.set_state(state)
+    np.testing.assert_equal(again.get_state(), state)
+    K, mean = (state["arrays"][f"knots_{name}"] for name in ("covariance", "mean"))
+    damaged = [("covariance", change) for change in (-K, K * np.nan, np.triu(K), K - 2.0 * np.diag(np.diag(K)))]
+    for name, array in (*damaged, ("mean", mean * np.inf)):
+        with pytest.raises(StateVersionError, match="wanted a finite score, and a belief at knots that is a mean and"):
+            again.set_state({**state, "arrays": {**state["arrays"], f"knots_{name}": array}})
+    np.testing.assert_equal(again.get_state(), state)
 
 
 @pytest.mark.parametrize("field", [GP, {"survey": "oxford-ph"}, {"elevation": "jacksboro"}])

@@ -15,7 +15,7 @@ from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import BudgetError, ConfigError, RunFolderError, TransportError
 from swarmbo.fleet import run as fleet_run, table_run
 from swarmbo.fleet.plan import HUB, Plan, endpoints_of
-from swarmbo.fleet.run import Network, NetworkReport, new_folder, run_fleet, running_fleet
+from swarmbo.fleet.run import Network, NetworkReport, new_folder, run_fleet, run_member, running_fleet
 from swarmbo.fleet.table_agent import TableAgent
 from swarmbo.interchange import TableProblem
 from swarmbo.interchange.solved import Solved, solve_problem
@@ -72,6 +72,10 @@ def test_each_agent_receives_its_own_tables_only(tmp_path):
     np.testing.assert_array_equal(plan.tables.tables_of(plan.setup.problem.graph, "bob")["g"], parts().tables["g"])
     with pytest.raises(ConfigError, match=r"without tables of 'alice'; wanted its own, alice\.json"):
         TableAgent("alice", plan)
+    for name in ("dave", "world", "../bob"):
+        with pytest.raises(ConfigError, match=rf"NAME: got \['{name}'\]; wanted some of \['alice', 'bob', "):
+            run_member(name, tmp_path / "bob.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["bob.json"]
     timed, nan = plan_of(parts(), BY_DEADLINE), np.array([np.nan] + 8 * [0.0])
     huge = msgspec.msgpack.encode({"p": [("u", "v", (2**20, 2**30), b"")]})
     for right, change, says in (
@@ -85,6 +89,10 @@ def test_each_agent_receives_its_own_tables_only(tmp_path):
     ):
         wrong = msgspec.structs.replace(right, tables=msgspec.structs.replace(right.tables, **change))
         with pytest.raises(ConfigError, match=f"tables: got {says}"):
+            wrong.checked()
+    for seed in ("x", -1, 0.5, True):
+        wrong = msgspec.structs.replace(plan, settings={**plan.settings, "seed": seed})
+        with pytest.raises(ConfigError, match=rf"\$\.seed: got {seed!r}; wanted an integer >= 0"):
             wrong.checked()
 
 

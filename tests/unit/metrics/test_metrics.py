@@ -71,11 +71,13 @@ def test_failed_measurements_count_for_nothing():
     assert math.isnan(mean_regret([first]))  # nothing was chosen yet
 
 
-def test_cumulative_regret_is_unknown_from_the_first_unscored_round_on():
-    start = scored(0, [1.0], None)
-    records = [start, RoundRecord(round=1, samples=[sample(2.0)]), scored(2, [4.0], start)]
-    assert cumulative_regret(records)[0] == 0.0
-    assert np.isnan(cumulative_regret(records)[1:]).all()
+def test_regrets_are_unknown_until_the_first_scored_round_and_then_without_the_measurements_before():
+    first, second = (RoundRecord(round=number, samples=[sample(2.0)]) for number in range(2))
+    records = [first, second, scored(2, [3.0, 4.0], second)]
+    np.testing.assert_array_equal(cumulative_regret(records), [np.nan, np.nan, 1.0])
+    np.testing.assert_array_equal(mean_regrets(records), [np.nan, np.nan, 0.5])
+    assert mean_regret(records) == 0.5
+    assert math.isnan(mean_regret(records[:2]))
 
 
 def test_rounds_in_which_all_failed_before_the_first_success_add_nothing():
@@ -83,7 +85,7 @@ def test_rounds_in_which_all_failed_before_the_first_success_add_nothing():
     records.append(scored(1, [2.0], records[-1], failed={0}))
     records.append(scored(2, [3.0, 6.0], records[-1]))
     assert [record.score and record.score.simple_regret for record in records] == [None, None, 1.0]
-    assert cumulative_regret(records).tolist() == [0.0, 0.0, 5.0]
+    np.testing.assert_array_equal(cumulative_regret(records), [np.nan, np.nan, 5.0])
     assert mean_regret(records) == 2.5
 
 

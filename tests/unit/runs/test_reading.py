@@ -189,6 +189,23 @@ def test_every_number_comes_back_from_csv_to_the_bit(done, cli, tmp_path):
 
 
 @pytest.mark.filterwarnings("default::swarmbo.errors.SwarmboWarning")
+@pytest.mark.parametrize("name", ["scenario.toml", "world.json"])
+def test_a_damaged_run_below_a_folder_is_named_and_stops_no_other(done, cli, tmp_path, name):
+    for seed in ("seed-000", "seed-001"):
+        shutil.copytree(done("robots"), tmp_path / seed)
+    (tmp_path / "seed-000" / name).write_text("{]")
+    told, cited = cli("export", tmp_path, status=1).stderr, cli("cite", tmp_path)
+    with (tmp_path / "measurements.csv").open(newline="") as file:
+        assert {row["run"] for row in csv.DictReader(file)} == {"seed-001"}
+    assert "terry2021" in cited.stdout
+    for text in (told, cited.stderr):
+        assert f"{tmp_path / 'seed-000' / name}: " in text
+        assert text.strip().endswith("; left out")
+    shutil.rmtree(tmp_path / "seed-001")
+    assert "left out" not in cli("cite", tmp_path, status=2).stderr
+
+
+@pytest.mark.filterwarnings("default::swarmbo.errors.SwarmboWarning")
 def test_runs_below_a_folder_are_one_table(done, cli, tmp_path):
     for name in ("robots", "totals"):
         shutil.copytree(done(name), tmp_path / "sweep" / name / "seed-000")

@@ -83,7 +83,7 @@ def test_an_alternative_that_is_given_twice_is_refused(small):
 
 
 def test_less_than_one_seed_or_process_is_refused(small):
-    for n_seeds in (0, -3):
+    for n_seeds in (0, -3, 2.5, True):
         with pytest.raises(ConfigError, match="wanted an integer >= 1"):
             plan(small, n_seeds)
     with pytest.raises(ConfigError, match="integer from 1 to 4096"):

@@ -240,6 +240,7 @@ def test_mistakes_are_told_in_one_line(survey, options, told):
         ("x,y,ph\n9.10123,48.00213,5\n9.10345,48.00345,6\n", "wanted --coordinates degrees, or metres"),
         ("lat,lon,ph\n48.1,9.1,5\n48.2,9.2,6\n", "to the east: --x lon --y lat"),
         ("x_km,y_km,ph\n1,2,5\n2,3,6\n", "convert them, or state --coordinates metres"),
+        ("", "csv: 's.csv' is empty; wanted a header line and rows of numbers"),
         ("x,y,sd\n1,2,3\n", "got columns x, y, sd; wanted the one of the values"),
         ("lon,lat,ph\n400,2,5\n2,3,6\n", "from -180 to 360, or --coordinates metres"),
     ],

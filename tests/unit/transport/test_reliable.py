@@ -63,6 +63,15 @@ def test_who_never_answers_is_given_up():
         assert report.repeated == report.total.bytes - 2
 
 
+@pytest.mark.parametrize(("loss", "agents"), [(0.99999, "ab"), (1.0 - 2.0**-53, "abcdefghijkl")])
+def test_who_is_behind_links_that_lose_nearly_everything_is_given_up_in_bounded_time(loss, agents):
+    transport = Reliable(Faults(loss=loss).open(agents, nx.path_graph(list(agents))))
+    transport.send(Envelope(agents[0], agents[-1], b"1"))
+    assert received(transport) == {}
+    assert transport.given_up == {(agents[0], agents[-1])}
+    assert transport.ticks < 50_000
+
+
 @pytest.mark.parametrize("faults", [Faults(delay=2000), Faults(bandwidth=1)], ids=["delays", "little bandwidth"])
 def test_who_answers_over_slow_links_is_not_given_up(faults):
     transport = Reliable(faults.open("ab"))
