@@ -30,11 +30,12 @@ class Entry(NamedTuple):
 
 @app.command()
 def explain(
-    name: Annotated[
-        str,
+    words: Annotated[
+        list[str],
         Argument(
+            metavar="NAME",
             help="A kind (max-sum), a key (coordination.rounds), an environment, a scenario, a status (max_rounds), an "
-            "error (ShapeError) or a term (trust region)."
+            "error (ShapeError) or a term (trust region).",
         ),
     ],
 ) -> None:
@@ -42,14 +43,14 @@ def explain(
     from swarmbo.errors import ConfigError
     from swarmbo.registry import SLOTS, kinds, nearest_kind
 
+    name = " ".join(words)
     if not (found := list(explained(name))):
         kind = nearest_kind(name, [kind for slot in SLOTS for kind in kinds(slot)])  # also by another name: ei
         similar = difflib.get_close_matches(name.lower(), sorted(names()), n=2)
         suggestions = dict.fromkeys([*similar, *([kind] if kind else [])])
         hint = f"did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else "see `swarmbo list`"
         raise ConfigError(f"got {name!r}, which is not known; {hint}", at="explain")
-    width = min(line_width(), _WIDEST)
-    typer.echo("\n\n".join("\n".join(_lines(entry, width)) for entry in found))
+    typer.echo("\n\n".join("\n".join(_lines(entry, min(line_width(), _WIDEST))) for entry in found))
 
 
 def explained(name: str) -> Iterator[Entry]:
@@ -72,8 +73,7 @@ def names() -> set[str]:
     from swarmbo.runs import world
     from swarmbo.runs.scenario_files import available
 
-    classes = [value for value in vars(errors).values() if inspect.isclass(value)]
-    error_names = {value.__name__ for value in classes if value.__module__ == errors.__name__}
+    error_names = {name for name in vars(errors) if any(_errors(name))}
     kind_names = {kind for slot in SLOTS for kind in kinds(slot)} | {key for *_, table in _tables() for key in table}
     terms = {term for texts in glossary().values() for term in texts}
     return kind_names | error_names | terms | {*available(), *world.plug_in_ids()}
@@ -91,10 +91,10 @@ def _kinds(name: str) -> Iterator[Entry]:
         if name in kinds(slot):
             settings = kinds(slot)[name]
             teams = [TEAMS[team] for team in TEAMS if name in kinds(slot, team)]
-            text, keys = _documented(settings)[0], _argument_texts(settings)
+            keys = _argument_texts(settings)
             table = {key: f"{keys.get(key, '')} Default: {_default(default)}." for key, default in _fields(settings)}
-            suited = f"For {' and for '.join(teams)}."
-            yield Entry(f"{slot}: {name}", (*text, suited), table, f"--set {slot}.kind={name}")
+            paragraphs = (*_documented(settings)[0], f"For {' and for '.join(teams)}.")
+            yield Entry(f"{slot}: {name}", paragraphs, table, f"--set {slot}.kind={name}")
 
 
 def _keys(name: str) -> Iterator[Entry]:
@@ -183,7 +183,7 @@ def _plain(text: str) -> str:
     """Text without markup; line ends stay in lists and tables only."""
     bare = re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").replace("**", "")
     if bare.lstrip().startswith("|"):
-        rows = [[cell.strip() for cell in line.strip(" |").split("|")] for line in bare.splitlines()]
+        rows = [[" ".join(cell.split()) for cell in line.strip(" |").split("|")] for line in bare.splitlines()]
         return "\n".join(": ".join(filter(None, row)) for row in rows if any(cell.strip("- ") for cell in row))
     return "\n".join(" ".join(part.split()) for part in re.split(r"\n(?=\s*[*-] )", bare))
 

@@ -84,7 +84,7 @@ def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: 
             ax.set_ylim(bottom=0.0)
         ax.set_title(fill(curves[0].problem, 28))
         ax.set_ylabel(style.with_unit(f"mean {curves[0].quantity}", curves[0].unit))
-    ax.set_xlabel("measurements of the team")
+    style.rounds_axis(ax, "measurements of the team")
     return ax
 
 

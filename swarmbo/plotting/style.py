@@ -95,9 +95,9 @@ def pixels(canvas: FigureCanvasAgg) -> UInt8[np.ndarray, "height width 3"]:
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-def rounds_axis(ax: Axes) -> None:
-    """Label the x axis with rounds, at whole numbers."""
-    ax.set_xlabel("round")
+def rounds_axis(ax: Axes, label: str = "round") -> None:
+    """Label the x axis with rounds, or with another count, at whole numbers."""
+    ax.set_xlabel(label)
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
 
 

@@ -53,10 +53,19 @@ def test_an_entry_says_what_the_name_is_its_default_and_a_command(name: str, wan
     assert [part for part in wanted if part not in text] == []
 
 
+def test_a_term_of_two_words_needs_no_quotes() -> None:
+    assert said("trust", "region") == said("trust region")
+
+
 def test_lines_are_as_wide_as_the_terminal_and_hold_no_markup() -> None:
     result = run.invoke(app, ["explain", "robot_team-v1"], env={"COLUMNS": "60"})
     assert max(map(len, result.output.splitlines())) <= 60
     assert not [mark for mark in ("``", "**", ":class:", "|---") if mark in result.output]
+
+
+def test_a_cell_of_a_table_that_has_several_lines_is_one_text() -> None:
+    result = run.invoke(app, ["explain", "wlan_power-v0"])
+    assert not [line for line in result.output.splitlines() if "  " in line.strip()]
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:

@@ -255,6 +255,7 @@ def test_intervals_are_of_the_level_that_the_figure_states():
 def test_all_of_a_curve_is_shown_and_scores_of_which_more_is_better_have_plain_axes(last, scale):
     regrets = np.array([[5.0, last]])
     ax = plot_regret_curves(Figure().subplots(), [RegretCurves("p", "m", np.array([1, 2]), regrets)], ["m"])
+    assert all(tick == round(tick) for tick in ax.get_xticks())  # no half measurement
     assert (ax.get_ylim()[0] < last, ax.get_yscale()) == (True, scale)
     f1 = RegretCurves("p", "m", np.array([1, 2]), regrets, more_is_better=True)
     assert plot_regret_curves(Figure().subplots(), [f1], ["m"]).get_yscale() == "linear"
