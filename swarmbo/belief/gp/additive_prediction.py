@@ -143,7 +143,8 @@ def draw_posterior(
     n_features: int,
 ) -> PathSample:
     """Condition prior draws on the data. With totals the noise has a stream that all factors share."""
-    hyper, parts, alphas = conditioned.hyper, conditioned.parts, list[Float[np.ndarray, " _r"]]()
+    hyper, parts = conditioned.hyper, conditioned.parts
+    alpha = np.zeros(parts.entries.shape)
     draws = [draw_prior(rngs[f], hyper, i, n_features) for i, f in enumerate(graph.factors)]
     values = [_at_data(conditioned, i, draw) for i, draw in enumerate(draws)]
     for i, data in enumerate(conditioned.part_data):
@@ -151,11 +152,8 @@ def draw_posterior(
         values_there = np.sum(values, axis=0) if conditioned.is_coupled else values[i]
         rng = noise_rng if conditioned.is_coupled else rngs[graph.factors[i]]
         noisy = values_there[:s] + np.sqrt(data.noise_variances(hyper)[:s]) * rng.standard_normal(s)
-        if isinstance(parts, StackedParts):
-            alphas.append(parts.solve(i, parts.residuals[i, :s] - noisy))
-        else:
-            alphas.append(parts[0].solve(parts[0].residual[:s] - noisy))
-    return PathSample(graph, conditioned, dict(zip(graph.factors, draws, strict=True)), conditioned.spread(alphas))
+        alpha[i, : len(data)] = parts.solve(i, parts.residuals[i, :s] - noisy)
+    return PathSample(graph, conditioned, dict(zip(graph.factors, draws, strict=True)), conditioned.spread(alpha))
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,4 +306,4 @@ class AdditivePosterior(ChannelGP):
         """``log_evidence`` for each factor's own outcomes; refused if there are totals, which tie factors."""
         if self._has_totals:
             raise errors.ConfigError("got outcomes of the sum; wanted outcomes of single factors", at="$.outcomes")
-        return tuple(self._on_data.log_densities.tolist())
+        return tuple(self._on_data.parts.log_densities.tolist())

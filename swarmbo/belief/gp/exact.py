@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp import fit as fits, spatial, tiles
 from swarmbo.belief.gp.cholesky import Factorised
-from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior
+from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior, OneMatrix
 from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ShapeError, StateVersionError
@@ -307,7 +307,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         data, L, given = belief.observations, np.array(arrays["L_0"], dtype=float, order="F"), None
         own = np.asfortranarray(L[: len(data), : len(data)])
         known = Factorised.restored(own, None, data.residuals(belief.channels), plain["jitters"][0])
-        base = Conditioned(belief.channels, belief.scopes, data, is_coupled=True, parts=(known,), now=belief.now)
+        base = Conditioned(belief.channels, belief.scopes, data, OneMatrix(known), belief.now)
         if (jitters := plain["jitters_pending"]) is not None:
-            given = replace(base, data=data.then(belief.ahead), parts=(known.awaiting(L, None, jitters[0]),))
+            given = replace(base, data=data.then(belief.ahead), parts=OneMatrix(known.awaiting(L, None, jitters[0])))
         return belief._with(base=base, given=given)

@@ -156,6 +156,12 @@ class StackedParts:
         logs = np.log(np.where(np.arange(T) < self.counts[:, None], diagonal, 1.0)).sum(axis=1)
         return -0.5 * (self.whitened**2).sum(axis=1) + logs - 0.5 * self.counts * np.log(2.0 * np.pi)
 
+    def extended(
+        self, hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], data: Observations
+    ) -> "StackedParts":
+        """Append the last of the observations ``data`` to those factorised."""
+        return StackedParts.of(hyper, scopes, data, self)
+
     def solve(self, i: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " n"]:
         """K⁻¹ r for other residuals r (s,) of a latent's s known observations; 0 for pending ones."""
         (inverse,) = self.inverse.squares(np.array([i]), len(residual))

@@ -418,9 +418,9 @@ class StackPosterior:
         self._weights = self._outputs[:, None] * conditioned.seen[rows]
         if hyper.times:
             self._weights = self._weights * conditioned.decay(index)
-        self._alpha, self._rows, is_coupled = conditioned.alpha[rows], conditioned.rows, conditioned.is_coupled
+        self._alpha, self._rows, is_coupled = conditioned.alpha[rows], conditioned.parts.inverse, conditioned.is_coupled
         self._places = np.zeros(len(index), dtype=np.int64) if is_coupled else np.array(index)
-        self._counts = np.full(len(index), len(conditioned.data)) if is_coupled else conditioned.counts[rows]
+        self._counts = conditioned.parts.counts[self._places]
         self._may_be_few = not (is_coupled or self._own)
 
     def mean(self, U: Points) -> Float[np.ndarray, "g m"]:
