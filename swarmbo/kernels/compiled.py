@@ -23,19 +23,22 @@ GIVEN = len(CODES)  # a user's own kernel: correlations and slopes come in array
 _MATERN12, _MATERN32, _MATERN52 = CODES["matern12"], CODES["matern32"], CODES["matern52"]
 
 
-def _power_of_half(number: Any, of: Any, bits: int, n_digits: int) -> Any:
-    """2 to the power of -times, for an int32 below the bias of a type of numbers, from its bits."""
-    whole, bias = ir.IntType(bits), 2 ** (bits - n_digits - 2) - 1
+def _power_of_half(real: Any, llvm_real: Any, n_bits: int, n_mantissa: int) -> Any:
+    """Compiled function of an int32 n, 0 <= n < bias: 2⁻ⁿ as a real number of ``n_bits`` bits (IEEE 754).
+
+    The bits of 2⁻ⁿ are the biased exponent, bias - n, above a mantissa of zeros.
+    """
+    integer, bias = ir.IntType(n_bits), 2 ** (n_bits - n_mantissa - 2) - 1
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        exponent = builder.sub(whole(bias), builder.sext(arguments[0], whole))
-        return builder.bitcast(builder.shl(exponent, whole(n_digits)), of)
+        exponent = builder.sub(integer(bias), builder.sext(arguments[0], integer))
+        return builder.bitcast(builder.shl(exponent, integer(n_mantissa)), llvm_real)
 
-    return _intrinsic(lambda _typing, times: (number(types.int32), emit))
+    return _intrinsic(lambda _typing, n: (real(types.int32), emit))
 
 
-_halved = _power_of_half(types.float64, ir.DoubleType(), 64, 52)
-_rough_halved = _power_of_half(types.float32, ir.FloatType(), 32, 23)
+_power_of_half_64 = _power_of_half(types.float64, ir.DoubleType(), n_bits=64, n_mantissa=52)
+_power_of_half_32 = _power_of_half(types.float32, ir.FloatType(), n_bits=32, n_mantissa=23)
 
 
 @inner(fastmath=_FUSED)
@@ -50,7 +53,7 @@ def fall(x: float) -> float:
     r = (n * _LN2_HIGH - x) + n * _LN2_LOW
     series = 1.0 + r * (_1 + r * (_2 + r * (_3 + r * (_4 + r * (_5 + r * (_6 + r * (_7 + r * (
         _8 + r * (_9 + r * (_10 + r * (_11 + r * (_12 + r * _13))))))))))))  # fmt: skip
-    return series * _halved(n)
+    return series * _power_of_half_64(n)
 
 
 @inner(fastmath=_FUSED)
@@ -97,7 +100,7 @@ def rough_fall(x: float) -> float:
     steps = _single(n)
     r = (steps * _S_LN2_HIGH - x) + steps * _S_LN2_LOW
     series = _s0 + r * (_s1 + r * (_s2 + r * (_s3 + r * (_s4 + r * (_s5 + r * _s6)))))
-    return series * _rough_halved(n)
+    return series * _power_of_half_32(n)
 
 
 @inner(fastmath=_FUSED)
