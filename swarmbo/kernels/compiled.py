@@ -7,13 +7,11 @@ import numpy as np
 from jaxtyping import Float
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
 
-from swarmbo.boundary.compiling import inner
+from swarmbo.boundary.compiling import inner, instructions
 from swarmbo.kernels.registry import KERNEL_NAMES
 
 _FUSED: Any = {"contract"}
-_intrinsic: Any = intrinsic  # what it makes is called without the first argument, which numba supplies
 _LOG2_E, _LN2_HIGH, _LN2_LOW = 1.0 / math.log(2.0), 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _FAR = 700.0  # exp(-700) is 1e-304; larger arguments are cut there, so that no power of 2 leaves float64
 _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13 = (1.0 / math.factorial(n) for n in range(1, 14))
@@ -23,22 +21,19 @@ GIVEN = len(CODES)  # a user's own kernel: correlations and slopes come in array
 _MATERN12, _MATERN32, _MATERN52 = CODES["matern12"], CODES["matern32"], CODES["matern52"]
 
 
-def _power_of_half(real: Any, llvm_real: Any, n_bits: int, n_mantissa: int) -> Any:
-    """Compiled function of an int32 n, 0 <= n < bias: 2⁻ⁿ as a real number of ``n_bits`` bits (IEEE 754).
-
-    The bits of 2⁻ⁿ are the biased exponent, bias - n, above a mantissa of zeros.
-    """
-    integer, bias = ir.IntType(n_bits), 2 ** (n_bits - n_mantissa - 2) - 1
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        exponent = builder.sub(integer(bias), builder.sext(arguments[0], integer))
-        return builder.bitcast(builder.shl(exponent, integer(n_mantissa)), llvm_real)
-
-    return _intrinsic(lambda _typing, n: (real(types.int32), emit))
+@instructions(types.float64)
+def _power_of_half_64(builder: Any, n: Any) -> Any:
+    """2⁻ⁿ for an int32 n, 0 <= n < 1023: the biased exponent, 1023 - n, above 52 bits of 0 (IEEE 754)."""
+    integer = ir.IntType(64)
+    exponent = builder.sub(integer(1023), builder.sext(n, integer))
+    return builder.bitcast(builder.shl(exponent, integer(52)), ir.DoubleType())
 
 
-_power_of_half_64 = _power_of_half(types.float64, ir.DoubleType(), n_bits=64, n_mantissa=52)
-_power_of_half_32 = _power_of_half(types.float32, ir.FloatType(), n_bits=32, n_mantissa=23)
+@instructions(types.float32)
+def _power_of_half_32(builder: Any, n: Any) -> Any:
+    """2⁻ⁿ for an int32 n, 0 <= n < 127, in single precision: the exponent is above 23 bits of 0."""
+    integer = ir.IntType(32)
+    return builder.bitcast(builder.shl(builder.sub(integer(127), n), integer(23)), ir.FloatType())
 
 
 @inner(fastmath=_FUSED)
