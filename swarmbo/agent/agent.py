@@ -9,11 +9,10 @@ from swarmbo.agent.state import RestorableAgent
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
-from swarmbo.deciding import tables, told
+from swarmbo.deciding import own_rows, tables, told
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import MOST_QUERIES
 from swarmbo.deciding.offers import Offer
-from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.records import Recommendation
 
@@ -235,9 +234,9 @@ class Agent(RestorableAgent):
         """
         order, locations = self._own_rows.next_order, None if location is None else {self.name: location}
         given = told.ToldOutcome(outcome, point, locations, noise_std, failed)
-        query_id = UNREQUESTED if query is None and self.problem.is_field else query_name(query)
-        before = self._unlogged_rows.by_query.get(query_id, OwnRow(0))
-        if query_id == UNREQUESTED and point is None:
+        query_id = own_rows.UNREQUESTED if query is None and self.problem.is_field else query_name(query)
+        before = self._unlogged_rows.by_query.get(query_id, own_rows.OwnRow(0))
+        if query_id == own_rows.UNREQUESTED and point is None:
             row = self._inputs.checked_unrequested(before, given, order)
         else:
             reporter = None if self.participants is None else self.participants.members[0]
@@ -263,13 +262,13 @@ class Agent(RestorableAgent):
         """
         if not self.problem.is_field:
             raise ConfigError("got an info; wanted the outcome of a query, as this is a function", at="$.info")
-        query_id = UNREQUESTED if query is None else query_name(query)
+        query_id = own_rows.UNREQUESTED if query is None else query_name(query)
         if self.is_finished and query_id not in self._log.open and self._decisions.get(query_id) is not None:
-            query_id = UNREQUESTED  # a query without participants is not pending
-        rows = self._own_rows if query_id == UNREQUESTED else self._unlogged_rows
+            query_id = own_rows.UNREQUESTED  # a query without participants is not pending
+        rows = self._own_rows if query_id == own_rows.UNREQUESTED else self._unlogged_rows
         if (before := rows.by_query.get(query_id)) is not None and before.has_news:
             raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; its outcome is already known")
-        has_ended = is_all and (query_id != UNREQUESTED or self._log.n_asked > 0)  # the start is no round
+        has_ended = is_all and (query_id != own_rows.UNREQUESTED or self._log.n_asked > 0)  # the start is no round
         order = self._own_rows.next_order
         row = self._inputs.checked_info(self._log, query_id, info, order=order, is_all=has_ended)
         self._own_rows = self._own_rows.with_row(query_id, row)

@@ -18,18 +18,10 @@ from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.plan import BoxMethod, TableMethod
 from swarmbo.coordination.schema import Fits, FitsData, by_author
 from swarmbo.coordination.tables import Packed
+from swarmbo.deciding import own_rows
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer, unpacked
-from swarmbo.deciding.own_rows import (
-    FAILED,
-    UNKNOWN_NOISE,
-    UNREQUESTED,
-    Layout,
-    OwnRow,
-    OwnRows,
-    is_place,
-    shares_outcomes,
-)
+from swarmbo.deciding.own_rows import OwnRow, OwnRows, is_place
 from swarmbo.deciding.places import ignores_beliefs, plans_by_steps
 from swarmbo.deciding.reports import Report
 from swarmbo.deciding.setup import Maximiser, Setup, Solver
@@ -109,7 +101,7 @@ def reports_outcomes(setup: Setup) -> bool:
     """True if agents report outcomes to one another: totals, and in a field those of a shared belief."""
     if setup.problem.is_field:
         return not isinstance(setup.belief, FusedSettings)
-    return shares_outcomes(setup.problem)
+    return own_rows.shares_outcomes(setup.problem)
 
 
 def masked_rows(rows: OwnRows, setup: Setup) -> OwnRows:
@@ -136,7 +128,7 @@ def require_agent_settings(setup: Setup) -> None:
     if setup.problem.ranges:
         got = "got limits on measured quantities, which an agent does not learn"
         raise ConfigError(f"{got}; wanted a Team", at="$.limits")
-    everything = shares_outcomes(setup.problem)
+    everything = own_rows.shares_outcomes(setup.problem)
     if not isinstance(coordination, Maximiser):
         if not everything and not isinstance(coordination, Sobol | Random):
             wanted = "a coordination method such as 'admm', or outcomes = 'total'"
@@ -185,7 +177,7 @@ def reports(
     log: Logbook, attached: Sequence[OwnRow], sites: Sites, known_offers: Mapping[str, PackedOffer]
 ) -> FitsData:
     """Test of agents' reports in a field; offers are checked against ``sites`` and the last ``known_offers``."""
-    problem, known_queries = log.problem, {UNREQUESTED, *log.open}
+    problem, known_queries = log.problem, {own_rows.UNREQUESTED, *log.open}
 
     def is_admissible(row: Any) -> bool:
         of, measurement, has_round = row.of, row.measurement, row.round is not None
@@ -244,7 +236,7 @@ def forbidden_pairs(graph: FactorGraph, sizes: Mapping[str, int]) -> FitsData:
 
 def outcome_sums(problem: Problem, log: Logbook, n_attached: int, reporters: Collection[str]) -> Fits:
     """Test of sums of agents' data of a function: a row for each pending query, then the attached evaluations."""
-    layout, graph, k = Layout.of(problem), problem.graph, len(problem.channels)
+    layout, graph, k = own_rows.Layout.of(problem), problem.graph, len(problem.channels)
     owners = [graph.owner(channel) for channel in problem.channels]
     low, high = problem.domain.low, problem.domain.high
     side = high - low  # values may be so far outside the box
@@ -255,7 +247,7 @@ def outcome_sums(problem: Problem, log: Logbook, n_attached: int, reporters: Col
     def fits(sums: Float[np.ndarray, "rows w"], agents: frozenset[str]) -> bool:
         status, place = sums[:, layout.status], sums[:, layout.place]
         own = np.isin(graph.variable_owners, list(agents))
-        if not (np.isfinite(sums).all() and np.isin(status, range(int(FAILED) + 1)).all()):
+        if not (np.isfinite(sums).all() and np.isin(status, range(int(own_rows.FAILED) + 1)).all()):
             return False
         if status[:, :k][~is_open].any() or not of_factors(status[:, :k], agents) or not of_variables(place, agents):
             return False
@@ -267,14 +259,14 @@ def outcome_sums(problem: Problem, log: Logbook, n_attached: int, reporters: Col
         is_order = (order >= 0.0) & (order < _LARGEST_ORDER * len(agents))
         if not (is_order & (n_reporters >= 0.0) & (n_reporters <= len(agents))).all():
             return False
-        if not shares_outcomes(problem):
+        if not own_rows.shares_outcomes(problem):
             return not status[:, k].any()
         if agents.isdisjoint(reporters) and status[:, k].any():
             return False
         values, noise = sums[:, layout.values], sums[:, layout.noise]
         if not (of_factors(values[:, :k], agents) and of_factors(noise[:, :k], agents)):
             return False
-        return bool((np.abs(values) <= LARGEST_OUTCOME).all() and (noise >= UNKNOWN_NOISE).all())
+        return bool((np.abs(values) <= LARGEST_OUTCOME).all() and (noise >= own_rows.UNKNOWN_NOISE).all())
 
     return fits
 

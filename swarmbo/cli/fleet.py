@@ -14,7 +14,7 @@ from swarmbo.cli import options
 from swarmbo.errors import ConfigError, typed
 
 if TYPE_CHECKING:
-    from swarmbo.fleet.run import Network, NetworkReport
+    from swarmbo.fleet import run
 
 
 class _ScenarioFirst(TyperGroup):
@@ -75,19 +75,18 @@ def run_fleet(
     For a problem in tables, they equal those of `swarmbo solve`, and --set takes the method's settings.
     With a deadline, they depend on the times of arrival of messages, and continue without agents that are gone.
     """
-    from swarmbo.cli.tables import is_in_tables
-    from swarmbo.fleet.run import Network
+    from swarmbo.cli import tables
+    from swarmbo.fleet import run
 
     link_protocol: Any = protocol or ("tcp" if keys is None and not hosts else "tls")  # checked by a fleet
     elsewhere_and_measuring = (tuple(elsewhere or ()), tuple(measures or ()))
-    network = Network(link_protocol, port, _hosts(hosts), keys, *elsewhere_and_measuring, patience, tick)
+    network = run.Network(link_protocol, port, _hosts(hosts), keys, *elsewhere_and_measuring, patience, tick)
     drawn_as = options.formats(formats, dpi, no_figures)
-    if is_in_tables(source):
+    if tables.is_in_tables(source):
         if formats or dpi:
             raise ConfigError("got a format of figures; wanted none: `swarmbo solve --figure` draws", at="--format")
         report = _solve_by_fleet(source, overrides, coordination, seed or 0, out, network)
     else:
-        from swarmbo.fleet.run import run_fleet as run_scenario
         from swarmbo.runs import load
         from swarmbo.runs.progress import Progress
         from swarmbo.runs.sweep import folder_name
@@ -97,22 +96,27 @@ def run_fleet(
         scenario = load(source, settings_given, None)
         out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
         with options.resumable(out), Progress(scenario.rounds, quiet=quiet) as progress:
-            summary, report = run_scenario(scenario, out, network, progress.show, options.say_awaited)
+            summary, report = run.run_fleet(scenario, out, network, progress.show, options.say_awaited)
         options.close(out, summary, was_there=False, drawn_as=drawn_as)
     typer.echo(f"network: {report.repeated:,} messages repeated, {report.refused:,} refused", err=True)
     options.say_notes(_network_notes(report))
 
 
 def _solve_by_fleet(
-    source: str, overrides: list[str] | None, coordination: str | None, seed: int, out: Path | None, network: "Network"
-) -> "NetworkReport":
+    source: str,
+    overrides: list[str] | None,
+    coordination: str | None,
+    seed: int,
+    out: Path | None,
+    network: "run.Network",
+) -> "run.NetworkReport":
     """Solve a problem in tables, print the solution, and return the counts of its network."""
-    from swarmbo.cli.tables import table_problem
+    from swarmbo.cli import tables
     from swarmbo.fleet.table_run import solve_by_fleet
     from swarmbo.interchange.solved import method_of
     from swarmbo.runs.sweep import folder_name
 
-    problem, settings, transport = table_problem(source, overrides, {"kind": coordination})
+    problem, settings, transport = tables.table_problem(source, overrides, {"kind": coordination})
     if transport:
         wanted = "wanted none: a fleet uses real links; `swarmbo solve` simulates them"
         raise ConfigError(f"got settings of a transport; {wanted}", at="$.transport")
@@ -124,7 +128,7 @@ def _solve_by_fleet(
     return report
 
 
-def _network_notes(report: "NetworkReport") -> Iterator[str]:
+def _network_notes(report: "run.NetworkReport") -> Iterator[str]:
     """Notes about messages with inadmissible content, and members that failed."""
     if inadmissible := ", ".join(f"{name} ({count})" for name, count in report.inadmissible.items()):
         yield f"messages with inadmissible content were refused, of {inadmissible}"

@@ -11,9 +11,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary import values
-from swarmbo.deciding import tables
-from swarmbo.deciding.logbook import Logbook, OpenQuery
-from swarmbo.deciding.offers import Offer, checked_candidates
+from swarmbo.deciding import offers, tables
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow, shares_outcomes
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
@@ -22,6 +21,7 @@ from swarmbo.worlds.fields import measurements_of
 
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 OwnChannels = tuple[str, ...] | None  # channels of an agent
+Checked = tuple[Float[np.ndarray, " n"], float | None, dict[str, float], bool]  # point, total, factors, rest failed
 Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
 
@@ -33,15 +33,6 @@ class ToldOutcome(NamedTuple):
     locations: Mapping[str, ArrayLike] | None
     noise_std: Noise
     failed: bool
-
-
-class _CheckedOutcome(NamedTuple):
-    """Outcomes of an evaluation, whose channels the query has; ``total`` is None, or ``factors`` are empty."""
-
-    point: Float[np.ndarray, " n"]
-    total: float | None
-    factors: dict[str, float]
-    rest_failed: bool
 
 
 def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = None) -> News | None:
@@ -56,13 +47,13 @@ def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = N
     is_awaited = frozenset(awaited)
     new = {channel: y for channel, y in factors.items() if channel in is_awaited}
     for channel in factors.keys() - new.keys():
-        _require_same(query_id, repr(channel), factors[channel], _recorded_outcome(log, query_id, query, channel))
+        _require_same(query_id, repr(channel), factors[channel], _recorded_outcome(log, query_id, query.row, channel))
     if total is not None and not query.awaited:
         _require_same(query_id, "the total", total, float(log.history.totals[query.row]))
         return None
     if total is None and rest_failed and channels:
         if not awaited and not factors:
-            _require_failure(log, query_id, query, channels)
+            _require_failure(log, query_id, query.row, channels)
         new = dict.fromkeys(awaited, np.nan) | new
     # an agent without factors tells where its variables stood
     if total is None and not new and channels and (factors or not awaited):
@@ -72,7 +63,7 @@ def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = N
 
 def _checked_measurements(
     log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels, awaited: Sequence[str]
-) -> _CheckedOutcome:
+) -> Checked:
     """Check outcomes in a field, and the locations of agents that measured elsewhere."""
     problem, requested = log.problem, log.requested_query(query_id).point
     if told.point is not None:
@@ -86,10 +77,10 @@ def _checked_measurements(
     actual = {agent: measured_place(problem, agent, location) for agent, location in given.items()}
     places = problem.places(requested, awaited) | actual
     point = problem.joint({agent: places[agent] for agent in awaited if rest_failed or agent in factors})
-    return _CheckedOutcome(point, None, factors, rest_failed)
+    return point, None, factors, rest_failed
 
 
-def _checked_evaluation(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels) -> _CheckedOutcome:
+def _checked_evaluation(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels) -> Checked:
     """Check the outcome of a function, and the point if it was evaluated elsewhere."""
     if told.locations is not None:
         wanted = "point = {variable: value}, as this is a function"
@@ -97,17 +88,17 @@ def _checked_evaluation(log: Logbook, query_id: str, told: ToldOutcome, own: Own
     point = log.requested_query(query_id).place if told.point is None else log.problem.placed(told.point)
     total, factors = _total_or_factors(told.outcome, log.problem, own)
     log.requested_query(query_id, factors)
-    return _CheckedOutcome(point, total, factors, told.failed or not isinstance(told.outcome, Mapping))
+    return point, total, factors, told.failed or not isinstance(told.outcome, Mapping)
 
 
-def _recorded_outcome(log: Logbook, query_id: str, query: OpenQuery, channel: str) -> float:
+def _recorded_outcome(log: Logbook, query_id: str, row: int | None, channel: str) -> float:
     """Outcome of a channel for which a query does not wait any more; NaN if it failed."""
     data, column = log.history, log.problem.graph.place_of[channel]
-    assert query.row is not None
-    if data.taken is not None and not data.taken[query.row, column]:
+    assert row is not None
+    if data.taken is not None and not data.taken[row, column]:
         raise UnknownQueryError(f"query {query_id!r}: {channel!r} is not pending, as it was given up")
-    outcome = float(data.factors[query.row, column])
-    if np.isnan(outcome) and not np.isnan(total := data.totals[query.row]):
+    outcome = float(data.factors[row, column])
+    if np.isnan(outcome) and not np.isnan(total := data.totals[row]):
         raise ConflictError(f"query {query_id!r}: got an outcome of {channel!r}; recorded before: the total {total}")
     return outcome
 
@@ -120,11 +111,11 @@ def _require_same(query_id: str, what: str, outcome: float, recorded: float) -> 
         raise ConflictError(f"query {query_id!r}: got {got}; recorded before: {before}")
 
 
-def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Sequence[str]) -> None:
+def _require_failure(log: Logbook, query_id: str, row: int | None, channels: Sequence[str]) -> None:
     """Refuse the failure of a told query, unless one of the channels failed."""
     data, columns = log.history, [log.problem.graph.place_of[channel] for channel in channels]
-    if not data.failed[query.row, columns].any():
-        recorded = dict(zip(channels, data.factors[query.row, columns].tolist(), strict=True))
+    if not data.failed[row, columns].any():
+        recorded = dict(zip(channels, data.factors[row, columns].tolist(), strict=True))
         raise ConflictError(f"query {query_id!r}: got a failure; recorded before: {values.short(recorded)}")
 
 
@@ -278,23 +269,23 @@ class AgentInputs:
 
     def checked_offer(
         self, candidates: ArrayLike | None, price: float, position: ArrayLike | None, *, takes_part: bool
-    ) -> Offer:
+    ) -> offers.Offer:
         """Check its reachable locations in a round; see ``Agent.ask``."""
         if not values.reported_number(price) >= 0.0:
             raise ConfigError(f"got {values.short(price)}; wanted a finite number >= 0", at="$.price")
         if not self.problem.is_field:
             if not (candidates is None and position is None and price == 0.0 and takes_part):
                 raise ConfigError("got candidates, a price or a position; wanted none: only a field has locations")
-            return Offer()
+            return offers.Offer()
         places = None
         if candidates is not None:
-            places = tuple(map(tuple, checked_candidates(self.name, candidates, self.problem.box).tolist()))
+            places = tuple(map(tuple, offers.checked_candidates(self.name, candidates, self.problem.box).tolist()))
         own_position = None if position is None else tuple(measured_place(self.problem, self.name, position).tolist())
-        return Offer(places, float(price), own_position, takes_part)
+        return offers.Offer(places, float(price), own_position, takes_part)
 
 
 def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:
     """Check all measurable locations (k, d), k >= 1, of a field."""
-    if not problem.is_field or not len(checked := checked_candidates("", sites, problem.box)):
+    if not problem.is_field or not len(checked := offers.checked_candidates("", sites, problem.box)):
         raise ConfigError("got none, or those of a function; wanted locations in a field", at="$.sites")
     return checked

@@ -10,7 +10,7 @@ expand beyond the largest file are refused.
 import itertools
 import math
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,7 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
     domains = {x: _one_of_domains(given, values, f"$.variables.{x}") for x, given in variables.items()}
     if not domains:
         raise ConfigError("got no variable; wanted one at least", at="$.variables")
-    factors, constant = _constraints(data, domains, _fixed_values(data, values, domains), budget)
-    factors = _with_cost_functions(factors, variables, domains, budget)
+    factors, constant = _factors(data, domains, _fixed_values(data, values, domains), budget)
     scopes, sign = {factor: scope for factor, (scope, _) in factors.items()}, 1.0 if objective == "max" else -1.0
     tables = {factor: sign * table for factor, (_, table) in factors.items()}
     seen = {variable for scope in scopes.values() for variable in scope}
@@ -52,11 +51,19 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
         factor = _unused(f"free_{variable}", scopes, domains)
         scopes[factor] = (variable,)
         tables[factor] = np.zeros(budget.reserve([len(domains[variable])], "$.variables"))
-    _require_finite(tables, constant, objective)
+    for factor, table in tables.items():
+        if table.max() == np.inf:
+            sense = "-.inf is less than any cost" if objective == "min" else ".inf is more than anything else is worth"
+            raise ConfigError(f"constraint {factor!r}: got {sense}; wanted numbers, or the other sign, which forbids")
+    if not math.isfinite(constant):
+        raise ConfigError("a constraint without variables is not finite; wanted a number", at="$.constraints")
     agents, owners, factor_owners = _owners(data, domains, scopes)
     graph = ordered_graph(scopes, owners, factor_owners)
     called, idle = str(data.get("name") or name), tuple(agent for agent in agents if agent not in graph.agents)
-    return TableProblem(called, graph, tables, domains, objective, constant, tuple(_notes(data)), idle)
+    notes = [f"section {short(key)} is not read" for key in data if key not in _SECTIONS]
+    noises = {variable: given["noise_level"] for variable, given in variables.items() if given.get("noise_level")}
+    notes += [f"variable {variable!r}: noise_level = {short(noise)} is not drawn" for variable, noise in noises.items()]
+    return TableProblem(called, graph, tables, domains, objective, constant, tuple(notes), idle)
 
 
 def _fixed_values(data: Mapping[str, Any], values: Domains, domains: Domains) -> dict[str, Value]:
@@ -70,10 +77,10 @@ def _fixed_values(data: Mapping[str, Any], values: Domains, domains: Domains) ->
     return fixed
 
 
-def _constraints(
+def _factors(
     data: Mapping[str, Any], domains: Domains, fixed: Mapping[str, Value], budget: Budget
 ) -> tuple[Factors, float]:
-    """Constraints with variables, in the sign of the file, and the sum of those without."""
+    """Constraints and variables' own costs, in the sign of the file, and the sum of constraints without variables."""
     factors, constant = Factors(), 0.0
     for key, given in _table(data, "constraints").items():
         scope, table = _constraint(given, domains, fixed, budget, f"$.constraints.{key}")
@@ -81,39 +88,13 @@ def _constraints(
             factors[key] = scope, table
         else:
             constant += float(table)
-    return factors, constant
-
-
-def _with_cost_functions(
-    factors: Factors, variables: Mapping[str, Mapping[str, Any]], domains: Domains, budget: Budget
-) -> Factors:
-    """Factors with those of variables' own costs."""
-    found = dict(factors)
-    for variable in [x for x, given in variables.items() if "cost_function" in given]:
-        text, own = str(variables[variable]["cost_function"]), {variable: domains[variable]}
-        _, table = _intentional(text, own, {}, budget, f"$.variables.{variable}.cost_function")
-        costs = np.full(len(domains[variable]), table)  # it may be the same for all
-        found[_unused(f"cost_{variable}", found, domains)] = (variable,), costs
-    return found
-
-
-def _require_finite(tables: Mapping[str, Table], constant: float, objective: Objective) -> None:
-    for factor, table in tables.items():
-        if table.max() == np.inf:
-            sense = "-.inf is less than any cost" if objective == "min" else ".inf is more than anything else is worth"
-            raise ConfigError(f"constraint {factor!r}: got {sense}; wanted numbers, or the other sign, which forbids")
-    if not math.isfinite(constant):
-        raise ConfigError("a constraint without variables is not finite; wanted a number", at="$.constraints")
-
-
-def _notes(data: Mapping[str, Any]) -> Iterator[str]:
-    """Statements of a file that are not in the tables."""
-    for key in data:
-        if key not in _SECTIONS:
-            yield f"section {short(key)} is not read"
     for variable, given in _table(data, "variables").items():
-        if given.get("noise_level"):
-            yield f"variable {variable!r}: noise_level = {short(given['noise_level'])} is not drawn"
+        if "cost_function" in given:
+            own, at = {variable: domains[variable]}, f"$.variables.{variable}.cost_function"
+            _, table = _intentional(str(given["cost_function"]), own, {}, budget, at)
+            costs = np.full(len(domains[variable]), table)  # it may be the same for all
+            factors[_unused(f"cost_{variable}", factors, domains)] = (variable,), costs
+    return factors, constant
 
 
 def yaml_of_problem(problem: TableProblem) -> str:

@@ -18,31 +18,25 @@ from swarmbo.belief.gp.observations import TOTAL, Observations, factor_covarianc
 from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.kernels import Covariance
 
+Scopes = Sequence[Sequence[int]]
 SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
 
 
-@dataclass(frozen=True, eq=False)
 class OneMatrix:
-    """Posterior data of latents that share one covariance matrix, as those of a stack (``StackedParts``) of one."""
+    """Posterior data of latents that share one covariance matrix; attributes are those of a stack of one latent."""
 
-    whole: Factorised
+    def __init__(self, whole: Factorised) -> None:
+        self.whole, n = whole, len(whole.residual)
+        self.entries, self.counts, self.jitters = np.arange(n)[None], np.array([n]), np.array([whole.jitter])
+        self.residuals, self.alpha = whole.residual[None], whole.alpha[None]
 
     @classmethod
-    def of(
-        cls,
-        hyper: AdditiveHyperparameters,
-        scopes: Sequence[Sequence[int]],
-        data: Observations,
-        *,
-        keeps_inverse: bool = True,
-    ) -> "OneMatrix":
+    def of(cls, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations, keeps_inverse: bool) -> "OneMatrix":
         """Factorise the covariance of known observations, noise included."""
         K = _noisy_covariance(hyper, scopes, data)
         return cls(Factorised.of(K, data.residuals(hyper), keeps_inverse=keeps_inverse))
 
-    def extended(
-        self, hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], data: Observations
-    ) -> "OneMatrix":
+    def extended(self, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations) -> "OneMatrix":
         """Append the last of the observations ``data``, all known or all pending, to those factorised."""
         n = len(self.whole.residual)
         old, new = data.take(slice(n)), data.take(slice(n, None))
@@ -50,35 +44,10 @@ class OneMatrix:
         residual = None if np.isnan(new.outcome).any() else new.residuals(hyper)
         return OneMatrix(self.whole.extended(cross, _noisy_covariance(hyper, scopes, new), residual))
 
-    @property
-    def entries(self) -> Int[np.ndarray, "1 r"]:
-        """Numbers of the observations."""
-        return np.arange(len(self.whole.residual))[None]
-
-    @property
-    def counts(self) -> Int[np.ndarray, " 1"]:
-        """Number of observations."""
-        return np.array([len(self.whole.residual)])
-
-    @property
-    def residuals(self) -> Float[np.ndarray, "1 r"]:
-        """Outcomes minus their prior means, standardised."""
-        return self.whole.residual[None]
-
-    @property
-    def alpha(self) -> Float[np.ndarray, "1 r"]:
-        """K⁻¹ residual of known observations, 0 where pending."""
-        return self.whole.alpha[None]
-
     @cached_property
     def inverse(self) -> BlockRows:
         """Rows of L⁻¹."""
         return BlockRows.of(self.whole.inverse[None])
-
-    @property
-    def jitters(self) -> Float[np.ndarray, " 1"]:
-        """Largest share of its diagonal that was added to an entry of the matrix."""
-        return np.array([self.whole.jitter])
 
     @property
     def log_densities(self) -> Float[np.ndarray, " 1"]:
@@ -87,15 +56,13 @@ class OneMatrix:
 
     def solve(self, part: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " r"]:
         """K⁻¹ r for other residuals r (s,) of the s known observations; 0 for pending ones."""
-        return self.whole.solve(residual)
+        return self[part].solve(residual)
 
     def __getitem__(self, part: int) -> Factorised:
         return (self.whole,)[part]
 
 
-def _noisy_covariance(
-    hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], data: Observations
-) -> Float[np.ndarray, "r r"]:
+def _noisy_covariance(hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations) -> Float[np.ndarray, "r r"]:
     K = observation_covariance(hyper, scopes, data, data)
     K.flat[:: len(data) + 1] += data.noise_variances(hyper)
     return K
@@ -106,7 +73,7 @@ class Conditioned:
     """Data of a posterior, latent by latent, in the standardised unit of each."""
 
     hyper: AdditiveHyperparameters  # all in one unit if latents are coupled
-    scopes: Sequence[Sequence[int]]  # columns that each latent reads
+    scopes: Scopes  # columns that each latent reads
     data: Observations  # those pending last
     parts: OneMatrix | StackedParts  # one for all latents, or one for each
     now: float = 0.0  # round of predictions; without effect unless there is a time axis
@@ -182,22 +149,6 @@ class Conditioned:
         if self.is_coupled:
             return observation_covariance(self.hyper, self.scopes, one, other)
         return factor_covariance(self.hyper, self.scopes[part], part, one, other)
-
-
-def condition(
-    hyper: AdditiveHyperparameters,
-    scopes: Sequence[Sequence[int]],
-    data: Observations,
-    *,
-    is_coupled: bool,
-    now: float = 0.0,
-    keeps_inverse: bool = True,
-) -> Conditioned:
-    """Posterior given known observations, in one matrix if latents are coupled (by a total)."""
-    if not is_coupled:
-        return Conditioned(hyper, scopes, data, StackedParts.of(hyper, scopes, data), now)
-    hyper = hyper.in_one_unit()
-    return Conditioned(hyper, scopes, data, OneMatrix.of(hyper, scopes, data, keeps_inverse=keeps_inverse), now)
 
 
 Rows = Int[np.ndarray, " r"] | slice  # a slice copies nothing

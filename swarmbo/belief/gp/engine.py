@@ -20,10 +20,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior, condition
+from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior, OneMatrix
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, Observations
 from swarmbo.belief.gp.spatial import CHUNK, SpatialGP, checked_rounds
+from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.errors import ConfigError
 
 Outcomes = Literal["total", "per-factor"]
@@ -183,8 +184,13 @@ class ChannelGP(SpatialGP):
         return base.extended(self.ahead)
 
     def _condition_on(self, data: Observations, *, is_coupled: bool) -> Conditioned:
-        keeps = not self.is_one_latent
-        return condition(self.channels, self.scopes, data, is_coupled=is_coupled, now=self.now, keeps_inverse=keeps)
+        """Posterior given known outcomes, in one matrix if latents are coupled (by a total)."""
+        if not is_coupled:
+            parts = StackedParts.of(self.channels, self.scopes, data)
+            return Conditioned(self.channels, self.scopes, data, parts, self.now)
+        hyper = self.channels.in_one_unit()
+        matrix = OneMatrix.of(hyper, self.scopes, data, keeps_inverse=not self.is_one_latent)
+        return Conditioned(hyper, self.scopes, data, matrix, self.now)
 
     @property
     def _known(self) -> Conditioned | None:
