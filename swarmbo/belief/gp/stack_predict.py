@@ -109,26 +109,30 @@ def _solved(
 
 @inner(fastmath=LANES)
 def _at_reference(
-    kernel: int,
-    reference: Float[np.ndarray, " a"],
-    lengths: Float[np.ndarray, " a"],
-    Zt: Float[np.ndarray, "a T"],
-    weights: Float[np.ndarray, " T"],
+    stack: Stack,
+    f: int,
+    reference: Float[np.ndarray, "g a"],
     v: Float[np.ndarray, " a"],
-    away: Float[np.ndarray, " T"],
-    unused: Float[np.ndarray, " T"],
-    out: Float[np.ndarray, " T"],
+    long: Float[np.ndarray, "5 T"],
 ) -> None:
-    """Covariances with the observations at the point of reference, which is put into ``v`` in lengthscales."""
-    T = len(weights)
+    """Covariances of a factor with the observations at its point of reference; they are put into the first row of
+    ``long``, and the point in lengthscales into ``v``.
+    """
+    T, weight, Zt = stack.counts[f], stack.weights[f], stack.Zt[f]
+    out, away, unused = long[0, :T], long[1, :T], long[2, :T]
     away[:] = 0.0
     for d in range(len(v)):
-        v[d] = reference[d] / lengths[d]
+        v[d] = reference[f, d] / stack.lengths[f, d]
         for t in range(T):
             away[t] += (v[d] - Zt[d, t]) ** 2
-    radial(kernel, away, 1.0, out, unused)
+    if stack.kernels[f] == GIVEN:
+        given = stack.given[f, 0, stack.given.shape[2] - 1]
+        for t in range(T):
+            out[t] = given[t] * weight[t]
+        return
+    radial(stack.kernels[f], away, 1.0, out, unused)
     for t in range(T):
-        out[t] *= weights[t]
+        out[t] *= weight[t]
 
 
 @compiled(_SIGNATURE, fastmath=LANES)
@@ -152,21 +156,14 @@ def predict(
     g, m, a = U.shape
     tall, long, short, x, places_of = work
     K, S, W, apart, v = tall[0], tall[1], tall[2], tall[3], places_of[0]
-    at_reference, away, unused = long[0], long[1], long[2]
-    squares, pulls, one, near_one, slope_one = short[0], short[1:3], short[3], short[4], short[5]
+    at_reference, squares, pulls = long[0], short[0], short[1:3]
+    one, near_one, slope_one = short[3], short[4], short[5]
     for f in range(g):
         kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
         n_rows = (T + ROWS - 1) // ROWS * ROWS
         K[T:n_rows] = 0.0
-        if is_contrast and kernel == GIVEN:
-            for d in range(a):
-                v[d] = reference[f, d] / lengths[f, d]
-            for t in range(T):
-                at_reference[t] = given[f, 0, m, t] * weight[t]
-        elif is_contrast:
-            _at_reference(
-                kernel, reference[f], lengths[f], Zt[f, :, :T], weight[:T], v, away[:T], unused[:T], at_reference[:T]
-            )
+        if is_contrast:
+            _at_reference(stack, f, reference, v, long)
         for start in range(0, m, POINTS):
             apart[:] = 0.0
             for d in range(a):
@@ -241,15 +238,13 @@ def predict_few(
     mean, var, dmean, dvar = out
     g, m, a = U.shape
     _, long, one, _, places_of = work
-    at_reference, k, slope, w, apart, v, x = long[0], long[1], long[2], long[3], long[4], places_of[0], places_of[1]
+    at_reference, apart, slope, k, w, v, x = long[0], long[1], long[2], long[3], long[4], places_of[0], places_of[1]
     for f in range(g):
         kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
         n_rows = (T + ROWS - 1) // ROWS * ROWS
         k[T:n_rows] = 0.0
         if is_contrast:
-            _at_reference(
-                kernel, reference[f], lengths[f], Zt[f, :, :T], weight[:T], v, apart[:T], slope[:T], at_reference[:T]
-            )
+            _at_reference(stack, f, reference, v, long)
         for p in range(m):
             apart[:] = 0.0
             for d in range(a):
@@ -317,7 +312,7 @@ def predict_roughly(
     Z, weight = np.empty((a, most), dtype=np.float32), np.empty(most, dtype=np.float32)
     own_alpha, shift = np.empty(most, dtype=np.float32), np.zeros(most, dtype=np.float32)
     _, long, _, _, places_of = work
-    v, at_reference, away, unused = places_of[0], long[0], long[1], long[2]
+    v, at_reference = places_of[0], long[0]
     near_one, own_v = np.zeros(ROUGH_POINTS, dtype=np.float32), np.empty(a, dtype=np.float32)
     for f in range(g):
         kernel, T = kernels[f], counts[f]
@@ -341,10 +336,7 @@ def predict_roughly(
                 entries[offset + j] = _single(row[j])
             offset += n_entries
         if is_contrast:
-            _at_reference(
-                kernel, reference[f], lengths[f], Zt[f, :, :T], weights[f, :T], v, away[:T], unused[:T],
-                at_reference[:T],
-            )  # fmt: skip
+            _at_reference(stack, f, reference, v, long)
         for d in range(a):
             own_v[d] = _single(v[d])
         for t in range(T):
