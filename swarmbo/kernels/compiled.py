@@ -11,6 +11,7 @@ from numba.core import types
 from swarmbo.boundary.compiling import inner, instructions
 from swarmbo.kernels.registry import KERNEL_NAMES
 
+Vector = Float[np.ndarray, " n"]
 _FUSED: Any = {"contract"}
 _LOG2_E, _LN2_HIGH, _LN2_LOW = 1.0 / math.log(2.0), 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _FAR = 700.0  # exp(-700) is 1e-304; larger arguments are cut there, so that no power of 2 leaves float64
@@ -52,13 +53,7 @@ def fall(x: float) -> float:
 
 
 @inner(fastmath=_FUSED)
-def radial(
-    kernel: int,
-    squares: Float[np.ndarray, " n"],
-    outputscale: float,
-    near: Float[np.ndarray, " n"],
-    slope: Float[np.ndarray, " n"],
-) -> None:
+def radial(kernel: int, squares: Vector, outputscale: float, near: Vector, slope: Vector) -> None:
     """Put covariances s c(r) into ``near``, and slopes s w(r) into ``slope``, 0 at a cusp, by squares of r."""
     if kernel == _MATERN12:
         for i in range(len(squares)):
@@ -99,7 +94,7 @@ def rough_fall(x: float) -> float:
 
 
 @inner(fastmath=_FUSED)
-def rough_radial(kernel: int, squares: Float[np.ndarray, " n"], near: Float[np.ndarray, " n"]) -> None:
+def rough_radial(kernel: int, squares: Vector, near: Vector) -> None:
     """Correlations c(r) of squared distances in single precision, into ``near``; see ``radial``."""
     if kernel == _MATERN12:
         for i in range(len(squares)):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from swarmbo.belief.gp.stack_predict import StackPosterior
 
 _ENTRIES = 2**20  # means of factors worked out at once
+Point = Float[np.ndarray, " n"]
 Points = Float[np.ndarray, "g m a"]
 _Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Float[np.ndarray, "g m"], Points]
 
@@ -263,13 +264,7 @@ class AdditivePosterior(ChannelGP):
         return self._stack(stack).mean(U)
 
     def local_contrast(
-        self,
-        stack: FactorStack,
-        U: Points,
-        reference: Float[np.ndarray, " n"],
-        *,
-        gradient: bool = False,
-        rough: bool = False,
+        self, stack: FactorStack, U: Points, reference: Point, *, gradient: bool = False, rough: bool = False
     ) -> Marginals:
         """Posterior of f_i(u) - f_i(reference), a joint point of the unit cube; ``rough``: three digits are enough."""
         return self._stack(stack).posterior(U, stack.take(reference[None]), gradient=gradient, rough=rough)

@@ -13,12 +13,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.gp.cholesky import BlockRows, Factorised, factorise, solve_lower, solve_rows
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, Scopes
 from swarmbo.belief.gp.observations import TOTAL, Observations, factor_covariance, observation_covariance, projection
 from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.kernels import Covariance
 
-Scopes = Sequence[Sequence[int]]
 SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
 
 

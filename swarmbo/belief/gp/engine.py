@@ -28,6 +28,8 @@ from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.errors import ConfigError
 
 Outcomes = Literal["total", "per-factor"]
+Table = Float[np.ndarray, "n _"]
+Column = Float[np.ndarray, " n"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -198,13 +200,7 @@ class ChannelGP(SpatialGP):
         return self._on_data if len(self.points) and not self.is_tiled else None
 
     def _with_outcomes(
-        self,
-        points: Float[np.ndarray, "n d"],
-        totals: Float[np.ndarray, " n"],
-        factors: Float[np.ndarray, "n k"],
-        noise: Float[np.ndarray, "n c"],
-        rounds: Float[np.ndarray, " n"],
-        **changes: Any,
+        self, points: Table, totals: Column, factors: Table, noise: Table, rounds: Column, **changes: Any
     ) -> Self:
         """Belief with more outcomes, all checked; it extends the factorisation, and drops pending points."""
         new = {"points": points, "totals": totals, "factors": factors, "noise": noise, "rounds": rounds}

@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp import cholesky, stack_evaluation
-from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters, Scopes
 from swarmbo.belief.gp.prior import MOST_PAIRS, HyperparameterPrior, Theta
 from swarmbo.boundary import compiling
 from swarmbo.boundary.compiling import compiled, inner
@@ -34,6 +34,8 @@ _WORK, _OUT = types.float64[:, ::1], types.float64[::1]
 _KEPT = 2**17  # covariances of factors that fit, with their slopes, into a core's cache from one pass to the next
 _GROUPS = 8  # of factors that have hyper-parameters in common, at most: for each two numbers a pair are kept
 Vector = Float[np.ndarray, " t"]
+Points = Float[np.ndarray, "t n"]
+Holds = Float[np.ndarray, "k t"]  # 1 for each outcome that a factor contributes to
 PerFactor = Float[np.ndarray, " k"]
 Pairs = Float[np.ndarray, " pairs"]  # of outcomes, below the diagonal
 
@@ -171,12 +173,7 @@ def put_derivatives(
         first = ends[f]
 
 
-def covariances(
-    hyper: AdditiveHyperparameters,
-    scopes: Sequence[Sequence[int]],
-    U: Float[np.ndarray, "t n"],
-    holds: Float[np.ndarray, "k t"],
-) -> Float[np.ndarray, "t t"]:
+def covariances(hyper: AdditiveHyperparameters, scopes: Scopes, U: Points, holds: Holds) -> Float[np.ndarray, "t t"]:
     """Prior covariances of outcomes without noise; all scales are equal, kernels swarmbo's own, and nothing fades."""
     columns, lengths = np.concatenate([np.array(scope) for scope in scopes]), np.concatenate(hyper.lengthscales)
     codes, ends = np.array([CODES[kernel] for kernel in hyper.kernels]), np.cumsum([len(scope) for scope in scopes])
@@ -200,7 +197,7 @@ class LogPosterior:
         self,
         prior: HyperparameterPrior,
         kernels: Sequence[KernelName],
-        scopes: Sequence[Sequence[int]],
+        scopes: Scopes,
         U: Float[np.ndarray, "t n"],
         z: Vector,
         known_noise: Vector,

@@ -9,12 +9,13 @@ from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
 from swarmbo.belief.gp.cholesky import ROWS, BlockRows, Factorised, inverted
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, Scopes
 from swarmbo.belief.gp.observations import Observations, factor_covariance
 from swarmbo.graph.factor_graph import grouped
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.kernels.threads import in_threads
 
+Padded = Float[np.ndarray, "k T"]
 _AT_ONCE = 64  # latents whose points are gathered together
 
 
@@ -47,11 +48,7 @@ class StackedParts:
 
     @classmethod
     def of(
-        cls,
-        hyper: AdditiveHyperparameters,
-        scopes: Sequence[Sequence[int]],
-        data: Observations,
-        base: "StackedParts | None" = None,
+        cls, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations, base: "StackedParts | None" = None
     ) -> "StackedParts":
         """Factorise in compiled code, or extend a base.
 
@@ -156,9 +153,7 @@ class StackedParts:
         logs = np.log(np.where(np.arange(T) < self.counts[:, None], diagonal, 1.0)).sum(axis=1)
         return -0.5 * (self.whitened**2).sum(axis=1) + logs - 0.5 * self.counts * np.log(2.0 * np.pi)
 
-    def extended(
-        self, hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], data: Observations
-    ) -> "StackedParts":
+    def extended(self, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations) -> "StackedParts":
         """Append the last of the observations ``data`` to those factorised."""
         return StackedParts.of(hyper, scopes, data, self)
 
@@ -181,7 +176,7 @@ def _given(
     hyper: AdditiveHyperparameters,
     latents: Int[np.ndarray, " g"],
     Z: Float[np.ndarray, "g T a"],
-    rounds: Float[np.ndarray, "g T"],
+    rounds: Padded,
     first: int,
 ) -> Float[np.ndarray, "g _n T"]:
     """Correlations (g, n, T) of observations from number ``first`` on with all, for kernels with the code ``GIVEN``."""

@@ -40,6 +40,10 @@ from swarmbo.kernels.threads import in_threads
 
 _FEW = 2  # most points of each factor for ``predict_few``
 Points = Float[np.ndarray, "g m a"]
+Rows = Float[np.ndarray, "g a"]
+Reference = Float[np.ndarray, "g 1 a"] | None
+Eight = Float[np.ndarray, "T 8"]  # a column for each of eight points
+Blocks = Int[np.ndarray, " n"]  # addresses of blocks of rows of all L⁻¹
 _ADDRESSES = read_only(1, types.uint64)
 _unsigned: Any = np.uint64
 Workspace = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # see ``workspace_for``
@@ -90,13 +94,7 @@ _SIGNATURE = types.void(types.int64, _STACK, read_only(3), read_only(2), types.b
 
 @inner()
 def _solved(
-    blocks: Int[np.ndarray, " n"],
-    place: int,
-    n_rows: int,
-    K: Float[np.ndarray, "T 8"],
-    squares: Float[np.ndarray, " 8"],
-    W: Float[np.ndarray, "T 8"],
-    has_gradient: bool,
+    blocks: Blocks, place: int, n_rows: int, K: Eight, squares: Float[np.ndarray, " 8"], W: Eight, has_gradient: bool
 ) -> None:
     """|L⁻¹ k|² of eight points and, where gradients are wanted, L⁻ᵀ L⁻¹ k; L⁻¹ is that of a place in the blocks."""
     squares[:], W[:n_rows] = 0.0, 0.0
@@ -137,14 +135,7 @@ def _at_reference(
 
 @compiled(_SIGNATURE, fastmath=LANES)
 def predict(
-    wanted: int,
-    stack: Stack,
-    U: Points,
-    reference: Float[np.ndarray, "g a"],
-    is_contrast: bool,
-    blocks: Int[np.ndarray, " n"],
-    out: Out,
-    work: Workspace,
+    wanted: int, stack: Stack, U: Points, reference: Rows, is_contrast: bool, blocks: Blocks, out: Out, work: Workspace
 ) -> None:
     """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
 
@@ -224,14 +215,7 @@ def predict(
 
 @compiled(_SIGNATURE, fastmath=LANES)
 def predict_few(
-    wanted: int,
-    stack: Stack,
-    U: Points,
-    reference: Float[np.ndarray, "g a"],
-    is_contrast: bool,
-    blocks: Int[np.ndarray, " n"],
-    out: Out,
-    work: Workspace,
+    wanted: int, stack: Stack, U: Points, reference: Rows, is_contrast: bool, blocks: Blocks, out: Out, work: Workspace
 ) -> None:
     """Posterior as by ``predict``, point by point: faster for one or two points."""
     kernels, counts, Zt, lengths, outputs, weights, alpha, _, places = stack
@@ -290,14 +274,7 @@ def predict_few(
 
 @compiled(_SIGNATURE, _nrt=True, fastmath=LANES)
 def predict_roughly(
-    wanted: int,
-    stack: Stack,
-    U: Points,
-    reference: Float[np.ndarray, "g a"],
-    is_contrast: bool,
-    blocks: Int[np.ndarray, " n"],
-    out: Out,
-    work: Workspace,
+    wanted: int, stack: Stack, U: Points, reference: Rows, is_contrast: bool, blocks: Blocks, out: Out, work: Workspace
 ) -> None:
     """Means and variances as by ``predict``, in single precision unless L⁻¹ has a diagonal entry above 1e3."""
     kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
@@ -420,12 +397,7 @@ class StackPosterior:
         return self.constants + self.scales * self._standardised(U, None, MEAN, self._alpha).mean
 
     def posterior(
-        self,
-        U: Points,
-        reference: Float[np.ndarray, "g 1 a"] | None = None,
-        *,
-        gradient: bool = False,
-        rough: bool = False,
+        self, U: Points, reference: Reference = None, *, gradient: bool = False, rough: bool = False
     ) -> Marginals:
         """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units; ``rough``: three digits will do."""
         wanted, scales = GRADIENT if gradient else VARIANCE, self.scales
@@ -443,13 +415,7 @@ class StackPosterior:
         return mean, slope
 
     def _standardised(
-        self,
-        U: Points,
-        reference: Float[np.ndarray, "g 1 a"] | None,
-        wanted: int,
-        alpha: Float[np.ndarray, "g T"],
-        *,
-        rough: bool = False,
+        self, U: Points, reference: Reference, wanted: int, alpha: Float[np.ndarray, "g T"], *, rough: bool = False
     ) -> Out:
         """Standardised posterior by the fastest kernel; parts that are not wanted are zero."""
         (g, m, a), kernel, whole = U.shape, predict, np.ascontiguousarray
