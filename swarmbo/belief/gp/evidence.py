@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp import cholesky, stack_evaluation
-from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters, Scopes
+from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.belief.gp.prior import MOST_PAIRS, HyperparameterPrior, Theta
 from swarmbo.boundary import compiling
 from swarmbo.boundary.compiling import compiled, inner
@@ -173,7 +173,9 @@ def put_derivatives(
         first = ends[f]
 
 
-def covariances(hyper: AdditiveHyperparameters, scopes: Scopes, U: Points, holds: Holds) -> Float[np.ndarray, "t t"]:
+def covariances(
+    hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], U: Points, holds: Holds
+) -> Float[np.ndarray, "t t"]:
     """Prior covariances of outcomes without noise; all scales are equal, kernels swarmbo's own, and nothing fades."""
     columns, lengths = np.concatenate([np.array(scope) for scope in scopes]), np.concatenate(hyper.lengthscales)
     codes, ends = np.array([CODES[kernel] for kernel in hyper.kernels]), np.cumsum([len(scope) for scope in scopes])
@@ -197,7 +199,7 @@ class LogPosterior:
         self,
         prior: HyperparameterPrior,
         kernels: Sequence[KernelName],
-        scopes: Scopes,
+        scopes: Sequence[Sequence[int]],
         U: Float[np.ndarray, "t n"],
         z: Vector,
         known_noise: Vector,

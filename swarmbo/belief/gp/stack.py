@@ -55,7 +55,7 @@ class StackedParts:
         Correlations by a user's own kernel, or with a time axis, are computed here and passed as arrays. If a matrix is
         singular within rounding, LAPACK factorises it, with jitter on its diagonal.
         """
-        from swarmbo.belief.gp.compiled import grow  # late: numba is slow to load
+        from swarmbo.belief.gp import compiled  # late: numba is slow to load
         from swarmbo.kernels.compiled import CODES, GIVEN
 
         k = len(scopes)
@@ -79,7 +79,7 @@ class StackedParts:
                     points = data.places[data.row[entries[own]][:, :, None], columns[some][:, None, :]]
                     Z = points / lengths[some][:, None, :]
                     given = _given(hyper, own, Z, data.rounds[entries[own]], first_row)
-                    grow(
+                    compiled.grow(
                         own, codes[own], starts[own], counts[own], followed[own], known[own],
                         np.ascontiguousarray(np.swapaxes(Z, 1, 2)), first_row, given, outputs[own], parts.noise,
                         parts.residuals, addresses, parts.whitened, parts.alpha, is_sound, work,
@@ -122,7 +122,7 @@ class StackedParts:
         base: "StackedParts | None",
     ) -> None:
         """Factorise one latent's matrix with jitter on its diagonal."""
-        from swarmbo.belief.gp.compiled import follow  # late: numba is slow to load
+        from swarmbo.belief.gp import compiled  # late: numba is slow to load
 
         K = factor_covariance(hyper, scope, i, own, own)
         K.flat[:: len(own) + 1] += own.noise_variances(hyper)
@@ -136,7 +136,7 @@ class StackedParts:
         square[0, : len(K), : len(K)] = part.inverse
         self.inverse.put(np.array([i]), square, r)
         rows, residual = self.inverse.addresses, self.residuals[i]
-        follow(rows, i, 0, int(self.known[i]), residual, self.whitened[i], self.alpha[i])
+        compiled.follow(rows, i, 0, int(self.known[i]), residual, self.whitened[i], self.alpha[i])
         self.jitters[i] = part.jitter
 
     @property
