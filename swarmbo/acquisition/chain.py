@@ -22,6 +22,9 @@ from swarmbo.transport import Routes
 
 Candidates = Mapping[str, Float[np.ndarray, "_ d"]]  # places of each agent
 Spots = Mapping[str, Float[np.ndarray, " d"]]  # a place of each agent
+Indices = Int[np.ndarray, " r"]
+Distances = Float[np.ndarray, " r"]
+Mask = Bool[np.ndarray, "n _"]
 Numbered = tuple[Float[np.ndarray, "u d"], dict[str, Int[np.ndarray, " _"]]]  # different places, and agents' numbers
 
 IN_SIGHT = 64
@@ -170,12 +173,7 @@ def divide(
 
 
 def _winners(
-    n_places: int,
-    at: Int[np.ndarray, " r"],
-    robots: Int[np.ndarray, " r"],
-    distance: Float[np.ndarray, " r"],
-    shares: Bool[np.ndarray, "n n"],
-    order: int,
+    n_places: int, at: Indices, robots: Indices, distance: Distances, shares: Mask, order: int
 ) -> Bool[np.ndarray, "n p"]:
     """Mask of the places that each robot keeps, by rows of a place, a robot that reaches it, and its distance.
 
@@ -219,13 +217,7 @@ def shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarra
     return (chain[:, None] == chain) & (np.abs(place[:, None] - place) <= order)
 
 
-def _get_one_back(
-    a: int,
-    kept: Bool[np.ndarray, "n p"],
-    shares: Bool[np.ndarray, "n n"],
-    wanted: Int[np.ndarray, " w"],
-    distance: Float[np.ndarray, " w"],
-) -> None:
+def _get_one_back(a: int, kept: Mask, shares: Mask, wanted: Indices, distance: Distances) -> None:
     """Give robot a the nearest wanted place that all rivals can spare, if any (changes ``kept``)."""
     for place in wanted[np.argsort(distance, kind="stable")]:
         rivals = np.flatnonzero(kept[:, place] & ~shares[a])

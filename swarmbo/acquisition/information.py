@@ -141,5 +141,10 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
         """Uncertainty about whether the field exceeds the level."""
         level = require_level(situation.level, self.level)
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
-        scale, own_noise = (self.width, self.width * bonus, noise_variance), situation.belief.noise_variance
-        return LocalUtility(*scale, merit=lambda mean: -np.abs(mean - level), neighbours_noise=own_noise)
+        return LocalUtility(
+            sqrt_beta=self.width,
+            bonus=self.width * bonus,
+            noise_variance=noise_variance,
+            merit=lambda mean: -np.abs(mean - level),
+            neighbours_noise=situation.belief.noise_variance,
+        )

@@ -107,7 +107,7 @@ class Agent(RestorableAgent):
     def belief(self) -> ExactGP | FusedBelief:
         """Belief about the field at the last decision; the agent's local one if beliefs are fused."""
         if isinstance(self._learner, FieldLearner):
-            return self._learner.believed.belief
+            return self._learner.team_belief.belief
         raise AttributeError("an agent fits its factors of a function when it decides, and keeps no belief")
 
     @overload

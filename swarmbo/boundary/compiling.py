@@ -11,7 +11,7 @@ import stat
 import tempfile
 import warnings
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, partial, wraps
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import numba
 from numba.core import caching, typeinfer, types
 from numba.core.caching import InTreeCacheLocator, UserProvidedCacheLocator, UserWideCacheLocator
 from numba.core.compiler_lock import global_compiler_lock
+from numba.extending import intrinsic
 
 from swarmbo.errors import CompilingWarning
 
@@ -63,6 +64,26 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., A
 def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile as ``numba.njit`` does, for calls from compiled code alone; such code makes no arrays."""
     return _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_LEAN, **options)
+
+
+def instructions(result: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function for compiled code that returns a ``result`` (a type of numba's) from instructions of LLVM's.
+
+    The decorated function writes them. It is called with a builder and the values of the arguments, of whatever types.
+    """
+
+    def decorated(write: Callable[..., Any]) -> Any:
+        @wraps(write)
+        def typed(_typing: Any, *arguments: Any) -> Any:
+            def emit(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+                found = write(builder, *values)
+                return context.get_dummy_value() if found is None else found
+
+            return result(*arguments), emit
+
+        return intrinsic(typed)
+
+    return decorated
 
 
 def _defer(dispatcher: Any, signature: Any) -> None:

@@ -1,9 +1,10 @@
 """Commands for other processes and machines: fleets, which have a process for each agent, and the service over HTTP."""
 
 import signal
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -11,6 +12,9 @@ from typer.core import TyperGroup
 
 from swarmbo.cli import options
 from swarmbo.errors import ConfigError, typed
+
+if TYPE_CHECKING:
+    from swarmbo.fleet import run
 
 
 class _ScenarioFirst(TyperGroup):
@@ -73,31 +77,20 @@ def run_fleet(
     """
     from swarmbo.cli import tables
     from swarmbo.fleet import run
-    from swarmbo.runs import load
-    from swarmbo.runs.progress import Progress
-    from swarmbo.runs.sweep import folder_name
 
     link_protocol: Any = protocol or ("tcp" if keys is None and not hosts else "tls")  # checked by a fleet
     elsewhere_and_measuring = (tuple(elsewhere or ()), tuple(measures or ()))
     network = run.Network(link_protocol, port, _hosts(hosts), keys, *elsewhere_and_measuring, patience, tick)
     drawn_as = options.formats(formats, dpi, no_figures)
     if tables.is_in_tables(source):
-        from swarmbo.fleet.table_run import solve_by_fleet
-        from swarmbo.interchange.solved import method_of
-
         if formats or dpi:
             raise ConfigError("got a format of figures; wanted none: `swarmbo solve --figure` draws", at="--format")
-        problem, settings, transport = tables.table_problem(source, overrides, {"kind": coordination})
-        if transport:
-            wanted = "wanted none: a fleet uses real links; `swarmbo solve` simulates them"
-            raise ConfigError(f"got settings of a transport; {wanted}", at="$.transport")
-        out = out or Path("runs") / f"{folder_name(problem.name)}-{seed or 0}-fleet"
-        solved, report = solve_by_fleet(problem, method_of(settings), seed or 0, out, network, options.say_awaited)
-        options.show(solved.table())
-        for note in solved.notes:
-            typer.echo(f"swarmbo: {note}", err=True)
-        typer.echo(f"written to {out}")
+        report = _solve_by_fleet(source, overrides, coordination, seed or 0, out, network)
     else:
+        from swarmbo.runs import load
+        from swarmbo.runs.progress import Progress
+        from swarmbo.runs.sweep import folder_name
+
         settings_given = [] if coordination is None else [f"coordination={coordination}"]
         settings_given += [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
         scenario = load(source, settings_given, None)
@@ -106,13 +99,44 @@ def run_fleet(
             summary, report = run.run_fleet(scenario, out, network, progress.show, options.say_awaited)
         options.close(out, summary, was_there=False, drawn_as=drawn_as)
     typer.echo(f"network: {report.repeated:,} messages repeated, {report.refused:,} refused", err=True)
+    options.say_notes(_network_notes(report))
+
+
+def _solve_by_fleet(
+    source: str,
+    overrides: list[str] | None,
+    coordination: str | None,
+    seed: int,
+    out: Path | None,
+    network: "run.Network",
+) -> "run.NetworkReport":
+    """Solve a problem in tables, print the solution, and return the counts of its network."""
+    from swarmbo.cli import tables
+    from swarmbo.fleet.table_run import solve_by_fleet
+    from swarmbo.interchange.solved import method_of
+    from swarmbo.runs.sweep import folder_name
+
+    problem, settings, transport = tables.table_problem(source, overrides, {"kind": coordination})
+    if transport:
+        wanted = "wanted none: a fleet uses real links; `swarmbo solve` simulates them"
+        raise ConfigError(f"got settings of a transport; {wanted}", at="$.transport")
+    out = out or Path("runs") / f"{folder_name(problem.name)}-{seed}-fleet"
+    solved, report = solve_by_fleet(problem, method_of(settings), seed, out, network, options.say_awaited)
+    options.show(solved.table())
+    options.say_notes(solved.notes)
+    typer.echo(f"written to {out}")
+    return report
+
+
+def _network_notes(report: "run.NetworkReport") -> Iterator[str]:
+    """Notes about messages with inadmissible content, and members that failed."""
     if inadmissible := ", ".join(f"{name} ({count})" for name, count in report.inadmissible.items()):
-        typer.echo(f"swarmbo: messages with inadmissible content were refused, of {inadmissible}", err=True)
+        yield f"messages with inadmissible content were refused, of {inadmissible}"
     if again := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):
-        typer.echo(f"swarmbo: processes were started again: {again}", err=True)
+        yield f"processes were started again: {again}"
     for name, rounds in report.missed.items():
         count, state = f"{rounds} round{'s' * (rounds != 1)}", "gone" if name in report.absent else "back"
-        typer.echo(f"swarmbo: {name} was gone in {count}, and is {state} at the end", err=True)
+        yield f"{name} was gone in {count}, and is {state} at the end"
 
 
 @fleet.command("keys")

@@ -5,7 +5,7 @@ import shutil
 import sys
 import traceback
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
@@ -131,9 +131,15 @@ _LONGEST_LINE = 1000
 _EXPLAINABLE_KEY = re.compile(r"\$\.((?:environment|belief|acquisition|coordination|transport|workers)\.\w+)[^ ]*")
 
 
+def say_notes(notes: Iterable[str]) -> None:
+    """Print notes for people, a line for each."""
+    for note in notes:
+        typer.echo(f"swarmbo: {note}", err=True)
+
+
 def end(line: str, status: int = 2) -> NoReturn:
     """End the command with a line for people."""
-    typer.echo(f"swarmbo: {line}", err=True)
+    say_notes([line])
     raise typer.Exit(status) from None
 
 

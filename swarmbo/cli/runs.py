@@ -3,13 +3,16 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
 from swarmbo.cli import options
 from swarmbo.errors import typed
+
+if TYPE_CHECKING:
+    from swarmbo.interchange.solved import Solved
 
 
 @options.app.command()
@@ -209,8 +212,7 @@ def compare(
     drawing = options.figure_at(figure, formats, dpi)
     comparison = compare_runs(folders, reference, against or [], level)
     options.show(*comparison_tables(comparison))
-    for note in comparison.notes:
-        typer.echo(f"swarmbo: {note}", err=True)
+    options.say_notes(comparison.notes)
     for path, write in writers:
         typer.echo(write(comparison, path))
     if drawing is not None:
@@ -227,8 +229,7 @@ def cite(
 
     cited = cite_runs(find_runs(folders))
     typer.echo("\n\n".join(cited.entries.values()))
-    for note in cited.notes:
-        typer.echo(f"swarmbo: {note}", err=True)
+    options.say_notes(cited.notes)
 
 
 @options.app.command()
@@ -272,18 +273,22 @@ def solve(
         typer.echo(solved.json())
     else:
         options.show(solved.table())
-    for note in solved.notes:
-        typer.echo(f"swarmbo: {note}", err=True)
+    options.say_notes(solved.notes)
+    for path in _written(solved, out, trace, drawing):
+        typer.echo(path, err=as_json)
+
+
+def _written(solved: "Solved", out: Path | None, trace: Path | None, drawing: tuple[Path, int] | None) -> list[Path]:
+    """Write the requested files of a solution, and return their paths."""
     written = [solved.write(out)] if out is not None else []
     written += [solved.write_trace(trace)] if trace is not None else []
     if drawing is not None:
         from swarmbo.plotting import save
         from swarmbo.plotting.run_figures import solve_trace_figure
 
-        label = "cost" if problem.objective == "min" else "value"
+        problem, label = solved.problem, "cost" if solved.problem.objective == "min" else "value"
         written.append(save(solve_trace_figure(solved.trace, problem.name, label, problem.told), *drawing))
-    for path in written:
-        typer.echo(path, err=as_json)
+    return written
 
 
 @options.app.command()
@@ -308,12 +313,8 @@ def reproduce(
 
     The same command goes on where it stopped, and adds seeds to those that are there.
     """
-    from swarmbo.runs.scenario_files import reproductions, summary_line
-
     if name is None:
-        known = reproductions()
-        for known_name, path in known.items():
-            typer.echo(f"{known_name:<{max(map(len, known))}} {summary_line(path)}")
+        _list_reproductions()
         return
     from swarmbo.compare import reproduction
     from swarmbo.evaluations import Workers
@@ -322,9 +323,8 @@ def reproduce(
     folder = out or Path("runs") / "papers" / (Path(name).stem + ("-quick" if quick else ""))
     drawing = options.figure_at(folder / "figure.png", formats, dpi)
     cells, notes = reproduction.plan(given, folder, seeds, problems or (), quick=quick)
-    trials = [trial for cell in cells for trial in cell.trials]
     by = Workers.of(count=workers, engine=engine, address=address)
-    outcomes = options.run_trials(trials, by, quiet=quiet)
+    outcomes = options.run_trials([trial for cell in cells for trial in cell.trials], by, quiet=quiet)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     notes += [f"{outcome.trial.out}: failed: {outcome.message}" for outcome in failed]
     scores = reproduction.read_scores(given, cells, outcomes)
@@ -340,3 +340,11 @@ def reproduce(
         typer.echo(reproduction.draw_reproduction(given, scores, *drawing))
     if failed:
         raise typer.Exit(1)
+
+
+def _list_reproductions() -> None:
+    from swarmbo.runs.scenario_files import reproductions, summary_line
+
+    known = reproductions()
+    for name, path in known.items():
+        typer.echo(f"{name:<{max(map(len, known))}} {summary_line(path)}")

@@ -1,15 +1,20 @@
 """The command that maps a user's samples and names the next places."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
-from swarmbo.cli.options import app, show
+from swarmbo.cli import options
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from swarmbo.survey.plan import SurveyPlan
 
 
-@app.command("next")
+@options.app.command("next")
 def next_places(
     samples: Annotated[Path, Argument(metavar="SAMPLES.csv", help="Samples: coordinates and a value in each row.")],
     value: Annotated[
@@ -37,29 +42,20 @@ def next_places(
 
     Append new samples to the file, and type the same command again.
     """
-    from rich.table import Table
-
     from swarmbo.plotting import style
     from swarmbo.survey.output import survey_figure, write_plan
     from swarmbo.survey.plan import plan_next
     from swarmbo.survey.samples import read_positions, read_region, read_samples
 
     data = read_samples(samples, value, x=x, y=y, coordinates=coordinates, noise=noise, missing=missing, crs=crs)
-    frame, folder = data.coordinates, out or Path("next") / samples.stem
-    names, starts = (agents, None) if positions is None else read_positions(positions, frame, agents)
+    folder = out or Path("next") / samples.stem
+    names, starts = (agents, None) if positions is None else read_positions(positions, data.coordinates, agents)
     no_go = None if avoid is None else read_region(avoid, data, "--avoid")
     of_interest = None if area is None else read_region(area, data, "--area")
     plan = plan_next(data, names, aim=aim, level=level, avoid=no_go, area=of_interest, positions=starts)
     written, notes = write_plan(plan, folder)
     figure = survey_figure(plan, f"{samples.name}, {data.quantity}")
-    table = Table(title=f"next locations: {aim} of {data.quantity} from {len(data)} samples", title_justify="left")
-    for name in ("", "agent", *frame.columns, "expected", "std", "why"):
-        table.add_column(name, overflow="fold")
-    digits = max(6 if frame.unit == "degrees" else 1, plan.decimals - 1)
-    for number, place in enumerate(plan.places, start=1):
-        cells = (*(f"{c:.{digits}f}" for c in place.place), f"{place.mean:.4g}", f"{place.std:.3g}", place.why)
-        table.add_row(str(number), place.agent, *cells)
-    show(table)
+    options.show(_places_table(plan, f"next locations: {aim} of {data.quantity} from {len(data)} samples"))
     if data.noise_column is not None:
         typer.echo(f"standard deviation of each value's noise: column {data.noise_column!r}")
     if plan.left_out_rmse is not None:
@@ -69,5 +65,18 @@ def next_places(
         typer.echo(f"map: {plan.neglected}")
     for path in (style.save(figure, folder / "map.png"), *written):
         typer.echo(path)
-    for line in notes:
-        typer.echo(f"swarmbo: {line}", err=True)
+    options.say_notes(notes)
+
+
+def _places_table(plan: "SurveyPlan", title: str) -> "Table":
+    """The next locations, in order, with what is expected there."""
+    from rich.table import Table
+
+    frame, table = plan.samples.coordinates, Table(title=title, title_justify="left")
+    for name in ("", "agent", *frame.columns, "expected", "std", "why"):
+        table.add_column(name, overflow="fold")
+    digits = max(6 if frame.unit == "degrees" else 1, plan.decimals - 1)
+    for number, place in enumerate(plan.places, start=1):
+        cells = (*(f"{c:.{digits}f}" for c in place.place), f"{place.mean:.4g}", f"{place.std:.3g}", place.why)
+        table.add_row(str(number), place.agent, *cells)
+    return table

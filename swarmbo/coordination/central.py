@@ -33,10 +33,10 @@ class Central:
     def __init__(self, part: Part, watcher: Watcher | None = None) -> None:
         self.part, self.graph, self._watcher = part, part.graph, watcher
         self.traffic = Traffic()  # messages that agents would have sent so far
-        self._alike: dict[Hashable, Traffic] = {}
+        self._counted: dict[Hashable, Traffic] = {}
         self._counts = Counts(part)
         self._hops: dict[tuple[str, str], int] = {}
-        self._said: dict[Key, Message] = {}  # a message of a key is the same for all recipients
+        self._latest: dict[Key, Message] = {}  # messages by key; one of a key is the same for all recipients
 
     def run(self, steps: Steps[Out]) -> Out:
         """Answer requests until the method ends."""
@@ -48,21 +48,19 @@ class Central:
         match request:
             case requests.Send():
                 # this driver sends and receives everything at once, so no wait can block
-                said = self._said
-                self.traffic += self._taken_by(request.messages)
-                for letter in request.messages:
-                    said[letter.message.key] = letter.message
-                return {key: said[key] for key in request.keys}
+                self.traffic += self._traffic_of(request.messages)
+                self._latest.update((sent.message.key, sent.message) for sent in request.messages)
+                return {key: self._latest[key] for key in request.keys}
             case requests.ToFactors():
-                self._note_numbers(messages.FromVariable, request.flooding)
+                self._count_numbers(messages.FromVariable, request.flooding)
                 self.traffic += self._counts.first_choices(request.choices)
                 return request.entries, request.choices
             case requests.ToVariables():
-                self._note_numbers(messages.FromFactor, request.flooding)
+                self._count_numbers(messages.FromFactor, request.flooding)
                 return request.entries
             case requests.Exchange():
                 what = (requests.Exchange, request.phase, request.numbers[0].shape[1])
-                self._note_alike(what, lambda: self._taken_by(request.messages()))
+                self._count_once(what, lambda: self._traffic_of(request.messages()))
                 return neighbour_sums(request.view.neighbours_in_turn, request.numbers)
             case requests.Reduce():
                 return self._reduced(request)
@@ -73,23 +71,14 @@ class Central:
                 self.over_tree(best)
                 return best
             case requests.ToAll():
-                self.traffic += self._taken_by(self._told(request.data))
+                self.traffic += self._traffic_of(self._tree_messages(request.data))
                 return {name: request.data[name] for name in self.part.agents}
             case requests.InTurn():
-                known: dict[str, bytes] = {}
-                for agent in request.order:
-                    known[agent] = request.make_data(agent, known)
-                    self.traffic += self._taken_by(request.messages(self.part, agent, known))
-                return known
+                return self._in_turn(request)
             case requests.Evaluate():
                 return requests.evaluated([request])[0]
             case requests.Compare():
-                verdict, best_so_far = request.verdict(self.part)
-                # the length of reports and verdicts does not depend on their content, so one count serves every round
-                self._note_alike((requests.Compare, len(request.values)), lambda: self._compared(request, verdict))
-                if self._watcher is not None and request.ends_round and best_so_far is not None:
-                    self._watcher(best_so_far, None, self.traffic)
-                return verdict, best_so_far
+                return self._compared(request)
             case requests.ReportBound():
                 if self._watcher is not None:
                     self._watcher(None, request.bound(), self.traffic)
@@ -100,19 +89,19 @@ class Central:
                 self.traffic += request.traffic(self._counts)
                 return None
 
-    def _note_alike(self, what: Hashable, count: Callable[[], Traffic]) -> None:
+    def _count_once(self, what: Hashable, count: Callable[[], Traffic]) -> None:
         """Count messages whose number and lengths depend on the request only; they are computed once."""
-        if what not in self._alike:
-            self._alike[what] = count()
-        self.traffic += self._alike[what]
+        if what not in self._counted:
+            self._counted[what] = count()
+        self.traffic += self._counted[what]
 
-    def _note_numbers(self, kind: type[messages.Numbers], flooding: Flooding) -> None:
-        self._note_alike((kind, flooding), lambda: self._counts.numbers(kind, flooding.edge_sizes))
+    def _count_numbers(self, kind: type[messages.Numbers], flooding: Flooding) -> None:
+        self._count_once((kind, flooding), lambda: self._counts.numbers(kind, flooding.edge_sizes))
 
-    def _taken_by(self, letters: Iterable[AddressedMessage]) -> Traffic:
+    def _traffic_of(self, sent: Iterable[AddressedMessage]) -> Traffic:
         """Traffic of messages, without those that stay with their sender."""
         n_messages = n_bytes = n_transmissions = 0
-        for sender, recipient, message in letters:
+        for sender, recipient, message in sent:
             if sender != recipient:
                 if (hops := self._hops.get((sender, recipient))) is None:
                     hops = self._hops[sender, recipient] = self.part.routes.hops(sender, recipient)
@@ -123,7 +112,7 @@ class Central:
 
     def _reduced(self, request: requests.Reduce) -> Float[np.ndarray, "m n"]:
         view, m = request.view, request.n_points
-        self._note_alike((request.kind, m), lambda: self._counts.sums(request.kind, m))
+        self._count_once((request.kind, m), lambda: self._counts.sums(request.kind, m))
         entries = np.concatenate([X.transpose(1, 0, 2).reshape(m, -1) for X in request.copies], axis=1)
         out = np.zeros((m, len(view.place)))
         # pass k adds each variable's k-th factor, the order in which an owner adds its factors' messages
@@ -153,8 +142,8 @@ class Central:
             down = counts.down_tree(messages.Broadcast(self.part.index, numbers))
             return counts.up_tree(messages.Reduced(self.part.index, "", numbers), 0) + down
 
-        self._note_alike((requests.AllReduce, joined.size), count)
-        return self._alike[requests.AllReduce, joined.size]
+        self._count_once((requests.AllReduce, joined.size), count)
+        return self._counted[requests.AllReduce, joined.size]
 
     @cached_property
     def _owned(self) -> Passes:
@@ -167,18 +156,36 @@ class Central:
         place, tree = self._counts.place, self.part.tree
         return [(place[a], [place[child] for child in tree.children[a]]) for a in tree.leaves_first if tree.children[a]]
 
-    def _told(self, words: Mapping[str, bytes]) -> Iterator[AddressedMessage]:
+    def _in_turn(self, request: requests.InTurn) -> dict[str, bytes]:
+        """Data of agents, each of which knows those before it."""
+        known: dict[str, bytes] = {}
+        for agent in request.order:
+            known[agent] = request.make_data(agent, known)
+            self.traffic += self._traffic_of(request.messages(self.part, agent, known))
+        return known
+
+    def _tree_messages(self, data: Mapping[str, bytes]) -> Iterator[AddressedMessage]:
+        """Messages by which all agents get the data of all: up the tree, and down again."""
         tree = self.part.tree
-        behind = {agent: {agent: words[agent]} for agent in tree.leaves_first}
+        behind = {agent: {agent: data[agent]} for agent in tree.leaves_first}
         for agent in tree.leaves_first:
             if (parent := tree.parent[agent]) is not None:
                 behind[parent] |= behind[agent]
                 yield requests.ToAll.message(self.part, agent, parent, behind[agent])
-                yield requests.ToAll.message(self.part, parent, agent, words, behind[agent])
+                yield requests.ToAll.message(self.part, parent, agent, data, behind[agent])
 
-    def _compared(self, request: requests.Compare, verdict: messages.Verdict) -> Traffic:
-        report = messages.Report(self.part.index, "", messages.NO_NUMBERS, 0.0, False)
-        return self._counts.up_tree(report, len(request.values)) + self._counts.down_tree(verdict)
+    def _compared(self, request: requests.Compare) -> tuple[messages.Verdict, Rank | None]:
+        verdict, best_so_far = request.verdict(self.part)
+
+        def count() -> Traffic:
+            report = messages.Report(self.part.index, "", messages.NO_NUMBERS, 0.0, False)
+            return self._counts.up_tree(report, len(request.values)) + self._counts.down_tree(verdict)
+
+        # the length of reports and verdicts does not depend on their content, so one count serves every round
+        self._count_once((requests.Compare, len(request.values)), count)
+        if self._watcher is not None and request.ends_round and best_so_far is not None:
+            self._watcher(best_so_far, None, self.traffic)
+        return verdict, best_so_far
 
 
 def side_by_side(parts: Sequence[tuple[Central, Steps[Out]]]) -> list[Out]:
@@ -206,11 +213,11 @@ class Counts:
     part: Part
 
     def numbers(
-        self, kind: type[messages.Numbers], sizes: Int[np.ndarray, " e"], said: Bool[np.ndarray, " e"] | None = None
+        self, kind: type[messages.Numbers], sizes: Int[np.ndarray, " e"], is_sent: Bool[np.ndarray, " e"] | None = None
     ) -> Traffic:
-        """Traffic of messages of so many entries per edge in one direction; ``said`` masks edges with a message."""
+        """Traffic of messages of so many entries per edge in one direction; ``is_sent`` masks edges with a message."""
         hops, outline = self._hops, messages.Codec.size(kind("", "", messages.NO_NUMBERS))
-        crosses = hops > 0 if said is None else said & (hops > 0)
+        crosses = hops > 0 if is_sent is None else is_sent & (hops > 0)
         lengths = outline + self._names + messages.array_widths(sizes)
         return _sum(lengths[crosses], hops[crosses])
 
@@ -225,10 +232,10 @@ class Counts:
         widths = messages.index_widths(choices)[self.part.graph.edges.variables]
         return Traffic(bytes=int(widths[self._hops > 0].sum()))
 
-    def words(self, choices: Int[np.ndarray, " v"]) -> Traffic:
+    def decisions(self, choices: Int[np.ndarray, " v"]) -> Traffic:
         """Traffic of each variable's decision, from its owner to each other owner of its factors."""
-        variables, owners = np.divmod(self._hearers, len(self.part.graph.agents))
-        hops = _hops(self.part, self._actors[variables], owners)
+        variables, owners = np.divmod(self._remote_owners, len(self.part.graph.agents))
+        hops = _hops(self.part, self._deciders[variables], owners)
         lengths = messages.Codec.size(messages.Choice("", 0)) + self._variable_names + messages.index_widths(choices)
         return _sum(lengths[variables], hops)
 
@@ -256,7 +263,7 @@ class Counts:
         return _hops(self.part, self._places(above), self._places(above.values()))
 
     @cached_property
-    def _actors(self) -> Int[np.ndarray, " v"]:
+    def _deciders(self) -> Int[np.ndarray, " v"]:
         return self._places(self.part.graph.variable_owners)
 
     @cached_property
@@ -275,14 +282,14 @@ class Counts:
     def _hops(self) -> Int[np.ndarray, " e"]:
         """Number of links from the owner of each edge's factor to that of its variable; 0 if it is one agent."""
         edges = self.part.graph.edges
-        return _hops(self.part, self._owners[edges.factors], self._actors[edges.variables])
+        return _hops(self.part, self._owners[edges.factors], self._deciders[edges.variables])
 
     @cached_property
-    def _hearers(self) -> Int[np.ndarray, " n"]:
+    def _remote_owners(self) -> Int[np.ndarray, " n"]:
         """Variables with other owners of their factors, each pair once, coded as variable * agents + owner."""
         edges, n_agents = self.part.graph.edges, len(self.part.graph.agents)
         owners = self._owners[edges.factors]
-        elsewhere = owners != self._actors[edges.variables]
+        elsewhere = owners != self._deciders[edges.variables]
         return np.unique((edges.variables * n_agents + owners)[elsewhere])
 
     @cached_property

@@ -85,7 +85,7 @@ def decoded(
     is_given = turns > np.minimum.reduceat(turns, edges.first[:-1])[edges.factors]  # an earlier variable is decided
     lengths = flooding.edge_sizes
     given = messages.Conditioned, lengths, is_given
-    yield requests.CountTraffic(lambda counts: counts.numbers(*given) + counts.words(choices))
+    yield requests.CountTraffic(lambda counts: counts.numbers(*given) + counts.decisions(choices))
     return flooding.by_variable(choices)
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from jaxtyping import Int
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from swarmbo.boundary.compiling import compiled, inner, read_only
+from swarmbo.boundary.compiling import compiled, inner, instructions, read_only
 from swarmbo.coordination.tables import Flat, Table
 
 READ, PLACES, WRITTEN = read_only(1), read_only(1, types.int64), types.float64[::1]
@@ -21,20 +20,15 @@ Places = Int[np.ndarray, " n"]
 Spare = tuple[Flat, Flat, Flat, Flat]
 Flow = tuple[Flat, Flat, Flat]  # messages of variables, those of factors before, and those to be written
 Whole = Any  # an integer from an array in compiled code
-_intrinsic: Any = intrinsic  # what it makes is called without the first argument, which numba supplies
 _unsigned: Any = np.uint64  # compiled code would test a signed index for counting from the end
 
 
-@_intrinsic
-def larger(_typing: Any, a: Any, b: Any) -> Any:
+@instructions(types.float64)
+def larger(builder: Any, a: Any, b: Any) -> Any:
     """The larger of two float64, neither NaN; the sign of zero is ignored, as vector instructions need."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()] * 2)
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.maxnum.f64")
-        return builder.call(function, arguments, fastmath=("nnan", "nsz"))
-
-    return types.float64(a, b), emit
+    kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()] * 2)
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.maxnum.f64")
+    return builder.call(function, (a, b), fastmath=("nnan", "nsz"))
 
 
 @inner()

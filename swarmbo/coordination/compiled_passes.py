@@ -108,19 +108,12 @@ def _tree_pass(
 
 @inner()
 def _conditioned(
-    edge: Whole,
-    begin: Whole,
-    end: Whole,
-    edges: Edges,
-    layout: Layout,
-    chosen: Places,
-    said: Flat,
-    index: Places,
-    out: Flat,
+    edge: Whole, edges: Edges, layout: Layout, chosen: Places, said: Flat, index: Places, out: Flat
 ) -> None:
     """Compiled form of ``decoding.conditioned_message``; ``chosen`` is -1 for undecided variables."""
     variables, sizes, starts = edges.variables, layout.sizes, layout.starts
-    table = layout.tables[layout.begins[edges.factors[edge]] :]
+    f = edges.factors[edge]
+    begin, end, table = edges.first[f], edges.first[f + 1], layout.tables[layout.begins[f] :]
     fixed, stride, own = 0, 1, 0
     for other in range(end - 1, begin - 1, -1):
         if other == edge:
@@ -196,7 +189,7 @@ def _decoding_pass(
             for other in range(begin, end):
                 has_earlier = has_earlier or chosen[variables[other]] != _NONE
             if has_earlier:
-                _conditioned(edge, begin, end, edges, layout, chosen, from_variables, index, out)
+                _conditioned(edge, edges, layout, chosen, from_variables, index, out)
             else:
                 for i in range(size):
                     out[i] = from_factors[layout.starts[edge] + i]

@@ -154,7 +154,7 @@ def _sweep_at_once(
         chosen[x] = least_forbidden(lines, [weights[f] for f in factors], chosen[x])
     sizes = np.array([n for f in graph.factors for n in tables[f].shape])
     choices = np.array([chosen[x] for x in graph.variables])
-    yield CountTraffic(lambda counts: counts.numbers(Line, sizes) + counts.words(choices))
+    yield CountTraffic(lambda counts: counts.numbers(Line, sizes) + counts.decisions(choices))
     return chosen
 
 

@@ -72,18 +72,7 @@ class Participant(Generic[Result]):
         for sender, content in [(envelope.sender, self._read(envelope)) for envelope in inbox]:
             if content is not None and self._store(sender, *content):
                 self.waiting_since = now
-        # a program may post to another program of this agent, so repeat until none continues
-        progressed = True
-        while progressed:
-            progressed = False
-            waiting, self._waiting = self._waiting, []
-            for program, wanted in waiting:
-                received = self._take_received(wanted)
-                if received is None:
-                    self._waiting.append((program, wanted))
-                else:
-                    progressed = True
-                    self._advance(program, received)
+        self._continue()
         if self.waiting_since is None or not self._waiting:
             self.waiting_since = now
         if now - self.waiting_since > self.patience:
@@ -129,6 +118,20 @@ class Participant(Generic[Result]):
             del self._mailbox[one.sender, key, self._n_received[key]]
         self._n_received.update(wanted.keys())
         return received
+
+    def _continue(self) -> None:
+        """Continue programs whose messages have arrived, until none can: one may post to another of this agent."""
+        progressed = True
+        while progressed:
+            progressed = False
+            waiting, self._waiting = self._waiting, []
+            for program, wanted in waiting:
+                received = self._take_received(wanted)
+                if received is None:
+                    self._waiting.append((program, wanted))
+                else:
+                    progressed = True
+                    self._advance(program, received)
 
     def _advance(self, program: Program[Result], received: dict[Key, Message] | None) -> None:
         try:
@@ -298,31 +301,47 @@ def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transp
 def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transport | None = None) -> Traffic:
     """Step agents as ``run`` does, but return also if some agents still wait."""
     carriers = [transport] if by_deadline is None else [transport, by_deadline]
-    before, now, is_clock_on = _traffic_of(carriers), 0, False
-    first_decision: tuple[int, int] | None = None  # the first decision by a deadline, and its round
-    # inboxes of agents that keep time until their clock begins: each tick counts
-    held_back = dict[str, list[Envelope]]()
+    before, now, clock = _traffic_of(carriers), 0, _CommonClock(agents, by_deadline)
     inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
     while inboxes:
         for name, inbox in inboxes.items():
             kept_time = _keeps_time(agents[name])
             for envelope in agents[name].tick(float(now), inbox):
                 carriers[-1 if kept_time and _keeps_time(agents[name]) else 0].send(envelope)
-        arrived, now = transport.deliver(), now + 1
-        for name, inbox in arrived.items():
-            held_back.setdefault(name, []).extend(inbox)
-        timed = {name for name, agent in agents.items() if _keeps_time(agent)}
-        bundles = by_deadline.deliver() if timed and is_clock_on and by_deadline is not None else {}
-        was_on, is_clock_on = is_clock_on, bool(timed) and (is_clock_on or timed.issuperset(arrived))
-        if isinstance(by_deadline, FaultyTransport) and is_clock_on and not was_on:
-            decision = max(getattr(agents[name], "agreement", 0) for name in timed) // 2
-            if first_decision is None:
-                first_decision = decision, by_deadline.round
-            else:
-                by_deadline.renew(first_decision[1] + decision - first_decision[0])
-        due = held_back.keys() | bundles.keys() | timed if is_clock_on else held_back.keys() - timed
-        inboxes = {name: [*held_back.pop(name, ()), *bundles.get(name, ())] for name in agents if name in due}
+        inboxes, now = clock.inboxes_after(transport.deliver()), now + 1
     return _traffic_of(carriers) - before
+
+
+class _CommonClock:
+    """Clock of agents that keep time; it begins for all at once, when no message to another agent arrives."""
+
+    def __init__(self, agents: Mapping[str, Ticking], by_deadline: Transport | None) -> None:
+        self._agents, self._by_deadline, self._is_on = agents, by_deadline, False
+        # inboxes of agents that keep time until their clock begins: each tick counts
+        self._held_back = dict[str, list[Envelope]]()
+        self._first_decision: tuple[int, int] | None = None  # the first one by a deadline, and its round
+
+    def inboxes_after(self, arrived: Mapping[str, list[Envelope]]) -> dict[str, list[Envelope]]:
+        """Inboxes of the agents to tick next, after a step's arrivals that may not be lost; empty at the end."""
+        for name, inbox in arrived.items():
+            self._held_back.setdefault(name, []).extend(inbox)
+        timed = {name for name, agent in self._agents.items() if _keeps_time(agent)}
+        bundles = self._by_deadline.deliver() if timed and self._is_on and self._by_deadline is not None else {}
+        was_on, self._is_on = self._is_on, bool(timed) and (self._is_on or timed.issuperset(arrived))
+        if self._is_on and not was_on:
+            self._renew_transport(timed)
+        due = self._held_back.keys() | bundles.keys() | timed if self._is_on else self._held_back.keys() - timed
+        return {name: [*self._held_back.pop(name, ()), *bundles.get(name, ())] for name in self._agents if name in due}
+
+    def _renew_transport(self, timed: Iterable[str]) -> None:
+        """Set a transport with faults to the round of the agreement that begins."""
+        if not isinstance(self._by_deadline, FaultyTransport):
+            return
+        decision = max(getattr(self._agents[name], "agreement", 0) for name in timed) // 2
+        if self._first_decision is None:
+            self._first_decision = decision, self._by_deadline.round
+        else:
+            self._by_deadline.renew(self._first_decision[1] + decision - self._first_decision[0])
 
 
 def _traffic_of(carriers: Iterable[Transport]) -> Traffic:

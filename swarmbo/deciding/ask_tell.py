@@ -145,7 +145,7 @@ class AskTell(TeamState):
                 exchanges.count_sum("news", since.lines, Layout.of(problem).width)
             return
         # an agent with its own belief keeps its outcomes; others get them by fusion only
-        keeps_outcomes, report_by_agent = isinstance(learner.believed, LocalBeliefs), dict[str, bytes]()
+        keeps_outcomes, report_by_agent = isinstance(learner.team_belief, LocalBeliefs), dict[str, bytes]()
         has_sites = offers.sites is not None and len(offers.sites)
         sites = PlaceTable(np.asarray(offers.sites, dtype=float)) if has_sites else None
         all_present = exchanges.present in (None, self.agents)  # absent agents do not receive others' offers
@@ -279,7 +279,7 @@ class AskTell(TeamState):
         # local beliefs learn in place; an exception after the first of several groups must change nothing
         learner = learner.copied() if before_decision or len(new) > 1 else learner
         # only with news, as an environment before its reset has none, and where beliefs are told along links
-        known = links() if isinstance(learner.believed, LocalBeliefs) else None
+        known = links() if isinstance(learner.team_belief, LocalBeliefs) else None
         exchanges = CountedExchanges(self.graph, Routes(self.agents, known, has_base=True))
         for of, group in new:
             if not isinstance(of, str):
@@ -287,7 +287,7 @@ class AskTell(TeamState):
                 continue
             news, now = news_of_group(self.problem, group), self._log.round - 1
             learner = learner.learn(news, since.rounds[of], now, known)
-            due, sent, self.sharing_links = learner.believed.take_messages()
+            due, sent, self.sharing_links = learner.team_belief.take_messages()
             exchanges.fuse(due)
             exchanges.count("sharing", sent)
         traffic = sum(exchanges.sent.values(), since.gossip)

@@ -46,7 +46,7 @@ class FieldLearner:
     """
 
     setup: Setup
-    believed: FieldBelief
+    team_belief: FieldBelief
     positions: Places = field(default_factory=dict[str, np.ndarray])
     starts: Places = field(default_factory=dict[str, np.ndarray])
     own: str | None = None
@@ -58,12 +58,12 @@ class FieldLearner:
 
     def copied(self) -> "FieldLearner":
         """Copy that learns independently; local beliefs learn in place."""
-        return replace(self, believed=self.believed.copied())
+        return replace(self, team_belief=self.team_belief.copied())
 
     @property
     def fades(self) -> bool:
         """True if old data lose weight, by a time axis of the belief."""
-        return self.believed.belief.has_time
+        return self.team_belief.belief.has_time
 
     def n_data(self, log: Logbook) -> int:
         """Number of successful measurements."""
@@ -77,26 +77,26 @@ class FieldLearner:
         """Learn measurements of round ``asked`` in round ``now``, in the team's order, and note positions."""
         problem = self.setup.problem
         measurements = [news.measurement(agent, problem) for agent in problem.channels if agent in news.factors]
-        believed = self.believed.learn([*measurements, *news.on_the_way], links, asked=asked, now=now)
+        team_belief = self.team_belief.learn([*measurements, *news.on_the_way], links, asked=asked, now=now)
         places = problem.places(news.point, problem.channels_in(news.point))
         positions, starts = {**self.positions, **places}, {**places, **self.starts}
-        return replace(self, believed=believed, positions=positions, starts=starts)
+        return replace(self, team_belief=team_belief, positions=positions, starts=starts)
 
     def attach(self, data: Dataset) -> "FieldLearner":
         """Learn unrequested measurements; with local beliefs each agent gets its own."""
-        problem, believed = self.setup.problem, self.believed
-        for column, (agent, made) in enumerate(zip(problem.channels, problem.taken(data.X).T, strict=True)):
+        problem, team_belief = self.setup.problem, self.team_belief
+        for column, (agent, made) in enumerate(zip(problem.channels, problem.takes_part(data.X).T, strict=True)):
             if not made.any():
                 continue
             X, y = data.X[np.ix_(made, problem.columns(agent))], data.factors[made, column]
             X = X if data.rounds is None else np.column_stack([X, data.rounds[made]])
             good, noise = np.isfinite(y), data.known_noise[made, 1 + column]
-            believed = believed.attach(agent, X[good], y[good], X[~good], noise[good])
-        return replace(self, believed=believed)
+            team_belief = team_belief.attach(agent, X[good], y[good], X[~good], noise[good])
+        return replace(self, team_belief=team_belief)
 
     def fitted(self, log: Logbook) -> "FieldLearner":
         """Learner with hyper-parameters fitted if a fit is due; with local beliefs agents fit during fusion."""
-        return replace(self, believed=self.believed.fitted(self.setup.seed))
+        return replace(self, team_belief=self.team_belief.fitted(self.setup.seed))
 
     def steps(self, log: Logbook, offers: Offers) -> PlaceSteps[tuple["FieldLearner", Choice]]:
         """Steps of a joint choice of a location for each agent that has candidates."""
@@ -108,8 +108,8 @@ class FieldLearner:
                 gone = set(problem.agents) - set(setup.transport.present(problem.agents, now))
                 offers = replace(offers, links=nx.restricted_view(offers.links, list(gone), []))
         # the fit comes before pending queries: these have no outcomes to fit
-        after, belief = self._believing(log)
-        measured, measured_by = known_places(after.believed, log)
+        after, belief = self._with_pending(log)
+        measured, measured_by = known_places(after.team_belief, log)
         situation = Situation(
             agents=agents,
             candidates=candidates,
@@ -122,13 +122,13 @@ class FieldLearner:
             horizon=setup.horizon,
             seed=setup.seed,
             prices=prices,
-            unscaled=after.believed.agents_without_scale(prices),
+            unscaled=after.team_belief.agents_without_scale(prices),
             level=problem.level if offers.level is None else offers.level,
             sites=allowed_sites(offers.sites, problem),
             travel=offers.travel,
             measured=measured,
             measured_by=measured_by,
-            required=required_of(after.believed, log, agents, now),
+            required=required_of(after.team_belief, log, agents, now),
         )
         decision = yield from place_steps(situation, setup.rule(priced=bool(prices)), setup.coordination)
         for agent, place in decision.points.items():  # a planner may be a user's own
@@ -147,24 +147,26 @@ class FieldLearner:
         self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport
     ) -> tuple["FieldLearner", Choice]:
         """Learner (as after a decision) and choice for a point that was decided elsewhere by the same log."""
-        (after, belief), problem = self._believing(log), self.setup.problem
+        (after, belief), problem = self._with_pending(log), self.setup.problem
         return after, _expected(belief, problem, problem.places(point, problem.channels_in(point)), report)
 
-    def _believing(self, log: Logbook) -> tuple["FieldLearner", PlaceBelief]:
+    def _with_pending(self, log: Logbook) -> tuple["FieldLearner", PlaceBelief]:
         """Learner before a decision, and its belief with pending queries."""
-        after = replace(self, believed=self.fitted(log).believed.at(log.round))
-        return after, with_pending(after.believed, log, log.round)
+        after = replace(self, team_belief=self.fitted(log).team_belief.at(log.round))
+        return after, with_pending(after.team_belief, log, log.round)
 
     def recommend(self, log: Logbook, sites: Sites) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
         """Location with the largest mean over the allowed sites, or ``places_to_recommend``; None if there is none."""
-        if isinstance(self.believed, LocalBeliefs):
-            return self, (yield from self._most_knowing(self.believed.n_known, sites))
-        if self.believed.belief.n_data == 0:
+        if isinstance(self.team_belief, LocalBeliefs):
+            return self, (yield from self._recommended_by_message(self.team_belief.n_known, sites))
+        if self.team_belief.belief.n_data == 0:
             return self, None
         fitted = self.fitted(log)
         return fitted, fitted._recommended(sites)
 
-    def _most_knowing(self, n_known: Callable[[str], float], sites: Sites) -> PlaceSteps[Recommendation | None]:
+    def _recommended_by_message(
+        self, n_known: Callable[[str], float], sites: Sites
+    ) -> PlaceSteps[Recommendation | None]:
         """Recommendation of the first agent with the most measurements, as it reports it."""
         agents = self.setup.problem.agents
         known = yield EachSends("known", agents, lambda agent, _: n_known(agent), lambda _, n: are_numbers([n], 1))
@@ -173,24 +175,24 @@ class FieldLearner:
             return None
 
         # only its own belief can name the location, so others receive it by message
-        told = yield EachSends(
+        sent = yield EachSends(
             "recommended", (best,), lambda *_: msgspec.to_builtins(self._recommended(sites)), self._can_be_recommended
         )
-        return msgspec.convert(told[best], Recommendation | None)
+        return msgspec.convert(sent[best], Recommendation | None)
 
-    def _can_be_recommended(self, agent: str, said: Any) -> bool:
+    def _can_be_recommended(self, agent: str, received: Any) -> bool:
         """True if received data can be an agent's recommendation."""
         try:
-            found = msgspec.convert(said, Recommendation | None)
+            found = msgspec.convert(received, Recommendation | None)
         except msgspec.ValidationError:
             return False
         problem = self.setup.problem
         return found is None or (is_place(found.location, problem) and math.isfinite(found.mean) and found.std >= 0.0)
 
     def _recommended(self, sites: Sites) -> Recommendation | None:
-        problem, belief = self.setup.problem, self.believed.belief
+        problem, belief = self.setup.problem, self.team_belief.belief
         if sites is None:
-            measured = self.believed.places[:, : problem.box.n_dims]
+            measured = self.team_belief.places[:, : problem.box.n_dims]
             sites = places_to_recommend(problem.box, measured, self.setup.seed)
         places = allowed_places(sites, problem)
         if not len(places):
@@ -206,18 +208,18 @@ class FieldLearner:
 
     def returned(self, plain: Mapping[str, Any], rows: Mapping[str, OwnRow]) -> "FieldLearner":
         """Learner of a returning agent with its own belief, all its measurements, and another's ``whereabouts``."""
-        assert isinstance(self.believed, LocalBeliefs)
+        assert isinstance(self.team_belief, LocalBeliefs)
         assert self.own is not None
-        told = [
+        own_data = [
             (asked, stop.place, math.nan if stop.outcome is None else stop.outcome, stop.noise)
             for asked, stops in measurements_by_round(rows, self.setup.problem.graph.variables_owned_by(self.own))
             for stop in stops
         ]
-        return replace(self, believed=self.believed.with_own_data(self.own, told), **_places(plain))
+        return replace(self, team_belief=self.team_belief.with_own_data(self.own, own_data), **_places(plain))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""
-        belief = self.believed.belief.state_dict()
+        belief = self.team_belief.belief.state_dict()
         plain = self.whereabouts() | {"belief": belief["json"]}
         return plain, {f"belief/{name}": array for name, array in belief["arrays"].items()}
 
@@ -225,7 +227,7 @@ class FieldLearner:
         """Learner of the state of ``to_state``, with the same setup."""
         own = {name.removeprefix("belief/"): array for name, array in arrays.items() if name.startswith("belief/")}
         state = {"json": plain["belief"], "arrays": own}
-        return replace(self, believed=belief_of(self.setup, self.own, state), **_places(plain))
+        return replace(self, team_belief=belief_of(self.setup, self.own, state), **_places(plain))
 
 
 def _places(plain: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:

@@ -143,7 +143,7 @@ class FunctionLearner:
         problem, evaluated = self.setup.problem, log.history.X[np.isfinite(log.history.sums)]
         if not near.at_start(evaluated).any():
             return near.start, "present"
-        U = problem.kept_out(U)
+        U = problem.nearest_allowed(U)
         # pending points narrow the variance, but tell nothing about the mean
         known = self.modelled(log.without(log.open))[1] if log.open and self.n_data(log) else model
         U, stayed = U if box.contains(U) else box.centre, None
@@ -217,7 +217,7 @@ class FunctionLearner:
     def _place(self, log: Logbook, U: Point, box: StepBox | None = None) -> Point:
         """Allowed physical point nearest to a wanted one of the unit cube, in the box and apart from known points."""
         problem = self.setup.problem
-        U = problem.kept_out(np.clip(U, 0.0, 1.0))
+        U = problem.nearest_allowed(np.clip(U, 0.0, 1.0))
         if box is not None and not box.contains(U):
             U = box.centre
         return problem.in_box(self._deduplicated(log, U, box))
@@ -270,7 +270,7 @@ class FunctionLearner:
                 moved = problem.domain.to_unit(problem.in_box(_another_value(moved, rule.columns, coding.domain, rng)))
             moved = moved if box is None else np.clip(moved, box.low, box.high)
             # few points may keep the constraints: now and then the nearest of them is taken
-            moved = problem.kept_out(moved) if problem.constraints and tries % _RARELY == 0 else moved
+            moved = problem.nearest_allowed(moved) if problem.constraints and tries % _RARELY == 0 else moved
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
                 touched = {n for column in np.flatnonzero(moved != U).tolist() for n in by_column.get(column, ())}
                 U, still = moved, {n for n in touched if n < len(rules) and rules[n].is_broken_by(moved)}

@@ -247,7 +247,7 @@ def _within(functions: BoxFunctions, box: StepBox, simple: Float[np.ndarray, "k 
 def recommended_steps(situation: JointSituation, problem: Problem, model: Model) -> Steps[Recommendation]:
     """Best evaluated point in expectation, or an allowed one near it."""
     belief, history = model.belief, situation.history
-    U = problem.kept_out((yield from _best(model, (yield Rank(belief)), situation)))
+    U = problem.nearest_allowed((yield from _best(model, (yield Rank(belief)), situation)))
     evaluated, may_fail = history.X[np.isfinite(history.sums)], False
     if problem.ranges:
         evaluated = history.X[probably_feasible(situation, belief.settings.time)]  # the model's best may break a limit
@@ -257,7 +257,7 @@ def recommended_steps(situation: JointSituation, problem: Problem, model: Model)
         may_fail = bool(needed) and least_margin(needed, U[None])[0] < 0.0
     if len(evaluated) and (problem.ranges or may_fail):
         mean, _ = yield Expect(model, problem.modelled(evaluated))
-        U = problem.kept_out(problem.domain.to_unit(evaluated[mean.argmax()]))
+        U = problem.nearest_allowed(problem.domain.to_unit(evaluated[mean.argmax()]))
     point = problem.in_box(U)
     mean, std = yield Expect(model, problem.modelled(point[None]))
     return Recommendation(point.tolist(), float(mean[0]), float(std[0]), problem.named(point))

@@ -392,7 +392,7 @@ def _complete(data: Dataset, problem: Problem, basis: int, *, attached: bool, ch
         attached=np.full(t, attached),
         chosen=np.full(t, chosen),
         awaited=np.zeros(data.factors.shape, dtype=bool),
-        taken=problem.taken(data.X),
+        taken=problem.takes_part(data.X),
         noise_std=data.known_noise,
         basis=basis + np.arange(t),
         query=np.zeros(t, dtype=np.int64),

@@ -149,7 +149,7 @@ class Reports:
                 log, asked = log.with_news(of or None, news, is_all=has_ended)
                 learner = learner.learn(news, asked, log.round - 1, self.links)
                 # each group is fused before the next is learned, as a team does: losses are drawn by exchange
-                if due := learner.believed.take_messages().due:
+                if due := learner.team_belief.take_messages().due:
                     yield due
             else:
                 data = data_of_group(log.problem, group)

@@ -150,12 +150,12 @@ class TeamState(AtomicObject):
         learner = self._learner
         if not isinstance(learner, FieldLearner):
             raise AttributeError("a team that optimises a function has its belief in the model: team.model.belief")
-        seen, attached = learner.believed.belief, self._log.history.attached
+        seen, attached = learner.team_belief.belief, self._log.history.attached
         if getattr(seen, "is_fitted", True) or attached is None or not attached.any():
             return seen
         if self._first_fit is None or self._first_fit[0] is not learner:
             self._first_fit = learner, learner.fitted(self._log)
-        return self._first_fit[1].believed.belief
+        return self._first_fit[1].team_belief.belief
 
     @property
     @atomic

@@ -11,9 +11,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary import values
-from swarmbo.deciding import own_rows, tables
-from swarmbo.deciding.logbook import Logbook, OpenQuery
-from swarmbo.deciding.offers import Offer, checked_candidates
+from swarmbo.deciding import offers, tables
+from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow, shares_outcomes
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement, News
@@ -21,6 +21,7 @@ from swarmbo.worlds.fields import measurements_of
 
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 OwnChannels = tuple[str, ...] | None  # channels of an agent
+Checked = tuple[Float[np.ndarray, " n"], float | None, dict[str, float], bool]  # point, total, factors, rest failed
 Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
 
@@ -36,54 +37,68 @@ class ToldOutcome(NamedTuple):
 
 def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = None) -> News | None:
     """News of outcomes as in ``AskTell.tell``, of ``own`` channels only, without known ones; None if all are known."""
-    problem, query = log.problem, log.requested_query(query_id)
+    query, channels = log.requested_query(query_id), log.problem.channels if own is None else own
     awaited = [channel for channel in query.awaited if own is None or channel in own]
-    if problem.is_field:
-        if told.point is not None:
-            raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
-        total, factors = None, _outcomes_by_channel(told.outcome, "{agent: outcome}", "$.outcomes", own)
-        rest_failed = told.failed or told.outcome is None
-        log.requested_query(query_id, factors)
-        given = {} if told.locations is None else values.table(told.locations, "{agent: location}", "$.locations")
-        if strangers := [agent for agent in given if agent not in factors]:
-            raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
-        actual = {agent: measured_place(problem, agent, location) for agent, location in given.items()}
-        places = problem.places(query.point, awaited) | actual
-        point = problem.joint({agent: places[agent] for agent in awaited if rest_failed or agent in factors})
+    if log.problem.is_field:
+        point, total, factors, rest_failed = _checked_measurements(log, query_id, told, own, awaited)
     else:
-        if told.locations is not None:
-            wanted = "point = {variable: value}, as this is a function"
-            raise ConfigError(f"got locations; wanted {wanted}", at="$.locations")
-        point = query.place if told.point is None else problem.placed(told.point)
-        total, factors = _total_or_factors(told.outcome, problem, own)
-        rest_failed = told.failed or not isinstance(told.outcome, Mapping)
-        log.requested_query(query_id, factors)
+        point, total, factors, rest_failed = _checked_evaluation(log, query_id, told, own)
     total_noise, noise = noise_of(told.noise_std, total, factors)
-    is_awaited, own_channels = frozenset(awaited), problem.channels if own is None else own
+    is_awaited = frozenset(awaited)
     new = {channel: y for channel, y in factors.items() if channel in is_awaited}
     for channel in factors.keys() - new.keys():
-        _require_same(query_id, repr(channel), factors[channel], _recorded_outcome(log, query_id, query, channel))
+        _require_same(query_id, repr(channel), factors[channel], _recorded_outcome(log, query_id, query.row, channel))
     if total is not None and not query.awaited:
         _require_same(query_id, "the total", total, float(log.history.totals[query.row]))
         return None
-    if total is None and rest_failed and own_channels:
+    if total is None and rest_failed and channels:
         if not awaited and not factors:
-            _require_failure(log, query_id, query, own_channels)
+            _require_failure(log, query_id, query.row, channels)
         new = dict.fromkeys(awaited, np.nan) | new
     # an agent without factors tells where its variables stood
-    if total is None and not new and own_channels and (factors or not awaited):
+    if total is None and not new and channels and (factors or not awaited):
         return None
     return News(point, total, new, total_noise, {channel: noise[channel] for channel in new if channel in noise})
 
 
-def _recorded_outcome(log: Logbook, query_id: str, query: OpenQuery, channel: str) -> float:
+def _checked_measurements(
+    log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels, awaited: Sequence[str]
+) -> Checked:
+    """Check outcomes in a field, and the locations of agents that measured elsewhere."""
+    problem, requested = log.problem, log.requested_query(query_id).point
+    if told.point is not None:
+        raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
+    factors = _outcomes_by_channel(told.outcome, "{agent: outcome}", "$.outcomes", own)
+    rest_failed = told.failed or told.outcome is None
+    log.requested_query(query_id, factors)
+    given = {} if told.locations is None else values.table(told.locations, "{agent: location}", "$.locations")
+    if strangers := [agent for agent in given if agent not in factors]:
+        raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
+    actual = {agent: measured_place(problem, agent, location) for agent, location in given.items()}
+    places = problem.places(requested, awaited) | actual
+    point = problem.joint({agent: places[agent] for agent in awaited if rest_failed or agent in factors})
+    return point, None, factors, rest_failed
+
+
+def _checked_evaluation(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels) -> Checked:
+    """Check the outcome of a function, and the point if it was evaluated elsewhere."""
+    if told.locations is not None:
+        wanted = "point = {variable: value}, as this is a function"
+        raise ConfigError(f"got locations; wanted {wanted}", at="$.locations")
+    point = log.requested_query(query_id).place if told.point is None else log.problem.placed(told.point)
+    total, factors = _total_or_factors(told.outcome, log.problem, own)
+    log.requested_query(query_id, factors)
+    return point, total, factors, told.failed or not isinstance(told.outcome, Mapping)
+
+
+def _recorded_outcome(log: Logbook, query_id: str, row: int | None, channel: str) -> float:
     """Outcome of a channel for which a query does not wait any more; NaN if it failed."""
     data, column = log.history, log.problem.graph.place_of[channel]
-    assert query.row is not None
-    if data.taken is not None and not data.taken[query.row, column]:
+    assert row is not None
+    if data.taken is not None and not data.taken[row, column]:
         raise UnknownQueryError(f"query {query_id!r}: {channel!r} is not pending, as it was given up")
-    outcome = float(data.factors[query.row, column])
-    if np.isnan(outcome) and not np.isnan(total := data.totals[query.row]):
+    outcome = float(data.factors[row, column])
+    if np.isnan(outcome) and not np.isnan(total := data.totals[row]):
         raise ConflictError(f"query {query_id!r}: got an outcome of {channel!r}; recorded before: the total {total}")
     return outcome
 
@@ -96,11 +111,11 @@ def _require_same(query_id: str, what: str, outcome: float, recorded: float) -> 
         raise ConflictError(f"query {query_id!r}: got {got}; recorded before: {before}")
 
 
-def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Sequence[str]) -> None:
+def _require_failure(log: Logbook, query_id: str, row: int | None, channels: Sequence[str]) -> None:
     """Refuse the failure of a told query, unless one of the channels failed."""
     data, columns = log.history, [log.problem.graph.place_of[channel] for channel in channels]
-    if not data.failed[query.row, columns].any():
-        recorded = dict(zip(channels, data.factors[query.row, columns].tolist(), strict=True))
+    if not data.failed[row, columns].any():
+        recorded = dict(zip(channels, data.factors[row, columns].tolist(), strict=True))
         raise ConflictError(f"query {query_id!r}: got a failure; recorded before: {values.short(recorded)}")
 
 
@@ -179,8 +194,8 @@ class AgentInputs:
     variables: tuple[str, ...]
 
     def checked_outcome(
-        self, log: Logbook, query_id: str, before: own_rows.OwnRow, told: ToldOutcome, order: int, reporter: str | None
-    ) -> own_rows.OwnRow | None:
+        self, log: Logbook, query_id: str, before: OwnRow, told: ToldOutcome, order: int, reporter: str | None
+    ) -> OwnRow | None:
         """Check outcomes of a query, and leave out known ones; None if all are known; see ``Agent.tell``.
 
         ``before`` has outcomes that it got and that its log does not have yet. The ``reporter``, by default the first
@@ -193,7 +208,7 @@ class AgentInputs:
             if before.has_ended:
                 raise UnknownQueryError(f"query {query_id!r} is not pending, as {self.name!r} has observed its end")
             outcome = outcome if isinstance(outcome, Mapping) else {self.name: None if told.failed else outcome}
-        elif own_rows.shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
+        elif shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
             wanted = f"it given to {first!r}, which reports it to the others"
             raise ConfigError(f"got a total; wanted {wanted}", at="$.outcome")
         if query_id in log.open:  # with outcomes of its own that its log does not have yet
@@ -211,11 +226,11 @@ class AgentInputs:
         if news is None:
             return None
         if self.problem.is_field:
-            return own_rows.OwnRow.measured(order, self.problem, news.measurement(self.name, self.problem))
+            return OwnRow.measured(order, self.problem, news.measurement(self.name, self.problem))
         actual = self.problem.coded(news.point)
-        return own_rows.OwnRow.of_news(order, news, self.factors, {variable: actual[variable] for variable in own})
+        return OwnRow.of_news(order, news, self.factors, {variable: actual[variable] for variable in own})
 
-    def checked_unrequested(self, before: own_rows.OwnRow, told: ToldOutcome, order: int) -> own_rows.OwnRow:
+    def checked_unrequested(self, before: OwnRow, told: ToldOutcome, order: int) -> OwnRow:
         """Check a measurement in a field without a query, such as at the start; see ``Agent.tell``."""
         if before.has_news:
             raise UnknownQueryError(f"got {self.name!r} again without a query; its measurement is already known")
@@ -227,52 +242,50 @@ class AgentInputs:
         place = measured_place(self.problem, self.name, told.locations[self.name])
         _, noise = noise_of(told.noise_std, None, {self.name: y})
         measurement = Measurement(self.name, place, y, noise.get(self.name, np.nan))
-        return own_rows.OwnRow.measured(order, self.problem, measurement)
+        return OwnRow.measured(order, self.problem, measurement)
 
-    def checked_attached(self, given: tables.Rows, present: int, order: int, *, fades: bool) -> list[own_rows.OwnRow]:
+    def checked_attached(self, given: tables.Rows, present: int, order: int, *, fades: bool) -> list[OwnRow]:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
         data, channels = tables.attached(given, self.problem, self.factors, fades=fades), self.problem.channels
-        is_by_factor = not own_rows.shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
+        is_by_factor = not shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
-        has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()
+        has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[OwnRow]()
         for x, y, known, round, noise in zip(data.X, data.totals, data.factors, rounds, data.known_noise, strict=True):
             by_factor = dict(zip(channels, known.tolist(), strict=True)) if is_by_factor else {}
             stds = {channel: std for channel, std in zip(channels, noise[1:].tolist(), strict=True) if std == std}
             news = News(x, float(y) if has_total else None, by_factor, float(noise[0]), stds)
             place = {v: code for v, code in self.problem.coded(x).items() if v in self.variables}
-            rows.append(own_rows.OwnRow.of_news(order + len(rows), news, self.factors, place, float(round)))
+            rows.append(OwnRow.of_news(order + len(rows), news, self.factors, place, float(round)))
         return rows
 
-    def checked_info(
-        self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool
-    ) -> own_rows.OwnRow:
+    def checked_info(self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool) -> OwnRow:
         """Check its environment's info of a round; see ``Agent.observe``."""
         sent: Mapping[str, np.ndarray] = {}
-        if query_id != own_rows.UNREQUESTED:
+        if query_id != UNREQUESTED:
             point = log.query(query_id).point
             sent = self.problem.places(point, self.problem.channels_in(point))
         measurement, stops = measurements_of(self.name, info, sent.get(self.name), self.problem.box)
-        return own_rows.OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
+        return OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
 
     def checked_offer(
         self, candidates: ArrayLike | None, price: float, position: ArrayLike | None, *, takes_part: bool
-    ) -> Offer:
+    ) -> offers.Offer:
         """Check its reachable locations in a round; see ``Agent.ask``."""
         if not values.reported_number(price) >= 0.0:
             raise ConfigError(f"got {values.short(price)}; wanted a finite number >= 0", at="$.price")
         if not self.problem.is_field:
             if not (candidates is None and position is None and price == 0.0 and takes_part):
                 raise ConfigError("got candidates, a price or a position; wanted none: only a field has locations")
-            return Offer()
+            return offers.Offer()
         places = None
         if candidates is not None:
-            places = tuple(map(tuple, checked_candidates(self.name, candidates, self.problem.box).tolist()))
+            places = tuple(map(tuple, offers.checked_candidates(self.name, candidates, self.problem.box).tolist()))
         own_position = None if position is None else tuple(measured_place(self.problem, self.name, position).tolist())
-        return Offer(places, float(price), own_position, takes_part)
+        return offers.Offer(places, float(price), own_position, takes_part)
 
 
 def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:
     """Check all measurable locations (k, d), k >= 1, of a field."""
-    if not problem.is_field or not len(checked := checked_candidates("", sites, problem.box)):
+    if not problem.is_field or not len(checked := offers.checked_candidates("", sites, problem.box)):
         raise ConfigError("got none, or those of a function; wanted locations in a field", at="$.sites")
     return checked

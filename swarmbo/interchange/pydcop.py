@@ -29,44 +29,23 @@ _SECTIONS = ("name", "description", "objective", "domains", "variables", "extern
 _SECTIONS += ("agents", "distribution_hints", "routes", "hosting_costs")
 
 Domains = Mapping[str, tuple[Value, ...]]
+Factors = dict[str, tuple[tuple[str, ...], Table]]  # scope and table of each
 
 
 def problem_of_yaml(text: str, name: str) -> TableProblem:
     """Problem of a text. A ``cost_function`` is a factor ``cost_…``; a variable without constraints gets ``free_…``.
     Hints give owners; without hints variables are dealt out to the agents, constraints to their first variable's owner.
     """
-    data = _load_yaml(text)
+    data, budget = _load_yaml(text), Budget()
     objective: Objective = _one_of(data.get("objective"), ("min", "max"), "$.objective")
     values = {key: _domain(given, f"$.domains.{key}") for key, given in _table(data, "domains").items()}
     variables = _table(data, "variables")
     domains = {x: _one_of_domains(given, values, f"$.variables.{x}") for x, given in variables.items()}
     if not domains:
         raise ConfigError("got no variable; wanted one at least", at="$.variables")
-    fixed = dict[str, Value]()
-    for variable, given in _table(data, "external_variables").items():
-        at = f"$.external_variables.{variable}"
-        if variable in domains:
-            raise ConfigError(f"got {variable!r}, which is in $.variables too; wanted it in one of them", at=at)
-        fixed[variable] = _one_of(given.get("initial_value"), _one_of_domains(given, values, at), f"{at}.initial_value")
-    budget, constant, sign = Budget(), 0.0, 1.0 if objective == "max" else -1.0
-    notes = [f"section {short(key)} is not read" for key in data if key not in _SECTIONS]
-    scopes, tables = dict[str, tuple[str, ...]](), dict[str, Table]()
-    for key, given in _table(data, "constraints").items():
-        scope, table = _constraint(given, domains, fixed, budget, f"$.constraints.{key}")
-        if scope:
-            scopes[key], tables[key] = scope, sign * table
-        else:
-            constant += float(table)
-    for variable, given in variables.items():
-        at = f"$.variables.{variable}"
-        if "cost_function" in given:
-            factor = _unused(f"cost_{variable}", scopes, domains)
-            scopes[factor] = (variable,)
-            own = {variable: domains[variable]}
-            _, table = _intentional(str(given["cost_function"]), own, {}, budget, f"{at}.cost_function")
-            tables[factor] = np.full(len(domains[variable]), sign * table)  # it may be the same for all
-        if given.get("noise_level"):
-            notes.append(f"variable {variable!r}: noise_level = {short(given['noise_level'])} is not drawn")
+    factors, constant = _factors(data, domains, _fixed_values(data, values, domains), budget)
+    scopes, sign = {factor: scope for factor, (scope, _) in factors.items()}, 1.0 if objective == "max" else -1.0
+    tables = {factor: sign * table for factor, (_, table) in factors.items()}
     seen = {variable for scope in scopes.values() for variable in scope}
     for variable in [x for x in domains if x not in seen]:
         factor = _unused(f"free_{variable}", scopes, domains)
@@ -81,7 +60,41 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
     agents, owners, factor_owners = _owners(data, domains, scopes)
     graph = ordered_graph(scopes, owners, factor_owners)
     called, idle = str(data.get("name") or name), tuple(agent for agent in agents if agent not in graph.agents)
+    notes = [f"section {short(key)} is not read" for key in data if key not in _SECTIONS]
+    noises = {variable: given["noise_level"] for variable, given in variables.items() if given.get("noise_level")}
+    notes += [f"variable {variable!r}: noise_level = {short(noise)} is not drawn" for variable, noise in noises.items()]
     return TableProblem(called, graph, tables, domains, objective, constant, tuple(notes), idle)
+
+
+def _fixed_values(data: Mapping[str, Any], values: Domains, domains: Domains) -> dict[str, Value]:
+    """Values of external variables, which are fixed."""
+    fixed = dict[str, Value]()
+    for variable, given in _table(data, "external_variables").items():
+        at = f"$.external_variables.{variable}"
+        if variable in domains:
+            raise ConfigError(f"got {variable!r}, which is in $.variables too; wanted it in one of them", at=at)
+        fixed[variable] = _one_of(given.get("initial_value"), _one_of_domains(given, values, at), f"{at}.initial_value")
+    return fixed
+
+
+def _factors(
+    data: Mapping[str, Any], domains: Domains, fixed: Mapping[str, Value], budget: Budget
+) -> tuple[Factors, float]:
+    """Constraints and variables' own costs, in the sign of the file, and the sum of constraints without variables."""
+    factors, constant = Factors(), 0.0
+    for key, given in _table(data, "constraints").items():
+        scope, table = _constraint(given, domains, fixed, budget, f"$.constraints.{key}")
+        if scope:
+            factors[key] = scope, table
+        else:
+            constant += float(table)
+    for variable, given in _table(data, "variables").items():
+        if "cost_function" in given:
+            own, at = {variable: domains[variable]}, f"$.variables.{variable}.cost_function"
+            _, table = _intentional(str(given["cost_function"]), own, {}, budget, at)
+            costs = np.full(len(domains[variable]), table)  # it may be the same for all
+            factors[_unused(f"cost_{variable}", factors, domains)] = (variable,), costs
+    return factors, constant
 
 
 def yaml_of_problem(problem: TableProblem) -> str:
@@ -100,9 +113,9 @@ def yaml_of_problem(problem: TableProblem) -> str:
     constraints: dict[str, Any] = {}
     for f in graph.factors:
         scope, by_value = graph.scope(f), dict[float, list[str]]()
-        told = [[str(value) for value in problem.domains[x]] for x in scope]
+        choices = [[str(value) for value in problem.domains[x]] for x in scope]
         entries = (sign * problem.tables[f] + 0.0).ravel().tolist()
-        for entry, place in zip(entries, itertools.product(*told), strict=True):
+        for entry, place in zip(entries, itertools.product(*choices), strict=True):
             by_value.setdefault(entry, []).append(" ".join(place))
         values = {entry: " | ".join(places) for entry, places in by_value.items()}
         constraints[f] = {"type": "extensional", "variables": list(scope), "values": values}
@@ -275,9 +288,9 @@ def _extensional(given: Mapping[str, Any], domains: Domains, budget: Budget, at:
     values = given.get("values")
     if not isinstance(values, dict):
         raise ConfigError(f"got {short(values)}; wanted a table: a number, and for what it stands", at=f"{at}.values")
-    for key, told in values.items():
-        number = _number(key, f"{at}.values")
-        lines = map(_words, told.split("|")) if isinstance(told, str) else [[str(told)]]  # as in 1 2 | 1 3
+    for key, combinations in values.items():
+        number, is_text = _number(key, f"{at}.values"), isinstance(combinations, str)
+        lines = map(_words, combinations.split("|")) if is_text else [[str(combinations)]]  # as in 1 2 | 1 3
         for line in lines:
             if len(line) != len(scope) or any(word not in known for word, known in zip(line, places, strict=True)):
                 wanted = f"a value of each of {', '.join(scope)}; | separates combinations"

@@ -7,13 +7,12 @@ import numpy as np
 from jaxtyping import Float
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic
 
-from swarmbo.boundary.compiling import inner
+from swarmbo.boundary.compiling import inner, instructions
 from swarmbo.kernels.registry import KERNEL_NAMES
 
+Vector = Float[np.ndarray, " n"]
 _FUSED: Any = {"contract"}
-_intrinsic: Any = intrinsic  # what it makes is called without the first argument, which numba supplies
 _LOG2_E, _LN2_HIGH, _LN2_LOW = 1.0 / math.log(2.0), 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _FAR = 700.0  # exp(-700) is 1e-304; larger arguments are cut there, so that no power of 2 leaves float64
 _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13 = (1.0 / math.factorial(n) for n in range(1, 14))
@@ -23,19 +22,19 @@ GIVEN = len(CODES)  # a user's own kernel: correlations and slopes come in array
 _MATERN12, _MATERN32, _MATERN52 = CODES["matern12"], CODES["matern32"], CODES["matern52"]
 
 
-def _power_of_half(number: Any, of: Any, bits: int, n_digits: int) -> Any:
-    """2 to the power of -times, for an int32 below the bias of a type of numbers, from its bits."""
-    whole, bias = ir.IntType(bits), 2 ** (bits - n_digits - 2) - 1
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        exponent = builder.sub(whole(bias), builder.sext(arguments[0], whole))
-        return builder.bitcast(builder.shl(exponent, whole(n_digits)), of)
-
-    return _intrinsic(lambda _typing, times: (number(types.int32), emit))
+@instructions(types.float64)
+def _power_of_half_64(builder: Any, n: Any) -> Any:
+    """2⁻ⁿ for an int32 n, 0 <= n < 1023: the biased exponent, 1023 - n, above 52 bits of 0 (IEEE 754)."""
+    integer = ir.IntType(64)
+    exponent = builder.sub(integer(1023), builder.sext(n, integer))
+    return builder.bitcast(builder.shl(exponent, integer(52)), ir.DoubleType())
 
 
-_halved = _power_of_half(types.float64, ir.DoubleType(), 64, 52)
-_rough_halved = _power_of_half(types.float32, ir.FloatType(), 32, 23)
+@instructions(types.float32)
+def _power_of_half_32(builder: Any, n: Any) -> Any:
+    """2⁻ⁿ for an int32 n, 0 <= n < 127, in single precision: the exponent is above 23 bits of 0."""
+    integer = ir.IntType(32)
+    return builder.bitcast(builder.shl(builder.sub(integer(127), n), integer(23)), ir.FloatType())
 
 
 @inner(fastmath=_FUSED)
@@ -50,17 +49,11 @@ def fall(x: float) -> float:
     r = (n * _LN2_HIGH - x) + n * _LN2_LOW
     series = 1.0 + r * (_1 + r * (_2 + r * (_3 + r * (_4 + r * (_5 + r * (_6 + r * (_7 + r * (
         _8 + r * (_9 + r * (_10 + r * (_11 + r * (_12 + r * _13))))))))))))  # fmt: skip
-    return series * _halved(n)
+    return series * _power_of_half_64(n)
 
 
 @inner(fastmath=_FUSED)
-def radial(
-    kernel: int,
-    squares: Float[np.ndarray, " n"],
-    outputscale: float,
-    near: Float[np.ndarray, " n"],
-    slope: Float[np.ndarray, " n"],
-) -> None:
+def radial(kernel: int, squares: Vector, outputscale: float, near: Vector, slope: Vector) -> None:
     """Put covariances s c(r) into ``near``, and slopes s w(r) into ``slope``, 0 at a cusp, by squares of r."""
     if kernel == _MATERN12:
         for i in range(len(squares)):
@@ -97,11 +90,11 @@ def rough_fall(x: float) -> float:
     steps = _single(n)
     r = (steps * _S_LN2_HIGH - x) + steps * _S_LN2_LOW
     series = _s0 + r * (_s1 + r * (_s2 + r * (_s3 + r * (_s4 + r * (_s5 + r * _s6)))))
-    return series * _rough_halved(n)
+    return series * _power_of_half_32(n)
 
 
 @inner(fastmath=_FUSED)
-def rough_radial(kernel: int, squares: Float[np.ndarray, " n"], near: Float[np.ndarray, " n"]) -> None:
+def rough_radial(kernel: int, squares: Vector, near: Vector) -> None:
     """Correlations c(r) of squared distances in single precision, into ``near``; see ``radial``."""
     if kernel == _MATERN12:
         for i in range(len(squares)):

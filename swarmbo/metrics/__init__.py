@@ -58,7 +58,7 @@ def within_rules(truth: GroundTruth, problem: "Problem", variables: Sequence[str
         X[:, columns] = domain.from_unit(U)
         return U, np.fmax(np.where(problem.is_allowed(U), truth.value(X), -np.inf), -np.inf)  # NaN: not known
 
-    near = [] if problem.is_field else [problem.allowed, problem.exits(peak), problem.kept_out(peak)[None]]
+    near = [] if problem.is_field else [problem.allowed, problem.exits(peak), problem.nearest_allowed(peak)[None]]
     U, values = evaluated(np.concatenate([domain.to_unit(truth.points[:, columns]), *near]))
     best = np.argsort(-values)[:_SEARCHERS]
     U, values = U[best], values[best]

@@ -19,6 +19,7 @@ from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import Categorical, MixedDomain
 
+Places = Int[np.ndarray, "*g A"]
 _ON = 0.5**0.5  # coordinate of the chosen value
 
 
@@ -134,11 +135,7 @@ class Coding:
         return np.array(at), self._options[inner.columns]
 
     def _coded(
-        self,
-        U: Float[np.ndarray, "*m a"],
-        columns: Int[np.ndarray, "*g a"],
-        at: Int[np.ndarray, "*g A"],
-        options: Int[np.ndarray, "*g A"],
+        self, U: Float[np.ndarray, "*m a"], columns: Int[np.ndarray, "*g a"], at: Places, options: Places
     ) -> Float[np.ndarray, "*m A"]:
         cells = self.domain.cells(U, columns)
         places = self.domain.centres(U, cells, columns)

@@ -297,14 +297,14 @@ class Problem:
         """Indices (s,) of a joint point's coordinates that a channel reads; a KeyError for an unknown channel."""
         return self._columns[channel]
 
-    def taken(self, X: Float[np.ndarray, "*t n"]) -> Bool[np.ndarray, "*t k"]:
+    def takes_part(self, X: Float[np.ndarray, "*t n"]) -> Bool[np.ndarray, "*t k"]:
         """Mask of channels that take part in evaluations of joint points: none of their variables is NaN."""
         edges = self.graph.edges
         return ~np.logical_or.reduceat(np.isnan(X)[..., edges.variables], edges.first[:-1], axis=-1)
 
     def channels_in(self, point: Float[np.ndarray, " n"]) -> tuple[str, ...]:
         """Channels that take part in an evaluation of a joint point."""
-        return tuple(channel for channel, taken in zip(self.channels, self.taken(point), strict=True) if taken)
+        return tuple(channel for channel, takes in zip(self.channels, self.takes_part(point), strict=True) if takes)
 
     def joint(self, places: Mapping[str, Float[np.ndarray, " s"]]) -> Float[np.ndarray, " n"]:
         """Joint point at which channels read given locations; NaN for other variables."""
@@ -398,9 +398,9 @@ class Problem:
         codes = self.domain.low + cells * np.array([variable.axis.step for variable in self.variables.values()])
         return int(self.is_allowed(self.domain.to_unit(codes)).sum())
 
-    def kept_out(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """A point (n,) of the unit cube of ``box`` if it is allowed, else an allowed point near it: just beyond a
-        border, if possible. On axes with a grid it lies in the centre of a cell.
+    def nearest_allowed(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """Nearest found allowed point to a point (n,) of the unit cube of ``box``: itself if it is allowed, else just
+        beyond a border, if possible. On axes with a grid it lies in the centre of a cell.
         """
         u = self.box.snapped(u)
         if not self.regions or self.is_allowed(u[None])[0]:

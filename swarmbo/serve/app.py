@@ -77,74 +77,83 @@ class _Worker:
 _TELL, _ASK, _END = range(3)  # ranks
 
 
-def make_app(broker: Broker, token: str) -> Any:
+class Application:
     """ASGI application; its lifespan ends the thread that calls the broker. The page and ``/healthz`` need no token."""
-    parts = ("applications", "routing", "requests", "responses", "exceptions")
-    modules = (needed(f"starlette.{part}", "serve", "swarmbo serve") for part in parts)
-    starlette, routing, requests, responses, exceptions = modules
-    worker, page = _Worker(), files("swarmbo.serve").joinpath("page.html").read_text(encoding="utf-8")
-    described, noted = msgspec.json.encode(document()), list[str]()
 
-    def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Any:
-        content = value if isinstance(value, bytes) else msgspec.json.encode(value)
-        given = {**_HEADERS, **(headers or {})}
-        return responses.Response(content + b"\n", status, media_type="application/json", headers=given)
+    def __init__(self, broker: Broker, token: str) -> None:
+        parts = ("applications", "routing", "requests", "responses", "exceptions")
+        modules = (needed(f"starlette.{part}", "serve", "swarmbo serve") for part in parts)
+        starlette, routing, requests, self._responses, exceptions = modules
+        self._disconnected: type[Exception] = requests.ClientDisconnect
+        self._broker, self._token, self._worker = broker, token, _Worker()
+        self._page = files("swarmbo.serve").joinpath("page.html").read_text(encoding="utf-8")
+        self._has_reported = False  # a failure of the run folder
+        guarded, described = self._guarded, msgspec.json.encode(document())
+        self._app = starlette.Starlette(
+            routes=[
+                routing.Route("/", self._show, methods=["GET"]),
+                routing.Route("/healthz", guarded(self._health, is_open=True), methods=["GET"]),
+                routing.Route("/ask", guarded(self._ask), methods=["POST"]),
+                routing.Route("/tell/{id}", guarded(self._tell), methods=["POST"]),
+                routing.Route("/state", guarded(lambda _: broker.state()), methods=["GET"]),
+                routing.Route("/best", guarded(lambda _: self._worker.call(_ASK, broker.best)), methods=["GET"]),
+                routing.Route("/openapi.json", guarded(lambda _: described), methods=["GET"]),
+            ],
+            exception_handlers={exceptions.HTTPException: self._on_http_error},
+        )
+        self._app.router.redirect_slashes = False  # behind a proxy with TLS, it would redirect to HTTP
 
-    def guarded(handler: Callable[[Any], Any], *, is_open: bool = False) -> Callable[[Any], Awaitable[Any]]:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve a connection, or the lifespan."""
+        await self._app(scope, receive, send)
+        if scope["type"] == "lifespan":
+            self._worker.close()
+
+    def _guarded(self, handler: Callable[[Any], Any], *, is_open: bool = False) -> Callable[[Any], Awaitable[Any]]:
+        """Endpoint that requires the token, unless it is open, and answers errors by refusals."""
+
         async def endpoint(request: Any) -> Any:
             try:
                 if not is_open:
-                    _require_token(request.headers.get("authorization", ""), token)
+                    _require_token(request.headers.get("authorization", ""), self._token)
                 found = handler(request)
-                return answer(await found if isawaitable(found) else found)
-            except requests.ClientDisconnect:  # within its body: nobody reads this
-                return answer(b"", 400)
+                return self._answer(await found if isawaitable(found) else found)
+            except self._disconnected:  # within its body: nobody reads this
+                return self._answer(b"", 400)
             except Exception as error:  # noqa: BLE001  clients get one line, whatever happened
-                if isinstance(error, RunFolderError) and not noted:  # for whoever runs it, once
-                    noted.append(" ".join(str(error).split()))
-                    sys.stderr.write(f"swarmbo: {noted[0]}\n")
+                if isinstance(error, RunFolderError) and not self._has_reported:  # for whoever runs it, once
+                    self._has_reported = True
+                    sys.stderr.write(f"swarmbo: {' '.join(str(error).split())}\n")
                 refused = error if isinstance(error, Refused) else _refusal_for(error)
-                return answer(refused.refusal, refused.status, refused.headers)
+                return self._answer(refused.refusal, refused.status, refused.headers)
 
         return endpoint
 
-    health = guarded(lambda _: broker.ledger.require_whole() or Health(), is_open=True)
+    def _answer(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Any:
+        content = value if isinstance(value, bytes) else msgspec.json.encode(value)
+        given = {**_HEADERS, **(headers or {})}
+        return self._responses.Response(content + b"\n", status, media_type="application/json", headers=given)
 
-    async def ask(request: Any) -> Any:
-        return await worker.call(_ASK, partial(broker.ask, convert(await _body(request), AskRequest)))
+    def _health(self, _request: Any) -> Health:
+        self._broker.ledger.require_whole()
+        return Health()
 
-    async def tell(request: Any) -> Any:
+    async def _ask(self, request: Any) -> Any:
+        given = convert(await _body(request), AskRequest)
+        return await self._worker.call(_ASK, partial(self._broker.ask, given))
+
+    async def _tell(self, request: Any) -> Any:
         given = convert(await _body(request), TellRequest)
-        return await worker.call(_TELL, partial(broker.tell, request.path_params["id"], given))
+        return await self._worker.call(_TELL, partial(self._broker.tell, request.path_params["id"], given))
 
-    async def show(request: Any) -> Any:
-        headers = {**_HEADERS, "Content-Security-Policy": _policy(page)}
-        return responses.Response(page, media_type="text/html", headers=headers)
+    async def _show(self, _request: Any) -> Any:
+        headers = {**_HEADERS, "Content-Security-Policy": _policy(self._page)}
+        return self._responses.Response(self._page, media_type="text/html", headers=headers)
 
-    async def on_http_error(request: Any, error: Any) -> Any:
+    async def _on_http_error(self, request: Any, error: Any) -> Any:
         got = f"{request.method} {request.url.path}"[:200]
         refusal = Refusal(str(error.detail), got, "a path and a method of /openapi.json", "see /openapi.json")
-        return answer(refusal, error.status_code, dict(error.headers or {}))
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await routed(scope, receive, send)
-        if scope["type"] == "lifespan":
-            worker.close()
-
-    routed = starlette.Starlette(
-        routes=[
-            routing.Route("/", show, methods=["GET"]),
-            routing.Route("/healthz", health, methods=["GET"]),
-            routing.Route("/ask", guarded(ask), methods=["POST"]),
-            routing.Route("/tell/{id}", guarded(tell), methods=["POST"]),
-            routing.Route("/state", guarded(lambda _: broker.state()), methods=["GET"]),
-            routing.Route("/best", guarded(lambda _: worker.call(_ASK, broker.best)), methods=["GET"]),
-            routing.Route("/openapi.json", guarded(lambda _: described), methods=["GET"]),
-        ],
-        exception_handlers={exceptions.HTTPException: on_http_error},
-    )
-    routed.router.redirect_slashes = False  # behind a proxy with TLS, it would redirect to HTTP
-    return app
+        return self._answer(refusal, error.status_code, dict(error.headers or {}))
 
 
 def _require_token(header: str, token: str) -> None:

@@ -25,7 +25,7 @@ from swarmbo.runs.runner import assemble
 from swarmbo.runs.stored_files import Timing, locked
 from swarmbo.runs.world import code_digests, naming_user_code
 from swarmbo.serve import broker
-from swarmbo.serve.app import make_app
+from swarmbo.serve.app import Application
 from swarmbo.team import Team
 from swarmbo.worlds import FunctionWorld
 
@@ -82,7 +82,7 @@ def serve(
     uvicorn = needed("uvicorn", "serve", "swarmbo serve")
     opening = open_broker(scenario, out, most_pending, trust)
     with one_blas_thread(), opening as opened, _listening_socket(address) as listening:
-        app = make_app(opened, _token(address.token_file, out / TOKEN, say))
+        app = Application(opened, _token(address.token_file, out / TOKEN, say))
         tls = {"ssl_certfile": address.certificate, "ssl_keyfile": address.key}
         quiet = {"log_level": "warning", "access_log": False, "server_header": False, "ws": "none"}
         patient = {"timeout_keep_alive": 30, "timeout_graceful_shutdown": 10}

@@ -321,7 +321,7 @@ def test_agents_with_equal_data_judge_failures_by_their_own_kernel_of_time():
     for n in range(4):
         query = playing.ask({"a": PLACES[:10], "b": PLACES[10:20]})
         playing.tell(query, {"a": np.nan if n < 2 else 1.0, "b": float(n)})
-    believed = playing._learner.believed
+    believed = playing._learner.team_belief
     proposed = (own := believed.belief.agents["b"]).proposal.hyperparameters
     slow = msgspec.structs.replace(proposed.time, lengthscale=50.0 * proposed.time.lengthscale)
     own.propose(msgspec.structs.replace(proposed, time=slow))

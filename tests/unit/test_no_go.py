@@ -79,7 +79,7 @@ def test_a_point_that_is_moved_out_is_allowed_and_hardly_farther_than_it_must_be
     problem = problem.with_no_go([SHAPES[n] for n in sorted(chosen)])
     rng = np.random.default_rng(seed)
     u = rng.random(2)
-    moved = problem.kept_out(u)
+    moved = problem.nearest_allowed(u)
     assert problem.is_allowed(moved[None])[0]
     assert ((moved >= 0.0) & (moved <= 1.0)).all()
     if problem.is_allowed(u[None])[0]:

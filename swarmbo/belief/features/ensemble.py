@@ -140,10 +140,11 @@ class Ensemble:
 
     def exact(self, chosen: tuple[int, ...]) -> AdditiveGP:
         """Exact Gaussian processes of the same data under the hyper-parameters of chosen members."""
-        data, outcomes = self.data, "total" if self.is_coupled else "per-factor"
-        model = AdditiveGPSettings(), self.graph, self.domain, self.hyper.of_members(chosen)
-        known = data.X, data.totals if self.is_coupled else None, data.factors, data.known_noise**2
-        return AdditiveGP.from_hyperparameters(*model, *known, outcomes=outcomes)
+        data, hyper, noise = self.data, self.hyper.of_members(chosen), self.data.known_noise**2
+        totals, outcomes = data.totals if self.is_coupled else None, "total" if self.is_coupled else "per-factor"
+        return AdditiveGP.from_hyperparameters(
+            AdditiveGPSettings(), self.graph, self.domain, hyper, data.X, totals, data.factors, noise, outcomes=outcomes
+        )
 
 
 def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Dataset) -> bool:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from swarmbo.belief.gp.stack_predict import StackPosterior
 
 _ENTRIES = 2**20  # means of factors worked out at once
+Point = Float[np.ndarray, " n"]
 Points = Float[np.ndarray, "g m a"]
 _Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Float[np.ndarray, "g m"], Points]
 
@@ -143,7 +144,8 @@ def draw_posterior(
     n_features: int,
 ) -> PathSample:
     """Condition prior draws on the data. With totals the noise has a stream that all factors share."""
-    hyper, parts, alphas = conditioned.hyper, conditioned.parts, list[Float[np.ndarray, " _r"]]()
+    hyper, parts = conditioned.hyper, conditioned.parts
+    alpha = np.zeros(parts.entries.shape)
     draws = [draw_prior(rngs[f], hyper, i, n_features) for i, f in enumerate(graph.factors)]
     values = [_at_data(conditioned, i, draw) for i, draw in enumerate(draws)]
     for i, data in enumerate(conditioned.part_data):
@@ -151,11 +153,8 @@ def draw_posterior(
         values_there = np.sum(values, axis=0) if conditioned.is_coupled else values[i]
         rng = noise_rng if conditioned.is_coupled else rngs[graph.factors[i]]
         noisy = values_there[:s] + np.sqrt(data.noise_variances(hyper)[:s]) * rng.standard_normal(s)
-        if isinstance(parts, StackedParts):
-            alphas.append(parts.solve(i, parts.residuals[i, :s] - noisy))
-        else:
-            alphas.append(parts[0].solve(parts[0].residual[:s] - noisy))
-    return PathSample(graph, conditioned, dict(zip(graph.factors, draws, strict=True)), conditioned.spread(alphas))
+        alpha[i, : len(data)] = parts.solve(i, parts.residuals[i, :s] - noisy)
+    return PathSample(graph, conditioned, dict(zip(graph.factors, draws, strict=True)), conditioned.spread(alpha))
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,13 +264,7 @@ class AdditivePosterior(ChannelGP):
         return self._stack(stack).mean(U)
 
     def local_contrast(
-        self,
-        stack: FactorStack,
-        U: Points,
-        reference: Float[np.ndarray, " n"],
-        *,
-        gradient: bool = False,
-        rough: bool = False,
+        self, stack: FactorStack, U: Points, reference: Point, *, gradient: bool = False, rough: bool = False
     ) -> Marginals:
         """Posterior of f_i(u) - f_i(reference), a joint point of the unit cube; ``rough``: three digits are enough."""
         return self._stack(stack).posterior(U, stack.take(reference[None]), gradient=gradient, rough=rough)
@@ -308,4 +301,4 @@ class AdditivePosterior(ChannelGP):
         """``log_evidence`` for each factor's own outcomes; refused if there are totals, which tie factors."""
         if self._has_totals:
             raise errors.ConfigError("got outcomes of the sum; wanted outcomes of single factors", at="$.outcomes")
-        return tuple(self._on_data.log_densities.tolist())
+        return tuple(self._on_data.parts.log_densities.tolist())

@@ -18,6 +18,8 @@ from swarmbo.belief.gp.triangular_steps import row_of
 from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels.compiled import GIVEN, radial
 
+Vector = Float[np.ndarray, " T"]
+Addresses = Int[np.ndarray, " n"]  # of blocks of rows
 _COUNTS, _ADDRESSES = read_only(1, types.int64), read_only(1, types.uint64)
 _VECTOR, _MATRIX, _CUBE = map(read_only, (1, 2, 3))
 _INT, _FLAGS, _OUT, _PUT = types.int64, types.boolean[::1], types.float64[::1], types.float64[:, ::1]
@@ -25,13 +27,7 @@ _INT, _FLAGS, _OUT, _PUT = types.int64, types.boolean[::1], types.float64[::1], 
 
 @compiled(types.void(_ADDRESSES, _INT, _INT, _INT, _VECTOR, _OUT, _OUT), fastmath=LANES)
 def follow(
-    blocks: Int[np.ndarray, " n"],
-    latent: int,
-    followed: int,
-    known: int,
-    residual: Float[np.ndarray, " T"],
-    whitened: Float[np.ndarray, " T"],
-    alpha: Float[np.ndarray, " T"],
+    blocks: Addresses, latent: int, followed: int, known: int, residual: Vector, whitened: Vector, alpha: Vector
 ) -> None:
     """Add outcomes from ``followed`` to ``known`` to whitened = L⁻¹ residual and alpha = L⁻ᵀ whitened of one latent."""
     whitened[followed:], alpha[followed:] = 0.0, 0.0
@@ -61,7 +57,7 @@ def grow(
     outputscales: Float[np.ndarray, " g"],
     noise: Float[np.ndarray, "k T"],
     residuals: Float[np.ndarray, "k T"],
-    blocks: Int[np.ndarray, " n"],
+    blocks: Addresses,
     whitened: Float[np.ndarray, "k T"],
     alpha: Float[np.ndarray, "k T"],
     is_sound: Bool[np.ndarray, " k"],

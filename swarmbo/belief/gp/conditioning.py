@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.gp.cholesky import BlockRows, Factorised, factorise, solve_lower, solve_rows
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, Scopes
 from swarmbo.belief.gp.observations import TOTAL, Observations, factor_covariance, observation_covariance, projection
 from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.kernels import Covariance
@@ -21,53 +21,97 @@ from swarmbo.kernels import Covariance
 SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
 
 
+class OneMatrix:
+    """Posterior data of latents that share one covariance matrix; attributes are those of a stack of one latent."""
+
+    def __init__(self, whole: Factorised) -> None:
+        self.whole, n = whole, len(whole.residual)
+        self.entries, self.counts, self.jitters = np.arange(n)[None], np.array([n]), np.array([whole.jitter])
+        self.residuals, self.alpha = whole.residual[None], whole.alpha[None]
+
+    @classmethod
+    def of(cls, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations, keeps_inverse: bool) -> "OneMatrix":
+        """Factorise the covariance of known observations, noise included."""
+        K = _noisy_covariance(hyper, scopes, data)
+        return cls(Factorised.of(K, data.residuals(hyper), keeps_inverse=keeps_inverse))
+
+    def extended(self, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations) -> "OneMatrix":
+        """Append the last of the observations ``data``, all known or all pending, to those factorised."""
+        n = len(self.whole.residual)
+        old, new = data.take(slice(n)), data.take(slice(n, None))
+        cross = observation_covariance(hyper, scopes, new, old)
+        residual = None if np.isnan(new.outcome).any() else new.residuals(hyper)
+        return OneMatrix(self.whole.extended(cross, _noisy_covariance(hyper, scopes, new), residual))
+
+    @cached_property
+    def inverse(self) -> BlockRows:
+        """Rows of L⁻¹."""
+        return BlockRows.of(self.whole.inverse[None])
+
+    @property
+    def log_densities(self) -> Float[np.ndarray, " 1"]:
+        """Log density of the residuals, none of which may be pending."""
+        return np.array([self.whole.log_density()])
+
+    def solve(self, part: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " r"]:
+        """K⁻¹ r for other residuals r (s,) of the s known observations; 0 for pending ones."""
+        return self[part].solve(residual)
+
+    def __getitem__(self, part: int) -> Factorised:
+        return (self.whole,)[part]
+
+
+def _noisy_covariance(hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations) -> Float[np.ndarray, "r r"]:
+    K = observation_covariance(hyper, scopes, data, data)
+    K.flat[:: len(data) + 1] += data.noise_variances(hyper)
+    return K
+
+
 @dataclass(frozen=True, eq=False)
 class Conditioned:
     """Data of a posterior, latent by latent, in the standardised unit of each."""
 
     hyper: AdditiveHyperparameters  # all in one unit if latents are coupled
-    scopes: Sequence[Sequence[int]]  # columns that each latent reads
+    scopes: Scopes  # columns that each latent reads
     data: Observations  # those pending last
-    is_coupled: bool  # all latents share one covariance matrix
-    parts: tuple[Factorised] | StackedParts  # that one, or the stack of one for each latent
+    parts: OneMatrix | StackedParts  # one for all latents, or one for each
     now: float = 0.0  # round of predictions; without effect unless there is a time axis
+
+    @property
+    def is_coupled(self) -> bool:
+        """True if all latents share one covariance matrix."""
+        return isinstance(self.parts, OneMatrix)
+
+    @cached_property
+    def _entries(self) -> Int[np.ndarray, "k T"]:
+        """Numbers of the observations in each latent's part, padded with 0."""
+        own = self.parts.entries
+        return np.broadcast_to(own, (len(self.scopes), own.shape[1]))
 
     def points(self, latents: Sequence[int]) -> Float[np.ndarray, "g T a"]:
         """Observed points (g, T, a) that some latents of one size read, padded to a common T."""
-        data = self.data
-        if isinstance(self.parts, StackedParts):
-            columns = np.array([self.scopes[i] for i in latents])
-            return data.places[data.row[self.parts.entries[latents]][:, :, None], columns[:, None, :]]
-        return np.array([data.at(self.scopes[i]) for i in latents])
+        columns = np.array([self.scopes[i] for i in latents])
+        return self.data.places[self.data.row[self._entries[latents]][:, :, None], columns[:, None, :]]
 
     @cached_property
     def seen(self) -> Bool[np.ndarray, "k T"]:
         """Mask of observations that each latent contributes to; False for padding."""
-        if isinstance(self.parts, StackedParts):
-            return np.arange(self.parts.entries.shape[1]) < self.counts[:, None]
-        return np.array([self.data.hold(i) for i in range(len(self.scopes))]).reshape(-1, len(self.data))
+        entries, counts = self._entries, self.parts.counts
+        channel, latents = self.data.channel[entries], np.arange(len(entries))
+        return ((channel == TOTAL) | (channel == latents[:, None])) & (np.arange(entries.shape[1]) < counts[:, None])
 
     @cached_property
     def alpha(self) -> Float[np.ndarray, "k T"]:
         """Weights (k, T) of the posterior mean: mean_i(u) = k_i(u, points_i) · alpha_i."""
-        return self.parts.alpha if isinstance(self.parts, StackedParts) else self.spread([self.parts[0].alpha])
+        return self.spread(self.parts.alpha)
+
+    def spread(self, weights: Float[np.ndarray, "p T"]) -> Float[np.ndarray, "k T"]:
+        """Weights of each part's observations as weights of each latent's."""
+        return np.where(self.seen, weights, 0.0)
 
     def alpha_of(self, part: int) -> Float[np.ndarray, " _r"]:
         """K⁻¹ residual of one part, 0 where pending."""
-        parts = self.parts
-        return parts.alpha[part, : self.counts[part]] if isinstance(parts, StackedParts) else parts[0].alpha
-
-    @cached_property
-    def rows(self) -> BlockRows:
-        """Rows of L⁻¹ of each part."""
-        if isinstance(self.parts, StackedParts):
-            return self.parts.inverse
-        return BlockRows.of(self.parts[0].inverse[None])
-
-    @cached_property
-    def counts(self) -> Int[np.ndarray, " p"]:
-        """Number of observations of each part."""
-        return self.parts.counts if isinstance(self.parts, StackedParts) else np.array([len(self.data)])
+        return self.parts.alpha[part, : self.parts.counts[part]]
 
     def latents_of(self, channel: int) -> Sequence[int]:
         """Latents that a channel reads: all for ``TOTAL``, else its own."""
@@ -77,85 +121,33 @@ class Conditioned:
         """Parts that have the latents of a channel."""
         return [0] if self.is_coupled else self.latents_of(channel)
 
-    @property
-    def jitters(self) -> Float[np.ndarray, " p"]:
-        """Jitter of each part: the largest share of its diagonal that was added to its covariance matrix."""
-        return self.parts.jitters if isinstance(self.parts, StackedParts) else np.array([self.parts[0].jitter])
-
-    @property
-    def log_densities(self) -> Float[np.ndarray, " p"]:
-        """Log density of each part's residuals, none of which may be pending."""
-        if isinstance(self.parts, StackedParts):
-            return self.parts.log_densities
-        return np.array([self.parts[0].log_density()])
-
     def at(self, now: float) -> "Conditioned":
         """Posterior for predictions in another round."""
         return self if now == self.now else replace(self, now=now)
 
     def decay(self, factors: Sequence[int]) -> Float[np.ndarray, "g T"]:
-        """Correlation (g, T) over time of some factors between each observation and ``now``; 0 for padding."""
-        left, data = np.zeros((len(factors), self.seen.shape[1])), self.part_data
-        for row, factor in zip(left, factors, strict=True):
-            rounds = data[0 if self.is_coupled else factor].rounds
-            row[: len(rounds)] = self.hyper.times[factor].between(rounds, np.array(self.now))
-        return left
+        """Correlation (g, T) over time of some factors between each observation and ``now``; 0 if not of the factor."""
+        rounds, times = self.data.rounds[self._entries[factors]], [self.hyper.times[factor] for factor in factors]
+        left = [time.between(own, np.array(self.now)) for time, own in zip(times, rounds, strict=True)]
+        return np.where(self.seen[factors], left, 0.0)
 
     @cached_property
     def part_data(self) -> list[Observations]:
         """The observations of each part."""
         return [self.data] if self.is_coupled else self.data.by_factor(len(self.scopes))
 
-    def spread(self, alphas: Sequence[Float[np.ndarray, " _r"]]) -> Float[np.ndarray, "k T"]:
-        """Weights of each part's observations as weights of each factor's."""
-        out = np.zeros(self.seen.shape)
-        if self.is_coupled:
-            return np.where(self.seen, alphas[0], 0.0)
-        for row, alpha in zip(out, alphas, strict=True):
-            row[: len(alpha)] = alpha
-        return out
-
     def extended(self, new: Observations) -> "Conditioned":
         """Posterior with more observations, all known or all pending, in time quadratic in the number of old ones."""
         if not len(new):
             return self
         data = self.data.then(new)
-        if isinstance(self.parts, StackedParts):
-            return replace(self, data=data, parts=StackedParts.of(self.hyper, self.scopes, data, self.parts))
-        cross, own = self.covariance(0, new, self.data), self.covariance(0, new, new, noisy=True)
-        residual = None if np.isnan(new.outcome).any() else new.residuals(self.hyper)
-        return replace(self, data=data, parts=(self.parts[0].extended(cross, own, residual),))
+        return replace(self, data=data, parts=self.parts.extended(self.hyper, self.scopes, data))
 
-    def covariance(
-        self, part: int, one: Observations, other: Observations, *, noisy: bool = False
-    ) -> Float[np.ndarray, "_r _s"]:
+    def covariance(self, part: int, one: Observations, other: Observations) -> Float[np.ndarray, "_r _s"]:
         """Prior covariances between outcomes of one part, standardised."""
         if self.is_coupled:
-            K = observation_covariance(self.hyper, self.scopes, one, other)
-        else:
-            K = factor_covariance(self.hyper, self.scopes[part], part, one, other)
-        if noisy:
-            K.flat[:: len(one) + 1] += one.noise_variances(self.hyper)
-        return K
-
-
-def condition(
-    hyper: AdditiveHyperparameters,
-    scopes: Sequence[Sequence[int]],
-    data: Observations,
-    *,
-    is_coupled: bool,
-    now: float = 0.0,
-    keeps_inverse: bool = True,
-) -> Conditioned:
-    """Posterior given known observations, in one matrix if latents are coupled (by a total)."""
-    if not is_coupled:
-        return Conditioned(hyper, scopes, data, is_coupled, StackedParts.of(hyper, scopes, data), now)
-    hyper = hyper.in_one_unit()
-    K = observation_covariance(hyper, scopes, data, data)
-    K.flat[:: len(data) + 1] += data.noise_variances(hyper)
-    part = Factorised.of(K, data.residuals(hyper), keeps_inverse=keeps_inverse)
-    return Conditioned(hyper, scopes, data, is_coupled, (part,), now)
+            return observation_covariance(self.hyper, self.scopes, one, other)
+        return factor_covariance(self.hyper, self.scopes[part], part, one, other)
 
 
 Rows = Int[np.ndarray, " r"] | slice  # a slice copies nothing

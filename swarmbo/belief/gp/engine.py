@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior, condition
+from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior, OneMatrix
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, Observations
 from swarmbo.belief.gp.spatial import CHUNK, SpatialGP, checked_rounds
@@ -28,6 +28,8 @@ from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.errors import ConfigError
 
 Outcomes = Literal["total", "per-factor"]
+Table = Float[np.ndarray, "n _"]
+Column = Float[np.ndarray, " n"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,14 +84,14 @@ class ChannelGP(SpatialGP):
     def extended_from(self, earlier: "ChannelGP") -> Self:
         """Equal belief, bit-identical, that extends an earlier factorisation if the earlier data come first here."""
         on_data: Conditioned | None = earlier.__dict__.get("_on_data")
-        if on_data is None or not isinstance(on_data.parts, StackedParts) or self._is_tied:
+        if on_data is None or on_data.is_coupled or self._is_tied:
             return self
         data = self.observations
         if on_data.hyper != self.channels or on_data.scopes != self.scopes or not data.begin_with(on_data.data):
             return self
         parts = on_data.parts
         if len(data) > len(on_data.data):
-            parts = StackedParts.of(on_data.hyper, on_data.scopes, data, on_data.parts)
+            parts = parts.extended(on_data.hyper, on_data.scopes, data)
         if parts.jitters.any():
             return self  # jitter depends on the order in which rows are added
         return self._with(base=replace(on_data, data=data, parts=parts))
@@ -98,7 +100,7 @@ class ChannelGP(SpatialGP):
         """Free most memory of many latents: results computed from known data, which are computed again on demand."""
         cached = vars(self)
         on_data = cached.get("_on_data")
-        if on_data is not None and isinstance(on_data.parts, StackedParts) and self.given is None:
+        if on_data is not None and not on_data.is_coupled and self.given is None:
             for name in ("_on_data", "_conditioned", "_prepared", "observations", "means_at_data"):
                 cached.pop(name, None)
             object.__setattr__(self, "base", None)
@@ -150,7 +152,7 @@ class ChannelGP(SpatialGP):
     @property
     def jitter(self) -> float:
         """Number added to the diagonals of covariance matrices to factorise them, as a share of them; usually 0."""
-        return float(self._conditioned.jitters.max())
+        return float(self._conditioned.parts.jitters.max())
 
     @cached_property
     def observations(self) -> Observations:
@@ -184,8 +186,13 @@ class ChannelGP(SpatialGP):
         return base.extended(self.ahead)
 
     def _condition_on(self, data: Observations, *, is_coupled: bool) -> Conditioned:
-        keeps = not self.is_one_latent
-        return condition(self.channels, self.scopes, data, is_coupled=is_coupled, now=self.now, keeps_inverse=keeps)
+        """Posterior given known outcomes, in one matrix if latents are coupled (by a total)."""
+        if not is_coupled:
+            parts = StackedParts.of(self.channels, self.scopes, data)
+            return Conditioned(self.channels, self.scopes, data, parts, self.now)
+        hyper = self.channels.in_one_unit()
+        matrix = OneMatrix.of(hyper, self.scopes, data, keeps_inverse=not self.is_one_latent)
+        return Conditioned(hyper, self.scopes, data, matrix, self.now)
 
     @property
     def _known(self) -> Conditioned | None:
@@ -193,13 +200,7 @@ class ChannelGP(SpatialGP):
         return self._on_data if len(self.points) and not self.is_tiled else None
 
     def _with_outcomes(
-        self,
-        points: Float[np.ndarray, "n d"],
-        totals: Float[np.ndarray, " n"],
-        factors: Float[np.ndarray, "n k"],
-        noise: Float[np.ndarray, "n c"],
-        rounds: Float[np.ndarray, " n"],
-        **changes: Any,
+        self, points: Table, totals: Column, factors: Table, noise: Table, rounds: Column, **changes: Any
     ) -> Self:
         """Belief with more outcomes, all checked; it extends the factorisation, and drops pending points."""
         new = {"points": points, "totals": totals, "factors": factors, "noise": noise, "rounds": rounds}
@@ -249,7 +250,7 @@ class ChannelGP(SpatialGP):
 
         Source: Rasmussen & Williams 2006, eq. 2.30.
         """
-        return float(sum(self._on_data.log_densities))
+        return float(sum(self._on_data.parts.log_densities))
 
     def posterior_cache(self, X: ArrayLike) -> JointPosterior:
         """Posterior at fixed points, which gives covariances between subsets cheaply."""

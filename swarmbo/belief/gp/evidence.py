@@ -34,6 +34,8 @@ _WORK, _OUT = types.float64[:, ::1], types.float64[::1]
 _KEPT = 2**17  # covariances of factors that fit, with their slopes, into a core's cache from one pass to the next
 _GROUPS = 8  # of factors that have hyper-parameters in common, at most: for each two numbers a pair are kept
 Vector = Float[np.ndarray, " t"]
+Points = Float[np.ndarray, "t n"]
+Holds = Float[np.ndarray, "k t"]  # 1 for each outcome that a factor contributes to
 PerFactor = Float[np.ndarray, " k"]
 Pairs = Float[np.ndarray, " pairs"]  # of outcomes, below the diagonal
 
@@ -172,10 +174,7 @@ def put_derivatives(
 
 
 def covariances(
-    hyper: AdditiveHyperparameters,
-    scopes: Sequence[Sequence[int]],
-    U: Float[np.ndarray, "t n"],
-    holds: Float[np.ndarray, "k t"],
+    hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], U: Points, holds: Holds
 ) -> Float[np.ndarray, "t t"]:
     """Prior covariances of outcomes without noise; all scales are equal, kernels swarmbo's own, and nothing fades."""
     columns, lengths = np.concatenate([np.array(scope) for scope in scopes]), np.concatenate(hyper.lengthscales)

@@ -16,9 +16,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp import fit as fits, spatial, tiles
+from swarmbo.belief.gp import conditioning, fit as fits, spatial, tiles
 from swarmbo.belief.gp.cholesky import Factorised
-from swarmbo.belief.gp.conditioning import Conditioned, JointPosterior
 from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ShapeError, StateVersionError
@@ -241,7 +240,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
 
     def posterior_cache(
         self, X: ArrayLike, marginals: Callable[[Float[np.ndarray, "k c"]], Marginals] | None = None
-    ) -> JointPosterior:
+    ) -> conditioning.JointPosterior:
         """Posterior at fixed points (m, d), physical, with fast covariances.
 
         With tiles, covariances have the correlations given at most 256 measurements, those nearest to the points.
@@ -307,7 +306,8 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         data, L, given = belief.observations, np.array(arrays["L_0"], dtype=float, order="F"), None
         own = np.asfortranarray(L[: len(data), : len(data)])
         known = Factorised.restored(own, None, data.residuals(belief.channels), plain["jitters"][0])
-        base = Conditioned(belief.channels, belief.scopes, data, is_coupled=True, parts=(known,), now=belief.now)
+        base = conditioning.Conditioned(belief.channels, belief.scopes, data, conditioning.OneMatrix(known), belief.now)
         if (jitters := plain["jitters_pending"]) is not None:
-            given = replace(base, data=data.then(belief.ahead), parts=(known.awaiting(L, None, jitters[0]),))
+            whole = conditioning.OneMatrix(known.awaiting(L, None, jitters[0]))
+            given = replace(base, data=data.then(belief.ahead), parts=whole)
         return belief._with(base=base, given=given)

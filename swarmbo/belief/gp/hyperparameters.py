@@ -13,6 +13,7 @@ from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Count, Fraction, NonNegative, Positive, Whole, require, within
 
 TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
+Scopes = Sequence[Sequence[int]]  # coordinates that each latent reads
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
 
 

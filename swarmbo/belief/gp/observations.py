@@ -9,9 +9,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.gp.cholesky import EPSILON
-from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters, Scopes
 from swarmbo.kernels import KERNEL_NAMES
 
+Table = Float[np.ndarray, "t _"]
+Column = Float[np.ndarray, " t"]
 _OF_EACH = ("row", "channel", "outcome", "noise", "rounds")
 LEAST_NOISE = 1e-8  # of the variance of outcomes: a deviation of 1e-4 of theirs
 
@@ -28,14 +30,7 @@ class Observations:
     rounds: Float[np.ndarray, " r"]  # without effect unless there is a time axis
 
     @classmethod
-    def of(
-        cls,
-        U: Float[np.ndarray, "t n"],
-        totals: Float[np.ndarray, " t"],
-        factors: Float[np.ndarray, "t k"],
-        noise: Float[np.ndarray, "t c"],
-        rounds: Float[np.ndarray, " t"] | None = None,
-    ) -> "Observations":
+    def of(cls, U: Table, totals: Column, factors: Table, noise: Table, rounds: Column | None = None) -> "Observations":
         """Entries of a table with one row per evaluation: its total first, then factors; NaN was not observed."""
         rounds = np.zeros(len(U)) if rounds is None else rounds
         table = np.concatenate([totals[:, None], factors], axis=1)
@@ -44,12 +39,7 @@ class Observations:
 
     @classmethod
     def pending(
-        cls,
-        U: Float[np.ndarray, "p n"],
-        awaited: Bool[np.ndarray, "p k"],
-        rounds: Float[np.ndarray, " p"] | None = None,
-        *,
-        in_sum: bool,
+        cls, U: Table, awaited: Bool[np.ndarray, "p k"], rounds: Column | None = None, *, in_sum: bool
     ) -> "Observations":
         """Outcomes to come at points, of the factors (p, k) awaited; ``in_sum``: those of all factors as one total."""
         rounds = np.zeros(len(U)) if rounds is None else rounds
@@ -142,7 +132,7 @@ def factor_covariance(
 
 
 def observation_covariance(
-    hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], one: Observations, other: Observations
+    hyper: AdditiveHyperparameters, scopes: Scopes, one: Observations, other: Observations
 ) -> Float[np.ndarray, "r s"]:
     """Prior covariance between outcomes, without noise: two of them share the factors that both hold."""
     is_compiled = one is other and len(scopes) > 1 and not hyper.times  # a single latent's matrix is faster by NumPy

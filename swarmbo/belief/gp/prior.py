@@ -32,6 +32,9 @@ OUTPUTSCALE_RANGE = (1e-6, 1e3)
 NOISE_CEILING = 10.0
 MOST_PAIRS = 2**27  # numbers kept about pairs of outcomes of all factors, a gigabyte; else factor by factor
 TIED_FROM = 512  # factors of a sum: fewer totals than factors tell too little of each to tell them apart
+PerLength = Float[np.ndarray, " d"]
+PerLatent = Float[np.ndarray, " k"]
+PerNoise = Float[np.ndarray, " c"]
 Theta = Float[np.ndarray, " p"]  # natural logarithms of hyper-parameters
 
 
@@ -176,11 +179,7 @@ class HyperparameterPrior:
         return TimeCorrelation(self.time_kernel, float(np.exp(theta[self.n_lengthscales])))
 
     def pack(
-        self,
-        lengthscales: Float[np.ndarray, " d"],
-        outputscales: Float[np.ndarray, " k"],
-        noise_variances: Float[np.ndarray, " c"],
-        log_time: float | None = None,
+        self, lengthscales: PerLength, outputscales: PerLatent, noise_variances: PerNoise, log_time: float | None = None
     ) -> Theta:
         """The theta nearest to given hyper-parameters, within the bounds; of time by default the prior's mode."""
         if (ties := self.ties) is not None:
@@ -196,11 +195,7 @@ class HyperparameterPrior:
         return np.clip(theta, self.bounds[:, 0], self.bounds[:, 1])
 
     def gradient(
-        self,
-        by_lengthscale: Float[np.ndarray, " d"],
-        by_time: float | None,
-        by_outputscale: Float[np.ndarray, " k"],
-        by_noise: Float[np.ndarray, " c"],
+        self, by_lengthscale: PerLength, by_time: float | None, by_outputscale: PerLatent, by_noise: PerNoise
     ) -> Theta:
         """A gradient by theta, from derivatives by the logarithms of what ``unpack`` and ``time_correlation`` give."""
         if (ties := self.ties) is not None:

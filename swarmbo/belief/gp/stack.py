@@ -9,12 +9,13 @@ from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
 from swarmbo.belief.gp.cholesky import ROWS, BlockRows, Factorised, inverted
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, Scopes
 from swarmbo.belief.gp.observations import Observations, factor_covariance
 from swarmbo.graph.factor_graph import grouped
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.kernels.threads import in_threads
 
+Padded = Float[np.ndarray, "k T"]
 _AT_ONCE = 64  # latents whose points are gathered together
 
 
@@ -47,18 +48,14 @@ class StackedParts:
 
     @classmethod
     def of(
-        cls,
-        hyper: AdditiveHyperparameters,
-        scopes: Sequence[Sequence[int]],
-        data: Observations,
-        base: "StackedParts | None" = None,
+        cls, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations, base: "StackedParts | None" = None
     ) -> "StackedParts":
         """Factorise in compiled code, or extend a base.
 
         Correlations by a user's own kernel, or with a time axis, are computed here and passed as arrays. If a matrix is
         singular within rounding, LAPACK factorises it, with jitter on its diagonal.
         """
-        from swarmbo.belief.gp.compiled import grow  # late: numba is slow to load
+        from swarmbo.belief.gp import compiled  # late: numba is slow to load
         from swarmbo.kernels.compiled import CODES, GIVEN
 
         k = len(scopes)
@@ -82,7 +79,7 @@ class StackedParts:
                     points = data.places[data.row[entries[own]][:, :, None], columns[some][:, None, :]]
                     Z = points / lengths[some][:, None, :]
                     given = _given(hyper, own, Z, data.rounds[entries[own]], first_row)
-                    grow(
+                    compiled.grow(
                         own, codes[own], starts[own], counts[own], followed[own], known[own],
                         np.ascontiguousarray(np.swapaxes(Z, 1, 2)), first_row, given, outputs[own], parts.noise,
                         parts.residuals, addresses, parts.whitened, parts.alpha, is_sound, work,
@@ -125,7 +122,7 @@ class StackedParts:
         base: "StackedParts | None",
     ) -> None:
         """Factorise one latent's matrix with jitter on its diagonal."""
-        from swarmbo.belief.gp.compiled import follow  # late: numba is slow to load
+        from swarmbo.belief.gp import compiled  # late: numba is slow to load
 
         K = factor_covariance(hyper, scope, i, own, own)
         K.flat[:: len(own) + 1] += own.noise_variances(hyper)
@@ -139,7 +136,7 @@ class StackedParts:
         square[0, : len(K), : len(K)] = part.inverse
         self.inverse.put(np.array([i]), square, r)
         rows, residual = self.inverse.addresses, self.residuals[i]
-        follow(rows, i, 0, int(self.known[i]), residual, self.whitened[i], self.alpha[i])
+        compiled.follow(rows, i, 0, int(self.known[i]), residual, self.whitened[i], self.alpha[i])
         self.jitters[i] = part.jitter
 
     @property
@@ -155,6 +152,10 @@ class StackedParts:
         diagonal = np.concatenate([np.empty((k, 0)), *diagonals], axis=1)[:, :T]
         logs = np.log(np.where(np.arange(T) < self.counts[:, None], diagonal, 1.0)).sum(axis=1)
         return -0.5 * (self.whitened**2).sum(axis=1) + logs - 0.5 * self.counts * np.log(2.0 * np.pi)
+
+    def extended(self, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations) -> "StackedParts":
+        """Append the last of the observations ``data`` to those factorised."""
+        return StackedParts.of(hyper, scopes, data, self)
 
     def solve(self, i: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " n"]:
         """K⁻¹ r for other residuals r (s,) of a latent's s known observations; 0 for pending ones."""
@@ -175,7 +176,7 @@ def _given(
     hyper: AdditiveHyperparameters,
     latents: Int[np.ndarray, " g"],
     Z: Float[np.ndarray, "g T a"],
-    rounds: Float[np.ndarray, "g T"],
+    rounds: Padded,
     first: int,
 ) -> Float[np.ndarray, "g _n T"]:
     """Correlations (g, n, T) of observations from number ``first`` on with all, for kernels with the code ``GIVEN``."""

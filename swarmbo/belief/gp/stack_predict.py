@@ -40,6 +40,10 @@ from swarmbo.kernels.threads import in_threads
 
 _FEW = 2  # most points of each factor for ``predict_few``
 Points = Float[np.ndarray, "g m a"]
+Rows = Float[np.ndarray, "g a"]
+Reference = Float[np.ndarray, "g 1 a"] | None
+Eight = Float[np.ndarray, "T 8"]  # a column for each of eight points
+Blocks = Int[np.ndarray, " n"]  # addresses of blocks of rows of all L⁻¹
 _ADDRESSES = read_only(1, types.uint64)
 _unsigned: Any = np.uint64
 Workspace = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # see ``workspace_for``
@@ -90,13 +94,7 @@ _SIGNATURE = types.void(types.int64, _STACK, read_only(3), read_only(2), types.b
 
 @inner()
 def _solved(
-    blocks: Int[np.ndarray, " n"],
-    place: int,
-    n_rows: int,
-    K: Float[np.ndarray, "T 8"],
-    squares: Float[np.ndarray, " 8"],
-    W: Float[np.ndarray, "T 8"],
-    has_gradient: bool,
+    blocks: Blocks, place: int, n_rows: int, K: Eight, squares: Float[np.ndarray, " 8"], W: Eight, has_gradient: bool
 ) -> None:
     """|L⁻¹ k|² of eight points and, where gradients are wanted, L⁻ᵀ L⁻¹ k; L⁻¹ is that of a place in the blocks."""
     squares[:], W[:n_rows] = 0.0, 0.0
@@ -109,38 +107,35 @@ def _solved(
 
 @inner(fastmath=LANES)
 def _at_reference(
-    kernel: int,
-    reference: Float[np.ndarray, " a"],
-    lengths: Float[np.ndarray, " a"],
-    Zt: Float[np.ndarray, "a T"],
-    weights: Float[np.ndarray, " T"],
+    stack: Stack,
+    f: int,
+    reference: Float[np.ndarray, "g a"],
     v: Float[np.ndarray, " a"],
-    away: Float[np.ndarray, " T"],
-    unused: Float[np.ndarray, " T"],
-    out: Float[np.ndarray, " T"],
+    long: Float[np.ndarray, "5 T"],
 ) -> None:
-    """Covariances with the observations at the point of reference, which is put into ``v`` in lengthscales."""
-    T = len(weights)
+    """Covariances of a factor with the observations at its point of reference; they are put into the first row of
+    ``long``, and the point in lengthscales into ``v``.
+    """
+    T, weight, Zt = stack.counts[f], stack.weights[f], stack.Zt[f]
+    out, away, unused = long[0, :T], long[1, :T], long[2, :T]
     away[:] = 0.0
     for d in range(len(v)):
-        v[d] = reference[d] / lengths[d]
+        v[d] = reference[f, d] / stack.lengths[f, d]
         for t in range(T):
             away[t] += (v[d] - Zt[d, t]) ** 2
-    radial(kernel, away, 1.0, out, unused)
+    if stack.kernels[f] == GIVEN:
+        given = stack.given[f, 0, stack.given.shape[2] - 1]
+        for t in range(T):
+            out[t] = given[t] * weight[t]
+        return
+    radial(stack.kernels[f], away, 1.0, out, unused)
     for t in range(T):
-        out[t] *= weights[t]
+        out[t] *= weight[t]
 
 
 @compiled(_SIGNATURE, fastmath=LANES)
 def predict(
-    wanted: int,
-    stack: Stack,
-    U: Points,
-    reference: Float[np.ndarray, "g a"],
-    is_contrast: bool,
-    blocks: Int[np.ndarray, " n"],
-    out: Out,
-    work: Workspace,
+    wanted: int, stack: Stack, U: Points, reference: Rows, is_contrast: bool, blocks: Blocks, out: Out, work: Workspace
 ) -> None:
     """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
 
@@ -152,21 +147,14 @@ def predict(
     g, m, a = U.shape
     tall, long, short, x, places_of = work
     K, S, W, apart, v = tall[0], tall[1], tall[2], tall[3], places_of[0]
-    at_reference, away, unused = long[0], long[1], long[2]
-    squares, pulls, one, near_one, slope_one = short[0], short[1:3], short[3], short[4], short[5]
+    at_reference, squares, pulls = long[0], short[0], short[1:3]
+    one, near_one, slope_one = short[3], short[4], short[5]
     for f in range(g):
         kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
         n_rows = (T + ROWS - 1) // ROWS * ROWS
         K[T:n_rows] = 0.0
-        if is_contrast and kernel == GIVEN:
-            for d in range(a):
-                v[d] = reference[f, d] / lengths[f, d]
-            for t in range(T):
-                at_reference[t] = given[f, 0, m, t] * weight[t]
-        elif is_contrast:
-            _at_reference(
-                kernel, reference[f], lengths[f], Zt[f, :, :T], weight[:T], v, away[:T], unused[:T], at_reference[:T]
-            )
+        if is_contrast:
+            _at_reference(stack, f, reference, v, long)
         for start in range(0, m, POINTS):
             apart[:] = 0.0
             for d in range(a):
@@ -227,29 +215,20 @@ def predict(
 
 @compiled(_SIGNATURE, fastmath=LANES)
 def predict_few(
-    wanted: int,
-    stack: Stack,
-    U: Points,
-    reference: Float[np.ndarray, "g a"],
-    is_contrast: bool,
-    blocks: Int[np.ndarray, " n"],
-    out: Out,
-    work: Workspace,
+    wanted: int, stack: Stack, U: Points, reference: Rows, is_contrast: bool, blocks: Blocks, out: Out, work: Workspace
 ) -> None:
     """Posterior as by ``predict``, point by point: faster for one or two points."""
     kernels, counts, Zt, lengths, outputs, weights, alpha, _, places = stack
     mean, var, dmean, dvar = out
     g, m, a = U.shape
     _, long, one, _, places_of = work
-    at_reference, k, slope, w, apart, v, x = long[0], long[1], long[2], long[3], long[4], places_of[0], places_of[1]
+    at_reference, apart, slope, k, w, v, x = long[0], long[1], long[2], long[3], long[4], places_of[0], places_of[1]
     for f in range(g):
         kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
         n_rows = (T + ROWS - 1) // ROWS * ROWS
         k[T:n_rows] = 0.0
         if is_contrast:
-            _at_reference(
-                kernel, reference[f], lengths[f], Zt[f, :, :T], weight[:T], v, apart[:T], slope[:T], at_reference[:T]
-            )
+            _at_reference(stack, f, reference, v, long)
         for p in range(m):
             apart[:] = 0.0
             for d in range(a):
@@ -295,14 +274,7 @@ def predict_few(
 
 @compiled(_SIGNATURE, _nrt=True, fastmath=LANES)
 def predict_roughly(
-    wanted: int,
-    stack: Stack,
-    U: Points,
-    reference: Float[np.ndarray, "g a"],
-    is_contrast: bool,
-    blocks: Int[np.ndarray, " n"],
-    out: Out,
-    work: Workspace,
+    wanted: int, stack: Stack, U: Points, reference: Rows, is_contrast: bool, blocks: Blocks, out: Out, work: Workspace
 ) -> None:
     """Means and variances as by ``predict``, in single precision unless L⁻¹ has a diagonal entry above 1e3."""
     kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
@@ -317,7 +289,7 @@ def predict_roughly(
     Z, weight = np.empty((a, most), dtype=np.float32), np.empty(most, dtype=np.float32)
     own_alpha, shift = np.empty(most, dtype=np.float32), np.zeros(most, dtype=np.float32)
     _, long, _, _, places_of = work
-    v, at_reference, away, unused = places_of[0], long[0], long[1], long[2]
+    v, at_reference = places_of[0], long[0]
     near_one, own_v = np.zeros(ROUGH_POINTS, dtype=np.float32), np.empty(a, dtype=np.float32)
     for f in range(g):
         kernel, T = kernels[f], counts[f]
@@ -341,10 +313,7 @@ def predict_roughly(
                 entries[offset + j] = _single(row[j])
             offset += n_entries
         if is_contrast:
-            _at_reference(
-                kernel, reference[f], lengths[f], Zt[f, :, :T], weights[f, :T], v, away[:T], unused[:T],
-                at_reference[:T],
-            )  # fmt: skip
+            _at_reference(stack, f, reference, v, long)
         for d in range(a):
             own_v[d] = _single(v[d])
         for t in range(T):
@@ -418,9 +387,9 @@ class StackPosterior:
         self._weights = self._outputs[:, None] * conditioned.seen[rows]
         if hyper.times:
             self._weights = self._weights * conditioned.decay(index)
-        self._alpha, self._rows, is_coupled = conditioned.alpha[rows], conditioned.rows, conditioned.is_coupled
+        self._alpha, self._rows, is_coupled = conditioned.alpha[rows], conditioned.parts.inverse, conditioned.is_coupled
         self._places = np.zeros(len(index), dtype=np.int64) if is_coupled else np.array(index)
-        self._counts = np.full(len(index), len(conditioned.data)) if is_coupled else conditioned.counts[rows]
+        self._counts = conditioned.parts.counts[self._places]
         self._may_be_few = not (is_coupled or self._own)
 
     def mean(self, U: Points) -> Float[np.ndarray, "g m"]:
@@ -428,12 +397,7 @@ class StackPosterior:
         return self.constants + self.scales * self._standardised(U, None, MEAN, self._alpha).mean
 
     def posterior(
-        self,
-        U: Points,
-        reference: Float[np.ndarray, "g 1 a"] | None = None,
-        *,
-        gradient: bool = False,
-        rough: bool = False,
+        self, U: Points, reference: Reference = None, *, gradient: bool = False, rough: bool = False
     ) -> Marginals:
         """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units; ``rough``: three digits will do."""
         wanted, scales = GRADIENT if gradient else VARIANCE, self.scales
@@ -451,13 +415,7 @@ class StackPosterior:
         return mean, slope
 
     def _standardised(
-        self,
-        U: Points,
-        reference: Float[np.ndarray, "g 1 a"] | None,
-        wanted: int,
-        alpha: Float[np.ndarray, "g T"],
-        *,
-        rough: bool = False,
+        self, U: Points, reference: Reference, wanted: int, alpha: Float[np.ndarray, "g T"], *, rough: bool = False
     ) -> Out:
         """Standardised posterior by the fastest kernel; parts that are not wanted are zero."""
         (g, m, a), kernel, whole = U.shape, predict, np.ascontiguousarray

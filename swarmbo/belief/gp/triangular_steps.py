@@ -10,22 +10,20 @@ import numpy as np
 from jaxtyping import Float, Int
 from llvmlite import binding, ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from swarmbo.belief.gp.cholesky import ROWS
-from swarmbo.boundary.compiling import inner
+from swarmbo.boundary.compiling import inner, instructions
 
 POINTS, ROUGH_POINTS = 8, 16  # side by side, in double and in single precision
 _IN_FLIGHT = 8 if binding.get_host_cpu_features().get("avx512f") else 4  # rows at once: their sums stay in registers
 _DOUBLE, _SINGLE, _INT, _LANE = ir.DoubleType(), ir.FloatType(), ir.IntType(64), ir.IntType(32)
 _FUSED = ("contract",)
 _unsigned: Any = np.uint64
-_step: Any = intrinsic  # what it makes is called without the first argument, which numba supplies
 _ROWS, _BYTES, _ONE = _unsigned(ROWS), _unsigned(8), _unsigned(1)  # compiled code makes floats of mixed integers
 
 
-@_step
-def block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any, pulled: Any, is_pulled: Any) -> Any:
+@instructions(types.void)
+def block(builder: Any, matrix: Any, n: Any, points: Any, squares: Any, pulled: Any, is_pulled: Any) -> None:
     """Products of a block of rows of a triangular matrix with eight vectors, and sums of their squares.
 
     The intrinsic takes the address of the first row, how many entries each has, and the addresses of vectors k (that
@@ -33,107 +31,78 @@ def block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any, pulled: 
     k; last whether w is wanted. With v the products of rows and k, it adds v² to the sums, and row by row v times the
     row to w.
     """
-
-    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        matrix, n, points, squares, pulled, is_pulled = arguments
-        starts, v = _products(builder, matrix, n, points, squares, _DOUBLE, POINTS)
-        with builder.if_then(is_pulled), cgutils.for_range(builder, n, intp=_INT) as loop:
-            place = _entry(builder, pulled, builder.mul(loop.index, _INT(POINTS)), _DOUBLE)
-            w = _load(builder, place, _DOUBLE, POINTS)
-            for start, own in zip(starts, v, strict=True):
-                entry = _spread(builder, builder.load(builder.gep(start, [loop.index])), POINTS)
-                w = _added(builder, w, entry, own)
-            _put(builder, w, place)
-        return context.get_dummy_value()
-
-    return types.void(matrix, n, points, squares, pulled, is_pulled), emit
+    starts, v = _products(builder, matrix, n, points, squares, _DOUBLE, POINTS)
+    with builder.if_then(is_pulled), cgutils.for_range(builder, n, intp=_INT) as loop:
+        place = _entry(builder, pulled, builder.mul(loop.index, _INT(POINTS)), _DOUBLE)
+        w = _load(builder, place, _DOUBLE, POINTS)
+        for start, own in zip(starts, v, strict=True):
+            entry = _spread(builder, builder.load(builder.gep(start, [loop.index])), POINTS)
+            w = _added(builder, w, entry, own)
+        _put(builder, w, place)
 
 
-@_step
-def rough_block(_typing: Any, matrix: Any, n: Any, points: Any, squares: Any) -> Any:
+@instructions(types.void)
+def rough_block(builder: Any, matrix: Any, n: Any, points: Any, squares: Any) -> None:
     """Sums of squares as by ``block``, for sixteen points in single precision, without w."""
-
-    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        matrix, n, points, squares = arguments
-        _products(builder, matrix, n, points, squares, _SINGLE, ROUGH_POINTS)
-        return context.get_dummy_value()
-
-    return types.void(matrix, n, points, squares), emit
+    _products(builder, matrix, n, points, squares, _SINGLE, ROUGH_POINTS)
 
 
-@_step
-def rough_apart(_typing: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any, squares: Any) -> Any:
+@instructions(types.void)
+def rough_apart(builder: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any, squares: Any) -> None:
     """Squared distances of sixteen points and n others, added up in single precision; arguments are addresses."""
-
-    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        x, Z, between, n_dims, n, squares = arguments
-        with cgutils.for_range(builder, n_dims, intp=_INT) as dims:
-            at = _entry(builder, x, builder.mul(dims.index, _INT(ROUGH_POINTS)), _SINGLE)
-            own, first = _load(builder, at, _SINGLE, ROUGH_POINTS), builder.mul(dims.index, between)
-            with cgutils.for_range(builder, n, intp=_INT) as loop:
-                z = builder.load(_entry(builder, Z, builder.add(first, loop.index), _SINGLE))
-                away = builder.fsub(own, _spread(builder, z, ROUGH_POINTS))
-                place = _entry(builder, squares, builder.mul(loop.index, _INT(ROUGH_POINTS)), _SINGLE)
-                _put(builder, _added(builder, _load(builder, place, _SINGLE, ROUGH_POINTS), away, away), place)
-        return context.get_dummy_value()
-
-    return types.void(x, Z, between, n_dims, n, squares), emit
-
-
-@_step
-def rough_sums(_typing: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: Any, sums: Any) -> Any:
-    """K becomes weights K - shifts, and alpha K is added up, of sixteen points in single precision; from addresses."""
-
-    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        K, n, *others, sums = arguments
-        place = _entry(builder, sums, _INT(0), _SINGLE)
-        total = cgutils.alloca_once_value(builder, _load(builder, place, _SINGLE, ROUGH_POINTS))
+    with cgutils.for_range(builder, n_dims, intp=_INT) as dims:
+        at = _entry(builder, x, builder.mul(dims.index, _INT(ROUGH_POINTS)), _SINGLE)
+        own, first = _load(builder, at, _SINGLE, ROUGH_POINTS), builder.mul(dims.index, between)
         with cgutils.for_range(builder, n, intp=_INT) as loop:
-            at = _entry(builder, K, builder.mul(loop.index, _INT(ROUGH_POINTS)), _SINGLE)
-            weight, shift, alpha = (
-                _spread(builder, builder.load(_entry(builder, other, loop.index, _SINGLE)), ROUGH_POINTS)
-                for other in others
-            )
-            k = builder.fsub(builder.fmul(_load(builder, at, _SINGLE, ROUGH_POINTS), weight), shift)
-            _put(builder, k, at)
-            builder.store(_added(builder, builder.load(total), alpha, k), total)
-        _put(builder, builder.load(total), place)
-        return context.get_dummy_value()
-
-    return types.void(K, n, weights, shifts, alpha, sums), emit
+            z = builder.load(_entry(builder, Z, builder.add(first, loop.index), _SINGLE))
+            away = builder.fsub(own, _spread(builder, z, ROUGH_POINTS))
+            place = _entry(builder, squares, builder.mul(loop.index, _INT(ROUGH_POINTS)), _SINGLE)
+            _put(builder, _added(builder, _load(builder, place, _SINGLE, ROUGH_POINTS), away, away), place)
 
 
-@_step
-def block_of_one(_typing: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: Any) -> Any:
+@instructions(types.void)
+def rough_sums(builder: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: Any, sums: Any) -> None:
+    """K becomes weights K - shifts, and alpha K is added up, of sixteen points in single precision; from addresses."""
+    place = _entry(builder, sums, _INT(0), _SINGLE)
+    total = cgutils.alloca_once_value(builder, _load(builder, place, _SINGLE, ROUGH_POINTS))
+    with cgutils.for_range(builder, n, intp=_INT) as loop:
+        at = _entry(builder, K, builder.mul(loop.index, _INT(ROUGH_POINTS)), _SINGLE)
+        weight, shift, alpha = (
+            _spread(builder, builder.load(_entry(builder, other, loop.index, _SINGLE)), ROUGH_POINTS)
+            for other in (weights, shifts, alpha)
+        )
+        k = builder.fsub(builder.fmul(_load(builder, at, _SINGLE, ROUGH_POINTS), weight), shift)
+        _put(builder, k, at)
+        builder.store(_added(builder, builder.load(total), alpha, k), total)
+    _put(builder, builder.load(total), place)
+
+
+@instructions(types.float64)
+def block_of_one(builder: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: Any) -> Any:
     """Sum of v² as by ``block``, and w, for one point: eight entries of a row side by side, n a multiple of eight."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        matrix, n, k, w, is_pulled = arguments
-        starts = [_entry(builder, matrix, builder.mul(n, _INT(row)), _DOUBLE) for row in range(ROWS)]
-        nothing = ir.Constant(ir.VectorType(_DOUBLE, POINTS), [0.0] * POINTS)
-        sums = [cgutils.alloca_once_value(builder, nothing) for _ in starts]
+    starts = [_entry(builder, matrix, builder.mul(n, _INT(row)), _DOUBLE) for row in range(ROWS)]
+    nothing = ir.Constant(ir.VectorType(_DOUBLE, POINTS), [0.0] * POINTS)
+    sums = [cgutils.alloca_once_value(builder, nothing) for _ in starts]
+    with cgutils.for_range(builder, builder.udiv(n, _INT(POINTS)), intp=_INT) as loop:
+        first = builder.mul(loop.index, _INT(POINTS))
+        own = _load(builder, _entry(builder, k, first, _DOUBLE), _DOUBLE, POINTS)
+        for start, total in zip(starts, sums, strict=True):
+            entries = _load(builder, builder.gep(start, [first]), _DOUBLE, POINTS)
+            builder.store(_added(builder, builder.load(total), entries, own), total)
+    v, square = [_summed(builder, builder.load(total)) for total in sums], ir.Constant(_DOUBLE, 0.0)
+    for own in v:
+        square = _added(builder, square, own, own)
+    with builder.if_then(is_pulled):
+        spread = [_spread(builder, own, POINTS) for own in v]
         with cgutils.for_range(builder, builder.udiv(n, _INT(POINTS)), intp=_INT) as loop:
             first = builder.mul(loop.index, _INT(POINTS))
-            own = _load(builder, _entry(builder, k, first, _DOUBLE), _DOUBLE, POINTS)
-            for start, total in zip(starts, sums, strict=True):
+            place = _entry(builder, w, first, _DOUBLE)
+            total = _load(builder, place, _DOUBLE, POINTS)
+            for start, own in zip(starts, spread, strict=True):
                 entries = _load(builder, builder.gep(start, [first]), _DOUBLE, POINTS)
-                builder.store(_added(builder, builder.load(total), entries, own), total)
-        v, square = [_summed(builder, builder.load(total)) for total in sums], ir.Constant(_DOUBLE, 0.0)
-        for own in v:
-            square = _added(builder, square, own, own)
-        with builder.if_then(is_pulled):
-            spread = [_spread(builder, own, POINTS) for own in v]
-            with cgutils.for_range(builder, builder.udiv(n, _INT(POINTS)), intp=_INT) as loop:
-                first = builder.mul(loop.index, _INT(POINTS))
-                place = _entry(builder, w, first, _DOUBLE)
-                total = _load(builder, place, _DOUBLE, POINTS)
-                for start, own in zip(starts, spread, strict=True):
-                    entries = _load(builder, builder.gep(start, [first]), _DOUBLE, POINTS)
-                    total = _added(builder, total, entries, own)
-                _put(builder, total, place)
-        return square
-
-    return types.float64(matrix, n, k, w, is_pulled), emit
+                total = _added(builder, total, entries, own)
+            _put(builder, total, place)
+    return square
 
 
 def _products(
@@ -192,14 +161,10 @@ def _added(builder: Any, total: Any, one: Any, other: Any) -> Any:
     return builder.fadd(total, builder.fmul(one, other, flags=_FUSED), flags=_FUSED)
 
 
-@_step
-def _at(_typing: Any, address: Any) -> Any:
+@instructions(types.CPointer(types.float64))
+def _at(builder: Any, address: Any) -> Any:
     """A pointer to the numbers at an address."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], _DOUBLE.as_pointer())
-
-    return types.CPointer(types.float64)(address), emit
+    return builder.inttoptr(address, _DOUBLE.as_pointer())
 
 
 @inner()

@@ -189,10 +189,12 @@ def learn_ensemble(
     # a total adds nothing to the outcomes of all its factors
     totals = np.where(np.isfinite(history.factors).all(axis=1), np.nan, history.totals)
     data = Dataset(history.X, totals, history.factors, noise_std=history.noise_std)
-    model = settings, situation.graph, situation.domain, data
-    before = None if previous is None else previous.ensemble
+    hyper = None if previous is None else previous.ensemble
     latest = last.ensemble if isinstance(last, EnsembleModel) else None
-    ensemble = Ensemble.learned(*model, coupled=coupled, seed=situation.seed, previous=before, last=latest)
+    graph, seed = situation.graph, situation.seed
+    ensemble = Ensemble.learned(
+        settings, graph, situation.domain, data, coupled=coupled, seed=seed, previous=hyper, last=latest
+    )
     names = {"round": situation.round, "evaluations": n, "pending": len(situation.pending)}
     rngs = [stream(situation.seed, "ensemble", "member", part=i, **names) for i in range(len(ensemble.parts))]
     chosen = ensemble.choose(rngs)

@@ -194,7 +194,7 @@ def test_each_is_told_what_is_its_own_only(network, fleets):
         rows = [letter.row for letter in orders if isinstance(letter, RecordOutcome)]
         places = [tuple(row.place.values()) for row in rows if row.factors]
         column = fleet.team.problem.channels.index(name)
-        own = fleet.team.history.X[fleet.team.problem.taken(fleet.team.history.X)[:, column]]
+        own = fleet.team.history.X[fleet.team.problem.takes_part(fleet.team.history.X)[:, column]]
         along = [stop.place for row in rows for stop in row.on_the_way]
         assert {*places, *along} == {tuple(row[fleet.team.problem.columns(name)]) for row in own}
         assert len(offers) == ROUNDS

@@ -122,7 +122,7 @@ def test_what_was_measured_is_not_measured_again_by_one_that_was_killed(network,
     _, told = fleet.play(ROUNDS)
     assert fleet.kills > 2
     column = fleet.team.problem.channels.index("robot_2")
-    assert len(asked) == int(fleet.team.problem.taken(told.X)[:, column].sum())
+    assert len(asked) == int(fleet.team.problem.takes_part(told.X)[:, column].sum())
 
 
 def test_an_instrument_that_raises_is_a_failure_that_the_log_names(network, fleets):

@@ -536,7 +536,7 @@ def test_a_sum_that_must_have_one_value_has_it_in_many_points(space, weight, tot
     equation = Linear(weights=dict.fromkeys(space, weight), at_most=total, at_least=total)
     problem = Problem.of(None, space).with_constraints([equation])
     U = np.random.default_rng(0).random((20, len(space)))
-    kept = problem.in_box(np.array([problem.kept_out(u) for u in U]))
+    kept = problem.in_box(np.array([problem.nearest_allowed(u) for u in U]))
     np.testing.assert_allclose(weight * kept.sum(axis=1), total, rtol=1e-11)
     assert len(np.unique(kept, axis=0)) > (3 if "d" not in space and problem.is_mixed else 15)
     near = problem.in_box(np.array([problem._projected(u) for u in U]))
@@ -571,7 +571,7 @@ def test_a_present_setting_that_a_rule_forbids_is_refused_and_not_asked_for_ever
 def test_a_rule_that_leaves_a_small_part_of_wide_bounds_is_kept(axis, rule, top):
     problem = Problem.of(None, dict.fromkeys("ab", axis(top))).with_constraints([rule(top)])
     for u in np.random.default_rng(0).random((5, 2)):
-        assert problem.is_allowed(problem.kept_out(u)[None])[0]
+        assert problem.is_allowed(problem.nearest_allowed(u)[None])[0]
 
 
 def test_a_rule_that_only_a_solver_s_rounding_keeps_is_refused():

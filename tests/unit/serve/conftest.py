@@ -12,7 +12,7 @@ import pytest
 import swarmbo as sb
 from swarmbo.evaluations import Ledger
 from swarmbo.evaluations.ledger import LEDGER
-from swarmbo.serve.app import make_app
+from swarmbo.serve.app import Application
 from swarmbo.serve.broker import Broker, Service
 
 SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
@@ -57,7 +57,7 @@ def client_of(broker, token=TOKEN):
     """An HTTP client of a broker, without a network."""
     testclient = pytest.importorskip("starlette.testclient")
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    with testclient.TestClient(make_app(broker, TOKEN), headers=headers) as client:
+    with testclient.TestClient(Application(broker, TOKEN), headers=headers) as client:
         yield client
 
 

@@ -187,7 +187,7 @@ def test_agents_of_a_field_tell_where_they_were(tmp_path, clock):
 
 def test_a_slow_body_is_given_up(broker, monkeypatch):
     monkeypatch.setattr(application, "SLOWEST_BODY", 0.05)
-    app, sent = application.make_app(broker, TOKEN), []
+    app, sent = application.Application(broker, TOKEN), []
 
     async def receive():
         await asyncio.sleep(0.01 if not sent else 10.0)

@@ -141,8 +141,8 @@ def test_a_copy_is_asked_where_its_own_rows_lie():
     (stack,), U = stacks_of(GRAPH, ["f"]), np.random.default_rng(9).random((1, 5, 2))
     expected = belief.local(stack, U)
     again = pickle.loads(pickle.dumps(belief))
-    rows = again._conditioned.rows
-    assert not set(rows.addresses) & set(belief._conditioned.rows.addresses)
+    rows = again._conditioned.parts.inverse
+    assert not set(rows.addresses) & set(belief._conditioned.parts.inverse.addresses)
     del belief
     np.testing.assert_array_equal(again.local(stack, U).var, expected.var)
 
