@@ -279,27 +279,28 @@ class Agent(RestorableAgent):
 
         Args:
             points: Joint points (t, n), physical; an agent reads its own variables only. In a field, locations (t, d),
-                or (t, d + 1) with the round last; an agent reads its own rows only.
+                or (t, d + 1) with the round last if the belief has a time axis; an agent reads its own rows only.
             outcomes: Outcomes of the agent's factors (t, k), in the order of ``factors``, or totals (t,) for the first
                 agent. In a field, measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
-            rounds: Round of each evaluation (t,), or one for all; by default the present round.
+            rounds: If the belief has a time axis: round of each (t,), or one for all; by default the present round.
             agents: In a field, the agent that measured: one for all, or for each (t,); by default the first. It reports
                 to the others.
             noise_std: Standard deviation of the noise: one for all, one for each point (t,), or an array like
                 ``outcomes``; NaN if unknown.
 
         Raises:
-            ShapeError: If shapes do not fit.
+            ShapeError: If shapes do not fit, or there are rounds without a time axis.
             ConfigError: If a point is not in bounds, or the agent is deciding.
         """
         self._require_idle("told of what nobody asked for")
         present, order = self._log.round - 1, self._own_rows.attach_order
-        given, fades = tables.Rows(points, outcomes, agents, rounds, noise_std), self._learner.fades
+        given, takes_rounds = tables.Rows(points, outcomes, agents, rounds, noise_std), self._learner.takes_rounds
         if isinstance(self._learner, FieldLearner):
-            data = tables.attached(given, self.problem, fades=fades)
-            self._own_rows = self._own_rows.with_data(self.problem, self.name, data, present, fades=fades)
+            data = tables.attached(given, self.problem, takes_rounds=takes_rounds)
+            self._own_rows = self._own_rows.with_data(self.problem, self.name, data, present, fades=takes_rounds)
             return
-        self._own_rows = self._own_rows.with_attached(self._inputs.checked_attached(given, present, order, fades=fades))
+        rows = self._inputs.checked_attached(given, present, order, takes_rounds=takes_rounds)
+        self._own_rows = self._own_rows.with_attached(rows)
 
     def _require_idle(self, request: str) -> None:
         if self._steps is not None:

@@ -216,7 +216,7 @@ class AskTell(TeamState):
             Id of the new query.
 
         Raises:
-            ConfigError: If the point lacks a variable or has an invalid value, or the team is in a field.
+            ConfigError: If the point lacks a variable, or has an unknown one or an invalid value, or in a field.
 
         Example:
             >>> import swarmbo as sb
@@ -333,7 +333,8 @@ class AskTell(TeamState):
             constraints: Measured quantities (t,) with ``limits``, by name. Default: a table's columns of their names.
 
         Raises:
-            ShapeError: If shapes do not fit, a location is over 100 sides of the box away, or a noise is negative.
+            ShapeError: If shapes do not fit, a location is over 100 sides of the box away, a noise is negative, or
+                there are rounds without a time axis.
             ConfigError: If a value is invalid for its variable, or a column or cell is wrong; it names row and column.
             OSError: If a file cannot be read.
 
@@ -352,11 +353,11 @@ class AskTell(TeamState):
             wanted = "arrays of both, or a table: a list of dicts, a CSV file's path, or a frame"
             got = "got an array of points with names of columns, or no outcomes"
             raise ConfigError(f"{got}. Wanted {wanted}", at="$.points")
-        data = attached(rows, self.problem, fades=self._learner.fades)
+        data = attached(rows, self.problem, takes_rounds=self._learner.takes_rounds)
         learner, since, present = self._learner, self._unreported, self._log.round - 1
         self._log = self._log.with_evaluations(data)
         if isinstance(learner, FieldLearner):
-            problem, fades = self.problem, learner.fades
+            problem, fades = self.problem, learner.takes_rounds
             own = {a: since.of(a).with_data(problem, a, data, present, fades=fades) for a in problem.agents}
             self._unreported = msgspec.structs.replace(since, own=own)
             self._learn(lambda: None)

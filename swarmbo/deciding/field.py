@@ -61,8 +61,8 @@ class FieldLearner:
         return replace(self, team_belief=self.team_belief.copied())
 
     @property
-    def fades(self) -> bool:
-        """True if old data lose weight, by a time axis of the belief."""
+    def takes_rounds(self) -> bool:
+        """True if the belief reads rounds of data: if it has a time axis."""
         return self.team_belief.belief.has_time
 
     def n_data(self, log: Logbook) -> int:

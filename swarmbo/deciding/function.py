@@ -69,9 +69,11 @@ class FunctionLearner:
         return {}
 
     @property
-    def fades(self) -> bool:
-        """True if old data lose weight, by a time axis of the belief."""
-        return isinstance(belief := self.setup.belief, AdditiveGPSettings) and belief.time is not None
+    def takes_rounds(self) -> bool:
+        """True if the belief reads rounds of data, as one with a time axis does, or as a user's own may."""
+        belief = self.setup.belief
+        has_time = isinstance(belief, AdditiveGPSettings) and belief.time is not None
+        return has_time or not isinstance(belief, AdditiveGPSettings | EnsembleSettings)
 
     def n_data(self, log: Logbook) -> int:
         """Number of evaluated points with at least one outcome."""
@@ -228,9 +230,10 @@ class FunctionLearner:
         With outcomes per factor, there is a rule for the variables of each pending factor. In the last round, from
         which no decision learns, parts of the graph may repeat pending values.
         """
-        problem, whole = self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
+        belief, problem, whole = self.setup.belief, self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
+        fades = isinstance(belief, AdditiveGPSettings) and belief.time is not None
         # if outcomes fade, an old point is worth a new measurement
-        rules = [] if self.fades else [_KeepApart(whole, problem.domain.to_unit(log.points), are_pending=False)]
+        rules = [] if fades else [_KeepApart(whole, problem.domain.to_unit(log.points), are_pending=False)]
         queries = list(log.open.values())
         waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(whole, list(range(len(queries))))]
         is_last = log.round == self.setup.horizon

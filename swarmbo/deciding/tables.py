@@ -142,11 +142,11 @@ def _long(
     return X[firsts], by_factor(values), None if when is None else when[firsts], noise, there
 
 
-def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *, fades: bool) -> Dataset:
+def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *, takes_rounds: bool = True) -> Dataset:
     """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing ones.
 
     Of a function, a table of outcomes has a column for each of the ``own`` channels, by default all. They may have
-    rounds if data of the belief fade.
+    rounds if the belief ``takes_rounds``.
     """
     points, outcomes, agents, rounds, noise_std, constraints, are_codes = given
     X = problem.coded_rows(points) if problem.is_mixed and not are_codes else real_array(points)
@@ -158,16 +158,15 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
     X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
     rounds = None if rounds is None else checked_rounds(rounds, len(X))
     t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
-    d = problem.box.n_dims if problem.is_field else n
-    if not fades and (rounds is not None or (problem.is_field and X.shape[1] == d + 1)):
-        wanted = f"wanted none, points {(t, d)}, or a belief with `time`"
-        raise ShapeError(f"got rounds for a belief without a time axis; {wanted}")
+    if rounds is not None and not takes_rounds:
+        raise ShapeError("got rounds for a belief without a time axis; wanted none, or a belief with `time`")
     measured = _measured(constraints, problem, t)
     unknown, nothing, noise = (np.full(shape, np.nan) for shape in (t, (t, k), (t, 1 + k)))
     if problem.is_field:
-        y = y.reshape(-1)
-        if X.shape not in ((len(y), d), (len(y), d + 1)):
-            raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {d})")
+        y, d = y.reshape(-1), problem.box.n_dims
+        if X.shape not in ((len(y), d), (len(y), d + takes_rounds)):
+            with_rounds = f", or ({len(y)}, {d + 1}) for a belief with `time`" * (X.shape == (len(y), d + 1))
+            raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {d}){with_rounds}")
         if not (near := problem.box.is_near(X[:, :d]) & np.isfinite(X).all(axis=1)).all():
             row = int(np.argmin(near))
             raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary import values
 from swarmbo.deciding import offers, tables
-from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.logbook import Logbook, OpenQuery
 from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow, shares_outcomes
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
@@ -40,9 +40,10 @@ def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = N
     query, channels = log.requested_query(query_id), log.problem.channels if own is None else own
     awaited = [channel for channel in query.awaited if own is None or channel in own]
     if log.problem.is_field:
-        point, total, factors, rest_failed = _checked_measurements(log, query_id, told, own, awaited)
+        point, total, factors, rest_failed = _checked_measurements(log, query_id, query, awaited, told, own)
     else:
-        point, total, factors, rest_failed = _checked_evaluation(log, query_id, told, own)
+        point, total, factors, rest_failed = _checked_evaluation(log.problem, query, told, own)
+        log.requested_query(query_id, factors)
     total_noise, noise = noise_of(told.noise_std, total, factors)
     is_awaited = frozenset(awaited)
     new = {channel: y for channel, y in factors.items() if channel in is_awaited}
@@ -62,10 +63,9 @@ def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = N
 
 
 def _checked_measurements(
-    log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels, awaited: Sequence[str]
+    log: Logbook, query_id: str, query: OpenQuery, awaited: Sequence[str], told: ToldOutcome, own: OwnChannels
 ) -> Checked:
     """Check outcomes in a field, and the locations of agents that measured elsewhere."""
-    problem, requested = log.problem, log.requested_query(query_id).point
     if told.point is not None:
         raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
     factors = _outcomes_by_channel(told.outcome, "{agent: outcome}", "$.outcomes", own)
@@ -74,20 +74,19 @@ def _checked_measurements(
     given = {} if told.locations is None else values.table(told.locations, "{agent: location}", "$.locations")
     if strangers := [agent for agent in given if agent not in factors]:
         raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
-    actual = {agent: measured_place(problem, agent, location) for agent, location in given.items()}
-    places = problem.places(requested, awaited) | actual
-    point = problem.joint({agent: places[agent] for agent in awaited if rest_failed or agent in factors})
+    actual = {agent: measured_place(log.problem, agent, location) for agent, location in given.items()}
+    places = log.problem.places(query.point, awaited) | actual
+    point = log.problem.joint({agent: places[agent] for agent in awaited if rest_failed or agent in factors})
     return point, None, factors, rest_failed
 
 
-def _checked_evaluation(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels) -> Checked:
+def _checked_evaluation(problem: Problem, query: OpenQuery, told: ToldOutcome, own: OwnChannels) -> Checked:
     """Check the outcome of a function, and the point if it was evaluated elsewhere."""
     if told.locations is not None:
         wanted = "point = {variable: value}, as this is a function"
         raise ConfigError(f"got locations; wanted {wanted}", at="$.locations")
-    point = log.requested_query(query_id).place if told.point is None else log.problem.placed(told.point)
-    total, factors = _total_or_factors(told.outcome, log.problem, own)
-    log.requested_query(query_id, factors)
+    point = query.place if told.point is None else problem.placed(told.point)
+    total, factors = _total_or_factors(told.outcome, problem, own)
     return point, total, factors, told.failed or not isinstance(told.outcome, Mapping)
 
 
@@ -244,9 +243,10 @@ class AgentInputs:
         measurement = Measurement(self.name, place, y, noise.get(self.name, np.nan))
         return OwnRow.measured(order, self.problem, measurement)
 
-    def checked_attached(self, given: tables.Rows, present: int, order: int, *, fades: bool) -> list[OwnRow]:
+    def checked_attached(self, given: tables.Rows, present: int, order: int, *, takes_rounds: bool) -> list[OwnRow]:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
-        data, channels = tables.attached(given, self.problem, self.factors, fades=fades), self.problem.channels
+        data = tables.attached(given, self.problem, self.factors, takes_rounds=takes_rounds)
+        channels = self.problem.channels
         is_by_factor = not shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
         has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[OwnRow]()

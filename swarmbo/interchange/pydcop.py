@@ -44,8 +44,9 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
     if not domains:
         raise ConfigError("got no variable; wanted one at least", at="$.variables")
     factors, constant = _factors(data, domains, _fixed_values(data, values, domains), budget)
-    scopes, sign = {factor: scope for factor, (scope, _) in factors.items()}, 1.0 if objective == "max" else -1.0
-    tables = {factor: sign * table for factor, (_, table) in factors.items()}
+    scopes = {factor: scope for factor, (scope, _) in factors.items()}
+    sign = 1.0 if objective == "max" else -1.0
+    tables = {factor: sign * factors.pop(factor)[1] for factor in scopes}  # none twice in memory
     seen = {variable for scope in scopes.values() for variable in scope}
     for variable in [x for x in domains if x not in seen]:
         factor = _unused(f"free_{variable}", scopes, domains)

@@ -38,8 +38,9 @@ def cite(paths: Iterable[Path]) -> Citations:
     """
     runs, left_out = read_each(paths, _begun)
     if not runs:
-        raise RunFolderError(left_out[0].removesuffix("; left out"))
-    keys, notes, versions = set[str](), dict.fromkeys(left_out), dict[str, None]()
+        raise RunFolderError(left_out[0] if left_out else "got no run; wanted one at least")
+    keys, versions = set[str](), dict[str, None]()
+    notes = dict.fromkeys(f"{why}; left out" for why in left_out)
     for run, settings in runs:
         path, made_by = run.path, run.folder.versions()
         versions[made_by["swarmbo"]] = None
@@ -55,6 +56,8 @@ def cite(paths: Iterable[Path]) -> Citations:
 
 
 def _begun(run: Run) -> tuple[Run, dict[str, Any]]:
+    if run.log.damage is not None:
+        raise RunFolderError(run.log.damage)
     if not run.log.lines:
         raise RunFolderError(f"{run.path}: no round is logged")
     return run, settings_of(run)

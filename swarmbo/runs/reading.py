@@ -183,14 +183,14 @@ def load_run(path: str | os.PathLike[str]) -> Run:
 
 
 def read_each(paths: Iterable[Path], read: Callable[[Run], T]) -> tuple[list[T], list[str]]:
-    """What is read of runs, and notes on those left out: a damaged one does not stop the others."""
-    found, notes = list[T](), list[str]()
+    """What is read of runs, and errors of those that cannot be read: a damaged one does not stop the others."""
+    found, left_out = list[T](), list[str]()
     for path in paths:
         try:
             found.append(read(load_run(path)))
         except RunFolderError as error:
-            notes.append(f"{error}; left out")
-    return found, notes
+            left_out.append(str(error))
+    return found, left_out
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
@@ -242,16 +242,17 @@ def export(
         raise ConfigError("got - for Parquet; wanted a file")
     root, is_run = folder.resolve(), RunFolder.holds_run(folder)
 
-    def tabled(run: Run) -> tuple[Run, Columns | None]:
-        has_rounds = is_run or run.log.records or run.log.damage  # else its world may be missing, too
-        return run, run.table() if has_rounds else None
+    def tabled(run: Run) -> tuple[Path, bool, Columns | None]:
+        is_intact = run.log.damage is None
+        has_rounds = is_run or run.log.records or not is_intact  # else its world may be missing, too
+        return run.path, is_intact, run.table() if has_rounds else None
 
     found, left_out = ([tabled(load_run(folder))], []) if is_run else read_each(find_runs([folder]), tabled)
-    is_whole = not left_out and all(run.log.damage is None for run, _ in found)
-    left_out += [f"{run.path}: no round is logged; left out" for run, table in found if table is None]
-    for note in left_out:
-        warnings.warn(note, SwarmboWarning, stacklevel=2)
-    tables = {run.path.resolve().relative_to(root).as_posix(): table for run, table in found if table is not None}
+    is_whole = not left_out and all(is_intact for _, is_intact, _ in found)
+    left_out += [f"{path}: no round is logged" for path, _, table in found if table is None]
+    for why in left_out:
+        warnings.warn(f"{why}; left out", SwarmboWarning, stacklevel=2)
+    tables = {path.resolve().relative_to(root).as_posix(): table for path, _, table in found if table is not None}
     if not tables:
         raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
     table = tables["."] if is_run else stacked(tables)

@@ -76,8 +76,8 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
 
     Agents are separate objects that exchange encoded messages. In lockstep, messages are acknowledged and repeated. So
     decisions are the same as without faults, but later and with more traffic. If an agent fails for good, or a message
-    is lost 20,000 times, a decision in lockstep ends with the status ``blocked``. Methods with a deadline use the
-    messages that arrive in time.
+    or its answer is lost 200,000 times, a decision in lockstep ends with the status ``blocked``. Methods with a
+    deadline use the messages that arrive in time.
 
     Args:
         loss: Share of messages that a link loses, from 0 to below 1, independently in each direction. A relayed message

@@ -10,7 +10,7 @@ from swarmbo.transport.faults import FaultyTransport
 from swarmbo.transport.routes import Envelope
 
 _CHANCE = 40.0  # a message is given up if mere loss has a probability of exp(-40)
-_RAREST = 2e-3  # share of messages with an answer, counted on at least: all are given up after 20,000 repetitions
+_RAREST = 2e-4  # share of messages with an answer, counted on at least: all are given up after 200,000 repetitions
 _PATIENCE = 1000  # steps at least: cuts and absences shorter than that do no harm
 _SLOWEST = 8  # with a limited bandwidth repetitions come more and more slowly, up to 2^8 times
 
@@ -32,7 +32,7 @@ class Reliable:
     On the wire: a byte for data, with four bytes of its number from sender to recipient (unsigned, little-endian) and
     the message; or a byte for an acknowledgement, with the numbers that have arrived, four bytes each. A message
     without a timely acknowledgement is repeated. A recipient that is silent for longer than mere loss explains, or for
-    20,000 repetitions, is given up, and gets nothing more: an agreement that needs it then ends unfinished.
+    200,000 repetitions, is given up, and gets nothing more: an agreement that needs it then ends unfinished.
 
     Attributes:
         ticks: Steps of the transport below.

@@ -131,8 +131,25 @@ def test_rounds_may_be_a_column():
     reference.attach(X, F.sum(axis=1), rounds=when)
     team.attach({**dict(zip("xyz", X.T, strict=True)), "total": F.sum(axis=1), "day": when}, rounds="day")
     assert team.history.rounds.tolist() == reference.history.rounds.tolist() == when.tolist()
-    with pytest.raises(ShapeError, match=r"without a time axis; wanted none, points \(6, 3\), or a"):
+    with pytest.raises(ShapeError, match="without a time axis; wanted none, or a belief with `time`"):
         joint().attach(X, F.sum(axis=1), rounds=when)
+    with pytest.raises(
+        ShapeError, match=r"locations \(6, 3\) and 6 .*; wanted \(6, 2\), or \(6, 3\) for a belief with"
+    ):
+        field().attach(X, VALUES)
+
+
+class OwnBelief:
+    """A user's own belief about a function: rounds are its own affair."""
+
+    def learn(self, situation, acquisition, previous):
+        return acquisition.learn(situation, sb.AdditiveGPSettings(), previous)
+
+
+def test_rounds_may_be_given_to_a_belief_of_ones_own():
+    team = joint(belief=OwnBelief())
+    team.attach(X, F.sum(axis=1), rounds=np.arange(-5.0, 1.0))
+    assert team.history.rounds.tolist() == [-5.0, -4.0, -3.0, -2.0, -1.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ SMALLEST = 1e-12  # share of the prior variance below which a variance is taken 
 
 
 class OneMatrix:
-    """Posterior data of latents that share one covariance matrix; attributes are those of a stack of one latent."""
+    """Posterior data of latents that share one covariance matrix: what ``Conditioned`` reads of parts."""
 
     def __init__(self, whole: Factorised) -> None:
         self.whole, n = whole, len(whole.residual)
@@ -55,10 +55,10 @@ class OneMatrix:
 
     def solve(self, part: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " r"]:
         """K⁻¹ r for other residuals r (s,) of the s known observations; 0 for pending ones."""
-        return self[part].solve(residual)
+        return self.whole.solve(residual)
 
     def __getitem__(self, part: int) -> Factorised:
-        return (self.whole,)[part]
+        return (self.whole,)[part]  # a further part raises an IndexError, which ends loops
 
 
 def _noisy_covariance(hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations) -> Float[np.ndarray, "r r"]:
@@ -82,7 +82,7 @@ class Conditioned:
         """True if all latents share one covariance matrix."""
         return isinstance(self.parts, OneMatrix)
 
-    @cached_property
+    @property
     def _entries(self) -> Int[np.ndarray, "k T"]:
         """Numbers of the observations in each latent's part, padded with 0."""
         own = self.parts.entries
@@ -96,9 +96,10 @@ class Conditioned:
     @cached_property
     def seen(self) -> Bool[np.ndarray, "k T"]:
         """Mask of observations that each latent contributes to; False for padding."""
-        entries, counts = self._entries, self.parts.counts
-        channel, latents = self.data.channel[entries], np.arange(len(entries))
-        return ((channel == TOTAL) | (channel == latents[:, None])) & (np.arange(entries.shape[1]) < counts[:, None])
+        if not self.is_coupled:  # a part has its own observations alone
+            return np.arange(self.parts.entries.shape[1]) < self.parts.counts[:, None]
+        channel, latents = self.data.channel, np.arange(len(self.scopes))
+        return (channel == TOTAL) | (channel == latents[:, None])
 
     @cached_property
     def alpha(self) -> Float[np.ndarray, "k T"]:
@@ -106,8 +107,8 @@ class Conditioned:
         return self.spread(self.parts.alpha)
 
     def spread(self, weights: Float[np.ndarray, "p T"]) -> Float[np.ndarray, "k T"]:
-        """Weights of each part's observations as weights of each latent's."""
-        return np.where(self.seen, weights, 0.0)
+        """Weights of each part's observations, 0 for padding, as weights of each latent's."""
+        return np.where(self.seen, weights, 0.0) if self.is_coupled else weights
 
     def alpha_of(self, part: int) -> Float[np.ndarray, " _r"]:
         """K⁻¹ residual of one part, 0 where pending."""

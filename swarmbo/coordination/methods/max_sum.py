@@ -150,9 +150,10 @@ def max_sum(
     errors are those of ``TableMethod.solve``.
 
     Example:
-        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> import swarmbo as sb
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
         >>> agree = np.array([[2.0, 0.0], [0.0, 2.0]])
-        >>> solution = max_sum(graph, {"f": agree, "g": -agree})
+        >>> solution = sb.max_sum(graph, {"f": agree, "g": -agree})
         >>> solution.assignment, solution.value, solution.report.status
         ({'x': 0, 'y': 0, 'z': 1}, 2.0, 'exact')
     """

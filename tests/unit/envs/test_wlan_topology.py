@@ -105,7 +105,8 @@ def test_a_file_says_the_same_as_a_table(tmp_path):
     ("text", "message"),
     [
         ("kind,x_m\nuser,1\n", r"got no column y_m"),
-        ("", r"got no column kind, x_m, y_m"),
+        ("label\nuser\n", r"got no column kind, x_m, y_m"),
+        ("", r"office.csv' is empty; wanted a header line"),
         ("kind,x_m,y_m\nrouter,1,2\n", r"line 2: got 'router'; wanted 'access_point' or 'user'"),
         ("kind,x_m,y_m\nuser,1,two\n", r"line 2, column 'y_m': got 'two'; wanted a finite number"),
         ("kind,x_m,y_m\nuser,1,２\n", r"line 2, column 'y_m': got '２'; wanted a finite number"),

@@ -17,6 +17,7 @@ import swarmbo as sb
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError
 from swarmbo.records import Recommendation
 from swarmbo.runs import RunFolder, load, resume, run
+from swarmbo.runs.citing import cite
 from swarmbo.runs.reading import STDOUT, export
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.table import measurements, stacked, to_frame, write_csv
@@ -203,6 +204,16 @@ def test_a_damaged_run_below_a_folder_is_named_and_stops_no_other(done, cli, tmp
         assert text.strip().endswith("; left out")
     shutil.rmtree(tmp_path / "seed-001")
     assert "left out" not in cli("cite", tmp_path, status=2).stderr
+
+
+def test_a_run_whose_log_is_damaged_is_named_and_not_cited(done, cli, tmp_path):
+    shutil.copytree(done("robots"), tmp_path / "run")
+    (tmp_path / "run" / "summary.json").unlink()
+    log = tmp_path / "run" / "rounds.jsonl"
+    log.write_text(log.read_text().replace(":", ";", 1))
+    assert f"{log}" in cli("cite", tmp_path, status=2).stderr
+    with pytest.raises(RunFolderError, match="got no run"):
+        cite([])
 
 
 @pytest.mark.filterwarnings("default::swarmbo.errors.SwarmboWarning")
