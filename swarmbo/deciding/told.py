@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary import values
 from swarmbo.deciding import offers, tables
-from swarmbo.deciding.logbook import Logbook, OpenQuery
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow, shares_outcomes
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
@@ -21,7 +21,8 @@ from swarmbo.worlds.fields import measurements_of
 
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 OwnChannels = tuple[str, ...] | None  # channels of an agent
-Checked = tuple[Float[np.ndarray, " n"], float | None, dict[str, float], bool]  # point, total, factors, rest failed
+Point = Float[np.ndarray, " n"]
+Checked = tuple[Point, float | None, dict[str, float], bool]  # point, total, factors, rest failed
 Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
 
@@ -40,9 +41,9 @@ def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = N
     query, channels = log.requested_query(query_id), log.problem.channels if own is None else own
     awaited = [channel for channel in query.awaited if own is None or channel in own]
     if log.problem.is_field:
-        point, total, factors, rest_failed = _checked_measurements(log, query_id, query, awaited, told, own)
+        point, total, factors, rest_failed = _checked_measurements(log, query_id, query.point, awaited, told, own)
     else:
-        point, total, factors, rest_failed = _checked_evaluation(log.problem, query, told, own)
+        point, total, factors, rest_failed = _checked_evaluation(log.problem, query.place, told, own)
         log.requested_query(query_id, factors)
     total_noise, noise = noise_of(told.noise_std, total, factors)
     is_awaited = frozenset(awaited)
@@ -63,7 +64,7 @@ def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = N
 
 
 def _checked_measurements(
-    log: Logbook, query_id: str, query: OpenQuery, awaited: Sequence[str], told: ToldOutcome, own: OwnChannels
+    log: Logbook, query_id: str, requested: Point, awaited: Sequence[str], told: ToldOutcome, own: OwnChannels
 ) -> Checked:
     """Check outcomes in a field, and the locations of agents that measured elsewhere."""
     if told.point is not None:
@@ -75,17 +76,17 @@ def _checked_measurements(
     if strangers := [agent for agent in given if agent not in factors]:
         raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
     actual = {agent: measured_place(log.problem, agent, location) for agent, location in given.items()}
-    places = log.problem.places(query.point, awaited) | actual
+    places = log.problem.places(requested, awaited) | actual
     point = log.problem.joint({agent: places[agent] for agent in awaited if rest_failed or agent in factors})
     return point, None, factors, rest_failed
 
 
-def _checked_evaluation(problem: Problem, query: OpenQuery, told: ToldOutcome, own: OwnChannels) -> Checked:
+def _checked_evaluation(problem: Problem, place: Point, told: ToldOutcome, own: OwnChannels) -> Checked:
     """Check the outcome of a function, and the point if it was evaluated elsewhere."""
     if told.locations is not None:
         wanted = "point = {variable: value}, as this is a function"
         raise ConfigError(f"got locations; wanted {wanted}", at="$.locations")
-    point = query.place if told.point is None else problem.placed(told.point)
+    point = place if told.point is None else problem.placed(told.point)
     total, factors = _total_or_factors(told.outcome, problem, own)
     return point, total, factors, told.failed or not isinstance(told.outcome, Mapping)
 
