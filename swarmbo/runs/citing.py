@@ -41,10 +41,9 @@ def cite(paths: Iterable[Path]) -> Citations:
         raise RunFolderError(left_out[0] if left_out else "got no run; wanted one at least")
     keys, versions = set[str](), dict[str, None]()
     notes = dict.fromkeys(f"{why}; left out" for why in left_out)
-    for run, settings in runs:
-        path, made_by = run.path, run.folder.versions()
+    for path, made_by, settings, is_in_field in runs:
         versions[made_by["swarmbo"]] = None
-        if settings.get("acquisition.kind") == "auto" and not run.world.variables:
+        if settings.get("acquisition.kind") == "auto" and is_in_field:
             notes[f"{path}: not complete, so it is not known yet which acquisition 'auto' has chosen"] = None
         notes |= {f"{path}: {name} is code of yours": None for name in made_by if is_user_code(name)}
         for condition, references in table()["uses"].items():
@@ -55,12 +54,13 @@ def cite(paths: Iterable[Path]) -> Citations:
     return Citations({key: bibtex(key, fields) for key, fields in found.items()}, list(notes))
 
 
-def _begun(run: Run) -> tuple[Run, dict[str, Any]]:
+def _begun(run: Run) -> tuple[Path, dict[str, str], dict[str, Any], bool]:
+    """Folder, versions and settings of a run with a round, and whether it is in a field; not its log, which is long."""
     if run.log.damage is not None:
         raise RunFolderError(run.log.damage)
     if not run.log.lines:
         raise RunFolderError(f"{run.path}: no round is logged")
-    return run, settings_of(run)
+    return run.path, run.folder.versions(), settings_of(run), not run.world.variables
 
 
 def settings_of(run: Run) -> dict[str, Any]:

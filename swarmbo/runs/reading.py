@@ -183,7 +183,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
 
 
 def read_each(paths: Iterable[Path], read: Callable[[Run], T]) -> tuple[list[T], list[str]]:
-    """What is read of runs, and errors of those that cannot be read: a damaged one does not stop the others."""
+    """Results of ``read`` for runs, and errors of those that cannot be read: a damaged one does not stop others."""
     found, left_out = list[T](), list[str]()
     for path in paths:
         try:
