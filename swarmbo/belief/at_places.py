@@ -1,4 +1,4 @@
-"""A belief for repeated queries at known places: one triangular solve for all, and a factor of pending ones alone."""
+"""Fast exact belief at known places: one triangular solve for all, and a Cholesky factor of pending points only."""
 
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping
@@ -15,13 +15,13 @@ from swarmbo.belief.gp.spatial import Delegating, PlaceBelief, PosteriorCache, V
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.spaces import PlaceTable, first_of_each, place_keys
 
-_ENTRIES = 2**26  # most stored covariances with data: 512 MiB
+_ENTRIES = 2**26  # largest number of stored covariances between places and data: 512 MiB
 Places = Float[np.ndarray, "k d"]
 
 
 @dataclass(frozen=True, eq=False)
 class KnownPlaces(Delegating):
-    """An exact belief, fast at ``known`` places; pending ones count as measured with the usual noise."""
+    """Exact belief with fast predictions at ``known`` places; pending places count as measured with the usual noise."""
 
     belief: ExactGP
     places: Float[np.ndarray, "m d"]
@@ -33,17 +33,17 @@ class KnownPlaces(Delegating):
         return self.belief
 
     def rows_of(self, X: Places) -> Int[np.ndarray, " k"] | None:
-        """Indices of points among the places; None if any is not among them."""
+        """Indices of points among the places; None if any point is not among them."""
         if X.shape[1] != self.places.shape[1]:
-            return None  # they state their round
+            return None  # the points state their round as a last coordinate
         return self.known.rows_of(X)
 
     @abstractmethod
     def of_rows(self, rows: Int[np.ndarray, " k"], *, on_data: bool = False) -> Marginals:
-        """Means and variances at some places; ``on_data``: without pending ones, an upper bound of the variance."""
+        """Means and variances at places; with ``on_data``, pending places are ignored, which bounds the variance."""
 
     def prior_correlation(self, X: Float[np.ndarray, "p d"], places: Places) -> Float[np.ndarray, " p"]:
-        """Upper bound of the prior correlation of measurements with any of some places; 1 for a user's kernel."""
+        """Upper bound of each point's prior correlation with any of the places; 1 for a user's kernel."""
         prior, domain = self.belief.hyperparameters, self.belief.domain
         if prior.kernel not in KERNEL_NAMES:
             return np.ones(len(X))
@@ -54,14 +54,14 @@ class KnownPlaces(Delegating):
 
 @dataclass(frozen=True, eq=False)
 class AtPlaces(KnownPlaces):
-    """An exact belief, fast at known places and equal elsewhere, up to rounding."""
+    """Exact belief with fast predictions at known places; its values differ from the belief's by rounding only."""
 
     cache: JointPosterior
     pending: Int[np.ndarray, " p"]
 
     @classmethod
     def of(cls, belief: PlaceBelief, places: Places) -> PlaceBelief:
-        """The belief, fast at places; unchanged if it is not exact, or would store too many numbers."""
+        """Belief with fast predictions at the places; unchanged if it is not exact, or would store too many numbers."""
         if not isinstance(belief, ExactGP):
             return belief
         keys = place_keys(places)
@@ -87,7 +87,7 @@ class AtPlaces(KnownPlaces):
         return mean, np.maximum(var - np.einsum("pk,pk->k", whitened, whitened), 0.0)
 
     def posterior_mean(self, X: Places) -> Float[np.ndarray, " k"]:
-        """Means at physical points; pending points change none."""
+        """Means at physical points; pending points do not change them."""
         rows = self.rows_of(X)
         return self.belief.posterior_mean(X) if rows is None else self.cache.mean[rows]
 
@@ -95,11 +95,11 @@ class AtPlaces(KnownPlaces):
         """Posterior at fixed points, with fast covariances."""
         if (rows := self.rows_of(X)) is None:
             return self._anywhere.posterior_cache(X)
-        own = self.cache.of_rows(rows)
-        return own.with_pending(self._whitened(own)) if len(self.pending) else own
+        posterior = self.cache.of_rows(rows)
+        return posterior.with_pending(self._whitened(posterior)) if len(self.pending) else posterior
 
     def at(self, now: float) -> PlaceBelief:
-        """Belief at another round; itself without temporal decay."""
+        """Belief at another round; unchanged without a time axis."""
         return self._anywhere.at(now) if self.belief.has_time else self
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> PlaceBelief:
@@ -118,18 +118,18 @@ class AtPlaces(KnownPlaces):
         whitened.flat[:: len(whitened) + 1] += self.noise_variance
         return factorise(whitened)[0]
 
-    def _whitened(self, own: JointPosterior) -> Float[np.ndarray, "p k"]:
+    def _whitened(self, posterior: JointPosterior) -> Float[np.ndarray, "p k"]:
         """Whitened covariances (p, k) of pending places with the places of a posterior."""
-        return solve_rows(self._root, self.cache.cross(self.pending, own).T).T
+        return solve_rows(self._root, self.cache.cross(self.pending, posterior).T).T
 
 
 @dataclass(frozen=True, eq=False)
 class AtTiles(KnownPlaces):
-    """A belief by tiles, whose means and variances (m,) given the data are known at some places."""
+    """Tiled belief with stored means and variances (m,) at known places, given the data without pending points."""
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
-    further: dict[bytes, Marginals] = field(default_factory=dict[bytes, Marginals])  # of other points, asked together
+    further: dict[bytes, Marginals] = field(default_factory=dict[bytes, Marginals])  # other points, by their bytes
 
     def posterior(self, X: Places) -> Marginals:
         """Means and variances at physical points."""
@@ -143,7 +143,7 @@ class AtTiles(KnownPlaces):
         return (self.mean[rows], self.var[rows]) if on_data else self.posterior(self.places[rows])
 
     def posterior_mean(self, X: Places) -> Float[np.ndarray, " k"]:
-        """Means at physical points; pending points change none."""
+        """Means at physical points; pending points do not change them."""
         return self._on_data(X)[0]
 
     def posterior_cache(self, X: Places) -> JointPosterior:
@@ -151,7 +151,7 @@ class AtTiles(KnownPlaces):
         return self.belief.posterior_cache(X, self._on_data)
 
     def at(self, now: float) -> PlaceBelief:
-        """Belief at another round; itself without temporal decay."""
+        """Belief at another round; unchanged without a time axis."""
         return self.belief.at(now) if self.belief.has_time else self
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "AtTiles":
@@ -172,11 +172,11 @@ class AtTiles(KnownPlaces):
 
 
 def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]) -> PlaceBelief:
-    """Belief, or separate beliefs, fast at the places that each agent can reach. A shared exact belief is equal up to
-    rounding for at most 2,000 measurements, of more it is by tiles; a separate one is fast only if by tiles.
+    """Belief, or separate beliefs, with fast predictions at the places that each agent can reach. Predictions of a
+    shared exact belief change by rounding only. A separate belief becomes fast only if it is tiled.
     """
     if isinstance(belief, Views):
-        # none is made fast at others' places: an agent that knows only its own would get other last digits
+        # places of other agents are left out: a process that knows only its own agent's must get the same digits
         own = {agent: belief.by_agent[agent] for agent in places if agent in belief.by_agent}
         tiled = {agent: view for agent, view in own.items() if isinstance(view, ExactGP) and view.is_tiled}
         fast = {agent: AtPlaces.of(view, places[agent]) for agent, view in tiled.items()}
@@ -185,7 +185,7 @@ def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]
 
 
 def means_by_agent(views: Views, X: Float[np.ndarray, "m d"]) -> dict[str, Float[np.ndarray, " m"]]:
-    """Each agent's means at physical points, in the unit of the outcome; equal hyper-parameters share covariances."""
+    """Each agent's means at physical points, in the outcome's unit; equal hyper-parameters share one covariance."""
     groups: dict[Hashable, dict[int, PlaceBelief]] = {}
     for belief in views.by_agent.values():
         kind = (belief.hyperparameters, belief.now) if isinstance(belief, ExactGP) else id(belief)

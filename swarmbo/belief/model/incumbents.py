@@ -16,7 +16,7 @@ Point = Float[np.ndarray, " n"]
 
 
 def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
-    """Evaluated points of the unit cube; all agents know them, whoever knows their outcomes."""
+    """Evaluated points in the unit cube. All agents know them, but not all agents know their outcomes."""
     return belief.domain.to_unit(belief.X)
 
 
@@ -30,7 +30,7 @@ def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None
 def means_of(
     belief: AdditiveGP, factors: Sequence[str], factor_means: Float[np.ndarray, "k t"] | None = None
 ) -> Float[np.ndarray, "f t"]:
-    """Means of some factors at ``evaluated``, by the belief or, if given, from those of all factors."""
+    """Means of some factors at ``evaluated`` points: rows of ``factor_means`` if given, else by the belief."""
     if factor_means is not None:
         return factor_means[[belief.graph.place_of[factor] for factor in factors]]
     means, row = np.zeros((len(factors), len(belief.X))), rows_of(stacks_of(belief.graph))
@@ -50,17 +50,17 @@ def masked_means(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, 
     """Columns of a part's variables, and means (t,) of its sum, -inf at points without outcomes of the part."""
     own, seen = [belief.graph.place_of[factor] for factor in part.factors], belief.known
     if not belief.is_coupled:
-        # a part is seen where outcomes of all its factors are; if nowhere, where any is: all its agents know that
-        whole = np.isfinite(belief.factors[:, own]).all(axis=1)
-        seen = whole if whole.any() or len(own) == 1 else seen
+        # points with outcomes of all the part's factors; if none, points with any: the part's agents know these
+        complete = np.isfinite(belief.factors[:, own]).all(axis=1)
+        seen = complete if complete.any() or len(own) == 1 else seen
     return _columns(belief, part), np.where(seen, mean, -np.inf)
 
 
 def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> Point:
     """Evaluated point with the largest posterior mean, in the unit cube; the first if none has an outcome.
 
-    Without noise that is the best outcome. With outcomes per factor, it is combined from the best evaluated point of
-    each connected part, whose values are measured, not inferred.
+    Without noise, it has the best outcome; without evaluations, it is the centre. With outcomes per factor, it combines
+    the best evaluated points of the connected parts, whose values are measured, not inferred.
     """
     U = evaluated(belief)
     if not len(U):
@@ -72,7 +72,7 @@ def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None 
 
 
 def to_beat(belief: AdditiveGP) -> Point:
-    """Incumbent in which parts with a better pending point are taken from there: else its query is repeated."""
+    """Incumbent in which each part with a better pending point takes its values; otherwise the query is repeated."""
     point = incumbent(belief)
     if not (len(belief.pending) and len(evaluated(belief))):
         return point
@@ -88,7 +88,7 @@ def to_beat(belief: AdditiveGP) -> Point:
 def or_best_pending(
     belief: AdditiveGP, columns: Int[np.ndarray, " a"], point: Point, mean: float, ahead: Float[np.ndarray, " p"]
 ) -> Float[np.ndarray, " a"]:
-    """Values of some variables at a point, or at the best pending point if its mean, of ``ahead``, is larger."""
+    """Values of ``columns`` at a point, or at the best pending point if its mean in ``ahead`` exceeds ``mean``."""
     best = int(np.argmax(ahead))
     return belief.domain.to_unit(belief.pending)[best, columns] if ahead[best] > mean else point[columns]
 
@@ -112,7 +112,7 @@ def _columns(belief: AdditiveGP, part: FactorGraph) -> Int[np.ndarray, " a"]:
 
 
 def composed(parts: Sequence[PartMeans], U: Float[np.ndarray, "t n"], count: int) -> Float[np.ndarray, "k n"]:
-    """Points combined from each part's best ones, best first, in the form of ``part_means`` over ``U``."""
+    """Points combined from each part's best points, best first; ``parts`` as from ``part_means``, for rows of ``U``."""
     out = np.full((min(count, len(U)), U.shape[1]), 0.5)
     for columns, mean in parts:
         n_seen = int(np.isfinite(mean).sum()) or len(mean)

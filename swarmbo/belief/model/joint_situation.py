@@ -33,31 +33,31 @@ class JointSituation:
     graph: FactorGraph
     domain: Domain  # in the order of ``graph.variables``
     history: Dataset
-    pending: Float[np.ndarray, "p n"]  # physical, without any outcome; ``out`` has partly known ones too
-    outcomes: OutcomeMode  # of the sum, or of every factor
+    pending: Float[np.ndarray, "p n"]  # physical, without any known outcome; ``out`` includes partly known points
+    outcomes: OutcomeMode  # whether outcomes are of the sum or of every factor
     links: "nx.Graph[str] | None"  # None if all agents are connected
     round: int  # 1 for the first decision
     horizon: int | None  # number of planned rounds; None if unknown
     seed: int  # the team's, for named random streams
-    initial: int = 10  # first evaluations of the initial design, if the history has no record
-    # true factors; one over all variables, so that a method may search for others; scopes that were learned elsewhere
+    initial: int = 10  # number of evaluations of the initial design, if the history does not record it
+    # the user's factors; one factor over all variables, whose scopes a method may search; or scopes already learned
     structure: Literal["known", "unknown", "learned"] = "known"
-    pending_rounds: Float[np.ndarray, " p"] | None = None  # of the queries; None as in ``Dataset``
-    n_batched: int = 0  # pending points that were chosen from the same evaluations as the next
-    failed: Bool[np.ndarray, "t k"] | None = None  # outcomes; all of a row if an evaluation failed as a whole
+    pending_rounds: Float[np.ndarray, " p"] | None = None  # round of each pending query; None if unknown
+    n_batched: int = 0  # number of pending points that were chosen from the same evaluations as the next point
+    failed: Bool[np.ndarray, "t k"] | None = None  # failed outcomes; the whole row if an evaluation failed as a whole
     regions: tuple[Limit, ...] = ()  # no-go regions and known constraints
-    # limits on measured quantities, whose values the history has
+    # limits on measured quantities; the history contains their values
     ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict[str, Any])
     coding: Coding | None = None  # coordinates of models, if variables have types
-    coded_by: Coding | None = None  # what made the coordinates, in a situation ``inside``
+    coded_by: Coding | None = None  # in a situation from ``inside``: the coding of its coordinates
     choices: frozenset[str] = frozenset()  # variables of ``graph`` that stand for single values of a choice
-    # means of some parts' sums at evaluated points, by the part's first factor: sums that agents have computed together
+    # means at evaluated points of the sums over connected parts that agents computed together, by first factor
     part_means: Mapping[str, Float[np.ndarray, " t"]] = field(default_factory=dict[str, np.ndarray])
-    earlier: AdditiveGP | None = None  # belief of the last decision: reuse of its results saves time, bit-identically
+    earlier: AdditiveGP | None = None  # belief of the last decision; reusing its results saves time and changes no bit
 
     @cached_property
     def inside(self) -> "JointSituation":
-        """Situation in the coordinates of models; itself if these are the variables. It has no regions."""
+        """Situation in the coordinates of models, without regions; unchanged if variables have no types."""
         if self.coding is None:
             return self
         X, pending = (self.coding.inside(self.domain.to_unit(points)) for points in (self.history.X, self.pending))
@@ -67,7 +67,7 @@ class JointSituation:
 
     @cached_property
     def out(self) -> Out:
-        """All points with a pending outcome: first those without any outcome."""
+        """All points with a pending outcome; points without any known outcome come first."""
         history, nothing_told = self.history, np.ones((len(self.pending), len(self.graph.factors)), dtype=bool)
         if history.awaited is None:
             return Out(self.pending, self.pending_rounds, nothing_told)
@@ -85,13 +85,13 @@ class JointSituation:
         return np.arange(len(self.history)) >= self.initial if known is None else known
 
     def steps(self, *factors: str) -> Bool[np.ndarray, " t"]:
-        """Mask of evaluations that may count for or against a method: chosen, with results of these (none: all)."""
+        """Mask of evaluations that count for or against a method: chosen, without pending outcomes of ``factors``."""
         if self.history.awaited is None:
             return self.chosen
         awaited = self.history.awaited[:, [self.graph.place_of[f] for f in factors] or slice(None)]
         return self.chosen & ~awaited.any(axis=1)
 
     def basis(self, since: int = 0) -> Int[np.ndarray, " t"]:
-        """Number of known evaluations, of those from ``since`` on, at the time of each query."""
+        """Number of evaluations from ``since`` on that were known at the time of each query."""
         known = self.history.basis
         return (np.arange(len(self.history)) if known is None else known)[since:] - since

@@ -20,12 +20,12 @@ from swarmbo.problem.data import Dataset
 from swarmbo.problem.no_go import Limit, Shape
 from swarmbo.spaces import Domain
 
-_ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are required, and more per excess violation
+_ASSURED, _RISE = 0.25, 0.5  # required distance within the limit, and its rise per excess violation, in std
 _OPTIMISM = 3.0  # standard deviations to subtract for an optimistic bound
-_MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in the distance of the nearest measurements from the limit
-_UNKNOWN = 1e-300  # violation that counts for an unknown quantity
-_FEWEST = 3  # measurements, and number of the nearest ones
-_FINEST = 1e-2  # of the quantity's standard deviation: smallest such distance, as climbs stop at steeper ridges
+_MARGIN, _STEEP = 4e-3, 400.0  # width and steepness of the penalty on a violation in ``ProbablyViolated.unit``
+_UNKNOWN = 1e-300  # violation recorded for an unknown quantity
+_FEWEST = 3  # fewest measurements for a model; and the rank of the measurement whose distance is the unit
+_FINEST = 1e-2  # smallest unit, in prior standard deviations of the quantity: searches stop at steeper ridges
 
 Range = tuple[float | None, float | None]
 
@@ -33,7 +33,7 @@ Range = tuple[float | None, float | None]
 @dataclass(frozen=True, eq=False)
 class ProbablyViolated:
     """Region of joint points where a measured quantity is probably outside its range from ``low`` to ``high``.
-    ``assured`` is the required number of standard deviations within the range; ``coding`` has the belief's coordinates.
+    ``assured``: required standard deviations within the range. ``coding``: conversion to the belief's coordinates.
     """
 
     belief: AdditiveGP
@@ -44,7 +44,7 @@ class ProbablyViolated:
 
     @cached_property
     def unit(self) -> float:
-        """Distance of the nearest measurements from the limit: a fixed unit would keep the best points away from it."""
+        """Distance of the third nearest measurement from the limit. A fixed unit would exclude good points near it."""
         ends, h = [end for end in (self.low, self.high) if end is not None], self.belief.hyperparameters
         prior = float(h.scales[0] * np.sqrt(h.outputscales[0]))
         far = np.abs(self.belief.totals[:, None] - ends).min(axis=1, initial=np.inf)
@@ -71,11 +71,11 @@ class ProbablyViolated:
 
 
 def optimistic_stds(situation: JointSituation) -> float | None:
-    """Standard deviations to subtract from predicted violations, for an optimistic bound on these.
+    """Standard deviations to subtract from predicted violations for an optimistic bound; None for a cautious bound.
 
-    The number is 3; for every second query it is 0, and less often while others are pending, as these do not change the
-    mean. It is None once an evaluation keeps all limits: then bounds are cautious. A cautious bound before that would
-    hold the search near the measured points.
+    The number is 3. It is 0 for every second query, and less often while other queries are pending, as these do not
+    change the mean. It is None without a known violation, and once an evaluation keeps all limits. A cautious bound
+    before that would hold the search near the measured points.
     """
     history, n_batched = situation.history, situation.n_batched
     if history.measured is None:
@@ -88,9 +88,9 @@ def optimistic_stds(situation: JointSituation) -> float | None:
 
 
 def probably_violated(situation: JointSituation, time: TimeAxis | None) -> tuple[Limit, ...]:
-    """Region of probable violation of each limited quantity with a few measurements that differ.
+    """For each limited quantity with three or more measurements that differ, the region of probable violation.
 
-    It is a pure function of the situation. With a time axis, old measurements lose weight.
+    The result is a pure function of the situation. With a time axis, old measurements lose weight.
     """
     measured, ranges, inside, out = situation.history.measured, situation.ranges, situation.inside, list[Limit]()
     if measured is None:
@@ -101,12 +101,12 @@ def probably_violated(situation: JointSituation, time: TimeAxis | None) -> tuple
     for column, (name, (low, high)) in enumerate(ranges.items()):
         known = np.isfinite(measured[:, column])
         if int(known.sum()) < _FEWEST or not standardisation(measured[known, column])[2]:
-            continue  # equal measurements have no unit, so that a model of them would be of whatever one
+            continue  # equal measurements do not determine a unit for the model
         rounds = np.zeros(len(known)) if inside.history.rounds is None else inside.history.rounds
         data = (of_all[known] for of_all in (inside.history.X, measured[:, column], rounds))
         arrays = tuple(array.tobytes() for array in (inside.domain.low, inside.domain.high, *data))
         fitted = _fitted(graph, arrays, time, situation.seed, name, len(situation.history)).at(situation.round)
-        # the model may be wrong by more than it says: what was broken lately makes the next queries more careful
+        # the model may be overconfident: recent violations make the next queries more careful
         excess = excess_of(beyond[situation.chosen & known, column] == 0.0)
         assured = _ASSURED + _RISE * excess
         if optimism is not None:
@@ -117,7 +117,7 @@ def probably_violated(situation: JointSituation, time: TimeAxis | None) -> tuple
     return tuple(out)
 
 
-@lru_cache(maxsize=16)  # the members of a batch ask for the same
+@lru_cache(maxsize=16)  # all queries of a batch need the same fit
 def _fitted(
     graph: FactorGraph, arrays: tuple[bytes, ...], time: TimeAxis | None, seed: int, name: str, n: int
 ) -> AdditiveGP:
@@ -129,13 +129,13 @@ def _fitted(
 
 
 def _beyond(measured: Float[np.ndarray, "t c"], ranges: Mapping[str, Range]) -> Float[np.ndarray, "t c"]:
-    """Distances of measured quantities from their ranges; 0 within, and if unknown."""
+    """Distances of measured quantities from their ranges; 0 within the range, and for unknown quantities."""
     low, high = np.array([*ranges.values()], dtype=float).T  # NaN for an open end
     return np.fmax(np.fmax(low - measured, measured - high), 0.0)
 
 
 def _violations(history: Dataset, ranges: Mapping[str, Range]) -> Float[np.ndarray, " t"]:
-    """Largest violation of each evaluation, in ranges of measured values; 0: none, next to it: an unknown quantity."""
+    """Largest violation of each evaluation relative to the spread of measurements; an unknown one is ``_UNKNOWN``."""
     measured = history.measured
     assert measured is not None
     spread = np.fmax.reduce(measured, initial=np.nan) - np.fmin.reduce(measured, initial=np.nan)
@@ -144,7 +144,7 @@ def _violations(history: Dataset, ranges: Mapping[str, Range]) -> Float[np.ndarr
 
 
 def least_violating(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " t"]:
-    """Mask of successful evaluations that keep all limits; without any, of those that break them least."""
+    """Mask of successful evaluations that keep all limits or, if there are none, break them least."""
     is_told, over = np.isfinite(history.sums), _violations(history, ranges)
     return is_told & (over == over[is_told].min(initial=np.inf))
 
@@ -152,8 +152,8 @@ def least_violating(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.nd
 def probably_feasible(situation: JointSituation, time: TimeAxis | None) -> Bool[np.ndarray, " t"]:
     """Mask of evaluations from which the best may be recommended: those of ``least_violating``.
 
-    With a time axis, in which limits move, they are the successful evaluations that probably keep all limits at
-    present, if there are any.
+    With a time axis, limits change: then these are the successful evaluations that probably keep all limits at present,
+    if there are any.
     """
     history, kept = situation.history, least_violating(situation.history, situation.ranges)
     limits, U = () if time is None else probably_violated(situation, time), situation.domain.to_unit(history.X)
@@ -164,9 +164,9 @@ def probably_feasible(situation: JointSituation, time: TimeAxis | None) -> Bool[
 def without_better_infeasible(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
     """History without the outcomes of infeasible evaluations that are at least as high as the best feasible one.
 
-    Feasible are those of ``least_violating``. A search around a better, infeasible point might never leave the region
-    of violations. Evaluations before the first that keeps all limits count neither for nor against a method, like those
-    of a design.
+    Evaluations of ``least_violating`` count as feasible. A search around a better, infeasible point might never leave
+    the region of violations. Evaluations before the first that keeps all limits count neither for nor against a method,
+    like evaluations of an initial design.
     """
     kept, sums, chosen = least_violating(history, ranges), history.sums, history.chosen
     gone = ~kept & ~(sums < sums[kept].max(initial=-np.inf))

@@ -1,4 +1,4 @@
-"""Models of a history: pure functions of it, the seed and the state learned before, so that a resumed team repeats."""
+"""Models of a history: pure functions of history, seed and learned state, so a resumed team repeats its decisions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,18 +26,18 @@ from swarmbo.problem.data import Dataset
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """State that a model passes to the next one, besides the history; plain data. Numbers are of evaluations."""
+    """State that a model passes to the next one, besides the history; plain data. Integers count evaluations."""
 
     hyperparameters: AdditiveHyperparameters
     fitted_at: int  # 0: not yet
     scopes: tuple[tuple[str, ...], ...] | None = None  # a learned decomposition; None with the team's own graph
-    decomposed_at: int = 0  # when it, or transforms and splits, were chosen
+    decomposed_at: int = 0  # when the scopes, or transforms and splits, were chosen
     warps: tuple[tuple[WarpKind, float], ...] = ()  # kind and exponent, once for the total or once for each factor
-    splits: dict[str, AdditiveHyperparameters] = {}  # of the factors that are modelled as sums over their variables
+    splits: dict[str, AdditiveHyperparameters] = {}  # for each factor that is modelled as a sum over its variables
     restarted_at: int = 0  # evaluations before this one are set aside; a search restarted there
     before: "Learned | None" = None  # state learned last from all evaluations, before the first restart
     whole_since: int = 0  # when a factor last ceased to be split
-    candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()  # of similar evidence, the present first
+    candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()  # of similar evidence; the first is in use
     ensemble: EnsembleHyperparameters | None = None
     structure: LearnedStructure | None = None  # scopes that replace the team's graph
 
@@ -53,10 +53,10 @@ class Model:
 
     belief: AdditiveGP
     learned: Learned
-    warp: Warp = field(default_factory=Warp)  # of totals
-    factor_warps: tuple[Warp, ...] = ()  # of the outcomes of each factor; empty without any
+    warp: Warp = field(default_factory=Warp)  # transform of totals
+    factor_warps: tuple[Warp, ...] = ()  # transform of each factor's outcomes; empty: no transforms
     splits: Mapping[str, AdditiveGP] = field(default_factory=dict[str, AdditiveGP])
-    divided: frozenset[str] = frozenset()  # all split factors, also those of which another agent has the parts
+    divided: frozenset[str] = frozenset()  # all split factors, including factors whose parts another agent models
     complete: "Model | None" = None  # model of all evaluations, if some are set aside
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
@@ -103,17 +103,17 @@ def learned_belief(
     previous: Learned | None,
     warps: Sequence[tuple[WarpKind, float]] = (),
 ) -> tuple[AdditiveGP, Learned]:
-    """The belief of a history, or of a transformed one or a part of it, and the state for the next one. Fits are reused
-    for ``settings.refit_every`` evaluations. On other scopes than the situation's only totals are learned.
+    """Belief given a history, which may be transformed or partial, and the learned state for the next belief. Fits are
+    reused for ``settings.refit_every`` evaluations. If scopes differ from the situation's, only totals are learned.
     """
     if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
         previous = None
     totals, factors, noise = history.totals, None, history.known_noise[:, 0]
     if graph.factors != situation.graph.factors or graph.scopes != situation.graph.scopes:
-        settings = msgspec.structs.replace(settings, factors={})  # those of factors that are not in this graph
+        settings = msgspec.structs.replace(settings, factors={})  # this graph has other factors
     if graph.scopes == situation.graph.scopes:
         factors, noise = history.factors, history.known_noise
-        # a total adds nothing to the outcomes of all its factors, and would tie the factors together
+        # if outcomes of all factors are known, their total adds no information and would couple the factors
         totals = np.where(np.isfinite(factors).all(axis=1), np.nan, totals)
     if settings.time is not None and history.rounds is None and len(history):
         raise ShapeError(f"history: got no rounds; wanted {len(history)} of them, as the belief has a time axis")
@@ -131,7 +131,7 @@ def learned_belief(
                 situation.earlier.drop_cache()
             return fitted, msgspec.structs.replace(previous, hyperparameters=fitted.hyperparameters)
     if situation.earlier is not None:
-        situation.earlier.drop_cache()  # frees memory before as much is computed for other hyper-parameters
+        situation.earlier.drop_cache()  # free memory before matrices of the same size are computed
     fitted_at = 0
     if belief.n_data:
         warm = belief.hyperparameters if previous is not None and previous.fitted_at else None
@@ -142,7 +142,7 @@ def learned_belief(
 
 
 def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
-    """Belief whose variance includes all pending outcomes: totals, where scopes are not the situation's."""
+    """Belief whose variance includes all pending outcomes; they are totals if scopes differ from the situation's."""
     out = situation.out
     awaited = out.awaited if belief.graph.scopes == situation.graph.scopes else None
     return belief.condition_on_pending(out.points, out.rounds, awaited)
@@ -154,7 +154,7 @@ def _transforms(warps: Sequence[tuple[WarpKind, float]]) -> tuple[tuple[WarpKind
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EnsembleModel(Model):
-    """An ensemble, and the members drawn for this round, of which ``belief`` has the exact Gaussian processes."""
+    """An ensemble, and the members drawn for this round; ``belief`` has the members' exact Gaussian processes."""
 
     ensemble: Ensemble
     chosen: tuple[int, ...]
@@ -162,17 +162,17 @@ class EnsembleModel(Model):
     awaited: Bool[np.ndarray, "p k"]
 
     @cached_property
-    def _awaiting(self) -> Ensemble:
+    def _with_pending(self) -> Ensemble:
         return self.ensemble.condition_on_pending(self.out, self.awaited)
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and standard deviation of the total over all members at joint points (m, n), physical."""
-        mean, variance = self._awaiting.posterior(X)
+        mean, variance = self._with_pending.posterior(X)
         return mean, np.sqrt(variance)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and standard deviation of a separately observed factor."""
-        mean, variance = self._awaiting.factor_posterior(factor, X)
+        mean, variance = self._with_pending.factor_posterior(factor, X)
         return mean, np.sqrt(variance)
 
     def factor_means(self) -> Float[np.ndarray, "k t"]:
@@ -183,10 +183,10 @@ class EnsembleModel(Model):
 def learn_ensemble(
     situation: JointSituation, settings: EnsembleSettings, previous: Learned | None, last: Model | None = None
 ) -> EnsembleModel:
-    """Ensemble of a history, continued from the ``last`` model if the history does, and members drawn by weight."""
+    """Ensemble given a history, and members drawn by weight. It extends the ``last`` model if the history does so."""
     history, n = situation.history, len(situation.history)
     coupled = situation.outcomes == "total" or len(situation.graph.factors) == 1
-    # a total adds nothing to the outcomes of all its factors
+    # if outcomes of all factors are known, their total adds no information
     totals = np.where(np.isfinite(history.factors).all(axis=1), np.nan, history.totals)
     data = Dataset(history.X, totals, history.factors, noise_std=history.noise_std)
     hyper = None if previous is None else previous.ensemble
@@ -228,14 +228,14 @@ def learn_model(
 
 
 def in_structure(situation: JointSituation, structure: LearnedStructure | None) -> JointSituation:
-    """Situation on the graph of a structure with known totals; unchanged without one."""
+    """Situation on the graph of a structure, with outcomes of the total only; unchanged without a structure."""
     if structure is None:
         return situation
     history, graph = situation.history, _graph(situation, structure)
     unknown = np.full((len(history), len(graph.factors)), np.nan)
 
     def of_all(mask: Bool[np.ndarray, "t k"] | None) -> Bool[np.ndarray, "t m"] | None:
-        """Mask of the total, if it holds for any of the team's factors; none of single factors."""
+        """Mask (t, m) that is True for all learned factors in rows where it is True for any of the team's factors."""
         return None if mask is None else np.repeat(mask.any(axis=1, keepdims=True), len(graph.factors), axis=1)
 
     noise = np.column_stack([history.known_noise[:, 0], unknown])
@@ -252,7 +252,7 @@ def _graph(situation: JointSituation, structure: LearnedStructure) -> FactorGrap
 def _carried_over(
     situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, structure: LearnedStructure
 ) -> Learned | None:
-    """Learned state, as far as it holds for another structure."""
+    """The part of the learned state that is valid for another structure; None if no part is."""
     if previous is None or previous.structure is None or previous.structure.scopes == structure.scopes:
         return previous
     before = previous.structure
@@ -265,7 +265,7 @@ def _carried_over(
         out, k = regrouped(hyper, old, new, kept, settings.kernel), len(new.factors)
         if len(kept) < k:
             return out
-        # after a mere removal of scopes, mean and variance of the sum stay equal
+        # if scopes were only removed, the mean and variance of the sum stay the same
         whole = hyper.in_one_unit()
         growth = sum(whole.outputscales) / sum(out.outputscales)
         outputscales = tuple(variance * growth for variance in out.outputscales)

@@ -1,4 +1,4 @@
-"""Set partitions of {0, …, d-1}, a split-merge proposal with exact probabilities, and a chain of them.
+"""Set partitions of {0, …, d-1}, a split-merge proposal with exact probabilities, and a Markov chain of partitions.
 
 Source: Gardner et al. 2017 for the proposal; Kandasamy et al. 2015 for partitions as decompositions of a function.
 """
@@ -29,7 +29,7 @@ class Proposal(NamedTuple):
 
 
 def propose(partition: Partition, rng: np.random.Generator, largest: int | None = None) -> Proposal | None:
-    """Split a block or merge two within the cap ``largest``, by even odds; None if no move is possible."""
+    """Split a block, or merge two up to a size of ``largest``, with equal probability; None if no move is possible."""
     splittable, pairs = _moves(partition, largest)
     if not splittable and not pairs:
         return None
@@ -71,7 +71,7 @@ def _odds_of_split(splittable: list[Block], pairs: list[tuple[Block, Block]]) ->
 def _cut(block: Block, rng: np.random.Generator) -> tuple[Block, Block]:
     """Uniformly random cut into two nonempty parts."""
     goes = np.zeros(len(block) - 1, dtype=bool)
-    while not goes.any():  # each other element leaves the first one or not
+    while not goes.any():  # each element after the first either leaves its part or stays
         goes = rng.integers(2, size=len(goes)).astype(bool)
     rest = tuple(element for element, leaves in zip(block[1:], goes, strict=True) if leaves)
     return tuple(element for element in block if element not in rest), rest
@@ -84,9 +84,9 @@ def random_blocks(n: int, size: int, rng: np.random.Generator) -> Partition:
 
 
 def averaged(samples: Sequence[Scopes]) -> tuple[Scopes, tuple[float, ...]]:
-    """Merged scopes of all samples in canonical order, and their shares of the prior variance, in sum 1.
+    """Merged scopes of all samples in canonical order, and their shares of the prior variance, which sum to 1.
 
-    In a sample, every scope has an even share; over the samples shares are averaged. A sum of Gaussian processes over
+    Within a sample, all scopes have equal shares; shares are averaged over samples. A sum of Gaussian processes over
     these scopes with these shares has the average of the samples' covariance functions.
     """
     shares: dict[tuple[int, ...], float] = {}

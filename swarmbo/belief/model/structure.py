@@ -1,4 +1,4 @@
-"""Structure of a function from settings and data: evidence of sums over scopes, and a search for overlapping ones."""
+"""Structure learned from data: evidence of sums over scopes, and a search for scopes that may overlap."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from swarmbo.kernels import kernel_matrix
 
 
 class StartingPoint(msgspec.Struct, frozen=True):
-    """Starting point of fits for any scopes; lengthscales grow with the root of a scope's size."""
+    """Starting point of fits for any scopes; a fit multiplies lengthscales by the root of the scope's size."""
 
     lengthscales: tuple[float, ...]
     noise_variance: float
@@ -28,7 +28,7 @@ class StartingPoint(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class ScopeFit:
-    """Hyper-parameters of a sum over scopes, of standardised outcomes; ``log_weight`` as in ``ScopeEvidence``."""
+    """Hyper-parameters of a sum over scopes for standardised outcomes; ``log_weight`` as in ``ScopeEvidence``."""
 
     scopes: Scopes
     log_weight: float
@@ -37,7 +37,7 @@ class ScopeFit:
     noise_variance: float
 
     def starting_point(self) -> StartingPoint:
-        """Starting point for other scopes: of each variable the geometric mean of its lengthscales."""
+        """Starting point for other scopes: each variable's geometric mean lengthscale, per root of the scope's size."""
         logs: dict[int, list[float]] = {}
         for scope, lengths in zip(self.scopes, self.lengthscales, strict=True):
             for variable, length in zip(scope, lengths.tolist(), strict=True):
@@ -48,10 +48,10 @@ class ScopeFit:
 
 @dataclass(frozen=True, eq=False)
 class ScopeEvidence:
-    """Log weight of scopes given totals: the evidence p(y | scopes, theta) times the prior density of theta relative to
-    its mode, at the theta with the largest product, by a fit for each. That is Laplace's approximation of the evidence
-    if data narrow theta equally for all structures. Every fit starts at the same point (None: at the prior's mode and
-    also at short lengthscales), as a chain over structures requires. Constant totals give all scopes equal weight.
+    """Log weight of scopes given totals: the maximum over theta of p(y | scopes, theta) times the prior density of
+    theta relative to its mode. This is Laplace's approximation of the evidence if data narrow theta equally for all
+    structures. Every fit of theta has the same ``start`` (None: the prior's mode, and short lengthscales), as a Markov
+    chain over structures requires. With constant totals, all scopes have equal weight.
     """
 
     settings: AdditiveGPSettings
@@ -71,7 +71,7 @@ class ScopeEvidence:
         return len(self._fits)
 
     def fit(self, scopes: Scopes) -> ScopeFit:
-        """Fit behind the weight of scopes, which cover all columns of U, and may overlap."""
+        """Fit of scopes, which must cover all columns of U and may overlap."""
         if scopes not in self._fits:
             self._fits[scopes] = self._fitted(scopes)
         return self._fits[scopes]
@@ -107,22 +107,22 @@ class ScopeEvidence:
         return starting_thetas(prior, [], None)
 
 
-_PATIENCE = 6  # promising scopes in a row that may fail
+_PATIENCE = 6  # number of consecutive candidate scopes without a gain at which the search stops
 _PROBES = 32
 
 
 def screened(
     start: Scopes, evidence: ScopeEvidence, rng: np.random.Generator, *, largest: int, gain: float, tries: int
 ) -> Scopes:
-    """Scopes that explain the data better than those at the start, by a greedy search; none lies in another.
+    """Scopes that explain the data better than those at the start, by a greedy search; no scope lies within another.
 
     Forwards: candidates are all pairs of variables, every scope with one more variable, and unions of overlapping
-    scopes. They are fitted in the order of their ``score_statistics``; the first with enough evidence is taken, scopes
-    in it are dropped, and ranks are computed again. Backwards: each scope is removed, or replaced by two that separate
-    some pair of its variables, if the evidence permits. Both repeat until nothing changes.
+    scopes. They are fitted in the order of their ``score_statistics``; the first with enough evidence is added, scopes
+    in it are dropped, and all are ranked again. Backwards: each scope is removed, or replaced by two that separate some
+    pair of its variables, if the evidence permits. Both repeat until nothing changes, or for ``tries`` fits.
     """
     scopes, last = canonical(start), evidence.n_fits + tries
-    seen = set[Scopes]()  # several small steps may lose an earlier gain
+    seen = set[Scopes]()  # prevents cycles: several small removals may undo an earlier gain
     while scopes not in seen and evidence.n_fits < last:
         seen.add(scopes)
         scopes = _reduced(_extended(scopes, evidence, rng, largest, gain, last), evidence, gain, last)
@@ -157,19 +157,19 @@ def _reduced(scopes: Scopes, evidence: ScopeEvidence, gain: float, last: int) ->
 
 
 def with_scope(scopes: Scopes, scope: Block) -> Scopes:
-    """Scopes with one more, without those that lie in it."""
+    """Scopes with ``scope`` added, and scopes within it removed."""
     return canonical([*(other for other in scopes if not set(other) <= set(scope)), scope])
 
 
 def without_scope(scopes: Scopes, scope: Block) -> Scopes:
-    """Scopes without one; its variables in no other scope become single scopes."""
+    """Scopes without ``scope``; its variables that are in no other scope become scopes of one variable."""
     left = [other for other in scopes if other != scope]
     covered = {variable for other in left for variable in other}
     return canonical([*left, *((variable,) for variable in scope if variable not in covered)])
 
 
 def without_pair(scopes: Scopes, scope: Block, pair: tuple[int, int]) -> Scopes:
-    """Scopes with one replaced by two, each without one of a pair of its variables."""
+    """Scopes with ``scope`` replaced by two scopes: each lacks one variable of the pair."""
     scopes = tuple(other for other in scopes if other != scope)
     for left_out in pair:
         piece = tuple(variable for variable in scope if variable != left_out)
@@ -192,10 +192,10 @@ def candidates(scopes: Scopes, largest: int) -> Scopes:
 def score_statistics(
     fit: ScopeFit, evidence: ScopeEvidence, added: Sequence[Block], rng: np.random.Generator
 ) -> Float[np.ndarray, " c"]:
-    """Score statistic of each added scope: slope of the log evidence by its outputscale at 0, in standard deviations.
+    """Score statistic of each added scope: derivative of the log evidence by the scope's outputscale at 0, in std.
 
-    The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2, C the new scope's correlations, alpha = K⁻¹ (y - mean). No fit is
-    needed. Source: Rasmussen & Williams 2006, eq. 5.9; Lin 1997 for variance components tested by it.
+    It is (alphaᵀ C alpha - tr K⁻¹ C) / 2, where C are the new scope's correlations and alpha = K⁻¹ (y - mean). No fit
+    is needed. Source: Rasmussen & Williams 2006, eq. 5.9; Lin 1997 for tests of variance components with it.
     """
     U, (z, known, _), kernel = evidence.U, evidence.standardised(), evidence.settings.kernel
     K = np.eye(len(U)) * np.where(np.isnan(known), fit.noise_variance, known)
@@ -208,7 +208,7 @@ def score_statistics(
     alpha = cholesky.solve_lower(L, whitened, transposed=True)
     probes = cholesky.solve_lower(L, rng.standard_normal((len(U), _PROBES)), transposed=True)
     usual = float(np.exp(evidence.settings.lengthscale_log_median))
-    # a variable without an effect may have a long lengthscale
+    # a variable without an effect in the fit may have a long lengthscale, unsuited to a new scope
     lengthscales = np.minimum(fit.starting_point().lengthscales, usual)
     out = np.empty(len(added))
     for i, scope in enumerate(added):
@@ -231,10 +231,10 @@ class LearnedStructure(msgspec.Struct, frozen=True):
     """Scopes in use, and the state of the next search; plain data. Variables are columns of joint points."""
 
     scopes: Scopes  # at least one; every variable is covered
-    shares: tuple[float, ...]  # prior share of the variance of each, in sum 1; empty: even ones
-    chosen_at: int  # number of evaluations
+    shares: tuple[float, ...]  # each scope's share of the prior variance, sum 1; empty: equal shares
+    chosen_at: int  # number of evaluations at the choice of the scopes
     state: Scopes  # last state of a chain over partitions, or the scopes themselves
-    start: StartingPoint | None = None  # of its fits; None: without data, or with constant ones
+    start: StartingPoint | None = None  # of the next fits; None: no data, or constant data
 
 
 def choose_structure(

@@ -20,17 +20,17 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.boundary.rng import stream
 from swarmbo.kernels.stationary import correlation
 
-_STDS = (1.0, 3.0)  # of the logit: random failures, and regions without success
-_LENGTHSCALES = (0.12, 0.3, 0.75)  # of one variable, in sides of the box; times the root of a term's number of them
-_SHARES = ((0.7, 0.2, 0.1), (0.1, 0.3, 0.6))  # of the variance: of single variables, of scopes, of all together
+_STDS = (1.0, 3.0)  # standard deviations of the logit: for random failures, and for regions without success
+_LENGTHSCALES = (0.12, 0.3, 0.75)  # for one variable, in sides of the box; times the root of a term's size
+_SHARES = ((0.7, 0.2, 0.1), (0.1, 0.3, 0.6))  # shares of the variance: single variables, scopes, all variables
 _NARROW = (2.0, 0.03)  # standard deviation and lengthscale of the term that repels from single failures
 _PRIOR = (4.0, 1.0)  # prior counts of successes and failures
-_MOST = 200  # outcomes in use; beyond them, successes far from any failure are the least informative
+_MOST = 200  # largest number of outcomes in use; successes far from all failures are the least informative
 _STEPS = 50  # of Newton's method, which needs about ten
-_CERTAIN = 1e-10  # gain of the objective at which it ends
+_CERTAIN = 1e-10  # gain of the objective at which Newton's method ends
 _REQUIRED = 0.4  # required logit of success, while few evaluations fail
 _ACCEPTED = 0.2  # tolerated share of failures
-_RISE = 0.5  # of the required logit, per failure more
+_RISE = 0.5  # rise of the required logit per excess failure
 _MOST_REQUIRED = 3.0
 
 
@@ -43,8 +43,8 @@ def excess_of(succeeded: Iterable[bool], accepted: float = _ACCEPTED) -> float:
 
 
 def required_logit(excess: float, odds: float = np.inf) -> float:
-    """Required logit of success of a place. It rises with failures and falls with successes (compare Gibbs & Candès
-    2021), but less if failures are by chance: ``odds`` is the log odds that places matter.
+    """Required logit of success at a point. It rises with failures and falls with successes (compare Gibbs & Candès
+    2021), but less if failures are random: ``odds`` are the log odds that failures depend on the point.
     """
     return min(_REQUIRED + _RISE * excess * float(expit(odds)), _MOST_REQUIRED)
 
@@ -61,8 +61,8 @@ class Term:
 @dataclass(frozen=True, eq=False)
 class SuccessGP:
     """The mode of the logit of success, as a function on the unit cube. ``evidence`` is Laplace's approximation of the
-    log-probability of the results, and ``odds`` the log odds against a model in which failures are random. Source:
-    Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
+    log-probability of the results, ``odds`` the log odds against a model in which failures are random, and ``fade`` the
+    correlation of results with the present. Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
     """
 
     terms: tuple[Term, ...]
@@ -84,7 +84,7 @@ class SuccessGP:
         now: float = 0.0,
         memory: TimeCorrelation | None = None,
     ) -> "SuccessGP":
-        """Model with the largest evidence of a few."""
+        """Model with the largest evidence among a few candidates."""
         share = (float(succeeded.sum()) + _PRIOR[0]) / (len(succeeded) + sum(_PRIOR))
         offset = max(float(logit(share)), 0.0)
         rows = _most_informative(U, succeeded)
@@ -110,7 +110,7 @@ class SuccessGP:
         between: Float[np.ndarray, "t t"] | None = None,
         fade: Float[np.ndarray, " t"] | None = None,
     ) -> "SuccessGP":
-        """Mode under given terms; ``between`` and ``fade`` multiply covariances between results and with them."""
+        """Mode for given terms; ``between`` multiplies covariances of results, ``fade`` those of points and results."""
         K = np.zeros((len(U), len(U)))
         for term in terms:
             gaps = U[:, None, list(term.columns)] - U[None][:, :, list(term.columns)]
@@ -140,14 +140,14 @@ class SuccessGP:
 
 @dataclass(frozen=True, eq=False)
 class Requirement:
-    """Requirement that the evaluation of some variables, with logits of the ``model`` above ``least``, will succeed."""
+    """Requirement that the model's logit of success, given the variables in ``columns``, is at least ``least``."""
 
     columns: Int[np.ndarray, " s"]
     model: SuccessGP
     least: float
 
     def margin(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
-        """Logits by which points of the unit cube exceed it."""
+        """Logits (m,) at points of the unit cube, minus the required logit."""
         return self.model.logit(U[:, self.columns]) - self.least
 
 
@@ -159,7 +159,7 @@ def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
     out: list[tuple[Term, ...]] = []
     for std, lengthscale, shares in product(_STDS, _LENGTHSCALES, _SHARES[: 2 if n > 1 else 1]):
         by_one, by_group, by_all = (share * std**2 for share in shares)
-        # with few relevant variables each of more variables gets less, but not in proportion
+        # the variance per variable falls with their number, but less than in proportion, as few may be relevant
         terms = [Term((i,), by_one / np.sqrt(n), lengthscale) for i in range(n)] if n > 1 else []
         terms += [Term(g, by_group / np.sqrt(len(groups)), lengthscale * np.sqrt(len(g))) for g in groups]
         terms.append(Term(together, by_all if n > 1 else std**2, lengthscale * np.sqrt(n)))
@@ -168,7 +168,7 @@ def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
 
 
 def _most_informative(U: Float[np.ndarray, "t n"], succeeded: Bool[np.ndarray, " t"]) -> Int[np.ndarray, " k"]:
-    """Rows in use: all, if few; else the last failures, the successes nearest to any, and some others."""
+    """Rows in use: all if few; else the last failures, the successes nearest to a failure, and some other successes."""
     if len(U) <= _MOST:
         return np.arange(len(U))
     failed, good = np.flatnonzero(~succeeded)[-2 * _MOST // 5 :], np.flatnonzero(succeeded)
@@ -221,7 +221,7 @@ _SEARCHED = 256  # random points searched if nothing has succeeded
 
 
 def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = ()) -> tuple[Requirement, ...]:
-    """Requirements of past failures: one for evaluations as a whole if any failed so, and one per failed factor."""
+    """Requirements from past failures: one if evaluations failed as a whole, and one per factor that failed alone."""
     failed = situation.failed
     if failed is None or not failed.any():
         return ()
@@ -252,7 +252,7 @@ def reference(
 ) -> Float[np.ndarray, " n"]:
     """Start and fallback: a joint point of the unit cube that is as likely to succeed as any.
 
-    The incumbent, or if that is too likely to fail the likeliest evaluated point with an outcome, or a random point.
+    The incumbent; if it is too likely to fail, the likeliest point with an outcome; if none exists, of random points.
     """
     if least_margin(needed, best[None])[0] >= 0.0:
         return best

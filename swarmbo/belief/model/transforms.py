@@ -1,4 +1,4 @@
-"""Choice of outcome transforms, and of decompositions of a factor, by evidence as a density of the outcomes."""
+"""Choice of outcome transforms and of decompositions of a factor, by their evidence as a density of the outcomes."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import groups
 
-Grouping = Literal["given", "whole", "single"]  # of variables: as in the graph, all together, each by itself
+Grouping = Literal["given", "whole", "single"]  # groups of variables: the graph's scopes, one group, single variables
 
 _OF_TOTALS: tuple[tuple[WarpKind, float, Grouping], ...] = (
     ("none", 1.0, "given"),
@@ -28,31 +28,31 @@ _OF_TOTALS: tuple[tuple[WarpKind, float, Grouping], ...] = (
     ("none", 1.0, "whole"),
     ("none", 1.0, "single"),
 )
-_FEW = 64  # most variables of one process of untransformed outcomes, which is searched globally
+_FEW = 64  # largest number of variables for one process of untransformed outcomes, which is searched globally
 _TIE = 0.1  # nats per evaluation: models of totals with closer evidences alternate
 _OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
 _GROWTH = 1.5  # choices are repeated when the history has grown by this factor
-_ODDS_OF_WHOLE = {  # prior ones, as logarithms
-    "known": math.log(10.0),  # a factor named by the user is rather not a sum over its variables
+_ODDS_OF_WHOLE = {  # prior log odds of a whole factor against a sum over its variables
+    "known": math.log(10.0),  # a factor that the user named is unlikely to be a sum over its variables
     "learned": math.log(10.0),
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
 }
 _WHOLE, _SPLIT = 0, 1  # indices of the alternating models of one factor
 NOISE_FLOOR = 1e-10  # noise variance of one function, which may be known to many digits
 NOISE_LOG_STD = 3.0  # of the prior on that variance, in logarithms: one function may be smooth, rough or noisy
-_LEAD = 0.2  # nats per evaluation, besides the odds, by which a sum has to lead to replace one factor
+_LEAD = 0.2  # nats per evaluation, in addition to the odds, by which a sum must lead to replace one whole factor
 _RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
-_SPREAD = 1.0  # least one of the logarithm of their outputscales: variables differ more in importance than factors
+_SPREAD = 1.0  # least prior std of the parts' log outputscales: variables differ more in importance than factors
 
 
 def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None) -> Model:
-    """Model of several factors with totals: a sum, or one process for all variables, of outcomes or their roots.
+    """Model of several factors with totals: a sum or one process for all variables, of outcomes or of their roots.
 
-    Models of similar evidence alternate from fit to fit, and while points are pending from query to query, so that a
-    batch has members of each: a sum explores, the root of one process with one lengthscale needs few data, and a
-    process of untransformed outcomes reveals wrong scopes. A sum over single variables reveals scopes that are larger
-    than needed. With outcomes of single factors among the totals the model stays a sum of untransformed outcomes: a sum
-    of roots is not the root of a sum.
+    Models of similar evidence alternate from fit to fit and, while points are pending, from query to query, so that a
+    batch uses each of them. A sum explores. One process of roots with one lengthscale needs few data. One process of
+    untransformed outcomes reveals wrong scopes. A sum over single variables reveals scopes that are larger than needed.
+    With outcomes of single factors among the totals, the model is always a sum of untransformed outcomes: a sum of
+    roots is not the root of a sum.
     """
     history, n = situation.history, len(situation.history)
     if np.isfinite(history.factors).any():
@@ -66,7 +66,7 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
         others.append((place, hyperparameters))
         place, hyperparameters = others.pop(0)
         warps, fitted_at = (_OF_TOTALS[place][:2],), previous.fitted_at
-        # the first of this model in a batch is fitted like the others
+        # fit this model again at its first use in a batch, like the other models
         if len(situation.pending) <= len(others):
             fitted_at = min(fitted_at, max(1, n - settings.refit_every))
         previous = msgspec.structs.replace(previous, hyperparameters=hyperparameters, warps=warps, fitted_at=fitted_at)
@@ -76,10 +76,10 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
 
 
 def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
-    """Model with the largest evidence, with a list of close ones; learned scopes permit sums only."""
+    """Model with the largest evidence, and its list of models of similar evidence; learned scopes permit sums only."""
     n, graph, tried = len(situation.history), situation.graph, dict[int, Model]()
     evidence, tie = dict[int, float](), _TIE * len(situation.history)
-    # a user named the factors: single variables replace them with a clear lead only, and never take turns behind them
+    # the user named the factors: single variables replace them only with a clear lead, and are never a second choice
     handicap: dict[Grouping, float] = {"given": 0.0}
     if situation.structure != "learned":
         handicap["whole"] = 0.0
@@ -94,7 +94,7 @@ def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -
     near = [place for place in order if evidence[place] >= evidence[order[0]] - tie]
     near = near[:1] + [place for place in near[1:] if _OF_TOTALS[place][2] != "single"]
     if len(near) == 1 and _OF_TOTALS[near[0]][2] == "single":
-        near = order[:2]  # sums of many variables have many wells, which another model may leave
+        near = order[:2]  # sums over single variables have many local optima, which another model may leave
     candidate_models = tuple((place, tried[place].learned.hyperparameters) for place in near)
     best = tried[near[0]]
     learned = msgspec.structs.replace(best.learned, decomposed_at=n, candidate_models=candidate_models)
@@ -110,7 +110,7 @@ def _model_of_totals(
     if grouping != "given":
         scopes = (graph.variables,) if grouping == "whole" else tuple((variable,) for variable in graph.variables)
         graph = groups.graph_of_groups(graph, scopes)
-        if kind != "none":  # a root of a bowl is a norm: one lengthscale is learned from few data
+        if kind != "none":  # the root of a quadratic bowl is a norm: few data determine one shared lengthscale
             settings = msgspec.structs.replace(settings, lengthscales="shared")
     warp = Warp.fitted(kind, totals, power)
     noise = situation.history.known_noise
@@ -144,7 +144,7 @@ def learn_factors(
         return replace(model, learned=msgspec.structs.replace(model.learned, whole_since=since))
     before, since = previous.before or previous, previous.whole_since
     used = F.copy()
-    used[:first] = np.nan  # their places stay: all agents know the same, and only the owner restarted
+    used[:first] = np.nan  # their points stay: all agents use the same points, and only the owner restarted
     model = _learned_factors(_Data(alone, settings, history.X, used, N), previous, is_all=False)
     learned = msgspec.structs.replace(model.learned, restarted_at=first, before=before, whole_since=since)
     return replace(model, learned=learned, complete=everything.known(before))
@@ -157,14 +157,14 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     warps = data.fitted(previous.warps)
     is_alone = not (previous.splits or previous.candidate_models)
     belief = data.whole(warps, previous.splits, is_alone=is_alone)
-    # after a restart, or once a factor has converged, outcomes do not vary: nothing to transform or to learn of it
+    # after a restart, or once a factor has converged, its outcomes are constant: nothing can be transformed or learned
     is_still = [warp.kind != kind for warp, (kind, _) in zip(warps, previous.warps, strict=True)]
-    if is_still == [True]:  # of several factors each owner knows its own only
+    if is_still == [True]:  # with several factors, each owner knows only its own factor's outcomes
         return data.model(belief, previous, warps, {})
     unfitted = belief.hyperparameters
     is_due = n - previous.fitted_at >= settings.refit_every and bool(np.isfinite(F).any())
     if is_due and previous.candidate_models:
-        previous = _turned(previous, situation.graph.factors[0])
+        previous = _swapped(previous, situation.graph.factors[0])
         belief = data.whole(warps, previous.splits)
     belief = belief.with_hyperparameters(previous.hyperparameters)
     if belief.n_data:
@@ -186,8 +186,8 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     return data.model(belief, learned, warps, splits)
 
 
-def _turned(learned: Learned, factor: str) -> Learned:
-    """Learned state of one factor with its other model in front."""
+def _swapped(learned: Learned, factor: str) -> Learned:
+    """Learned state of one factor with its two candidate models swapped."""
     first, (place, hyperparameters) = learned.candidate_models
     splits = {factor: hyperparameters} if place == _SPLIT else {}
     whole = learned.hyperparameters if splits else hyperparameters
@@ -206,7 +206,7 @@ class _Data:
     noise_std: Float[np.ndarray, "t k"]
 
     def whole(self, warps: tuple[Warp, ...], without: Collection[str] = (), *, is_alone: bool = False) -> AdditiveGP:
-        """Whole factors given transformed outcomes of all but some; ``is_alone`` if one has no sum as a rival."""
+        """Belief about whole factors given transformed outcomes, none of ``without``; ``is_alone``: no sum competes."""
         graph, columns, noise = self.situation.graph, np.full(self.F.shape, np.nan), self.noise_std.copy()
         for j, (factor, warp) in enumerate(zip(graph.factors, warps, strict=True)):
             if factor not in without:
@@ -214,7 +214,7 @@ class _Data:
                 noise[:, j] = warp.noise_std(self.F[:, j], noise[:, j])
         settings = self._with_wide_noise_prior(is_alone=is_alone)
         if self.situation.structure == "unknown" and settings.lengthscales == "auto":
-            # without stated scopes few data determine a common lengthscale, not free ones
+            # without stated scopes, few data determine a common lengthscale but not one for each variable
             settings = msgspec.structs.replace(settings, lengthscales="hierarchical")
         belief = AdditiveGP.create(settings, graph, self.situation.domain, "per-factor")
         return belief.update(self.X, factors=columns, noise_variance=noise**2)
@@ -237,11 +237,11 @@ class _Data:
         return self.model(self.whole(warps).with_hyperparameters(learned.hyperparameters), learned, warps, {})
 
     def chosen(self, *, is_all: bool) -> Model:
-        """Model of every factor with the largest evidence; splits need all evaluations."""
+        """Model with the largest evidence for every factor; only complete data (``is_all``) let factors be split."""
         situation, graph, k = self.situation, self.situation.graph, self.F.shape[1]
         transforms = [self.fitted([kind] * k) for kind in _OF_FACTORS]
         beliefs, evidences = [self.whole(warps) for warps in transforms], np.empty((len(_OF_FACTORS), k))
-        if beliefs[0].n_data:  # transforms keep known outcomes known
+        if beliefs[0].n_data:  # all transforms have the same number of known outcomes
             n = len(situation.history)
             rngs = [stream(situation.seed, "belief", "fit", evaluations=n, transform=i) for i in range(len(beliefs))]
             beliefs = AdditiveGP.fit_together(beliefs, rngs, [None] * len(beliefs))
@@ -255,7 +255,7 @@ class _Data:
         splits, odds, n = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure], len(situation.history)
         candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
         seen = np.flatnonzero(np.isfinite(self.F).any(axis=0)).tolist() if is_all else []
-        # the values of a choice exclude each other, so no part of a sum can look for a gain of one of them alone
+        # the values of a choice exclude each other, so no part of a sum can change one of them alone
         of_several = [j for j in seen if len(graph.scopes[j]) > 1]
         sums = [graph.factors[j] for j in of_several if situation.choices.isdisjoint(graph.scopes[j])]
         for factor, split in self.splits(dict.fromkeys(sums), is_due=True).items():
@@ -284,7 +284,7 @@ class _Data:
     def splits(
         self, known: Mapping[str, AdditiveHyperparameters] | Mapping[str, None], *, is_due: bool
     ) -> dict[str, AdditiveGP]:
-        """Beliefs about the parts of some factors, from their ``known`` hyper-parameters; refitted if due."""
+        """Beliefs about the parts of some factors, from ``known`` hyper-parameters (None: unknown); refitted if due."""
         made = {factor: self._unfitted(factor, is_cold=warm is None) for factor, warm in known.items()}
         rngs, together = dict[str, np.random.Generator](), list[str]()
         for factor, warm in known.items():
@@ -340,6 +340,6 @@ def _is_choice_due(previous: Learned | None, settings: AdditiveGPSettings, n: in
 
 
 def _density(belief: AdditiveGP, warp: Warp, outcomes: Float[np.ndarray, " t"], factor: int) -> float:
-    """Log factor from the evidence of standardised, transformed outcomes to that of the outcomes themselves."""
+    """Log Jacobian that converts evidence of standardised, transformed outcomes to evidence of the outcomes."""
     seen = outcomes[np.isfinite(outcomes)]
     return float(warp.log_slope(seen).sum()) - len(seen) * math.log(belief.hyperparameters.scales[factor])

@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike
 WarpKind = Literal["none", "power", "log"]
 
 _OFFSETS = {"power": 0.01, "log": 0.1}
-# of the gap, for ``log``: nearer the best, and beyond it, the logarithm is continued by its tangent
+# smallest gap at which ``log`` is a logarithm: nearer the best outcome, and beyond it, its tangent continues it
 _FLOOR = 0.01
 _LARGEST_EXPONENT = 300.0  # squares of outcomes stay within float64
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-_REACH = 9.0  # standard deviations; less than 1e-18 of a normal distribution is beyond
+_REACH = 9.0  # range of the quadrature in standard deviations; less than 1e-18 of the probability is outside
 
 
 class Warp(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class Warp(msgspec.Struct, frozen=True):
         return cls(kind, best, spread, power)
 
     def forward(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
-        """Transform outcomes; above the best one, the transform is continued as an odd function."""
+        """Transform outcomes. Above the best one, ``power`` continues as an odd function and ``log`` as its tangent."""
         if self.kind == "none":
             return np.asarray(y, dtype=float)
         gap = (self.best - np.asarray(y, dtype=float)) / self.spread + _OFFSETS[self.kind]
