@@ -1,4 +1,4 @@
-"""Covariance intersection, for comparison: conservative, by whatever paths the same measurement has arrived."""
+"""Covariance intersection, for comparison: conservative even if a measurement has arrived by several paths."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -23,9 +23,9 @@ def intersection(
 
     The posterior precisions are averaged, P⁻¹ = a P₁⁻¹ + (1 - a) P₂⁻¹. If both reported covariances were at least the
     true ones, so is the fused one, whatever data they share. The share a, which is returned too, minimises
-    trace(importance P), so the result is never worse than the better of the two by that measure. With ``importance``
-    (None: the identity) the mean of φφᵀ over the domain, that is the mean variance of the field. The prior is in both,
-    so it counts once.
+    trace(importance P), so the result is never worse than the better of the two by that measure. If ``importance``
+    (None: the identity) is the mean of φφᵀ over the domain, the measure is the mean variance of the field. Both
+    estimates contain the prior, so it counts once.
 
     Source: Julier & Uhlmann 1997.
     """
@@ -39,13 +39,13 @@ def intersection(
         return float((costs / (a * ratios + (1.0 - a))).sum())
 
     inside = float(minimize_scalar(measure, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-6}).x)
-    share = min((1.0, 0.0, inside), key=measure)  # of equals the first, so that known information changes nothing
+    share = min((1.0, 0.0, inside), key=measure)  # in a tie the first wins, so that known information changes nothing
     return first.scaled(share) + second.scaled(1.0 - share), share
 
 
 _PLACES = 256  # points for the mean variance
-_REPEATS = 4  # of an unchanged estimate
-_SAME = 1e-6  # share of the fused information below which a change is not sent
+_REPEATS = 4  # number of times that an unchanged estimate is sent
+_SAME = 1e-6  # relative change of the information below which it is not sent again
 
 
 class _Body(msgspec.Struct, array_like=True):
@@ -56,18 +56,18 @@ class _Body(msgspec.Struct, array_like=True):
 class CovarianceIntersection(FusedView):
     """An agent with one estimate, which it sends to its neighbours, and fuses with theirs by covariance intersection.
 
-    Nothing is tagged: messages have one size, whatever the number of agents, and no memory of sources is needed. The
-    price is that independent measurements are averaged, not added. The estimate is never overconfident, and its mean
-    variance over the domain is never larger than that of the better one of the two that were fused. Its own
+    Measurements are not tagged: messages have the same size for any number of agents, and no memory of sources is
+    needed. The price is that independent measurements are averaged, not added. The estimate is never overconfident, and
+    its mean variance over the domain is at most that of the better of the two fused estimates. An agent's own
     measurements are new to every agent, so they are added.
 
-    An unchanged estimate is sent four times in case messages are lost. A neighbour whose estimate brings no
-    news, and differs, gets the present one again.
+    An unchanged estimate is sent four times in case messages are lost. If a neighbour's estimate differs but contains
+    nothing new, the neighbour gets the present estimate again.
     """
 
     content = _Body
     _left: dict[str, int]  # repeats that remain for each neighbour
-    _answers: dict[str, int]  # repeats for each neighbour that knew less
+    _answers: dict[str, int]  # number of answers to each neighbour that knew less
 
     @property
     def belief(self) -> FeatureGP:
@@ -120,7 +120,7 @@ class CovarianceIntersection(FusedView):
         fused, share = intersection(self._estimate, other, _importance(self.proposal, self.domain.n_dims, last))
         if _is_same(fused, self._estimate):
             answers = self._answers.get(sender, 0)
-            if answers < _REPEATS and not _is_same(other, self._estimate):  # it was late, or missed something
+            if answers < _REPEATS and not _is_same(other, self._estimate):  # the neighbour's estimate is out of date
                 self._answers[sender] = answers + 1
                 self._must_answer(sender)
             return
@@ -157,7 +157,7 @@ def _is_same(first: Information, second: Information) -> bool:
 
 @lru_cache(maxsize=64)
 def _importance(proposal: Proposal, n_dims: int, now: float | None) -> Float[np.ndarray, "p p"]:
-    """Mean of φφᵀ over the domain, with a time axis in a round."""
+    """Mean of φφᵀ over the domain; with a time axis, in the round ``now``."""
     places = sobol(_PLACES, n_dims, None)
     if now is not None:
         places = np.column_stack([places, np.full(_PLACES, now)])

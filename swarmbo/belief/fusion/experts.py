@@ -36,9 +36,9 @@ class CommitteeGP(FieldGP):
     """Robust Bayesian committee machine of experts that each have one author's measurements.
 
     It costs the cube of each author's number of measurements, not the cube of their sum. Products are taken location by
-    location. Joint predictions use the correlation of one expert, its owner's ``own``, scaled to the committee's
-    variances. This is a valid covariance and a good one near the owner's measurements; far from these it is the
-    prior's. Pending measurements, in ``foreseen``, reduce variances by the same share as the owner's.
+    location. Joint predictions use the correlations of one expert, the agent's ``own``, scaled to the committee's
+    variances. The covariance is valid, and accurate near the agent's own measurements; far from them, the correlations
+    are the prior's. Pending measurements, in ``foreseen``, reduce variances by the same share as those of ``own``.
 
     Source: Deisenroth & Ng 2015 for the product; the rest is our own.
     """
@@ -72,7 +72,7 @@ class CommitteeGP(FieldGP):
 
 
 class CommitteeFlooding(MeasurementFlooding):
-    """An agent that collects measurements as its base does, and has an expert for each author: it saves computation."""
+    """An agent that collects measurements as its base class does, but has one expert per author to save computation."""
 
     @property
     def knowledge(self) -> None:

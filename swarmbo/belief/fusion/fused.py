@@ -30,7 +30,7 @@ from swarmbo.transport import Carrying, Faults, FaultyTransport, InProcess
 if TYPE_CHECKING:
     import networkx as nx
 
-_VERSION = 4  # 4: agents by their place, not by name
+_VERSION = 4  # 4: agents by their index, not by name
 _FAULTLESS = InProcess()
 _AGENTS: dict[FusionMethod, type[FusedView]] = {
     "consensus": PushSum,
@@ -41,7 +41,7 @@ _AGENTS: dict[FusionMethod, type[FusedView]] = {
 
 
 class FusionExchange(NamedTuple):
-    """Agents before an exchange of messages, the medium of these, and the largest number of steps."""
+    """Agents before an exchange of messages, the medium of the messages, and the largest number of steps."""
 
     agents: Mapping[str, FusedView]
     medium: FaultyTransport
@@ -51,14 +51,14 @@ class FusionExchange(NamedTuple):
 class FusedBelief(Delegating):
     """Agents that fuse beliefs, seen from outside: their measurements, exchanges of messages, and beliefs.
 
-    As one belief it is that of its representative: the first of the agents with the most measurements.
+    Used as one belief, it is the belief of its representative: the first of the agents with the most measurements.
 
     An agent fits hyper-parameters to all raw measurements that it has, and proposes them, once the number has grown by
     a factor since the present proposal, or as soon as outcomes first differ. It first waits as many exchanges as there
     are known agents with earlier names. So the first agent leads in each connected part of a team, and the next one if
-    it fails; of several proposals one wins everywhere.
+    it fails; if several agents propose, one proposal wins everywhere.
 
-    An ``Agent`` holds the belief of one of them (``held``), adds its own measurements, and exchanges messages itself.
+    An ``Agent`` holds the belief of one agent (``held``), adds its own measurements, and exchanges messages itself.
     Faults of the ``transport`` add to the losses of the settings.
     """
 
@@ -76,7 +76,7 @@ class FusedBelief(Delegating):
         self.seed = seed
         self.names = distinct_names(agents, "agent", "$.agents")
         self.link_report: LinkReport | None = None  # report of faulty links in the last exchange; None without faults
-        self.sent = Traffic()  # of the last exchange
+        self.sent = Traffic()  # traffic of the last exchange
         self._transport = transport
         at_hand = self.names if held is None else tuple(held)
         start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
@@ -99,11 +99,11 @@ class FusedBelief(Delegating):
         *,
         later: bool = False,
     ) -> Traffic:
-        """Give agents their new measurements, and let all exchange messages over the links, if all are local.
+        """Give agents their new measurements. If all agents are local, let them exchange messages over the links.
 
-        By agent there are ``measurements``, points (n, d) and outcomes (n,), ``failed`` points, and the noise as in
-        ``give``. Without ``links``, every agent reaches every other. With ``later``, the caller runs the exchange:
-        then, or if agents are remote, no traffic is returned, and their messages are ``due``.
+        ``measurements`` are points (n, d) and outcomes (n,) by agent. ``failed`` points and the noise, as in ``give``,
+        are by agent, too. Without ``links``, every agent reaches every other. With ``later``, the caller runs the
+        exchange. Then, or if agents are remote, the exchange is ``due``, and the returned traffic is empty.
         """
         check_links(links, self.names)
         failed, noise = failed or {}, noise_variance or {}
@@ -154,7 +154,7 @@ class FusedBelief(Delegating):
 
     @property
     def has_faults(self) -> bool:
-        """True if links lose more than the settings have, and agents may fail."""
+        """True if the transport has faults: links lose more messages than in the settings, and agents may fail."""
         return isinstance(self._transport, Faults)
 
     @property
@@ -186,7 +186,7 @@ class FusedBelief(Delegating):
     def with_own_data(
         self, agent: str, told: Sequence[tuple[float, Sequence[float], float, float | None]]
     ) -> "FusedBelief":
-        """Copy in which an agent has all its measurements again: round, location, outcome (NaN if failed), noise."""
+        """Copy in which an agent has all its measurements: round, location, outcome (NaN if failed), noise std."""
         other = self.copied()
         good = [one for one in told if not math.isnan(one[2])][other.agents[agent].n_measurements :]
         bad = [one for one in told if math.isnan(one[2])][other.failures[agent].n_measurements :]
@@ -201,7 +201,7 @@ class FusedBelief(Delegating):
         return self._known_outcomes(agent)[0], self.failures[agent].known.X
 
     def shows_scale(self, agent: str) -> bool:
-        """True if an agent's belief has the outcomes' unit, or outcomes that the agent knows differ."""
+        """True if an agent's proposal has the outcomes' unit, or if the outcomes that the agent knows differ."""
         has_scale = self.agents[agent].proposal.hyperparameters.has_scale
         return has_scale or standardisation(self._known_outcomes(agent)[1])[2]
 
@@ -216,7 +216,7 @@ class FusedBelief(Delegating):
         """Let an agent propose hyper-parameters, if it has enough new measurements and it is its turn."""
         agent, (X, y, noise) = self.agents[name], self._known_outcomes(name)
         known, differ = agent.proposal, standardisation(y)[2]
-        # equal outcomes replace no unit that is known, and the first that differ need no growth in number
+        # equal outcomes never replace a known unit; the first outcomes that differ are news whatever their number
         has_grown = len(y) >= max(self.settings.growth * known.n_measurements, 1)
         has_news = has_grown if known.hyperparameters.has_scale == differ else differ
         if has_news and self._waits[name] < sum(other < name for other in agent.reached):
@@ -230,11 +230,11 @@ class FusedBelief(Delegating):
 
     @property
     def has_time(self) -> bool:
-        """True if data fade with time."""
+        """True if data lose weight with time."""
         return self.settings.prior.time is not None
 
     def at(self, now: float) -> "FusedBelief":
-        """Copy at another round: that of new measurements and of predictions."""
+        """Copy at another round, which applies to new measurements and to predictions."""
         other = copy(self)
         other.now = float(now)
         return other
@@ -282,7 +282,7 @@ class FusedBelief(Delegating):
 
     @property
     def _views(self) -> list[FusedView]:
-        """All that fuses here, in the order of a state: names of agents could clash with any others."""
+        """Local beliefs, then failures, in the order of a saved state: names of agents could clash with other keys."""
         return [*self.agents.values(), *self.failures.values()]
 
     def state_dict(self) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from swarmbo.transport import Envelope, Transport
 Said = TypeVar("Said")
 
 _VERSION = 5  # 5: tallies of a consensus in one table
-MOST = 2**31  # measurements, steps or proposals
-_LARGEST = 1e12  # hyper-parameter, of the noise its deviation, and the inverse of the smallest
-_HUGE = 1e150  # number, whose square is still one
+MOST = 2**31  # bound on the numbers of measurements, messages, sessions and proposals
+_LARGEST = 1e12  # largest hyper-parameter (of the noise: its standard deviation), and inverse of the smallest
+_HUGE = 1e150  # largest number in a message; its square is still finite
 
 
 class _Note(msgspec.Struct, array_like=True):
@@ -40,14 +40,14 @@ class _Note(msgspec.Struct, array_like=True):
 class FusedView(ABC):
     """Local belief of one agent, from its own measurements and its neighbours' messages only.
 
-    Messages may be lost, doubled or late; links and agents may fail and return, without notice. ``talk`` runs the
-    exchange, for a team and for an ``Agent`` alike. All begin with the same ``proposal``, of version 0.
+    Messages may be lost, doubled or late; links and agents may fail and return, without notice. ``exchange_steps`` runs
+    the exchange, for a team and for an ``Agent`` alike. All agents begin with the same ``proposal``, of version 0.
     """
 
-    content: ClassVar[type[Any]]  # of its messages
+    content: ClassVar[type[Any]]  # type of the contents of its messages
     means_by_proposal = True  # True if its messages depend on its proposal
     team: frozenset[str] | None = None  # all agents, if known: no other agent has measurements
-    is_whole = False  # True if its state surely has all its data
+    is_whole = False  # True if its state certainly has all its own measurements
 
     def __init__(self, name: str, domain: Domain, proposal: Proposal) -> None:
         self.name, self.domain, self.proposal = name, domain, proposal
@@ -96,7 +96,7 @@ class FusedView(ABC):
         """True if it has nothing more to send until it measures or receives something new."""
 
     def meet(self, neighbours: Iterable[str]) -> None:
-        """Set the neighbours within radio range; whether they receive its messages, it must find out."""
+        """Set the neighbours within radio range; they may or may not receive its messages."""
         self.neighbours = tuple(sorted(set(neighbours) - {self.name}))
 
     def measure(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
@@ -109,7 +109,7 @@ class FusedView(ABC):
             self._has_measured(outcomes.size)
 
     def propose(self, hyperparameters: Hyperparameters, n_measurements: int = 0) -> Proposal:
-        """Propose hyper-parameters, fitted to so many measurements; they supersede all that the agent knows."""
+        """Propose hyper-parameters fitted to ``n_measurements``. The proposal supersedes all that the agent knows."""
         self._require_fitting(hyperparameters)
         news = {"hyperparameters": hyperparameters, "n_measurements": n_measurements}
         version = self.proposal.version + 1
@@ -201,7 +201,7 @@ class FusedView(ABC):
 
     @abstractmethod
     def _must_answer(self, neighbour: str) -> None:
-        """Have the proposal sent to a neighbour soon."""
+        """Send a message to a neighbour soon, with the proposal if the neighbour's differs."""
 
     @abstractmethod
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
@@ -236,7 +236,7 @@ class FusedView(ABC):
 
 
 def read_body(content: bytes | msgspec.Raw, kind: type[Said]) -> Said | None:
-    """Decode content; None if it is not of a kind."""
+    """Decode content; None if it is not a valid ``kind``."""
     try:
         return msgspec.msgpack.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
@@ -244,21 +244,21 @@ def read_body(content: bytes | msgspec.Raw, kind: type[Said]) -> Said | None:
 
 
 def are_numbers(content: bytes, count: int | None = None) -> bool:
-    """True if bytes are so many finite numbers, none of them absurd; ``count`` None allows any number."""
+    """True if bytes are ``count`` (None: any number of) float64 numbers, finite and without absurdly large ones."""
     if len(content) % 8 or (count is not None and len(content) != 8 * count):
         return False
     return bool((np.abs(unpacked_bytes(content)) <= _HUGE).all())
 
 
 def is_information(content: bytes, n_features: int) -> bool:
-    """True if bytes are valid information about so many weights."""
+    """True if bytes are valid information about ``n_features`` weights."""
     if not are_numbers(content, packed_size(n_features)):
         return False
     return is_sound(Information.unpacked(unpacked_bytes(content), n_features))
 
 
 def is_sound(information: Information) -> bool:
-    """True if the weights have a posterior by this information."""
+    """True if the information gives the weights a valid posterior, from a count >= 0 of measurements."""
     try:
         factorise(information.precision + np.eye(information.n_features))
     except ValueError:
@@ -277,13 +277,13 @@ def unpacked_bytes(data: bytes) -> Float[np.ndarray, " q"]:
 
 
 class AnyUnfinished(NamedTuple):
-    """Question if any agent has more to send; ``own`` is the answer of the local agents."""
+    """Question whether any agent has more to send; ``own`` is the answer of the local agents."""
 
     own: bool
 
 
 class StepMessages(NamedTuple):
-    """Messages that local agents send in a step; answered by arrivals, by recipient."""
+    """Messages that local agents send in a step; the answer is the arrivals by recipient."""
 
     envelopes: Sequence[Envelope]
 
@@ -293,8 +293,8 @@ def exchange_steps(agents: Mapping[str, FusedView], steps: int) -> Generator[Any
     for _ in range(steps):
         if not (yield AnyUnfinished(not all(agent.is_finished for agent in agents.values()))):
             return
-        letters = [envelope for agent in agents.values() for envelope in agent.outbox()]
-        for name, inbox in (yield StepMessages(letters)).items():
+        messages = [envelope for agent in agents.values() for envelope in agent.outbox()]
+        for name, inbox in (yield StepMessages(messages)).items():
             if name in agents:
                 agents[name].receive(inbox)
 
@@ -313,7 +313,7 @@ def exchange(agents: Iterable[FusedView], transport: Transport, steps: int) -> T
 
 
 def send_and_deliver(envelopes: Iterable[Envelope], transport: Transport) -> dict[str, list[Envelope]]:
-    """Send a step's letters, and return the arrivals by recipient."""
+    """Send a step's messages, and return the arrivals by recipient."""
     for envelope in envelopes:
         transport.send(envelope)
     return transport.deliver()

@@ -1,4 +1,4 @@
-"""Flooding of raw measurements, numbered by their authors so that none counts twice: the standard of other methods."""
+"""Flooding of raw measurements, numbered by their authors so that none counts twice: the reference for comparisons."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
@@ -18,8 +18,8 @@ from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import LostStateError
 from swarmbo.spaces import Domain
 
-_PATIENCE = 3  # steps without an answer, after which something is sent again
-_WITH_NOISE = b"\x01"  # at the end of an entry whose rows have a column of noise; numbers take eight bytes each
+_PATIENCE = 3  # steps without an answer after which a message is sent again
+_WITH_NOISE = b"\x01"  # last byte of an entry whose rows have a column of noise; numbers take eight bytes each
 
 
 class Measurements(NamedTuple):
@@ -53,13 +53,13 @@ class _Log:
         return len(self.rows)
 
     def entry(self, has: int) -> bytes:
-        """Entry for a recipient with the first ``has`` measurements."""
+        """Entry for a recipient that has the first ``has`` measurements: the later ones."""
         if has not in self._entries:
             self._entries[has] = _packed(self.rows[has:])
         return self._entries[has]
 
     def after(self, number: int, content: bytes) -> "_Log":
-        """Log with an entry, which then has ``number`` measurements; itself if the entry leaves a gap."""
+        """Log extended by an entry to ``number`` measurements; unchanged if the entry leaves a gap or is not new."""
         longer = self._longer.get((number, content))
         if longer is None:
             rows = _unpacked(content, self.rows.shape[1])
@@ -92,43 +92,43 @@ class _Body(msgspec.Struct, array_like=True):
     """Numbers of measurements that the sender has by author, and entries that the recipient may lack."""
 
     has: dict[str, int]
-    entries: dict[str, tuple[int, bytes]]  # number of the author's measurements with it, and content
+    entries: dict[str, tuple[int, bytes]]  # number of the author's measurements up to the entry's last, and content
     is_whole: bool  # True if ``has`` and ``entries`` together name all authors known to the sender
-    asks: bool  # True if the sender requests the same
+    asks: bool  # True if the sender requests a message that is whole
 
 
 class _Peer(msgspec.Struct):
     """State about a neighbour; its size depends on differences only, not on common knowledge."""
 
-    differs: dict[str, int] = {}  # its number of measurements, as far as known, of authors for which it differs
-    told: dict[str, tuple[int, int]] = {}  # of these the number sent, and the step
+    differs: dict[str, int] = {}  # its last known number of measurements for each author whose number differs
+    told: dict[str, tuple[int, int]] = {}  # for some of these authors: the number last sent to it, and the step
     step: int = 0
     asked: int | None = None  # step of the last greeting or proposal; None: one is due
     is_known: bool = False  # True if it has sent all its numbers
-    is_greeted: bool = False  # True if it got all numbers of this agent while it was unknown
-    owed: list[str] = []  # authors of entries that it sent, to be confirmed
+    is_greeted: bool = False  # True if it has been sent all numbers of this agent
+    owed: list[str] = []  # authors of entries that it sent, which this agent must confirm
     is_owed: bool = False  # True if it waits for an answer in any case
     is_owed_all: bool = False  # True if it waits for all numbers of this agent
 
 
 class MeasurementFlooding(FusedView):
-    """An agent that collects the measurements of all agents, forwards what neighbours lack, and has an exact GP of all.
+    """An agent that collects all agents' measurements, forwards those that neighbours lack, and has an exact GP on all.
 
-    Neighbours that meet exchange their numbers of measurements by author, and their own news. From then on an entry is
-    sent at once, and again every three steps until the neighbour confirms it by the author's number. The sender
-    of an entry has it, so it is not sent back. So an agent's knowledge is exact and known to it; once all agents have
-    all entries, none sends. Entries of an agent remain after it has left. A returning agent must have kept its state,
-    or take a new name.
+    Neighbours that meet exchange their numbers of measurements by author, and their own new measurements. From then on,
+    new entries are sent at once, and again every three steps until the neighbour confirms them by the author's number.
+    An entry is not sent back to its sender. So each agent knows exactly which measurements it has; once all agents have
+    all entries, no agent sends anything. Entries remain after their author has left. A returning agent must have kept
+    its state, or take a new name.
 
-    A measurement takes 8 (d + 1) bytes and needs no basis. If the noise of a measurement in an entry is known, each
-    takes 8 bytes more, and the entry one.
+    A measurement takes 8 (d + 1) bytes and needs no basis. If an entry has a known noise, each of its measurements
+    takes 8 bytes more, and the entry one byte more.
     """
 
     content = _Body
     means_by_proposal = False
 
     def __init__(self, name: str, domain: Domain, proposal: Proposal) -> None:
-        self._has: dict[str, int] = {}  # number of known measurements by agent; changed by ``_file`` only
+        self._has: dict[str, int] = {}  # number of known measurements by agent; changed by ``_store`` only
         self._peers: dict[str, _Peer] = {}
         self._reached: dict[str, float] | None = None
         self._logs: dict[str, _Log] = {}
@@ -151,7 +151,7 @@ class MeasurementFlooding(FusedView):
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """Hyper-parameters of the proposal, in the unit of all known outcomes if its agent knew none that differ."""
+        """Hyper-parameters of the proposal; if its outcomes did not differ, in the unit of all outcomes known here."""
         h = self.proposal.hyperparameters
         if h.has_scale:
             return h
@@ -173,7 +173,7 @@ class MeasurementFlooding(FusedView):
 
     @property
     def knowledge(self) -> Hashable:
-        """Proposal, and the number of each author's entry, which determines its content."""
+        """Proposal, and each author's number of measurements: together they determine the belief."""
         return self.proposal, tuple(self.reached.items())
 
     @property
@@ -189,7 +189,7 @@ class MeasurementFlooding(FusedView):
         before = set(self.neighbours)
         super().meet(neighbours)
         for name in self.neighbours:
-            if name not in before:  # it may have received much from others since
+            if name not in before:  # it may have received more from others since
                 self._forget(self._peer(name))
 
     def _peer(self, name: str) -> _Peer:
@@ -201,7 +201,7 @@ class MeasurementFlooding(FusedView):
         peer.is_known, peer.is_greeted, peer.asked, peer.told = False, False, None, {}
 
     def _lacks(self, peer: _Peer) -> list[str]:
-        """Authors of which a neighbour has less; before it is known, only this agent itself."""
+        """Authors of whom a neighbour lacks measurements; until its numbers are known, at most this agent itself."""
         known = peer.differs if peer.is_known else {self.name} & peer.differs.keys()
         return [author for author in known if self._has.get(author, 0) > peer.differs[author]]
 
@@ -227,7 +227,7 @@ class MeasurementFlooding(FusedView):
         leaves_a_gap = False
         for author, (number, content) in said.entries.items():
             if number > self._has.get(author, 0):
-                self._file(author, number, content)
+                self._store(author, number, content)
                 leaves_a_gap = leaves_a_gap or number > self._has.get(author, 0)
         if said.asks:  # unless both greet each other at once
             peer.is_owed_all = peer.is_owed_all or peer.is_known or not peer.is_greeted
@@ -274,8 +274,8 @@ class MeasurementFlooding(FusedView):
         is_noise = np.isnan(noise) | ((noise >= 0.0) & (noise <= LARGEST_OUTCOME**2))
         return 0 < len(rows) <= number and bool(is_near and (np.abs(y) <= LARGEST_OUTCOME).all() and is_noise.all())
 
-    def _file(self, author: str, number: int, content: bytes) -> None:
-        """Store a new entry; one that leaves a gap is ignored."""
+    def _store(self, author: str, number: int, content: bytes) -> None:
+        """Store a new entry; an entry that leaves a gap is ignored."""
         known = self._logs.get(author) or _empty(self.n_columns + 2)
         log = known.after(number, content)
         if log is not known:
@@ -289,7 +289,7 @@ class MeasurementFlooding(FusedView):
     def _has_measured(self, n_new: int) -> None:
         new = slice(self.n_measurements - n_new, None)
         rows = np.column_stack([self.X[new], self.y[new], self.noise[new]])
-        self._file(self.name, self.n_measurements, _packed(rows))
+        self._store(self.name, self.n_measurements, _packed(rows))
 
     def _has_adopted(self) -> None:
         for peer in self._peers.values():
@@ -303,16 +303,16 @@ class MeasurementFlooding(FusedView):
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         self._has, self._reached = dict(plain["has"]), None
         self._peers = msgspec.convert(plain["peers"], dict[str, _Peer])
-        counts = sorted(self._has.items())  # sorted here, as plain data may be sorted where they are kept
+        counts = sorted(self._has.items())  # the order of rows in ``known``
         rows = np.split(arrays["readings"], np.cumsum([count for _, count in counts])[:-1])
         nothing = _empty(self.n_columns + 2)
-        told = zip(counts, rows, strict=False)  # without authors there is one part, without rows
+        told = zip(counts, rows, strict=False)  # without authors, the split has one empty part
         self._logs = {author: nothing.after(count, _packed(log)) for (author, count), log in told}
         self._belief = None
 
 
 class FailureFlooding(MeasurementFlooding):
-    """An agent that collects locations of failed measurements, as measurements of 0; without any it sends nothing."""
+    """An agent that collects locations of failures as measurements of 0; as long as it has none, it sends nothing."""
 
     @property
     def is_finished(self) -> bool:

@@ -23,7 +23,7 @@ class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
             ``experts``: the same messages, with a committee of one exact process per author, which needs less
             computation. Two methods serve for comparison: ``consensus`` (robust push-sum) and
             ``covariance-intersection`` (untagged estimates). Results: docs/studies/fusion.md.
-        n_features: Size of the basis, an even number from 2 to 2048. A message has about half its square of numbers.
+        n_features: Size of the basis, an even number from 2 to 2048. A message has about n_features² / 2 numbers.
             ``readings`` and ``experts`` have no basis.
         steps: Number of steps, >= 1, in which neighbours exchange messages after each round of measurements.
         loss: Share of these messages that a link loses, from 0 to below 1, independently in each direction. Faults of
@@ -53,8 +53,8 @@ class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Every message carries the stamp of the sender's proposal, and the proposal itself if the recipient holds another. An
     agent adopts a proposal that supersedes its own, and summarises its measurements again. Two agents that propose at
-    once use one version number; then the alphabetically first name wins everywhere. Of two proposals of one name (after
-    a loss of state) the smaller stamp wins. Version 0 is the initial proposal of all agents.
+    the same time use the same version; then the alphabetically first name wins everywhere. If one name has made both
+    proposals (after a loss of state), the smaller stamp wins. Version 0 is the initial proposal of all agents.
     """
 
     version: int

@@ -16,7 +16,7 @@ from swarmbo.spaces import Domain
 
 @dataclass
 class Mass:
-    """Weight of agents and packed information, and the share of each batch of measurements in these."""
+    """Vector of a weight of agents and packed information, and the share of each batch of measurements in it."""
 
     vector: Float[np.ndarray, " _"]
     tally: dict[str, float] = field(default_factory=dict[str, float])
@@ -34,12 +34,12 @@ class Mass:
         return Mass(factor * self.vector, {batch: factor * share for batch, share in self.tally.items()})
 
 
-_NOTHING = 1e-9  # a share of measurements within rounding
-_SETTLED = 1e-6  # difference of shares of measurements in settled mass
+_NOTHING = 1e-9  # shares of measurements below it are rounding errors
+_SETTLED = 1e-6  # largest relative difference between the shares of measurements in settled mass
 
 
 class _Body(msgspec.Struct, array_like=True):
-    """Message of one end of a link: both sessions as it knows them, and the total that it gave in its own."""
+    """Message of one end of a link: the numbers of both ends' sessions, and the mass given in its own session."""
 
     number: int  # of this message
     heard: int  # number of the last message from the other end
@@ -81,18 +81,18 @@ class PushSum(FusedView):
     """An agent of a ratio consensus: precision of the weights = prior + N times the average of all agents' information.
 
     In every step, it splits its mass (its share of all agents' weight and information) evenly between itself and the
-    neighbours that receive it. A message has the total given so far, so the next message makes up for a lost one:
-    losses delay mass and lose none. Information by weight converges to the average.
+    neighbours that receive it. A message contains the total given so far, so the next message makes up for a lost one:
+    message loss delays mass but does not destroy it. Information divided by weight converges to the average.
 
     Running sums over a link belong to a *session*, which both ends number. An end without arrivals for ``patience``
-    steps begins a new session, and takes back its totals of the old one; the other end does so when it learns of it. So
-    each agent's mass is always its own measurements plus taken less given mass over the present links. Measurements of
-    disconnected agents leave the average, and return with them, once. At a loss of 0.3 and the default patience a
-    working link counts as down once in 1e6 steps, which only causes delay.
+    steps begins a new session, and takes back its totals of the old one; the other end follows when it learns of this.
+    So each agent's mass is always its own measurements plus taken minus given mass over the present links. Measurements
+    of disconnected agents leave the average; when the agents return, they count once. At a loss of 0.3 and the default
+    patience, a working link counts as down once in 1e6 steps, which only causes delay.
 
     A tally accompanies the mass: the share of every batch of measurements (those of an agent between two steps). N is
-    chosen so that no batch weighs more than once. Older measurements have spread further than new ones, which would
-    therefore reduce the weight of all others at first. So the agent keeps its previous belief, with its own new
+    chosen so that no batch counts more than once. Older measurements have spread further than new ones, so new ones
+    would at first reduce the weight of all others. Therefore the agent keeps its previous belief, with its own new
     measurements, until its mass holds more measurements or has settled. An agent that returns without its state counts
     as new: its old measurements are lost.
 
@@ -102,8 +102,8 @@ class PushSum(FusedView):
 
     content = _Body
     patience = 12
-    _kept: _View | None  # its belief at its last message, and its own news
-    _seen: _View | None
+    _kept: _View | None  # its view at its last message, with its own new measurements
+    _seen: _View | None  # result of ``_view``; None if it must be computed again
 
     def __init__(self, name: str, domain: Domain, proposal: Proposal) -> None:
         self._links: dict[str, _Link] = {}
@@ -179,7 +179,7 @@ class PushSum(FusedView):
         if sender not in self.neighbours or said.number <= (link := self._link(sender)).heard:
             return
         link.heard, link.silence = said.number, 0
-        if said.heard > link.sent:  # messages that this agent has forgotten
+        if said.heard > link.sent:  # the other end has received messages that this agent has forgotten
             link.sent, link.own = said.heard, max(link.own, said.theirs) + 1
             self._reset(link)
         if said.own != link.theirs:
@@ -231,7 +231,7 @@ class PushSum(FusedView):
         return self._seen
 
     def _now(self) -> _View:
-        """N times the average of its mass; its own measurements if that is invalid."""
+        """View from its mass, N times the average; from its own measurements if the mass is invalid."""
         mass = self._mass()
         if min(mass.tally.values(), default=0.0) < -_NOTHING:  # it has forwarded mass of a session that ended
             return _View(self._own_information, dict(self._own.tally), is_settled=False)
