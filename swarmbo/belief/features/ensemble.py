@@ -6,7 +6,7 @@ Every member is a Gaussian linear model over its own random features. A new outc
 member's predictive density, and updates each member's posterior by rank one; at intervals hyper-parameters are fitted
 and features drawn again, from all data at once.
 
-With totals, a member is one kernel for all factors, with separate features for each, whose weights are drawn jointly.
+With totals, a member has one kernel for all factors and separate features for each; their weights are drawn jointly.
 With outcomes per factor, each factor has its own dictionary and weights. Agents maximise a draw by messages.
 
 Source: Lu, Polyzos, Li & Giannakis 2022, section 4. Their appendix takes the standard normal density for the spectrum
@@ -59,7 +59,7 @@ class Ensemble:
         previous: EnsembleHyperparameters | None = None,
         last: "Ensemble | None" = None,
     ) -> "Ensemble":
-        """The ensemble of a history; a part is fitted anew if due, else updated outcome by outcome."""
+        """Ensemble given a history; each part is fitted again if due, else updated outcome by outcome."""
         k = len(graph.factors)
         groups = [tuple(range(k))] if coupled else [(i,) for i in range(k)]
         goes_on = last is not None and data.begins_with(last.data)
@@ -83,12 +83,12 @@ class Ensemble:
 
     @property
     def is_coupled(self) -> bool:
-        """True if members are of all factors in sum."""
+        """True if members model the sum of all factors."""
         return len(self.parts[0].scopes) == len(self.graph.factors)
 
     @property
     def weights(self) -> tuple[Float[np.ndarray, " M"], ...]:
-        """Probability of each member, part by part; no less than the floor."""
+        """Probability of each member, for each part; at least the floor."""
         return tuple(part.weights(self.settings.floor) for part in self.parts)
 
     def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
@@ -96,7 +96,7 @@ class Ensemble:
         U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
         to_come = np.ones((len(U), len(self.graph.factors)), dtype=bool) if awaited is None else np.asarray(awaited)
         parts = list[EnsemblePart]()
-        for part in self.parts:  # of one factor, the total is that factor
+        for part in self.parts:  # in a part of one factor, the sum is that factor
             own = to_come[:, list(part.hyper.factors)]
             parts.append(part.awaiting(Observations.pending(U, own, in_sum=True)))
         return replace(self, parts=tuple(parts))
@@ -114,7 +114,7 @@ class Ensemble:
         return part.marginals(self.domain.to_unit(checked_points(X, self.domain.n_dims)), self.settings.floor)
 
     def factor_means(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "k m"]:
-        """Mean of each factor at joint points (m, n) of the unit cube, physical."""
+        """Mean of each factor, in the unit of outcomes, at joint points (m, n) of the unit cube."""
         return np.concatenate([part.factor_means(U, self.settings.floor) for part in self.parts])
 
     def choose(self, rngs: Sequence[np.random.Generator]) -> tuple[int, ...]:
@@ -125,7 +125,7 @@ class Ensemble:
         self, chosen: Sequence[int], rngs: Sequence[np.random.Generator], noise_rngs: Sequence[np.random.Generator]
     ) -> FeatureSample:
         """One function per factor: jointly a draw from the posterior of chosen members. Each factor has a stream in
-        ``rngs``, so that its owner can draw alone; each part one that its owners share.
+        ``rngs``, so that its owner can draw alone; each part has one in ``noise_rngs``, which its owners share.
         """
         names, f = self.graph.factors, self.settings.n_features
         draws, constants, scales = dict[str, FourierDraw](), dict[str, float](), dict[str, float]()
@@ -148,7 +148,7 @@ class Ensemble:
 
 
 def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Dataset) -> bool:
-    """True if a part is to be fitted again: on schedule, or as long as its outcomes had not shown their scale."""
+    """True if a part must be fitted again: on schedule, or at its first outcomes after a fit to constant ones."""
     since = data.take(slice(hyper.fitted_at, None))
     is_told = np.isfinite(since.totals).any() or np.isfinite(since.factors[:, list(hyper.factors)]).any()
     return len(since) >= settings.refit_every or (bool(is_told) and not hyper.is_shown)
@@ -157,8 +157,8 @@ def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Datase
 def _seeds(settings: EnsembleSettings, seed: int, factors: Sequence[int], fitted_at: int) -> list[list[int]]:
     """Seeds of the features of each member and factor, different after each fit."""
 
-    def own(member: int, factor: int) -> int:
+    def seed_of(member: int, factor: int) -> int:
         rng = stream(seed, "ensemble", "features", evaluations=fitted_at, member=member, factor=factor)
         return int(rng.integers(2**63))
 
-    return [[own(m, i) for i in factors] for m in range(len(dictionary(settings)))]
+    return [[seed_of(m, i) for i in factors] for m in range(len(dictionary(settings)))]

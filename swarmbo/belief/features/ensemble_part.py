@@ -79,14 +79,14 @@ class EnsemblePart:
         return replace(self, models=models)
 
     def _row(self, data: Observations, r: int) -> Float[np.ndarray, "M p"]:
-        here = slice(r, r + 1)  # alone, so that it is bit-identical in any company
+        here = slice(r, r + 1)  # one row at a time, so that no bit depends on other rows
         return feature_rows(self.bases, self.scopes, data.U[here], data.channel[here])[:, 0]
 
     def weights(self, floor: float) -> Float[np.ndarray, " M"]:
         """Posterior probability of each member, from a uniform prior; every member keeps the share ``floor``."""
         evidence = self.models.log_evidence
         odds = np.exp(evidence - evidence.max())
-        return floor + (1.0 - floor * len(odds)) * odds / odds.sum()  # in here, so that updates stay Bayes' rule
+        return floor + (1.0 - floor * len(odds)) * odds / odds.sum()  # only here: updates follow Bayes' rule
 
     def marginals(
         self, U: Float[np.ndarray, "m n"], floor: float
@@ -137,7 +137,7 @@ def feature_rows(
     U: Float[np.ndarray, "r n"],
     channel: Int[np.ndarray, " r"],
 ) -> Float[np.ndarray, "M r p"]:
-    """Features of outcomes: of all factors for the channel ``TOTAL``, else of one factor, the rest 0."""
+    """Features of outcomes: in the channel ``TOTAL``, of all factors; else of the channel's factor, the others 0."""
     f = bases[0][0].n_features
     rows = np.zeros((len(bases), len(U), f * len(scopes)))
     for i, scope in enumerate(scopes):
@@ -158,7 +158,7 @@ def _noise_ratios(hyper: PartHyperparameters, data: Observations) -> Float[np.nd
 
 def _standardised(hyper: PartHyperparameters, data: Observations) -> Float[np.ndarray, "M r"]:
     constants = np.array([hyper.constants(member) for member in hyper.members])
-    table = np.column_stack([constants, constants.sum(axis=1)])  # TOTAL = -1 indexes the last
+    table = np.column_stack([constants, constants.sum(axis=1)])  # TOTAL = -1 indexes the last column
     return (data.outcome - table[:, data.channel]) / hyper.scale
 
 
@@ -203,7 +203,7 @@ def fit_part(
 def _fitted_shapes(
     settings: EnsembleSettings, graph: FactorGraph, domain: Domain, factors: Sequence[int], data: Dataset
 ) -> dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]:
-    """Lengthscales, and shares of factors in the variance, for members that have them fitted."""
+    """Hyper-parameters with the lengthscales and factors' shares in the variance of members that have fitted ones."""
     own = FactorGraph.from_scopes({graph.factors[i]: graph.scopes[i] for i in factors})
     columns = [graph.column_of[variable] for variable in own.variables]
     box, X = Domain(domain.low[columns], domain.high[columns]), data.X[:, columns]
@@ -269,7 +269,7 @@ def _fit_variances(
 def _log_evidence(
     G: Square, z: Vector, one: Vector, noises: Float[np.ndarray, " n"], *, has_constant: bool
 ) -> tuple[Float[np.ndarray, "s n"], Float[np.ndarray, "s n"]]:
-    """Log evidence of z ~ N(c one, s G + n I) for each s and n, up to a constant, and c, profiled."""
+    """Log evidence of z ~ N(c one, s G + n I) for each s and n, up to a constant, and its maximiser c (or 0)."""
     values, Q = np.linalg.eigh(G)
     precisions = 1.0 / (np.maximum(values, 0.0) * _OUTPUTSCALES[:, None, None] + noises[:, None])  # (s, n, t)
     turned, ones = z @ Q, (one[:, None] * Q).sum(axis=0)

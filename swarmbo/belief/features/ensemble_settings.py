@@ -73,11 +73,11 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One Gaussian process of a dictionary: of one factor, or of some in sum."""
+    """One Gaussian process of a dictionary: for one factor, or for a sum of factors."""
 
     kernel: KernelName
     lengthscales: tuple[tuple[float, ...], ...]  # by factor, in shares of the domain's sides
-    shares: tuple[float, ...]  # of factors in the prior variance; in sum 1
+    shares: tuple[float, ...]  # each factor's share of the prior variance; they sum to 1
     outputscale: float = 1.0  # of the sum
     noise_variance: float = 1e-4  # of every outcome
     constant: float = 0.0  # prior mean of the sum, divided evenly
@@ -89,7 +89,7 @@ class PartHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     factors: tuple[int, ...]
     offsets: tuple[float, ...]  # of each factor's outcomes, in their unit
     scale: float  # unit of the members after subtraction of the offset
-    is_shown: bool  # else the scale is 1, and members have their prior values
+    is_shown: bool  # False if outcomes do not differ: then the scale is 1, and members have their prior values
     fitted_at: int  # number of evaluations
     members: tuple[Member, ...]
 

@@ -16,7 +16,7 @@ from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels import Covariance
 from swarmbo.spaces import Domain
 
-_LARGEST = 2**16  # features; beyond it a Gram matrix of them alone takes 32 GiB
+_LARGEST = 2**16  # largest number of features, whose Gram matrix takes 32 GiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class FeatureBasis:
 
     @classmethod
     def create(cls, seed: int, prior: Covariance, n_features: int) -> "FeatureBasis":
-        """Draw the frequencies; bases of one seed and size differ by the scaling only."""
+        """Draw the frequencies. Bases with the same seed, size and kernel differ in their scaling only."""
         if not 2 <= n_features <= _LARGEST or n_features % 2:
             raise ConfigError(f"got {n_features}; wanted an even integer from 2 to {_LARGEST}", at="$.n_features")
         return cls(prior.frequencies(stream(seed, "feature basis"), n_features // 2), prior.outputscale)
@@ -56,8 +56,8 @@ class Information:
     """The likelihood of weights w up to a constant: exp(shift·w - ½ wᵀ precision w).
 
     With outcomes z = Φ w + noise of variance s², precision = ΦᵀΦ / s² and shift = Φᵀz / s². The posterior under the
-    prior N(0, I) has precision I + precision and mean (I + precision)⁻¹ shift; the prior is in none of the parts, so
-    that adding parts does not add priors. ``count`` of outcomes is a fraction if one of a summary was added.
+    prior N(0, I) has precision I + precision and mean (I + precision)⁻¹ shift. Information does not contain the prior,
+    so adding two does not add priors. ``count``, the number of outcomes, is a fraction after fractions were added.
     """
 
     precision: Float[np.ndarray, "p p"]
@@ -149,8 +149,8 @@ class FeatureCache:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FeatureGP(FieldGP):
     """The posterior of y = offset + scale (mean + features(u)·w + noise), w ~ N(0, I), given a summary of data, so that
-    beliefs can be fused without the data. Features have as many degrees of freedom: with about as many data or more the
-    variance is too small far from them. Source: Rasmussen & Williams 2006, eq. 2.11.
+    beliefs can be fused without the data. There are only ``n_features`` degrees of freedom: with about as many data or
+    more, the variance far from the data is too small. Source: Rasmussen & Williams 2006, eq. 2.11.
     """
 
     basis: FeatureBasis

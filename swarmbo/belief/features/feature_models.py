@@ -1,15 +1,15 @@
 """Gaussian linear models of the same data, each over its own features, updated one datum at a time.
 
 Model m is y = w·phi_m + e with weights w ~ N(0, I) of p features and noise e ~ N(0, s_m). After t data its posterior
-has in information form the precision I + Phi'Phi / s_m and the vector Phi'y / s_m. Stored are the equivalent factor
-Phi, of rank t, and the Cholesky factor L of Phi Phi' + s_m I, by the matrix inversion lemma:
+has in information form the precision I + Phi'Phi / s_m and the vector Phi'y / s_m. Equivalently, by the matrix
+inversion lemma, a model stores Phi, of rank t, and the Cholesky factor L of Phi Phi' + s_m I:
 
     a new datum:  v = L⁻¹ Phi phi, variance phi·phi + s_m - v·v and mean v·L⁻¹y make the next row of L and of L⁻¹y a
     draw:       w = w0 + Phi'(Phi Phi' + s_m I)⁻¹ (y - Phi w0 - e), w0 and e drawn from the prior (Matheron's rule)
 
-Both take O(t p + t²) instead of O(p²), and nothing is ever subtracted from a covariance matrix. With twice as many data
-as features, p rows R and outcomes Q'y with Phi = Q R replace them: Phi'Phi and Phi'y, and so the posterior, are equal,
-and the number of rows stays bounded.
+Both take O(t p + t²) instead of O(p²), and nothing is ever subtracted from a covariance matrix. When there are twice as
+many data as features, p rows R and outcomes Q'y, with Phi = Q R, replace the data: Phi'Phi and Phi'y, and so the
+posterior, stay the same, and the number of rows is bounded.
 """
 
 from dataclasses import dataclass, replace
@@ -24,14 +24,14 @@ from swarmbo.belief.gp.cholesky import factorise, solve_lower
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 _FIRST_ROWS = 16  # initial capacity; it doubles when full
-OfEach = Float[np.ndarray, " M"]  # a number of each of M models
+PerModel = Float[np.ndarray, " M"]  # one number for each of M models
 Rows = Float[np.ndarray, "M p"]
 Outcomes = Float[np.ndarray, "M t"]
 
 
 class _Store:
-    """Append-only rows, shared between models; a model that is not the last to have appended copies first. ``packed``
-    has rows 0 … i of L one after the other, so that appending moves no row; ``whitened`` is L⁻¹ y.
+    """Append-only rows, shared between models; before a model appends, it copies them if another one has appended.
+    ``packed`` holds rows 0 … i of L one after the other, so that appending moves no row; ``whitened`` is L⁻¹ y.
     """
 
     def __init__(self, M: int, capacity: int, p: int) -> None:
@@ -55,16 +55,16 @@ class _Store:
 
 @dataclass(frozen=True, eq=False)
 class FeatureModels:
-    """M immutable models of ``n_rows`` data (or rows that replace them), then ``n_pending``; made by ``given``."""
+    """M immutable models of ``n_rows`` data (or rows that replace them) and ``n_pending`` later ones; see ``given``."""
 
-    noise: OfEach
+    noise: PerModel
     n_rows: int
     n_pending: int
-    log_evidence: OfEach
+    log_evidence: PerModel
     store: _Store
 
     @classmethod
-    def given(cls, rows: Float[np.ndarray, "M t p"], outcomes: Outcomes, noise: OfEach) -> "FeatureModels":
+    def given(cls, rows: Float[np.ndarray, "M t p"], outcomes: Outcomes, noise: PerModel) -> "FeatureModels":
         """Posterior of all data at once; ``outcomes`` are relative to each model's mean."""
         M, t, p = rows.shape
         evidence = np.zeros(M)
@@ -84,7 +84,7 @@ class FeatureModels:
             evidence[m] += -0.5 * float(z @ z) - float(np.log(L.diagonal()).sum()) - 0.5 * t * _LOG_2PI
         return cls(noise, t, 0, evidence, store)
 
-    def updated(self, row: Rows, outcome: OfEach) -> "FeatureModels":
+    def updated(self, row: Rows, outcome: PerModel) -> "FeatureModels":
         """Add one datum: a rank-one update of every model, and its predictive density in the evidence."""
         assert not self.n_pending, "data come before what is pending"
         n = self.n_rows
@@ -101,7 +101,7 @@ class FeatureModels:
         return replace(condensed, log_evidence=longer.log_evidence)
 
     def in_unit_of(self, ratios: Float[np.ndarray, "M r"]) -> "FeatureModels":
-        """Models with the evidence of the outcomes before these were multiplied by ratios."""
+        """Models with the evidence of the outcomes as they were before multiplication by ``ratios``."""
         return replace(self, log_evidence=self.log_evidence + np.log(ratios).sum(axis=1))
 
     def awaiting(self, row: Rows) -> "FeatureModels":
@@ -110,15 +110,15 @@ class FeatureModels:
         store = self._append(row, v, variance, np.zeros(len(v)))
         return replace(self, n_pending=self.n_pending + 1, store=store)
 
-    def _next(self, row: Rows) -> tuple[Float[np.ndarray, "M n"], OfEach]:
+    def _next(self, row: Rows) -> tuple[Float[np.ndarray, "M n"], PerModel]:
         n = self.n_rows + self.n_pending
         v = (self.store.features[:, :n] @ row[:, :, None])[:, :, 0]
         for m in range(len(v)) if n else ():
             v[m] = dtpsv(n, self.store.packed[m, : _end(n)], v[m], trans=1)
-        # exactly never below the noise; rounding may take it there for a repeated datum
+        # the exact variance is at least the noise; for a repeated datum, rounding may make it smaller
         return v, np.maximum(_dots(row, row) + self.noise - _dots(v, v), self.noise)
 
-    def _append(self, row: Rows, v: Float[np.ndarray, "M n"], variance: OfEach, innovation: OfEach) -> _Store:
+    def _append(self, row: Rows, v: Float[np.ndarray, "M n"], variance: PerModel, innovation: PerModel) -> _Store:
         n = self.n_rows + self.n_pending
         store = self.store.continued_after(n)
         store.features[:, n], store.whitened[:, n] = row, innovation
@@ -174,5 +174,5 @@ def _end(n: int) -> int:
     return n * (n + 1) // 2
 
 
-def _dots(a: Float[np.ndarray, "M n"], b: Float[np.ndarray, "M n"]) -> OfEach:
+def _dots(a: Float[np.ndarray, "M n"], b: Float[np.ndarray, "M n"]) -> PerModel:
     return (a[:, None, :] @ b[:, :, None])[:, 0, 0]
