@@ -2,8 +2,8 @@
 
    f(x) = Σ_i f_i(x_{V_i}),  f_i independent Gaussian processes, scopes V_i may overlap.
 
-Outcomes are told of the total, of single factors, or both. Totals tie the factors together: then means add up exactly,
-variances do not, and sigma <= Σ_i sigma_i always. Outcomes of factors alone leave them independent.
+Outcomes are totals, outcomes of single factors, or both. Totals couple the factors: then means add up exactly,
+variances do not, and always sigma <= Σ_i sigma_i. Outcomes of single factors leave the factors independent.
 
 Source: Duvenaud et al. 2011; Kandasamy et al. 2015, eqs. (2)-(4), for the posterior of one factor given totals.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-_MOST_AHEAD = 512  # pending outcomes of factors: they are in one matrix with all totals
+_MOST_AHEAD = 512  # largest number of pending outcomes of factors, which are in one matrix with all totals
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -48,7 +48,7 @@ class AdditiveGP(AdditivePosterior):
         lengthscale: Lengthscale > 0 in the unit of the variables: one for all, or ``{variable: length}``.
         outputscale: Prior variance of each factor, > 0.
         noise_variance: Noise variance of each outcome, >= 0, unless ``update`` is given another.
-        mean: Prior mean of the sum, shared out evenly.
+        mean: Prior mean of the sum, divided evenly among the factors.
         time: Correlation over rounds, for all factors, by which old outcomes lose weight; None for a function that does
             not change.
         outcomes: Outcomes that ``condition_on_pending`` expects: totals, or all factors.
@@ -131,7 +131,7 @@ class AdditiveGP(AdditivePosterior):
     ) -> "AdditiveGP":
         """Rebuild a belief from a record of hyper-parameters and data, which are as in ``update``, without a fit.
 
-        It is that of round 0 until ``at`` sets another; ``outcomes`` are as in ``create``.
+        The belief is at round 0 until ``at`` sets another; ``outcomes`` are as in ``create``.
 
         Raises:
             ShapeError: If the shapes do not fit.
@@ -225,10 +225,10 @@ class AdditiveGP(AdditivePosterior):
 
     @property
     def by_factor_ahead(self) -> "AdditiveGP":
-        """Belief in which every factor of a pending total is pending, if there are at most 512 of these.
+        """Belief in which pending outcomes of all factors replace each pending total, if they are at most 512.
 
-        A pending total reduces the deviation of a single factor little. So a sum of factors' deviations would again be
-        largest at a pending point.
+        A pending total hardly reduces the standard deviation of a single factor. So the sum of factors' deviations
+        would again be largest at a pending point.
         """
         count = len(self.scopes) * self.n_pending
         is_split = self.outcomes == "total" and len(self.scopes) > 1 and 0 < count <= _MOST_AHEAD
@@ -245,12 +245,12 @@ class AdditiveGP(AdditivePosterior):
             The new belief. Degenerate data (no or one outcome, equal points or equal outcomes) give a proper belief.
             Hyper-parameters that they do not determine are at the prior's mode.
         """
-        if self._has_totals:  # they tie all factors together
+        if self._has_totals:  # totals couple all factors
             return self._fitted(fit_jointly(self, rng, warm))
         return self._fitted(fit_together([self], [rng], [warm])[0])
 
     def with_units(self, rng: np.random.Generator) -> "AdditiveGP":
-        """Belief with a fit of the factors whose outcomes vary only since the last fit; itself without any."""
+        """Belief with a fit of the factors whose outcomes vary now but not at the last fit; unchanged without any."""
         current, unknown = self.hyperparameters, np.flatnonzero(np.array(self.hyperparameters.scales) == 1.0)
         if not self._has_totals:
             unknown = unknown[np.isfinite(self.factors[:, unknown]).any(axis=0)]
@@ -258,7 +258,7 @@ class AdditiveGP(AdditivePosterior):
             return self
         is_kept = np.full(len(current.scales), True)
         is_kept[unknown] = units(self.totals, self.factors[:, unknown])[1] == 1.0
-        if self._has_totals:  # they have one unit, so all factors are fitted, or none
+        if self._has_totals:  # totals have one unit, so either all factors are fitted or none
             is_kept[:] = is_kept.all()
         if is_kept.all():
             return self

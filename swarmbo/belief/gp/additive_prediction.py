@@ -32,7 +32,7 @@ from swarmbo.kernels.threads import in_threads
 if TYPE_CHECKING:
     from swarmbo.belief.gp.stack_predict import StackPosterior
 
-_ENTRIES = 2**20  # means of factors worked out at once
+_ENTRIES = 2**20  # number of means of factors that are computed at once
 Point = Float[np.ndarray, " n"]
 Points = Float[np.ndarray, "g m a"]
 _Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Float[np.ndarray, "g m"], Points]
@@ -40,7 +40,7 @@ _Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Float[np.ndar
 
 @dataclass(frozen=True, eq=False)
 class StackedDraws:
-    """Prior draws of some factors of equal size, evaluated together; frequencies are per side, then per round."""
+    """Prior draws of some factors of equal size, evaluated together; frequencies are per side and, last, per round."""
 
     draws: Sequence[kernels.FourierDraw]
     now: float = 0.0
@@ -48,7 +48,7 @@ class StackedDraws:
     def values(
         self, U: Points, rounds: Float[np.ndarray, " m"] | None = None, *, gradient: bool = False
     ) -> tuple[Float[np.ndarray, "g m"], Points]:
-        """Values, standardised, now or in the rounds given; gradients are 0 where not wanted."""
+        """Standardised values, now or in the rounds given, and gradients, which are 0 unless requested."""
         from swarmbo.belief.gp.compiled import put_waves  # late: numba is slow to load
 
         frequencies, weights = self._waves
@@ -75,7 +75,7 @@ class _Sample(ABC):
     """Drawn functions, one per factor: c_i + scale_i z_i(u), at coordinates of the unit cube."""
 
     def value(self, stack: FactorStack, U: Points) -> Float[np.ndarray, "g m"]:
-        """Each factor's drawn function, physical; coordinates of the unit cube."""
+        """Physical value of each factor's drawn function at coordinates of the unit cube."""
         constants, scales, z, _ = self._drawn(stack, U, gradient=False)
         return constants + scales * z
 
@@ -129,7 +129,7 @@ def draw_prior(
 
 
 def _at_data(conditioned: Conditioned, factor: int, draw: kernels.FourierDraw) -> Float[np.ndarray, " _r"]:
-    """Values of a factor's prior draw at each observation of its part; 0 where not in it."""
+    """Values of a factor's prior draw at each observation of its part; 0 for observations without the factor."""
     rounds = conditioned.part_data[0 if conditioned.is_coupled else factor].rounds
     points = conditioned.points([factor])[0, : len(rounds)]
     ((values,), _) = StackedDraws([draw]).values(points[None], rounds)
@@ -143,13 +143,13 @@ def draw_posterior(
     noise_rng: np.random.Generator,
     n_features: int,
 ) -> PathSample:
-    """Condition prior draws on the data. With totals the noise has a stream that all factors share."""
+    """Condition prior draws on the data. With totals, all factors share the stream of the noise."""
     hyper, parts = conditioned.hyper, conditioned.parts
     alpha = np.zeros(parts.entries.shape)
     draws = [draw_prior(rngs[f], hyper, i, n_features) for i, f in enumerate(graph.factors)]
     values = [_at_data(conditioned, i, draw) for i, draw in enumerate(draws)]
     for i, data in enumerate(conditioned.part_data):
-        s = int((~np.isnan(data.outcome)).sum())  # pending ones come last, and take the draw's own value: no change
+        s = int((~np.isnan(data.outcome)).sum())  # pending outcomes, the last ones, equal the draw and change nothing
         values_there = np.sum(values, axis=0) if conditioned.is_coupled else values[i]
         rng = noise_rng if conditioned.is_coupled else rngs[graph.factors[i]]
         noisy = values_there[:s] + np.sqrt(data.noise_variances(hyper)[:s]) * rng.standard_normal(s)
@@ -242,7 +242,7 @@ class AdditivePosterior(ChannelGP):
     def means_at_data(self) -> Float[np.ndarray, "k t"]:
         """Means of the factors, stack after stack, at the points with a known outcome."""
         U, parts, hyper = self.domain.to_unit(self.points[self.known]), self._conditioned.parts, self.hyperparameters
-        # ``fitted`` tells of the round of each outcome, which is not this one where beliefs decay
+        # ``fitted`` has means in the round of each outcome; with a time axis, this belief's round may differ
         if self.has_time or not isinstance(parts, StackedParts):
             return np.concatenate([self.local_mean(stack, stack.take(U)) for stack in stacks_of(self.graph)])
         order = [self.graph.place_of[factor] for stack in stacks_of(self.graph) for factor in stack.factors]
@@ -266,7 +266,7 @@ class AdditivePosterior(ChannelGP):
     def local_contrast(
         self, stack: FactorStack, U: Points, reference: Point, *, gradient: bool = False, rough: bool = False
     ) -> Marginals:
-        """Posterior of f_i(u) - f_i(reference), a joint point of the unit cube; ``rough``: three digits are enough."""
+        """Posterior of f_i(u) - f_i(v), v in the joint point ``reference``; ``rough``: three digits are enough."""
         return self._stack(stack).posterior(U, stack.take(reference[None]), gradient=gradient, rough=rough)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
@@ -281,7 +281,7 @@ class AdditivePosterior(ChannelGP):
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        self.graph.scope(factor)  # refuses a name it does not know
+        self.graph.scope(factor)  # raises an error for an unknown name
         (stack,) = stacks_of(self.graph, [factor])
         U = self.domain.part(stack.columns[0].tolist()).to_unit(checked_points(X, stack.size))
         marginals = self.local(stack, U[None])
@@ -298,7 +298,7 @@ class AdditivePosterior(ChannelGP):
         return draw_posterior(self.graph, self._conditioned, rngs, noise_rng, n_features)
 
     def log_evidences(self) -> tuple[float, ...]:
-        """``log_evidence`` for each factor's own outcomes; refused if there are totals, which tie factors."""
+        """``log_evidence`` for each factor's own outcomes; an error if there are totals, which couple factors."""
         if self._has_totals:
             raise errors.ConfigError("got outcomes of the sum; wanted outcomes of single factors", at="$.outcomes")
         return tuple(self._on_data.parts.log_densities.tolist())

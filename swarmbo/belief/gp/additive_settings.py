@@ -29,8 +29,8 @@ class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
 
     A Markov chain samples partitions, whose blocks become scopes. It begins with one block of all variables or, with
     ``largest``, with random blocks of that size; later it continues from its last state. All partitions have equal
-    prior weight. A scope of several samples is one factor of the graph; a factor's prior share of the variance is an
-    average over samples.
+    prior weight. A scope that several samples have is one factor of the graph; a factor's prior share of the variance
+    is an average over samples.
 
     Source: Gardner et al. 2017; Hoang et al. 2018, appendix B, and Bardou et al. 2024, appendix B, average acquisitions
         over samples. Here covariances are averaged, so that the result is one Gaussian process.
@@ -109,7 +109,7 @@ class FactorPrior(KernelSettings, frozen=True):
     noise_median: Positive | None = None
 
 
-_NOTHING_OWN = FactorPrior()
+_NO_SETTINGS = FactorPrior()
 
 
 class FactorForm(NamedTuple):
@@ -193,16 +193,16 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
             raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at=at)
 
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
-        """Relation of the lengthscales in a fit of factors of ``sizes`` variables, or of one with its own outcomes."""
+        """Relation of lengthscales in a fit of factors of ``sizes`` variables; ``alone``: of one with outcomes."""
         if self.lengthscales != "auto":
             return self.lengthscales
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
 
     def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
-        """Kernel and priors of each of some factors; equal ones are one object."""
+        """Kernel and priors of each factor; equal ones are the same object."""
         lengths = self.lengthscale_log_median, self.lengthscale_log_std
         usual = FactorForm(self.kernel, *lengths, None, self.outputscale_log_std, self.noise_median)
-        priors = [self.factors.get(factor, _NOTHING_OWN) for factor in factors]
+        priors = [self.factors.get(factor, _NO_SETTINGS) for factor in factors]
         stated = {prior: {name: own for name, own in asdict(prior).items() if own is not None} for prior in set(priors)}
         forms = {prior: usual._replace(**values) for prior, values in stated.items()}
         return [forms[prior] for prior in priors]
@@ -240,7 +240,7 @@ class _Given(Settings, frozen=True):
 def given_physical(
     graph: FactorGraph, domain: Domain, lengthscale: float | Mapping[str, float], **values: Any
 ) -> tuple[AdditiveGPSettings, AdditiveHyperparameters]:
-    """Settings and hyper-parameters from physical ones, as ``AdditiveGP`` takes them; a fit begins at ``time``."""
+    """Settings and hyper-parameters from physical values, as in ``AdditiveGP``; ``time`` is the median for a fit."""
     lengths, k = plain(_each("lengthscale", lengthscale, graph.variables)), len(graph.factors)
     own = convert(plain(values) | {"lengthscale": lengths[0]}, _Given)
     for name, length in zip(graph.variables, lengths, strict=True):
@@ -268,7 +268,7 @@ def _each(field: str, given: T | Mapping[str, T], names: Sequence[str]) -> list[
 def regrouped(
     hyper: AdditiveHyperparameters, old: FactorGraph, new: FactorGraph, kept: Mapping[int, int], kernel: KernelName
 ) -> AdditiveHyperparameters:
-    """Hyper-parameters for another decomposition; its kept factors, ``{new: old}``, keep their own.
+    """Hyper-parameters for another decomposition; its ``kept`` factors, ``{new index: old index}``, keep their own.
 
     New factors share the remaining prior variance and mean evenly. Their variables have the geometric means of the old
     lengthscales.

@@ -1,7 +1,7 @@
-"""Lower triangular matrices: Cholesky factors that grow by blocks, and many of one size by blocks of rows.
+"""Lower triangular matrices: Cholesky factors that grow by blocks, and many of equal size stored by blocks of rows.
 
-A covariance matrix of nearly equal points can be positive definite on paper and not in float64. What is added to its
-diagonal then is returned and kept, never silent.
+A covariance matrix of nearly equal points can be positive definite in theory but not in float64. The jitter that is
+then added to its diagonal is returned and stored, never silent.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import blas, lapack
 
 NO_COVARIANCE = "the matrix is no covariance matrix: its negative eigenvalues are larger than rounding errors"
-EPSILON = float(np.finfo(float).eps)  # a pivot up to this share of the variance, for each row, is rounding noise
+EPSILON = float(np.finfo(float).eps)  # pivots up to this share of the variance, times the number of rows, are noise
 Square = Float[np.ndarray, "n n"]
 Vector = Float[np.ndarray, " n"]
 
@@ -20,7 +20,7 @@ Vector = Float[np.ndarray, " n"]
 def solve_lower(
     L: Square, B: Float[np.ndarray, "n *m"], *, transposed: bool = False, in_place: bool = False
 ) -> Float[np.ndarray, "n *m"]:
-    """L⁻¹ B, or L⁻ᵀ B, fastest with L in Fortran order; B in Fortran order may be overwritten."""
+    """L⁻¹ B, or L⁻ᵀ B, fastest with L in Fortran order; ``in_place`` may overwrite a B in Fortran order."""
     if B.size == 0:
         return np.zeros_like(B)
     solution, info = lapack.dtrtrs(L, B, lower=1, trans=int(transposed), overwrite_b=int(in_place))
@@ -46,10 +46,10 @@ def factorise_noisy(K: Square) -> tuple[Square, float]:
 
 
 def root_of(C: Square) -> Square:
-    """A root R of a posterior covariance, R Rᵀ = C; of a positive definite matrix near it if rounding makes C none."""
+    """A root R of a posterior covariance, R Rᵀ = C, or of a near positive definite matrix if rounding makes C none."""
     try:
         return factorise(C)[0]
-    except ValueError:  # where much is known, C is a small difference: its rounding errors are those of the prior
+    except ValueError:  # where much is known, C is a small difference with rounding errors as large as the prior's
         if not np.isfinite(C).all():
             raise
         values, vectors = np.linalg.eigh(C)
@@ -72,10 +72,10 @@ def _factorise_above(K: Square, noise_level: float) -> tuple[Square, float]:
 def extend(
     L: Square, K_new_old: Float[np.ndarray, "k n"], K_new_new: Float[np.ndarray, "k k"]
 ) -> tuple[Float[np.ndarray, "n+k n+k"], float]:
-    """Append k rows to a lower Cholesky factor, in O(k n²) instead of O((n + k)³); the jitter is of new entries.
+    """Append k rows to a lower Cholesky factor, in O(k n²) instead of O((n + k)³); jitter is added to new rows only.
 
     The new rows are B = K_new_old L⁻ᵀ and the factor of the Schur complement K_new_new - B Bᵀ. Rounding noise is
-    measured by K_new_new, not by the complement, which may be nothing but noise.
+    measured relative to K_new_new, not to the complement, which may be nothing but noise.
     """
     n, k = L.shape[0], K_new_new.shape[0]
     B = solve_lower(L, K_new_old.T)
@@ -89,13 +89,13 @@ def extend(
     return extended, jitter
 
 
-ROWS = 8  # of a block
+ROWS = 8  # number of rows in a block
 
 
 @dataclass(frozen=True, eq=False)
 class BlockRows:
-    """Lower triangular matrices of one size, k of them, by blocks of rows. Block b is an array (k, 8, 8 (b + 1)): rows
-    8 b to 8 b + 7 of all, zeros above the diagonal. Matrices that are larger by some rows share all full blocks.
+    """k lower triangular matrices of equal size, by blocks of rows. Block b is an array (k, 8, 8 (b + 1)): rows 8 b to
+    8 b + 7 of all matrices, zeros above the diagonal. Matrices that are larger by some rows share all full blocks.
     """
 
     blocks: tuple[Float[np.ndarray, "k 8 _w"], ...]
@@ -109,7 +109,7 @@ class BlockRows:
 
     @classmethod
     def empty(cls, k: int, n_rows: int, base: "BlockRows | None" = None, n_common: int = 0) -> "BlockRows":
-        """Rows of 0. Full blocks of the first ``n_common`` rows of a base are shared, its others copied."""
+        """Rows of 0. Full blocks of the first ``n_common`` rows of a base are shared, its other blocks copied."""
         n_blocks, n_shared = -(-n_rows // ROWS), n_common // ROWS
         shared = () if base is None else base.blocks[:n_shared]
         rows = cls((*shared, *(np.zeros((k, ROWS, ROWS * (b + 1))) for b in range(len(shared), n_blocks))))
@@ -120,7 +120,7 @@ class BlockRows:
 
     @property
     def addresses(self) -> Int[np.ndarray, " n"]:
-        """Address of each block in memory, for compiled code; not kept, as copies have others."""
+        """Address of each block in memory, for compiled code; not cached, because copies have other addresses."""
         return np.array([block.ctypes.data for block in self.blocks], dtype=np.uint64)
 
     def put(self, matrices: Int[np.ndarray, " g"], squares: Float[np.ndarray, "g T T"], first: int = 0) -> None:
@@ -144,11 +144,11 @@ class Factorised:
     """Factorisation K = L Lᵀ of a posterior's covariance matrix, and solutions; pending observations come last."""
 
     L: Square  # in Fortran order
-    residual: Vector  # where pending as expected, so that they bring no news
+    residual: Vector  # that of a pending observation is its expectation, so it has no effect on means
     whitened: Vector  # L⁻¹ residual, 0 where pending
-    alpha: Vector  # K⁻¹ residual of those known, 0 where pending
-    jitter: float  # largest share of its diagonal that was added to an entry of K
-    kept_inverse: Square | None  # L⁻¹, if it is kept up to date
+    alpha: Vector  # K⁻¹ residual of known observations, 0 where pending
+    jitter: float  # largest number added to an entry of K's diagonal, relative to the entry
+    kept_inverse: Square | None  # L⁻¹; None: computed when needed
 
     @classmethod
     def of(cls, K: Square, residual: Vector, *, keeps_inverse: bool = True) -> "Factorised":
@@ -158,7 +158,7 @@ class Factorised:
 
     @classmethod
     def restored(cls, L: Square, inverse: Square | None, residual: Vector, jitter: float) -> "Factorised":
-        """Factorisation from a factor and its inverse, if that is kept."""
+        """Factorisation from a factor and its inverse (None: computed when needed)."""
         whitened = solve_lower(L, residual)
         return cls(L, residual, whitened, solve_lower(L, whitened, transposed=True), jitter, inverse)
 
@@ -193,7 +193,7 @@ class Factorised:
         return Factorised.restored(L, inverse, np.concatenate([self.residual, residual]), jitter)
 
     def awaiting(self, L: Square, inverse: Square | None, jitter: float) -> "Factorised":
-        """Factorisation with pending points, the last rows of a larger factor: they reduce variance only."""
+        """Factorisation with pending points, the last rows of the larger factor ``L``; they reduce variances only."""
         r = len(self.residual)
         nothing = np.zeros(len(L) - r)
         expected = np.concatenate([self.residual, L[r:, :r] @ self.whitened])
@@ -201,7 +201,7 @@ class Factorised:
         return Factorised(L, expected, whitened, alpha, jitter, inverse)
 
     def solve(self, residual: Float[np.ndarray, " s"]) -> Vector:
-        """K⁻¹ of other residuals of the first s observations, those known; 0 for the rest."""
+        """K⁻¹ times other residuals of the s known observations, which are the first; 0 for pending ones."""
         s = len(residual)
         known = np.asfortranarray(self.L[:s, :s])
         alpha = np.zeros(len(self.residual))
@@ -224,6 +224,6 @@ def inverted(L: Square) -> Square:
 
 
 def _units(K: Square) -> Vector:
-    """Powers of two, so that scaling is exact, that bring the diagonal near 1: rounding is measured row by row."""
+    """Powers of two that scale the diagonal to about 1, without rounding: then rounding is measured row by row."""
     diagonal = K.diagonal()
     return np.exp2(np.round(0.5 * np.log2(np.where(diagonal > 0.0, diagonal, 1.0))))

@@ -1,10 +1,10 @@
-"""Inverses of Cholesky factors grown row by row, and drawn functions. Import it late: numba is slow to load.
+"""Inverses of Cholesky factors that grow row by row, and drawn functions. Import it late: numba is slow to load.
 
-With k the covariances of an observation with those before, v = L⁻¹ k and s its own variance, noise included,
+With k the covariances of an observation with all earlier ones, v = L⁻¹ k and s its own variance, noise included,
 
     pivot² = s - |v|²,        new row of L⁻¹ = (-vᵀ L⁻¹, 1) / pivot
 
-So rows are the same to the bit, whether they come one by one or together, and L itself is not needed.
+So rows are bit-identical whether they are added one by one or together, and L itself is not needed.
 """
 
 import math
@@ -65,11 +65,11 @@ def grow(
 ) -> None:
     """Append rows to L⁻¹ of g of k latents, then continue ``whitened`` and ``alpha`` (``follow``).
 
-    Arguments of g entries are for the ``latents`` in turn. L⁻¹ grows from ``starts`` to ``ends`` rows; ``known``
+    Arguments with g entries are in the order of ``latents``. L⁻¹ grows from ``starts`` to ``ends`` rows; ``known``
     observations have outcomes, ``followed`` of them are in ``whitened`` and ``alpha``. ``Zt`` are coordinates in
-    lengthscales. ``given`` has correlations of observations from number ``first`` on with all, if a kernel's code is
-    ``GIVEN``. ``blocks`` has the addresses of the rows of all L⁻¹, whose upper triangles are 0. A latent ``is_sound``
-    if all pivots are above rounding noise; otherwise its rows have no meaning.
+    lengthscales. For kernels with code ``GIVEN``, ``given`` holds correlations with all observations, from number
+    ``first`` on. ``blocks`` holds the addresses of the rows of all L⁻¹, whose upper triangles are 0. A latent
+    ``is_sound`` if all pivots are above rounding errors; otherwise its rows are invalid.
     """
     squares, near, slope, row = work[0], work[1], work[2], work[3]
     for g in range(len(latents)):
@@ -98,7 +98,7 @@ def grow(
                     new[m] += v * old[m]
             own = output + noise[f, i]
             pivot = own - explained
-            if not pivot > (i + 1) * EPSILON * own:  # the same limit whether rows come singly or together
+            if not pivot > (i + 1) * EPSILON * own:  # the same limit whether rows are added singly or together
                 is_sound[f] = False
                 break
             root, put = math.sqrt(pivot), row_of(blocks, f, i)
@@ -123,7 +123,7 @@ def put_waves(
     gradient: Float[np.ndarray, "g m a"],
     work: Float[np.ndarray, "2 D"],
 ) -> None:
-    """Put sums of sines and cosines, and gradients in the first a of c coordinates, to 2e-9; loops do not branch."""
+    """Put sums of sines and cosines, and gradients by the first a of c coordinates, to 2e-9. Loops do not branch."""
     g, m, c = X.shape
     a, D = gradient.shape[2], frequencies.shape[2]
     phase, slope = work[0], work[1]

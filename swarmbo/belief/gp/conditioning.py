@@ -1,7 +1,7 @@
 """Posteriors given factorised data: of single latents, and of a channel at a fixed set of points.
 
 Totals couple all latents: one covariance matrix of all observations, with one Cholesky factor. A field, which has one
-latent, has such a matrix, too. Outcomes of single latents alone leave these independent: a stack of small matrices.
+latent, has such a matrix, too. Without totals, several latents are independent: a stack of small matrices.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from swarmbo.belief.gp.observations import TOTAL, Observations, factor_covarianc
 from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.kernels import Covariance
 
-SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
+SMALLEST = 1e-12  # share of the prior variance below which a variance counts as a rounding error
 
 
 class OneMatrix:
-    """Posterior data of latents that share one covariance matrix: what ``Conditioned`` reads of parts."""
+    """Posterior data of latents that share one covariance matrix, with the interface of ``StackedParts``."""
 
     def __init__(self, whole: Factorised) -> None:
         self.whole, n = whole, len(whole.residual)
@@ -36,7 +36,7 @@ class OneMatrix:
         return cls(Factorised.of(K, data.residuals(hyper), keeps_inverse=keeps_inverse))
 
     def extended(self, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations) -> "OneMatrix":
-        """Append the last of the observations ``data``, all known or all pending, to those factorised."""
+        """Factorise ``data``, whose first observations are factorised; the new ones are all known or all pending."""
         n = len(self.whole.residual)
         old, new = data.take(slice(n)), data.take(slice(n, None))
         cross = observation_covariance(hyper, scopes, new, old)
@@ -73,7 +73,7 @@ class Conditioned:
 
     hyper: AdditiveHyperparameters  # all in one unit if latents are coupled
     scopes: Scopes  # columns that each latent reads
-    data: Observations  # those pending last
+    data: Observations  # pending ones come last
     parts: OneMatrix | StackedParts  # one for all latents, or one for each
     now: float = 0.0  # round of predictions; without effect unless there is a time axis
 
@@ -89,14 +89,14 @@ class Conditioned:
         return np.broadcast_to(own, (len(self.scopes), own.shape[1]))
 
     def points(self, latents: Sequence[int]) -> Float[np.ndarray, "g T a"]:
-        """Observed points (g, T, a) that some latents of one size read, padded to a common T."""
+        """Observed points (g, T, a) in the scopes of some latents of equal size, padded to a common T."""
         columns = np.array([self.scopes[i] for i in latents])
         return self.data.places[self.data.row[self._entries[latents]][:, :, None], columns[:, None, :]]
 
     @cached_property
     def seen(self) -> Bool[np.ndarray, "k T"]:
         """Mask of observations that each latent contributes to; False for padding."""
-        if not self.is_coupled:  # a part has its own observations alone
+        if not self.is_coupled:  # a part has only its own observations
             return np.arange(self.parts.entries.shape[1]) < self.parts.counts[:, None]
         channel, latents = self.data.channel, np.arange(len(self.scopes))
         return (channel == TOTAL) | (channel == latents[:, None])
@@ -107,7 +107,7 @@ class Conditioned:
         return self.spread(self.parts.alpha)
 
     def spread(self, weights: Float[np.ndarray, "p T"]) -> Float[np.ndarray, "k T"]:
-        """Weights of each part's observations, 0 for padding, as weights of each latent's."""
+        """Weights of each latent's observations, from weights of each part's; 0 for padding."""
         return np.where(self.seen, weights, 0.0) if self.is_coupled else weights
 
     def alpha_of(self, part: int) -> Float[np.ndarray, " _r"]:
@@ -127,7 +127,7 @@ class Conditioned:
         return self if now == self.now else replace(self, now=now)
 
     def decay(self, factors: Sequence[int]) -> Float[np.ndarray, "g T"]:
-        """Correlation (g, T) over time of some factors between each observation and ``now``; 0 if not of the factor."""
+        """Correlations (g, T) over time between each observation and ``now``; 0 for observations without the factor."""
         rounds, times = self.data.rounds[self._entries[factors]], [self.hyper.times[factor] for factor in factors]
         left = [time.between(own, np.array(self.now)) for time, own in zip(times, rounds, strict=True)]
         return np.where(self.seen[factors], left, 0.0)
@@ -155,7 +155,7 @@ Rows = Int[np.ndarray, " r"] | slice  # a slice copies nothing
 
 
 class Term(NamedTuple):
-    """One latent of the channel: its prior, in the square of the channel's unit, and the points as it reads them."""
+    """One latent of the channel: its prior, in the square of the channel's unit, and the points in its scope."""
 
     prior: Covariance
     at: Float[np.ndarray, "m a"]
@@ -163,14 +163,14 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class JointPosterior:
-    """Posterior of a channel at m points, in physical units; a covariance of r and c of them costs r c n, no solve."""
+    """Posterior of a channel at m points, in physical units; covariances of r with c points cost r c n and no solve."""
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
     V: Float[np.ndarray, "n m"]  # L⁻¹ k of all parts, one below the other, in the channel's unit
     terms: tuple[Term, ...]
     scale: float  # physical unit of one standardised unit
-    factor: Float[np.ndarray, " m"] | None = None  # of deviations, where ``var`` is not that of V
+    factor: Float[np.ndarray, " m"] | None = None  # of standard deviations, if ``var`` does not result from V
 
     @classmethod
     def of(cls, conditioned: Conditioned, channel: int, query: Observations) -> "JointPosterior":
@@ -184,8 +184,8 @@ class JointPosterior:
             for i, prior in priors.items()
         ]
         for place in conditioned.parts_of(channel):
-            part = conditioned.parts[place]  # one of many is made when it is asked for
-            cross = conditioned.covariance(place, query, conditioned.part_data[place]).T  # in the order of the solve
+            part = conditioned.parts[place]  # a stacked part is computed on each access
+            cross = conditioned.covariance(place, query, conditioned.part_data[place]).T  # in the solver's memory order
             whitened = solve_lower(part.L, cross, in_place=True)
             V.append(whitened if weights[place] == 1.0 else np.sqrt(weights[place]) * whitened)
             means.append(V[-1].T @ part.whitened)
@@ -196,7 +196,7 @@ class JointPosterior:
         return cls(mean, var, stacked, tuple(terms), scale)
 
     def cov(self, rows: Rows, cols: Rows) -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances between two subsets; of one point ``var`` up to rounding."""
+        """Latent posterior covariances between two subsets; for a point and itself, ``var`` up to rounding."""
         covariances = self._covariances(rows, [term.at[cols] for term in self.terms], _columns(self.V, cols))
         return covariances if self.factor is None else covariances * self.factor[rows, None] * self.factor[cols]
 
@@ -209,7 +209,7 @@ class JointPosterior:
     ) -> Float[np.ndarray, "r c"]:
         priors = [term.prior.matrix(term.at[rows], own) for term, own in zip(self.terms, at, strict=True)]
         prior = reduce(np.add, priors)
-        prior -= _columns(self.V, rows).T @ V  # in place: there are very many of these
+        prior -= _columns(self.V, rows).T @ V  # in place, as the matrix may be large
         prior *= self.scale**2
         return prior
 
@@ -242,13 +242,13 @@ class JointPosterior:
 
 
 def _columns(V: Float[np.ndarray, "n m"], rows: Rows) -> Float[np.ndarray, "n r"]:
-    """Columns, which are consecutive in memory as those of V are: to index them as V[:, rows] takes twice as long."""
+    """Columns of V, each consecutive in memory, as in V; for index arrays, V[:, rows] takes twice as long."""
     return V[:, rows] if isinstance(rows, slice) else V.T.take(rows, axis=0).T
 
 
 class CovarianceRows:
-    """Posterior covariances of single points with all of some, while up to ``more`` of these are taken as measured:
-    with whitened covariances W, cov(u, v) = k(u, v) - W(u)·W(v), and an outcome at u adds a column to W.
+    """Posterior covariances of single points with all points, of which up to ``more`` may be taken as measured: with
+    whitened covariances W, cov(u, v) = k(u, v) - W(u)·W(v), and an outcome at u adds a column to W.
     """
 
     def __init__(self, posterior: JointPosterior, more: int) -> None:
@@ -267,7 +267,7 @@ class CovarianceRows:
         return covariances if self._factor is None else covariances * self._factor * self._factor[point]
 
     def take(self, point: int, variance: float) -> Float[np.ndarray, " m"]:
-        """Take a point as measured, with the variance of its outcome; returns information of each by it, whitened."""
+        """Take a point as measured, its outcome with this variance; return its whitened covariances with all points."""
         information = self.row(point)
         information /= np.sqrt(variance)
         self._whitened[:, self._known] = information if self._factor is None else information / self._factor

@@ -2,12 +2,12 @@
 
 A channel is a sum of latents, independent Gaussian processes that are each read at a projection of the point. A field
 is one latent and one channel; a sum over a factor graph has a latent and a channel for each factor, and one more
-channel, the total, which reads them all. Outcomes of the total tie the latents together, others leave them independent.
+channel, the total, which reads them all. Outcomes of the total couple the latents; others leave them independent.
 
 Inside, points live in the unit cube and outcomes are standardised; outside, everything is physical.
 
 Source: Rasmussen & Williams 2006, alg. 2.1; Duvenaud et al. 2011 for sums; Desautels, Krause & Burdick 2014, section 4,
-for points pending.
+for pending points.
 """
 
 from abc import abstractmethod
@@ -38,8 +38,8 @@ class ChannelGP(SpatialGP):
 
     An outcome is NaN if it was not observed. A noise variance (the total's is first) is NaN if the fitted one is used.
     ``pending`` points are conditioned on without an outcome; ``awaited`` marks the factors whose outcomes are pending.
-    If those of all factors are pending, ``outcomes`` is their form: a total, or one per factor. ``base`` is the
-    posterior of the first data, and ``given`` that of all data and pending points; later posteriors extend them.
+    If all factors of a point are pending, ``outcomes`` is the form of their outcomes: a total, or one per factor.
+    Later posteriors extend ``base``, the posterior given the first data, and ``given``, that with pending points.
     """
 
     channel: ClassVar[int] = TOTAL
@@ -75,14 +75,14 @@ class ChannelGP(SpatialGP):
 
     @staticmethod
     def _no_data(n: int, k: int) -> dict[str, Any]:
-        """Fields of no evaluations of k latents at points of n coordinates."""
+        """Fields without any evaluation, for k latents and points with n coordinates."""
         none, points = np.zeros(0), np.zeros((0, n))
         data = {"points": points, "totals": none, "factors": np.zeros((0, k)), "noise": np.zeros((0, 1 + k))}
         ahead = {"pending": points, "pending_rounds": none, "awaited": np.zeros((0, k), dtype=bool)}
         return {**data, "rounds": none, **ahead}
 
     def extended_from(self, earlier: "ChannelGP") -> Self:
-        """Equal belief, bit-identical, that extends an earlier factorisation if the earlier data come first here."""
+        """Bit-identical belief that extends the factorisation of an earlier one if its data begin with that one's."""
         on_data: Conditioned | None = earlier.__dict__.get("_on_data")
         if on_data is None or on_data.is_coupled or self._is_tied:
             return self
@@ -151,7 +151,7 @@ class ChannelGP(SpatialGP):
 
     @property
     def jitter(self) -> float:
-        """Number added to the diagonals of covariance matrices to factorise them, as a share of them; usually 0."""
+        """Largest number added to diagonals of covariance matrices to factorise them, relative to them; usually 0."""
         return float(self._conditioned.parts.jitters.max())
 
     @cached_property
@@ -202,7 +202,7 @@ class ChannelGP(SpatialGP):
     def _with_outcomes(
         self, points: Table, totals: Column, factors: Table, noise: Table, rounds: Column, **changes: Any
     ) -> Self:
-        """Belief with more outcomes, all checked; it extends the factorisation, and drops pending points."""
+        """Belief with more outcomes, already checked; it extends the factorisation, and drops pending points."""
         new = {"points": points, "totals": totals, "factors": factors, "noise": noise, "rounds": rounds}
         return self._with(**self._appended(new), base=self._known, **self._none_pending, **changes)
 
@@ -212,7 +212,7 @@ class ChannelGP(SpatialGP):
     def _with_pending(
         self, points: Float[np.ndarray, "q d"], rounds: Float[np.ndarray, " q"], awaited: Bool[np.ndarray, "q k"]
     ) -> Self:
-        """Belief with more pending points, all checked."""
+        """Belief with more pending points, already checked."""
         if not len(points):
             return self
         in_sum = self.outcomes == "total"
@@ -226,7 +226,7 @@ class ChannelGP(SpatialGP):
 
     @property
     def _given(self) -> Conditioned | None:
-        """Posterior with pending points; None without any, or if only these couple the latents."""
+        """Posterior with pending points; None without pending points, or if only they couple the latents."""
         is_apart = self.is_tiled or self.is_coupled != self._is_tied
         return None if is_apart or not len(self.pending) else self._conditioned
 
@@ -270,7 +270,7 @@ class ChannelGP(SpatialGP):
         return mean
 
     def _query(self, points: Float[np.ndarray, "m c"]) -> Observations:
-        """Checked points, with their rounds where there is time, as outcomes of the channel."""
+        """Checked points, with their rounds if there is a time axis, as outcomes of the channel."""
         m, n = len(points), self.domain.n_dims
         rounds = points[:, n] if self.has_time else np.zeros(m)
         channel, nothing = np.full(m, self.channel), np.zeros(m)

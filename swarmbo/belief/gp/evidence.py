@@ -1,12 +1,12 @@
-"""The evidence of hyper-parameters with its analytic gradient, and its maximum together with a prior's. Import it late.
+"""Evidence of hyper-parameters with its analytic gradient, and the maximum of evidence times prior. Import it late.
 
-theta is that of ``gp.prior``. Time multiplies the covariance of all latents alike, so it is worked in after their sum.
-Constant means are profiled: at every theta they take their generalised-least-squares values, the maximum of the
-evidence over them; by the envelope theorem the gradient is then that at fixed means.
+theta is that of ``gp.prior``. Time multiplies the covariance of all latents alike, so it multiplies their sum. Constant
+means are profiled: at every theta they take their generalised-least-squares values, the maximum of the evidence over
+them; by the envelope theorem the gradient is then that at fixed means.
 
-Matrices are kept as their pairs below the diagonal. A first compiled pass adds up covariances of all factors, and a
-second, once it is known how the evidence depends on each pair, works out what each factor has to do with it. For
-factors that have hyper-parameters in common by groups, correlations that are added up group by group are enough.
+Matrices are stored as their pairs below the diagonal. A first compiled pass adds up the covariances of all factors.
+Once the derivative of the evidence by each pair is known, a second pass computes derivatives by the hyper-parameters
+of each factor. If groups of factors have common hyper-parameters, sums of correlations for each group are enough.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ from swarmbo.kernels.compiled import CODES, GIVEN, radial
 _CODES = compiling.read_only(1, types.int64)
 _VECTOR, _MATRIX, _CUBE = map(compiling.read_only, (1, 2, 3))
 _WORK, _OUT = types.float64[:, ::1], types.float64[::1]
-_KEPT = 2**17  # covariances of factors that fit, with their slopes, into a core's cache from one pass to the next
-_GROUPS = 8  # of factors that have hyper-parameters in common, at most: for each two numbers a pair are kept
+_KEPT = 2**17  # number of factors' covariances that stay, with their slopes, in a core's cache between the passes
+_GROUPS = 8  # largest number of groups of factors with common hyper-parameters: each stores two numbers per pair
 Vector = Float[np.ndarray, " t"]
 Points = Float[np.ndarray, "t n"]
 Holds = Float[np.ndarray, "k t"]  # 1 for each outcome that a factor contributes to
@@ -42,7 +42,7 @@ Pairs = Float[np.ndarray, " pairs"]  # of outcomes, below the diagonal
 
 @inner(fastmath=compiling.LANES)
 def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " rows"]) -> None:
-    """Squared distances of an outcome's point from those of all later ones."""
+    """Squared distances of an outcome's point from the points of all later outcomes."""
     out[:] = 0.0
     for d in range(len(X)):
         at, x = X[d, column], X[d, column + 1 :]
@@ -64,7 +64,7 @@ def _column(
     near: Vector,
     slope: Vector,
 ) -> None:
-    """Covariances of a factor between an outcome and all later ones, and their slopes; 0 where it is not in both."""
+    """Covariances of a factor between an outcome and all later ones, and slopes; 0 for outcomes without the factor."""
     n = len(holds) - 1 - column
     if kernel >= GIVEN:
         for i in range(n):
@@ -103,10 +103,10 @@ def add_covariances(
     pairs: Pairs,
     gains: Float[np.ndarray, " n"],
 ) -> None:
-    """Add the covariances of all factors to the pairs of outcomes, those with the first outcome first. Points are in
-    lengthscales, coordinates of each factor up to ``ends``. A user's own kernels have the code ``GIVEN`` plus their
-    place in ``given``. Covariances and slopes of each factor are ``kept`` if it has space for those of all. What
-    the pairs gain with longer lengthscales is added to ``gains``, where it has entries, of kernels not given.
+    """Add the covariances of all factors to ``pairs`` of outcomes, those with the first outcome first. Row ``ends[f]``
+    of ``X`` follows the coordinates of factor f, in lengthscales. A user's kernel has the code ``GIVEN`` plus its index
+    in ``given``. Covariances and slopes of each factor are ``kept`` unless that is empty. Derivatives of the pairs by
+    the log lengthscales are added to ``gains`` unless that is empty, which it must be for kernels ``GIVEN``.
     """
     t, first = X.shape[1], 0
     squares, near, slope = work[0], work[1], work[2]
@@ -121,7 +121,7 @@ def add_covariances(
                 summed = pairs[place : place + n]
                 for i in range(n):
                     summed[i] += near[i]
-                if len(kept):  # slices are copied one by one, as their checks take long to compile
+                if len(kept):  # numbers are copied one by one, as assignments of slices take long to compile
                     for i in range(n):
                         kept[f, 0, place + i], kept[f, 1, place + i] = near[i], slope[i]
                 if len(gains):
@@ -147,7 +147,7 @@ def put_derivatives(
     by_output: PerFactor,
     by_length: Float[np.ndarray, " d"],
 ) -> None:
-    """Derivatives of the weighted sum of all covariances."""
+    """Derivatives of the sum of all covariances with weights ``W``, by log outputscales and log lengthscales."""
     t, first = X.shape[1], 0
     squares, near, slope = work[0], work[1], work[2]
     for f in range(len(ends)):
@@ -176,7 +176,7 @@ def put_derivatives(
 def covariances(
     hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], U: Points, holds: Holds
 ) -> Float[np.ndarray, "t t"]:
-    """Prior covariances of outcomes without noise; all scales are equal, kernels swarmbo's own, and nothing fades."""
+    """Prior covariances of outcomes without noise, for equal scales, swarmbo's own kernels, and no time axis."""
     columns, lengths = np.concatenate([np.array(scope) for scope in scopes]), np.concatenate(hyper.lengthscales)
     codes, ends = np.array([CODES[kernel] for kernel in hyper.kernels]), np.cumsum([len(scope) for scope in scopes])
     t, outputs, nothing, work = len(U), np.array(hyper.outputscales), np.zeros((0, 2, 0)), np.empty((3, len(U)))
@@ -191,8 +191,8 @@ def covariances(
 
 class LogPosterior:
     """Log posterior density of theta given outcomes of the total, of factors, or both; value and gradient. Outcomes
-    without a ``channel`` are totals; ``known_noise`` is NaN where theta has it; without a time axis ``rounds`` do not
-    count. Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3.
+    without a ``channel`` are totals; ``known_noise`` is NaN where theta contains the noise; ``rounds`` have an effect
+    with a time axis only. Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class LogPosterior:
         ends = np.cumsum([0, *map(len, scopes)])
         self._slices = [slice(start, end) for start, end in pairwise(ends.tolist())]
         rounds = np.zeros(t) if rounds is None else rounds
-        self._apart = np.abs(rounds[self._rows] - rounds[self._cols])  # rounds between the two of a pair
+        self._apart = np.abs(rounds[self._rows] - rounds[self._cols])  # rounds between the two outcomes of a pair
         self._holds = np.ones((k, t))
         self._design = np.ones((t, 1))
         self._noise_of = np.zeros(t, dtype=int)
@@ -223,7 +223,7 @@ class LogPosterior:
             self._holds = np.array([(channel == TOTAL) | (channel == i) for i in range(k)], dtype=float)
             self._design = np.asfortranarray(self._holds.T)
             self._noise_of = np.where(channel == TOTAL, k, channel)
-        # of a user's own kernels correlations are handed over
+        # correlations of users' kernels are computed outside compiled code
         self._by_latent = [i for i, name in enumerate(kernels) if name not in CODES]
         self._codes = np.array([CODES.get(name, GIVEN) for name in kernels])
         self._codes[self._by_latent] += np.arange(len(self._by_latent))
@@ -261,8 +261,8 @@ class LogPosterior:
         alpha = cholesky.solve_lower(L, whitened, transposed=True)
         K_inverse, _ = lapack.dpotri(L, lower=1)
         value = -0.5 * float(whitened @ whitened) - float(np.log(L.diagonal()).sum()) - 0.5 * t * np.log(2.0 * np.pi)
-        # W = alpha alphaᵀ - K⁻¹: pairs off the diagonal count twice, which takes the half away
-        # only its lower triangle, in Fortran order, means anything
+        # W = alpha alphaᵀ - K⁻¹: pairs off the diagonal count twice, which cancels the factor 1/2
+        # only the lower triangle of ``full``, in Fortran order, is valid
         full = np.multiply.outer(alpha, alpha).T - K_inverse
         W, W_diagonal = full.ravel(order="F")[self._places], full.diagonal()
         by_time = None if time_slope is None else float(pairs @ (W * time_slope))
@@ -344,7 +344,7 @@ class LogPosterior:
             put_derivatives(*parts, W, by_output, by_length)
             return by_output / outputscales, by_length
         for (own, _, places, _), (nears, gains) in zip(self._groups, parts, strict=True):
-            by_output[own[0]] = nears @ W  # the first of a group stands for all: the prior adds up what is in common
+            by_output[own[0]] = nears @ W  # the prior adds up a group's derivatives, so the first gets their sum
             by_length[places[0]] = outputscales[own[0]] * (gains @ W)
         return by_output, by_length
 

@@ -1,8 +1,8 @@
 """An exact Gaussian process over a box: the team's belief about one field.
 
 The model is y = offset + scale (mean + f(u) + noise), f a zero-mean Gaussian process over the unit cube; over the cube
-and the round if the settings have a time axis, so that old data fade. Hyper-parameters, the mean, offset and scale
-change only in ``fit``; predictions plug them in, so their uncertainty is not part of any variance.
+and the round if the settings have a time axis, so that old data lose weight. Hyper-parameters, the mean, offset and
+scale change only in ``fit``; predictions use their fitted values, so no variance includes their uncertainty.
 """
 
 import math
@@ -27,7 +27,7 @@ from swarmbo.spaces import Domain
 
 Marginals = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
-_VERSION = 6  # 6: fields of many measurements have no factor; 5: rounds by that name
+_VERSION = 6  # 6: no Cholesky factor if predictions are by tiles; 5: the array of rounds is named ``rounds``
 _ARRAYS = dict.fromkeys(("points", "totals", "factors", "noise", "rounds", "pending", "pending_rounds"), float)
 _ARRAYS |= {"awaited": bool}
 _PLAIN = ("tells_since_fit", "is_fitted", "now")
@@ -39,7 +39,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
 
     It is the engine of all exact beliefs, ``ChannelGP``, with one latent, which every row reads at its own location.
     Other predictions and the fields not listed here are those of ``ChannelGP``. With more than 2,000 measurements it
-    predicts by tiles, not exactly (``is_tiled``): no matrix has them all.
+    predicts by tiles, not exactly (``is_tiled``): no matrix contains all of them.
 
     Args:
         settings: Kernel, priors and effort of a fit.
@@ -186,10 +186,10 @@ class ExactGP(ChannelGP, spatial.FieldGP):
 
     @staticmethod
     def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:
-        """Means (m,) of several beliefs at the same points (m, d), physical: those of ``posterior_mean``, to rounding.
+        """Means (m,) of several beliefs at the same points (m, d), physical: as ``posterior_mean`` up to rounding.
 
-        Beliefs are at least one, of one domain and round, with equal hyper-parameters; covariances of common data are
-        computed once.
+        There must be at least one belief. All beliefs have the same domain, round and hyper-parameters. Covariances of
+        common data are computed once.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
@@ -218,12 +218,12 @@ class ExactGP(ChannelGP, spatial.FieldGP):
     def _with(self, **changes: Any) -> Self:
         other = super()._with(**changes)
         if "_tiles" in vars(self) and other.points is self.points and other.hyperparameters is self.hyperparameters:
-            vars(other)["_tiles"] = self._tiles  # neither the round nor what is pending changes them
+            vars(other)["_tiles"] = self._tiles  # they depend neither on the round nor on pending points
         return other
 
     @property
     def is_tiled(self) -> bool:
-        """True if there are more than 2,000 measurements: predictions are by the nearest of them (``gp.tiles``)."""
+        """True if there are more than 2,000 measurements: predictions use the nearest of them (``gp.tiles``)."""
         return len(self.points) > tiles.TILED_FROM
 
     def marginals(self, X: ArrayLike) -> Marginals:
@@ -243,11 +243,12 @@ class ExactGP(ChannelGP, spatial.FieldGP):
     ) -> conditioning.JointPosterior:
         """Posterior at fixed points (m, d), physical, with fast covariances.
 
-        With tiles, covariances have the correlations given at most 256 measurements, those nearest to the points.
+        With tiles, covariances use the correlations given at most 256 measurements: those nearest to the points.
 
         Args:
             X: Points.
-            marginals: Means and variances given the data, of points with their rounds; by default those by tiles.
+            marginals: Function of points with their rounds that returns means and variances given the data; by default
+                the method ``marginals``.
         """
         if not self.is_tiled:
             return super().posterior_cache(X)
@@ -257,10 +258,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         return joint.without_last(self.n_pending, self.noise_variance)
 
     def neglected(self) -> Neglected | None:
-        """Effect of what a belief by tiles leaves out; None if the belief is exact.
-
-        It is found at 8 measured locations, spread over all measurements.
-        """
+        """Effect of the measurements that tiles leave out, at 8 measured locations; None if the belief is exact."""
         return self._tiles.neglected(self.now if self.has_time else 0.0) if self.is_tiled else None
 
     def _split(self, X: ArrayLike) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"]]:
@@ -296,7 +294,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         plain, arrays = state["json"], state["arrays"]
         if plain.get("version") != _VERSION:
             raise StateVersionError(f"belief state: got version {plain.get('version')}; wanted {_VERSION}")
-        # always one memory order, whatever the file kept: so BLAS is called in the same way
+        # the memory order does not depend on the file, so BLAS is called in the same way
         saved: dict[str, Any] = {name: np.array(arrays[name], dtype=kind, order="C") for name, kind in _ARRAYS.items()}
         saved |= {name: plain[name] for name in _PLAIN} | {"now": float(plain["now"])}
         hyperparameters = convert(plain["hyperparameters"], Hyperparameters, at="$.hyperparameters")

@@ -1,4 +1,4 @@
-"""Hyper-parameters of a belief: those at its prior's mode, and those fitted to its data, of all factors together."""
+"""Hyper-parameters of a belief: at the mode of the prior, or fitted to the data, of all factors together."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 SETTLED_FROM = 500  # rows of a field's data, beyond which fits after the first draw no random starts
-FITTED_TO = 1000  # rows of a field's data at most: a fit costs their number cubed, dozens of times
+FITTED_TO = 1000  # largest number of rows in the fit of a field, which costs their number cubed, dozens of times
 _SEARCHED = 250  # rows of the subset that chooses among several starts, if there are more than ``SETTLED_FROM``
 _CLEAR_LEAD = 5.0  # nats by which much noise must explain totals better than short lengthscales
-_SUBSET_FROM = 300  # totals from which on ``fit_sums`` is faster for one sum, too; and the smallest subset of them
-_FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; cheap, as theta of a field is short
+_SUBSET_FROM = 300  # number of totals from which ``fit_sums`` is faster even for one sum; and the smallest subset
+_FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # default of L-BFGS-B; cheap, because a field's theta is short
 
 
 def prior_hyperparameters(settings: AdditiveGPSettings, graph: FactorGraph) -> AdditiveHyperparameters:
@@ -56,9 +56,9 @@ def fit_field(
     """Hyper-parameters of one field at the best maximum found from the previous optimum, the prior's mode, and draws.
 
     Outcomes that do not vary only move the offset. With more than 500 rows, no random start is drawn after the first
-    fit. Then a subset of every second, third or fourth row, at least 250, is searched from all starts, and all rows
-    from its optimum. With more than 1,000 rows, a random 1,000 are used, and after the first fit the previous optimum
-    is the only start.
+    fit. Several starts are then searched with every second, third or fourth row (at least 250), and the search with all
+    rows starts at their best optimum. With more than 1,000 rows, a random 1,000 are used, and after the first fit the
+    previous optimum is the only start.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -77,7 +77,7 @@ def fit_field(
 
         log_posterior = given(fitted_to)
         starts = list[Float[np.ndarray, " p"]]()
-        if previous is not None and previous.has_scale:  # else it is of an arbitrary unit
+        if previous is not None and previous.has_scale:  # otherwise its unit is arbitrary
             one, ratio = previous.as_channel(), previous.scale / scale
             starts.append(packed(prior, one, [0], one.noise_variances, ratio))
         if not (is_many and starts):
@@ -107,7 +107,7 @@ def fit_together(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Fit several beliefs side by side: sums with totals, or factors with their own outcomes, bit-identically."""
+    """Fit several beliefs side by side: sums with totals, or factors with their own outcomes. Fits are independent."""
     if not beliefs:
         return []
     if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
@@ -116,7 +116,7 @@ def fit_together(
 
 
 def is_stackable(belief: "AdditivePosterior") -> bool:
-    """True for a sum that ``fit_sums`` takes: few factors with one of swarmbo's kernels, and no time axis."""
+    """True for a sum that ``fit_sums`` accepts: few factors with one of swarmbo's kernels, and no time axis."""
     k, t, kernels = len(belief.scopes), len(belief.observations), set(_kernels(belief))
     is_alike = belief.settings.time is None and len(kernels) == 1 and kernels <= set(KERNEL_NAMES)
     return is_alike and k < TIED_FROM and k * t**2 < MOST_PAIRS
@@ -167,7 +167,7 @@ def fit_sums(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Maximum a-posteriori hyper-parameters of several sums, as in ``is_stackable``, given totals, side by side."""
+    """Maximum a-posteriori hyper-parameters of several ``is_stackable`` sums given totals, fitted side by side."""
     units_of = [units(belief.totals, belief.factors) for belief in beliefs]
     priors = [_joint_prior(belief.settings, belief.graph, is_mixed=False) for belief in beliefs]
     thetas, constants = [prior.centre for prior in priors], [offsets for offsets, _, _ in units_of]
@@ -198,7 +198,7 @@ def fit_sums(
 
 def _subset(t: int, rng: np.random.Generator) -> Int[np.ndarray, " m"] | None:
     """Rows of a random subset of t outcomes for a coarse search; None if there are few."""
-    size = max(_SUBSET_FROM, t * 4 // 9)  # a step costs a tenth of one with all, and distinguishes the same maxima
+    size = max(_SUBSET_FROM, t * 4 // 9)  # its steps cost a tenth of those with all t, and find the same maxima
     return np.sort(rng.choice(t, size, replace=False)) if t >= 1.5 * size else None
 
 
@@ -240,11 +240,11 @@ def _joint_hyperparameters(
     constants: Float[np.ndarray, " k"],
     scales: Float[np.ndarray, " k"],
 ) -> AdditiveHyperparameters:
-    """Hyper-parameters at theta, with noise variances for future outcomes by the fitted data."""
+    """Hyper-parameters at theta; noise variances are those of future outcomes (``noise_ahead``)."""
     k, time = len(graph.factors), prior.time_correlation(theta)
     lengthscales, outputscales, fitted = prior.unpack(theta)
     by_channel = [data.of_channel(TOTAL)]
-    if len(fitted) > 1:  # factors have noise of their own
+    if len(fitted) > 1:  # factors have their own noise
         by_channel = [*(data.by_factor(k) if len(data) else [data] * k), *by_channel]
     pairs = zip(fitted, by_channel, strict=True)
     noises = [noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor) for noise, outcomes in pairs]

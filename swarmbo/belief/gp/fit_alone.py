@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
     from swarmbo.belief.gp.stack_fit import Evaluated, StackedLogPosterior
 
-_COARSE: Any = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # a third fewer steps, to the same maxima
+_COARSE: Any = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # find the same maxima with a third fewer steps
 _AT_ONCE = 1024  # factors that are searched side by side
-_SUBSET = 32  # least outcomes of a subset, of 64 or more, for a coarse search: it takes a tenth of the time
+_SUBSET = 32  # smallest subset, of 64 outcomes or more, for a coarse search, which takes a tenth of the time
 Thetas = Float[np.ndarray, "_b p"]
 Rows = Int[np.ndarray, "_g m"] | slice
 
 
 class Problem(NamedTuple):
-    """One search: of a factor, or of a sum. If it ``is_warm``, the first start is the optimum of an earlier fit."""
+    """One search, for a factor or a sum. If it ``is_warm``, the first start is the optimum of an earlier fit."""
 
     place: tuple[int, int]  # number of the fit, and of the factor in it
     prior: HyperparameterPrior
@@ -57,7 +57,7 @@ def fit_alone(
             # drawn in any case: a factor's draws must not depend on whether the outcomes of another vary
             drawn = [prior.sample(rng) for _ in range(settings.restarts)]
             if observations.standardisation(own.outcome)[2]:
-                start = None  # and not in the arbitrary unit of an earlier fit to outcomes that did not differ
+                start = None  # an earlier fit to outcomes that did not differ has an arbitrary unit, and is not used
                 is_alike = earlier is not None and i < len(earlier.scales) and len(earlier.lengthscales[i]) == size
                 if earlier is not None and is_alike and earlier.scales[i] != 1.0:
                     start = packed(prior, earlier, [i], [earlier.noise_variances[i]], earlier.scales[i] / scale)
@@ -114,11 +114,11 @@ def multi_start_search(
     """Best theta for each of g latents or sums, and its mean; a coarse search on a subset of outcomes comes first.
 
     Args:
-        starts: Starts, latent by latent, as many for each.
-        is_warm: True if each first start is an earlier optimum, which is then compared by all outcomes.
-        from_all: True: all outcomes continue from every end of the coarse search; else from the best one only. A
-            sum has more maxima than a subset can distinguish.
-        subset: Rows of each one's subset; ``thinned``: every so many outcomes; None: no coarse search.
+        starts: Starts, latent by latent, the same number for each.
+        is_warm: True if each first start is an earlier optimum, which all outcomes compare with the coarse search's.
+        from_all: True: the search with all outcomes continues from every end of the coarse search; False: from the best
+            end only. A sum has more maxima than a subset can distinguish.
+        subset: Rows of each latent's subset; ``thinned``: evenly spaced outcomes; None: no coarse search.
     """
     from swarmbo.belief.gp.stack_fit import maximise_stacked  # late: numba is slow to load
 
@@ -136,7 +136,7 @@ def multi_start_search(
 def _coarse_search(
     log_posterior: "StackedLogPosterior", starts: Thetas, rows: Rows, max_iterations: int, is_warm: bool, from_all: bool
 ) -> "tuple[Thetas, Int[np.ndarray, ' _e'], Evaluated | None]":
-    """Ends of searches with a subset of outcomes from which all outcomes continue, their latents, and evaluation."""
+    """Ends of the coarse search from which the search with all outcomes continues, their latents, and evaluation."""
     from swarmbo.belief.gp.stack_fit import is_duplicate, maximise_stacked  # late: numba is slow to load
 
     g, apart = len(log_posterior.z), _COARSE["apart"]

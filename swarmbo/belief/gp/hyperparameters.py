@@ -122,13 +122,13 @@ class TimeCorrelation(KernelSettings, frozen=True):
 class Hyperparameters(KernelSettings, frozen=True):
     """Hyper-parameters of a belief about a field; with the data, they determine it.
 
-    A physical outcome is offset + scale * (mean + f + noise), f of prior variance ``outputscale``.
+    A physical outcome is offset + scale * (mean + f + noise), where f has the prior variance ``outputscale``.
     """
 
     kernel: KernelName
     lengthscales: tuple[float, ...]  # one per coordinate, in shares of the domain's sides
     outputscale: Positive
-    noise_variance: NonNegative  # of standardised outcomes, as a
+    noise_variance: NonNegative  # of standardised outcomes, like ``outputscale`` and ``mean``
     mean: float = 0.0
     offset: float = 0.0
     scale: Positive = 1.0
@@ -183,7 +183,7 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
     total_noise_variance: float  # in the square of the common scale
     constants: tuple[float, ...]  # prior means, in the unit of the outcome
     scales: tuple[float, ...]  # in the unit of the outcome
-    times: tuple[TimeCorrelation, ...] = ()  # none for a function that does not change
+    times: tuple[TimeCorrelation, ...] = ()  # one per factor; empty for a function that does not change
 
     def __post_init__(self) -> None:
         require_kernel(self, "kernels")
@@ -223,11 +223,11 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
 
     @property
     def common_scale(self) -> float:
-        """Root mean square of the scales; exactly theirs where they are equal."""
+        """Root mean square of the scales; exactly their value if all are equal."""
         first = self.scales[0]
         if all(scale == first for scale in self.scales):
             return first
-        largest = max(self.scales)  # squares of large scales may leave float64
+        largest = max(self.scales)  # squares of large scales may overflow
         return largest * float(np.sqrt(np.mean((np.array(self.scales) / largest) ** 2)))
 
     def constant_of(self, channel: int) -> float:
@@ -243,7 +243,7 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         return self.of((self if own else other).factor(j) for j, own in enumerate(is_own)) if any(is_own) else other
 
     def in_one_unit(self) -> "AdditiveHyperparameters":
-        """Equal model whose scales are all the common scale, as totals need it."""
+        """The same model with all scales equal to the common scale, as totals require."""
         common = self.common_scale
         if all(scale == common for scale in self.scales):
             return self

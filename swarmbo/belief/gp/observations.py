@@ -1,4 +1,4 @@
-"""Outcomes of a sum and of its factors, one entry each, in the order of time, and the unit of standardised ones."""
+"""Outcomes of a sum and of its factors, one entry each, in the order of time, and their standardisation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,24 +14,24 @@ from swarmbo.kernels import KERNEL_NAMES
 
 Table = Float[np.ndarray, "t _"]
 Column = Float[np.ndarray, " t"]
-_OF_EACH = ("row", "channel", "outcome", "noise", "rounds")
-LEAST_NOISE = 1e-8  # of the variance of outcomes: a deviation of 1e-4 of theirs
+_PER_OUTCOME = ("row", "channel", "outcome", "noise", "rounds")
+LEAST_NOISE = 1e-8  # relative to the variance of outcomes: 1e-4 of their standard deviation
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Outcomes, one entry each. Many of them may be of one joint point, which is then kept once."""
+    """Outcomes, one entry each. Several outcomes may have the same joint point, which is then stored once."""
 
     places: Float[np.ndarray, "t n"]  # joint points in the unit cube
-    row: Int[np.ndarray, " r"]  # place of each outcome
+    row: Int[np.ndarray, " r"]  # index in ``places`` of each outcome's point
     channel: Int[np.ndarray, " r"]  # ``TOTAL`` or the index of a factor
     outcome: Float[np.ndarray, " r"]  # physical; NaN for points that are pending
-    noise: Float[np.ndarray, " r"]  # variance, physical; NaN where the fitted one is taken
+    noise: Float[np.ndarray, " r"]  # variance, physical; NaN where the fitted variance is used
     rounds: Float[np.ndarray, " r"]  # without effect unless there is a time axis
 
     @classmethod
     def of(cls, U: Table, totals: Column, factors: Table, noise: Table, rounds: Column | None = None) -> "Observations":
-        """Entries of a table with one row per evaluation: its total first, then factors; NaN was not observed."""
+        """Entries of a table with one row per evaluation: its total first, then factors; NaN means not observed."""
         rounds = np.zeros(len(U)) if rounds is None else rounds
         table = np.concatenate([totals[:, None], factors], axis=1)
         rows, columns = np.nonzero(~np.isnan(table))
@@ -41,7 +41,7 @@ class Observations:
     def pending(
         cls, U: Table, awaited: Bool[np.ndarray, "p k"], rounds: Column | None = None, *, in_sum: bool
     ) -> "Observations":
-        """Outcomes to come at points, of the factors (p, k) awaited; ``in_sum``: those of all factors as one total."""
+        """Pending outcomes at points: of the ``awaited`` factors (p, k); with ``in_sum``, all factors are one total."""
         rounds = np.zeros(len(U)) if rounds is None else rounds
         total = awaited.all(axis=1, keepdims=True) & in_sum
         rows, columns = np.nonzero(np.concatenate([total, awaited & ~total], axis=1))
@@ -62,7 +62,7 @@ class Observations:
 
     def take(self, rows: Bool[np.ndarray, " r"] | Int[np.ndarray, " s"] | slice) -> "Observations":
         """Observations in some rows."""
-        return Observations(self.places, *(getattr(self, name)[rows] for name in _OF_EACH))
+        return Observations(self.places, *(getattr(self, name)[rows] for name in _PER_OUTCOME))
 
     def of_channel(self, channel: int) -> "Observations":
         """Observations of one channel: a factor, or ``TOTAL``."""
@@ -77,7 +77,7 @@ class Observations:
     def begin_with(self, other: "Observations") -> bool:
         """True if the first observations equal the other ones, entry by entry."""
         n, t = len(other), len(other.places)
-        pairs = ((getattr(self, name)[:n], getattr(other, name)) for name in _OF_EACH)
+        pairs = ((getattr(self, name)[:n], getattr(other, name)) for name in _PER_OUTCOME)
         is_first = np.array_equal(self.places[:t], other.places)
         return is_first and all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
 
@@ -85,7 +85,7 @@ class Observations:
         """Observations followed by others."""
         used, row = np.unique(other.row, return_inverse=True)
         other = replace(other, places=other.places[used], row=len(self.places) + row)
-        both = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("places", *_OF_EACH))
+        both = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("places", *_PER_OUTCOME))
         return Observations(*both)
 
     def hold(self, factor: int) -> Bool[np.ndarray, " r"]:
@@ -107,19 +107,19 @@ class Observations:
 def standardised_noise(
     noise: Float[np.ndarray, "*r"], scale: float | Float[np.ndarray, "*#r"]
 ) -> Float[np.ndarray, "*r"]:
-    """Known noise variances, standardised, NaN if unknown; at least ``LEAST_NOISE``, as 0 would be singular."""
+    """Known noise variances, standardised, NaN if unknown; at least ``LEAST_NOISE``, as 0 gives singular matrices."""
     return np.maximum(noise / scale**2, LEAST_NOISE)
 
 
 def noise_ahead(fitted: float, data: Observations, scale: float, floor: float) -> float:
-    """Noise variance of future outcomes, standardised: the fitted one or, if all are known, their median."""
+    """Noise variance of future outcomes, standardised: the fitted one or, if the data's are all known, their median."""
     if not len(data) or np.isnan(data.noise).any():
         return fitted
     return max(float(np.median(standardised_noise(data.noise, scale))), floor)
 
 
 def projection(hyper: AdditiveHyperparameters, scope: Sequence[int], rows: Observations) -> Float[np.ndarray, "r a"]:
-    """Points (r, a) at which outcomes read a latent; with a time axis, the last coordinate is the round."""
+    """Coordinates (r, a) of outcomes in the scope of a latent; with a time axis, the last coordinate is the round."""
     own = rows.at(scope)
     return own if not hyper.times else np.column_stack([own, rows.rounds])
 
@@ -127,14 +127,14 @@ def projection(hyper: AdditiveHyperparameters, scope: Sequence[int], rows: Obser
 def factor_covariance(
     hyper: AdditiveHyperparameters, scope: Sequence[int], factor: int, one: Observations, other: Observations
 ) -> Float[np.ndarray, "r s"]:
-    """Prior covariance of one factor, at the points of outcomes and between their rounds."""
+    """Prior covariance of one factor between the points and rounds of two sets of outcomes."""
     return hyper.covariance(factor).matrix(projection(hyper, scope, one), projection(hyper, scope, other))
 
 
 def observation_covariance(
     hyper: AdditiveHyperparameters, scopes: Scopes, one: Observations, other: Observations
 ) -> Float[np.ndarray, "r s"]:
-    """Prior covariance between outcomes, without noise: two of them share the factors that both hold."""
+    """Prior covariance between outcomes, without noise: the sum over the factors that contribute to both."""
     is_compiled = one is other and len(scopes) > 1 and not hyper.times  # a single latent's matrix is faster by NumPy
     if is_compiled and set(hyper.kernels) <= set(KERNEL_NAMES):
         from swarmbo.belief.gp.evidence import covariances  # late: numba is slow to load
@@ -150,12 +150,12 @@ def observation_covariance(
     return K
 
 
-_SCALE_FLOOR = 1e-60  # below it the square of the scale leaves float64
+_SCALE_FLOOR = 1e-60  # squares of smaller scales could underflow
 
 
 def standardisation(y: Float[np.ndarray, " n"]) -> tuple[float, float, bool]:
-    """Offset and scale of y = offset + scale z, z of mean 0 and standard deviation 1; True if y show the scale, which
-    is 1 for a single outcome and constant ones.
+    """Offset and scale of y = offset + scale z, where z has mean 0 and standard deviation 1; True if outcomes vary. If
+    they do not (a single outcome, or constant ones), the scale is 1.
     """
     largest = float(np.abs(y).max(initial=0.0))
     if largest == 0.0:
@@ -166,7 +166,7 @@ def standardisation(y: Float[np.ndarray, " n"]) -> tuple[float, float, bool]:
     if std <= 64.0 * EPSILON or std * largest < _SCALE_FLOOR:
         return offset, 1.0, False
     scale = largest * std
-    return offset, 1.0 + EPSILON if scale == 1.0 else scale, True  # 1 is that of outcomes that do not show theirs
+    return offset, 1.0 + EPSILON if scale == 1.0 else scale, True  # exactly 1 means that outcomes do not vary
 
 
 def units(
@@ -174,9 +174,9 @@ def units(
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"], bool]:
     """Offset and scale of each factor's outcomes, and True if any outcomes vary.
 
-    Factors observed alone have each their own. Totals need a common one: their own standard deviation or, where they
-    do not show it, that of the sum of independent factors. What is left of the mean of the totals is shared out evenly
-    among factors that were not observed.
+    Without totals, each factor has its own offset and scale. Totals need a common scale: their own standard deviation
+    or, if they do not vary, that of a sum of independent factors. The mean of the totals, minus the offsets of observed
+    factors, is divided evenly among factors that were not observed.
     """
     k = factors.shape[1]
     alone = [standardisation(column[~np.isnan(column)]) for column in factors.T]

@@ -3,8 +3,8 @@
 A fit searches over theta = (log-lengthscale parameters, log-lengthscale of time, log outputscale of each latent, log
 noise variance of each kind of outcome), and the prior is one multivariate normal over theta, cut off at bounds.
 
-The hierarchical prior is log l_ij = m_i + s_i c + τ δ_ij with a common c and deviations δ, all standard normal, so that
-few outcomes can say how long lengthscales are before they can say which is longer. The common part need not be a
+The hierarchical prior is log l_ij = m_i + s_i c + τ δ_ij with a common c and deviations δ, all standard normal: few
+outcomes suffice to learn the common length, more to learn how lengthscales differ. The common part need not be a
 parameter: maximising over c for fixed lengthscales gives, up to a constant, the same density as integrating it out,
 which is normal over log l with covariance s sᵀ + τ² I. The lengthscale of time is independent of the others.
 """
@@ -26,12 +26,12 @@ from swarmbo.belief.gp.hyperparameters import (
 from swarmbo.kernels import KernelName
 from swarmbo.spaces import Domain
 
-LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side: below, no two points would be related; above, all is flat
+LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side: below, no two points are correlated; above, functions are flat
 TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above, nothing is ever forgotten
 OUTPUTSCALE_RANGE = (1e-6, 1e3)
 NOISE_CEILING = 10.0
-MOST_PAIRS = 2**27  # numbers kept about pairs of outcomes of all factors, a gigabyte; else factor by factor
-TIED_FROM = 512  # factors of a sum: fewer totals than factors tell too little of each to tell them apart
+MOST_PAIRS = 2**27  # largest number of stored numbers about pairs of outcomes, for all factors: a gigabyte
+TIED_FROM = 512  # number of factors from which they share hyper-parameters: few totals cannot distinguish so many
 PerLength = Float[np.ndarray, " d"]
 PerLatent = Float[np.ndarray, " k"]
 PerNoise = Float[np.ndarray, " c"]
@@ -40,7 +40,7 @@ Theta = Float[np.ndarray, " p"]  # natural logarithms of hyper-parameters
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """Hyper-parameters common to all factors of one size and one prior: for each the place of its representative."""
+    """Common hyper-parameters of all factors with equal sizes and priors: for each, the index of its common value."""
 
     lengths: Int[np.ndarray, " d"]
     latents: Int[np.ndarray, " k"]
@@ -51,15 +51,15 @@ class Ties:
 class HyperparameterPrior:
     """A normal prior over theta, cut off at bounds. Log-lengthscales are ``base`` plus parameters, latent by latent."""
 
-    sizes: tuple[int, ...]  # coordinates of each latent, or of the few that stand for many
+    sizes: tuple[int, ...]  # number of lengthscales of each latent, or of each group of factors with ``ties``
     base: Float[np.ndarray, " d"]
-    is_shared: bool  # one parameter stands for all lengthscales, but for the base
-    time_kernel: KernelName | None  # None where nothing fades
+    is_shared: bool  # True: all lengthscales have one parameter, and differ by the base only
+    time_kernel: KernelName | None  # None without a time axis
     centre: Theta  # mean and mode
-    spreads: Theta  # standard deviations; of what lengthscales share, where they do
-    deviation: float | None  # of each lengthscale's own part; None: no part is shared
+    spreads: Theta  # standard deviations; for lengthscales with a common part, of this part
+    deviation: float | None  # standard deviation of each lengthscale's own part; None: no common part
     bounds: Float[np.ndarray, "p 2"]
-    ties: Ties | None = None  # None: each stands for itself
+    ties: Ties | None = None  # None: no hyper-parameters are common
 
     @classmethod
     def of_field(cls, settings: ExactGPSettings, domain: Domain) -> "HyperparameterPrior":
@@ -80,11 +80,11 @@ class HyperparameterPrior:
         model: LengthscaleModel,
         noise_medians: Sequence[float],
     ) -> "HyperparameterPrior":
-        """The prior that settings describe for a sum. From 512 factors on, those of one size and one prior have an
-        outputscale and a noise variance in common, and one lengthscale for all of their variables.
+        """The prior that settings describe for a sum. From 512 factors on, factors with equal sizes and priors share an
+        outputscale, a noise variance, and one lengthscale for all of their variables.
         """
         k, own = len(sizes), settings.of_factors(factors)
-        firsts, counts, ties = list(range(k)), sizes, None  # representative of each group, and its lengthscales
+        firsts, counts, ties = list(range(k)), sizes, None  # first factor and number of lengthscales of each group
         if k >= TIED_FROM:
             places = dict[tuple[FactorForm, int], int]()
             alike = [places.setdefault(form, len(places)) for form in zip(own, sizes, strict=True)]
@@ -122,7 +122,7 @@ class HyperparameterPrior:
         if is_shared:
             medians, spreads = medians[:1], spreads[:1]
         q, k, c = len(medians), len(outputs), len(noise_medians)
-        # wide enough that the longest side's lengthscale and its equals on shorter sides all fit
+        # wide enough for the longest side's lengthscale and for equal physical lengths on shorter sides
         low, high = np.log(LENGTHSCALE_RANGE)
         bounds = np.array(
             [(low - float(base.max()), high)] * q
@@ -173,7 +173,7 @@ class HyperparameterPrior:
         return lengths[ties.lengths], outputs[ties.latents], noises[ties.noises]
 
     def time_correlation(self, theta: Theta) -> TimeCorrelation | None:
-        """Kernel over time at theta; None where nothing fades."""
+        """Kernel over time at theta; None without a time axis."""
         if self.time_kernel is None:
             return None
         return TimeCorrelation(self.time_kernel, float(np.exp(theta[self.n_lengthscales])))
@@ -181,7 +181,7 @@ class HyperparameterPrior:
     def pack(
         self, lengthscales: PerLength, outputscales: PerLatent, noise_variances: PerNoise, log_time: float | None = None
     ) -> Theta:
-        """The theta nearest to given hyper-parameters, within the bounds; of time by default the prior's mode."""
+        """The theta nearest to given hyper-parameters, within the bounds; time is by default at the prior's mode."""
         if (ties := self.ties) is not None:
             lengthscales = _geometric_means(lengthscales, ties.lengths)
             outputscales = _geometric_means(outputscales, ties.latents)
@@ -197,7 +197,7 @@ class HyperparameterPrior:
     def gradient(
         self, by_lengthscale: PerLength, by_time: float | None, by_outputscale: PerLatent, by_noise: PerNoise
     ) -> Theta:
-        """A gradient by theta, from derivatives by the logarithms of what ``unpack`` and ``time_correlation`` give."""
+        """Gradient by theta, from derivatives by the logarithms of the results of ``unpack``, ``time_correlation``."""
         if (ties := self.ties) is not None:
             by_lengthscale = np.bincount(ties.lengths, by_lengthscale)
             by_outputscale, by_noise = np.bincount(ties.latents, by_outputscale), np.bincount(ties.noises, by_noise)
@@ -206,7 +206,7 @@ class HyperparameterPrior:
 
 
 def _geometric_means(values: Float[np.ndarray, " n"], places: Int[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:
-    """Geometric means of the values of each place; 0, as of noise, counts as the smallest float."""
+    """Geometric mean of the values of each index in ``places``; 0 (no noise) counts as the smallest positive float."""
     logs = np.log(np.maximum(values, np.finfo(float).tiny))
     return np.exp(np.bincount(places, logs) / np.bincount(places))
 
@@ -223,7 +223,7 @@ def packed(
     ratio: float,
 ) -> Theta:
     """Theta at an earlier optimum, in the unit of the present outcomes, which is ``ratio`` times smaller."""
-    square = min(max(ratio, 1e-6), 1e6) ** 2  # of scales that are further apart than this bounds hold anyway
+    square = min(max(ratio, 1e-6), 1e6) ** 2  # for more extreme ratios, the prior's bounds apply anyway
     lengths = np.concatenate([warm.lengthscales[i] for i in factors])
     outputs = np.array([warm.outputscales[i] for i in factors])
     times = [warm.times[i].lengthscale for i in factors] if warm.times else []
@@ -232,10 +232,10 @@ def packed(
 
 
 def starting_thetas(prior: HyperparameterPrior, drawn: Sequence[Theta], warm: Theta | None) -> list[Theta]:
-    """The prior's mode or an earlier optimum, a short lengthscale, and those drawn."""
+    """Starts: an earlier optimum or else the prior's mode, one with short lengthscales, and those drawn."""
     starts = [prior.centre] if warm is None else [warm]
     if warm is None or (len(prior.sizes) == 1 and prior.ties is None):
-        # outcomes that look like noise to long lengthscales may be narrow peaks: that maximum is found from here only
+        # narrow peaks look like noise to long lengthscales: only this start leads to their maximum
         short = prior.centre.copy()
         short[: prior.n_lengthscales] = np.log(_SHORT_LENGTHSCALE)
         starts.append(short)
@@ -244,7 +244,7 @@ def starting_thetas(prior: HyperparameterPrior, drawn: Sequence[Theta], warm: Th
 
 def noisy_theta(prior: HyperparameterPrior, theta: Theta) -> Theta | None:
     """Start with much noise, if lengthscales found are short; else None."""
-    # what looks like narrow peaks of a sum may be noise, which a search from short lengthscales does not find
+    # noise may look like narrow peaks of a sum: a search from short lengthscales does not find the noisy maximum
     q = prior.n_lengthscales
     if theta[:q].mean() >= np.log(_SHORT_LENGTHSCALE):
         return None

@@ -1,4 +1,4 @@
-"""Beliefs about places: their protocol, local ones of agents, and a base for processes over a box and time."""
+"""Beliefs about a field: their protocol, local beliefs of agents, and a base of processes over a box and time."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ class PlaceBelief(Protocol):
         ...
 
     def at(self, now: float) -> "PlaceBelief":
-        """Belief at another round; itself without temporal decay."""
+        """Belief at another round; unchanged without a time axis."""
         ...
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "PlaceBelief":
@@ -113,7 +113,7 @@ class Delegating(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Views(Delegating):
-    """Local beliefs of agents; that of ``representative`` counts as the team's ("": the others are not known)."""
+    """Local beliefs by agent; the team's is that of ``representative`` ("": beliefs of other agents are not known)."""
 
     by_agent: Mapping[str, PlaceBelief]
     representative: str
@@ -186,8 +186,8 @@ def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, .
 def checked_noise(
     noise_variance: ArrayLike | float | None, n_points: int, n_factors: int = 1
 ) -> Float[np.ndarray, "n c"]:
-    """Known noise variances (n, 1 + k) of each point's total and k factors; NaN where unknown. Those given are one for
-    everything, one for all outcomes of a point (n,), of factors only (n, k), or of all (n, 1 + k); None: all unknown.
+    """Known noise variances (n, 1 + k) of each point's total and k factors; NaN where unknown. One may be given for
+    everything, or one per point (n,), per factor (n, k), or per total and factor (n, 1 + k); None: all unknown.
     """
     given = _floats("noise_variance", np.nan if noise_variance is None else noise_variance)
     n, k = n_points, n_factors
@@ -212,7 +212,7 @@ def checked_rounds(rounds: ArrayLike | float, n_points: int) -> Float[np.ndarray
 
 
 def _floats(name: str, given: object) -> Float[np.ndarray, "..."]:
-    """A copy as floats; what is masked is NaN."""
+    """A copy as floats; masked entries become NaN."""
     if (floats := real_array(given)) is None:
         raise ShapeError(f"{name}: got {short(given)}; wanted an array of numbers")
     return floats
@@ -300,12 +300,12 @@ class FieldGP(SpatialGP):
         return replace(self, now=float(now)) if self.has_time else self
 
     def neglected(self) -> Neglected | None:
-        """Effect of the measurements that it leaves out; None, as here, if it leaves none out."""
+        """Effect of the measurements that the belief leaves out; None if it leaves none out, as here."""
         return None
 
 
 def checked_places(X: ArrayLike, domain: Domain, has_time: bool, now: float) -> Float[np.ndarray, "m c"]:
-    """Points (m, d) checked, with their rounds last where there is a time axis: their own, or ``now``."""
+    """Checked points (m, d). With a time axis (m, d + 1), the last coordinate is the round: their own, or ``now``."""
     d, given = domain.n_dims, _floats("X", X)
     if not has_time:
         return checked_points(given, d)

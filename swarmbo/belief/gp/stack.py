@@ -1,4 +1,4 @@
-"""Posteriors of latents with their own outcomes, for many latents at once; of matrices only rows of L⁻¹ are kept."""
+"""Posteriors of latents with their own outcomes, for many latents at once; only the rows of L⁻¹ are stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,15 +36,15 @@ class StackedParts:
     ``[i]`` is the factorisation of one latent, which is computed on each access. For many latents use the arrays.
     """
 
-    entries: Int[np.ndarray, "k T"]  # numbers of each latent's observations, in their order
-    counts: Int[np.ndarray, " k"]
+    entries: Int[np.ndarray, "k T"]  # indices of each latent's observations among all, in order
+    counts: Int[np.ndarray, " k"]  # number of observations
     known: Int[np.ndarray, " k"]  # number of observations with outcomes
     residuals: Float[np.ndarray, "k T"]  # outcomes minus their prior means, standardised
     noise: Float[np.ndarray, "k T"]  # variances, standardised
     inverse: BlockRows  # L⁻¹ of each
     whitened: Float[np.ndarray, "k T"]  # L⁻¹ residual, 0 where pending
     alpha: Float[np.ndarray, "k T"]  # K⁻¹ residual of known observations, 0 where pending
-    jitters: Float[np.ndarray, " k"]  # largest share of its diagonal that was added to an entry of each matrix
+    jitters: Float[np.ndarray, " k"]  # largest number added to an entry of each matrix's diagonal, relative to it
 
     @classmethod
     def of(
@@ -154,7 +154,7 @@ class StackedParts:
         return -0.5 * (self.whitened**2).sum(axis=1) + logs - 0.5 * self.counts * np.log(2.0 * np.pi)
 
     def extended(self, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations) -> "StackedParts":
-        """Append the last of the observations ``data`` to those factorised."""
+        """Factorise ``data``, whose first observations are factorised here."""
         return StackedParts.of(hyper, scopes, data, self)
 
     def solve(self, i: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " n"]:

@@ -1,6 +1,6 @@
 """Compiled evaluation of the evidence of a latent or of a sum of latents, for one theta. Import it late.
 
-Up to ``MANY`` outcomes the matrix is inverted here, in blocks that fit into a core's cache; from there on by LAPACK.
+With fewer than ``MANY`` outcomes, the matrix is inverted here, in blocks that fit into a core's cache; else by LAPACK.
 """
 
 import math
@@ -18,17 +18,17 @@ from swarmbo.kernels.compiled import GIVEN, radial
 _INDEX, _VECTOR, _MATRIX, _CUBE = read_only(1, types.int64), read_only(1), read_only(2), read_only(3)
 _FUSED: Any = {"contract"}
 _BLOCK = 4  # pivots eliminated at once: every entry of the matrix is read and written once for all of them
-_ROWS = 7  # of ``t`` numbers that are worked with, besides those of each coordinate
+_ROWS = 7  # number of work arrays of ``t`` numbers, besides one per coordinate
 Workspace = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-MANY = 700  # outcomes of a sum or a latent, from which on LAPACK inverts more quickly than ``inverted``
+MANY = 700  # number of outcomes from which LAPACK inverts more quickly than ``inverted``
 ALL, FILL, FINISH = range(3)  # stages of ``evaluate``
 
 
 @inner(fastmath=_FUSED)
 def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "13 T"]) -> tuple[float, float]:
-    """Put -A⁻¹ in the place of a positive definite A, of which only the lower triangle counts; its size is a multiple
-    of four. Returns half the log determinant, and the smallest pivot as a share of A's diagonal: above 0, or nothing
-    else means anything. Source: Goodnight 1979 (sweeps); Higham 2002, section 14.4 (no search for pivots).
+    """Replace a positive definite A, whose size is a multiple of four, by -A⁻¹; only the lower triangle is used. Return
+    half the log determinant, and the smallest pivot relative to A's diagonal; if it is not positive, all results are
+    invalid. Source: Goodnight 1979 (sweeps); Higham 2002, section 14.4 (no search for pivots).
     """
     log_root, smallest = 0.0, np.inf
     columns, solved, block, own = strip[:_BLOCK], strip[_BLOCK : 2 * _BLOCK], strip[2 * _BLOCK :], strip[3 * _BLOCK]
@@ -45,7 +45,7 @@ def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "13 T"]) -> t
         for i in range(beyond, len(A)):
             for k in range(_BLOCK):
                 columns[k, i] = A[i, first + k]
-        for k in range(_BLOCK):  # the block's own inverse, by Gauss and Jordan
+        for k in range(_BLOCK):  # inverse of the block, by Gauss-Jordan elimination
             pivot = block[k, k]
             smallest = min(smallest, pivot / own[first + k])
             if not pivot > 0.0:
@@ -136,23 +136,23 @@ def evaluate(
 ) -> None:
     """Log evidence of sums, its gradient and average information, by the c logarithms in ``logs``.
 
-    These are of a lengthscales, that of time where outcomes fade, k outputscales and the fitted noise variance. The
-    coordinates of each of the k parts of a sum end at ``ends``. Each row is of the sum ``which``, and a share of
-    the diagonal is ``added`` to it. Of a ``GIVEN`` kernel ``given`` has for each pair of outcomes of a latent the
-    correlation, its slope, and what it gains with the logarithm of the lengthscale of time.
+    These are logarithms of a lengthscales, the time lengthscale if there is a time axis, k outputscales and the fitted
+    noise variance. The coordinates of each of the k parts of a sum end at ``ends``. Row b is for the sum ``which[b]``;
+    the share ``added[b]`` of the diagonal is added to it. For a ``GIVEN`` kernel, ``given`` holds the correlation of
+    each pair of outcomes, its slope, and its derivative by the log time lengthscale.
 
     The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not computed. Rows that are not
-    sound, as their matrix was not positive definite within rounding, have no meaning. Stage ``ALL`` does all of this.
-    The others let the caller invert the matrix of one row: ``FILL`` writes the matrix into ``work``; ``FINISH`` reads
-    there the negative inverse, and in ``value`` half the log determinant, and leaves the derivatives for the
-    information in ``work``. ``work`` is of ``workspace_for``.
+    sound, because their matrix was not positive definite up to rounding, are invalid. Stage ``ALL`` does all of this.
+    The other stages let the caller invert the matrix of one row: ``FILL`` writes the matrix into ``work``; ``FINISH``
+    reads its negative inverse from ``work`` and half its log determinant from ``value``, and leaves the derivatives for
+    the information in ``work``. ``work`` comes from ``workspace_for``.
     """
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
     c, o, last = logs.shape[1], logs.shape[1] - k - 1, logs.shape[1] - 2  # o and last: the first and last outputscale
-    A, strip, pairs, rows, D, E = work  # D: derivatives of K by the logarithms, times alpha; E: K⁻¹ times that
+    A, strip, pairs, rows, D, E = work  # D: derivatives of K by the logarithms, times alpha; E: -K⁻¹ D
     T, n = len(A), pairs.shape[1]
-    # of pairs of outcomes, row after row of the lower triangle: half of what whole matrices take of a core's cache, and
-    # one run for the kernel, whose loop is slow at the ends of runs
+    # numbers about pairs of outcomes, row after row of the lower triangle: they take half of the cache that matrices
+    # take, and the kernel's loop is one long one, which is faster than many short ones
     parts, slopes, by_time, squares = pairs[:k], pairs[k : 2 * k], pairs[2 * k :], pairs[len(pairs) - 1]
     noise, fitted, ones, solved, of_ones = rows[0], rows[1], rows[2], rows[3], rows[4]
     alpha, residual, X = rows[5], rows[6], rows[_ROWS:]
@@ -220,7 +220,7 @@ def evaluate(
         for i in range(t):
             alpha[i] = solved[i] - mean[row] * of_ones[i]
             residual[i] = z[own, i] - mean[row]
-            W = alpha[i] * alpha[i] + A[i, i]  # of (alpha alphaᵀ - K⁻¹)
+            W = alpha[i] * alpha[i] + A[i, i]  # diagonal of alpha alphaᵀ - K⁻¹
             explained += residual[i] * alpha[i]
             known += noise[i] * W
             by_noise += fitted[i] * W
@@ -228,7 +228,7 @@ def evaluate(
         value[row] = -0.5 * explained - log_root - 0.5 * t * math.log(2.0 * math.pi)
         # sum of W times the prior's covariances: K without its noise, and the sum of K⁻¹ times K is t
         gradient[row, last], gradient[row, c - 1] = 0.5 * (explained - t - known), 0.5 * by_noise
-        for p in range(k - 1):  # of the last part what the others leave
+        for p in range(k - 1):  # the last part gets what the other parts leave
             out, own_output, summed, offset = D[o + p], math.exp(theta[o + p]), 0.0, 0
             out[:] = 0.0
             for i in range(t):
@@ -285,11 +285,11 @@ def evaluate(
 
 
 def workspace_for(k: int, t: int, c: int, a: int) -> Workspace:
-    """Workspace that ``evaluate`` needs for t outcomes of a sum of k parts with a coordinates, by c logarithms."""
+    """Workspace that ``evaluate`` needs for t outcomes of a sum of k parts with a coordinates, and for c logarithms."""
     T, n_pairs = t if t >= MANY else (t + _BLOCK - 1) // _BLOCK * _BLOCK, k + c - a
     shapes = (3 * _BLOCK + 1, T), (n_pairs, t * (t - 1) // 2), (_ROWS + a, t), (c, t), (c, t)
     strip, pairs, rows, D, E = map(np.empty, shapes)
-    # zeros: LAPACK leaves one triangle as it is, and NumPy warns of what may lie there
+    # zeros, because LAPACK leaves one triangle unchanged, and NumPy would warn of invalid numbers there
     return np.zeros((T, T)), strip, pairs, rows, D, E
 
 

@@ -1,13 +1,13 @@
 """Evidence of many latents, or sums of a few, by one compiled pass per theta, and its maximum. Import it late.
 
 ``gp.evidence`` does the same for one large matrix of outcomes. Here, many small ones are evaluated side by side. A pass
-also gives the average information, the mean of the observed and the
-expected information about theta (Gilmour, Thompson & Cullis 1995),
+also gives the average information, the mean of the observed and the expected information about theta (Gilmour,
+Thompson & Cullis 1995),
 
     A_ij = 1/2 αᵀ K_i K⁻¹ K_j α,        K_i = dK / dθ_i,  α = K⁻¹ (z - mean),
 
-which needs products with vectors only and is never indefinite. With the prior's precision it makes steps of Newton's
-kind, so a search takes a handful of evaluations where one that learns the curvature from gradients takes twenty.
+which needs only products with vectors and is never indefinite. With the prior's precision, it gives Newton-like steps:
+a search takes a handful of evaluations, while a search that learns the curvature from gradients takes twenty.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN
 from swarmbo.kernels.threads import in_threads
 
-_MOST_ADDED = 0.1  # share of a matrix's diagonal, to mend it
-_PAIRS = 2**18  # of outcomes whose correlations are kept at once, where compiled code is handed them
-_DAMPED, _LEAST, _MOST = 0.1, 1e-8, 1e8  # of a step at first, and within which bounds
-_SLIGHT = 1e-4  # share of the promised rise that a step must bring
+_MOST_ADDED = 0.1  # largest share of its diagonal that is added to a singular matrix
+_PAIRS = 2**18  # largest number of pairs of outcomes whose correlations are passed to compiled code at once
+_DAMPED, _LEAST, _MOST = 0.1, 1e-8, 1e8  # initial, smallest and largest damping of steps
+_SLIGHT = 1e-4  # share of the predicted gain that a step must reach
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Evaluated:
     mean: Float[np.ndarray, " b"]
 
     def with_secant_curvature(self, moved: Float[np.ndarray, "b p"], before: Float[np.ndarray, "b p"]) -> "Evaluated":
-        """Evaluation with the information corrected to the change of the gradient along the last step, by BFGS.
+        """Evaluation whose information matches the change of the gradient along the last step, by a BFGS correction.
 
         Without this correction, steps overshoot along ridges. Source: Nocedal & Wright 2006, eq. 6.19.
         """
@@ -66,8 +66,8 @@ class Evaluated:
 
 class StackedLogPosterior:
     """Log posterior densities of the hyper-parameters of g latents, or of g sums, each given t outcomes of its own.
-    Sums have no kernel of a user's own, and do not fade; ``known_noise`` is NaN where theta has it. Source: Rasmussen &
-    Williams 2006, eqs. 2.30 and 5.9; Gilmour et al. 1995 for the average information.
+    Sums have swarmbo's kernels and no time axis; ``known_noise`` is NaN where theta contains the noise. Source:
+    Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Gilmour et al. 1995 for the average information.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class StackedLogPosterior:
         self._precision = np.array([prior.precision for prior in priors])
         self.bounds = np.array([prior.bounds for prior in priors])
         self._code = CODES.get(kernel, GIVEN) if priors[0].time_kernel is None else GIVEN
-        if self._code == GIVEN:  # pairs come column after column, and are wanted row after row
+        if self._code == GIVEN:  # pairs are computed column by column, and needed row by row
             t = z.shape[1]
             places = np.zeros((t, t), dtype=np.int64)
             places[np.triu_indices(t, 1)] = np.arange(t * (t - 1) // 2)
@@ -93,7 +93,7 @@ class StackedLogPosterior:
         self._Ut, self._ends = np.ascontiguousarray(np.swapaxes(U, 1, 2)), np.cumsum(priors[0].sizes)
         q, a, rest = priors[0].n_lengthscales, U.shape[2], len(priors[0].centre) - priors[0].n_lengthscales
         lengths = np.ones((a, 1)) if priors[0].is_shared else np.eye(a)
-        # logarithms by theta
+        # derivatives of the logarithms by theta
         self._of_theta = np.block([[lengths, np.zeros((a, rest))], [np.zeros((rest, q)), np.eye(rest)]])
 
     def on_subset(self, rows: slice | Int[np.ndarray, "g m"]) -> "StackedLogPosterior":
@@ -143,7 +143,7 @@ class StackedLogPosterior:
                 put(slice(start, start + size))
         else:
             in_threads(b, put)
-        if self.priors[0].is_shared:  # else theta has these logarithms in this order
+        if self.priors[0].is_shared:  # otherwise theta consists of these logarithms, in this order
             gradient, information = gradient @ by, by.T @ information @ by
         away, precision = theta - self._centre[which], self._precision[which]
         weighted = (precision @ away[..., None])[..., 0]
@@ -190,10 +190,10 @@ def maximise_stacked(
     """Local searches side by side: damped Newton steps within bounds. The result of one does not depend on the others.
 
     A search ends when the gain that its undamped step promises, or that of an accepted one, is below ``tolerance``,
-    relative to the value. No step is longer than ``longest`` in natural logarithms. Of two searches of a latent that
-    come nearer than ``apart`` in all coordinates, only the one further up goes on. Starts of one latent (``which``)
-    follow one another, as many for each; ``evaluated`` is their evaluation, if known. Returns thetas, the log posterior
-    there, and the profiled means.
+    relative to the value. No step is longer than ``longest`` in natural logarithms. If two searches of a latent are
+    closer than ``apart`` in all coordinates, only the better one continues. Starts of one latent (``which``) are
+    consecutive, the same number for each; ``evaluated`` is the evaluation of all starts, if known. Returns thetas, the
+    log posterior there, and the profiled means.
 
     Source: Nocedal & Wright 2006, section 4.1 for the damping, 16.7 for projection on bounds.
     """

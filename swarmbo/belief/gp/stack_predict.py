@@ -7,9 +7,9 @@ the covariances of f_i(u) with the observations, K = L Lᵀ their covariance and
     var  = s - |v|², v = k L⁻ᵀ,    d var  = -2 dk · v L⁻¹
 
 and for the contrast f_i(u) - f_i(v) the same with k(u) - k(v) and prior variance 2 (s - k(u, v)). Multiplying by L⁻¹ is
-faster than solving triangular systems, and keeps twice the digits that multiplying by K⁻¹ does. Its blocks of rows are
-read once, as far as the diagonal, for eight points; of one point entries of L⁻¹ lie side by side instead. Tables of
-hundreds of points only say where to look: sixteen points go side by side in single precision.
+faster than solving triangular systems, and keeps twice as many digits as multiplying by K⁻¹. Each block of rows of L⁻¹
+is read once for eight points, which are processed in parallel; for a single point, entries of L⁻¹ are. Tables of
+hundreds of points only find where to search, so sixteen points are processed in parallel in single precision.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from swarmbo.kernels import correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial, rough_radial
 from swarmbo.kernels.threads import in_threads
 
-_FEW = 2  # most points of each factor for ``predict_few``
+_FEW = 2  # largest number of points per factor for ``predict_few``
 Points = Float[np.ndarray, "g m a"]
 Rows = Float[np.ndarray, "g a"]
 Reference = Float[np.ndarray, "g 1 a"] | None
@@ -50,7 +50,7 @@ Workspace = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  #
 _ROWS, _BYTES, _NONE = _unsigned(ROWS), _unsigned(8), _unsigned(0)
 _single: Any = np.float32
 _HALF, _ONE = _unsigned(4), _unsigned(1)
-_STEEP = 1e3  # entry of L⁻¹ from which on single precision loses too many digits of a variance
+_STEEP = 1e3  # entry of L⁻¹ above which single precision loses too many digits of a variance
 _ZERO = _single(0.0)
 _NOWHERE = np.zeros(0, dtype=np.uint64)
 MEAN, SLOPE, VARIANCE, GRADIENT = range(4)  # requested output; SLOPE: the mean and its gradient only
@@ -59,9 +59,9 @@ MEAN, SLOPE, VARIANCE, GRADIENT = range(4)  # requested output; SLOPE: the mean 
 class Stack(NamedTuple):
     """Factors of equal size, for compiled code: codes of their kernels, and their data in lengthscales.
 
-    Beyond ``counts`` observations lies padding. ``weights`` make covariances of correlations with observations.
-    ``given`` has correlations and slopes of ``GIVEN`` kernels, points by observations, the reference last in both.
-    ``places`` are those of L⁻¹ among the rows of all.
+    After ``counts`` observations comes padding. ``weights`` convert correlations with observations to covariances.
+    ``given`` holds correlations and slopes of ``GIVEN`` kernels, points by observations, the reference last in both.
+    ``places`` are the indices of the factors' L⁻¹ in the blocks.
     """
 
     kernels: Int[np.ndarray, " g"]
@@ -76,7 +76,7 @@ class Stack(NamedTuple):
 
 
 class Out(NamedTuple):
-    """Mean without the prior's, variance, and their gradients by coordinates of the unit cube; standardised."""
+    """Mean minus the prior mean, variance, and their gradients by coordinates of the unit cube; standardised."""
 
     mean: Float[np.ndarray, "g m"]
     var: Float[np.ndarray, "g m"]
@@ -96,7 +96,7 @@ _SIGNATURE = types.void(types.int64, _STACK, read_only(3), read_only(2), types.b
 def _solved(
     blocks: Blocks, place: int, n_rows: int, K: Eight, squares: Float[np.ndarray, " 8"], W: Eight, has_gradient: bool
 ) -> None:
-    """|L⁻¹ k|² of eight points and, where gradients are wanted, L⁻ᵀ L⁻¹ k; L⁻¹ is that of a place in the blocks."""
+    """Put |L⁻¹ k|² of eight points and, with ``has_gradient``, L⁻ᵀ L⁻¹ k; L⁻¹ has the index ``place`` in the blocks."""
     squares[:], W[:n_rows] = 0.0, 0.0
     k, s, w = _unsigned(K.ctypes.data), _unsigned(squares.ctypes.data), _unsigned(W.ctypes.data)
     width = _NONE
@@ -113,8 +113,8 @@ def _at_reference(
     v: Float[np.ndarray, " a"],
     long: Float[np.ndarray, "5 T"],
 ) -> None:
-    """Covariances of a factor with the observations at its point of reference; they are put into the first row of
-    ``long``, and the point in lengthscales into ``v``.
+    """Put a factor's covariances between its reference point and the observations into the first row of ``long``, and
+    the point, in lengthscales, into ``v``.
     """
     T, weight, Zt = stack.counts[f], stack.weights[f], stack.Zt[f]
     out, away, unused = long[0, :T], long[1, :T], long[2, :T]
@@ -137,10 +137,10 @@ def _at_reference(
 def predict(
     wanted: int, stack: Stack, U: Points, reference: Rows, is_contrast: bool, blocks: Blocks, out: Out, work: Workspace
 ) -> None:
-    """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
+    """Standardised posterior of each factor at its own points, or of the difference from its reference point.
 
-    The output is as ``wanted``: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``. ``blocks`` has the addresses
-    of the rows of all L⁻¹.
+    ``wanted`` is the requested output: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``. ``blocks`` holds the
+    addresses of the rows of all L⁻¹.
     """
     kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
     mean, var, dmean, dvar = out
@@ -158,7 +158,7 @@ def predict(
         for start in range(0, m, POINTS):
             apart[:] = 0.0
             for d in range(a):
-                for p in range(POINTS):  # beyond the last point, that one again
+                for p in range(POINTS):  # the last point is repeated as padding
                     x[d, p] = U[f, min(start + p, m - 1), d] / lengths[f, d]
                 for t in range(T):
                     for p in range(POINTS):
@@ -325,7 +325,7 @@ def predict_roughly(
         for start in range(0, m, ROUGH_POINTS):
             apart[:] = _ZERO
             for d in range(a):
-                for p in range(ROUGH_POINTS):  # beyond the last point, that one again
+                for p in range(ROUGH_POINTS):  # the last point is repeated as padding
                     x[d, p] = _single(U[f, min(start + p, m - 1), d] / lengths[f, d])
             some, n = _unsigned(T), T * ROUGH_POINTS
             rough_apart(
@@ -363,7 +363,7 @@ def predict_roughly(
 
 
 def workspace_for(T: int, a: int, n: int) -> Workspace:
-    """Workspace for n points side by side, of a coordinates, and for T observations."""
+    """Workspace for n points in parallel with a coordinates each, and for T observations."""
     most = (T + ROWS - 1) // ROWS * ROWS
     return np.empty((4, most, n)), np.zeros((5, most)), np.zeros((6, n)), np.empty((a, n)), np.zeros((2, a))
 
@@ -375,7 +375,7 @@ class StackPosterior:
         index, hyper = list(factors), conditioned.hyper
         self._names = [hyper.kernels[i] for i in index]
         self._codes = np.array([CODES.get(name, GIVEN) for name in self._names])
-        self._own = np.flatnonzero(self._codes == GIVEN).tolist()
+        self._of_users = np.flatnonzero(self._codes == GIVEN).tolist()
         self._lengths = np.array([hyper.lengthscales[i] for i in index])
         self._outputs = np.array([hyper.outputscales[i] for i in index])
         self.scales = np.array([hyper.scales[i] for i in index])[:, None]
@@ -383,14 +383,14 @@ class StackPosterior:
         self._Z = conditioned.points(index) / self._lengths[:, None]  # (g, T, a)
         self._Zt = np.ascontiguousarray(np.swapaxes(self._Z, 1, 2))
         is_run = index == list(range(index[0], index[0] + len(index)))
-        rows = slice(index[0], index[0] + len(index)) if is_run else index  # of neighbours in memory no copy is made
+        rows = slice(index[0], index[0] + len(index)) if is_run else index  # a slice makes no copy
         self._weights = self._outputs[:, None] * conditioned.seen[rows]
         if hyper.times:
             self._weights = self._weights * conditioned.decay(index)
         self._alpha, self._rows, is_coupled = conditioned.alpha[rows], conditioned.parts.inverse, conditioned.is_coupled
         self._places = np.zeros(len(index), dtype=np.int64) if is_coupled else np.array(index)
         self._counts = conditioned.parts.counts[self._places]
-        self._may_be_few = not (is_coupled or self._own)
+        self._may_be_few = not (is_coupled or self._of_users)
 
     def mean(self, U: Points) -> Float[np.ndarray, "g m"]:
         """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
@@ -399,7 +399,7 @@ class StackPosterior:
     def posterior(
         self, U: Points, reference: Reference = None, *, gradient: bool = False, rough: bool = False
     ) -> Marginals:
-        """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units; ``rough``: three digits will do."""
+        """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units; ``rough``: three digits are enough."""
         wanted, scales = GRADIENT if gradient else VARIANCE, self.scales
         mean, var, dmean, dvar = self._standardised(U, reference, wanted, self._alpha, rough=rough)
         mean = scales * mean if reference is not None else self.constants + scales * mean
@@ -410,21 +410,21 @@ class StackPosterior:
     def weighted(
         self, U: Points, alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
     ) -> tuple[Float[np.ndarray, "g m"], Points]:
-        """Covariances with the observations times weights (g, T), and the gradients; 0 if not requested."""
+        """Covariances with the observations times weights (g, T), and gradients, which are 0 unless requested."""
         mean, _, slope, _ = self._standardised(U, None, SLOPE if gradient else MEAN, alpha)
         return mean, slope
 
     def _standardised(
         self, U: Points, reference: Reference, wanted: int, alpha: Float[np.ndarray, "g T"], *, rough: bool = False
     ) -> Out:
-        """Standardised posterior by the fastest kernel; parts that are not wanted are zero."""
+        """Standardised posterior by the fastest compiled function; outputs that are not ``wanted`` are 0."""
         (g, m, a), kernel, whole = U.shape, predict, np.ascontiguousarray
         rough = rough and wanted == VARIANCE
         if self._may_be_few and (rough or m <= _FEW):
             kernel = predict_roughly if rough else predict_few
         out = Out(np.zeros((g, m)), np.zeros((g, m)), np.zeros((g, m, a)), np.zeros((g, m, a)))
         away = np.zeros((g, a)) if reference is None else whole(reference[:, 0])
-        # to look them up takes as long as a few means
+        # looking up the addresses takes as long as computing a few means
         blocks = self._rows.addresses if wanted >= VARIANCE else _NOWHERE
         stack = Stack(
             self._codes, self._counts, self._Zt, self._lengths, self._outputs, whole(self._weights), whole(alpha),
@@ -441,12 +441,12 @@ class StackPosterior:
         return out
 
     def _given(self, U: Points, reference: Float[np.ndarray, "g 1 a"] | None) -> Float[np.ndarray, "g 2 _m1 _T1"]:
-        """Correlations and slopes of a user's own kernels; empty if there is none."""
-        if not self._own:
+        """Correlations and slopes of users' kernels; empty if there are none."""
+        if not self._of_users:
             return np.zeros((len(U), 0, 0, 0))
         away = U[:, :1] if reference is None else reference
         X, V = (np.concatenate(parts, axis=1) for parts in ((U, away), (self._Z, away / self._lengths[:, None])))
         out = np.zeros((len(U), 2, X.shape[1], V.shape[1]))
-        for f in self._own:
+        for f in self._of_users:
             out[f] = correlation_and_slope(self._names[f], cdist(X[f] / self._lengths[f], V[f]))
         return out

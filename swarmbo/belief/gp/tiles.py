@@ -1,8 +1,8 @@
 """Posterior given many measurements of a field: each tile of the box conditions on the nearest measurements only.
 
-Far measurements tell little that nearer ones do not tell, so a tile conditions on some hundreds of them. Time is then
-linear in the measurements and in the locations. Tiles halve the box until they are small beside the reach of their
-measurements; so they are small where measurements are dense, and depend on nothing else.
+Given near measurements, far ones add little information, so a tile conditions on some hundreds of near ones. Time is
+then linear in the numbers of measurements and locations. The box is halved until tiles are small compared with the
+distances to their measurements. So they are small where measurements are dense, and depend on nothing else.
 
 Source: Vecchia 1988; Katzfuss & Guinness 2021 for predictions by nearest neighbours, of blocks of locations.
 """
@@ -23,19 +23,19 @@ from swarmbo.belief.gp.observations import LEAST_NOISE, Observations, projection
 from swarmbo.kernels import correlation
 from swarmbo.records import Neglected
 
-TILED_FROM = 2000  # measurements, above which a field's posterior is by tiles
-NEIGHBOURS = 400  # measurements of a tile
-JOINTLY = 256  # measurements of a joint posterior: for correlations alone
-_REACH = 0.6  # half the diagonal of a tile, as a share of the distance to its farthest measurement
-_SHARED = 4  # points at most that count one measurement among their nearest, in the number that each may have
-_BLUR = 3e-4  # of the variance of the mean's noise: that of the field within a cell of measurements taken as one
-_CHECKED = 8  # measured places at which the neglect is measured
-_FARTHEST = 40.0  # lengthscales, at which nothing is left of any correlation
+TILED_FROM = 2000  # number of measurements above which a field's posterior is by tiles
+NEIGHBOURS = 400  # number of measurements for a tile
+JOINTLY = 256  # number of measurements for the correlations of a joint posterior
+_REACH = 0.6  # largest half diagonal of a tile, as a share of the distance to its farthest measurement
+_SHARED = 4  # neighbours searched per point, as a multiple of its share of ``jointly``: points have common neighbours
+_BLUR = 3e-4  # variance of the field within a cell of merged measurements, relative to the noise variance of their mean
+_CHECKED = 8  # number of measured locations at which the effect of neglected measurements is estimated
+_FARTHEST = 40.0  # distance in lengthscales beyond which no correlation is left
 
 
 class Tiles:
-    """Known measurements of one field, ``merged``, for posteriors by the nearest: at most ``neighbours`` of a tile, and
-    ``jointly`` for correlations.
+    """Known measurements of one field, ``merged``. Posteriors use the nearest ones: at most ``neighbours`` for a tile,
+    and at most ``jointly`` for correlations.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Tiles:
         self._scope = range(len(self._lengthscales))
         self._prior, self._points = hyper.covariance(0), projection(hyper, self._scope, self.data)
         self._residuals, self._noise = self.data.residuals(hyper), self.data.noise_variances(hyper)
-        self._tree: tuple[float, cKDTree] | None = None  # of the round that was asked for last
+        self._tree: tuple[float, cKDTree] | None = None  # last queried round, and the tree for it
 
     def marginals(self, query: Observations) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Means and variances (m,), in the unit of the outcome, at points of the query."""
@@ -67,7 +67,7 @@ class Tiles:
         return solve_lower(factorise_noisy(K)[0], sides.T, in_place=True)
 
     def joint(self, query: Observations, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> JointPosterior:
-        """Joint posterior with given marginals; correlations are given the measurements nearest to the points."""
+        """Joint posterior with given marginals; correlations are those given the measurements nearest to the points."""
         rows = np.arange(len(self.data) if len(query) else 0)
         if len(rows) > self.jointly:
             sample = query.take(slice(None, None, -(-len(query) // self.jointly)))
@@ -83,11 +83,11 @@ class Tiles:
         return JointPosterior(mean, data_var, V, (Term(self._prior, points),), unit).scaled(mean, var)
 
     def neglected(self, now: float) -> Neglected:
-        """Differences to a posterior with four times as many neighbours, at measured places in a round."""
+        """Differences from a posterior with four times as many neighbours, at measured locations in a round."""
         sample = self.data.take(slice(None, None, -(-len(self.data) // _CHECKED)))
         sample = replace(sample, rounds=np.full(len(sample), now))
         mean, var = self.marginals(sample)
-        wider = copy(self)  # measurements are merged already, and again they would be others
+        wider = copy(self)  # a copy, because merging the measurements again would change them
         wider.neighbours *= 4
         further, further_var = wider.marginals(sample)
         std = np.sqrt(np.maximum(further_var, np.finfo(float).tiny))
@@ -116,11 +116,11 @@ class Tiles:
         self, now: float, at: Float[np.ndarray, "m d"], count: int
     ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
         """Distances (m, k) of places, in lengthscales, to the nearest measurements in a round, and their rows."""
-        now = now if self.hyper.times else 0.0  # where nothing fades, rounds have one tree
-        cached = self._tree  # beliefs of other rounds have the same tiles, and may be asked in other threads
+        now = now if self.hyper.times else 0.0  # without a time axis, all rounds have the same tree
+        cached = self._tree  # beliefs at other rounds share this object, and may predict in other threads
         if cached is None or cached[0] != now:
             placed = self.data.U / self._lengthscales
-            if self.hyper.times:  # what fades is farther, by as much as its correlation falls with distance
+            if self.hyper.times:  # one more coordinate: the distance with the same correlation as the time apart
                 left = self.hyper.times[0].between(self.data.rounds, np.array(now))
                 distances = np.linspace(0.0, _FARTHEST, 4096)
                 falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))
@@ -132,10 +132,11 @@ class Tiles:
 
 
 def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
-    """Measurements in which those of one round at one location, or in one cell, are merged into their mean.
+    """Measurements after merging those of the same round at the same location, or in the same cell, into their mean.
 
-    In a cell the mean of the field differs from its value in the middle by a variance of at most 6e-4 of that of the
-    mean's noise; measurements of other cells stay apart. Cells of fewer than two measurements on average are not made.
+    In a cell, the field's mean differs from its value in the centre with a variance of at most 6e-4 of the noise
+    variance of the merged measurement; otherwise, measurements of a cell are not merged. There are no cells if they
+    would have fewer than two measurements on average.
     """
     noise = np.maximum(data.noise_variances(hyper), LEAST_NOISE)
     scaled = data.U / np.array(hyper.lengthscales[0])
@@ -158,7 +159,7 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
 
 
 def _cell(hyper: AdditiveHyperparameters, noise: float, places: Float[np.ndarray, "n d"]) -> tuple[float, float]:
-    """Side of cells in lengthscales, and the variance of a mean of the field in one beyond its middle; 0: no cells."""
+    """Side of cells in lengthscales (0: no cells), and variance of the mean of the field in a cell minus its centre."""
     d, side = places.shape[1], 1.0
     steps = np.arange(d + 1)
     share = comb(d, steps) / 2.0**d
@@ -173,6 +174,6 @@ def _cell(hyper: AdditiveHyperparameters, noise: float, places: Float[np.ndarray
 
 
 def _by_round(query: Observations) -> Iterator[tuple[float, Int[np.ndarray, " s"]]]:
-    """Rounds of a query, and its points of each."""
+    """Rounds of a query, and the indices of the points of each round."""
     for now in np.unique(query.rounds):
         yield float(now), np.flatnonzero(query.rounds == now)

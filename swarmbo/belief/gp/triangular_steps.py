@@ -1,7 +1,7 @@
-"""Products with rows of a triangular matrix in vector instructions, written out: compilers keep no sums in registers.
+"""Products with rows of a triangular matrix in explicit vector instructions: compilers do not keep sums in registers.
 
-Eight points go side by side in the lanes of a register, so nothing is added up across lanes, and each entry of the
-matrix is read once for all of them. Arrays are known by their addresses: numba counts references to them otherwise.
+The lanes of a register hold eight points, so nothing is added up across lanes, and each entry of the matrix is read
+once for all of them. Arrays are passed as addresses, because numba would count references to arrays.
 """
 
 from typing import Any
@@ -14,22 +14,21 @@ from numba.core import cgutils, types
 from swarmbo.belief.gp.cholesky import ROWS
 from swarmbo.boundary.compiling import inner, instructions
 
-POINTS, ROUGH_POINTS = 8, 16  # side by side, in double and in single precision
+POINTS, ROUGH_POINTS = 8, 16  # in parallel, in double and in single precision
 _IN_FLIGHT = 8 if binding.get_host_cpu_features().get("avx512f") else 4  # rows at once: their sums stay in registers
 _DOUBLE, _SINGLE, _INT, _LANE = ir.DoubleType(), ir.FloatType(), ir.IntType(64), ir.IntType(32)
 _FUSED = ("contract",)
 _unsigned: Any = np.uint64
-_ROWS, _BYTES, _ONE = _unsigned(ROWS), _unsigned(8), _unsigned(1)  # compiled code makes floats of mixed integers
+_ROWS, _BYTES, _ONE = _unsigned(ROWS), _unsigned(8), _unsigned(1)  # numba converts mixed types of integers to floats
 
 
 @instructions(types.void)
 def block(builder: Any, matrix: Any, n: Any, points: Any, squares: Any, pulled: Any, is_pulled: Any) -> None:
     """Products of a block of rows of a triangular matrix with eight vectors, and sums of their squares.
 
-    The intrinsic takes the address of the first row, how many entries each has, and the addresses of vectors k (that
-    many times eight points, the points of an entry after one another), of eight sums of squares, and of vectors w like
-    k; last whether w is wanted. With v the products of rows and k, it adds v² to the sums, and row by row v times the
-    row to w.
+    The intrinsic takes the address of the first row, the number n of entries of each row, and the addresses of vectors
+    k (n, 8 points), of eight sums of squares, and of vectors w (n, 8 points); and whether w is wanted (``is_pulled``).
+    With v the products of rows and k, it adds v² to the sums and, for each row, v times the row to w.
     """
     starts, v = _products(builder, matrix, n, points, squares, _DOUBLE, POINTS)
     with builder.if_then(is_pulled), cgutils.for_range(builder, n, intp=_INT) as loop:
@@ -49,7 +48,7 @@ def rough_block(builder: Any, matrix: Any, n: Any, points: Any, squares: Any) ->
 
 @instructions(types.void)
 def rough_apart(builder: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any, squares: Any) -> None:
-    """Squared distances of sixteen points and n others, added up in single precision; arguments are addresses."""
+    """Add squared distances between sixteen points and n others, in single precision; arrays are addresses."""
     with cgutils.for_range(builder, n_dims, intp=_INT) as dims:
         at = _entry(builder, x, builder.mul(dims.index, _INT(ROUGH_POINTS)), _SINGLE)
         own, first = _load(builder, at, _SINGLE, ROUGH_POINTS), builder.mul(dims.index, between)
@@ -62,7 +61,7 @@ def rough_apart(builder: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any,
 
 @instructions(types.void)
 def rough_sums(builder: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: Any, sums: Any) -> None:
-    """K becomes weights K - shifts, and alpha K is added up, of sixteen points in single precision; from addresses."""
+    """Replace K by weights K - shifts, and add alpha K to ``sums``, for sixteen points; arrays are addresses."""
     place = _entry(builder, sums, _INT(0), _SINGLE)
     total = cgutils.alloca_once_value(builder, _load(builder, place, _SINGLE, ROUGH_POINTS))
     with cgutils.for_range(builder, n, intp=_INT) as loop:
@@ -79,7 +78,7 @@ def rough_sums(builder: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: A
 
 @instructions(types.float64)
 def block_of_one(builder: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: Any) -> Any:
-    """Sum of v² as by ``block``, and w, for one point: eight entries of a row side by side, n a multiple of eight."""
+    """Sum of v² as by ``block``, and w, for one point: lanes hold eight entries of a row; n is a multiple of eight."""
     starts = [_entry(builder, matrix, builder.mul(n, _INT(row)), _DOUBLE) for row in range(ROWS)]
     nothing = ir.Constant(ir.VectorType(_DOUBLE, POINTS), [0.0] * POINTS)
     sums = [cgutils.alloca_once_value(builder, nothing) for _ in starts]
@@ -108,7 +107,7 @@ def block_of_one(builder: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: A
 def _products(
     builder: Any, matrix: Any, n: Any, points: Any, squares: Any, number: Any, lanes: int
 ) -> tuple[list[Any], list[Any]]:
-    """Starts of rows, and their products with vectors of some points, whose squares are added up."""
+    """Starts of rows, and products of rows with the vectors of points; adds the products' squares to ``squares``."""
     starts = [_entry(builder, matrix, builder.mul(n, _INT(row)), number) for row in range(ROWS)]
     place, v = _entry(builder, squares, _INT(0), number), list[Any]()
     for first in range(0, ROWS, _IN_FLIGHT):
@@ -147,7 +146,7 @@ def _spread(builder: Any, number: Any, lanes: int) -> Any:
 
 
 def _summed(builder: Any, vector: Any) -> Any:
-    """All lanes of a vector, each half added to the other, in one order on every machine."""
+    """Sum of all lanes of a vector, by adding one half to the other, in the same order on every machine."""
     lanes = vector.type.count
     while lanes > 1:
         lanes //= 2
@@ -169,7 +168,7 @@ def _at(builder: Any, address: Any) -> Any:
 
 @inner()
 def row_of(blocks: Int[np.ndarray, " n"], matrix: int, row: int) -> Float[np.ndarray, " w"]:
-    """The entries, to be read and written, of a row of a matrix of some ``BlockRows``; their number is not known."""
+    """Entries of one row of a matrix of ``BlockRows``, to be read and written; their number is not known."""
     block, own = _unsigned(row) // _ROWS, _unsigned(row) % _ROWS
     width = (block + _ONE) * _ROWS
     return _at(blocks[block] + (_unsigned(matrix) * _ROWS + own) * width * _BYTES)
