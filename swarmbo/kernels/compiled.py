@@ -54,7 +54,7 @@ def fall(x: float) -> float:
 
 @inner(fastmath=_FUSED)
 def radial(kernel: int, squares: Vector, outputscale: float, near: Vector, slope: Vector) -> None:
-    """Put covariances s c(r) into ``near``, and slopes s w(r) into ``slope``, 0 at a cusp, by squares of r."""
+    """Put covariances s c(r) into ``near``, and slopes s w(r), 0 at a cusp, into ``slope``, given squares of r."""
     if kernel == _MATERN12:
         for i in range(len(squares)):
             r = math.sqrt(squares[i])

@@ -19,9 +19,9 @@ KERNEL_NAMES: tuple[KernelName, ...] = ("matern12", "matern32", "matern52", "rbf
 Radial = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
 Frequencies = Callable[[np.random.Generator, int, int], Float[np.ndarray, "k d"]]
 
-_STEP = 1e-5  # of central differences, which are then good to about 1e-10 for a correlation without kinks
-_ALLOWED = 1e-6
-_DRAWS, _ALLOWED_OF_DRAWS = 16_384, 0.03  # of a mean over so many draws, whose standard error is at most 0.006
+_STEP = 1e-5  # step of central differences, whose error is then about 1e-10 for a correlation without kinks
+_ALLOWED = 1e-6  # tolerated error of the stated functions
+_DRAWS, _ALLOWED_OF_DRAWS = 16_384, 0.03  # tolerated error of a mean over draws; its standard error is at most 0.006
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ def register_kernel(
 
 
 def own_kernel(name: KernelName) -> OwnKernel:
-    """Kernel registered by a name."""
+    """Kernel registered under a name."""
     if name not in _OWN:
         wanted = "it trusted: --trust (trust=True), which loads it" if is_user_code(name) else _wanted(name)
         raise ConfigError(f"got {name!r}; wanted {wanted}", at="$.kernel")
@@ -83,7 +83,7 @@ def own_kernel(name: KernelName) -> OwnKernel:
 
 
 def named_kernels(belief: Any) -> dict[str, str]:
-    """Kernels that a belief's settings name as a user's own code, by the path of the name; nothing is loaded."""
+    """Kernels that a belief's settings name as ``"module:Class"``, by the path of the setting; nothing is loaded."""
     table = msgspec.to_builtins(belief) if isinstance(belief, msgspec.Struct) else belief
     if not isinstance(table, Mapping) or is_user_code(table.get("kind")):
         return {}
@@ -124,9 +124,9 @@ def kernel_names() -> tuple[KernelName, ...]:
 
 
 def require_kernel(settings: object, field: str = "kernel", *, is_known: bool = False) -> None:
-    """Refuse a field that names no kernel, or holds such names; call it from ``__post_init__``. None is accepted.
+    """Refuse a field whose name, or one of whose names, is not a kernel's; call it from ``__post_init__``.
 
-    Code by its path may be loaded later, unless the kernel must be known by now.
+    None is accepted, and ``"module:Class"``, which may be loaded later, unless the kernel must be known now.
     """
     value = getattr(settings, field)
     for name in value if isinstance(value, tuple) else (value,):
@@ -135,7 +135,7 @@ def require_kernel(settings: object, field: str = "kernel", *, is_known: bool = 
 
 
 class KernelSettings(Settings, frozen=True):
-    """Base of settings whose ``kernel`` must be one."""
+    """Base of settings whose ``kernel`` must be the name of a kernel."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -169,7 +169,7 @@ def _check(name: str, correlation: Radial, slope: Radial, frequencies: Frequenci
     c, inside = correlation(r.copy()), r[(r > 0.0) & (r < 100.0)]
     if abs(c[0, 0] - 1.0) > _ALLOWED or np.abs(c).max() > 1.0 + _ALLOWED:
         refuse("correlation", c.ravel().tolist(), "c(0) = 1 and no value beyond -1 and 1")
-    # central differences, as an independent route to the stated slope
+    # central differences, as an independent check of the stated slope
     by_differences = -(correlation(inside + _STEP) - correlation(inside - _STEP)) / (2.0 * _STEP) / inside
     stated = slope(inside.copy())
     wrong = np.abs(stated - by_differences) * inside > _ALLOWED
@@ -182,11 +182,11 @@ def _check(name: str, correlation: Radial, slope: Radial, frequencies: Frequenci
     if frequencies is None:
         return
     square, r = np.indices((8, 8)).reshape(2, -1).T * 0.75, np.array([0.1, 0.3, 0.7, 1.5, 3.0])
-    d = 2 if _smallest_eigenvalue(correlation, square) >= -_ALLOWED else 1  # of a kernel on lines alone
+    d = 2 if _smallest_eigenvalue(correlation, square) >= -_ALLOWED else 1  # 1: a kernel in one dimension only
     v = np.asarray(frequencies(np.random.default_rng(0), _DRAWS, d), dtype=float)
     if v.shape != (_DRAWS, d) or not np.isfinite(v).all():
         refuse("frequencies", f"an array of shape {v.shape}", f"finite numbers of shape {(_DRAWS, d)}")
-    # along the diagonal, where draws that are independent along the axes have another correlation
+    # along the diagonal, where frequencies drawn independently for each axis would give another correlation
     found, wanted = np.cos(r * (v.sum(axis=1) / np.sqrt(d))[:, None]).mean(axis=0), correlation(r.copy())
     if (wrong := np.abs(found - wanted) > _ALLOWED_OF_DRAWS).any():
         at, got, c = (float(values[wrong][0]) for values in (r, found, wanted))

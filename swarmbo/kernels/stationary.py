@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels.registry import KERNEL_NAMES, KernelName, own_kernel
 
-_FAR = 1e3  # exp(-1e3) is 0 in float64: cutting distances here changes nothing and keeps inf * 0 out
+_FAR = 1e3  # exp(-1e3) is 0 in float64: larger distances are reduced to it, which prevents inf * 0
 _AT_ONCE = 8192  # distances per chunk, so that intermediate results stay in the cache
 
 
@@ -119,7 +119,7 @@ def spectral_frequencies(
 
 @dataclass(frozen=True, eq=False)
 class FourierDraw:
-    """A smooth function f(X) -> values, cheap anywhere, held by its frequencies (k, d) and coefficients (k,)."""
+    """A smooth function f(X) -> values, cheap at any points: its frequencies (k, d) and coefficients (k,)."""
 
     frequencies: Float[np.ndarray, "k d"]
     sine_weights: Float[np.ndarray, " k"]
@@ -174,7 +174,7 @@ class Covariance:
         return places * kernel_matrix(self.time_kernel, X[:, -1:], Z[:, -1:], self.lengthscales[-1:], 1.0)
 
     def frequencies(self, rng: np.random.Generator, n_frequencies: int) -> Float[np.ndarray, "k d"]:
-        """Draw ``spectral_frequencies`` (k, d); that over time comes last."""
+        """Draw ``spectral_frequencies`` (k, d); the last column is over time, if there is a time kernel."""
         if self.time_kernel is None:
             return spectral_frequencies(rng, self.kernel, self.lengthscales, n_frequencies)
         over_places = spectral_frequencies(rng, self.kernel, self.lengthscales[:-1], n_frequencies)
@@ -182,7 +182,7 @@ class Covariance:
         return np.hstack([over_places, over_time])
 
     def by_row(self, X: Float[np.ndarray, "n d"]) -> Callable[[int], Float[np.ndarray, " n"]]:
-        """Make a function of a point's index: prior covariances of that point with all, as a new array."""
+        """Make a function of a point's index that returns its prior covariances with all points, as a new array."""
         scaled, d = X / self.lengthscales, X.shape[1] - (self.time_kernel is not None)
         places, times = np.ascontiguousarray(scaled[:, :d]), np.ascontiguousarray(scaled[:, d:])
 
