@@ -44,9 +44,9 @@ def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarr
 
 
 def within_rules(truth: GroundTruth, problem: "Problem", variables: Sequence[str] = ()) -> GroundTruth:
-    """Truth whose maximum no-go regions and constraints allow: its own, or the best of differential evolution from
-    places that include those just beyond a border, followed by a climb. ``variables`` of a function are the coordinates
-    of its truth; those that the problem does not have, as they are in no factor, do not change.
+    """Truth with a maximum that no-go regions and constraints allow: its own, or the best point of differential
+    evolution, which starts also just beyond borders, and of a local search after it. ``variables`` of a function are
+    the coordinates of its truth; those that are in no factor, and so not in the problem, do not change.
     """
     domain, rng, argmax = problem.box, np.random.default_rng(0), np.array(truth.argmax, dtype=float)
     columns = [variables.index(name) for name in problem.graph.variables] if variables else slice(None)
@@ -78,7 +78,7 @@ def within_rules(truth: GroundTruth, problem: "Problem", variables: Sequence[str
 def _climb(
     evaluated: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], point: np.ndarray, value: float
 ) -> tuple[np.ndarray, float]:
-    """Highest point of a search along the axes, alone and together, with steps that shrink."""
+    """Highest point of a local search along single axes, and along all better ones together, with shrinking steps."""
     step, directions = 0.25, np.concatenate([np.eye(len(point)), -np.eye(len(point))])
     for _ in range(_SEARCHERS * _GENERATIONS // len(directions)):
         moved, found = evaluated(point + step * directions)
@@ -100,9 +100,9 @@ def score_round(
     means: Mapping[str, Float[np.ndarray, " m"]] | None = None,
     on_the_way: Sequence[Evaluation] = (),
 ) -> Score | None:
-    """Score of one round, without failed measurements and locations of unknown truth; None while all are such.
+    """Score of one round. Failed measurements and locations of unknown truth do not count; None until one counts.
 
-    ``means`` are those of agents with separate beliefs. Only simple regret includes measurements ``on_the_way``.
+    ``means`` are the means of agents with separate beliefs. Only simple regret includes measurements ``on_the_way``.
 
     Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
     """
@@ -117,7 +117,7 @@ def score_round(
     believed = [] if recommendation is None else [recommendation.location]
     recommended = next(iter(_regrets(truth, believed).tolist()), None)
     if truth.at_round is not None:
-        least = recommended if least is None else least  # without a measurement the belief decides
+        least = recommended if least is None else least  # without a measurement, the recommendation counts
         before = before if least is None else None  # the maximum of an earlier round does not apply to this one
     so_far = [regret for regret in (before, least) if regret is not None]
     mean, values = mean if np.isfinite(truth.values).any() else None, truth.values
@@ -137,7 +137,7 @@ def score_round(
 
 
 def _regrets(truth: GroundTruth, places: Sequence[Sequence[float]]) -> Float[np.ndarray, " k"]:
-    """Maximum less the true values at places, without those where a world does not know its truth."""
+    """Maximum minus the true values at places, without those of unknown truth."""
     regrets = truth.maximum - truth.value(np.array(places)) if places else np.empty(0)
     return regrets[np.isfinite(regrets)]
 
@@ -213,7 +213,7 @@ def first_score(goal: Goal) -> Scored:
 
 
 def metrics_of(records: Sequence[RoundRecord], goal: Goal, moves: bool) -> dict[Metric, float]:
-    """Known metrics of a run, regret for the goal ``peak`` only; if the field ``moves``, means over chosen rounds."""
+    """Known metrics of a run, mean regret for the goal ``peak`` only; if the field ``moves``, means over rounds > 0."""
     known_metrics: dict[Metric, float] = {}
     for scored in _SCORED_BY[goal]:
         values = [value for value in scores_of(records[1:] if moves else records[-1:], scored) if not math.isnan(value)]
@@ -253,7 +253,7 @@ def sharing_links_of(record: RoundRecord) -> LinkReport | None:
 def links_over_rounds(
     records: Sequence[RoundRecord], links_of_record: Callable[[RoundRecord], LinkReport | None] = links_of
 ) -> LinkReport | None:
-    """Report on links over all rounds: counts are added, and agents named if affected in any of them."""
+    """Report on links over all rounds: counts are added, and agents are named if affected in any round."""
     reports = [report for record in records if (report := links_of_record(record)) is not None]
     return sum(reports, LinkReport(ticks=0)) if reports else None
 
