@@ -16,7 +16,7 @@ from swarmbo.plotting.maps import Lattice, plot_lattice
 from swarmbo.runs.table import write_csv
 from swarmbo.survey.plan import SurveyPlan
 
-_MOST_LONG = 6.0  # times its width
+_MOST_LONG = 6.0  # largest ratio of the longer to the shorter side of a panel
 _GPX = "http://www.topografix.com/GPX/1/1"
 
 
@@ -28,7 +28,7 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
     # a degree of longitude is shorter than one of latitude
     aspect = 1.0 if coordinates.unit == "m" else 1.0 / np.cos(np.deg2rad(float(found.y.mean())))
     true_ratio = np.ptp(found.y) * aspect / np.ptp(found.x)
-    ratio = np.clip(true_ratio, 1.0 / _MOST_LONG, _MOST_LONG)  # samples on a line are widened, else nothing is seen
+    ratio = np.clip(true_ratio, 1.0 / _MOST_LONG, _MOST_LONG)  # a panel of samples on a line would be too narrow
     aspect *= ratio / true_ratio
     with style.applied():
         size = (10.5, 1.4 + 3.9 * ratio) if ratio < 1.3 else (3.0 + 8.4 / ratio, 6.4)
@@ -45,7 +45,7 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
                 ax.plot(*place.place, "o", ms=13, mfc="white", mec=style.VERMILLION, mew=1.8, zorder=5, clip_on=False)
                 ax.annotate(str(number + 1), place.place, ha="center", va="center_baseline", fontsize=9, zorder=6)
             ax.locator_params(axis="x", nbins=4 if ratio < 1.3 else 1)
-            if coordinates.unit == "degrees" and ratio >= 1.3:  # their long labels would overlap
+            if coordinates.unit == "degrees" and ratio >= 1.3:  # long labels would overlap
                 ax.tick_params(axis="x", rotation=45)
         handles = panels[0].get_legend_handles_labels()[0]
         if plan.level is not None and np.nanmin(found.mean) < plan.level < np.nanmax(found.mean):
@@ -60,9 +60,9 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
 
 
 def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
-    """Write all files of a plan but its figure; also returns a line for each that could not be written."""
+    """Write all files of a plan except its figure; return their paths, and lines about files that are left out."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("next.geojson", "next.gpx", "map.tif"):  # of an earlier plan, and perhaps not written again
+    for name in ("next.geojson", "next.gpx", "map.tif"):  # files of an earlier plan may not be written again
         (folder / name).unlink(missing_ok=True)
     found, rows, left_out = plan.map, np.argwhere(np.isfinite(plan.map.mean)), list[str]()
     columns = {"agent": "agent", "expected": "mean", "std": "std", "distance_m": "distance_m", "why": "why"}

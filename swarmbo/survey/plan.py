@@ -18,13 +18,13 @@ from swarmbo.records import Goal, Neglected
 from swarmbo.survey.samples import Region, Samples
 from swarmbo.team import Team
 
-_CELLS = 120  # of the map along its longer side
-_CANDIDATES = 2048  # places from which the next ones are chosen
-_MARGIN = 0.03  # of the longer side, around the samples
-_NEAR = 1.5  # usual distances between samples, around which the map goes beyond their hull
-_CLEAR = 0.25  # cells between a sample and a next place
-_FEWEST = 3
-_MOST_CHECKED = 3000  # samples, for the error at left-out ones: its work grows with their third power
+_CELLS = 120  # number of cells along the longer side of the map
+_CANDIDATES = 2048  # approximate largest number of places from which the next ones are chosen
+_MARGIN = 0.03  # margin around the samples, as a share of the longer side
+_NEAR = 1.5  # distance of the map's border from the samples, in usual distances between samples
+_CLEAR = 0.25  # smallest distance between a sample and a next place, in cells
+_FEWEST = 3  # smallest number of sampled locations
+_MOST_CHECKED = 3000  # largest number of samples for the leave-one-out error, which costs their number cubed
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +54,9 @@ class NextPlace:
 class SurveyPlan:
     """Map of samples, and the next places.
 
-    ``left_out_rmse`` is the root mean square error of each sample as expected from all others, None for more than
-    3,000; ``spread`` the standard deviation of the values, the error of their mean as a map; ``neglected`` what the map
-    leaves out with more than 2,000 samples.
+    ``left_out_rmse`` is the root mean square error if each sample is predicted from all others; None for more than
+    3,000. ``spread`` is the standard deviation of the values: the error of a constant map. ``neglected`` is the effect
+    of what the map leaves out with more than 2,000 samples.
     """
 
     samples: Samples
@@ -95,10 +95,10 @@ def plan_next(
         agents: Number or names of agents, one place for each; default: one agent.
         aim: ``map``: places that reduce the uncertainty of the map most; ``peak``: places that promise a larger value
             than all samples; ``level``: places that tell where the ``level`` is exceeded.
-        level: In the unit of the values; with the aim ``level`` only.
+        level: Level in the unit of the values; with the aim ``level`` only.
         avoid: Region without next places; the map leaves it out.
-        area: Region of interest. Default: the convex hull of the samples, and places as near to one as samples usually
-            are to each other.
+        area: Region of interest. Default: the convex hull of the samples, and places within 1.5 times the usual
+            distance between samples from a sample.
         positions: Present positions (agents, 2), m on the map.
         seed: Seed of the fit's random starts.
 
@@ -151,7 +151,7 @@ def plan_next(
 
 
 def left_out_rmse(samples: Samples, belief: ExactGP) -> float | None:
-    """Root mean square error of each sample as expected from all others (Rasmussen & Williams 2006, eq. (5.12))."""
+    """Root mean square error if each sample is predicted from all others (Rasmussen & Williams 2006, eq. (5.12))."""
     if len(samples) > _MOST_CHECKED:
         return None
     hyper, U = belief.hyperparameters, belief.domain.to_unit(samples.places)
@@ -181,7 +181,7 @@ def _axes(samples: Samples, area: Region | None) -> tuple[Float[np.ndarray, " nx
 
 
 def _is_near_samples(places: Float[np.ndarray, "n 2"], cells: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
-    """Mask of cells in the convex hull of the samples, or at most 1.5 usual distances between samples from one."""
+    """Mask of cells in the convex hull of the samples, or within 1.5 usual sample distances from a sample."""
     distinct = np.unique(places, axis=0)
     tree = cKDTree(distinct)
     spacing = float(np.median(np.asarray(tree.query(distinct, k=2)[0])[:, 1]))

@@ -48,10 +48,10 @@ def read_samples(
     """Read samples from a CSV file with a header line.
 
     Args:
-        path: Path of the file. Rows with empty cells, and with -9999 and its kind, are left out with a warning.
+        path: Path of the file. Rows with empty cells, or with -9999 and the like, are left out with a warning.
         value: Column of the values. Default: ``value``, or the only column that has no other meaning.
         x: Column of the coordinate to the east, in metres or degrees. Default: the only one with such a name.
-        y: Column of the coordinate to the north. Default: as of ``x``.
+        y: Column of the coordinate to the north. Default: as for ``x``.
         coordinates: ``metres`` or ``degrees``. Default: by the names of the columns, else metres.
         noise: Column of the standard deviation >= 0 of each value's noise. Default: ``noise_std``, ``std`` and the
             like, if there is one.
@@ -59,7 +59,7 @@ def read_samples(
         crs: Coordinate reference system of coordinates in metres, such as ``EPSG:32632`` (needs the extra ``geo``).
 
     Raises:
-        ConfigError: If the file cannot be read, a column is missing or ambiguous, or a cell is no number.
+        ConfigError: If the file cannot be read, a column is missing or ambiguous, or a cell is not a number.
 
     Warns:
         DataWarning: If rows are left out, or coordinates are taken for degrees.
@@ -104,12 +104,13 @@ def read_positions(
 
 
 def read_region(path: str | os.PathLike[str], samples: Samples, at: str) -> "Region":
-    """Polygons of a GeoJSON file, m on the map: in metres like the samples, unless they look like degrees there."""
+    """Polygons of a GeoJSON file, m on the map. Their numbers are metres like the samples', or look like degrees."""
     coordinates, found = samples.coordinates, Region(read_polygons(os.fspath(path), at))
     low, high = samples.places.min(axis=0), samples.places.max(axis=0)
     can_be, look_so = like_degrees(found.polygons, high - low)
     if coordinates.projection is not None and not can_be:
-        raise ConfigError(f"got {os.fspath(path)!r} with numbers that are no longitudes and latitudes", at=at)
+        got = f"got {os.fspath(path)!r}, whose numbers are not longitudes and latitudes"
+        raise ConfigError(f"{got}; wanted polygons in degrees", at=at)
     reach, away = float((high - low).max()), found.distance_to(low, high)
     if coordinates.projection is not None or look_so or (can_be and away > reach):
         found = Region([[coordinates.of_lon_lat(ring, "polygons", at) for ring in rings] for rings in found.polygons])
@@ -122,7 +123,7 @@ def read_region(path: str | os.PathLike[str], samples: Samples, at: str) -> "Reg
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Polygons with holes; ``polygons`` has the rings (k, 2) of each, m on the map."""
+    """Polygons with holes; ``polygons`` holds the rings (k, 2) of each polygon, m on the map."""
 
     polygons: Sequence[Rings]
 
@@ -136,7 +137,7 @@ class Region:
         return np.concatenate([ring for rings in self.polygons for ring in rings])
 
     def distance_to(self, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]) -> float:
-        """Distance from a box, m, along the axis where it is largest; <= 0 if boxes overlap."""
+        """Distance of the polygons from a box, m, along the axis where it is largest; <= 0 if their boxes overlap."""
         return float(np.maximum(low - self.corners.max(axis=0), self.corners.min(axis=0) - high).max())
 
 
@@ -144,5 +145,5 @@ def _only_value(path: str, header: Sequence[str], others: set[str | None]) -> st
     free = [name for name in header if name and name not in others]
     if "value" in header or len(free) == 1:
         return "value" if "value" in header else free[0]
-    wanted = "wanted the one of the values: --value COLUMN"
+    wanted = "wanted the column of the values: --value COLUMN"
     raise ConfigError(f"{path}: got columns {', '.join(free or header)}; {wanted}", at="--value")

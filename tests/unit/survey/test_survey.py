@@ -241,7 +241,7 @@ def test_mistakes_are_told_in_one_line(survey, options, told):
         ("lat,lon,ph\n48.1,9.1,5\n48.2,9.2,6\n", "to the east: --x lon --y lat"),
         ("x_km,y_km,ph\n1,2,5\n2,3,6\n", "convert them, or state --coordinates metres"),
         ("", "csv: 's.csv' is empty; wanted a header line and rows of numbers"),
-        ("x,y,sd\n1,2,3\n", "got columns x, y, sd; wanted the one of the values"),
+        ("x,y,sd\n1,2,3\n", "got columns x, y, sd; wanted the column of the values"),
         ("lon,lat,ph\n400,2,5\n2,3,6\n", "from -180 to 360, or --coordinates metres"),
     ],
 )
@@ -255,7 +255,7 @@ def test_columns_that_need_a_word_are_told_with_the_option_that_says_it(tmp_path
 
 def test_a_file_that_does_not_say_its_value_is_refused(tmp_path):
     (tmp_path / "s.csv").write_text("x,y,ph,zinc\n1,2,3,4\n")
-    with pytest.raises(ConfigError, match="got columns ph, zinc; wanted the one of the values: --value COLUMN"):
+    with pytest.raises(ConfigError, match="got columns ph, zinc; wanted the column of the values: --value COLUMN"):
         read_samples(tmp_path / "s.csv")
     assert read_samples(tmp_path / "s.csv", "zinc").values.tolist() == [4.0]
     (tmp_path / "s.csv").write_text("x,y,zinc,std\n1,2,4,0.5\n")
