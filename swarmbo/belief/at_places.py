@@ -40,7 +40,7 @@ class KnownPlaces(Delegating):
 
     @abstractmethod
     def of_rows(self, rows: Int[np.ndarray, " k"], *, on_data: bool = False) -> Marginals:
-        """Means and variances at places; with ``on_data``, pending places are ignored, which bounds the variance."""
+        """Means and variances at places; ``on_data``: without pending places, an upper bound of the variance."""
 
     def prior_correlation(self, X: Float[np.ndarray, "p d"], places: Places) -> Float[np.ndarray, " p"]:
         """Upper bound of each point's prior correlation with any of the places; 1 for a user's kernel."""
@@ -173,7 +173,7 @@ class AtTiles(KnownPlaces):
 
 def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]) -> PlaceBelief:
     """Belief, or separate beliefs, with fast predictions at the places that each agent can reach. Predictions of a
-    shared exact belief change by rounding only. A separate belief becomes fast only if it is tiled.
+    shared exact belief change by rounding only. A separate belief becomes fast only if ``is_tiled``.
     """
     if isinstance(belief, Views):
         # places of other agents are left out: a process that knows only its own agent's must get the same digits

@@ -108,7 +108,7 @@ class EnsemblePart:
         return np.array(out)
 
     def draw(self, member: int, prior: Float[np.ndarray, "k f"], noise: Vector) -> list[FourierDraw]:
-        """One function per factor, standardised: a joint draw from a member's posterior, by standard normal numbers."""
+        """One function per factor, standardised: a joint draw from a member's posterior; inputs are standard normal."""
         drawn = self.models.draw(member, prior.ravel(), noise).reshape(prior.shape)
         out = list[FourierDraw]()
         for basis, w in zip(self.bases[member], drawn, strict=True):
@@ -203,7 +203,7 @@ def fit_part(
 def _fitted_shapes(
     settings: EnsembleSettings, graph: FactorGraph, domain: Domain, factors: Sequence[int], data: Dataset
 ) -> dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]:
-    """Hyper-parameters with the lengthscales and factors' shares in the variance of members that have fitted ones."""
+    """Fitted hyper-parameters, for members whose lengthscales and factors' shares of the variance are fitted."""
     own = FactorGraph.from_scopes({graph.factors[i]: graph.scopes[i] for i in factors})
     columns = [graph.column_of[variable] for variable in own.variables]
     box, X = Domain(domain.low[columns], domain.high[columns]), data.X[:, columns]

@@ -57,7 +57,7 @@ class Information:
 
     With outcomes z = Φ w + noise of variance s², precision = ΦᵀΦ / s² and shift = Φᵀz / s². The posterior under the
     prior N(0, I) has precision I + precision and mean (I + precision)⁻¹ shift. Information does not contain the prior,
-    so adding two does not add priors. ``count``, the number of outcomes, is a fraction after fractions were added.
+    so a sum of information does not add up priors. ``count`` is the number of outcomes, or a fraction after ``scaled``.
     """
 
     precision: Float[np.ndarray, "p p"]
@@ -70,7 +70,7 @@ class Information:
 
     @classmethod
     def none(cls, n_features: int) -> "Information":
-        """Information of no outcomes about ``n_features`` weights."""
+        """Information about ``n_features`` weights without any outcome."""
         return cls(np.zeros((n_features, n_features)), np.zeros(n_features), 0.0)
 
     @classmethod

@@ -55,7 +55,7 @@ class _Store:
 
 @dataclass(frozen=True, eq=False)
 class FeatureModels:
-    """M immutable models of ``n_rows`` data (or rows that replace them) and ``n_pending`` later ones; see ``given``."""
+    """M immutable models of ``n_rows`` data (or rows that replace them), then ``n_pending`` pending ones."""
 
     noise: PerModel
     n_rows: int
@@ -153,7 +153,7 @@ class FeatureModels:
     def draw(
         self, model: int, prior: Float[np.ndarray, " p"], noise: Float[np.ndarray, " t"]
     ) -> Float[np.ndarray, " p"]:
-        """Weights drawn from one model's posterior by standard normal ``prior`` and ``noise``; with zeros, its mean."""
+        """Weights drawn from one model's posterior given standard normal ``prior`` and ``noise``; given 0, its mean."""
         t, store = self.n_rows, self.store
         if not t:
             return prior.copy()

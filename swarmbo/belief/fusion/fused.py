@@ -154,7 +154,7 @@ class FusedBelief(Delegating):
 
     @property
     def has_faults(self) -> bool:
-        """True if the transport has faults: links lose more messages than in the settings, and agents may fail."""
+        """True if the transport has faults: links lose more messages than by the settings, and agents may fail."""
         return isinstance(self._transport, Faults)
 
     @property
@@ -286,7 +286,7 @@ class FusedBelief(Delegating):
         return [*self.agents.values(), *self.failures.values()]
 
     def state_dict(self) -> dict[str, Any]:
-        """State of all agents as ``{"json": plain data, "arrays": {name: array}}``; of failures if there is any."""
+        """State of all agents as ``{"json": plain data, "arrays": {name: array}}``, with failures if there are any."""
         has_failures = any(view.reached for view in self.failures.values())
         states = [view.state_dict() for view in (self._views if has_failures else self.agents.values())]
         plain = {"version": _VERSION, "waits": dict(self._waits), "occasions": self._occasions, "now": self.now}

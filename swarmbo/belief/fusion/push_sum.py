@@ -43,11 +43,11 @@ class _Body(msgspec.Struct, array_like=True):
 
     number: int  # of this message
     heard: int  # number of the last message from the other end
-    own: int
-    theirs: int
-    hears: bool
-    given: bytes
-    tally: dict[str, float]
+    own: int  # number of this end's session
+    theirs: int  # number of the other end's session, as far as known
+    hears: bool  # True if messages from the other end arrive
+    given: bytes  # vector of the mass given; empty for none
+    tally: dict[str, float]  # of the mass given
 
 
 class _Link:
@@ -87,8 +87,8 @@ class PushSum(FusedView):
     Running sums over a link belong to a *session*, which both ends number. An end without arrivals for ``patience``
     steps begins a new session, and takes back its totals of the old one; the other end follows when it learns of this.
     So each agent's mass is always its own measurements plus taken minus given mass over the present links. Measurements
-    of disconnected agents leave the average; when the agents return, they count once. At a loss of 0.3 and the default
-    patience, a working link counts as down once in 1e6 steps, which only causes delay.
+    of disconnected agents leave the average; after the agents' return, each counts exactly once. At a loss of 0.3 and
+    the default patience, a working link counts as down once in 1e6 steps, which only causes delay.
 
     A tally accompanies the mass: the share of every batch of measurements (those of an agent between two steps). N is
     chosen so that no batch counts more than once. Older measurements have spread further than new ones, so new ones
@@ -102,8 +102,8 @@ class PushSum(FusedView):
 
     content = _Body
     patience = 12
-    _kept: _View | None  # its view at its last message, with its own new measurements
-    _seen: _View | None  # result of ``_view``; None if it must be computed again
+    _previous_view: _View | None  # its view at its last message, with its own new measurements
+    _cached_view: _View | None  # result of ``_view``; None if it must be computed again
 
     def __init__(self, name: str, domain: Domain, proposal: Proposal) -> None:
         self._links: dict[str, _Link] = {}
@@ -140,16 +140,16 @@ class PushSum(FusedView):
     def _has_measured(self, n_new: int) -> None:
         before = self._view()
         new, batch = self._information(slice(self.n_measurements - n_new, None)), self._batch(n_new)
-        self._kept = _View(before.information + new, before.shares | {batch: 1.0}, is_settled=False)
+        self._previous_view = _View(before.information + new, before.shares | {batch: 1.0}, is_settled=False)
         self._own = self._own + Mass(np.concatenate([[0.0], new.packed()]), {batch: 1.0})
-        self._seen = None
+        self._cached_view = None
 
     def _has_adopted(self) -> None:
         tally = {self._batch(self.n_measurements): 1.0} if self.n_measurements else {}
         self._own = Mass(np.concatenate([[1.0], self._information().packed()]), tally)
         for link in self._links.values():
             self._begin_session(link)
-        self._kept = self._seen = None
+        self._previous_view = self._cached_view = None
 
     def _batch(self, n: int) -> str:
         return f"{self.name} {self.n_measurements - n} {n}"
@@ -188,13 +188,13 @@ class PushSum(FusedView):
         link.is_heard = said.hears and said.theirs == link.own
         if said.theirs == link.own and said.given:
             link.taken = Mass(unpacked_bytes(said.given), said.tally)
-        self._seen = None
+        self._cached_view = None
 
     def _must_answer(self, neighbour: str) -> None:
         pass  # it sends in every step
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
-        self._kept = self._view()._replace(is_settled=False)
+        self._previous_view = self._view()._replace(is_settled=False)
         for neighbour, link in self._links.items():
             is_up = link.silence <= self.patience
             link.silence += 1
@@ -204,7 +204,7 @@ class PushSum(FusedView):
         share = self._mass().scaled(1.0 / (1 + len(heard_by)))
         for link in heard_by:
             link.given += share
-        self._seen = None
+        self._cached_view = None
         for neighbour in self.neighbours:
             link = self._link(neighbour)
             given = packed_bytes(link.given.vector) if link.given.vector[0] else b""
@@ -224,11 +224,12 @@ class PushSum(FusedView):
         return mass
 
     def _view(self) -> _View:
-        if self._seen is None:
-            self._seen, kept = self._now(), self._kept
-            if not self._seen.is_settled and kept is not None and kept.information.count > self._seen.information.count:
-                self._seen = kept
-        return self._seen
+        if self._cached_view is None:
+            view, previous = self._now(), self._previous_view
+            if not view.is_settled and previous is not None and previous.information.count > view.information.count:
+                view = previous
+            self._cached_view = view
+        return self._cached_view
 
     def _now(self) -> _View:
         """View from its mass, N times the average; from its own measurements if the mass is invalid."""
@@ -246,14 +247,14 @@ class PushSum(FusedView):
         masses = {"own": self._own}
         for name, link in self._links.items():
             masses |= {f"given/{name}": link.given, f"taken/{name}": link.taken}
-        if self._kept is not None:
-            masses["kept"] = Mass(self._kept.information.packed(), self._kept.shares)
+        if self._previous_view is not None:
+            masses["kept"] = Mass(self._previous_view.information.packed(), self._previous_view.shares)
         plain = {"links": links, "tallies": {name: mass.tally for name, mass in masses.items()}}
         return plain, {name: mass.vector.copy() for name, mass in masses.items()}
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         masses = {name: Mass(arrays[name], dict(tally)) for name, tally in plain["tallies"].items()}
-        self._own, self._links, self._kept, self._seen = masses["own"], {}, None, None
+        self._own, self._links, self._previous_view, self._cached_view = masses["own"], {}, None, None
         for name, said in plain["links"].items():
             link = self._link(name)
             link.given, link.taken = masses[f"given/{name}"], masses[f"taken/{name}"]
@@ -261,4 +262,4 @@ class PushSum(FusedView):
                 setattr(link, key, said[key])
         if (kept := masses.get("kept")) is not None:
             information = Information.unpacked(kept.vector, self.proposal.n_features)
-            self._kept = _View(information, kept.tally, is_settled=False)
+            self._previous_view = _View(information, kept.tally, is_settled=False)

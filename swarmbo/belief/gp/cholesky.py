@@ -46,7 +46,7 @@ def factorise_noisy(K: Square) -> tuple[Square, float]:
 
 
 def root_of(C: Square) -> Square:
-    """A root R of a posterior covariance, R Rᵀ = C, or of a near positive definite matrix if rounding makes C none."""
+    """A root R of a posterior covariance, R Rᵀ = C; if rounding makes C indefinite, of a nearby definite matrix."""
     try:
         return factorise(C)[0]
     except ValueError:  # where much is known, C is a small difference with rounding errors as large as the prior's

@@ -67,9 +67,9 @@ def grow(
 
     Arguments with g entries are in the order of ``latents``. L⁻¹ grows from ``starts`` to ``ends`` rows; ``known``
     observations have outcomes, ``followed`` of them are in ``whitened`` and ``alpha``. ``Zt`` are coordinates in
-    lengthscales. For kernels with code ``GIVEN``, ``given`` holds correlations with all observations, from number
-    ``first`` on. ``blocks`` holds the addresses of the rows of all L⁻¹, whose upper triangles are 0. A latent
-    ``is_sound`` if all pivots are above rounding errors; otherwise its rows are invalid.
+    lengthscales. For kernels with code ``GIVEN``, ``given`` holds correlations of observation ``first`` and later ones
+    with all. ``blocks`` holds the addresses of the rows of all L⁻¹, whose upper triangles are 0. A latent ``is_sound``
+    if all pivots are above rounding errors; otherwise its rows are invalid.
     """
     squares, near, slope, row = work[0], work[1], work[2], work[3]
     for g in range(len(latents)):

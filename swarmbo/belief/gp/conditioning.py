@@ -22,7 +22,7 @@ SMALLEST = 1e-12  # share of the prior variance below which a variance counts as
 
 
 class OneMatrix:
-    """Posterior data of latents that share one covariance matrix, with the interface of ``StackedParts``."""
+    """Posterior data of latents that share one covariance matrix; ``Conditioned`` uses it like ``StackedParts``."""
 
     def __init__(self, whole: Factorised) -> None:
         self.whole, n = whole, len(whole.residual)
@@ -36,7 +36,7 @@ class OneMatrix:
         return cls(Factorised.of(K, data.residuals(hyper), keeps_inverse=keeps_inverse))
 
     def extended(self, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations) -> "OneMatrix":
-        """Factorise ``data``, whose first observations are factorised; the new ones are all known or all pending."""
+        """Factorisation of ``data``, which begins with data factorised here; the rest is all known or all pending."""
         n = len(self.whole.residual)
         old, new = data.take(slice(n)), data.take(slice(n, None))
         cross = observation_covariance(hyper, scopes, new, old)
@@ -84,7 +84,7 @@ class Conditioned:
 
     @property
     def _entries(self) -> Int[np.ndarray, "k T"]:
-        """Numbers of the observations in each latent's part, padded with 0."""
+        """Indices of the observations in each latent's part, padded with 0."""
         own = self.parts.entries
         return np.broadcast_to(own, (len(self.scopes), own.shape[1]))
 

@@ -103,10 +103,10 @@ def add_covariances(
     pairs: Pairs,
     gains: Float[np.ndarray, " n"],
 ) -> None:
-    """Add the covariances of all factors to ``pairs`` of outcomes, those with the first outcome first. Row ``ends[f]``
-    of ``X`` follows the coordinates of factor f, in lengthscales. A user's kernel has the code ``GIVEN`` plus its index
-    in ``given``. Covariances and slopes of each factor are ``kept`` unless that is empty. Derivatives of the pairs by
-    the log lengthscales are added to ``gains`` unless that is empty, which it must be for kernels ``GIVEN``.
+    """Add the covariances of all factors to ``pairs`` of outcomes, those with the first outcome first. Coordinates in
+    ``X`` are in lengthscales; those of factor f end before row ``ends[f]``. A user's kernel has the code ``GIVEN`` plus
+    its index in ``given``. Each factor's covariances and slopes are put into ``kept`` unless it is empty. Derivatives
+    of the pairs by a common log lengthscale are added to ``gains`` unless it is empty, as it must be for ``GIVEN``.
     """
     t, first = X.shape[1], 0
     squares, near, slope = work[0], work[1], work[2]

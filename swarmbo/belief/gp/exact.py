@@ -258,7 +258,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         return joint.without_last(self.n_pending, self.noise_variance)
 
     def neglected(self) -> Neglected | None:
-        """Effect of the measurements that tiles leave out, at 8 measured locations; None if the belief is exact."""
+        """Effect of the measurements that tiles leave out, at 8 locations spread over all of them; None if exact."""
         return self._tiles.neglected(self.now if self.has_time else 0.0) if self.is_tiled else None
 
     def _split(self, X: ArrayLike) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"]]:

@@ -56,9 +56,9 @@ def fit_field(
     """Hyper-parameters of one field at the best maximum found from the previous optimum, the prior's mode, and draws.
 
     Outcomes that do not vary only move the offset. With more than 500 rows, no random start is drawn after the first
-    fit. Several starts are then searched with every second, third or fourth row (at least 250), and the search with all
-    rows starts at their best optimum. With more than 1,000 rows, a random 1,000 are used, and after the first fit the
-    previous optimum is the only start.
+    fit. Also, several starts are searched with every second, third or fourth row only (at least 250); the search with
+    all rows starts at their best optimum. With more than 1,000 rows, a random 1,000 are used, and after the first fit
+    the previous optimum is the only start.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 

@@ -154,7 +154,7 @@ class StackedParts:
         return -0.5 * (self.whitened**2).sum(axis=1) + logs - 0.5 * self.counts * np.log(2.0 * np.pi)
 
     def extended(self, hyper: AdditiveHyperparameters, scopes: Scopes, data: Observations) -> "StackedParts":
-        """Factorise ``data``, whose first observations are factorised here."""
+        """Factorisation of ``data``, which begins with the data factorised here."""
         return StackedParts.of(hyper, scopes, data, self)
 
     def solve(self, i: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " n"]:

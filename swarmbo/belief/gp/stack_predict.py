@@ -7,9 +7,9 @@ the covariances of f_i(u) with the observations, K = L Lᵀ their covariance and
     var  = s - |v|², v = k L⁻ᵀ,    d var  = -2 dk · v L⁻¹
 
 and for the contrast f_i(u) - f_i(v) the same with k(u) - k(v) and prior variance 2 (s - k(u, v)). Multiplying by L⁻¹ is
-faster than solving triangular systems, and keeps twice as many digits as multiplying by K⁻¹. Each block of rows of L⁻¹
-is read once for eight points, which are processed in parallel; for a single point, entries of L⁻¹ are. Tables of
-hundreds of points only find where to search, so sixteen points are processed in parallel in single precision.
+faster than solving triangular systems, and keeps twice as many digits as multiplying by K⁻¹. Vector instructions
+process eight points, and read each block of rows of L⁻¹ once; for a single point, they process eight entries of L⁻¹.
+Tables of hundreds of points only find where to search, so they process sixteen points in single precision.
 """
 
 from collections.abc import Sequence

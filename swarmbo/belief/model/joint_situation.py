@@ -51,7 +51,7 @@ class JointSituation:
     coding: Coding | None = None  # coordinates of models, if variables have types
     coded_by: Coding | None = None  # in a situation from ``inside``: the coding of its coordinates
     choices: frozenset[str] = frozenset()  # variables of ``graph`` that stand for single values of a choice
-    # means at evaluated points of the sums over connected parts that agents computed together, by first factor
+    # sums that agents computed together: means of connected parts at evaluated points, by the part's first factor
     part_means: Mapping[str, Float[np.ndarray, " t"]] = field(default_factory=dict[str, np.ndarray])
     earlier: AdditiveGP | None = None  # belief of the last decision; reusing its results saves time and changes no bit
 

@@ -26,7 +26,7 @@ from swarmbo.problem.data import Dataset
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """State that a model passes to the next one, besides the history; plain data. Integers count evaluations."""
+    """State that a model passes to the next one, besides the history; plain data. Its times count evaluations."""
 
     hyperparameters: AdditiveHyperparameters
     fitted_at: int  # 0: not yet

@@ -192,9 +192,9 @@ def candidates(scopes: Scopes, largest: int) -> Scopes:
 def score_statistics(
     fit: ScopeFit, evidence: ScopeEvidence, added: Sequence[Block], rng: np.random.Generator
 ) -> Float[np.ndarray, " c"]:
-    """Score statistic of each added scope: derivative of the log evidence by the scope's outputscale at 0, in std.
+    """Score statistic of each added scope: slope of the log evidence by its outputscale at 0, in standard deviations.
 
-    It is (alphaᵀ C alpha - tr K⁻¹ C) / 2, where C are the new scope's correlations and alpha = K⁻¹ (y - mean). No fit
+    The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2 with the scope's correlations C and alpha = K⁻¹ (y - mean). No fit
     is needed. Source: Rasmussen & Williams 2006, eq. 5.9; Lin 1997 for tests of variance components with it.
     """
     U, (z, known, _), kernel = evidence.U, evidence.standardised(), evidence.settings.kernel

@@ -26,7 +26,7 @@ _SHARES = ((0.7, 0.2, 0.1), (0.1, 0.3, 0.6))  # shares of the variance: single v
 _NARROW = (2.0, 0.03)  # standard deviation and lengthscale of the term that repels from single failures
 _PRIOR = (4.0, 1.0)  # prior counts of successes and failures
 _MOST = 200  # largest number of outcomes in use; successes far from all failures are the least informative
-_STEPS = 50  # of Newton's method, which needs about ten
+_STEPS = 50  # largest number of steps of Newton's method, which needs about ten
 _CERTAIN = 1e-10  # gain of the objective at which Newton's method ends
 _REQUIRED = 0.4  # required logit of success, while few evaluations fail
 _ACCEPTED = 0.2  # tolerated share of failures
@@ -221,7 +221,7 @@ _SEARCHED = 256  # random points searched if nothing has succeeded
 
 
 def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = ()) -> tuple[Requirement, ...]:
-    """Requirements from past failures: one if evaluations failed as a whole, and one per factor that failed alone."""
+    """Requirements from past failures: one if evaluations failed as a whole, one per factor that failed otherwise."""
     failed = situation.failed
     if failed is None or not failed.any():
         return ()
@@ -252,7 +252,7 @@ def reference(
 ) -> Float[np.ndarray, " n"]:
     """Start and fallback: a joint point of the unit cube that is as likely to succeed as any.
 
-    The incumbent; if it is too likely to fail, the likeliest point with an outcome; if none exists, of random points.
+    The incumbent; if it is too likely to fail, the likeliest point with an outcome or, without any, of random points.
     """
     if least_margin(needed, best[None])[0] >= 0.0:
         return best

@@ -206,7 +206,7 @@ class _Data:
     noise_std: Float[np.ndarray, "t k"]
 
     def whole(self, warps: tuple[Warp, ...], without: Collection[str] = (), *, is_alone: bool = False) -> AdditiveGP:
-        """Belief about whole factors given transformed outcomes, none of ``without``; ``is_alone``: no sum competes."""
+        """Belief about whole factors given transformed outcomes, except ``without``; ``is_alone``: no sum competes."""
         graph, columns, noise = self.situation.graph, np.full(self.F.shape, np.nan), self.noise_std.copy()
         for j, (factor, warp) in enumerate(zip(graph.factors, warps, strict=True)):
             if factor not in without:
@@ -237,7 +237,7 @@ class _Data:
         return self.model(self.whole(warps).with_hyperparameters(learned.hyperparameters), learned, warps, {})
 
     def chosen(self, *, is_all: bool) -> Model:
-        """Model with the largest evidence for every factor; only complete data (``is_all``) let factors be split."""
+        """Model with the largest evidence for every factor; ``is_all``: all data are used, so factors may be split."""
         situation, graph, k = self.situation, self.situation.graph, self.F.shape[1]
         transforms = [self.fitted([kind] * k) for kind in _OF_FACTORS]
         beliefs, evidences = [self.whole(warps) for warps in transforms], np.empty((len(_OF_FACTORS), k))

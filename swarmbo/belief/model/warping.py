@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 WarpKind = Literal["none", "power", "log"]
 
 _OFFSETS = {"power": 0.01, "log": 0.1}
-# smallest gap at which ``log`` is a logarithm: nearer the best outcome, and beyond it, its tangent continues it
+# smallest gap with a logarithm in ``log``: for smaller gaps, also beyond the best outcome, its tangent continues it
 _FLOOR = 0.01
 _LARGEST_EXPONENT = 300.0  # squares of outcomes stay within float64
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
