@@ -77,7 +77,7 @@ def register_kernel(
 def own_kernel(name: KernelName) -> OwnKernel:
     """Kernel registered under a name."""
     if name not in _OWN:
-        wanted = "it trusted: --trust (trust=True), which loads it" if is_user_code(name) else _wanted(name)
+        wanted = "trust in its code: --trust (trust=True), which loads it" if is_user_code(name) else _wanted(name)
         raise ConfigError(f"got {name!r}; wanted {wanted}", at="$.kernel")
     return _OWN[name]
 
