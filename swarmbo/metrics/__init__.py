@@ -40,13 +40,13 @@ def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], lev
 
 def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> None:
     if mean.ndim != 1 or mean.shape != values.shape or not mean.size:
-        raise ShapeError(f"got shapes {mean.shape} and {values.shape}; wanted two equal vectors")
+        raise ShapeError(f"got shapes {mean.shape} and {values.shape}; wanted two vectors of equal length > 0")
 
 
 def within_rules(truth: GroundTruth, problem: "Problem", variables: Sequence[str] = ()) -> GroundTruth:
-    """Truth with a maximum that no-go regions and constraints allow: its own, or the best point of differential
-    evolution, which starts also just beyond borders, and of a local search after it. ``variables`` of a function are
-    the coordinates of its truth; those that are in no factor, and so not in the problem, do not change.
+    """Truth with a maximum that no-go regions and constraints allow: its own, or the best of the truth's points or, for
+    a function, of differential evolution (which also starts just beyond borders) and a local search. ``variables`` of a
+    function are the coordinates of its truth; those in no factor, which the problem does not have, do not change.
     """
     domain, rng, argmax = problem.box, np.random.default_rng(0), np.array(truth.argmax, dtype=float)
     columns = [variables.index(name) for name in problem.graph.variables] if variables else slice(None)

@@ -197,7 +197,7 @@ def test_map_rmse_equals_scikit_learns():
     ("mean", "values"), [(np.ones(3), np.ones(4)), (np.ones((2, 2)), np.ones((2, 2))), (np.ones(0), np.ones(0))]
 )
 def test_unequal_or_empty_maps_are_refused(mean, values):
-    with pytest.raises(ShapeError, match="wanted two equal vectors"):
+    with pytest.raises(ShapeError, match="wanted two vectors of equal length > 0"):
         map_rmse(mean, values)
 
 
