@@ -129,7 +129,8 @@ def plan_next(
     inside &= True if avoid is None else ~avoid.holds(cells)
     free = _candidates(samples, cells, inside, (len(y), len(x)))
     if len(free) < len(names):
-        raise ConfigError(f"the regions leave {len(free)} locations for {len(names)} agents; wanted larger ones")
+        got = f"the regions leave {len(free)} locations for {len(names)} agents"
+        raise ConfigError(f"{got}; wanted a larger area, or smaller regions to avoid")
     low = np.minimum(cells.min(axis=0), samples.places.min(axis=0))
     high = np.maximum(cells.max(axis=0), samples.places.max(axis=0))
     settings: dict[str, Any] = {"kind": "exact", "equal_in": "physical"}
