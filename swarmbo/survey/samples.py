@@ -109,7 +109,7 @@ def read_region(path: str | os.PathLike[str], samples: Samples, at: str) -> "Reg
     low, high = samples.places.min(axis=0), samples.places.max(axis=0)
     can_be, look_so = like_degrees(found.polygons, high - low)
     if coordinates.projection is not None and not can_be:
-        raise ConfigError(f"got {os.fspath(path)!r} in other units than degrees; wanted longitudes and latitudes", at=at)
+        raise ConfigError(f"got {os.fspath(path)!r}, not in degrees; wanted longitudes and latitudes", at=at)
     reach, away = float((high - low).max()), found.distance_to(low, high)
     if coordinates.projection is not None or look_so or (can_be and away > reach):
         found = Region([[coordinates.of_lon_lat(ring, "polygons", at) for ring in rings] for rings in found.polygons])
