@@ -76,7 +76,7 @@ class AtPlaces(KnownPlaces):
     def posterior(self, X: Places) -> Marginals:
         """Means and variances at physical points."""
         rows = self.rows_of(X)
-        return self._anywhere.posterior(X) if rows is None else self.of_rows(rows)
+        return self._with_pending.posterior(X) if rows is None else self.of_rows(rows)
 
     def of_rows(self, rows: Int[np.ndarray, " k"], *, on_data: bool = False) -> Marginals:
         """Means and variances at some places."""
@@ -94,22 +94,22 @@ class AtPlaces(KnownPlaces):
     def posterior_cache(self, X: Places) -> PosteriorCache:
         """Posterior at fixed points, with fast covariances."""
         if (rows := self.rows_of(X)) is None:
-            return self._anywhere.posterior_cache(X)
+            return self._with_pending.posterior_cache(X)
         posterior = self.cache.of_rows(rows)
         return posterior.with_pending(self._whitened(posterior)) if len(self.pending) else posterior
 
     def at(self, now: float) -> PlaceBelief:
         """Belief at another round; unchanged without a time axis."""
-        return self._anywhere.at(now) if self.belief.has_time else self
+        return self._with_pending.at(now) if self.belief.has_time else self
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> PlaceBelief:
         """A belief whose variance includes pending measurements; fast if they are among the places."""
         if (rows := self.rows_of(X)) is None:
-            return self._anywhere.condition_on_pending(X)
+            return self._with_pending.condition_on_pending(X)
         return replace(self, pending=np.concatenate([self.pending, rows]))
 
     @cached_property
-    def _anywhere(self) -> ExactGP:
+    def _with_pending(self) -> ExactGP:
         return self.belief.condition_on_pending(self.places[self.pending])
 
     @cached_property

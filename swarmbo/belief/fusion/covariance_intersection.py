@@ -45,7 +45,7 @@ def intersection(
 
 _PLACES = 256  # points for the mean variance
 _REPEATS = 4  # number of times that an unchanged estimate is sent
-_SAME = 1e-6  # relative change of the information below which it is not sent again
+_TOLERANCE = 1e-6  # relative change of the information below which it is not sent again
 
 
 class _Body(msgspec.Struct, array_like=True):
@@ -66,7 +66,7 @@ class CovarianceIntersection(FusedView):
     """
 
     content = _Body
-    _left: dict[str, int]  # repeats that remain for each neighbour
+    _repeats: dict[str, int]  # repeats that remain for each neighbour
     _answers: dict[str, int]  # number of answers to each neighbour that knew less
 
     @property
@@ -85,7 +85,7 @@ class CovarianceIntersection(FusedView):
         return not any(self._is_due(neighbour) for neighbour in self.neighbours)
 
     def _is_due(self, neighbour: str) -> bool:
-        return self._left.get(neighbour, 0) > 0 or not self._agrees.get(neighbour, True)
+        return self._repeats.get(neighbour, 0) > 0 or not self._agrees.get(neighbour, True)
 
     def meet(self, neighbours: Iterable[str]) -> None:
         """Set the neighbours within radio range."""
@@ -93,10 +93,10 @@ class CovarianceIntersection(FusedView):
         super().meet(neighbours)
         for neighbour in self.neighbours:
             if neighbour not in before:  # it does not know the estimate
-                self._left[neighbour] = _REPEATS
+                self._repeats[neighbour] = _REPEATS
 
     def _tell_all(self) -> None:
-        self._left, self._answers = dict.fromkeys(self.neighbours, _REPEATS), {}
+        self._repeats, self._answers = dict.fromkeys(self.neighbours, _REPEATS), {}
 
     def _has_measured(self, n_new: int) -> None:
         self._estimate = self._estimate + self._information(slice(self.n_measurements - n_new, None))
@@ -132,27 +132,27 @@ class CovarianceIntersection(FusedView):
         self._tell_all()
 
     def _must_answer(self, neighbour: str) -> None:
-        self._left[neighbour] = max(self._left.get(neighbour, 0), 1)
+        self._repeats[neighbour] = max(self._repeats.get(neighbour, 0), 1)
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
         body = _Body(self._tally, packed_bytes(self._estimate.packed()) if self._estimate.count else b"")
         for neighbour in self.neighbours:
             if self._is_due(neighbour):
-                self._left[neighbour] = max(self._left.get(neighbour, 0) - 1, 0)
+                self._repeats[neighbour] = max(self._repeats.get(neighbour, 0) - 1, 0)
                 yield neighbour, body
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        plain = {"tally": dict(self._tally), "left": dict(self._left), "answers": dict(self._answers)}
+        plain = {"tally": dict(self._tally), "left": dict(self._repeats), "answers": dict(self._answers)}
         return plain, {"estimate": self._estimate.packed()}
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         self._estimate = Information.unpacked(arrays["estimate"], self.proposal.n_features)
-        self._tally, self._left, self._answers = dict(plain["tally"]), dict(plain["left"]), dict(plain["answers"])
+        self._tally, self._repeats, self._answers = dict(plain["tally"]), dict(plain["left"]), dict(plain["answers"])
 
 
 def _is_same(first: Information, second: Information) -> bool:
     a, b = first.packed(), second.packed()
-    return bool(np.abs(a - b).max() <= _SAME * max(1.0, np.abs(b).max()))
+    return bool(np.abs(a - b).max() <= _TOLERANCE * max(1.0, np.abs(b).max()))
 
 
 @lru_cache(maxsize=64)

@@ -79,7 +79,7 @@ class CommitteeFlooding(MeasurementFlooding):
         """None: agents with the same measurements use correlations of different experts."""
         return None
 
-    def _made(self) -> CommitteeGP:
+    def _make_belief(self) -> CommitteeGP:
         by_author = {author: self._exact(Measurements.of(log.rows)) for author, log in sorted(self._logs.items())}
         own = by_author.get(self.name, self._exact(Measurements.of(np.zeros((0, self.n_columns + 2)))))
         experts, hyper = tuple(by_author.values()), self.hyperparameters

@@ -87,7 +87,7 @@ class FusedBelief(Delegating):
         self.due: tuple[FusionExchange, ...] = ()  # messages of local agents that are not sent yet
         self._waits = dict.fromkeys(self.agents, 0)  # exchanges in which an agent waited for another's proposal
         self.now = 0.0  # rounds
-        self._occasions = 0  # number of exchanges
+        self._n_exchanges = 0  # number of exchanges
 
     def learn(
         self,
@@ -123,7 +123,7 @@ class FusedBelief(Delegating):
             met = [other for other in heard if other in self.names]
             self.agents[name].meet(met)
             self.failures[name].meet(met)
-        self._occasions += 1
+        self._n_exchanges += 1
         exchanges = tuple(
             FusionExchange(agents, self._medium(purposes, links, round), self.settings.steps)
             for purposes, agents in ((("sharing",), self.agents), (("sharing", "failures"), self.failures))
@@ -137,7 +137,7 @@ class FusedBelief(Delegating):
 
     def _medium(self, purposes: Sequence[str], links: "nx.Graph[str] | None", round: int) -> FaultyTransport:
         """Medium with losses; the losses of a link do not depend on other links."""
-        drawn = int(stream(self.seed, *purposes, occasion=self._occasions).integers(2**63))
+        drawn = int(stream(self.seed, *purposes, occasion=self._n_exchanges).integers(2**63))
         faults = Faults(loss=self.settings.loss, seed=drawn)
         if isinstance(self._transport, Faults):
             survives = (1.0 - self.settings.loss) * (1.0 - self._transport.loss)
@@ -289,7 +289,7 @@ class FusedBelief(Delegating):
         """State of all agents as ``{"json": plain data, "arrays": {name: array}}``, with failures if there are any."""
         has_failures = any(view.reached for view in self.failures.values())
         states = [view.state_dict() for view in (self._views if has_failures else self.agents.values())]
-        plain = {"version": _VERSION, "waits": dict(self._waits), "occasions": self._occasions, "now": self.now}
+        plain = {"version": _VERSION, "waits": dict(self._waits), "occasions": self._n_exchanges, "now": self.now}
         plain |= {"views": [state["json"] for state in states]}
         arrays = {f"{i}/{key}": array for i, state in enumerate(states) for key, array in state["arrays"].items()}
         return {"json": plain, "arrays": arrays}
@@ -312,7 +312,7 @@ class FusedBelief(Delegating):
         fused = cls(settings, domain, agents, seed, held, transport)
         if list(plain["waits"]) != list(fused.agents):
             raise StateVersionError(f"belief state: got agents {list(plain['waits'])}; wanted {list(fused.agents)}")
-        fused._waits, fused._occasions = dict(plain["waits"]), plain["occasions"]
+        fused._waits, fused._n_exchanges = dict(plain["waits"]), plain["occasions"]
         fused.now = float(plain["now"])
         views = fused._views if len(plain["views"]) > len(fused.agents) else fused.agents.values()
         for i, (view, known) in enumerate(zip(views, plain["views"], strict=True)):

@@ -41,7 +41,7 @@ class _Log:
     def __init__(self, rows: Float[np.ndarray, "n c"]) -> None:
         self.rows = rows
         self._entries: dict[int, bytes] = {}
-        self._longer: WeakValueDictionary[tuple[int, bytes], _Log] = WeakValueDictionary()
+        self._extensions: WeakValueDictionary[tuple[int, bytes], _Log] = WeakValueDictionary()
 
     def __deepcopy__(self, memo: object) -> "_Log":
         return self
@@ -60,13 +60,13 @@ class _Log:
 
     def after(self, number: int, content: bytes) -> "_Log":
         """Log extended by an entry to ``number`` measurements; unchanged if the entry leaves a gap or is not new."""
-        longer = self._longer.get((number, content))
+        longer = self._extensions.get((number, content))
         if longer is None:
             rows = _unpacked(content, self.rows.shape[1])
             first = number - len(rows)
             if not first <= len(self) < number:
                 return self
-            longer = self._longer[number, content] = _Log(np.concatenate([self.rows, rows[len(self) - first :]]))
+            longer = self._extensions[number, content] = _Log(np.concatenate([self.rows, rows[len(self) - first :]]))
         return longer
 
 
@@ -128,7 +128,7 @@ class MeasurementFlooding(FusedView):
     means_by_proposal = False
 
     def __init__(self, name: str, domain: Domain, proposal: Proposal) -> None:
-        self._has: dict[str, int] = {}  # number of known measurements by agent; changed by ``_store`` only
+        self._counts: dict[str, int] = {}  # number of known measurements by agent; changed by ``_store`` only
         self._peers: dict[str, _Peer] = {}
         self._reached: dict[str, float] | None = None
         self._logs: dict[str, _Log] = {}
@@ -139,10 +139,10 @@ class MeasurementFlooding(FusedView):
     def belief(self) -> Any:
         """Belief from its own and received measurements: an ``ExactGP``."""
         if self._belief is None:
-            self._belief = self._made()
+            self._belief = self._make_belief()
         return self._belief
 
-    def _made(self) -> Any:
+    def _make_belief(self) -> Any:
         return self._exact(self.known)
 
     def _exact(self, measurements: Measurements) -> ExactGP:
@@ -168,7 +168,7 @@ class MeasurementFlooding(FusedView):
     def reached(self) -> dict[str, float]:
         """Number of measurements in its belief by agent."""
         if self._reached is None:
-            self._reached = {agent: float(count) for agent, count in sorted(self._has.items()) if count}
+            self._reached = {agent: float(count) for agent, count in sorted(self._counts.items()) if count}
         return self._reached.copy()
 
     @property
@@ -182,7 +182,7 @@ class MeasurementFlooding(FusedView):
         peers = [self._peer(name) for name in self.neighbours]
         is_open = any(peer.owed or peer.is_owed or peer.is_owed_all or not peer.is_known for peer in peers)
         agrees = all(self._agrees.get(name, True) for name in self.neighbours)
-        return agrees and not is_open and not any(map(self._lacks, peers))
+        return agrees and not is_open and not any(map(self._authors_lacked, peers))
 
     def meet(self, neighbours: Iterable[str]) -> None:
         """Set the neighbours within radio range."""
@@ -194,16 +194,16 @@ class MeasurementFlooding(FusedView):
 
     def _peer(self, name: str) -> _Peer:
         if name not in self._peers:
-            self._peers[name] = _Peer(differs=dict.fromkeys(self._has, 0))
+            self._peers[name] = _Peer(differs=dict.fromkeys(self._counts, 0))
         return self._peers[name]
 
     def _forget(self, peer: _Peer) -> None:
         peer.is_known, peer.is_greeted, peer.asked, peer.told = False, False, None, {}
 
-    def _lacks(self, peer: _Peer) -> list[str]:
+    def _authors_lacked(self, peer: _Peer) -> list[str]:
         """Authors of whom a neighbour lacks measurements; until its numbers are known, at most this agent itself."""
         known = peer.differs if peer.is_known else {self.name} & peer.differs.keys()
-        return [author for author in known if self._has.get(author, 0) > peer.differs[author]]
+        return [author for author in known if self._counts.get(author, 0) > peer.differs[author]]
 
     def _must_answer(self, neighbour: str) -> None:
         self._peer(neighbour).is_owed = True
@@ -215,7 +215,7 @@ class MeasurementFlooding(FusedView):
         own = max(said.has.get(self.name, 0), said.entries.get(self.name, (0, b""))[0])
         if not all(0 <= count < MOST for count in counts) or (self.is_whole and own > self.n_measurements):
             return False
-        news = [entry for author, entry in said.entries.items() if entry[0] > self._has.get(author, 0)]
+        news = [entry for author, entry in said.entries.items() if entry[0] > self._counts.get(author, 0)]
         return all(self._is_entry(number, content) for number, content in news)
 
     def _take(self, sender: str, said: _Body) -> None:
@@ -226,15 +226,15 @@ class MeasurementFlooding(FusedView):
             raise LostStateError(f"{got}; wanted its last state (load_state_dict), or a new name")
         leaves_a_gap = False
         for author, (number, content) in said.entries.items():
-            if number > self._has.get(author, 0):
+            if number > self._counts.get(author, 0):
                 self._store(author, number, content)
-                leaves_a_gap = leaves_a_gap or number > self._has.get(author, 0)
+                leaves_a_gap = leaves_a_gap or number > self._counts.get(author, 0)
         if said.asks:  # unless both greet each other at once
             peer.is_owed_all = peer.is_owed_all or peer.is_known or not peer.is_greeted
         if said.is_whole:
-            told = dict.fromkeys([*self._has, *peer.differs], 0) | told
+            told = dict.fromkeys([*self._counts, *peer.differs], 0) | told
         for author, count in told.items():
-            if count != self._has.get(author, 0):
+            if count != self._counts.get(author, 0):
                 peer.differs[author] = count
             elif peer.differs.pop(author, None) is not None:
                 peer.told.pop(author, None)
@@ -244,13 +244,13 @@ class MeasurementFlooding(FusedView):
             self._forget(peer)  # the neighbour expects that this agent knows more
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
-        has = self._has
+        has = self._counts
         for neighbour in self.neighbours:
             peer = self._peer(neighbour)
             peer.step += 1
             agrees = self._agrees.get(neighbour, True)
             asks = not (peer.is_known and agrees) and (peer.asked is None or peer.step - peer.asked > _PATIENCE)
-            told = [(author, *peer.told.get(author, (0, 0))) for author in self._lacks(peer)]
+            told = [(author, *peer.told.get(author, (0, 0))) for author in self._authors_lacked(peer)]
             news = [author for author, n, step in told if has[author] > n or peer.step - step > _PATIENCE]
             if not (asks or news or peer.owed or peer.is_owed or peer.is_owed_all):
                 continue
@@ -279,9 +279,9 @@ class MeasurementFlooding(FusedView):
         known = self._logs.get(author) or _empty(self.n_columns + 2)
         log = known.after(number, content)
         if log is not known:
-            before = self._has.get(author, 0)
+            before = self._counts.get(author, 0)
             self._logs[author], self._belief = log, None
-            self._has[author], self._reached = number, None
+            self._counts[author], self._reached = number, None
             for peer in self._peers.values():
                 if peer.differs.setdefault(author, before) == number:
                     del peer.differs[author]
@@ -297,13 +297,13 @@ class MeasurementFlooding(FusedView):
         self._belief = None
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        plain = {"has": dict(self._has), "peers": msgspec.to_builtins(self._peers)}
+        plain = {"has": dict(self._counts), "peers": msgspec.to_builtins(self._peers)}
         return plain, {"readings": np.column_stack(self.known)}
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        self._has, self._reached = dict(plain["has"]), None
+        self._counts, self._reached = dict(plain["has"]), None
         self._peers = msgspec.convert(plain["peers"], dict[str, _Peer])
-        counts = sorted(self._has.items())  # the order of rows in ``known``
+        counts = sorted(self._counts.items())  # the order of rows in ``known``
         rows = np.split(arrays["readings"], np.cumsum([count for _, count in counts])[:-1])
         nothing = _empty(self.n_columns + 2)
         told = zip(counts, rows, strict=False)  # without authors, the split has one empty part
@@ -317,7 +317,7 @@ class FailureFlooding(MeasurementFlooding):
     @property
     def is_finished(self) -> bool:
         """True if it knows of no failure, or its neighbours know all of them."""
-        return not self._has or super().is_finished
+        return not self._counts or super().is_finished
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
-        return super()._bodies() if self._has else ()
+        return super()._bodies() if self._counts else ()

@@ -34,7 +34,7 @@ class Mass:
         return Mass(factor * self.vector, {batch: factor * share for batch, share in self.tally.items()})
 
 
-_NOTHING = 1e-9  # shares of measurements below it are rounding errors
+_ROUNDING = 1e-9  # shares of measurements below it are rounding errors
 _SETTLED = 1e-6  # largest relative difference between the shares of measurements in settled mass
 
 
@@ -132,7 +132,7 @@ class PushSum(FusedView):
 
     @property
     def _own_information(self) -> Information:
-        return Information.unpacked(self._own.vector[1:], self.proposal.n_features)
+        return Information.unpacked(self._own_mass.vector[1:], self.proposal.n_features)
 
     def _size(self) -> int:
         return 1 + packed_size(self.proposal.n_features)
@@ -141,12 +141,12 @@ class PushSum(FusedView):
         before = self._view()
         new, batch = self._information(slice(self.n_measurements - n_new, None)), self._batch(n_new)
         self._previous_view = _View(before.information + new, before.shares | {batch: 1.0}, is_settled=False)
-        self._own = self._own + Mass(np.concatenate([[0.0], new.packed()]), {batch: 1.0})
+        self._own_mass = self._own_mass + Mass(np.concatenate([[0.0], new.packed()]), {batch: 1.0})
         self._cached_view = None
 
     def _has_adopted(self) -> None:
         tally = {self._batch(self.n_measurements): 1.0} if self.n_measurements else {}
-        self._own = Mass(np.concatenate([[1.0], self._information().packed()]), tally)
+        self._own_mass = Mass(np.concatenate([[1.0], self._information().packed()]), tally)
         for link in self._links.values():
             self._begin_session(link)
         self._previous_view = self._cached_view = None
@@ -218,25 +218,25 @@ class PushSum(FusedView):
         return self._links[neighbour]
 
     def _mass(self) -> Mass:
-        mass = self._own
+        mass = self._own_mass
         for link in self._links.values():
             mass = mass + link.taken - link.given
         return mass
 
     def _view(self) -> _View:
         if self._cached_view is None:
-            view, previous = self._now(), self._previous_view
+            view, previous = self._view_of_mass(), self._previous_view
             if not view.is_settled and previous is not None and previous.information.count > view.information.count:
                 view = previous
             self._cached_view = view
         return self._cached_view
 
-    def _now(self) -> _View:
+    def _view_of_mass(self) -> _View:
         """View from its mass, N times the average; from its own measurements if the mass is invalid."""
         mass = self._mass()
-        if min(mass.tally.values(), default=0.0) < -_NOTHING:  # it has forwarded mass of a session that ended
-            return _View(self._own_information, dict(self._own.tally), is_settled=False)
-        shares = {batch: share for batch, share in mass.tally.items() if share > _NOTHING}
+        if min(mass.tally.values(), default=0.0) < -_ROUNDING:  # it has forwarded mass of a session that ended
+            return _View(self._own_information, dict(self._own_mass.tally), is_settled=False)
+        shares = {batch: share for batch, share in mass.tally.items() if share > _ROUNDING}
         most = max(shares.values(), default=1.0)
         information = Information.unpacked(mass.vector[1:] / most, self.proposal.n_features)
         is_settled = min(shares.values(), default=1.0) >= (1.0 - _SETTLED) * most
@@ -244,7 +244,7 @@ class PushSum(FusedView):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         links = {name: {key: getattr(link, key) for key in _Link.PLAIN} for name, link in self._links.items()}
-        masses = {"own": self._own}
+        masses = {"own": self._own_mass}
         for name, link in self._links.items():
             masses |= {f"given/{name}": link.given, f"taken/{name}": link.taken}
         if self._previous_view is not None:
@@ -254,7 +254,7 @@ class PushSum(FusedView):
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         masses = {name: Mass(arrays[name], dict(tally)) for name, tally in plain["tallies"].items()}
-        self._own, self._links, self._previous_view, self._cached_view = masses["own"], {}, None, None
+        self._own_mass, self._links, self._previous_view, self._cached_view = masses["own"], {}, None, None
         for name, said in plain["links"].items():
             link = self._link(name)
             link.given, link.taken = masses[f"given/{name}"], masses[f"taken/{name}"]

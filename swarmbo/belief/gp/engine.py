@@ -84,7 +84,7 @@ class ChannelGP(SpatialGP):
     def extended_from(self, earlier: "ChannelGP") -> Self:
         """Bit-identical belief that extends the factorisation of an earlier one if its data begin with that one's."""
         on_data: Conditioned | None = earlier.__dict__.get("_on_data")
-        if on_data is None or on_data.is_coupled or self._is_tied:
+        if on_data is None or on_data.is_coupled or self._is_coupled_by_data:
             return self
         data = self.observations
         if on_data.hyper != self.channels or on_data.scopes != self.scopes or not data.begin_with(on_data.data):
@@ -133,7 +133,7 @@ class ChannelGP(SpatialGP):
     @property
     def is_coupled(self) -> bool:
         """True if any total depends on several latents."""
-        return self._is_tied or (self.outcomes == "total" and bool(self.awaited.all(axis=1).any()))
+        return self._is_coupled_by_data or (self.outcomes == "total" and bool(self.awaited.all(axis=1).any()))
 
     @cached_property
     def _has_totals(self) -> bool:
@@ -145,7 +145,7 @@ class ChannelGP(SpatialGP):
         return False
 
     @property
-    def _is_tied(self) -> bool:
+    def _is_coupled_by_data(self) -> bool:
         """True if the data alone couple all latents in one covariance matrix."""
         return self.is_one_latent or self._has_totals
 
@@ -169,9 +169,9 @@ class ChannelGP(SpatialGP):
     def _on_data(self) -> Conditioned:
         """Posterior given the data alone; if possible, it extends an earlier factorisation."""
         data, base = self.observations, self.base
-        if base is not None and base.is_coupled == self._is_tied:
+        if base is not None and base.is_coupled == self._is_coupled_by_data:
             return base.extended(data.take(slice(len(base.data), None))).at(self.now)
-        return self._condition_on(data, is_coupled=self._is_tied)
+        return self._condition_on(data, is_coupled=self._is_coupled_by_data)
 
     @cached_property
     def _conditioned(self) -> Conditioned:
@@ -217,7 +217,7 @@ class ChannelGP(SpatialGP):
             return self
         in_sum = self.outcomes == "total"
         is_coupled, given = self.is_coupled or (in_sum and bool(awaited.all(axis=1).any())), None
-        if is_coupled == self._is_tied and not self.is_tiled:
+        if is_coupled == self._is_coupled_by_data and not self.is_tiled:
             ahead = Observations.pending(self.domain.to_unit(points), awaited, rounds, in_sum=in_sum)
             given = self._conditioned.extended(ahead)
         new = {"pending": points, "pending_rounds": rounds, "awaited": awaited}
@@ -227,7 +227,7 @@ class ChannelGP(SpatialGP):
     @property
     def _given(self) -> Conditioned | None:
         """Posterior with pending points; None without pending points, or if only they couple the latents."""
-        is_apart = self.is_tiled or self.is_coupled != self._is_tied
+        is_apart = self.is_tiled or self.is_coupled != self._is_coupled_by_data
         return None if is_apart or not len(self.pending) else self._conditioned
 
     @property

@@ -31,7 +31,7 @@ from swarmbo.kernels.compiled import CODES, GIVEN, radial
 _CODES = compiling.read_only(1, types.int64)
 _VECTOR, _MATRIX, _CUBE = map(compiling.read_only, (1, 2, 3))
 _WORK, _OUT = types.float64[:, ::1], types.float64[::1]
-_KEPT = 2**17  # number of factors' covariances that stay, with their slopes, in a core's cache between the passes
+_CACHED_PAIRS = 2**17  # number of factors' covariances that, with their slopes, stay in a core's cache between passes
 _GROUPS = 8  # largest number of groups of factors with common hyper-parameters: each stores two numbers per pair
 Vector = Float[np.ndarray, " t"]
 Points = Float[np.ndarray, "t n"]
@@ -215,7 +215,7 @@ class LogPosterior:
         ends = np.cumsum([0, *map(len, scopes)])
         self._slices = [slice(start, end) for start, end in pairwise(ends.tolist())]
         rounds = np.zeros(t) if rounds is None else rounds
-        self._apart = np.abs(rounds[self._rows] - rounds[self._cols])  # rounds between the two outcomes of a pair
+        self._rounds_between = np.abs(rounds[self._rows] - rounds[self._cols])  # for each pair of outcomes
         self._holds = np.ones((k, t))
         self._design = np.ones((t, 1))
         self._noise_of = np.zeros(t, dtype=int)
@@ -227,7 +227,7 @@ class LogPosterior:
         self._by_latent = [i for i, name in enumerate(kernels) if name not in CODES]
         self._codes = np.array([CODES.get(name, GIVEN) for name in kernels])
         self._codes[self._by_latent] += np.arange(len(self._by_latent))
-        self._kept = np.zeros((k if k * len(self._rows) <= _KEPT else 0, 2, len(self._rows)))
+        self._cache = np.zeros((k if k * len(self._rows) <= _CACHED_PAIRS else 0, 2, len(self._rows)))
         self._ends, self._groups = ends[1:], list[tuple[list[int], Any, Any, Any]]()
         if len(prior.sizes) <= _GROUPS and (prior.ties is not None or prior.is_shared) and not self._by_latent:
             latents = np.arange(k) if prior.ties is None else prior.ties.latents
@@ -299,7 +299,7 @@ class LogPosterior:
         """Correlation of the pairs over time, and its derivative by the logarithm of the lengthscale of time."""
         if (time := self.prior.time_correlation(theta)) is None:
             return None, None
-        r = self._apart / time.lengthscale
+        r = self._rounds_between / time.lengthscale
         over_time, slope = correlation_and_slope(time.kernel, r)
         return over_time, slope * r**2
 
@@ -331,10 +331,10 @@ class LogPosterior:
         for place, i in enumerate(self._by_latent):
             given[place] = correlation_and_slope(self.kernels[i], pdist(X[self._slices[i]].T))
         fixed = self._codes, self._ends, X, outputscales, self._holds, given, work
-        add_covariances(*fixed, self._kept, pairs, np.zeros(0))
-        if len(self._kept):
-            k = len(self._kept)
-            fixed = GIVEN + np.arange(k), self._ends, X, np.ones(k), self._holds, self._kept, work
+        add_covariances(*fixed, self._cache, pairs, np.zeros(0))
+        if len(self._cache):
+            k = len(self._cache)
+            fixed = GIVEN + np.arange(k), self._ends, X, np.ones(k), self._holds, self._cache, work
         return pairs, fixed
 
     def _derivatives(self, outputscales: PerFactor, parts: Any, W: Pairs) -> tuple[PerFactor, Float[np.ndarray, " d"]]:

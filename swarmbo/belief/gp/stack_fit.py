@@ -25,10 +25,10 @@ from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN
 from swarmbo.kernels.threads import in_threads
 
-_MOST_ADDED = 0.1  # largest share of its diagonal that is added to a singular matrix
+_MAX_JITTER = 0.1  # largest share of its diagonal that is added to a singular matrix
 _PAIRS = 2**18  # largest number of pairs of outcomes whose correlations are passed to compiled code at once
-_DAMPED, _LEAST, _MOST = 0.1, 1e-8, 1e8  # initial, smallest and largest damping of steps
-_SLIGHT = 1e-4  # share of the predicted gain that a step must reach
+_DAMPING, _MIN_DAMPING, _MAX_DAMPING = 0.1, 1e-8, 1e8  # initial, smallest and largest damping of steps
+_SMALLEST_SHARE = 1e-4  # share of the predicted gain, and of the curvature, that a step must reach
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Evaluated:
         bend = before - self.gradient
         along = (self.information @ moved[..., None])[..., 0]
         expected, seen = (moved * along).sum(axis=1), (moved * bend).sum(axis=1)
-        is_bowl = seen > _SLIGHT * expected
+        is_bowl = seen > _SMALLEST_SHARE * expected
         added = bend[:, :, None] * bend[:, None, :] / np.where(is_bowl, seen, 1.0)[:, None, None]
         removed = along[:, :, None] * along[:, None, :] / np.where(is_bowl, expected, 1.0)[:, None, None]
         information = np.where(is_bowl[:, None, None], self.information - removed + added, self.information)
@@ -107,7 +107,7 @@ class StackedLogPosterior:
         evaluated, is_sound = self._evaluated(theta, which, np.zeros(len(theta)))
         singular, added = np.flatnonzero(~is_sound), self.z.shape[1] * EPSILON
         while len(singular):
-            if added > _MOST_ADDED:
+            if added > _MAX_JITTER:
                 raise ValueError(NO_COVARIANCE)
             again, is_sound = self._evaluated(theta[singular], which[singular], np.full(len(singular), added))
             evaluated.put(singular[is_sound], again.take(np.flatnonzero(is_sound)))
@@ -199,7 +199,7 @@ def maximise_stacked(
     """
     low, high = log_posterior.bounds[which, :, 0], log_posterior.bounds[which, :, 1]
     theta = np.clip(starts, low, high)
-    current, damping = log_posterior(theta, which) if evaluated is None else evaluated, np.full(len(theta), _DAMPED)
+    current, damping = log_posterior(theta, which) if evaluated is None else evaluated, np.full(len(theta), _DAMPING)
     active, n_starts = np.arange(len(theta)), len(theta) // len(set(which.tolist()))
     for _ in range(max_iterations):
         if apart > 0.0 and n_starts > 1:
@@ -218,11 +218,11 @@ def maximise_stacked(
         promised = (gradient * moved).sum(axis=1) - 0.5 * np.einsum("bi,bij,bj->b", moved, information, moved)
         tried = log_posterior(trial, which[active])
         gain = tried.value - current.value[active]
-        accepted = gain > _SLIGHT * np.maximum(promised, 0.0)
+        accepted = gain > _SMALLEST_SHARE * np.maximum(promised, 0.0)
         ratio = gain / np.where(promised > 0.0, promised, np.inf)
         change = np.where(ratio > 0.75, 0.1, np.where(ratio > 0.25, 1.0, 10.0))
-        least = np.where(accepted, _LEAST, _DAMPED)
-        damping[active] = np.clip(damping[active] * change, least, _MOST)
+        least = np.where(accepted, _MIN_DAMPING, _DAMPING)
+        damping[active] = np.clip(damping[active] * change, least, _MAX_DAMPING)
         improved = np.flatnonzero(accepted)
         theta[active[improved]] = trial[improved]
         current.put(active[improved], tried.take(improved).with_secant_curvature(moved[improved], gradient[improved]))

@@ -28,7 +28,7 @@ NEIGHBOURS = 400  # number of measurements for a tile
 JOINTLY = 256  # number of measurements for the correlations of a joint posterior
 _REACH = 0.6  # largest half diagonal of a tile, as a share of the distance to its farthest measurement
 _SHARED = 4  # neighbours searched per point, as a multiple of its share of ``jointly``: points have common neighbours
-_BLUR = 3e-4  # variance of the field within a cell of merged measurements, relative to the noise variance of their mean
+_CELL_VARIANCE = 3e-4  # variance of the field within a cell of merged measurements, relative to their mean's noise
 _CHECKED = 8  # number of measured locations at which the effect of neglected measurements is estimated
 _FARTHEST = 40.0  # distance in lengthscales beyond which no correlation is left
 
@@ -145,7 +145,7 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
     if side:
         _, cell = np.unique(np.column_stack([np.floor(scaled / side), data.rounds]), axis=0, return_inverse=True)
         cell = cell.ravel()
-        is_cell = apart * np.bincount(cell, 1.0 / noise)[cell] <= 2.0 * _BLUR
+        is_cell = apart * np.bincount(cell, 1.0 / noise)[cell] <= 2.0 * _CELL_VARIANCE
         cells = np.where(is_cell[:, None], np.floor(scaled / side), scaled)
     keys = np.column_stack([cells, is_cell, data.rounds])
     _, first, cell = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -167,7 +167,7 @@ def _cell(hyper: AdditiveHyperparameters, noise: float, places: Float[np.ndarray
         between = share @ correlation(hyper.kernels[0], side * np.sqrt(steps / 3.0))
         apart = 1.0 + between - 2.0 * float(correlation(hyper.kernels[0], np.array([side * np.sqrt(d / 12.0)]))[0])
         apart *= hyper.outputscales[0]
-        if apart <= _BLUR * noise / each:
+        if apart <= _CELL_VARIANCE * noise / each:
             return side, max(float(apart), 0.0)
         side *= np.sqrt(0.5)
     return 0.0, 0.0

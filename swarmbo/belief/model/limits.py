@@ -22,10 +22,10 @@ from swarmbo.spaces import Domain
 
 _ASSURED, _RISE = 0.25, 0.5  # required distance within the limit, and its rise per excess violation, in std
 _OPTIMISM = 3.0  # standard deviations to subtract for an optimistic bound
-_MARGIN, _STEEP = 4e-3, 400.0  # width and steepness of the penalty on a violation in ``ProbablyViolated.unit``
+_MARGIN, _STEEPNESS = 4e-3, 400.0  # width and steepness of the penalty on a violation in ``ProbablyViolated.unit``
 _UNKNOWN = 1e-300  # violation recorded for an unknown quantity
 _FEWEST = 3  # fewest measurements for a model; and the rank of the measurement whose distance is the unit
-_FINEST = 1e-2  # smallest unit, in prior standard deviations of the quantity: searches stop at steeper ridges
+_SMALLEST_UNIT = 1e-2  # smallest unit, in prior standard deviations of the quantity: searches stop at steeper ridges
 
 Range = tuple[float | None, float | None]
 
@@ -48,7 +48,7 @@ class ProbablyViolated:
         ends, h = [end for end in (self.low, self.high) if end is not None], self.belief.hyperparameters
         prior = float(h.scales[0] * np.sqrt(h.outputscales[0]))
         far = np.abs(self.belief.totals[:, None] - ends).min(axis=1, initial=np.inf)
-        return float(np.clip(np.partition(far, _FEWEST - 1)[_FEWEST - 1], _FINEST * prior, prior))
+        return float(np.clip(np.partition(far, _FEWEST - 1)[_FEWEST - 1], _SMALLEST_UNIT * prior, prior))
 
     def depth(self, U: Float[np.ndarray, "m n"], box: Domain) -> Shape:
         """Violation (m,) in ``unit``, and its gradient (m, n)."""
@@ -95,7 +95,7 @@ def probably_violated(situation: JointSituation, time: TimeAxis | None) -> tuple
     measured, ranges, inside, out = situation.history.measured, situation.ranges, situation.inside, list[Limit]()
     if measured is None:
         return ()
-    owner, names, beyond = situation.graph.agents[0], inside.graph.variables, _beyond(measured, ranges)
+    owner, names, beyond = situation.graph.agents[0], inside.graph.variables, _distances_outside(measured, ranges)
     graph = FactorGraph(inside.graph.factors[:1], (names,), (owner,), names, inside.graph.variable_owners)
     optimism = optimistic_stds(situation)
     for column, (name, (low, high)) in enumerate(ranges.items()):
@@ -103,7 +103,7 @@ def probably_violated(situation: JointSituation, time: TimeAxis | None) -> tuple
         if int(known.sum()) < _FEWEST or not standardisation(measured[known, column])[2]:
             continue  # equal measurements do not determine a unit for the model
         rounds = np.zeros(len(known)) if inside.history.rounds is None else inside.history.rounds
-        data = (of_all[known] for of_all in (inside.history.X, measured[:, column], rounds))
+        data = (column_values[known] for column_values in (inside.history.X, measured[:, column], rounds))
         arrays = tuple(array.tobytes() for array in (inside.domain.low, inside.domain.high, *data))
         fitted = _fitted(graph, arrays, time, situation.seed, name, len(situation.history)).at(situation.round)
         # the model may be overconfident: recent violations make the next queries more careful
@@ -113,7 +113,7 @@ def probably_violated(situation: JointSituation, time: TimeAxis | None) -> tuple
             fitted, assured = fitted.condition_on_pending(inside.out.points), -optimism
         region = ProbablyViolated(fitted, low, high, assured, situation.coding)
         columns = np.arange(situation.domain.n_dims)
-        out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess), steepness=_STEEP))
+        out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess), steepness=_STEEPNESS))
     return tuple(out)
 
 
@@ -128,7 +128,7 @@ def _fitted(
     return belief.fit(stream(seed, "limit", name=name, evaluations=n))
 
 
-def _beyond(measured: Float[np.ndarray, "t c"], ranges: Mapping[str, Range]) -> Float[np.ndarray, "t c"]:
+def _distances_outside(measured: Float[np.ndarray, "t c"], ranges: Mapping[str, Range]) -> Float[np.ndarray, "t c"]:
     """Distances of measured quantities from their ranges; 0 within the range, and for unknown quantities."""
     low, high = np.array([*ranges.values()], dtype=float).T  # NaN for an open end
     return np.fmax(np.fmax(low - measured, measured - high), 0.0)
@@ -139,7 +139,7 @@ def _violations(history: Dataset, ranges: Mapping[str, Range]) -> Float[np.ndarr
     measured = history.measured
     assert measured is not None
     spread = np.fmax.reduce(measured, initial=np.nan) - np.fmin.reduce(measured, initial=np.nan)
-    over = _beyond(measured, ranges) / np.where(spread > 0.0, spread, 1.0)
+    over = _distances_outside(measured, ranges) / np.where(spread > 0.0, spread, 1.0)
     return np.where(np.isfinite(measured), over, _UNKNOWN).max(axis=1)
 
 

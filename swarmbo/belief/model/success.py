@@ -27,7 +27,7 @@ _NARROW = (2.0, 0.03)  # standard deviation and lengthscale of the term that rep
 _PRIOR = (4.0, 1.0)  # prior counts of successes and failures
 _MOST = 200  # largest number of outcomes in use; successes far from all failures are the least informative
 _STEPS = 50  # largest number of steps of Newton's method, which needs about ten
-_CERTAIN = 1e-10  # gain of the objective at which Newton's method ends
+_TOLERANCE = 1e-10  # gain of the objective at which Newton's method ends
 _REQUIRED = 0.4  # required logit of success, while few evaluations fail
 _ACCEPTED = 0.2  # tolerated share of failures
 _RISE = 0.5  # rise of the required logit per excess failure
@@ -209,7 +209,7 @@ def _mode(
         else:
             break
         gain, weights, latent, value = new_value - value, new, new_latent, new_value
-        if gain <= _CERTAIN:
+        if gain <= _TOLERANCE:
             break
     chance = expit(offset + latent)
     root = np.sqrt(chance * (1.0 - chance))
@@ -217,7 +217,7 @@ def _mode(
     return outcome - chance, value - float(np.log(np.diag(factor)).sum())
 
 
-_SEARCHED = 256  # random points searched if nothing has succeeded
+_N_RANDOM = 256  # random points searched if nothing has succeeded
 
 
 def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = ()) -> tuple[Requirement, ...]:
@@ -261,7 +261,7 @@ def reference(
     tried = np.concatenate([best[None], situation.domain.to_unit(history.X[known])])
     if not known.any():
         rng = stream(situation.seed, "success", "search", evaluations=len(history))
-        tried = np.concatenate([tried, rng.random((_SEARCHED, len(best)))])
+        tried = np.concatenate([tried, rng.random((_N_RANDOM, len(best)))])
     return tried[int(least_margin(needed, tried).argmax())].copy()
 
 

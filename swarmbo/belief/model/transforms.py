@@ -158,8 +158,8 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     is_alone = not (previous.splits or previous.candidate_models)
     belief = data.whole(warps, previous.splits, is_alone=is_alone)
     # after a restart, or once a factor has converged, its outcomes are constant: nothing can be transformed or learned
-    is_still = [warp.kind != kind for warp, (kind, _) in zip(warps, previous.warps, strict=True)]
-    if is_still == [True]:  # with several factors, each owner knows only its own factor's outcomes
+    is_constant = [warp.kind != kind for warp, (kind, _) in zip(warps, previous.warps, strict=True)]
+    if is_constant == [True]:  # with several factors, each owner knows only its own factor's outcomes
         return data.model(belief, previous, warps, {})
     unfitted = belief.hyperparameters
     is_due = n - previous.fitted_at >= settings.refit_every and bool(np.isfinite(F).any())
@@ -171,10 +171,10 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
         rng = stream(situation.seed, "belief", "fit", evaluations=n)
         belief = belief.fit(rng, warm=previous.hyperparameters) if is_due else belief.with_units(rng)
     # a split factor's data are not in this belief: whether it is fitted depends on other factors' data
-    is_kept = [still or f in previous.splits for still, f in zip(is_still, situation.graph.factors, strict=True)]
+    is_kept = [same or f in previous.splits for same, f in zip(is_constant, situation.graph.factors, strict=True)]
     hyperparameters = previous.hyperparameters.mixed(belief.hyperparameters, is_kept)
-    if any(is_still):
-        belief = belief.with_hyperparameters(unfitted.mixed(belief.hyperparameters, is_still))
+    if any(is_constant):
+        belief = belief.with_hyperparameters(unfitted.mixed(belief.hyperparameters, is_constant))
     splits = data.splits(previous.splits, is_due=is_due)
     hypers = {factor: split.hyperparameters for factor, split in splits.items()}
     fitted_at = n if is_due else previous.fitted_at
