@@ -293,7 +293,7 @@ class AdditivePosterior(ChannelGP):
         """A joint draw of all factors from the posterior.
 
         ``rngs`` has a generator for each factor, so that its owner can draw alone; all share ``noise_rng``.
-        ``n_features``, an even number >= 2, is that of each factor's prior draw.
+        ``n_features``, an even number >= 2, is the number of features in each factor's prior draw.
         """
         return draw_posterior(self.graph, self._conditioned, rngs, noise_rng, n_features)
 

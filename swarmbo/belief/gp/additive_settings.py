@@ -90,7 +90,7 @@ StructureSettings = SampledStructure | ScreenedScopes
 
 
 class FactorPrior(KernelSettings, frozen=True):
-    """Settings of one factor; others are those of all factors.
+    """Settings of one factor; None means the setting of all factors.
 
     Args:
         kernel: Covariance function.

@@ -1,8 +1,8 @@
 """Evidence of hyper-parameters with its analytic gradient, and the maximum of evidence times prior. Import it late.
 
-theta is that of ``gp.prior``. Time multiplies the covariance of all latents alike, so it multiplies their sum. Constant
-means are profiled: at every theta they take their generalised-least-squares values, the maximum of the evidence over
-them; by the envelope theorem the gradient is then that at fixed means.
+theta is as in ``gp.prior``. The correlation over time multiplies the covariances of all latents alike, so it multiplies
+their sum. Constant means are profiled: at every theta they take their generalised-least-squares values, which maximise
+the evidence; by the envelope theorem, the gradient is then the gradient at fixed means.
 
 Matrices are stored as their pairs below the diagonal. A first compiled pass adds up the covariances of all factors.
 Once the derivative of the evidence by each pair is known, a second pass computes derivatives by the hyper-parameters

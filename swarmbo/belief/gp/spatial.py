@@ -265,7 +265,7 @@ class SpatialGP(ABC):
         return mean, var
 
     def joint_posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
-        """Means (m,) and covariances (m, m), as of ``posterior``, at points (m, d), physical."""
+        """Means (m,) and covariances (m, m), without noise as in ``posterior``, at points (m, d), physical."""
         cache = self.posterior_cache(X)
         everything = np.arange(cache.mean.size)
         return cache.mean, cache.cov(everything, everything)
