@@ -30,16 +30,16 @@ def breadth_first(edges: Edges) -> Found:
     n_variables, n_factors = len(first_of) - 1, len(first) - 1
     order, factor_order = np.empty(n_variables, dtype=np.int64), np.empty(n_factors, dtype=np.int64)
     up, seen = np.full(n_factors, _NONE), np.zeros(n_variables, dtype=np.bool_)
-    n_found = n_gone = n_factors_found = 0
+    n_found = n_visited = n_factors_found = 0
     for start in range(n_variables):
         # each connected part has a root of its own
         if not seen[start]:
             seen[start] = True
             order[n_found] = start
             n_found += 1
-        while n_gone < n_found:
-            x = order[n_gone]
-            n_gone += 1
+        while n_visited < n_found:
+            x = order[n_visited]
+            n_visited += 1
             for i in range(first_of[x], first_of[x + 1]):
                 edge = edges.by_variable[i]
                 f = edges.factors[edge]
@@ -79,7 +79,7 @@ def tree_rounds(found: Found, edges: Edges) -> Whole:
 def _tree_pass(
     found: Found, edges: Edges, layout: Layout, of_variables: Places, said: Flat, heard: Flat, spare: Spare
 ) -> None:
-    """Compute every message of a forest, towards the first variable and then away; ``said`` are those of variables."""
+    """Compute all messages of a forest, towards the first variable and then away; ``said`` are variables' messages."""
     # The first pass renews all messages of a sender, also those that are not final yet; the second pass corrects these.
     factor_order, up = found.factor_order, found.up
     first, first_of, by_variable = edges.first, edges.first_of, edges.by_variable
@@ -125,7 +125,7 @@ def _conditioned(
         best = -np.inf
         index[: end - begin] = 0
         is_left = True
-        while is_left:  # all values of undecided variables
+        while is_left:  # through all combinations of undecided variables' values
             place, stride = fixed + j * own, 1
             for other in range(end - 1, begin - 1, -1):
                 place += index[other - begin] * stride
@@ -198,7 +198,7 @@ def _decoding_pass(
 
 
 def tree_messages(edges: Edges, layout: Layout, shapes: Iterable[tuple[int, ...]]) -> tuple[Flat, Flat, int]:
-    """Final messages of a forest: of variables, of factors, and the number of rounds that agents would take."""
+    """Final messages of a forest, of variables and of factors, and the number of rounds that agents would take."""
     found, n_entries = breadth_first(edges), layout.sizes.sum()
     from_variables, from_factors = np.zeros(n_entries), np.zeros(n_entries)
     of_variables = layout.starts[edges.by_variable]

@@ -2,9 +2,9 @@
 
 Each variable is chosen given those before it, so ties cannot mix two optima.
 
-A forbidden choice is repaired by sweeps. A variable takes the value that breaks factors of least weight, and of equal
-ones that of the largest sum. Factors that are still broken after a sweep weigh one more in the next. This leads out of
-choices that no single variable can improve (breakout: Morris 1993; by messages: Yokoo & Hirayama 1996). A variable
+A forbidden choice is repaired by sweeps. A variable takes the value that breaks factors of least weight; among equal
+values, that with the largest sum. Factors still broken after a sweep weigh one more in the next sweep. This leads out
+of choices that no single variable can improve (breakout: Morris 1993; by messages: Yokoo & Hirayama 1996). A variable
 leaves a value that breaks a factor if another value is as good.
 
 In Yokoo & Hirayama's form the variable with the largest gain among neighbours moves, and weights grow if none gains.
@@ -40,7 +40,7 @@ def conditioned_message(
 
 
 def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors: ByEdge) -> Steps[dict[str, int]]:
-    """Choices of own variables and own factors' variables, the best on a forest; of equal values the lowest index."""
+    """Choices of own variables and own factors' variables, optimal on a forest; of equal values the lowest index."""
     graph, earlier, mail = view.graph, view.part.earlier, Mailbox()
     factors, variables = set(view.factors), set(view.variables)
     chosen: dict[str, int] = {}
@@ -64,7 +64,7 @@ def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors
 
 
 def best_value(heard: Sequence[Vector]) -> int:
-    """Lowest index of the largest sum, added from first to last; if all are forbidden, what fewest messages forbid."""
+    """Lowest index of the largest sum, added from first to last; if all are forbidden, as ``least_forbidden``."""
     summed = heard[0]
     for message in heard[1:]:
         summed = summed + message
@@ -78,7 +78,7 @@ def line_of(table: Table, scope: Sequence[str], variable: str, chosen: Mapping[s
 
 
 def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: int | None = None) -> int:
-    """Index of least broken weight, then of largest sum; a broken ``present`` one only if no other is as good."""
+    """Index of least broken weight, then of largest sum; a broken ``present`` index only if no other is as good."""
     broken, utility = weighed(lines, weights)
     best = broken == broken.min()
     if present is not None and broken[present] > 0.0 and best.sum() > 1:
@@ -87,7 +87,7 @@ def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: 
 
 
 def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, Vector]:
-    """Weight of broken factors, and sum of unbroken ones, for each value of a variable."""
+    """Weight of broken factors, and sum of the other factors, for each value of a variable."""
     entries = np.array(lines)
     forbidden = entries == -np.inf
     entries[forbidden] = 0.0
@@ -167,7 +167,7 @@ def tell_choice(mail: Mailbox, graph: FactorGraph, variable: str, index: int) ->
 
 
 def hear_choices(mail: Mailbox, variables: Iterable[str], chosen: dict[str, int]) -> Steps[None]:
-    """Wait for unknown choices, and add them."""
+    """Wait for the choices of ``variables`` that are not in ``chosen``, and add them to it."""
     missing = [("choice", x) for x in variables if x not in chosen]
     if missing:
         yield from mail.wait(missing)

@@ -15,8 +15,8 @@ from swarmbo.graph.factor_graph import grouped
 
 @dataclass(frozen=True)
 class FactorGroup:
-    """Factors of one shape by indices. ``spreads`` are units of changes: of a factor with equal entries (``forbids``),
-    the largest spread of the messages that it received; n messages of an axis begin at ``starts``.
+    """Factors of one shape, by index. Changes are measured in ``spreads``: that of a factor's table, or, if its finite
+    entries are equal (``forbids``), the largest of received messages. An axis has n messages, from its ``starts`` on.
     """
 
     places: Int[np.ndarray, " n"]
@@ -37,7 +37,7 @@ class VariableGroup:
 
 
 class Flooding:
-    """Arrays for synchronous rounds; one has messages of a direction: own factors', then others of own variables."""
+    """Arrays for synchronous rounds, one per direction, with messages on own factors' and own variables' edges."""
 
     def __init__(self, graph: FactorGraph, tables: Tables, variables: Sequence[str], sizes: Sizes) -> None:
         self.graph = graph
@@ -48,8 +48,8 @@ class Flooding:
         own = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
         by_shape = grouped((tables[factor].shape, i) for i, factor in enumerate(self.factors))
         self.factor_groups: list[FactorGroup] = []
-        here: list[Int[np.ndarray, " n"]] = []  # edges, as numbers in the graph
-        lengths: list[Int[np.ndarray, " n"]] = []  # of their messages
+        here: list[Int[np.ndarray, " n"]] = []  # indices of edges in the graph
+        lengths: list[Int[np.ndarray, " n"]] = []  # lengths of messages on these edges
         self.tables = np.empty(sum(tables[factor].size for factor in self.factors))
         self.table_starts = np.empty(len(self.factors), dtype=np.int64)
         end = begin = 0
@@ -88,7 +88,7 @@ class Flooding:
             self.variable_groups.append(VariableGroup(columns[members], of_group, size))
 
     def from_variables(self, from_factors: Flat) -> tuple[Flat, Int[np.ndarray, " n_variables"]]:
-        """Variables' messages, given the factors', and each own variable's best value (the first of equal ones)."""
+        """Variables' messages, given the factors', and each own variable's best value (the first of equal values)."""
         from swarmbo.coordination.compiled_messages import renew_variables  # late: numba is slow to load
 
         messages, chosen = np.empty(self.n_entries), np.zeros(len(self.graph.variables), dtype=np.int64)
@@ -170,8 +170,8 @@ def _alike(degrees: Int[np.ndarray, " n"], sizes: Int[np.ndarray, " n"]) -> list
 def damped(
     previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"], damping: float
 ) -> Float[np.ndarray, "*n d"]:
-    """Share ``damping`` of previous messages, plus the rest of new ones; a value once forbidden stays so in both."""
-    # not 0 * previous: of a forbidden value that would be NaN
+    """Mean of previous messages, with weight ``damping``, and new ones; a value forbidden in either is forbidden."""
+    # 0 * previous would be NaN for a forbidden value
     return new if damping == 0.0 else damping * previous + (1.0 - damping) * new
 
 
@@ -183,7 +183,7 @@ def largest_changes(previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, 
 
 
 def messages_of_factor(graph: FactorGraph, factor: str, table: Table, from_variables: ByEdge) -> dict[str, Vector]:
-    """One factor's messages by variable, normalised; variables without a message count as zero."""
+    """One factor's messages by variable, normalised; a missing message of a variable counts as zero."""
     from swarmbo.coordination.compiled_messages import renew_factors  # late: numba is slow to load
 
     scope, starts = graph.scope(factor), np.cumsum([0, *table.shape])[:-1]
@@ -195,7 +195,7 @@ def messages_of_factor(graph: FactorGraph, factor: str, table: Table, from_varia
 
 
 def messages_of_variable(graph: FactorGraph, variable: str, size: int, from_factors: ByEdge) -> dict[str, Vector]:
-    """One variable's messages by factor: sums of the other factors' messages; those without one count as zero."""
+    """One variable's messages by factor: sums of the other factors' messages; missing messages count as zero."""
     from swarmbo.coordination.compiled_messages import renew_variables  # late: numba is slow to load
 
     factors, silent = graph.factors_of(variable), np.zeros(size)

@@ -42,7 +42,7 @@ class Layout(NamedTuple):
 
 
 def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[str, Table]:
-    """Tables as float64 arrays in C order, by factor; copied only if necessary. An entry is to be maximised; -inf
+    """Tables as float64 arrays in C order, by factor; copied only if necessary. Entries are maximised; -inf
     forbids. A ShapeError names a missing table, an unfit axis, or an entry that is NaN, +inf or beyond 1e200,
     or a whole number that a float would round.
     """
@@ -191,7 +191,7 @@ class Conflicts:
 
     @cached_property
     def colour(self) -> dict[str, int]:
-        """Turn of each variable's owner to decide: never that of a neighbour, whose decision it can use."""
+        """Turn in which a variable is decided, never that of a neighbour, so its owner can use earlier decisions."""
         return coloured(self.neighbours)
 
     @cached_property
@@ -231,7 +231,7 @@ def _unpacked(shape: tuple[int, int], bits: bytes) -> Bool[np.ndarray, "_a _b"]:
 
 
 def coloured(neighbours: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Greedy colouring: in the order given each gets the least number that no neighbour has."""
+    """Greedy colouring: in the given order, each name gets the least number that no neighbour has."""
     colours: dict[str, int] = {}
     for name, others in neighbours.items():
         taken = {colours[other] for other in others if other in colours}
