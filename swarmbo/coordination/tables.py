@@ -50,7 +50,7 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
         raise ShapeError(f"factor {missing[0]!r} has no table; give one array with axes {graph.scope(missing[0])}")
     known_factors = set(graph.factors)
     if unknown := [factor for factor in tables if factor not in known_factors]:
-        raise ShapeError(f"got a table for {unknown[0]!r}, which is no factor of the graph; leave it out")
+        raise ShapeError(f"got a table for {unknown[0]!r}, which is not a factor of the graph; leave it out")
     checked: dict[str, Table] = {}
     size_of: dict[str, tuple[int, str]] = {}
     for factor in graph.factors:
