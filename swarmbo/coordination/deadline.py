@@ -25,7 +25,7 @@ from swarmbo.records import LinkReport, by_name
 from swarmbo.transport import Envelope, FaultyTransport, InProcessTransport, Transport
 
 # bundles before the newest one that an acknowledgement covers, one bit each
-_NOTED = 32
+_WINDOW = 32
 _FEWEST = 3  # bundles within the patience of the other, on links without loss
 # probability of no arrival below which silence means that the other has failed
 _UNLIKELY = 1e-4
@@ -60,13 +60,13 @@ class Peer:
         self.last_arrival, self._owes_acknowledgement = now, self._owes_acknowledgement or bool(bundle.updates)
         self._needed = _needed(bundle.newest, bundle.earlier)  # from the losses on the way to the other
         # a number far ahead shifts out all bits; the limit protects from a shift by a hostile number, such as 2^60
-        ahead = min(bundle.number - self._newest, _NOTED + 1)
+        ahead = min(bundle.number - self._newest, _WINDOW + 1)
         if ahead > 0:
             arrivals = self._earlier << ahead | (1 << ahead - 1 if self._newest >= 0 else 0)
-            self._earlier, self._newest = arrivals & ((1 << _NOTED) - 1), bundle.number
-        elif 0 < -ahead <= _NOTED:
+            self._earlier, self._newest = arrivals & ((1 << _WINDOW) - 1), bundle.number
+        elif 0 < -ahead <= _WINDOW:
             self._earlier |= 1 << (-ahead - 1)
-        earlier = [bundle.newest - 1 - place for place in range(_NOTED) if bundle.earlier >> place & 1]
+        earlier = [bundle.newest - 1 - place for place in range(_WINDOW) if bundle.earlier >> place & 1]
         for number in [bundle.newest, *earlier] if bundle.newest >= 0 else ():
             for key, version in self._unacknowledged.pop(number, {}).items():
                 self._acknowledged[key] = max(self._acknowledged.get(key, -1), version)
@@ -107,7 +107,7 @@ class Peer:
 
 def _needed(newest: int, earlier: int) -> int:
     """Number of bundles of which at least one almost surely arrives, estimated from the last bundles' arrivals."""
-    sent, arrived = min(newest, _NOTED) + 1, earlier.bit_count() + 1
+    sent, arrived = min(newest, _WINDOW) + 1, earlier.bit_count() + 1
     return _FEWEST if arrived >= sent else max(_FEWEST, math.ceil(math.log(_UNLIKELY) / math.log1p(-arrived / sent)))
 
 
