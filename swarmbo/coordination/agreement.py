@@ -172,7 +172,7 @@ def agreement_of(
     links: LinkReport | UnsetType = UNSET,
     status: Status | None = None,
 ) -> Agreement:
-    """Combine the outcomes of all agents and parts into a joint point; ``status`` None: by their convergence."""
+    """Combine the outcomes of all agents and parts into a joint point; ``status`` None: from their convergence."""
     x = {variable: value for outcome in outcomes for variable, value in outcome.x.items()}
     values = {factor: value for outcome in outcomes for factor, value in outcome.values.items()}
     by_factor = {factor: values[factor] for factor in graph.factors}

@@ -107,7 +107,7 @@ Polished = tuple[Float[np.ndarray, "m n"], Float[np.ndarray, " m"], Float[np.nda
 
 
 class Climbed(NamedTuple):
-    """Best points, their values, step lengths (g, m) to continue with, and the function there without the penalty."""
+    """Best points, their values, step lengths (g, m) to continue with, and values and gradients without penalty."""
 
     X: Points
     value: Values
@@ -134,7 +134,7 @@ def ascend(
     first; to continue a climb, give its last one as ``known``. A row ends once none of its m problems moves.
     """
     sides = np.where(high > low, high - low, 1.0)
-    X = np.ascontiguousarray(X)  # sums along the last axis then have one order for any number of rows
+    X = np.ascontiguousarray(X)  # sums along the last axis then have the same order for any number of rows
     known = function(X) if known is None else known
     value, gradient = known if penalty is None else penalty(X, *known)
     gradient = np.ascontiguousarray(gradient) * sides

@@ -22,7 +22,7 @@ Program = Generator[Mapping[Key, Wanted], dict[Key, Any], Out]  # yields expecte
 
 
 class ByMessages:
-    """One agent's side of a part; messages go to ``post``, and ``schema`` checks arrivals (default: on a box)."""
+    """One agent's side of a part; messages go to ``post``, and ``schema`` (None: that of a box) checks arrivals."""
 
     def __init__(self, part: Part, agent: str, post: Post, schema: Schema | None = None) -> None:
         self.part, self.graph, self.agent, self._post = part, part.graph, agent, post

@@ -110,7 +110,7 @@ def upper_bound(view: LocalView, tables: Tables, sizes: Sizes, rounds: int = BOU
 
 
 def _summed(terms: Sequence[float]) -> requests.Steps[float]:
-    """Sum over all factors of the part, of a term for each own factor."""
+    """Sum of one term per factor over the whole part, given the ``terms`` of own factors."""
     sums = yield requests.AllReduce(np.array(terms, dtype=float).reshape(-1, 1, 1))
     return float(sums[0, 0])
 
@@ -126,7 +126,7 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
     # combination of the remaining values allows a value, its share is -inf. The value is then left out everywhere, and
     # the rest stays finite.
     graph = view.graph
-    # factors of one colour come together and share no variable
+    # factors sorted by colour; factors of one colour share no variable
     order = sorted(graph.factors, key=coloured({f: graph.neighbours(f) for f in graph.factors}).__getitem__)
     place, variables = {f: k for k, f in enumerate(order)}, set(view.variables)
     scopes = {f: tuple(x for x in graph.scope(f) if len(graph.factors_of(x)) > 1) for f in graph.factors}
@@ -172,7 +172,7 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
         yield from mail.flush()
         yield requests.ReportBound(falling)
     mail, terms = requests.Mailbox(), {f: _rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors}
-    for x, home in homes.items():  # the owner of one factor adds up each variable's shares
+    for x, home in homes.items():  # the owner of a variable's first factor adds up its shares
         if x in variables:
             mail.post(graph.variable_owner(x), graph.owner(home), messages.FromVariable(home, x, others(x, home)))
     yield from mail.wait([("variable", home, x) for x, home in homes.items() if home in terms])

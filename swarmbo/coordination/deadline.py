@@ -146,7 +146,7 @@ class DeadlineAgent(ABC):
 
     @abstractmethod
     def accept(self, sender: str, message: messages.Message) -> bool:
-        """Store an entry, and return True, if the sender may state it."""
+        """Store an entry if it is admissible from this sender; return True if it was stored."""
 
     def _receive_all(self, now: int, inbox: Sequence[Envelope]) -> None:
         self._now, self._version = max(self._now, now), self._version + 1

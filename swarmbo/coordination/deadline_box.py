@@ -215,7 +215,7 @@ class DeadlineBoxAgent(DeadlineAgent):
     # Arrivals
 
     def accept(self, sender: str, message: Message) -> bool:
-        """Store an entry, and return True, if the sender may state it."""
+        """Store an entry if it is admissible from this sender; return True if it was stored."""
         graph, entries = self._graph, getattr(message, "entries", None)
         if not isinstance(entries, np.ndarray) or entries.ndim != 1 or np.isnan(entries).any():
             return False
@@ -289,7 +289,7 @@ class DeadlineBoxAgent(DeadlineAgent):
         self._joint_starts.begin({x: ends[:, self._column[x]] for x in self._variables}, _REACH)
 
     def _values(self, f: str, U: Float[np.ndarray, "p n"], joint_starts: Int[np.ndarray, " p"]) -> Vector:
-        """A factor's values at joint points, clipped to the box; -inf where it has none."""
+        """A factor's values at joint points, clipped to the box; -inf where it has no value."""
         stack = self._stacks.get(f) or stacks_of(self._graph, [f])[0]
         U = np.clip(U, self._functions.low, self._functions.high)
         if f not in self._stacks or not self._functions.n_exchanges:

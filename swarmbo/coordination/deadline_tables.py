@@ -113,8 +113,8 @@ class DeadlineTableAgent(DeadlineAgent):
         return [] if is_last else self._outgoing()
 
     def decided_values(self) -> dict[str, int | None]:
-        """Index of each own variable's value; None: do nothing, as any value might conflict. Final at the deadline, and
-        once requested if decisions are final.
+        """Index of each own variable's value; None: do nothing, as any value might conflict. Final at the deadline; if
+        decisions are final, from the first call on.
         """
         if not self._terms.is_final:
             self._begin_joint_starts()
@@ -130,7 +130,7 @@ class DeadlineTableAgent(DeadlineAgent):
     # Arrivals
 
     def accept(self, sender: str, message: Message) -> bool:
-        """Store an entry, and return True, if the sender may state it."""
+        """Store an entry if it is admissible from this sender; return True if it was stored."""
         graph = self._graph
         match message:
             case FromVariable(factor=f, variable=x):
@@ -251,7 +251,7 @@ class DeadlineTableAgent(DeadlineAgent):
                 self._renew_messages()
 
     def _may_decide(self, x: str) -> bool:
-        """True if all decisions worth waiting for have arrived, or the time to wait is over."""
+        """True if all awaited decisions have arrived, or the time to wait is over."""
         terms, conflicts = self._terms, self._terms.conflicts
         start = terms.start(x)
         if self._now < start:

@@ -71,7 +71,7 @@ class Flooding:
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
         degrees = edges.first_of[columns + 1] - edges.first_of[columns]
         heard = edges.of_variables(columns)
-        # variables also receive messages of factors of others, which have no table here
+        # variables also receive messages from other agents' factors, which have no table here
         is_elsewhere = ~np.isin(edges.factors[heard], own)
         here.append(heard[is_elsewhere])
         lengths.append(np.repeat(sizes_here, degrees)[is_elsewhere])

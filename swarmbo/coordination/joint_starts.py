@@ -83,7 +83,7 @@ class JointStarts:
     # Arrivals
 
     def accept(self, sender: str, message: Message) -> bool:
-        """Store an entry, and return True, if the sender may state it."""
+        """Store an entry if it is admissible from this sender; return True if it was stored."""
         graph, n_joint_starts = self._graph, self._schedule.n_joint_starts
         match message:
             case Offer(variable=x, entries=entries):

@@ -56,7 +56,7 @@ class FromVariable(Numbers, frozen=True, tag="variable"):
 
 
 class FromFactor(Numbers, frozen=True, tag="factor"):
-    """A factor's message to a variable: the best of the factor and of all behind it, by the variable's value."""
+    """A factor's message to a variable: for each value, the largest sum of the factor and all factors behind it."""
 
 
 class Conditioned(Numbers, frozen=True, tag="given"):
@@ -212,7 +212,7 @@ class Valued(Message, frozen=True, tag="valued"):
     entries: np.ndarray
 
 
-# changes of an agent's state
+# entries of bundles: changes of an agent's state
 Update = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Utility | Published | Valued
 
 
@@ -293,7 +293,7 @@ class Codec:
         try:
             message = cls._decoder.decode(payload[fewest:])
         except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
-            raise UnfitError(f"got a message that is none of {__name__}: {error}; do versions differ?") from error
+            raise UnfitError(f"got a message that {__name__} does not define: {error}; do versions differ?") from error
         return Label(*cls._label.unpack_from(payload, start)), message
 
 

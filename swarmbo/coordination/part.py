@@ -1,7 +1,7 @@
 """A connected part as every agent knows it beforehand, and views of it: of one agent, or of all in one process.
 
 A method is written once, as a generator that works on a view and yields ``swarmbo.coordination.requests``. It computes
-for the factors and variables of its view, and gets all others' data by its requests.
+for the factors and variables of its view, and gets the data of all others by its requests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -184,7 +184,7 @@ class LocalView:
 
     @property
     def is_whole(self) -> bool:
-        """True if it is the whole part."""
+        """True for a view of the whole part."""
         graph = self.graph
         return (len(self.factors), len(self.variables)) == (len(graph.factors), len(graph.variables))
 

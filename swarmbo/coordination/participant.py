@@ -120,7 +120,7 @@ class Participant(Generic[Result]):
         return received
 
     def _continue(self) -> None:
-        """Continue programs whose messages have arrived, until none can: one may post to another of this agent."""
+        """Continue programs whose messages have arrived, until none can, as programs may post to one another."""
         progressed = True
         while progressed:
             progressed = False
@@ -313,7 +313,7 @@ def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Trans
 
 
 class _CommonClock:
-    """Clock of agents that keep time; it begins for all at once, when no message to another agent arrives."""
+    """Clock of agents that keep time; it begins for all at once, when no message arrives for any other agent."""
 
     def __init__(self, agents: Mapping[str, Ticking], by_deadline: Transport | None) -> None:
         self._agents, self._by_deadline, self._is_on = agents, by_deadline, False

@@ -81,7 +81,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             tables: Tables of at least these factors; tables of others may not be read.
             sizes: Number of values by variable.
         """
-        raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
+        raise NotImplementedError(f"{type(self).__name__} has no steps for agents: define its method steps")
 
     def certified(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
         """Run :meth:`steps`, and then the part's bound, if it is requested and not known already."""
@@ -145,7 +145,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
             view: Factors and variables of the agent, with functions of at least these factors.
             seed: Seed of the agents' random draws.
         """
-        raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
+        raise NotImplementedError(f"{type(self).__name__} has no steps for agents: define its method steps")
 
     def plan(self, functions: BoxFunctions, routes: Routes, seed: int = 0) -> Plan[BoxFunctions, BoxOutcome]:
         """Make the plan that every agent computes, from graph, box and starts; no function is evaluated."""

@@ -155,7 +155,7 @@ class InTurn(NamedTuple):
     fits: FitsData = accept_all
 
     def messages(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Iterator[AddressedMessage]:
-        """Messages of an agent: of the last one to every other, of each before it to the next one."""
+        """Messages of an agent: from the last agent to all others, from each earlier agent to the next."""
         place = {name: n for n, name in enumerate(self.order)}
         if agent != self.order[-1]:
             yield ToAll.message(part, agent, self.order[place[agent] + 1], known)

@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """Messages between owners of factors and variables; ``joined`` as in ``Plan``."""
+    """Admissible messages between owners of factors and variables; ``joined`` as in ``Plan``."""
 
     part: Part
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
