@@ -133,7 +133,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         return tuple(agent for agent in agents if self.is_present(agent, round, step))
 
     def after(self, round: int, agents: Iterable[str]) -> "Faults":
-        """Faults between a round's agreement and the next: cuts by steps are over, and failed agents stay absent.
+        """Faults between the agreements of a round and the next: cuts by steps are over, and failed agents stay absent.
 
         Example:
             >>> Faults(deaths=(Event("a", round=3, step=7),)).after(3, ["a", "b"]).deaths
