@@ -28,7 +28,7 @@ class BoxFunctions(ABC):
     """Functions of factors on a box, whose sum is maximised; coordinates are those of the unit cube.
 
     Methods take a stack of factors of equal size and m points for each: arrays (g, m, a). A factor's results are
-    bit-identical for any other factors in the stack.
+    bit-identical, whatever other factors are in the stack.
 
     A function may need a few numbers from its neighbours (factors that share a variable). In each of ``n_exchanges``
     phases every factor publishes one number per point, and receives the sum over its neighbours. Phase p may use the
@@ -57,7 +57,7 @@ class BoxFunctions(ABC):
 
     @cached_property
     def sides(self) -> Float[np.ndarray, " n"]:
-        """Sides of the box; 1 where it has no length."""
+        """Lengths of the box's sides; 1 for a side of length 0."""
         return np.where(self.high > self.low, self.high - self.low, 1.0)
 
     @property
@@ -84,7 +84,7 @@ class BoxFunctions(ABC):
         return self.value(stack, U, received)
 
     def unheard(self, U: Points) -> tuple[Values, ...]:
-        """Zeros for each phase of exchange, as factors without neighbours receive at points."""
+        """Sums that factors without neighbours receive at points: zeros for each phase of exchange."""
         return (np.zeros(U.shape[:2]),) * self.n_exchanges
 
     def starting_from(self, best: Joint, columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]) -> Self:
