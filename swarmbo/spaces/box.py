@@ -115,7 +115,7 @@ def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
 
 
 class PlaceTable:
-    """Distinct locations (m, d), found by their hashes; -0 is 0."""
+    """Distinct locations (m, d), found by their hashes; -0 counts as 0."""
 
     def __init__(self, places: Float[np.ndarray, "m d"]) -> None:
         self.places, self._columns, keys = places, np.ascontiguousarray(places.T), place_keys(places)

@@ -15,11 +15,11 @@ from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, Positive, Settings, convert, require
 from swarmbo.spaces.box import Domain
 
-_MOST_VALUES = 10_000  # values of a categorical variable
+_MOST_VALUES = 10_000  # largest number of values of a categorical variable
 _FIXED = "a variable that has one value"
 _LISTED = 1000  # values of an axis that are tried one by one; on a finer grid numbers climb
 _ALL: Any = np.s_[:]
-_ROUNDING = 1e-15  # of the larger bound
+_ROUNDING = 1e-15  # largest rounding error, relative to the larger bound
 _SLACK = 1e-6  # share of a step, within which a number counts as a value of the grid
 
 Choice = str | bool | int | float | None
