@@ -29,8 +29,8 @@ def tell_factors(
     graph = view.graph
     edges = ((f, x) for x in view.variables for f in graph.factors_of(x))
     outgoing = [requests.to_factor(graph, messages.Consensus(f, x, np.array([numbers[x]]))) for f, x in edges]
-    heard = yield requests.Send(outgoing, [("consensus", f, x) for f in view.factors for x in graph.scope(f)], below)
-    return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
+    received = yield requests.Send(outgoing, [("consensus", f, x) for f in view.factors for x in graph.scope(f)], below)
+    return {str(x): float(message.entries[0]) for (_, _, x), message in received.items()}
 
 
 def exchange(view: BoxView, points: Copies) -> requests.Steps[list[Received]]:
@@ -60,8 +60,8 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
     values = {factor: float(value[0]) for factor, value in found.items()}
     edges = ((f, x) for f in view.factors for x in graph.scope(f) if graph.factors_of(x)[0] == f)
     outgoing = [requests.to_variable(graph, messages.Consensus(f, x, point[[view.place[x]]])) for f, x in edges]
-    heard = yield requests.Send(outgoing, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
-    x = {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
+    arrived = yield requests.Send(outgoing, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
+    x = {str(x): float(message.entries[0]) for (_, _, x), message in arrived.items()}
     return outcome._replace(x=x, values=values)
 
 

@@ -31,7 +31,7 @@ def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tup
     from_variables: dict[tuple[str, str], Vector] = {}
     from_factors: dict[tuple[str, str], Vector] = {}
 
-    def hear(kind: str, edges: list[tuple[str, str]], into: dict[tuple[str, str], Vector]) -> requests.Steps[None]:
+    def receive(kind: str, edges: list[tuple[str, str]], into: dict[tuple[str, str], Vector]) -> requests.Steps[None]:
         yield from mail.wait([(kind, *edge) for edge in edges])
         into.update({edge: mail[kind, *edge].entries for edge in edges})
 
@@ -39,20 +39,20 @@ def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tup
     for level in view.part.levels:
         writing = [(x, to) for x, to in level.from_variables if x in variables]
         needed = [(f, x) for x, to in writing for f in graph.factors_of(x) if to != (f,)]
-        yield from hear("factor", needed, from_factors)
+        yield from receive("factor", needed, from_factors)
         for x, recipients in writing:
             outgoing, actor = messages_of_variable(graph, x, sizes[x], from_factors), graph.variable_owner(x)
             for f in recipients:
                 mail.post(actor, graph.owner(f), messages.FromVariable(f, x, outgoing[f]))
         answering = [(f, to) for f, to in level.from_factors if f in factors]
         needed = [(f, x) for f, to in answering for x in _writers(graph, f) if to != (x,)]
-        yield from hear("variable", needed, from_variables)
+        yield from receive("variable", needed, from_variables)
         for f, recipients in answering:
             outgoing, owner = messages_of_factor(graph, f, tables[f], from_variables), graph.owner(f)
             for x in recipients:
                 mail.post(owner, graph.variable_owner(x), messages.FromFactor(f, x, outgoing[x]))
-    yield from hear("factor", [(f, x) for x in view.variables for f in graph.factors_of(x)], from_factors)
-    yield from hear("variable", [(f, x) for f in view.factors for x in _writers(graph, f)], from_variables)
+    yield from receive("factor", [(f, x) for x in view.variables for f in graph.factors_of(x)], from_factors)
+    yield from receive("variable", [(f, x) for f in view.factors for x in _writers(graph, f)], from_variables)
     yield from mail.flush()
     return (yield from decode(view, tables, from_variables, from_factors)), len(view.part.levels)
 
@@ -135,19 +135,19 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
     tables = {f: tables[f].max(axis=axes) for f, axes in lonely.items()}
     homes = {x: graph.factors_of(x)[0] for x in graph.variables if len(graph.factors_of(x)) > 1}
     shares = {(f, x): np.zeros(sizes[x]) for f in view.factors for x in scopes[f]}  # of the own factors
-    heard = {(f, x): np.zeros(sizes[x]) for x in view.variables for f in graph.factors_of(x)}  # of the own variables
+    received = {(f, x): np.zeros(sizes[x]) for x in view.variables for f in graph.factors_of(x)}  # of the own variables
 
     def others(x: str, factor: str) -> Vector:
-        return reduce(np.add, [heard[f, x] for f in graph.factors_of(x) if f != factor])
+        return reduce(np.add, [received[f, x] for f in graph.factors_of(x) if f != factor])
 
-    def hear(mail: requests.Mailbox, x: str, before: int) -> requests.Steps[None]:
+    def receive(mail: requests.Mailbox, x: str, before: int) -> requests.Steps[None]:
         keys = [("factor", f, x) for f in graph.factors_of(x) if place[f] < before and f in speaking]
         yield from mail.wait(keys)
-        heard.update({(f, x): mail["factor", f, x].entries for _, f, x in keys})
+        received.update({(f, x): mail["factor", f, x].entries for _, f, x in keys})
 
     def falling() -> float:
         """The present bound, for a caller that sees the whole part."""
-        behind = [np.add(others(x, home), heard[home, x]).max() for x, home in homes.items()]
+        behind = [np.add(others(x, home), received[home, x]).max() for x, home in homes.items()]
         return float(sum(_rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors) + sum(behind))
 
     # factors of one colour share no variable, so parallel updates equal sequential ones
@@ -158,17 +158,17 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
         for f in (f for f in order if f in speaking):
             for x in scopes[f]:
                 if x in variables:
-                    yield from hear(mail, x, place[f])
+                    yield from receive(mail, x, place[f])
                     mail.post(graph.variable_owner(x), graph.owner(f), messages.FromVariable(f, x, others(x, f)))
             if f in tables:
                 yield from mail.wait([("variable", f, x) for x in scopes[f]])
-                said = [mail["variable", f, x].entries for x in scopes[f]]
-                for x, share in zip(scopes[f], _shares(tables[f], said), strict=True):
+                incoming = [mail["variable", f, x].entries for x in scopes[f]]
+                for x, share in zip(scopes[f], _shares(tables[f], incoming), strict=True):
                     shares[f, x] = share
                     mail.post(graph.owner(f), graph.variable_owner(x), messages.FromFactor(f, x, share))
         for x in homes:
             if x in variables:
-                yield from hear(mail, x, len(order))
+                yield from receive(mail, x, len(order))
         yield from mail.flush()
         yield requests.ReportBound(falling)
     mail, terms = requests.Mailbox(), {f: _rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors}
@@ -183,10 +183,10 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
     return (yield from _summed([terms[f] for f in view.factors]))
 
 
-def _shares(table: Table, had: list[Vector]) -> list[Vector]:
+def _shares(table: Table, received: list[Vector]) -> list[Vector]:
     """Share of each variable in a factor, given its shares of other factors."""
-    n, shares = len(had), list[Vector]()
-    for most, entries in zip(_max_marginals(table, had), had, strict=True):
+    n, shares = len(received), list[Vector]()
+    for most, entries in zip(_max_marginals(table, received), received, strict=True):
         is_left = (most > -np.inf) & (entries > -np.inf)
         share = np.full(len(entries), -np.inf)
         # an n-th of the best value (most + entries), less the variable's shares of other factors
@@ -195,14 +195,14 @@ def _shares(table: Table, had: list[Vector]) -> list[Vector]:
     return shares
 
 
-def _max_marginals(table: Table, had: list[Vector]) -> list[Vector]:
+def _max_marginals(table: Table, received: list[Vector]) -> list[Vector]:
     """For each variable, maxima over all others of a factor plus the other variables' entries."""
     best, rest = list[Vector](), table
-    for axis in range(len(had) - 1):
-        others = reduce(lambda sums, entries: (sums[:, None] + entries).ravel(), had[axis + 1 :])
-        rest = rest.reshape(len(had[axis]), -1)
+    for axis in range(len(received) - 1):
+        others = reduce(lambda sums, entries: (sums[:, None] + entries).ravel(), received[axis + 1 :])
+        rest = rest.reshape(len(received[axis]), -1)
         best.append((rest + others).max(axis=1))
-        rest = (rest + had[axis][:, None]).max(axis=0)
+        rest = (rest + received[axis][:, None]).max(axis=0)
     return [*best, rest.ravel()]
 
 

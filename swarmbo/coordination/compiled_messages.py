@@ -87,7 +87,7 @@ def renew_factor(
     """
     # a table over x_1 … x_a has rows by x_1 and columns by all others: one pass gives r_1 and the maximum over x_1,
     # which is a table with one axis less, for the next pass
-    (fresh, summed, rest, half), (said, previous, out) = spare, flow
+    (fresh, summed, rest, half), (incoming, previous, out) = spare, flow
     joint = 1
     for axis in range(first, first + n_axes):
         joint *= sizes[axis]
@@ -103,9 +103,9 @@ def renew_factor(
             for j in range(width - 1, -1, -1):
                 so_far = summed[j]
                 for k in range(size - 1, -1, -1):
-                    summed[j * size + k] = so_far + said[message + k]
+                    summed[j * size + k] = so_far + incoming[message + k]
             width *= size
-        _maxima(left, place, said, starts[axis], summed, rest, fresh, d, joint)
+        _maxima(left, place, incoming, starts[axis], summed, rest, fresh, d, joint)
         change = larger(change, _renew(fresh, 0, previous, out, starts[axis], d, damping))
         left, place, rest, half = rest, 0, half, rest
     last = first + n_axes - 1
@@ -129,7 +129,7 @@ def _factor_pass(
 
 @inner()
 def renew_variable(
-    starts: Places, first: Whole, degree: Whole, d: Whole, heard: Flat, said: Flat, spare: Spare
+    starts: Places, first: Whole, degree: Whole, d: Whole, incoming: Flat, outgoing: Flat, spare: Spare
 ) -> None:
     """Write the messages of a variable, at ``starts`` from index ``first`` on; ``spare[0]`` receives the sum of all."""
     # a message adds the sum of messages before it and the sum of those after it: the total less its own would be
@@ -141,21 +141,21 @@ def renew_variable(
     for edge in range(first, first + degree):
         at = _unsigned(starts[edge])
         for j in range(size):
-            said[at + j] = sums[j]
-            sums[j] += heard[at + j]
+            outgoing[at + j] = sums[j]
+            sums[j] += incoming[at + j]
     for edge in range(first + degree - 1, first, -1):
         at, before = _unsigned(starts[edge]), _unsigned(starts[edge - 1])
         for j in range(size):
-            after[j] += heard[at + j]
-            said[before + j] += after[j]
+            after[j] += incoming[at + j]
+            outgoing[before + j] += after[j]
 
 
 @compiled(types.void(PLACES, types.int64, types.int64, READ, WRITTEN, types.int64[::1], SPARE))
 def _variable_pass(
-    starts: Places, degree: Whole, size: Whole, heard: Flat, said: Flat, choices: Places, spare: Spare
+    starts: Places, degree: Whole, size: Whole, incoming: Flat, outgoing: Flat, choices: Places, spare: Spare
 ) -> None:
     for i in range(len(choices)):
-        renew_variable(starts, i * degree, degree, size, heard, said, spare)
+        renew_variable(starts, i * degree, degree, size, incoming, outgoing, spare)
         best, most = 0, spare[0][0]
         for j in range(1, size):
             if spare[0][j] > most:  # of equal values the first

@@ -55,21 +55,21 @@ def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors
         if x in variables:
             keys = {f: ("given", f, x) for f in graph.factors_of(x) if earlier[f, x]}
             yield from mail.wait(keys.values())
-            said = [mail[keys[f]].entries if f in keys else from_factors[f, x] for f in graph.factors_of(x)]
-            chosen[x] = best_value(said)
+            received = [mail[keys[f]].entries if f in keys else from_factors[f, x] for f in graph.factors_of(x)]
+            chosen[x] = best_value(received)
             tell_choice(mail, graph, x, chosen[x])
     yield from hear_choices(mail, view.seen, chosen)
     yield from mail.flush()
     return chosen
 
 
-def best_value(heard: Sequence[Vector]) -> int:
+def best_value(received: Sequence[Vector]) -> int:
     """Lowest index of the largest sum, added from first to last; if all are forbidden, as ``least_forbidden``."""
-    summed = heard[0]
-    for message in heard[1:]:
+    summed = received[0]
+    for message in received[1:]:
         summed = summed + message
     best = int(np.argmax(summed))
-    return best if summed[best] > -np.inf else least_forbidden(heard, [1.0] * len(heard))
+    return best if summed[best] > -np.inf else least_forbidden(received, [1.0] * len(received))
 
 
 def line_of(table: Table, scope: Sequence[str], variable: str, chosen: Mapping[str, int]) -> Vector:
@@ -160,10 +160,10 @@ def _sweep_at_once(
 
 def tell_choice(mail: Mailbox, graph: FactorGraph, variable: str, index: int) -> None:
     """Send the choice of a variable's owner to the other owners of its factors."""
-    actor, word = graph.variable_owner(variable), Choice(variable, index)
+    actor, choice = graph.variable_owner(variable), Choice(variable, index)
     for owner in dict.fromkeys(graph.owner(factor) for factor in graph.factors_of(variable)):
         if owner != actor:
-            mail.post(actor, owner, word)
+            mail.post(actor, owner, choice)
 
 
 def hear_choices(mail: Mailbox, variables: Iterable[str], chosen: dict[str, int]) -> Steps[None]:

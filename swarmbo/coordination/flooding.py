@@ -70,21 +70,21 @@ class Flooding:
         columns = np.array([self.place[x] for x in self.variables], dtype=np.int64)
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
         degrees = edges.first_of[columns + 1] - edges.first_of[columns]
-        heard = edges.of_variables(columns)
+        variable_edges = edges.of_variables(columns)
         # variables also receive messages from other agents' factors, which have no table here
-        is_elsewhere = ~np.isin(edges.factors[heard], own)
-        here.append(heard[is_elsewhere])
+        is_elsewhere = ~np.isin(edges.factors[variable_edges], own)
+        here.append(variable_edges[is_elsewhere])
         lengths.append(np.repeat(sizes_here, degrees)[is_elsewhere])
         self._here, self._lengths = np.concatenate(here), np.concatenate(lengths)
         ends = np.cumsum(self._lengths)
         self._starts, self.n_entries = ends - self._lengths, int(ends[-1]) if len(ends) else 0
         by_number = np.argsort(self._here)
-        of_heard = self._starts[by_number[np.searchsorted(self._here, heard, sorter=by_number)]]
-        first_heard = np.cumsum(degrees) - degrees
+        edge_starts = self._starts[by_number[np.searchsorted(self._here, variable_edges, sorter=by_number)]]
+        first_edges = np.cumsum(degrees) - degrees
         self.variable_groups: list[VariableGroup] = []
         for members in _alike(degrees, sizes_here):
             degree, size = int(degrees[members[0]]), int(sizes_here[members[0]])
-            of_group = of_heard[first_heard[members][:, None] + np.arange(degree)]
+            of_group = edge_starts[first_edges[members][:, None] + np.arange(degree)]
             self.variable_groups.append(VariableGroup(columns[members], of_group, size))
 
     def from_variables(self, from_factors: Flat) -> tuple[Flat, Int[np.ndarray, " n_variables"]]:
@@ -104,8 +104,8 @@ class Flooding:
         for group in self.factor_groups:
             n, shape = len(group.places), group.tables.shape[1:]
             for start, size in zip(group.starts, shape, strict=True) if group.forbids.any() else ():
-                heard = spreads(from_variables[start : start + n * size].reshape(n, size))
-                np.maximum(group.spreads, heard, out=group.spreads, where=group.forbids)
+                received = spreads(from_variables[start : start + n * size].reshape(n, size))
+                np.maximum(group.spreads, received, out=group.spreads, where=group.forbids)
             arrays = group.starts, from_variables, previous, group.spreads, damping, messages
             # in units of the factor's spread, or the tolerance would depend on the unit of the tables
             largest = max(largest, renew_factors(group.tables, *arrays))
@@ -188,10 +188,10 @@ def messages_of_factor(graph: FactorGraph, factor: str, table: Table, from_varia
 
     scope, starts = graph.scope(factor), np.cumsum([0, *table.shape])[:-1]
     silent = map(np.zeros, table.shape)
-    heard = np.concatenate([from_variables.get((factor, x), zeros) for x, zeros in zip(scope, silent, strict=True)])
-    said = np.empty_like(heard)
-    renew_factors(table[None], starts, heard, heard, np.ones(1), 0.0, said)
-    return dict(zip(scope, np.split(said, starts[1:]), strict=True))
+    incoming = np.concatenate([from_variables.get((factor, x), zeros) for x, zeros in zip(scope, silent, strict=True)])
+    outgoing = np.empty_like(incoming)
+    renew_factors(table[None], starts, incoming, incoming, np.ones(1), 0.0, outgoing)
+    return dict(zip(scope, np.split(outgoing, starts[1:]), strict=True))
 
 
 def messages_of_variable(graph: FactorGraph, variable: str, size: int, from_factors: ByEdge) -> dict[str, Vector]:
@@ -199,7 +199,7 @@ def messages_of_variable(graph: FactorGraph, variable: str, size: int, from_fact
     from swarmbo.coordination.compiled_messages import renew_variables  # late: numba is slow to load
 
     factors, silent = graph.factors_of(variable), np.zeros(size)
-    heard = np.concatenate([from_factors.get((factor, variable), silent) for factor in factors])
-    said = np.empty_like(heard)
-    renew_variables(size * np.arange(len(factors))[None], size, heard, said)
-    return dict(zip(factors, np.split(said, len(factors)), strict=True))
+    incoming = np.concatenate([from_factors.get((factor, variable), silent) for factor in factors])
+    outgoing = np.empty_like(incoming)
+    renew_variables(size * np.arange(len(factors))[None], size, incoming, outgoing)
+    return dict(zip(factors, np.split(outgoing, len(factors)), strict=True))

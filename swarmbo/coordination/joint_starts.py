@@ -247,8 +247,8 @@ class JointStarts:
             return
         for part in self._graph.components:
             # added in the graph's order of factors, so that agents with all values choose the same joint start
-            heard = [self._values[f] for f in part.factors if f in self._values]
-            best = int(np.sum(heard, axis=0).argmax()) if heard else 0
+            received = [self._values[f] for f in part.factors if f in self._values]
+            best = int(np.sum(received, axis=0).argmax()) if received else 0
             columns = [self._column[x] for x in part.variables]
             self.points[:, columns] = self.points[best, columns]
             self._best |= dict.fromkeys(part.variables, best)

@@ -164,13 +164,13 @@ class Conflicts:
     def packed(graph: FactorGraph, tables: Tables, agent: str) -> bytes:
         """Forbidden pairs of an agent's own factors, packed for sending."""
         own = {f: forbidden_by(graph.scope(f), tables[f]) for f in graph.factors if graph.owner(f) == agent}
-        said = {f: [(x, y, p.shape, np.packbits(p).tobytes()) for x, y, p in forbidden] for f, forbidden in own.items()}
-        return msgspec.msgpack.encode(said)
+        data = {f: [(x, y, p.shape, np.packbits(p).tobytes()) for x, y, p in forbidden] for f, forbidden in own.items()}
+        return msgspec.msgpack.encode(data)
 
     @classmethod
-    def unpacked(cls, graph: FactorGraph, said: Mapping[str, bytes]) -> "Conflicts":
+    def unpacked(cls, graph: FactorGraph, encoded: Mapping[str, bytes]) -> "Conflicts":
         """Forbidden pairs of all factors, from the packed bytes of each agent."""
-        own = {agent: msgspec.msgpack.decode(word, type=dict[str, list[Packed]]) for agent, word in said.items()}
+        own = {agent: msgspec.msgpack.decode(data, type=dict[str, list[Packed]]) for agent, data in encoded.items()}
         packed = (entry for f in graph.factors for entry in own[graph.owner(f)][f])
         return cls._joined(graph, ((x, y, _unpacked(shape, bits)) for x, y, shape, bits in packed))
 
@@ -203,24 +203,24 @@ class Conflicts:
         """True if a variable's owner decides before a neighbour's."""
         return self.colour[x] < self.colour[y]
 
-    def allowed(self, x: str, size: int, words: Mapping[str, int | None]) -> Bool[np.ndarray, " a"]:
+    def allowed(self, x: str, size: int, decisions: Mapping[str, int | None]) -> Bool[np.ndarray, " a"]:
         """Mask of the values that a variable may take, given the received decisions of neighbours (None: no value)."""
         out = np.ones(size, dtype=bool)
         for y in self.neighbours[x]:
             if (pairs := self.forbidden.get((x, y))) is None:
                 continue
-            if y not in words:
+            if y not in decisions:
                 # undecided: an earlier variable is free, a later one avoids whatever the other might take
                 out &= ~pairs.any(axis=1) | self.is_before(x, y)
-            elif (word := words[y]) is not None:
-                out &= ~pairs[:, word]
+            elif (decided := decisions[y]) is not None:
+                out &= ~pairs[:, decided]
         return out
 
-    def clashes(self, words: Mapping[str, int | None]) -> int:
+    def clashes(self, decisions: Mapping[str, int | None]) -> int:
         """Number of pairs of variables with conflicting values."""
         found = 0
         for (x, y), pairs in self.forbidden.items():
-            i, j = words.get(x), words.get(y)
+            i, j = decisions.get(x), decisions.get(y)
             found += i is not None and j is not None and bool(pairs[i, j])
         return found // 2
 

@@ -241,8 +241,8 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             known = [None if functions.n_exchanges else climb.known for climb in climbs]
             # z <- mean of x + u over the factors of each variable, clipped to the box, as the box is a constraint
             # on z alone (Boyd et al. 2011, 7.1.1)
-            said = yield requests.Reduce(view, Copy, [x + u for x, u in zip(X, U, strict=True)], len(Z))
-            agreed = np.clip(said / view.degree, functions.low, functions.high)
+            summed = yield requests.Reduce(view, Copy, [x + u for x, u in zip(X, U, strict=True)], len(Z))
+            agreed = np.clip(summed / view.degree, functions.low, functions.high)
             own_sides = [sides[stack.columns][:, None, :] for stack in view.stacks]
             gaps = [x - z for x, z in zip(X, view.take(agreed), strict=True)]
             apart = [((gap / side) ** 2).sum(axis=-1) for gap, side in zip(gaps, own_sides, strict=True)]

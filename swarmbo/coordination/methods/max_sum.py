@@ -101,8 +101,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         best, best_so_far, n_rounds = choices, None, 0
         is_still, mends, tried = False, True, set[bytes]()
         while True:
-            from_variables, said = yield requests.ToFactors(flooding, from_variables, choices)
-            found, rows = [said], [flooding.values(said)]
+            from_variables, received = yield requests.ToFactors(flooding, from_variables, choices)
+            found, rows = [received], [flooding.values(received)]
             # only the last round depends on the number of rounds: a shorter run is a prefix of a longer run, so more
             # rounds are never worse
             is_last = is_still or n_rounds == self.rounds

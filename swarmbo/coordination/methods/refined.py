@@ -84,7 +84,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
             candidate = x.copy()
             for variable, value in (chosen | (yield from tell_factors(view, chosen))).items():
                 candidate[view.place[variable]] = value
-            found, heard = yield from _evaluated(view, candidate)
+            found, sums = yield from _evaluated(view, candidate)
             rows = [found] if solved else [values, found]
             moved = is_at_edge(grid[own], candidate[columns[own]], grids.low[own], grids.high[own])
             verdict, best_so_far = yield requests.Compare(rows, best_so_far, moved=bool(moved.any()))
@@ -93,7 +93,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
             depth += bool(not improved or verdict.stop)
             solved, rounds = solved + 1, rounds + outcome.rounds
             if improved:
-                x, values, received = candidate, found, heard
+                x, values, received = candidate, found, sums
         at = {v: float(x[view.place[v]]) for v in view.variables}
         terms = zip(view.factors, values.tolist(), strict=True)
         return BoxOutcome(view.part.index, at, dict(terms), rounds, grids.is_fine_enough(depth, self.tolerance))
