@@ -193,8 +193,8 @@ def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) 
     scopes: dict[str, list[str]] = {}
     for factor in (node for node in g.nodes if node in factors):
         edges = list(g.edges(factor, data=True))
-        told = [data.get("axis") for _, _, data in edges]
-        axes = [*range(len(told))] if all(axis is None for axis in told) else told
+        stated = [data.get("axis") for _, _, data in edges]
+        axes = [*range(len(stated))] if all(axis is None for axis in stated) else stated
         are_numbers = all(isinstance(axis, int | float | np.number) and np.isfinite(axis) for axis in axes)
         if not are_numbers or len(set(axes)) < len(axes):
             raise ConfigError(f"node {factor!r} has edges with axis = {short(axes)}; wanted different numbers, or none")

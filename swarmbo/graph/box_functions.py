@@ -130,13 +130,13 @@ def neighbours_in_turn(neighbours: Mapping[str, Sequence[str]], stacks: Sequence
     return in_turn((place, row[other]) for factor, place in row.items() for other in neighbours[factor])
 
 
-def neighbour_sums(passes: Passes, told: Rows) -> list[Float[np.ndarray, "_g m"]]:
+def neighbour_sums(passes: Passes, published: Rows) -> list[Float[np.ndarray, "_g m"]]:
     """Sum of the neighbours' numbers for every factor, added to 0 in the order in which an agent adds them."""
-    rows = np.concatenate(told)
+    rows = np.concatenate(published)
     out = np.zeros(rows.shape)
     for factors, others in passes:
         out[factors] += rows[others]
-    return np.split(out, np.cumsum([len(own) for own in told])[:-1])
+    return np.split(out, np.cumsum([len(own) for own in published])[:-1])
 
 
 def exchange(functions: BoxFunctions, stacks: Sequence[FactorStack], points: Sequence[np.ndarray]) -> list[Received]:
@@ -146,8 +146,8 @@ def exchange(functions: BoxFunctions, stacks: Sequence[FactorStack], points: Seq
         graph = functions.graph
         passes = neighbours_in_turn({factor: graph.neighbours(factor) for factor in graph.factors}, stacks)
         for _ in range(functions.n_exchanges):
-            told = [functions.published(stack, U, got) for stack, U, got in zip(stacks, points, received, strict=True)]
-            for got, sums in zip(received, neighbour_sums(passes, told), strict=True):
+            sent = [functions.published(stack, U, got) for stack, U, got in zip(stacks, points, received, strict=True)]
+            for got, sums in zip(received, neighbour_sums(passes, sent), strict=True):
                 got.append(sums)
     return [tuple(phases) for phases in received]
 
