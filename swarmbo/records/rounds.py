@@ -30,12 +30,12 @@ class Labels(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, env: Any, truth: "GroundTruth | None") -> "Labels":
         """Labels of the truth, or without it the texts in the environment's table ``labels``."""
-        told = getattr(env.unwrapped, "coordinates", None)
-        coordinates = told if isinstance(told, Coordinates) else None
+        given = getattr(env.unwrapped, "coordinates", None)
+        coordinates = given if isinstance(given, Coordinates) else None
         if truth is not None:
             return cls(truth.name, truth.unit, truth.axis_unit, coordinates)
-        told = getattr(env.unwrapped, "labels", None)
-        stated: dict[str, Any] = dict(told) if isinstance(told, Mapping) else {}
+        given = getattr(env.unwrapped, "labels", None)
+        stated: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
         texts = {key: stated[key] for key in ("name", "unit", "axis_unit") if isinstance(stated.get(key), str)}
         return cls(**texts, coordinates=coordinates)
 
