@@ -112,9 +112,9 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             seed: Seed of the agents' random draws, if the method has any.
 
         Returns:
-            The best joint choice found; if all are forbidden, one that few factors forbid, even if exact not always the
-            fewest. A forbidden choice has the value -inf and the status ``infeasible`` in its report, and ``violated``
-            names the factors. Only with exact methods does this status prove that no choice is allowed.
+            The best joint choice found. If all are forbidden, one that few factors forbid; even exact methods may miss
+            the fewest. A forbidden choice has the value -inf and the status ``infeasible`` in its report, and
+            ``violated`` names the factors. Only with exact methods does this status prove that no choice is allowed.
 
         Raises:
             ShapeError: If the tables do not fit the graph.
