@@ -46,10 +46,10 @@ class Agent(RestorableAgent):
     ``keeps_time`` is True, call ``tick`` once for each tick of your clock. In a field, ``decision`` has the agent's
     location at the deadline, whatever other agents do.
 
-    Agents decide as a ``Team`` does, bit-identically, if each query is told to all its agents before the next. If
-    outcomes of several queries are told in turns, agents use the mean of their orders, which a team may not. The first
-    asked comes first among queries with different participants and equal orders. Agents fuse beliefs over the links of
-    their next decision, a team without an environment over those of its last one.
+    Agents decide as a ``Team`` does, bit-identically, if all agents of a query get its outcomes before those of the
+    next. If outcomes of several queries alternate, agents use the mean of their orders, so they may differ from a team.
+    Among queries with different participants and equal orders, the one asked first comes first. Agents fuse beliefs
+    over the links of their next decision; a team without an environment, over those of its last decision.
 
     A decision with a deadline may leave out some agents: set ``participants`` before it, alike on all participants.
     ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's ``snapshot``
@@ -141,7 +141,7 @@ class Agent(RestorableAgent):
 
         Raises:
             ConfigError: If the agent is deciding, or an argument of fields is given for a function. Also if the count
-                is not from 1 to 10,000, or the price is no finite number >= 0.
+                is not from 1 to 10,000, or the price is not a finite number >= 0.
             ShapeError: If locations are not finite numbers of the box's dimensions.
         """
         self._require_idle("asked again")
@@ -172,7 +172,7 @@ class Agent(RestorableAgent):
         """``decision`` in the problem's codes, as in messages."""
         name = query_name(query) if query is not None else next(reversed(self._decisions), "")
         if name not in self._decisions:
-            raise UnknownQueryError(f"query {name!r} is not of what was asked last: {list(self._decisions)}")
+            raise UnknownQueryError(f"got query {name!r}; wanted one of the last ask: {list(self._decisions)}")
         return self._decisions[name]
 
     def recommend(self) -> None:
@@ -223,7 +223,7 @@ class Agent(RestorableAgent):
             ConflictError: If another outcome was recorded before; the same one again changes nothing.
             ConfigError: If a factor or a variable is not its own, a total is given to an agent other than the first, or
                 a value is not in bounds.
-            ShapeError: If an outcome is no number, or a location is not in or near the box.
+            ShapeError: If an outcome is not a number, or a location is not in or near the box.
         """
         order, locations = self._own_rows.next_order, None if location is None else {self.name: location}
         given = told.ToldOutcome(outcome, point, locations, noise_std, failed)
@@ -275,7 +275,7 @@ class Agent(RestorableAgent):
         agents: str | Sequence[str] | None = None,
         noise_std: ArrayLike | float | None = None,
     ) -> None:
-        """Learn evaluations that were not requested. Call it on all agents with the same ones; each reads its own part.
+        """Learn unrequested evaluations. Call it on all agents with the same arguments; each reads its own part.
 
         Args:
             points: Joint points (t, n), physical; an agent reads its own variables only. In a field, locations (t, d),
@@ -284,7 +284,7 @@ class Agent(RestorableAgent):
                 agent. In a field, measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
             rounds: If the belief has a time axis: round of each (t,), or one for all; by default the present round.
             agents: In a field, the agent that measured: one for all, or for each (t,); by default the first. It reports
-                to the others.
+                to other agents.
             noise_std: Standard deviation of the noise: one for all, one for each point (t,), or an array like
                 ``outcomes``; NaN if unknown.
 
@@ -292,7 +292,7 @@ class Agent(RestorableAgent):
             ShapeError: If shapes do not fit, or there are rounds without a time axis.
             ConfigError: If a point is not in bounds, or the agent is deciding.
         """
-        self._require_idle("told of what nobody asked for")
+        self._require_idle("given unrequested evaluations")
         present, order = self._log.round - 1, self._own_rows.attach_order
         given, takes_rounds = tables.Rows(points, outcomes, agents, rounds, noise_std), self._learner.takes_rounds
         if isinstance(self._learner, FieldLearner):

@@ -73,7 +73,7 @@ class DeadlineProgress:
 Out = TypeVar("Out")
 Numbers = Float[np.ndarray, "k m"]
 Points = Float[np.ndarray, "*k n"]
-_NEAR = 1.0  # distance outside the cube that a point may have, in sides
+_NEAR = 1.0  # largest distance of a point outside the cube, in sides
 
 
 class Stage(NamedTuple):
@@ -122,7 +122,7 @@ class AgentDriver:
     def _compose_points(
         self, purpose: str, points: Points, owners: Sequence[str] = (), substitutes: Sequence[str] = ()
     ) -> StageSteps[Points]:
-        """Joint points of owners' variables; the first present of the ``substitutes`` has those of absent owners."""
+        """Joint points from owners' values; the first present of the ``substitutes`` gives those of absent owners."""
         members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in substitutes), members[0])
         authors = [owner if owner in members else first for owner in owners]
@@ -146,7 +146,7 @@ class AgentDriver:
                 if self._knows_all:
                     return request.model.posterior(request.points)
                 graph = self.setup.problem.graph
-                if not set(graph.factor_owners) <= set(self._members):  # without an owner nobody knows the sum
+                if not set(graph.factor_owners) <= set(self._members):  # without an owner, no agent knows the sum
                     return np.zeros(len(request.points)), np.full(len(request.points), np.inf)
                 summed = request.summed(graph, graph.factors_owned_by(self.name))
                 return (yield from self._exchange("expected", summed))
@@ -161,9 +161,9 @@ class AgentDriver:
                 return (yield from self._visit(request))
 
     def _rank(self, request: joint.Rank) -> StageSteps[joint.Ranking | None]:
-        """Best of the evaluated points, by sums over the parts of which it owns something."""
+        """Best of the evaluated points, by sums over the parts in which this agent owns a factor or variable."""
         own_parts = [(i, part) for i, part in request.parts() if self.name in part.agents]
-        # with totals every agent has all outcomes, and ranks by itself as a team does
+        # with totals, every agent has all outcomes, and ranks the points as a team does
         if self._knows_all or not own_parts:
             return None
 
@@ -227,7 +227,7 @@ class AgentDriver:
         return solution_with(graph, assignment, values, outcomes, Traffic())
 
     def _exchange_indices(self, own_index: int, sizes: Mapping[str, int], least: int) -> StageSteps[dict[str, int]]:
-        """Choices of those agents that have one, each by its index."""
+        """Indices of the choices of all agents that have one."""
         agents = self.setup.problem.agents
         own_indices = np.array([[float(own_index) if agent == self.name else 0.0 for agent in agents]])
         indices = yield from self._sum("choices", own_indices, schema.indices(agents, sizes, least))
@@ -242,7 +242,7 @@ class AgentDriver:
         return (yield from self._sum("choices", np.array([utility]), fits))[0]
 
     def _choose_by_deadline(self, method: Any, request: places.Choose) -> StageSteps[Solution]:
-        """Agree by a deadline: forbidden pairs go before, choices after; its own location is known in time."""
+        """Exchange forbidden pairs, agree by a deadline, which settles the own location, and exchange choices."""
         problem, graph = request.problem, request.problem.graph
         own = {factor: problem.tables[factor] for factor in graph.factors_owned_by(self.name)}
         packed = Conflicts.packed(graph, problem.tables, self.name)
@@ -264,7 +264,7 @@ class AgentDriver:
         return agreement.partial_solution_with(graph, chosen, values, SolveReport("deadline", method.deadline))
 
     def _visit(self, request: places.Visit) -> StageSteps[Decision]:
-        """Auction for the agent's own route by messages; then all exchange their destinations."""
+        """Plan the agent's own route in an auction by messages; then all agents exchange their destinations."""
         plan, pilots = request.planned.plan, request.planned.pilots
         own = {self.name: pilots[self.name]} if self.name in pilots else {}
         legs = yield Stage("agreement", lambda post: plan.programs(self.name, own, post) if own else [])

@@ -63,7 +63,7 @@ class DecisionInputs(msgspec.Struct, frozen=True, rename=_STATE_KEYS):
         return self.previous_number + max(self.count, 1) if self.participants is None else self.participants.number
 
     def by_tick(self, agent: str) -> list[list[Envelope]]:
-        """Arrivals before the first tick of an agreement by a deadline, and from each such tick on."""
+        """Lists of arrivals: before the first tick of an agreement by a deadline, then from each such tick on."""
         out: list[list[Envelope]] = [[]]
         for sender, payload in self.arrivals:
             if (sender, payload) == CLOCK_TICK:
@@ -142,7 +142,7 @@ class DecidingAgent:
         self.refused = Counter[str]()
         self._reported_refusals = Counter[str]()  # refused messages that a report has named
         self._last_offers: dict[str, PackedOffer] = {}  # by agent, in the report before the last decision
-        self._decisions: dict[str, dict[str, float] | None] = {}  # codes
+        self._decisions: dict[str, dict[str, float] | None] = {}  # codes by query; None: not decided
         self._recommended: Recommendation | None = None
         self._early_messages: list[EarlyMessage] = []
         self._seen_messages = set[tuple[str, bytes]]()  # senders and payloads of this decision and of early messages
@@ -215,7 +215,7 @@ class DecidingAgent:
         return outbox
 
     def _store_arrivals(self, inbox: Sequence[Envelope]) -> list[EarlyMessage]:
-        """Store and return arrivals, without late and repeated ones; by a deadline, changed ones do not raise, too."""
+        """Store and return arrivals, without late and repeated ones; while it keeps time, changed ones are skipped."""
         last, is_deciding = self._participant.decision, self._steps is not None
         messages, stored = list[tuple[Envelope, Label, Message]](), list[EarlyMessage]()
         for envelope in inbox:  # all are read before any is noted as seen
@@ -291,7 +291,7 @@ class DecidingAgent:
         return self._own_rows if self._in_progress is None else self._in_progress.inputs.own_rows.then(self._own_rows)
 
     def _roll_back(self, checkpoint: Checkpoint, number: int) -> None:
-        """Restore what was before decisions, with what was told since; decision ``number`` is over."""
+        """Restore the state before decisions, and keep data that were told since; decision ``number`` is over."""
         self._log, self._learner, self._last_offers = checkpoint.log, checkpoint.learner, checkpoint.offers
         self._own_rows = checkpoint.inputs.own_rows.then(self._own_rows)
         self._stop(number)

@@ -23,7 +23,7 @@ def serve(connection: "Connection[Any, Any]") -> None:
     """Run an agent that the other end of a connection controls, until the connection is closed.
 
     The first message is a tuple that makes the agent: ``("new", (name, problem), settings)``, or ``("again", (state,),
-    {})``. Each further one has a method of ``Agent``, its arguments and its keywords. The answer has the result or
+    {})``. Each further message has a method of ``Agent``, its arguments and its keywords. The answer has the result or
     exception, ``is_finished``, ``keeps_time``, ``agreement``, and the traffic of the agent's messages. Received data
     are unpickled: keep the other end trusted.
     """
@@ -76,7 +76,7 @@ class RemoteAgent:
     """An agent in its own process, with the arguments, methods and attributes of ``Agent``.
 
     The process starts fresh (``spawn``), so it has only the data that it is given; ``travel`` is pickled. As with any
-    use of ``multiprocessing``, a script must make one under ``if __name__ == "__main__":``.
+    use of ``multiprocessing``, a script must create it under ``if __name__ == "__main__":``.
 
     Example:
         >>> import swarmbo as sb
@@ -104,14 +104,14 @@ class RemoteAgent:
         self.name, self.is_finished, self.keeps_time, self.agreement = name, True, False, -1
         self.sent: dict[str, Traffic] = {}
         self._connection, child_end = context.Pipe()
-        self._awaited = 0  # answers; more than one once a call was interrupted
+        self._awaited = 0  # answers not received yet; more than one after an interrupted call
         self._process = context.Process(target=_begin, args=(child_end,), name=f"agent {name}", daemon=True)
         with without_interrupts():
             self._process.start()
         child_end.close()
         try:
             self._call(command, *arguments, **keywords)
-        except BaseException:  # also an interrupt: nobody else has this agent
+        except BaseException:  # also at an interrupt, as no other code can close this agent
             self.close()
             raise
 

@@ -40,7 +40,7 @@ class Participants(msgspec.Struct, frozen=True, rename={"rows_of_absent": "said"
     finished_queries: tuple[str, ...] = ()
 
     def checked(self, name: str, problem: Problem) -> "Participants":
-        """Return itself if it fits the agent and the problem."""
+        """Return itself; a ConfigError if it does not fit the agent and the problem."""
         at = "$.participants"
         if not 0 < self.number < 2**31:
             raise ConfigError(f"got decision {self.number}; wanted 1 to {2**31 - 1}", at=at)
@@ -49,14 +49,14 @@ class Participants(msgspec.Struct, frozen=True, rename={"rows_of_absent": "said"
         if name not in self.members:
             raise ConfigError(f"got {list(self.members)}; wanted {name!r} among them", at=at)
         if strange := [agent for agent in self.rows_of_absent if agent in self.members or agent not in problem.agents]:
-            raise ConfigError(f"got what {strange[0]!r} received; wanted what absent agents received", at=at)
+            raise ConfigError(f"got data of {strange[0]!r}; wanted data of absent agents only", at=at)
         for agent, rows in self.rows_of_absent.items():
             if not all(is_row(row, agent, problem) for row in (*rows.by_query.values(), *rows.attached)):
-                raise ConfigError(f"got data that {agent!r} cannot have; wanted its parts", at=at)
+                raise ConfigError(f"got data that {agent!r} cannot have; wanted its own data", at=at)
         return self
 
     def absent(self, agents: Collection[str]) -> dict[str, OwnRows]:
-        """Data of those of some agents that do not take part."""
+        """Data of those ``agents`` that do not take part."""
         return {agent: self.rows_of_absent.get(agent, OwnRows()) for agent in agents if agent not in self.members}
 
 
@@ -86,7 +86,7 @@ def are_stds(stds: Iterable[float]) -> bool:
 
 
 def are_values(values: Mapping[str, float], variables: Collection[str], problem: Problem) -> bool:
-    """True if codes are of some variables, and in or near their bounds."""
+    """True if all codes are of ``variables``, and in or near their bounds."""
     if not set(variables).issuperset(values):
         return False
     if problem.is_field:
@@ -144,7 +144,7 @@ def _require_local_settings(setup: Setup) -> None:
     """Refuse settings that need all agents' beliefs, if each has a local belief."""
     acquisition, coordination = setup.rule(), setup.coordination
     if isinstance(coordination, Solver) and not acquisition.splits:
-        why = "its local_problem(situation) looks at what all agents believe"
+        why = "its local_problem(situation) needs the beliefs of all agents"
         wanted = "a ChainAcquisition with utility(situation, n_agents), or a shared belief"
         got = f"got {type(acquisition).__name__} with belief 'fused': {why}"
         raise ConfigError(f"{got}; wanted {wanted}", at="$.acquisition")
@@ -159,12 +159,12 @@ def _unfit(own: object, what: str, wanted: str, at: str = "$.coordination") -> C
 
 
 _LARGEST_ORDER = 2**52  # of an evaluation
-_NOBODY = msgspec.msgpack.encode(None)
+_NO_PLACE = msgspec.msgpack.encode(None)
 Sites = Float[np.ndarray, "s d"] | None
 
 
 def of_type(kind: Any, fits: Callable[[str, Any], bool]) -> FitsData:
-    """Test of data of a kind; None is refused."""
+    """Test of encoded data of a type, with a test of the decoded data; None is refused."""
 
     def is_admissible(agent: str, data: bytes) -> bool:
         found = read_body(data, kind)
@@ -213,7 +213,7 @@ def reports(
 def destinations(problem: Problem) -> FitsData:
     """Test of agents' destinations: a location, or None."""
     fits = of_type(tuple[float, ...], lambda _, place: is_place(place, problem))
-    return lambda agent, data: data == _NOBODY or fits(agent, data)
+    return lambda agent, data: data == _NO_PLACE or fits(agent, data)
 
 
 def forbidden_pairs(graph: FactorGraph, sizes: Mapping[str, int]) -> FitsData:
@@ -239,7 +239,7 @@ def outcome_sums(problem: Problem, log: Logbook, n_attached: int, reporters: Col
     layout, graph, k = own_rows.Layout.of(problem), problem.graph, len(problem.channels)
     owners = [graph.owner(channel) for channel in problem.channels]
     low, high = problem.domain.low, problem.domain.high
-    side = high - low  # values may be so far outside the box
+    side = high - low  # values may be at most this far outside the box
     awaited = [np.array([c in query.awaited for c in problem.channels]) for query in log.open.values()]
     is_open = np.array([*awaited, *[np.ones(k, dtype=bool)] * n_attached], dtype=bool).reshape(-1, k)
     of_factors, of_variables = by_author(owners), by_author(graph.variable_owners)

@@ -84,7 +84,7 @@ class Stages(AgentDriver):
         """Log of a function with the data of all agents since the last decision."""
         problem, participants = self.setup.problem, self.participants
         exchange = OutcomeExchange(self.name, log, own)
-        # by common knowledge only: an agent that skipped the exchange for its own data would leave others waiting
+        # decided by common knowledge: if own data counted, one agent might skip what others wait for
         if not (log.open or own.attached):
             return log
         reporters = problem.agents[:1] if participants is None else problem.agents  # another may have got the total

@@ -97,8 +97,8 @@ class RestorableAgent(DecidingAgent):
         if plain.get("version") != STATE_VERSION:
             raise StateVersionError(f"got agent state version {plain.get('version')}; wanted {STATE_VERSION}")
         if plain["travels"] is not (travel is not None):
-            had = "one when the state was written" if plain["travels"] else "none when the state was written"
-            raise ConfigError(f"got {type(travel).__name__}; wanted what it had: {had}", at="$.travel")
+            wanted = f"{'travel times' if plain['travels'] else 'no travel times'}, as when the state was written"
+            raise ConfigError(f"got {type(travel).__name__}; wanted {wanted}", at="$.travel")
         own_parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
         links: dict[str, Any] = plain["links"] or {"agents": (), "edges": None}
         agent = cls(  # an ``Agent``, which makes its own setup
@@ -156,13 +156,13 @@ class RestorableAgent(DecidingAgent):
         again, so late messages are recognised; messages of future decisions are kept.
 
         Raises:
-            ConfigError: If it is no number, or an outcome of these decisions was told.
+            ConfigError: If ``last`` is not a whole number, or an outcome of these decisions was told.
         """
         whole_number(last, 0, "$.last")
         if self._participant.decision <= last or (checkpoint := self._checkpoint) is None:
             return
         if query_ids := sorted(self._own_rows.by_query.keys() - checkpoint.log.open.keys() - {UNREQUESTED}):
-            raise ConfigError(f"got decisions of {query_ids}, which have outcomes; wanted them taken back before any")
+            raise ConfigError(f"got decisions of {query_ids}, which have outcomes; wanted decisions without outcomes")
         self._roll_back(checkpoint, max(self._participant.decision, checkpoint.inputs.last_number))
         self._decisions, self._last_offers = {}, {}
 
@@ -233,7 +233,7 @@ class RestorableAgent(DecidingAgent):
             wanted = "mode = 'asynchronous', as other modes wait for all agents"
             raise ConfigError(f"got participants; wanted {wanted}", at="$.participants")
         if participants.number <= self._participant.decision:
-            raise ConfigError(f"got decision {participants.number}; wanted later than {self._participant.decision}")
+            raise ConfigError(f"got decision {participants.number}; wanted more than {self._participant.decision}")
 
     def _shareable_log(self) -> Logbook:
         """The log without private outcomes of this agent."""
@@ -244,14 +244,14 @@ class RestorableAgent(DecidingAgent):
         is_known = ~np.isnan(factors[:, own])
         if self.problem.is_field:  # others know of a measurement, not of its failure
             is_known |= history.failed[:, own]
-        # a returning agent may know that outcomes came, and no values
+        # a returning agent may know that outcomes arrived, but not their values
         factors[:, own] = np.where(is_known, PRIVATE_OUTCOME, np.nan)
         noise[:, [0, *(1 + column for column in own)]] = np.nan
         history = replace(history, factors=factors, noise_std=noise, totals=np.full(len(history), np.nan))
         return replace(self._log, history=history)
 
     def _with_own_outcomes(self, log: Logbook, own: Mapping[str, OwnRow]) -> Logbook:
-        """Fill a received log with outcomes of own factors; outcomes that no agent knows any more count as unheard."""
+        """Fill a received log with outcomes of own factors; outcomes that no agent knows any more count as missing."""
         if reports_outcomes(self._setup):
             return log
         history = log.history

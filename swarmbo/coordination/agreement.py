@@ -1,4 +1,4 @@
-"""Outcomes of a part, per agent, and the joint choice that they make together."""
+"""Each agent's outcome of a connected part, and the joint choice that all outcomes form."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 
 
 class TableOutcome(NamedTuple):
-    """Outcome of a part for one agent, on tables; ``bound`` holds for every choice of the part, up to rounding."""
+    """One agent's outcome of a part, from tables; no joint choice of the part exceeds ``bound``, up to rounding."""
 
     assignment: dict[str, int]
     status: Status
@@ -27,7 +27,7 @@ class TableOutcome(NamedTuple):
 
 
 class BoxOutcome(NamedTuple):
-    """Outcome of a part for one agent, on a box, with final residuals and the rise of the sum by polishing."""
+    """One agent's outcome of a part, on a box: final residuals, and ``gain``, the rise of the sum by polishing."""
 
     part: int
     x: dict[str, float]
@@ -113,10 +113,10 @@ def solution_with(
     open_ended = any(outcome.status == "max_rounds" for outcome in outcomes)
     by_factor = dict(zip(graph.factors, values.tolist(), strict=True))
     value, broken = total(values), violated(by_factor)
-    # an exact part is its own bound, so only parts with loops need one
+    # the value of an exactly solved part is its bound, so only other parts need one
     bound = value if exact else _bound_of(graph, by_factor, outcomes)
     if bound is not None:
-        bound = max(bound, value)  # rounding may put it below
+        bound = max(bound, value)  # rounding may put the bound below the value
     report = SolveReport(
         status="infeasible" if broken else "exact" if exact else "max_rounds" if open_ended else "converged",
         rounds=max((outcome.rounds for outcome in outcomes), default=0),
@@ -129,11 +129,11 @@ def solution_with(
 
 
 def _bound_of(graph: FactorGraph, values: Mapping[str, float], outcomes: Sequence[TableOutcome]) -> float | None:
-    """Sum of the parts' bounds; a part that was solved exactly is its own bound."""
+    """Sum of the parts' bounds; None if a part has none. The bound of an exactly solved part is its value."""
     bounds: dict[int, float] = {}
     for outcome in outcomes:
         if outcome.bound is not None:
-            bounds[outcome.part] = outcome.bound  # all agents of a part have the same
+            bounds[outcome.part] = outcome.bound  # all agents of a part have the same bound
         elif outcome.status == "exact":
             bounds[outcome.part] = total(np.array([values[f] for f in graph.components[outcome.part].factors]))
         else:
@@ -142,7 +142,7 @@ def _bound_of(graph: FactorGraph, values: Mapping[str, float], outcomes: Sequenc
 
 
 def partial_solution(graph: FactorGraph, tables: Tables, chosen: Mapping[str, int], report: SolveReport) -> Solution:
-    """Solution of a choice, which may lack variables."""
+    """Solution of a joint choice that may lack variables."""
     decided = decided_factors(graph, chosen)
     values = [tables[f][tuple(chosen[x] for x in graph.scope(f))] for f in decided]
     return partial_solution_with(graph, chosen, values, report)
@@ -156,7 +156,7 @@ def decided_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
 def partial_solution_with(
     graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport
 ) -> Solution:
-    """Solution of a choice, given the values of factors whose variables all have one, in the graph's order."""
+    """Solution of a choice that may lack variables, given the values of its ``decided_factors``."""
     decided = decided_factors(graph, chosen)
     broken = violated(dict(zip(decided, values, strict=True)))
     value = total(np.array(values)) if len(decided) == len(graph.factors) else None
@@ -172,7 +172,7 @@ def agreement_of(
     links: LinkReport | UnsetType = UNSET,
     status: Status | None = None,
 ) -> Agreement:
-    """Combine the outcomes of all agents and parts into a joint point; ``status`` None: whether they converged."""
+    """Combine the outcomes of all agents and parts into a joint point; ``status`` None: from their convergence."""
     x = {variable: value for outcome in outcomes for variable, value in outcome.x.items()}
     values = {factor: value for outcome in outcomes for factor, value in outcome.values.items()}
     by_factor = {factor: values[factor] for factor in graph.factors}
@@ -196,7 +196,7 @@ def agreement_of(
 def agreement_at(
     functions: BoxFunctions, point: Vector, rounds: int, traffic: Traffic, links: LinkReport | UnsetType, status: Status
 ) -> Agreement:
-    """Agreement on a joint point, at which all factors are evaluated here."""
+    """Evaluate all factors at a joint point, and return the agreement on it."""
     values = {factor: float(row[0]) for factor, row in by_factor(*values_at(functions, point[None])).items()}
     outcome = BoxOutcome(0, dict(zip(functions.graph.variables, point.tolist(), strict=True)), values, rounds)
     return agreement_of(functions.graph, [outcome], traffic, links, status)

@@ -1,7 +1,7 @@
 """Steps on a box: starts, exchange between neighbours, sums over a part, and spectral projected gradient ascent.
 
-By messages a step costs one message from each factor to the owners of its shared variables (gradients), one back (their
-sum), and sums up and down a tree of the part's agents, which accept or shorten it.
+If agents exchange messages, a step takes one message with a gradient from each factor to each shared variable's owner,
+one back with the sum, and sums over a tree of the part's agents, by which the step is accepted or shortened.
 
 Source: Birgin, Martínez & Raydan 2000 (SPG2, monotone); Barzilai & Borwein 1988.
 """
@@ -25,16 +25,16 @@ FEWEST = 16  # random points for the spread of values: too few would give an arb
 def tell_factors(
     view: LocalView, numbers: Mapping[str, float], below: float | None = None
 ) -> requests.Steps[dict[str, float]]:
-    """Send a number of each own variable, in [0, ``below``), to its factors' owners, and return those received."""
+    """Send a number in [0, ``below``) for each own variable to its factors' owners; return the received numbers."""
     graph = view.graph
     edges = ((f, x) for x in view.variables for f in graph.factors_of(x))
-    letters = [requests.to_factor(graph, messages.Consensus(f, x, np.array([numbers[x]]))) for f, x in edges]
-    heard = yield requests.Send(letters, [("consensus", f, x) for f in view.factors for x in graph.scope(f)], below)
-    return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
+    outgoing = [requests.to_factor(graph, messages.Consensus(f, x, np.array([numbers[x]]))) for f, x in edges]
+    received = yield requests.Send(outgoing, [("consensus", f, x) for f in view.factors for x in graph.scope(f)], below)
+    return {str(x): float(message.entries[0]) for (_, _, x), message in received.items()}
 
 
 def exchange(view: BoxView, points: Copies) -> requests.Steps[list[Received]]:
-    """Let the own factors publish and receive, phase by phase; see :class:`BoxFunctions`."""
+    """Let own factors publish numbers and receive sums, phase by phase; see :class:`BoxFunctions`."""
     received: list[list[np.ndarray]] = [[] for _ in view.stacks]
     for phase in range(view.functions.n_exchanges):
         rows = zip(view.stacks, points, received, strict=True)
@@ -53,22 +53,22 @@ def part_total(view: BoxView, Z: Float[np.ndarray, "m n"]) -> requests.Steps[Flo
 
 
 def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) -> requests.Steps[BoxOutcome]:
-    """Outcome with the own variables' agreed values, from each one's first factor, and the own factors' values."""
+    """Outcome with own variables' agreed values, received from their first factors' owners, and own factors' values."""
     graph, points = view.graph, view.take(point[None])
     received = yield from exchange(view, points)
     found = by_factor(view.stacks, view.values(points, received))
     values = {factor: float(value[0]) for factor, value in found.items()}
     edges = ((f, x) for f in view.factors for x in graph.scope(f) if graph.factors_of(x)[0] == f)
-    letters = [requests.to_variable(graph, messages.Consensus(f, x, point[[view.place[x]]])) for f, x in edges]
-    heard = yield requests.Send(letters, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
-    x = {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
+    outgoing = [requests.to_variable(graph, messages.Consensus(f, x, point[[view.place[x]]])) for f, x in edges]
+    arrived = yield requests.Send(outgoing, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
+    x = {str(x): float(message.entries[0]) for (_, _, x), message in arrived.items()}
     return outcome._replace(x=x, values=values)
 
 
 def drawn_starts(
     functions: BoxFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
 ) -> Float[np.ndarray, "m n"]:
-    """Starts (m, n): given joint points, then random ones in the columns of the named ``variables``; others are 0."""
+    """Starts (m, n), on grids: given joint points, then points random in ``variables`` and ``low`` in all others."""
     low, high = functions.low, functions.high
     given = np.clip(functions.starts[:n_given], low, high)
     place = functions.graph.column_of
@@ -82,8 +82,8 @@ def drawn_starts(
 
 
 def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:
-    """Spread of a part's values over the squared spread of its box; 1 if all are equal. Given starts (the first
-    ``n_given``) lie where the sum is large, so they count only if it is flat elsewhere.
+    """Standard deviation of a part's values, divided by the variance 1/12 of a uniform coordinate; 1 if all are equal.
+    Given starts (the first ``n_given``) lie where the sum is large, so they count only if all other values are equal.
     """
     for seen in (values[n_given:], values):
         known = seen[np.isfinite(seen)]
@@ -92,13 +92,13 @@ def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:
     return 1.0
 
 
-Penalty = Callable[[Points, Values, Points], Climbing]  # of points, values and gradients: both less the penalty
+Penalty = Callable[[Points, Values, Points], Climbing]  # subtracts a penalty from values and gradients
 
-_STILL = 1e-9  # sides of the box
+_STILL = 1e-9  # largest move, in sides of the box, that ends an ascent
 _SUFFICIENT = 1e-4  # share of the rise predicted by the gradient that a step must reach (Armijo)
 _SHRINK = 0.25
 _LARGEST_STEP = 1e100  # in squared sides per unit of the outcome, which may be tiny
-_NOWHERE = 1e-7  # sides of the box
+_NOWHERE = 1e-7  # root of the sum of squared moves, in sides of the box, that ends polishing
 # steps over which `polish` measures the rise of the best sum
 _STEPS = 4
 
@@ -107,7 +107,7 @@ Polished = tuple[Float[np.ndarray, "m n"], Float[np.ndarray, " m"], Float[np.nda
 
 
 class Climbed(NamedTuple):
-    """Best points, their values, step lengths (g, m) to continue with, and the function there without the penalty."""
+    """Best points, their values, step lengths (g, m) to continue with, and values and gradients without penalty."""
 
     X: Points
     value: Values
@@ -116,7 +116,7 @@ class Climbed(NamedTuple):
 
 
 def climbed_by(functions: BoxFunctions, stack: FactorStack, received: Received) -> Callable[[Points], Climbing]:
-    """Function of points that a stack's factors climb while received sums stay fixed, to ``ascend``."""
+    """Function for ``ascend``: values and gradients of a stack's factors at points, given fixed received sums."""
     return lambda X: functions.value_and_gradient(stack, X, received)
 
 
@@ -131,10 +131,10 @@ def ascend(
     known: Climbing | None = None,
 ) -> Climbed:
     """Spectral projected gradient ascent on g x m problems; values never fall. ``steps`` counts evaluations after the
-    first, which is ``known`` where a climb goes on; a row ends once no problem moves. Rows are independent.
+    first; to continue a climb, give its last one as ``known``. A row ends once none of its m problems moves.
     """
     sides = np.where(high > low, high - low, 1.0)
-    X = np.ascontiguousarray(X)  # sums along the last axis then have one order for any number of rows
+    X = np.ascontiguousarray(X)  # sums along the last axis then have the same order for any number of rows
     known = function(X) if known is None else known
     value, gradient = known if penalty is None else penalty(X, *known)
     gradient = np.ascontiguousarray(gradient) * sides
@@ -150,7 +150,7 @@ def ascend(
         seen = function(trial)
         new_value, new_gradient = seen if penalty is None else penalty(trial, *seen)
         new_gradient = np.ascontiguousarray(new_gradient) * sides
-        # Armijo: a step below the predicted share is not taken, so values never fall
+        # Armijo: a step that gains less than this share of the predicted rise is refused, so values never fall
         sufficient = new_value >= value + _SUFFICIENT * (gradient * moved).sum(axis=-1)
         accepted: Bool[np.ndarray, "g m"] = active & sufficient
         curvature = ((gradient - new_gradient) * moved).sum(axis=-1)
@@ -177,35 +177,35 @@ def pulled_to(centre: Points, weight: Float[np.ndarray, "g #m a"]) -> Penalty:
 def polish(
     view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE, least: float = 0.0
 ) -> requests.Steps[Polished]:
-    """Ascend from joint points of a part: points, sum after, sum before. It ends at full steps within ``tolerance``
-    sides, or if four steps raise the best sum by less than ``least`` of its total rise.
+    """Ascend from joint points; return points, their sums after and before. It ends if the second of two accepted steps
+    moves them by at most ``tolerance`` sides, or if four steps raise the best sum by less than ``least`` of its rise.
     """
     low, high, sides = view.functions.low, view.functions.high, view.functions.sides
-    values, slope = yield from _look(view, Z)
+    values, slope = yield from _evaluated(view, Z)
     value, square = yield requests.AllReduce.of(view, len(Z), values, view.by_variable(slope**2))
     before, reached = value, [max(value.max(), -1e200)]
-    step, is_told = 0.1 / np.maximum(np.sqrt(square), 1e-300), np.zeros(len(Z), dtype=bool)
+    step, was_accepted = 0.1 / np.maximum(np.sqrt(square), 1e-300), np.zeros(len(Z), dtype=bool)
     for _ in range(steps):
         trial = np.clip(Z + step[:, None] * slope * sides, low, high)
         moved = (trial - Z) / sides
-        values, new_slope = yield from _look(view, trial)
+        values, new_slope = yield from _evaluated(view, trial)
         sums = map(view.by_variable, (slope * moved, (slope - new_slope) * moved, moved**2))
         new_value, promised, curvature, square = yield requests.AllReduce.of(view, len(Z), values, *sums)
         accepted = new_value >= value + _SUFFICIENT * promised
         step = _next_step(step, accepted, curvature, square)
         Z, slope = (np.where(accepted[:, None], new, old) for new, old in ((trial, Z), (new_slope, slope)))
         value = np.where(accepted, new_value, value)
-        little = np.where(accepted & is_told, tolerance, min(tolerance, _NOWHERE))
-        reached.append(max(value.max(), -1e200))  # differences of infinite ones are no numbers
+        limit = np.where(accepted & was_accepted, tolerance, min(tolerance, _NOWHERE))
+        reached.append(max(value.max(), -1e200))  # the difference of two infinite sums is NaN
         is_done = len(reached) > _STEPS and reached[-1] - reached[-1 - _STEPS] < least * (reached[-1] - reached[0])
-        if is_done or (square <= little**2).all():
+        if is_done or (square <= limit**2).all():
             break
-        is_told = accepted
+        was_accepted = accepted
     return Z, value, before
 
 
-def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> requests.Steps[tuple[Rows, Float[np.ndarray, "m n"]]]:
-    """Values of the own factors at joint points, and gradients of the part's sum by variable, in sides of the box."""
+def _evaluated(view: BoxView, Z: Float[np.ndarray, "m n"]) -> requests.Steps[tuple[Rows, Float[np.ndarray, "m n"]]]:
+    """Values of own factors at joint points, and gradients (m, n) of the part's sum, per side of the box."""
     functions, points = view.functions, view.take(Z)
     received = yield from exchange(view, points)
     both = [functions.value_and_gradient(*row) for row in zip(view.stacks, points, received, strict=True)]
@@ -216,7 +216,7 @@ def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> requests.Steps[tuple[Ro
 
 
 def _next_step(step: Lengths, accepted: Bool[np.ndarray, "*m"], curvature: Lengths, square: Lengths) -> Lengths:
-    """Length of Barzilai and Borwein after an accepted step, else a shorter one."""
+    """Step length of Barzilai and Borwein after an accepted step; a shorter length after a refused one."""
     # the length is undefined where the function curves upwards: the step then grows
     longer = np.where(curvature > 0.0, square / np.where(curvature > 0.0, curvature, 1.0), 4.0 * step)
     return np.where(accepted, np.clip(longer, 1e-300, _LARGEST_STEP), _SHRINK * step)

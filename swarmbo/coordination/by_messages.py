@@ -1,4 +1,4 @@
-"""Driver of one agent: it answers a method's requests by messages to and from the others."""
+"""Driver of one agent: it answers a method's requests by messages to and from other agents."""
 
 import math
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -22,7 +22,7 @@ Program = Generator[Mapping[Key, Wanted], dict[Key, Any], Out]  # yields expecte
 
 
 class ByMessages:
-    """One agent's side of a part; messages go to ``post``, and ``schema`` checks arrivals (default: of a box)."""
+    """One agent's side of a part; messages go to ``post``, and ``schema`` (None: that of a box) checks arrivals."""
 
     def __init__(self, part: Part, agent: str, post: Post, schema: Schema | None = None) -> None:
         self.part, self.graph, self.agent, self._post = part, part.graph, agent, post
@@ -77,7 +77,7 @@ class ByMessages:
     def _flood(
         self, request: requests.ToFactors | requests.ToVariables, keys: Iterable[Key]
     ) -> Program[tuple[Any, dict[Key, Any]]]:
-        """Entries with those received filled in, and the messages."""
+        """Send messages; return the entries with received ones filled in, and the received messages."""
         self._schema = replace(self._schema, sizes=request.flooding.sizes)
         self._send(request.messages())
         entries, received = request.entries.copy(), (yield from self._receive(keys))
@@ -112,7 +112,7 @@ class ByMessages:
         shared = [x for x in view.variables if is_shared[x]]
         keys = [(tag, f, x) for x in shared for f in graph.factors_of(x)]
         received = yield from self._receive(keys, request.n_points)
-        # from 0 on, in the graph's order of factors, as in `Central`, whatever arrives first
+        # sums begin at 0 and follow the graph's order of factors, as in `Central`, not the order of arrivals
         for x in shared:
             entries = [received[tag, f, x].entries for f in graph.factors_of(x)]
             summed = _sum_in_order(np.zeros(request.n_points), entries)
@@ -122,7 +122,7 @@ class ByMessages:
         out = np.zeros((request.n_points, len(view.place)))
         for stack, copies in zip(view.stacks, request.copies, strict=True):
             for columns, copy in zip(stack.columns, copies, strict=True):
-                out[:, columns] = copy  # a variable of one factor: its own value is the sum
+                out[:, columns] = copy  # a variable of one factor has no other term
         for (_, _, x), message in received.items():
             out[:, view.place[str(x)]] = message.entries
         return out
@@ -191,7 +191,7 @@ class ByMessages:
         part, tree = self.part, self.part.tree
         children, parent = tree.children[self.agent], tree.parent[self.agent]
         own = self.graph.factors_owned_by(self.agent)
-        # values, not sums of them: only the root adds, in the graph's order, so no tree changes which choice is best
+        # values, not sums: only the root adds, in the graph's order, so the best choice does not depend on the tree
         values_by_factor = dict(zip(own, np.array(request.values).T, strict=True))
         change, moved, n_choices = request.change, request.moved, len(request.values)
 
@@ -225,7 +225,7 @@ def _sum_in_order(first: np.ndarray, others: Iterable[np.ndarray]) -> np.ndarray
 
 
 def _wanted_data(sender: str, agents: Collection[str], fits: FitsData) -> Wanted:
-    """Expected data of some agents to all, as they are forwarded."""
+    """Expected message that forwards the data of exactly these ``agents``."""
 
     def is_admissible(message: messages.Reports) -> bool:
         return message.reports.keys() == agents and all(fits(agent, data) for agent, data in message.reports.items())

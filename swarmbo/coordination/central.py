@@ -28,7 +28,7 @@ Watcher = Callable[[Rank | None, float | None, Traffic], None]
 
 
 class Central:
-    """Driver for all factors of a part; equal factors are served together."""
+    """Driver for all factors of a part in one process; it computes for many factors at once."""
 
     def __init__(self, part: Part, watcher: Watcher | None = None) -> None:
         self.part, self.graph, self._watcher = part, part.graph, watcher
@@ -36,7 +36,7 @@ class Central:
         self._counted: dict[Hashable, Traffic] = {}
         self._counts = Counts(part)
         self._hops: dict[tuple[str, str], int] = {}
-        self._latest: dict[Key, Message] = {}  # messages by key; one of a key is the same for all recipients
+        self._latest: dict[Key, Message] = {}  # messages by key; all recipients of a key get the same message
 
     def run(self, steps: Steps[Out]) -> Out:
         """Answer requests until the method ends."""
@@ -135,7 +135,7 @@ class Central:
         return summed
 
     def over_tree(self, joined: Float[np.ndarray, "..."]) -> Traffic:
-        """Traffic of numbers that go up the tree to its root and down again."""
+        """Count numbers that go up the tree to its root and down again, and return their traffic."""
         counts, numbers = self._counts, np.empty(joined.size)
 
         def count() -> Traffic:
@@ -147,17 +147,17 @@ class Central:
 
     @cached_property
     def _owned(self) -> Passes:
-        """Each agent with each of its factors in turn, as indices in the graph."""
+        """Pairs of an agent and its factor, as indices in the graph; pass k has each agent's k-th factor."""
         return in_turn((self._counts.place[owner], i) for i, owner in enumerate(self.graph.factor_owners))
 
     @cached_property
     def _children(self) -> Sequence[tuple[int, Sequence[int]]]:
-        """Agents with children, each after all its children, with these."""
+        """Agents that have children, each with the list of its children; agents come after all their children."""
         place, tree = self._counts.place, self.part.tree
         return [(place[a], [place[child] for child in tree.children[a]]) for a in tree.leaves_first if tree.children[a]]
 
     def _in_turn(self, request: requests.InTurn) -> dict[str, bytes]:
-        """Data of agents, each of which knows those before it."""
+        """Data of agents in turn, each made with the data of the agents before it."""
         known: dict[str, bytes] = {}
         for agent in request.order:
             known[agent] = request.make_data(agent, known)
@@ -165,7 +165,7 @@ class Central:
         return known
 
     def _tree_messages(self, data: Mapping[str, bytes]) -> Iterator[AddressedMessage]:
-        """Messages by which all agents get the data of all: up the tree, and down again."""
+        """Messages up and down the tree, by which every agent gets the data of all agents."""
         tree = self.part.tree
         behind = {agent: {agent: data[agent]} for agent in tree.leaves_first}
         for agent in tree.leaves_first:
@@ -189,7 +189,7 @@ class Central:
 
 
 def side_by_side(parts: Sequence[tuple[Central, Steps[Out]]]) -> list[Out]:
-    """Run a method on several parts; factors of all parts that request values at once are served in one call."""
+    """Run a method on several parts; requests for values that parts make at the same time are served in one call."""
     outcomes: dict[int, Out] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(parts)))
     while answers:
@@ -215,14 +215,14 @@ class Counts:
     def numbers(
         self, kind: type[messages.Numbers], sizes: Int[np.ndarray, " e"], is_sent: Bool[np.ndarray, " e"] | None = None
     ) -> Traffic:
-        """Traffic of messages of so many entries per edge in one direction; ``is_sent`` masks edges with a message."""
+        """Traffic of one message per edge in one direction, with ``sizes`` entries; ``is_sent`` masks the edges."""
         hops, outline = self._hops, messages.Codec.size(kind("", "", messages.NO_NUMBERS))
         crosses = hops > 0 if is_sent is None else is_sent & (hops > 0)
         lengths = outline + self._names + messages.array_widths(sizes)
         return _sum(lengths[crosses], hops[crosses])
 
     def sums(self, kind: type[messages.Numbers], n_points: int) -> Traffic:
-        """Traffic of entries of variables with several factors to their owners, and of the sums back."""
+        """Traffic of factors' entries to the owners of shared variables, and of the sums back to the factors."""
         is_shared = np.array(list(self.part.is_shared.values()))[self.part.graph.edges.variables]
         sizes = np.full(len(is_shared), n_points)
         return self.numbers(kind, sizes, is_shared) + self.numbers(messages.Consensus, sizes, is_shared)
@@ -240,7 +240,7 @@ class Counts:
         return _sum(lengths[variables], hops)
 
     def up_tree(self, message: Message, per_factor: int) -> Traffic:
-        """Traffic up the tree, of a message with ``per_factor`` numbers for each factor behind an agent."""
+        """Traffic up the tree of a message with ``per_factor`` numbers for each factor of the sender's subtree."""
         names, n_factors = self._senders
         numbers = messages.array_widths(per_factor * n_factors)
         return _sum(messages.Codec.size(message) + names + numbers, self._tree_hops)
@@ -252,7 +252,7 @@ class Counts:
 
     @cached_property
     def _senders(self) -> tuple[Int[np.ndarray, " n-1"], Int[np.ndarray, " n-1"]]:
-        """Bytes of the names of all agents but the root, and numbers of factors behind them."""
+        """Bytes of the names of all agents but the root, and numbers of factors in their subtrees."""
         tree = self.part.tree
         names = [agent for agent, parent in tree.parent.items() if parent is not None]
         return messages.text_widths(names), np.array([len(tree.factors[agent]) for agent in names], dtype=np.int64)
@@ -280,13 +280,13 @@ class Counts:
 
     @cached_property
     def _hops(self) -> Int[np.ndarray, " e"]:
-        """Number of links from the owner of each edge's factor to that of its variable; 0 if it is one agent."""
+        """Number of links between the owners of each edge's factor and variable; 0 if both are the same agent."""
         edges = self.part.graph.edges
         return _hops(self.part, self._owners[edges.factors], self._deciders[edges.variables])
 
     @cached_property
     def _remote_owners(self) -> Int[np.ndarray, " n"]:
-        """Variables with other owners of their factors, each pair once, coded as variable * agents + owner."""
+        """Pairs of a variable and another agent that owns factors of it, coded as variable * agents + owner."""
         edges, n_agents = self.part.graph.edges, len(self.part.graph.agents)
         owners = self._owners[edges.factors]
         elsewhere = owners != self._deciders[edges.variables]

@@ -1,7 +1,7 @@
 """Upper bounds that no joint choice from the tables exceeds, computed by the agents together.
 
 Each bound is a sum of maxima of tables that are a reparametrisation of the graph's sum. So it holds for any messages,
-also if they stop early. All agents receive the sum over a tree. On a part without loops the bound is the optimum, after
+even if they stop early. All agents receive the sum over a tree. On a part without loops the bound is the optimum, after
 one pass of messages. Bounds hold for the tables (candidates), not for values between them.
 
 Forbidden combinations (-inf) stay forbidden: no number is NaN, and a bound of -inf proves that every choice is
@@ -31,34 +31,34 @@ def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tup
     from_variables: dict[tuple[str, str], Vector] = {}
     from_factors: dict[tuple[str, str], Vector] = {}
 
-    def hear(kind: str, edges: list[tuple[str, str]], into: dict[tuple[str, str], Vector]) -> requests.Steps[None]:
+    def receive(kind: str, edges: list[tuple[str, str]], into: dict[tuple[str, str], Vector]) -> requests.Steps[None]:
         yield from mail.wait([(kind, *edge) for edge in edges])
         into.update({edge: mail[kind, *edge].entries for edge in edges})
 
-    # a message needs those of all but its recipient, so each message is sent once, when it is final
+    # a sender waits for the messages of all but the recipient, so each message is sent once, when it is final
     for level in view.part.levels:
         writing = [(x, to) for x, to in level.from_variables if x in variables]
         needed = [(f, x) for x, to in writing for f in graph.factors_of(x) if to != (f,)]
-        yield from hear("factor", needed, from_factors)
+        yield from receive("factor", needed, from_factors)
         for x, recipients in writing:
             outgoing, actor = messages_of_variable(graph, x, sizes[x], from_factors), graph.variable_owner(x)
             for f in recipients:
                 mail.post(actor, graph.owner(f), messages.FromVariable(f, x, outgoing[f]))
         answering = [(f, to) for f, to in level.from_factors if f in factors]
         needed = [(f, x) for f, to in answering for x in _writers(graph, f) if to != (x,)]
-        yield from hear("variable", needed, from_variables)
+        yield from receive("variable", needed, from_variables)
         for f, recipients in answering:
             outgoing, owner = messages_of_factor(graph, f, tables[f], from_variables), graph.owner(f)
             for x in recipients:
                 mail.post(owner, graph.variable_owner(x), messages.FromFactor(f, x, outgoing[x]))
-    yield from hear("factor", [(f, x) for x in view.variables for f in graph.factors_of(x)], from_factors)
-    yield from hear("variable", [(f, x) for f in view.factors for x in _writers(graph, f)], from_variables)
+    yield from receive("factor", [(f, x) for x in view.variables for f in graph.factors_of(x)], from_factors)
+    yield from receive("variable", [(f, x) for f in view.factors for x in _writers(graph, f)], from_variables)
     yield from mail.flush()
     return (yield from decode(view, tables, from_variables, from_factors)), len(view.part.levels)
 
 
 def _on_tree_at_once(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tuple[dict[str, int], int]]:
-    """Messages and choices as by agents, bit-identical and as many, for a whole part in one process."""
+    """Choices and count of messages as by ``on_tree``, bit-identical, for a whole part in one process."""
     from swarmbo.coordination import compiled_passes  # late: numba is slow to load
 
     flooding, edges = Flooding(view.graph, tables, view.variables, sizes), view.graph.edges
@@ -73,7 +73,7 @@ def _on_tree_at_once(view: LocalView, tables: Tables, sizes: Sizes) -> requests.
 def decoded(
     view: LocalView, tables: Tables, flooding: Flooding, from_variables: Flat, from_factors: Flat
 ) -> requests.Steps[dict[str, int]]:
-    """Choose variable by variable from the last messages; in one call for a whole part in one process."""
+    """Choose variable by variable from the last messages; a whole part in one process takes one compiled call."""
     if not view.is_whole:
         return (yield from decode(view, tables, flooding.by_edge(from_variables), flooding.by_edge(from_factors)))
     from swarmbo.coordination import compiled_passes  # late: numba is slow to load
@@ -90,7 +90,7 @@ def decoded(
 
 
 def _writers(graph: FactorGraph, factor: str) -> tuple[str, ...]:
-    """Variables that write to a factor; the only variable of a factor does not."""
+    """Variables that send a factor messages; the only variable of a factor sends none."""
     scope = graph.scope(factor)
     return scope if len(scope) > 1 else ()
 
@@ -101,7 +101,7 @@ BOUND_ROUNDS = 20
 
 
 def upper_bound(view: LocalView, tables: Tables, sizes: Sizes, rounds: int = BOUND_ROUNDS) -> requests.Steps[float]:
-    """Upper bound on every joint choice of a connected part, up to rounding, after so many turns of its factors."""
+    """Upper bound on every joint choice of a connected part, up to rounding, after ``rounds`` turns of its factors."""
     if view.graph.is_forest:
         chosen, _ = yield from on_tree(view, tables, sizes)
         best = [tables[f][tuple(chosen[x] for x in view.graph.scope(f))] for f in view.factors]
@@ -110,69 +110,69 @@ def upper_bound(view: LocalView, tables: Tables, sizes: Sizes, rounds: int = BOU
 
 
 def _summed(terms: Sequence[float]) -> requests.Steps[float]:
-    """Sum over all factors of the part, of a term for each own factor."""
+    """Sum of one term per factor over the whole part, given the ``terms`` of own factors."""
     sums = yield requests.AllReduce(np.array(terms, dtype=float).reshape(-1, 1, 1))
     return float(sums[0, 0])
 
 
 def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> requests.Steps[float]:
     """Max-product linear programming: factors in turn distribute their value evenly among their variables."""
-    # With delta_f(x) the share that variable x has of factor f, the sum of all factors at any choice is sum_f [f -
-    # sum_x delta_f(x)] + sum_x [sum_f delta_f(x)], so the sum of the maxima of the brackets is a bound. Factor f lowers
-    # it the most that its own shares can, q being the sum of x's shares of other factors:
+    # Let delta_f(x) be the share of factor f that goes to variable x. At any choice, the sum of all factors is sum_f [f
+    # - sum_x delta_f(x)] + sum_x [sum_f delta_f(x)], so the sum of the brackets' maxima is a bound. With q(x) the sum
+    # of x's shares of other factors, these shares of factor f lower the bound the most:
     #     delta_f(x) <- 1/|f| max over the others of [f + sum_y q(y)] - q(x)
-    # Source: Globerson & Jaakkola 2007, by factors as Sontag, Globerson & Jaakkola 2011, section 1.5.2. Factors that
+    # Source: Globerson & Jaakkola 2007, factor by factor (Sontag, Globerson & Jaakkola 2011, 1.5.2). Factors that
     # share no variable update in parallel (colour after colour), so the bound falls from turn to turn. If no
     # combination of the remaining values allows a value, its share is -inf. The value is then left out everywhere, and
     # the rest stays finite.
     graph = view.graph
-    # factors of one colour come together and share no variable
+    # factors sorted by colour; factors of one colour share no variable
     order = sorted(graph.factors, key=coloured({f: graph.neighbours(f) for f in graph.factors}).__getitem__)
     place, variables = {f: k for k, f in enumerate(order)}, set(view.variables)
     scopes = {f: tuple(x for x in graph.scope(f) if len(graph.factors_of(x)) > 1) for f in graph.factors}
-    # other variables are in this factor only, so their maxima lose nothing
+    # all other variables are in this factor only, so they can be maximised out at once
     lonely = {f: tuple(k for k, x in enumerate(graph.scope(f)) if x not in scopes[f]) for f in view.factors}
     tables = {f: tables[f].max(axis=axes) for f, axes in lonely.items()}
     homes = {x: graph.factors_of(x)[0] for x in graph.variables if len(graph.factors_of(x)) > 1}
     shares = {(f, x): np.zeros(sizes[x]) for f in view.factors for x in scopes[f]}  # of the own factors
-    heard = {(f, x): np.zeros(sizes[x]) for x in view.variables for f in graph.factors_of(x)}  # of the own variables
+    received = {(f, x): np.zeros(sizes[x]) for x in view.variables for f in graph.factors_of(x)}  # of the own variables
 
     def others(x: str, factor: str) -> Vector:
-        return reduce(np.add, [heard[f, x] for f in graph.factors_of(x) if f != factor])
+        return reduce(np.add, [received[f, x] for f in graph.factors_of(x) if f != factor])
 
-    def hear(mail: requests.Mailbox, x: str, before: int) -> requests.Steps[None]:
+    def receive(mail: requests.Mailbox, x: str, before: int) -> requests.Steps[None]:
         keys = [("factor", f, x) for f in graph.factors_of(x) if place[f] < before and f in speaking]
         yield from mail.wait(keys)
-        heard.update({(f, x): mail["factor", f, x].entries for _, f, x in keys})
+        received.update({(f, x): mail["factor", f, x].entries for _, f, x in keys})
 
     def falling() -> float:
         """The present bound, for a caller that sees the whole part."""
-        behind = [np.add(others(x, home), heard[home, x]).max() for x, home in homes.items()]
+        behind = [np.add(others(x, home), received[home, x]).max() for x, home in homes.items()]
         return float(sum(_rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors) + sum(behind))
 
     # factors of one colour share no variable, so parallel updates equal sequential ones
     for turn in range(rounds):
         mail = requests.Mailbox()
-        # a single variable gets the whole value at once
+        # a factor of one variable gives it the whole value in the first turn
         speaking = {f for f in order if len(scopes[f]) > 1 or turn == 0}
         for f in (f for f in order if f in speaking):
             for x in scopes[f]:
                 if x in variables:
-                    yield from hear(mail, x, place[f])
+                    yield from receive(mail, x, place[f])
                     mail.post(graph.variable_owner(x), graph.owner(f), messages.FromVariable(f, x, others(x, f)))
             if f in tables:
                 yield from mail.wait([("variable", f, x) for x in scopes[f]])
-                said = [mail["variable", f, x].entries for x in scopes[f]]
-                for x, share in zip(scopes[f], _shares(tables[f], said), strict=True):
+                incoming = [mail["variable", f, x].entries for x in scopes[f]]
+                for x, share in zip(scopes[f], _shares(tables[f], incoming), strict=True):
                     shares[f, x] = share
                     mail.post(graph.owner(f), graph.variable_owner(x), messages.FromFactor(f, x, share))
         for x in homes:
             if x in variables:
-                yield from hear(mail, x, len(order))
+                yield from receive(mail, x, len(order))
         yield from mail.flush()
         yield requests.ReportBound(falling)
     mail, terms = requests.Mailbox(), {f: _rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors}
-    for x, home in homes.items():  # the owner of one factor adds up each variable's shares
+    for x, home in homes.items():  # the owner of a variable's first factor adds up its shares
         if x in variables:
             mail.post(graph.variable_owner(x), graph.owner(home), messages.FromVariable(home, x, others(x, home)))
     yield from mail.wait([("variable", home, x) for x, home in homes.items() if home in terms])
@@ -183,26 +183,26 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
     return (yield from _summed([terms[f] for f in view.factors]))
 
 
-def _shares(table: Table, had: list[Vector]) -> list[Vector]:
+def _shares(table: Table, received: list[Vector]) -> list[Vector]:
     """Share of each variable in a factor, given its shares of other factors."""
-    n, shares = len(had), list[Vector]()
-    for most, entries in zip(_max_marginals(table, had), had, strict=True):
+    n, shares = len(received), list[Vector]()
+    for most, entries in zip(_max_marginals(table, received), received, strict=True):
         is_left = (most > -np.inf) & (entries > -np.inf)
         share = np.full(len(entries), -np.inf)
-        # an n-th of the best value, most + entries, less its shares of others
+        # an n-th of the best value (most + entries), less the variable's shares of other factors
         share[is_left] = most[is_left] / n - (1.0 - 1.0 / n) * entries[is_left]
         shares.append(share)
     return shares
 
 
-def _max_marginals(table: Table, had: list[Vector]) -> list[Vector]:
-    """Maxima of a factor plus its variables' entries, for each variable over all others, its own entries left out."""
+def _max_marginals(table: Table, received: list[Vector]) -> list[Vector]:
+    """For each variable, maxima over all others of a factor plus the other variables' entries."""
     best, rest = list[Vector](), table
-    for axis in range(len(had) - 1):
-        others = reduce(lambda sums, entries: (sums[:, None] + entries).ravel(), had[axis + 1 :])
-        rest = rest.reshape(len(had[axis]), -1)
+    for axis in range(len(received) - 1):
+        others = reduce(lambda sums, entries: (sums[:, None] + entries).ravel(), received[axis + 1 :])
+        rest = rest.reshape(len(received[axis]), -1)
         best.append((rest + others).max(axis=1))
-        rest = (rest + had[axis][:, None]).max(axis=0)
+        rest = (rest + received[axis][:, None]).max(axis=0)
     return [*best, rest.ravel()]
 
 

@@ -1,8 +1,8 @@
 """Maximisation over choices and numbers in turn: choices from tables, then a climb of the numbers.
 
-Functions are constant around each value of a variable with a grid, so climbs do not move it. Its values are tried
-together with those of other variables, and max-sum chooses. If the tables of all variables are too large, they take
-part in blocks, drawn anew in each turn. Only what raises the sum is kept.
+Functions are constant around each value of a variable with a grid, so a climb cannot move such a variable. Tables hold
+its values combined with other variables' values, and max-sum chooses. If tables of all variables are too large, they
+take part in random blocks, drawn again in each turn. A change is kept only if it raises the sum.
 """
 
 import math
@@ -22,8 +22,8 @@ from swarmbo.coordination.tables import Table
 from swarmbo.graph import BoxFunctions, FactorGraph
 from swarmbo.graph.box_functions import Received
 
-_ENTRIES = 2**13  # of a factor's table, ...
-_ENTRIES_OF_BLOCK = 2**7  # ... and if not all of its variables' values fit
+_ENTRIES = 2**13  # most entries of a factor's table
+_ENTRIES_OF_BLOCK = 2**7  # most entries of a factor's table if variables take part in blocks
 _OFFSETS = np.array([0, *(sign * 2**k for k in range(8) for sign in (-1, 1))])  # steps along a long grid
 _TURNS = 4
 _BY_TABLES = MaxSum(rounds=30)
@@ -35,16 +35,16 @@ Values = Mapping[str, Float[np.ndarray, " k"]]
 
 @dataclass(frozen=True, eq=False)
 class Alternatives:
-    """Values of variables to choose from, some of them repeated: their number follows from grid and pool size, as a
-    variable's owner may have no factor, and know no more.
+    """Candidate values of each variable, some of them repeated. Their number depends on the sizes of grid and pool
+    only, as the owner of a variable knows no more if it owns no factor.
     """
 
-    graph: FactorGraph  # a part's scopes; n variables of the functions
+    graph: FactorGraph  # scopes of one part; n counts the variables of all parts
     functions: BoxFunctions  # functions of at least the own factors
-    pool: Points  # joint points (m, n): numbers take their values in these
+    pool: Points  # joint points (m, n), whose values are the candidates of variables without a grid
 
     def blocks(self, rng: np.random.Generator) -> list[set[str]]:
-        """Sets of variables whose joint values fit the tables: all of them, or some choices each, drawn at random."""
+        """Sets of variables whose joint values fit the tables: all variables, or random sets of those with a grid."""
         grid_sizes = {v: min(len(places), len(_OFFSETS)) for v, places in self.functions.levels.items()}
         counts = {v: grid_sizes.get(v, len(self.pool)) for v in self.graph.variables}
         if self._entries(set(counts), counts) <= _ENTRIES:
@@ -63,7 +63,7 @@ class Alternatives:
         return max(math.prod(counts[v] for v in scope if v in block) for scope in self.graph.scopes)
 
     def around(self, x: Point, block: set[str]) -> dict[str, Float[np.ndarray, " k"]]:
-        """Values of each variable; the present one only outside the block."""
+        """Candidate values of each variable; outside the block, the present value only."""
         place = self.functions.graph.column_of
         return {v: self._all(v, x) if v in block else x[[place[v]]] for v in self.graph.variables}
 
@@ -76,12 +76,12 @@ class Alternatives:
         steps = near + _OFFSETS if len(levels) > len(_OFFSETS) else np.roll(np.arange(len(levels)), -near)
         tried = levels[np.clip(steps, 0, last)]
         within = (tried >= functions.low[column]) & (tried <= functions.high[column]) & (steps >= 0) & (steps <= last)
-        # the present value comes first: of equally good ones it stays
+        # the present value comes first, so it stays if others are only as good
         return np.where(within, tried, tried[0])
 
 
 def in_turns(view: BoxView, pool: Points, seed: int, climbing: int) -> Steps[Point]:
-    """Improve the first of a part's joint points, with at most ``climbing`` steps of its numbers in each turn."""
+    """Improve the first of a part's joint points; numbers climb for at most ``climbing`` steps in each turn."""
     graph, x, given = view.graph, pool[0], Alternatives(view.graph, view.functions, pool)
     rng = stream(seed, "choices", variable=graph.variables[0])
     (reached,) = yield from box_steps.part_total(view, x[None])
@@ -102,7 +102,7 @@ def in_turns(view: BoxView, pool: Points, seed: int, climbing: int) -> Steps[Poi
 
 
 def of_one(view: BoxView, factor: str, starts: Points, seed: int, climbing: int) -> Steps[Float[np.ndarray, " a"]]:
-    """Best point found of a factor that shares no variable, from several starts."""
+    """Best point found for a factor that shares no variable, from several starts."""
     functions, own = view.functions, replace(view, factors=(factor,))
     (stack,) = own.stacks
     graph, columns = functions.graph.of([factor]), stack.columns[0]
@@ -149,5 +149,5 @@ def _tabulated(view: BoxView, x: Point, values: Values, received: Sequence[Recei
     for variable, own in values.items():
         padded[view.place[variable], : len(own)] = own
     counts = {variable: len(own) for variable, own in values.items()}
-    # a choice without a value loses to others
+    # with grids, a combination whose value is NaN is no error: it becomes -inf, and loses to others
     return (yield from tabulated(view, padded, received, counts, is_strict=not view.functions.levels))

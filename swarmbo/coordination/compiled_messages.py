@@ -1,5 +1,5 @@
 """Max-sum's messages, compiled: a pass over factors, and one over variables. Import it late. The order of additions and
-maxima is fixed, so a factor's messages are bit-identical alone and among others.
+maxima is fixed, so a factor's messages are bit-identical, whatever other factors are computed with it.
 """
 
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ READ, PLACES, WRITTEN = read_only(1), read_only(1, types.int64), types.float64[:
 SPARE, FLOW = types.UniTuple(WRITTEN, 4), types.Tuple((READ, READ, WRITTEN))
 Places = Int[np.ndarray, " n"]
 Spare = tuple[Flat, Flat, Flat, Flat]
-Flow = tuple[Flat, Flat, Flat]  # messages of variables, those of factors before, and those to be written
+Flow = tuple[Flat, Flat, Flat]  # messages of variables; previous and new messages of factors
 Whole = Any  # an integer from an array in compiled code
-_unsigned: Any = np.uint64  # compiled code would test a signed index for counting from the end
+_unsigned: Any = np.uint64  # for signed indices, compiled code would test whether they are negative
 
 
 @instructions(types.float64)
@@ -35,7 +35,7 @@ def larger(builder: Any, a: Any, b: Any) -> Any:
 def _maxima(
     table: Flat, at: Whole, along: Flat, start: Whole, others: Flat, rest: Flat, fresh: Flat, d: Whole, n: Whole
 ) -> None:
-    """Maxima of a table (d, n) over its rows, ``others`` added, and over its columns, ``along`` added."""
+    """Maxima of each row of a table (d, n) plus ``others`` (``fresh``), of each column plus ``along`` (``rest``)."""
     # Rows are read once and in order, which is fastest in memory; the maxima over columns stay in the cache meanwhile.
     first, begin, width = _unsigned(at), _unsigned(start), _unsigned(n)
     for k in range(width):
@@ -82,12 +82,12 @@ def renew_factor(
     damping: float,
     spare: Spare,
 ) -> float:
-    """Write a factor's messages, normalised and damped, and return the largest change: r_k(x_k) = max over the others
-    of [F(x) + sum of q_j(x_j), j != k] (Hoang et al. 2018, m_{I->i}). The table is read once; ``spare`` is overwritten.
+    """Write a factor's normalised and damped messages, max over all x_j but x_k of [F(x) + sum of q_j(x_j), j != k]
+    (Hoang et al. 2018, m_{I->i}); return the largest change. The table is read once; ``spare`` is overwritten.
     """
-    # a table over x_1 … x_a is read as x_1 against all others: one pass gives r_1 and the maximum over x_1, a table of
-    # one axis less, on which the rest recurses
-    (fresh, summed, rest, half), (said, previous, out) = spare, flow
+    # a table over x_1 … x_a has rows by x_1 and columns by all others: one pass gives r_1 and the maximum over x_1,
+    # which is a table with one axis less, for the next pass
+    (fresh, summed, rest, half), (incoming, previous, out) = spare, flow
     joint = 1
     for axis in range(first, first + n_axes):
         joint *= sizes[axis]
@@ -103,9 +103,9 @@ def renew_factor(
             for j in range(width - 1, -1, -1):
                 so_far = summed[j]
                 for k in range(size - 1, -1, -1):
-                    summed[j * size + k] = so_far + said[message + k]
+                    summed[j * size + k] = so_far + incoming[message + k]
             width *= size
-        _maxima(left, place, said, starts[axis], summed, rest, fresh, d, joint)
+        _maxima(left, place, incoming, starts[axis], summed, rest, fresh, d, joint)
         change = larger(change, _renew(fresh, 0, previous, out, starts[axis], d, damping))
         left, place, rest, half = rest, 0, half, rest
     last = first + n_axes - 1
@@ -129,11 +129,11 @@ def _factor_pass(
 
 @inner()
 def renew_variable(
-    starts: Places, first: Whole, degree: Whole, d: Whole, heard: Flat, said: Flat, spare: Spare
+    starts: Places, first: Whole, degree: Whole, d: Whole, incoming: Flat, outgoing: Flat, spare: Spare
 ) -> None:
-    """Write the messages of a variable from ``first`` in ``starts`` on; ``spare[0]`` receives the sum of all."""
-    # (sum of those before) + (sum of those after): the total less the own message would be inf - inf where a
-    # combination is forbidden
+    """Write the messages of a variable, at ``starts`` from index ``first`` on; ``spare[0]`` receives the sum of all."""
+    # a message adds the sum of messages before it and the sum of those after it: the total less its own would be
+    # inf - inf where a combination is forbidden
     sums, after, _, _ = spare
     size = _unsigned(d)
     for j in range(size):
@@ -141,24 +141,24 @@ def renew_variable(
     for edge in range(first, first + degree):
         at = _unsigned(starts[edge])
         for j in range(size):
-            said[at + j] = sums[j]
-            sums[j] += heard[at + j]
+            outgoing[at + j] = sums[j]
+            sums[j] += incoming[at + j]
     for edge in range(first + degree - 1, first, -1):
         at, before = _unsigned(starts[edge]), _unsigned(starts[edge - 1])
         for j in range(size):
-            after[j] += heard[at + j]
-            said[before + j] += after[j]
+            after[j] += incoming[at + j]
+            outgoing[before + j] += after[j]
 
 
 @compiled(types.void(PLACES, types.int64, types.int64, READ, WRITTEN, types.int64[::1], SPARE))
 def _variable_pass(
-    starts: Places, degree: Whole, size: Whole, heard: Flat, said: Flat, choices: Places, spare: Spare
+    starts: Places, degree: Whole, size: Whole, incoming: Flat, outgoing: Flat, choices: Places, spare: Spare
 ) -> None:
     for i in range(len(choices)):
-        renew_variable(starts, i * degree, degree, size, heard, said, spare)
+        renew_variable(starts, i * degree, degree, size, incoming, outgoing, spare)
         best, most = 0, spare[0][0]
         for j in range(1, size):
-            if spare[0][j] > most:  # of equal ones the first
+            if spare[0][j] > most:  # of equal values the first
                 best, most = j, spare[0][j]
         choices[i] = best
 
@@ -172,7 +172,7 @@ def new_spare(shapes: Iterable[tuple[int, ...]]) -> Spare:
 def renew_factors(
     tables: Table, starts: Places, incoming: Flat, previous: Flat, spreads: Flat, damping: float, out: Flat
 ) -> float:
-    """Write the messages of n factors of one shape, from ``starts`` on for each axis; largest change in ``spreads``."""
+    """Write the messages of n factors of one shape, at ``starts`` for each axis; return the largest change / spread."""
     shape, flat = tables.shape[1:], tables.reshape(-1)
     flow = incoming, previous, out
     return _factor_pass(flat, np.array(shape), starts.copy(), spreads, flow, damping, new_spare([shape]))

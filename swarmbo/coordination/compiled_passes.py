@@ -30,16 +30,16 @@ def breadth_first(edges: Edges) -> Found:
     n_variables, n_factors = len(first_of) - 1, len(first) - 1
     order, factor_order = np.empty(n_variables, dtype=np.int64), np.empty(n_factors, dtype=np.int64)
     up, seen = np.full(n_factors, _NONE), np.zeros(n_variables, dtype=np.bool_)
-    n_found = n_gone = n_factors_found = 0
+    n_found = n_visited = n_factors_found = 0
     for start in range(n_variables):
         # each connected part has a root of its own
         if not seen[start]:
             seen[start] = True
             order[n_found] = start
             n_found += 1
-        while n_gone < n_found:
-            x = order[n_gone]
-            n_gone += 1
+        while n_visited < n_found:
+            x = order[n_visited]
+            n_visited += 1
             for i in range(first_of[x], first_of[x + 1]):
                 edge = edges.by_variable[i]
                 f = edges.factors[edge]
@@ -77,14 +77,14 @@ def tree_rounds(found: Found, edges: Edges) -> Whole:
 
 @compiled(nogil=True)
 def _tree_pass(
-    found: Found, edges: Edges, layout: Layout, of_variables: Places, said: Flat, heard: Flat, spare: Spare
+    found: Found, edges: Edges, layout: Layout, of_variables: Places, outgoing: Flat, incoming: Flat, spare: Spare
 ) -> None:
-    """Compute every message of a forest, towards the first variable and then away; ``said`` are those of variables."""
+    """Compute all messages of a forest, towards the first variable and then away; variables send ``outgoing``."""
     # The first pass renews all messages of a sender, also those that are not final yet; the second pass corrects these.
     factor_order, up = found.factor_order, found.up
     first, first_of, by_variable = edges.first, edges.first_of, edges.by_variable
     tables, begins, sizes, starts = layout.tables, layout.begins, layout.sizes, layout.starts
-    flow = said, heard, heard
+    flow = outgoing, incoming, incoming
     # towards the root: a factor has all messages from below when its variables below have been renewed
     for back in range(len(factor_order)):
         f = factor_order[len(factor_order) - 1 - back]
@@ -92,13 +92,13 @@ def _tree_pass(
             if edge != up[f]:
                 x = edges.variables[edge]
                 degree = first_of[x + 1] - first_of[x]
-                renew_variable(of_variables, first_of[x], degree, sizes[edge], heard, said, spare)
+                renew_variable(of_variables, first_of[x], degree, sizes[edge], incoming, outgoing, spare)
         n_axes = first[f + 1] - first[f]
         renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, flow, 0.0, spare)
     # away from the root: the factor above a variable has sent before the variable's turn
     for x in found.order:
         size, degree = sizes[by_variable[first_of[x]]], first_of[x + 1] - first_of[x]
-        renew_variable(of_variables, first_of[x], degree, size, heard, said, spare)
+        renew_variable(of_variables, first_of[x], degree, size, incoming, outgoing, spare)
         for j in range(first_of[x], first_of[x + 1]):
             f = edges.factors[by_variable[j]]
             if up[f] == by_variable[j]:
@@ -108,7 +108,7 @@ def _tree_pass(
 
 @inner()
 def _conditioned(
-    edge: Whole, edges: Edges, layout: Layout, chosen: Places, said: Flat, index: Places, out: Flat
+    edge: Whole, edges: Edges, layout: Layout, chosen: Places, from_variables: Flat, index: Places, out: Flat
 ) -> None:
     """Compiled form of ``decoding.conditioned_message``; ``chosen`` is -1 for undecided variables."""
     variables, sizes, starts = edges.variables, layout.sizes, layout.starts
@@ -125,7 +125,7 @@ def _conditioned(
         best = -np.inf
         index[: end - begin] = 0
         is_left = True
-        while is_left:  # all values of undecided variables
+        while is_left:  # through all combinations of undecided variables' values
             place, stride = fixed + j * own, 1
             for other in range(end - 1, begin - 1, -1):
                 place += index[other - begin] * stride
@@ -133,7 +133,7 @@ def _conditioned(
             entry = table[place]
             for other in range(begin, end):
                 if other != edge and chosen[variables[other]] == _NONE:
-                    entry += said[starts[other] + index[other - begin]]
+                    entry += from_variables[starts[other] + index[other - begin]]
             best = max(best, entry)
             is_left = False
             for other in range(end - 1, begin - 1, -1):
@@ -147,14 +147,14 @@ def _conditioned(
 
 
 @inner()
-def _best_value(heard: Flat, degree: Whole, size: Whole) -> int:
+def _best_value(received: Flat, degree: Whole, size: Whole) -> int:
     """Compiled form of :func:`swarmbo.coordination.decoding.best_value`."""
     best, highest = 0, -np.inf
     for j in range(size):
         # from the first factor to the last, as in `best_value`, so that ties are resolved alike
-        summed = heard[j]
+        summed = received[j]
         for k in range(1, degree):
-            summed += heard[k * size + j]
+            summed += received[k * size + j]
         if summed > highest:
             best, highest = j, summed
     if highest > -np.inf:
@@ -163,10 +163,10 @@ def _best_value(heard: Flat, degree: Whole, size: Whole) -> int:
     for j in range(size):
         broken, utility = 0, 0.0
         for k in range(degree):
-            if heard[k * size + j] == -np.inf:
+            if received[k * size + j] == -np.inf:
                 broken += 1
             else:
-                utility += heard[k * size + j]
+                utility += received[k * size + j]
         if broken < fewest or (broken == fewest and utility > most):
             best, fewest, most = j, broken, utility
     return best
@@ -174,7 +174,7 @@ def _best_value(heard: Flat, degree: Whole, size: Whole) -> int:
 
 @compiled(nogil=True)
 def _decoding_pass(
-    order: Places, edges: Edges, layout: Layout, from_variables: Flat, from_factors: Flat, heard: Flat, index: Places
+    order: Places, edges: Edges, layout: Layout, from_variables: Flat, from_factors: Flat, received: Flat, index: Places
 ) -> Places:
     """Choose all variables as :func:`swarmbo.coordination.decoding.decode` does."""
     first, variables, first_of, by_variable = edges.first, edges.variables, edges.first_of, edges.by_variable
@@ -184,7 +184,7 @@ def _decoding_pass(
         for k in range(first_of[x + 1] - first_of[x]):
             edge = by_variable[first_of[x] + k]
             f = edges.factors[edge]
-            begin, end, out = first[f], first[f + 1], heard[k * size : (k + 1) * size]
+            begin, end, out = first[f], first[f + 1], received[k * size : (k + 1) * size]
             has_earlier = False
             for other in range(begin, end):
                 has_earlier = has_earlier or chosen[variables[other]] != _NONE
@@ -193,12 +193,12 @@ def _decoding_pass(
             else:
                 for i in range(size):
                     out[i] = from_factors[layout.starts[edge] + i]
-        chosen[x] = _best_value(heard, first_of[x + 1] - first_of[x], size)
+        chosen[x] = _best_value(received, first_of[x + 1] - first_of[x], size)
     return chosen
 
 
 def tree_messages(edges: Edges, layout: Layout, shapes: Iterable[tuple[int, ...]]) -> tuple[Flat, Flat, int]:
-    """Final messages of a forest: of variables, of factors, and the number of rounds that agents would take."""
+    """Final messages of a forest, of variables and of factors, and the number of rounds that agents would take."""
     found, n_entries = breadth_first(edges), layout.sizes.sum()
     from_variables, from_factors = np.zeros(n_entries), np.zeros(n_entries)
     of_variables = layout.starts[edges.by_variable]
@@ -208,6 +208,6 @@ def tree_messages(edges: Edges, layout: Layout, shapes: Iterable[tuple[int, ...]
 
 def last_choices(edges: Edges, layout: Layout, from_variables: Flat, from_factors: Flat) -> Places:
     """Choices of :func:`swarmbo.coordination.decoding.decode` for a whole graph in one process."""
-    heard = np.empty(int(np.bincount(edges.variables, weights=layout.sizes).max()))
+    received = np.empty(int(np.bincount(edges.variables, weights=layout.sizes).max()))
     index = np.empty(np.diff(edges.first).max(), dtype=np.int64)
-    return _decoding_pass(breadth_first(edges).order, edges, layout, from_variables, from_factors, heard, index)
+    return _decoding_pass(breadth_first(edges).order, edges, layout, from_variables, from_factors, received, index)

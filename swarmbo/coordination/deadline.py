@@ -25,25 +25,25 @@ from swarmbo.records import LinkReport, by_name
 from swarmbo.transport import Envelope, FaultyTransport, InProcessTransport, Transport
 
 # bundles before the newest one that an acknowledgement covers, one bit each
-_NOTED = 32
+_WINDOW = 32
 _FEWEST = 3  # bundles within the patience of the other, on links without loss
 # probability of no arrival below which silence means that the other has failed
 _UNLIKELY = 1e-4
 
 
 class Peer:
-    """One agent's announcements to another and back. On a link without loss, the other counts as silent after
-    ``patience`` ticks. An entry is sent again after ``retry`` ticks; acknowledgements take two.
+    """One agent's announcements to another, and what arrives from it. Without losses, the other counts as silent after
+    ``patience`` ticks. Entries are repeated every ``retry`` ticks until acknowledged, which takes two ticks.
     """
 
     def __init__(self, patience: int, retry: int = 1) -> None:
         self.number = self.last_arrival = 0
         self._patience, self._retry, self._needed = patience, retry, _FEWEST
-        self._entries: dict[Key, tuple[int, Update]] = {}  # by version; the newest holds
+        self._entries: dict[Key, tuple[int, Update]] = {}  # newest version and message of each entry
         self._acknowledged: dict[Key, int] = {}  # the version of each entry that the other has acknowledged
         self._in_flight: dict[Key, tuple[int, int]] = {}  # last sent: version, and tick
-        self._unacknowledged: dict[int, dict[Key, int]] = {}  # of bundles that were not acknowledged
-        self._newest, self._earlier = -1, 0  # the other's newest bundle, and arrivals: bit i, that of newest - 1 - i
+        self._unacknowledged: dict[int, dict[Key, int]] = {}  # versions in each bundle that was not acknowledged
+        self._newest, self._earlier = -1, 0  # newest bundle that arrived; bit i: bundle newest - 1 - i arrived
         self._owes_acknowledgement = False
         self._last_sent: int | None = None
 
@@ -56,17 +56,17 @@ class Peer:
         return self._entries[key][1] if key in self._entries else None
 
     def receive(self, bundle: Bundle, now: int) -> None:
-        """Note a bundle of the other: its arrival, and what it acknowledges."""
+        """Note that a bundle of the other arrived, and what it acknowledges."""
         self.last_arrival, self._owes_acknowledgement = now, self._owes_acknowledgement or bool(bundle.updates)
-        self._needed = _needed(bundle.newest, bundle.earlier)  # by losses on the way to the other
-        # a number far ahead shifts out all bits; the cut keeps a hostile number from a shift of 2^60
-        ahead = min(bundle.number - self._newest, _NOTED + 1)
+        self._needed = _needed(bundle.newest, bundle.earlier)  # from the losses on the way to the other
+        # a number far ahead shifts out all bits; the limit protects from a shift by a hostile number, such as 2^60
+        ahead = min(bundle.number - self._newest, _WINDOW + 1)
         if ahead > 0:
             arrivals = self._earlier << ahead | (1 << ahead - 1 if self._newest >= 0 else 0)
-            self._earlier, self._newest = arrivals & ((1 << _NOTED) - 1), bundle.number
-        elif 0 < -ahead <= _NOTED:
+            self._earlier, self._newest = arrivals & ((1 << _WINDOW) - 1), bundle.number
+        elif 0 < -ahead <= _WINDOW:
             self._earlier |= 1 << (-ahead - 1)
-        earlier = [bundle.newest - 1 - place for place in range(_NOTED) if bundle.earlier >> place & 1]
+        earlier = [bundle.newest - 1 - place for place in range(_WINDOW) if bundle.earlier >> place & 1]
         for number in [bundle.newest, *earlier] if bundle.newest >= 0 else ():
             for key, version in self._unacknowledged.pop(number, {}).items():
                 self._acknowledged[key] = max(self._acknowledged.get(key, -1), version)
@@ -90,11 +90,11 @@ class Peer:
 
     def is_silent(self, now: int) -> bool:
         """True if nothing has arrived for so long that the other is taken to have failed."""
-        needed = _needed(self._newest, self._earlier)  # by losses on the way from the other
+        needed = _needed(self._newest, self._earlier)  # from the losses on the way from the other
         return now - self.last_arrival > max(self._patience, needed * self._interval(needed))
 
     def _interval(self, needed: int) -> int:
-        """Ticks between bundles without updates, if so many are needed for one to arrive."""
+        """Ticks between bundles without updates, if ``needed`` bundles are sent for one to arrive."""
         return max(1, self._patience // needed)
 
     def _is_due(self, key: Key, version: int, now: int) -> bool:
@@ -106,8 +106,8 @@ class Peer:
 
 
 def _needed(newest: int, earlier: int) -> int:
-    """Number of bundles, so that one arrives with near certainty, estimated from the arrivals of the last ones."""
-    sent, arrived = min(newest, _NOTED) + 1, earlier.bit_count() + 1
+    """Number of bundles of which at least one almost surely arrives, estimated from the last bundles' arrivals."""
+    sent, arrived = min(newest, _WINDOW) + 1, earlier.bit_count() + 1
     return _FEWEST if arrived >= sent else max(_FEWEST, math.ceil(math.log(_UNLIKELY) / math.log1p(-arrived / sent)))
 
 
@@ -146,7 +146,7 @@ class DeadlineAgent(ABC):
 
     @abstractmethod
     def accept(self, sender: str, message: messages.Message) -> bool:
-        """Store an entry, and return True, if the sender may state it."""
+        """Store an entry if it is admissible from this sender; return True if it was stored."""
 
     def _receive_all(self, now: int, inbox: Sequence[Envelope]) -> None:
         self._now, self._version = max(self._now, now), self._version + 1
@@ -157,7 +157,7 @@ class DeadlineAgent(ABC):
         try:
             label, bundle = messages.Codec.read(envelope.payload)
         except TransportError:
-            return  # as if it were lost, like what is of another decision or from a stranger
+            return  # counts as lost, like a message of another decision or from an unknown agent
         other = self._peers.get(envelope.sender)
         if other is None or label.decision != self.decision or not isinstance(bundle, Bundle):
             return
@@ -182,17 +182,17 @@ class DeadlineAgent(ABC):
         """Announce a message unless it changed by at most ``threshold`` units since the last one of its key."""
         if recipient in self._peers:
             before = self._peers[recipient].last_announced(message.key)
-            # compared with what was sent, not with the tick before: slow drifts would never be sent
+            # compared with the last message sent, not with the last tick: slow drifts would never be sent
             if before is None or change(before) > self._threshold * unit:
                 self._peers[recipient].put(message, self._version)
 
     def is_to_variable(self, sender: str, factor: str, variable: str) -> bool:
-        """True if an agent may write for a factor to an own variable."""
+        """True if an agent may send a factor's message to an own variable."""
         graph = self._graph
         return variable in self._variables and factor in graph.factors_of(variable) and graph.owner(factor) == sender
 
     def is_owner(self, sender: str, variable: str) -> bool:
-        """True if an agent may write for a variable."""
+        """True if an agent may send a variable's message."""
         return variable in self._column and self._graph.variable_owner(variable) == sender
 
     def put_to_all(self, message: Update, version: int) -> None:
@@ -242,7 +242,7 @@ def link_report(
 
 
 def run_until_deadline(agents: Mapping[str, DeadlineAgent], deadline: int, transport: Transport) -> tuple[str, ...]:
-    """Tick agents until the deadline, and return those that were present all the time."""
+    """Tick agents until the deadline, and return the names of agents that were present all the time."""
     living = set(agents)
     reached = {name: transport.routes.hops_from(name) for name in agents}
     inboxes = {}

@@ -1,11 +1,11 @@
-"""ADMM by a deadline: every agent acts in time, by its own variables' values, whatever is lost or silent.
+"""ADMM by a deadline: every agent acts in time, whatever messages are lost and whatever agents are silent.
 
-Factors first climb from several starts and are pulled together. For most of the time variables then take turns
-(``joint_starts``), from the best start and from the ends of some runs; at last agents agree on the best of these. Until
-a better value is known, every variable is at the best start, which all agents know: silence does no harm.
+Factors first climb from several starts and are pulled together. For most of the time variables then move in turns
+(``joint_starts``), from the best start and from the ends of some runs. At last agents agree on the best of these joint
+points. Until a better value is known, every variable is at the best start, which all agents know: silence does no harm.
 
 Source: rounds of consensus ADMM (``methods.admm``) with a penalty for each factor, so that no sum over all factors is
-needed, and with the newest message of each (asynchronous ADMM: Zhang & Kwok 2014).
+needed, and with the newest message of each sender (asynchronous ADMM: Zhang & Kwok 2014).
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from swarmbo.graph import BoxFunctions, FactorStack, stacks_of
 from swarmbo.transport import Envelope, Transport
 
 _RUNS_END, _COMPARED, _DECIDED = 0.1, 0.65, 0.85  # shares of the time: end of runs, pause, and decision
-_RUNS = 5  # at most
+_RUNS = 5  # largest number of parallel runs
 _STEPS = np.array([-1.0, 1.0])  # in units of a variable's reach
 _LATTICE = 9  # values all over the box
 _REACH = 0.1  # initial reach of a variable, in sides of the box
@@ -34,8 +34,8 @@ _REACH = 0.1  # initial reach of a variable, in sides of the box
 
 @dataclass(frozen=True, eq=False)
 class BoxTerms:
-    """Terms of an agreement on a joint point by a deadline, known to all: of ``functions``, graph, box and levels, but
-    no value. If ``shares``, owners evaluate silent agents' factors.
+    """Terms of an agreement on a joint point by a deadline. All agents know the graph, box and levels of ``functions``,
+    but evaluate own factors only; if ``shares``, they can evaluate silent agents' factors too.
     """
 
     settings: Any
@@ -59,7 +59,7 @@ class BoxTerms:
 
     @cached_property
     def conflicts(self) -> Conflicts:
-        """Colours of variables: no two variables of one factor have the same."""
+        """Colours of variables: no two variables of one factor have the same colour."""
         return Conflicts(self.functions.graph, {})
 
     @cached_property
@@ -92,7 +92,7 @@ class _Climber:
 
 
 class OwnRuns:
-    """The own factors and variables in m parallel runs; ``Z`` (m, n) has the values as last received."""
+    """One agent's factors and variables in m parallel runs; ``Z`` (m, n) holds the last received values."""
 
     def __init__(self, name: str, terms: BoxTerms, functions: BoxFunctions) -> None:
         graph = functions.graph
@@ -123,8 +123,8 @@ class OwnRuns:
                 continue
             z, columns = stack.take(self.Z), stack.columns[0]
             if climber.has_begun:
-                # u <- u + x - z (Boyd et al. 2011, 3.1.1), once per mean z received: agents do not wait, so a mean
-                # may hold for several ticks, and would be added to the dual in each
+                # u <- u + x - z (Boyd et al. 2011, 3.1.1), once for each received mean z: agents do not wait, so a
+                # mean may be the newest for several ticks, and must not change the dual in each of them
                 climber.U = np.where(has_changed, climber.U + climber.X - z, climber.U)
             climber.has_begun = True
             is_shared = np.array([len(graph.factors_of(x)) > 1 for x in scope])
@@ -145,7 +145,7 @@ class OwnRuns:
         return pulls
 
     def agree(self) -> list[messages.Runs]:
-        """Move own variables to the means of their factors' values, and return moves beyond the threshold."""
+        """Move own variables to the means of their factors' values; return the moves that exceed the threshold."""
         moves: list[messages.Runs] = []
         for x in self._variables:
             pulls = [self._pulls[f, x] for f in self._graph.factors_of(x) if (f, x) in self._pulls]
@@ -215,7 +215,7 @@ class DeadlineBoxAgent(DeadlineAgent):
     # Arrivals
 
     def accept(self, sender: str, message: Message) -> bool:
-        """Store an entry, and return True, if the sender may state it."""
+        """Store an entry if it is admissible from this sender; return True if it was stored."""
         graph, entries = self._graph, getattr(message, "entries", None)
         if not isinstance(entries, np.ndarray) or entries.ndim != 1 or np.isnan(entries).any():
             return False
@@ -289,7 +289,7 @@ class DeadlineBoxAgent(DeadlineAgent):
         self._joint_starts.begin({x: ends[:, self._column[x]] for x in self._variables}, _REACH)
 
     def _values(self, f: str, U: Float[np.ndarray, "p n"], joint_starts: Int[np.ndarray, " p"]) -> Vector:
-        """A factor's values at joint points, clipped to the box; -inf where it has none."""
+        """A factor's values at joint points, clipped to the box; -inf where it has no value."""
         stack = self._stacks.get(f) or stacks_of(self._graph, [f])[0]
         U = np.clip(U, self._functions.low, self._functions.high)
         if f not in self._stacks or not self._functions.n_exchanges:
@@ -303,7 +303,7 @@ class DeadlineBoxAgent(DeadlineAgent):
 
 
 def _relative_change(now: Vector, before: messages.Published) -> float:
-    """Largest change since a message, as a share of the largest number."""
+    """Largest change since a message, relative to the largest number."""
     return float(np.abs(now - before.entries).max()) / max(float(np.abs(now).max()), 1e-300)
 
 
@@ -317,7 +317,7 @@ def maximise_by_deadline(
     shares: bool = False,
 ) -> Agreement:
     """Let one agent per owner agree on a joint point until all act at the same tick; failed agents' variables keep the
-    initial value. If ``shares``, every agent can evaluate others' factors, as with total outcomes.
+    initial value. If ``shares``, agents can evaluate all factors, as when all know the total outcomes.
     """
     graph, column = functions.graph, functions.graph.column_of
     terms = BoxTerms.of(settings, functions, seed, shares=shares)

@@ -1,9 +1,9 @@
-"""Max-sum by a deadline: every agent acts in time, and its values conflict with no other's, whatever is lost.
+"""Max-sum by a deadline: every agent acts in time, and no two agents' values conflict, whatever messages are lost.
 
 At every tick, an agent renews the messages of its own factors and variables, and sends changes. On trees, and if values
-forbid one another, variables are decided from a third of the time on, colour by colour, by ``Conflicts``; decisions are
-final, and later messages are conditional on them. On other graphs, where loops may mislead messages, these provide some
-of the starts of ``joint_starts``.
+forbid one another, variables are decided after a third of the time, colour by colour, with the rule of ``Conflicts``.
+These decisions are final, and later messages are conditional on them. On other graphs, messages may be misleading, as
+there are loops. There, they only provide some of the starts of ``joint_starts``.
 
 Source: asynchronous max-sum: Farinelli et al. 2008. Decisions by colour and conflicts are our own.
 """
@@ -28,14 +28,14 @@ from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport
 
 NO_VALUE = -1  # on the wire: a decision for no value
-# joint starts if decisions are not final, and those of them taken from messages
+# number of joint starts if decisions are not final, and how many of them are taken from messages
 _JOINT_STARTS, _GUESSES = 12, 6
 _FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # shares of the time: turns begin, pause, and continue
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Terms of an agreement by a deadline on tables, known to all; ``default`` has the values for doing nothing."""
+    """Terms of an agreement by a deadline on tables, known to all; ``default`` holds the values for doing nothing."""
 
     settings: Any
     sizes: Sizes
@@ -67,11 +67,11 @@ class Terms:
         """Schedule of joint starts, for decisions that are not final."""
         ticks, threshold = self.settings.deadline, self.settings.threshold
         first, compared, decided = (int(share * ticks) for share in (_FIRST, _COMPARED, _DECIDED))
-        first = max(1, first)  # even with little time after the first messages, or all start at their first values
+        first = max(1, first)  # at least one tick for messages, or all variables would start at their first values
         return Schedule(self.conflicts, _JOINT_STARTS, first, compared, decided, threshold, is_fixed=True)
 
     def candidates(self, variable: str, values: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
-        """All values of a variable, as numbers, whatever its present one."""
+        """All values of a variable, as numbers, whatever its present value."""
         return np.broadcast_to(np.arange(self.sizes[variable], dtype=float), (len(values), self.sizes[variable]))
 
 
@@ -79,7 +79,7 @@ class DeadlineTableAgent(DeadlineAgent):
     """One agent of an agreement by a deadline on tables, from its own tables, the common terms, and arrivals."""
 
     def __init__(self, name: str, terms: Terms, tables: Tables, decision: int = 0) -> None:
-        # decisions are short, and late ones cost most
+        # messages with decisions are short, and late ones cost most, so they are repeated at once
         super().__init__(name, terms.graph, terms.settings, decision, retry=1 if terms.is_final else RETRY)
         self._terms, self._tables = terms, {f: tables[f] for f in self._factors}
         self._flooding = Flooding(self._graph, self._tables, self._variables, terms.sizes)
@@ -87,7 +87,7 @@ class DeadlineTableAgent(DeadlineAgent):
         self._from_factors = np.zeros(self._flooding.n_entries)
         looped = [part for part in self._graph.components if not part.is_forest]
         self._looped = frozenset(f for part in looped for f in part.factors)
-        self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # input of factors, and their messages for it
+        self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # factors' input and messages
         self._decided: dict[str, int | None] = {}  # decisions: own ones, and others' as received
         n = len(self._graph.variables)
         judged = terms.candidates, self._utility, terms.default
@@ -113,8 +113,8 @@ class DeadlineTableAgent(DeadlineAgent):
         return [] if is_last else self._outgoing()
 
     def decided_values(self) -> dict[str, int | None]:
-        """Index of each own variable's value; None: do nothing, as any value might conflict. Final at the deadline, and
-        once requested if decisions are final.
+        """Index of each own variable's value; None: do nothing, as any value might conflict. Final at the deadline; if
+        decisions are final, from the first call on.
         """
         if not self._terms.is_final:
             self._begin_joint_starts()
@@ -130,7 +130,7 @@ class DeadlineTableAgent(DeadlineAgent):
     # Arrivals
 
     def accept(self, sender: str, message: Message) -> bool:
-        """Store an entry, and return True, if the sender may state it."""
+        """Store an entry if it is admissible from this sender; return True if it was stored."""
         graph = self._graph
         match message:
             case FromVariable(factor=f, variable=x):
@@ -184,7 +184,7 @@ class DeadlineTableAgent(DeadlineAgent):
             unknown = [x for x in graph.scope(f) if self._known_value(x) is None]
             for x in graph.scope(f):
                 before, new = flooding.message(self._from_factors, f, x), flooding.message(renewed, f, x)
-                if f in self._looped and not set(unknown) <= {x}:  # else it is the factor's own value
+                if f in self._looped and not set(unknown) <= {x}:  # else no loop feeds the message
                     # a forbidden value may be allowed again when a silent agent sends again
                     new = np.where(np.isinf(before), new, damped(before, new, self._terms.settings.damping))
                 before[:] = new
@@ -251,7 +251,7 @@ class DeadlineTableAgent(DeadlineAgent):
                 self._renew_messages()
 
     def _may_decide(self, x: str) -> bool:
-        """True if all decisions worth waiting for have arrived, or the time to wait is over."""
+        """True if all awaited decisions have arrived, or the time to wait is over."""
         terms, conflicts = self._terms, self._terms.conflicts
         start = terms.start(x)
         if self._now < start:
@@ -287,7 +287,7 @@ class DeadlineTableAgent(DeadlineAgent):
     def _announce_change(self, recipient: str, message: FromVariable | FromFactor) -> None:
         """Announce a message if it differs enough from the last one."""
         now = message.entries
-        # not divided by the spread, which would round: a change is notable if it is above threshold times spread
+        # changes are compared with threshold times spread, as a division by the spread would round
         self.announce(recipient, message, lambda before: largest_changes(before.entries, now), spreads(now[None])[0])
 
 
@@ -303,8 +303,8 @@ def agree_by_deadline(
     guesses: bool = True,
 ) -> Solution:
     """Let one agent per owner agree by real messages until all act at the same tick. Agents know the pairs of values
-    that tables forbid. ``default`` has the values for doing nothing, used for silent agents' variables. Variables
-    without a safe value have their best one by messages if ``guesses``, else none.
+    that tables forbid. ``default`` holds the values for doing nothing, used for silent agents' variables. A variable
+    without a safe value gets its best value by messages if ``guesses``, else no value.
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
     checked = checked_tables(graph, tables)

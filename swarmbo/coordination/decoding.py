@@ -2,9 +2,9 @@
 
 Each variable is chosen given those before it, so ties cannot mix two optima.
 
-A forbidden choice is repaired by sweeps. A variable takes the value that breaks factors of least weight, and of equal
-ones that of the largest sum. Factors that are still broken after a sweep weigh one more in the next. This leads out of
-choices that no single variable can improve (breakout: Morris 1993; by messages: Yokoo & Hirayama 1996). A variable
+A forbidden choice is repaired by sweeps. A variable takes the value that breaks factors of least weight; among equal
+values, that with the largest sum. Factors still broken after a sweep weigh one more in the next sweep. This leads out
+of choices that no single variable can improve (breakout: Morris 1993; by messages: Yokoo & Hirayama 1996). A variable
 leaves a value that breaks a factor if another value is as good.
 
 In Yokoo & Hirayama's form the variable with the largest gain among neighbours moves, and weights grow if none gains.
@@ -40,7 +40,7 @@ def conditioned_message(
 
 
 def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors: ByEdge) -> Steps[dict[str, int]]:
-    """Choices of own variables and own factors' variables, the best on a forest; of equal values the lowest index."""
+    """Choices of own variables and own factors' variables, optimal on a forest; of equal values the lowest index."""
     graph, earlier, mail = view.graph, view.part.earlier, Mailbox()
     factors, variables = set(view.factors), set(view.variables)
     chosen: dict[str, int] = {}
@@ -55,21 +55,21 @@ def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors
         if x in variables:
             keys = {f: ("given", f, x) for f in graph.factors_of(x) if earlier[f, x]}
             yield from mail.wait(keys.values())
-            said = [mail[keys[f]].entries if f in keys else from_factors[f, x] for f in graph.factors_of(x)]
-            chosen[x] = best_value(said)
+            received = [mail[keys[f]].entries if f in keys else from_factors[f, x] for f in graph.factors_of(x)]
+            chosen[x] = best_value(received)
             tell_choice(mail, graph, x, chosen[x])
     yield from hear_choices(mail, view.seen, chosen)
     yield from mail.flush()
     return chosen
 
 
-def best_value(heard: Sequence[Vector]) -> int:
-    """Lowest index of the largest sum, added from first to last; if all are forbidden, what fewest messages forbid."""
-    summed = heard[0]
-    for message in heard[1:]:
+def best_value(received: Sequence[Vector]) -> int:
+    """Lowest index of the largest sum, added from first to last; if all are forbidden, as ``least_forbidden``."""
+    summed = received[0]
+    for message in received[1:]:
         summed = summed + message
     best = int(np.argmax(summed))
-    return best if summed[best] > -np.inf else least_forbidden(heard, [1.0] * len(heard))
+    return best if summed[best] > -np.inf else least_forbidden(received, [1.0] * len(received))
 
 
 def line_of(table: Table, scope: Sequence[str], variable: str, chosen: Mapping[str, int]) -> Vector:
@@ -78,7 +78,7 @@ def line_of(table: Table, scope: Sequence[str], variable: str, chosen: Mapping[s
 
 
 def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: int | None = None) -> int:
-    """Index of least broken weight, then of largest sum; a broken ``present`` one only if no other is as good."""
+    """Index of least broken weight, then of largest sum; a broken ``present`` index only if no other is as good."""
     broken, utility = weighed(lines, weights)
     best = broken == broken.min()
     if present is not None and broken[present] > 0.0 and best.sum() > 1:
@@ -87,7 +87,7 @@ def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: 
 
 
 def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, Vector]:
-    """Weight of broken factors, and sum of unbroken ones, for each value of a variable."""
+    """Weight of broken factors, and sum of the other factors, for each value of a variable."""
     entries = np.array(lines)
     forbidden = entries == -np.inf
     entries[forbidden] = 0.0
@@ -160,14 +160,14 @@ def _sweep_at_once(
 
 def tell_choice(mail: Mailbox, graph: FactorGraph, variable: str, index: int) -> None:
     """Send the choice of a variable's owner to the other owners of its factors."""
-    actor, word = graph.variable_owner(variable), Choice(variable, index)
+    actor, choice = graph.variable_owner(variable), Choice(variable, index)
     for owner in dict.fromkeys(graph.owner(factor) for factor in graph.factors_of(variable)):
         if owner != actor:
-            mail.post(actor, owner, word)
+            mail.post(actor, owner, choice)
 
 
 def hear_choices(mail: Mailbox, variables: Iterable[str], chosen: dict[str, int]) -> Steps[None]:
-    """Wait for unknown choices, and add them."""
+    """Wait for the choices of ``variables`` that are not in ``chosen``, and add them to it."""
     missing = [("choice", x) for x in variables if x not in chosen]
     if missing:
         yield from mail.wait(missing)

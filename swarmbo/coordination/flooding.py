@@ -15,8 +15,8 @@ from swarmbo.graph.factor_graph import grouped
 
 @dataclass(frozen=True)
 class FactorGroup:
-    """Factors of one shape by indices. ``spreads`` are units of changes: of a factor with equal entries (``forbids``),
-    the largest spread of the messages that it received; n messages of an axis begin at ``starts``.
+    """Factors of one shape, by index. Changes are measured in ``spreads``: that of a factor's table, or, if its finite
+    entries are equal (``forbids``), the largest of received messages. An axis has n messages, from its ``starts`` on.
     """
 
     places: Int[np.ndarray, " n"]
@@ -37,7 +37,7 @@ class VariableGroup:
 
 
 class Flooding:
-    """Arrays for synchronous rounds; one has messages of a direction: own factors', then others of own variables."""
+    """Arrays for synchronous rounds, one per direction, with messages on own factors' and own variables' edges."""
 
     def __init__(self, graph: FactorGraph, tables: Tables, variables: Sequence[str], sizes: Sizes) -> None:
         self.graph = graph
@@ -48,8 +48,8 @@ class Flooding:
         own = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
         by_shape = grouped((tables[factor].shape, i) for i, factor in enumerate(self.factors))
         self.factor_groups: list[FactorGroup] = []
-        here: list[Int[np.ndarray, " n"]] = []  # edges, as numbers in the graph
-        lengths: list[Int[np.ndarray, " n"]] = []  # of their messages
+        here: list[Int[np.ndarray, " n"]] = []  # indices of edges in the graph
+        lengths: list[Int[np.ndarray, " n"]] = []  # lengths of messages on these edges
         self.tables = np.empty(sum(tables[factor].size for factor in self.factors))
         self.table_starts = np.empty(len(self.factors), dtype=np.int64)
         end = begin = 0
@@ -70,25 +70,25 @@ class Flooding:
         columns = np.array([self.place[x] for x in self.variables], dtype=np.int64)
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
         degrees = edges.first_of[columns + 1] - edges.first_of[columns]
-        heard = edges.of_variables(columns)
-        # variables also receive messages of factors of others, which have no table here
-        is_elsewhere = ~np.isin(edges.factors[heard], own)
-        here.append(heard[is_elsewhere])
+        variable_edges = edges.of_variables(columns)
+        # variables also receive messages from other agents' factors, which have no table here
+        is_elsewhere = ~np.isin(edges.factors[variable_edges], own)
+        here.append(variable_edges[is_elsewhere])
         lengths.append(np.repeat(sizes_here, degrees)[is_elsewhere])
         self._here, self._lengths = np.concatenate(here), np.concatenate(lengths)
         ends = np.cumsum(self._lengths)
         self._starts, self.n_entries = ends - self._lengths, int(ends[-1]) if len(ends) else 0
         by_number = np.argsort(self._here)
-        of_heard = self._starts[by_number[np.searchsorted(self._here, heard, sorter=by_number)]]
-        first_heard = np.cumsum(degrees) - degrees
+        edge_starts = self._starts[by_number[np.searchsorted(self._here, variable_edges, sorter=by_number)]]
+        first_edges = np.cumsum(degrees) - degrees
         self.variable_groups: list[VariableGroup] = []
         for members in _alike(degrees, sizes_here):
             degree, size = int(degrees[members[0]]), int(sizes_here[members[0]])
-            of_group = of_heard[first_heard[members][:, None] + np.arange(degree)]
+            of_group = edge_starts[first_edges[members][:, None] + np.arange(degree)]
             self.variable_groups.append(VariableGroup(columns[members], of_group, size))
 
     def from_variables(self, from_factors: Flat) -> tuple[Flat, Int[np.ndarray, " n_variables"]]:
-        """Variables' messages, given the factors', and each own variable's best value (the first of equal ones)."""
+        """Variables' messages, given the factors', and each own variable's best value (the first of equal values)."""
         from swarmbo.coordination.compiled_messages import renew_variables  # late: numba is slow to load
 
         messages, chosen = np.empty(self.n_entries), np.zeros(len(self.graph.variables), dtype=np.int64)
@@ -104,8 +104,8 @@ class Flooding:
         for group in self.factor_groups:
             n, shape = len(group.places), group.tables.shape[1:]
             for start, size in zip(group.starts, shape, strict=True) if group.forbids.any() else ():
-                heard = spreads(from_variables[start : start + n * size].reshape(n, size))
-                np.maximum(group.spreads, heard, out=group.spreads, where=group.forbids)
+                received = spreads(from_variables[start : start + n * size].reshape(n, size))
+                np.maximum(group.spreads, received, out=group.spreads, where=group.forbids)
             arrays = group.starts, from_variables, previous, group.spreads, damping, messages
             # in units of the factor's spread, or the tolerance would depend on the unit of the tables
             largest = max(largest, renew_factors(group.tables, *arrays))
@@ -170,8 +170,8 @@ def _alike(degrees: Int[np.ndarray, " n"], sizes: Int[np.ndarray, " n"]) -> list
 def damped(
     previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"], damping: float
 ) -> Float[np.ndarray, "*n d"]:
-    """Share ``damping`` of previous messages, plus the rest of new ones; a value once forbidden stays so in both."""
-    # not 0 * previous: of a forbidden value that would be NaN
+    """Mean of previous messages, with weight ``damping``, and new ones; a value forbidden in either is forbidden."""
+    # 0 * previous would be NaN for a forbidden value
     return new if damping == 0.0 else damping * previous + (1.0 - damping) * new
 
 
@@ -183,23 +183,23 @@ def largest_changes(previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, 
 
 
 def messages_of_factor(graph: FactorGraph, factor: str, table: Table, from_variables: ByEdge) -> dict[str, Vector]:
-    """One factor's messages by variable, normalised; variables without a message count as zero."""
+    """One factor's messages by variable, normalised; a missing message of a variable counts as zero."""
     from swarmbo.coordination.compiled_messages import renew_factors  # late: numba is slow to load
 
     scope, starts = graph.scope(factor), np.cumsum([0, *table.shape])[:-1]
     silent = map(np.zeros, table.shape)
-    heard = np.concatenate([from_variables.get((factor, x), zeros) for x, zeros in zip(scope, silent, strict=True)])
-    said = np.empty_like(heard)
-    renew_factors(table[None], starts, heard, heard, np.ones(1), 0.0, said)
-    return dict(zip(scope, np.split(said, starts[1:]), strict=True))
+    incoming = np.concatenate([from_variables.get((factor, x), zeros) for x, zeros in zip(scope, silent, strict=True)])
+    outgoing = np.empty_like(incoming)
+    renew_factors(table[None], starts, incoming, incoming, np.ones(1), 0.0, outgoing)
+    return dict(zip(scope, np.split(outgoing, starts[1:]), strict=True))
 
 
 def messages_of_variable(graph: FactorGraph, variable: str, size: int, from_factors: ByEdge) -> dict[str, Vector]:
-    """One variable's messages by factor: sums of the other factors' messages; those without one count as zero."""
+    """One variable's messages by factor: sums of the other factors' messages; missing messages count as zero."""
     from swarmbo.coordination.compiled_messages import renew_variables  # late: numba is slow to load
 
     factors, silent = graph.factors_of(variable), np.zeros(size)
-    heard = np.concatenate([from_factors.get((factor, variable), silent) for factor in factors])
-    said = np.empty_like(heard)
-    renew_variables(size * np.arange(len(factors))[None], size, heard, said)
-    return dict(zip(factors, np.split(said, len(factors)), strict=True))
+    incoming = np.concatenate([from_factors.get((factor, variable), silent) for factor in factors])
+    outgoing = np.empty_like(incoming)
+    renew_variables(size * np.arange(len(factors))[None], size, incoming, outgoing)
+    return dict(zip(factors, np.split(outgoing, len(factors)), strict=True))

@@ -1,9 +1,9 @@
 """Parallel joint choices, each improved variable by variable in turn; at last all agents continue from the best one.
 
-A variable's owner sends its value and search reach; owners of its factors return their values at the points that it
-evaluates, all others at their present values. In its turn, colour by colour, it moves to the largest sum. A turn from
-outdated messages may be a mistake, which a later turn corrects. Turns pause for a comparison: each factor's value in
-every joint start has one author and is forwarded, so agents with all numbers have bit-identical sums.
+A variable's owner sends its value and search reach. The owners of its factors return the factors' values at each
+candidate value of the variable, all other variables at their present values. Variables move in turns, colour by colour,
+to the largest sum. A move by outdated messages may be wrong, which a later turn corrects. Turns pause for a comparison:
+a factor's value in a joint start has one author and is forwarded, so agents with all values have bit-identical sums.
 
 Source: coordinate ascent, as in DSA of Zhang et al. 2005, from several starts; turns by colour are our own.
 """
@@ -20,7 +20,7 @@ from swarmbo.coordination.tables import Conflicts, Vector
 
 # ticks until an unacknowledged entry is sent again: entries are long, and late ones count in a later turn
 RETRY = 2
-_SLOT = 2  # ticks of a turn: an answer takes as many, without faults
+_SLOT = 2  # ticks of a turn: without faults, a request and its answer take two
 # factor by which the reach shrinks after a short move, and grows after a move of full length
 _FINER = 3.0
 _FINEST = 1e-3  # smallest reach, in sides of the box
@@ -29,7 +29,7 @@ _FINEST = 1e-3  # smallest reach, in sides of the box
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """Schedule of joint starts, known to all: turns begin at tick ``first``, pause at ``compared``, and continue at
-    ``decided`` from the best one. If ``is_fixed``, a variable's candidate values never change.
+    ``decided`` from the best joint start. If ``is_fixed``, a variable's candidate values never change.
     """
 
     conflicts: Conflicts
@@ -41,7 +41,7 @@ class Schedule:
     is_fixed: bool = False
 
     def has_turn(self, variable: str, now: int) -> bool:
-        """True if a variable may move at a tick; then no variable that shares a factor with it may."""
+        """True if a variable may move at a tick; then no variable that shares a factor with it may move."""
         if now < self.first or self.compared <= now < self.decided:
             return False
         colour = (now - self.first) // _SLOT % self.conflicts.n_colours
@@ -51,8 +51,8 @@ class Schedule:
 class JointStarts:
     """One agent's variables and factors in all joint starts.
 
-    ``candidates`` gives a variable's candidate values, its present one among them, ``utility`` a factor's values, -inf
-    if forbidden; ``default`` has the values of silent variables.
+    ``candidates`` returns a variable's candidate values, its present value among them; ``utility`` a factor's values,
+    -inf if forbidden; ``default`` holds the values of silent agents' variables.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class JointStarts:
         self.points, self._sides = np.repeat(start[None], schedule.n_joint_starts, axis=0), sides
         self._factors, self._variables = graph.factors_owned_by(host.name), graph.variables_owned_by(host.name)
         self._column = graph.column_of
-        self._n = schedule.n_joint_starts  # in use; 1 after the decision
+        self._n = schedule.n_joint_starts  # joint starts in use; 1 after the decision
         self._best = dict.fromkeys(graph.variables, 0)
         self._offers: dict[str, Offer] = {}
         self._utilities: dict[tuple[str, str], Utility] = {}
@@ -83,7 +83,7 @@ class JointStarts:
     # Arrivals
 
     def accept(self, sender: str, message: Message) -> bool:
-        """Store an entry, and return True, if the sender may state it."""
+        """Store an entry if it is admissible from this sender; return True if it was stored."""
         graph, n_joint_starts = self._graph, self._schedule.n_joint_starts
         match message:
             case Offer(variable=x, entries=entries):
@@ -134,7 +134,7 @@ class JointStarts:
 
     @property
     def assumed(self) -> Float[np.ndarray, "k n"]:
-        """Joint points of all joint starts as assumed: variables of silent agents at their default."""
+        """Joint points of all joint starts, with the variables of silent agents at their default."""
         out = self.points.copy() if self._silent else self.points
         for x in self._silent & self._default.keys():
             out[:, self._column[x]] = self._default[x]
@@ -167,13 +167,13 @@ class JointStarts:
             return
         before = values, reach = self._offered(x)
         candidates, joint_starts = self._candidates(x, values, reach), np.arange(self._n)
-        # a move needs a strictly larger sum: ties would send offers for ever
+        # a move needs a strictly larger sum, or ties would cause offers for ever
         best, stay = summed.argmax(axis=1), (candidates == values[:, None]).argmax(axis=1)
         found = candidates[joint_starts, np.where(summed[joint_starts, best] > summed[joint_starts, stay], best, stay)]
         is_far = np.abs(found - values) >= 0.9 * reach * self._sides[self._column[x]]
         further = np.clip(np.where(is_far, reach * _FINER, reach / _FINER), _FINEST, 1.0 / _FINER)
         reach = np.where(reach > 0.0, further, 0.0)
-        # an offer without news would make all answers to the one before useless
+        # a repeated offer would make all answers to the previous offer useless
         if not np.array_equal([found, reach], before):
             self._offer(x, found, reach)
 
@@ -195,7 +195,7 @@ class JointStarts:
         return summed
 
     def _lines(self, f: str, x: str) -> Float[np.ndarray, "k v"]:
-        """A factor's values at a variable's candidates, all others at their present values, in each joint start."""
+        """A factor's values at a variable's candidates in each joint start; other variables keep their values."""
         candidates = self._candidates(x, *self._offered(x))
         joint_starts = np.repeat(np.arange(self._n), candidates.shape[1])
         U = self.assumed[joint_starts]
@@ -215,7 +215,7 @@ class JointStarts:
             self._host.put(other, offer, offer.number)
 
     def _send_utilities(self, turn: int) -> None:
-        """Send the own factors' values at each variable's candidates, with the others at their present values."""
+        """Send own factors' values at each variable's candidates; other variables keep their present values."""
         for f in self._factors:
             scope = self._graph.scope(f)
             if not any(x in self._moved for x in scope):
@@ -247,8 +247,8 @@ class JointStarts:
             return
         for part in self._graph.components:
             # added in the graph's order of factors, so that agents with all values choose the same joint start
-            heard = [self._values[f] for f in part.factors if f in self._values]
-            best = int(np.sum(heard, axis=0).argmax()) if heard else 0
+            received = [self._values[f] for f in part.factors if f in self._values]
+            best = int(np.sum(received, axis=0).argmax()) if received else 0
             columns = [self._column[x] for x in part.variables]
             self.points[:, columns] = self.points[best, columns]
             self._best |= dict.fromkeys(part.variables, best)
@@ -259,7 +259,7 @@ class JointStarts:
 
 
 def _change_of(before: Vector, now: Vector, n_joint_starts: int) -> float:
-    """Largest change of a line, up to a constant, as a share of its spread, over all joint starts."""
+    """Largest change of a factor's values in a joint start, except for a constant, relative to their spread."""
     if before.shape != now.shape:
         return np.inf
     if not (np.isfinite(before).all() and np.isfinite(now).all()):

@@ -56,7 +56,7 @@ class FromVariable(Numbers, frozen=True, tag="variable"):
 
 
 class FromFactor(Numbers, frozen=True, tag="factor"):
-    """A factor's message to a variable: the best of the factor and of all behind it, by the variable's value."""
+    """A factor's message to a variable: for each value, the largest sum of the factor and all factors behind it."""
 
 
 class Conditioned(Numbers, frozen=True, tag="given"):
@@ -77,7 +77,7 @@ class Choice(Message, frozen=True, tag="choice"):
 
 
 class Gain(Message, frozen=True, tag="gain"):
-    """Gain of a variable by its best value: the decrease of broken factors, and the rise of the sum of the others."""
+    """Gain of a variable by its best value: decrease of the number of broken factors, rise of the others' sum."""
 
     variable: str
     broken: int
@@ -85,7 +85,7 @@ class Gain(Message, frozen=True, tag="gain"):
 
 
 class Report(Message, frozen=True, tag="report"):
-    """Report up the spanning tree: values of the subtree's factors, largest change of a message, if a choice moved."""
+    """Report up the tree: values of the subtree's factors, largest change of a message, and whether a choice moved."""
 
     part: int
     agent: str
@@ -95,8 +95,8 @@ class Report(Message, frozen=True, tag="report"):
 
 
 class Verdict(Message, frozen=True, tag="verdict"):
-    """Decision down the spanning tree: number of the best reported choice so far (0: none), and whether to stop; None:
-    first repair or improve the best, or else the last.
+    """Decision down the spanning tree: number, from 1, of the reported choice that is the new best (0: none), and
+    whether to stop; None: first repair or improve the new best choice, or, without one, the last.
     """
 
     part: int
@@ -113,7 +113,7 @@ class FactorTable(Message, frozen=True, tag="table"):
 
 
 class Eliminated(Message, frozen=True, tag="eliminated"):
-    """Remaining table of a variable's step, over the variables that it was joined with."""
+    """Table that is left when a variable is eliminated, over the variables that it was joined with."""
 
     variable: str
     shape: tuple[int, ...]
@@ -121,7 +121,7 @@ class Eliminated(Message, frozen=True, tag="eliminated"):
 
 
 class Decided(Message, frozen=True, tag="decided"):
-    """Values of the variables that a variable's step was joined with, in the order of its scope."""
+    """Values of the variables that an eliminated variable was joined with, in the order of its bucket's scope."""
 
     variable: str
     indices: tuple[int, ...]
@@ -132,7 +132,7 @@ class Copy(Numbers, frozen=True, tag="copy"):
 
 
 class Consensus(Numbers, frozen=True, tag="consensus"):
-    """A variable's sum of its factors' messages, for every start, or its value, to a factor's owner."""
+    """Sum of a variable's messages from factors, for every start, to a factor; or its value, in either direction."""
 
 
 class Published(Message, frozen=True, tag="published"):
@@ -149,7 +149,7 @@ class Slope(Numbers, frozen=True, tag="slope"):
 
 
 class Reduced(Message, frozen=True, tag="tally"):
-    """Sums over the factors behind a link, such as values at compared points; they go up the spanning tree."""
+    """Numbers combined over an agent's subtree, such as sums of values at points; they go up the spanning tree."""
 
     part: int
     agent: str
@@ -157,14 +157,14 @@ class Reduced(Message, frozen=True, tag="tally"):
 
 
 class Broadcast(Message, frozen=True, tag="ruling"):
-    """Sums over all factors of a connected part; they go down the spanning tree."""
+    """Numbers combined over a connected part; they go down the spanning tree."""
 
     part: int
     entries: np.ndarray
 
 
 class Reports(Message, frozen=True, tag="reports"):
-    """Data of agents for all, by agent: up and down the spanning tree, or forwarded from one agent to the next."""
+    """Data of agents for all agents, by author: along the spanning tree, or forwarded from one agent to the next."""
 
     part: int
     agent: str
@@ -172,7 +172,7 @@ class Reports(Message, frozen=True, tag="reports"):
 
 
 class Note(Message, frozen=True, tag="note"):
-    """An agent's belief for another, in a step in which all send; empty if there is nothing to send."""
+    """An agent's belief for another agent, in a step in which all send; empty if there is nothing to send."""
 
     agent: str
     content: bytes
@@ -212,13 +212,13 @@ class Valued(Message, frozen=True, tag="valued"):
     entries: np.ndarray
 
 
-# changes of an agent's state
+# entries of bundles: changes of an agent's state
 Update = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Utility | Published | Valued
 
 
 class Bundle(Message, frozen=True, tag="bundle"):
-    """Announcement by a deadline: own changes, and arrivals of the other's bundles: ``newest`` is the last (-1: none),
-    ``earlier`` has a bit for each before it. Of an entry the larger version holds.
+    """Announcement by a deadline: own changes, and arrivals of the other's bundles. ``newest`` is the last one's number
+    (-1: none); ``earlier`` has a bit for each bundle before it. The larger version of an entry is valid.
     """
 
     number: int
@@ -234,7 +234,7 @@ class Bundle(Message, frozen=True, tag="bundle"):
 
 
 class Label(NamedTuple):
-    """Decision and number of a message among those of its key, by which repeated or reordered ones are recognised."""
+    """Number of the decision, and of a message among those of its key, to recognise repeated or reordered messages."""
 
     decision: int = 0
     sequence: int = 0
@@ -282,7 +282,7 @@ class Codec:
 
     @classmethod
     def read(cls, payload: bytes) -> tuple[Label, Message]:
-        """Decode a message, and its label. TransportError: bytes were changed; UnfitError: they encode no message."""
+        """Decode a message and its label; TransportError if bytes were changed, UnfitError if they are no message."""
         start, fewest = cls._check.size, cls._check.size + cls._label.size
         if len(payload) < fewest:
             raise TransportError(f"got a message of {len(payload)} bytes; wanted at least {fewest}: it was cut off")
@@ -293,7 +293,7 @@ class Codec:
         try:
             message = cls._decoder.decode(payload[fewest:])
         except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
-            raise UnfitError(f"got a message that is none of {__name__}: {error}; do versions differ?") from error
+            raise UnfitError(f"got a message that {__name__} does not define: {error}; do versions differ?") from error
         return Label(*cls._label.unpack_from(payload, start)), message
 
 
@@ -303,7 +303,7 @@ def index_widths(indices: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
 
 
 def array_widths(sizes: Any) -> Any:
-    """Additional bytes of a message for so many numbers, compared with none."""
+    """Additional bytes of a message for ``sizes`` numbers, compared with none."""
     lengths = 8 * sizes
     return lengths + (lengths >= 2**8) + 2 * (lengths >= 2**16)  # MessagePack's bin 8, bin 16, bin 32
 

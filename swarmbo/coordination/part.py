@@ -1,7 +1,7 @@
 """A connected part as every agent knows it beforehand, and views of it: of one agent, or of all in one process.
 
 A method is written once, as a generator that works on a view and yields ``swarmbo.coordination.requests``. It computes
-for the factors and variables of its view, and gets all others' data by its requests.
+for the factors and variables of its view, and gets the data of all others by its requests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class Level:
 
 @dataclass(frozen=True)
 class SpanningTree:
-    """Tree of agents, breadth first from the first agent, over the radio links; factors are those of each subtree."""
+    """Tree of agents, breadth first from the first agent, over the radio links; ``factors`` has those of subtrees."""
 
     parent: dict[str, str | None]
     children: dict[str, tuple[str, ...]]
@@ -116,10 +116,10 @@ class Part:
         """Tree of the present agents; agents that only relay are skipped."""
         if not (self.routes.is_complete and self.present is None):
             return self._spanned()
-        kept = vars(self.graph)  # it follows from the graph, which a team keeps from decision to decision
-        if "tree" not in kept:
-            kept["tree"] = self._spanned()
-        return kept["tree"]
+        cache = vars(self.graph)  # the tree depends on the graph only, which a team keeps for all decisions
+        if "tree" not in cache:
+            cache["tree"] = self._spanned()
+        return cache["tree"]
 
     def _spanned(self) -> SpanningTree:
         graph, agents = self.graph, self.agents
@@ -159,7 +159,7 @@ class Part:
         return {variable: len(self.graph.factors_of(variable)) > 1 for variable in self.graph.variables}
 
 
-Copies = Sequence[Float[np.ndarray, "_g m _a"]]  # for each stack its factors' columns of joint points
+Copies = Sequence[Float[np.ndarray, "_g m _a"]]  # for each stack, its factors' columns of joint points
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ class LocalView:
 
     @property
     def is_whole(self) -> bool:
-        """True if it is the whole part."""
+        """True for a view of the whole part."""
         graph = self.graph
         return (len(self.factors), len(self.variables)) == (len(graph.factors), len(graph.variables))
 
@@ -196,7 +196,7 @@ class LocalView:
 
 @dataclass(frozen=True, eq=False)
 class BoxView(LocalView):
-    """View of a part with continuous domains; only own factors' columns of joint points (m, n) are right."""
+    """View of a part with continuous domains; only own factors' columns of joint points (m, n) are valid."""
 
     functions: BoxFunctions
 
@@ -225,7 +225,7 @@ class BoxView(LocalView):
 
     @cached_property
     def is_home(self) -> tuple[Bool[np.ndarray, "_g 1 _a"], ...]:
-        """True, for each stack, where a factor is the first of its variable, and counts it in sums over variables."""
+        """For each stack, True where a factor is its variable's first one, which counts the variable in sums."""
         graph = self.graph
         return tuple(
             np.array([[graph.factors_of(x)[0] == f for x in graph.scope(f)] for f in stack.factors])[:, None, :]
@@ -234,12 +234,12 @@ class BoxView(LocalView):
 
     @cached_property
     def neighbours_in_turn(self) -> Passes:
-        """Each own factor with its neighbours in turn, as rows of the stacks."""
+        """Pairs of an own factor and a neighbour, as rows of the stacks; pass k has each factor's k-th neighbour."""
         return neighbours_in_turn(self.part.neighbours, self.stacks)
 
     @cached_property
     def copies_in_turn(self) -> Passes:
-        """Each variable's column with its factors' copies in turn, as entries of all stacks end to end."""
+        """Pairs of a variable's column and a copy, as entries of all stacks; pass k has each variable's k-th copy."""
         edges = ((f, x) for stack in self.stacks for f in stack.factors for x in self.graph.scope(f))
         entry = {edge: i for i, edge in enumerate(edges)}
         return in_turn((self.place[x], entry[f, x]) for x in self.graph.variables for f in self.graph.factors_of(x))
@@ -254,7 +254,7 @@ class BoxView(LocalView):
         return [stack.take(Z) for stack in self.stacks]
 
     def box(self, stack: FactorStack) -> tuple[Float[np.ndarray, "g 1 a"], Float[np.ndarray, "g 1 a"]]:
-        """Lower and upper corners for a stack."""
+        """Lower and upper corners of the box of each factor of a stack."""
         return self.functions.low[stack.columns][:, None, :], self.functions.high[stack.columns][:, None, :]
 
     def in_order(self, rows: Rows) -> Float[np.ndarray, "factors m"]:

@@ -29,8 +29,8 @@ Own = TypeVar("Own")
 
 
 class Participant(Generic[Result]):
-    """One agent of one decision, as programs that wait for messages. These may arrive in any order, late and
-    repeatedly; each has a label and is used once. Inadmissible ones are dropped and counted in ``refused``.
+    """One agent of one decision, as programs that wait for messages. Messages may arrive in any order, late and
+    repeatedly; each has a label and is used once. Inadmissible messages are dropped and counted in ``refused``.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Participant(Generic[Result]):
             self._advance(program, None)
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals, compute all that is possible, and return messages to others. Nothing of an inbox with a
-        changed or too early message is taken; it is an error, as is a silence longer than the patience.
+        """Process arrivals, compute all that is possible, and return messages to others. TransportError if a message is
+        changed or of a later decision (then none of the inbox is stored), or if none arrives within the patience.
         """
         # read all before any is stored, so that an inbox with a broken message changes nothing
         for sender, content in [(envelope.sender, self._read(envelope)) for envelope in inbox]:
@@ -120,7 +120,7 @@ class Participant(Generic[Result]):
         return received
 
     def _continue(self) -> None:
-        """Continue programs whose messages have arrived, until none can: one may post to another of this agent."""
+        """Continue programs whose messages have arrived, until none can, as programs may post to one another."""
         progressed = True
         while progressed:
             progressed = False
@@ -188,7 +188,7 @@ def solve_with_agents(
     Decisions, value, bound and traffic are bit-identical to ``settings.solve(graph, tables, links, seed)``. Over a
     transport with faults messages are acknowledged and repeated, so decisions stay the same and traffic grows. If an
     agent fails for good, the report's status is ``blocked``: agents that do not need it have decided, others have not.
-    With ``mode = "asynchronous"``, all act at the deadline. ``decision`` is larger than earlier ones over the
+    With ``mode = "asynchronous"``, all act at the deadline. ``decision`` must be larger than earlier ones over the
     transport.
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
@@ -268,7 +268,7 @@ class Ticking(Protocol):
         ...
 
     def tick(self, now: float, inbox: Sequence[Envelope], /) -> list[Envelope]:
-        """Process arrivals, and return messages to send; the first inbox is empty. Steps are the clock."""
+        """Process arrivals, and return messages to send; the first inbox is empty. ``now`` counts steps."""
         ...
 
 
@@ -313,16 +313,16 @@ def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Trans
 
 
 class _CommonClock:
-    """Clock of agents that keep time; it begins for all at once, when no message to another agent arrives."""
+    """Clock of agents that keep time; it begins for all at once, when no message arrives for any other agent."""
 
     def __init__(self, agents: Mapping[str, Ticking], by_deadline: Transport | None) -> None:
         self._agents, self._by_deadline, self._is_on = agents, by_deadline, False
-        # inboxes of agents that keep time until their clock begins: each tick counts
+        # held back for agents that keep time until their clock begins, as each call of `tick` counts
         self._held_back = dict[str, list[Envelope]]()
         self._first_decision: tuple[int, int] | None = None  # the first one by a deadline, and its round
 
     def inboxes_after(self, arrived: Mapping[str, list[Envelope]]) -> dict[str, list[Envelope]]:
-        """Inboxes of the agents to tick next, after a step's arrivals that may not be lost; empty at the end."""
+        """Inboxes of the agents to tick next, given a step's arrivals over the first transport; empty at the end."""
         for name, inbox in arrived.items():
             self._held_back.setdefault(name, []).extend(inbox)
         timed = {name for name, agent in self._agents.items() if _keeps_time(agent)}

@@ -1,7 +1,7 @@
 """Bases of methods: settings that solve in one process, and a plan that every agent computes.
 
 To add a method, write its settings as a :class:`TableMethod` or a :class:`BoxMethod` with ``steps``: a generator over
-requests, which does one agent's work for the factors and variables of its view. Both forms follow from it.
+requests, which does one agent's work for the factors and variables of its view. Both the solver and the plan run it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True, eq=False)
 class Plan(Generic[Own, Out]):
-    """Plan that every agent knows before the agreement. ``joined``: the variables that each step is joined with."""
+    """Plan that every agent knows before the agreement; ``joined``: scope of each eliminated variable's table."""
 
     parts: tuple[Part, ...]
     steps: Callable[[LocalView, Own], Steps[Out]]
@@ -81,7 +81,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             tables: Tables of at least these factors; tables of others may not be read.
             sizes: Number of values by variable.
         """
-        raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
+        raise NotImplementedError(f"{type(self).__name__} has no steps for agents: define its method steps")
 
     def certified(self, view: LocalView, tables: Tables, sizes: Sizes) -> Steps[TableOutcome]:
         """Run :meth:`steps`, and then the part's bound, if it is requested and not known already."""
@@ -92,7 +92,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
         return outcome._replace(bound=found)
 
     def plan(self, graph: FactorGraph, sizes: Sizes, routes: Routes, seed: int = 0) -> Plan[Tables, TableOutcome]:
-        """Make the plan that every agent computes; ``seed`` is that of draws which every agent can repeat.
+        """Make the plan that every agent computes; ``seed`` is for random draws that every agent can repeat.
 
         Raises:
             ConfigError: If the mode is asynchronous: an agreement by a deadline has no such plan.
@@ -112,9 +112,9 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             seed: Seed of the agents' random draws, if the method has any.
 
         Returns:
-            The best joint choice found; if all are forbidden, one that few factors forbid, even if exact not always the
-            fewest. A forbidden choice has the value -inf and the status ``infeasible`` in its report, and ``violated``
-            names the factors. Only with exact methods does this status prove that no choice is allowed.
+            The best joint choice found. If all are forbidden, one that few factors forbid; even exact methods may miss
+            the fewest. A forbidden choice has the value -inf and the status ``infeasible`` in its report, and
+            ``violated`` names the factors. Only with exact methods does this status prove that no choice is allowed.
 
         Raises:
             ShapeError: If the tables do not fit the graph.
@@ -132,8 +132,8 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
 class BoxMethod(Settings, frozen=True, tag_field="kind"):
     """Base of methods that agree on a joint point of a box. A subclass defines one agent's ``steps``.
 
-    If ``variables_search`` is False, owners of variables without a factor do not read the box and the starts; then
-    these are not sent to them.
+    If ``variables_search`` is False, agents that own variables but no factor do not read the box and the starts, which
+    are then not sent to them.
     """
 
     variables_search: ClassVar[bool] = True
@@ -145,7 +145,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
             view: Factors and variables of the agent, with functions of at least these factors.
             seed: Seed of the agents' random draws.
         """
-        raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
+        raise NotImplementedError(f"{type(self).__name__} has no steps for agents: define its method steps")
 
     def plan(self, functions: BoxFunctions, routes: Routes, seed: int = 0) -> Plan[BoxFunctions, BoxOutcome]:
         """Make the plan that every agent computes, from graph, box and starts; no function is evaluated."""
@@ -175,7 +175,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
 
 
 class TraceRow(NamedTuple):
-    """State after a round; 0: the first choice. ``rank``: minus the number of forbidding factors; the others' sum."""
+    """State after a round (0: first choice). ``rank``: minus the number of forbidding factors, the others' sum."""
 
     round: int
     rank: Rank
@@ -212,8 +212,8 @@ def traced(
         seed: Seed of the agents' random draws.
 
     Returns:
-        The solution, bit-identical to that of ``solve``, and a row per round, from the first one after which every part
-        has a choice, and then per turn of the bound.
+        The solution, bit-identical to that of ``solve``; one row per round, from the first round after which every part
+        has a choice; and then one row per turn of the bound.
 
     Example:
         >>> import numpy as np
@@ -244,7 +244,7 @@ def traced(
             broken, value = np.sum(ranks, axis=0).tolist()
             bound = None if None in bounds else float(np.sum(bounds))
             rows.append(TraceRow(k, (int(broken), value), bound, sum(traffics, Traffic())))
-    ranked = rank(factor_values(graph, checked, solution.assignment))  # added in another order there
+    ranked = rank(factor_values(graph, checked, solution.assignment))  # as in `solve`: rows add part by part
     rows[-1] = rows[-1]._replace(rank=ranked, bound=solution.upper_bound)
     return solution, tuple(rows)
 

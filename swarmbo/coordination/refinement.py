@@ -1,13 +1,13 @@
 """Grids that are refined around an incumbent: the values of variables at each level, and the rule for the next level.
 
-The first level is a lattice over the whole box and the coordinates of the starts; later ones are a window of lattice
-points around the incumbent. If the best joint choice lies inside, the lattice is made finer; at an edge that is not the
-box's own, the window moves there. That is a generating set search along the coordinates (Torczon 1997; with bounds,
-Lewis & Torczon 1999): it converges to a point where no coordinate direction climbs.
+The first level is a lattice over the whole box and the coordinates of the starts; later levels are windows of lattice
+points around the incumbent. If the best joint choice lies inside the window, the lattice is made finer; if it lies at
+an edge that is no bound of the box, the window moves there. This is a generating set search along the coordinates
+(Torczon 1997; with bounds, Lewis & Torczon 1999): it converges to a point where no coordinate direction climbs.
 
-``narrowed`` assembles joint points of very many factors by max-sum, as no random joint point suits more than a few:
-first on one lattice for all, both ends included, as the unexplored edge is often best; then from the last value, ever
-nearer neighbours, and at first some random values, which may lead to another maximum.
+In parts of very many factors, no random joint point suits more than a few, so ``narrowed`` assembles points by max-sum:
+first from a lattice with both bounds, as the unexplored edge is often best; then from the last choice, ever nearer
+neighbours, and, at first, random values, which may lead to another maximum.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class Resolution:
 
 
 def root(entries: int, arity: int) -> int:
-    """Largest number of values of each variable, of which a table of so many variables has at most so many entries."""
+    """Largest number of values per variable so that a table of ``arity`` variables has at most ``entries`` entries."""
     found = round(entries ** (1.0 / arity))
     return found if found**arity <= entries else found - 1
 
@@ -81,7 +81,7 @@ class Grids:
     starts: Float[np.ndarray, "s v"]
 
     def at(self, depth: int, x: Float[np.ndarray, " v"]) -> Float[np.ndarray, "v values"]:
-        """Values around the incumbent ``x``, which must be right for the requested variables only."""
+        """Values around the incumbent ``x``, of which only the requested variables need be valid."""
         if not depth:
             return coarse_values(self.low, self.high, self.starts, self.resolution.coarse)
         spacing = (self.high - self.low) * self._share(depth)
@@ -112,7 +112,7 @@ def window_values(x: Point, low: Point, high: Point, spacing: Point, points: int
     below, above = np.ceil((x - low) / step - slack), np.ceil((high - x) / step - slack)
     first = -np.minimum(below, np.where(above < half, points - 1 - above, half))
     steps = first[:, None] + np.arange(points)
-    # the incumbent first: of equally good values the first is taken, so it stays
+    # the incumbent first: it stays, as the first of equally good values is taken
     order = np.argsort(steps != 0.0, axis=1, kind="stable")
     out = x[:, None] + np.take_along_axis(steps, order, axis=1) * spacing[:, None]
     return np.clip(out, low[:, None], high[:, None])
@@ -133,8 +133,8 @@ def tabulated(
     rough: bool = False,
     is_strict: bool = True,
 ) -> Steps[dict[str, Table]]:
-    """Tables of the own factors over the first ``counts`` (None: all) values of each variable, axes in scope order.
-    ``received`` are sums at the incumbent, fixed over the table. NaN and +inf are a ShapeError, or else become -inf.
+    """Tables of own factors over the first ``counts`` (None: all) values of each variable, axes in scope order. All
+    entries use the sums ``received`` at the incumbent. NaN and +inf are a ShapeError if ``is_strict``, else -inf.
     """
     out, n_values = dict[str, Table](), values.shape[1]
     for stack, got in zip(view.stacks, received, strict=True):
@@ -178,7 +178,7 @@ def tables(
 
 
 MOST = 17  # values of a variable on the first level; fewer were found to miss the maximum more often
-_GIVEN = 3  # of them from given points, at most a quarter
+_GIVEN = 3  # most of these values that are from given points; at most a quarter
 # distance of neighbours as a share of the lattice's spacing, and number of random values
 _LEVELS = (0.5, 4), (0.3, 4), (0.1, 0)
 _FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima take more rounds than those within one

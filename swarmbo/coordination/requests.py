@@ -35,7 +35,7 @@ class AddressedMessage(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Messages of own factors and variables; answered by those of some keys, on a box in [0, ``below``)."""
+    """Messages of own factors and variables; answered by those of ``keys``, with numbers in [0, ``below``) if given."""
 
     messages: Sequence[AddressedMessage] = ()
     keys: Sequence[Key] = ()
@@ -43,7 +43,7 @@ class Send(NamedTuple):
 
 
 class ToFactors(NamedTuple):
-    """Messages of every variable to all its factors, with its best value; answered by those of all, as received."""
+    """Messages of every variable to all its factors, with its best value; answered by all entries and best values."""
 
     flooding: Flooding
     entries: Flat
@@ -89,7 +89,7 @@ class Exchange(NamedTuple):
 
 
 class Reduce(NamedTuple):
-    """Entries of factors' variables to their owners; answered by sums (m, n), right for own factors' variables."""
+    """Factors' entries to their variables' owners; answered by the sums (m, n), valid for own factors' variables."""
 
     view: BoxView
     kind: type[messages.Copy] | type[messages.Slope]
@@ -148,14 +148,14 @@ class ToAll(NamedTuple):
 
 
 class InTurn(NamedTuple):
-    """Data of agents in turn, each made by ``say`` given those before; the last one sends all what they miss."""
+    """Data of agents in turn, each made by ``make_data`` from earlier data; the last agent sends all what they lack."""
 
     order: Sequence[str]
     make_data: Callable[[str, Mapping[str, bytes]], bytes]
     fits: FitsData = accept_all
 
     def messages(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Iterator[AddressedMessage]:
-        """Messages of an agent: of the last one to every other, of each before it to the next one."""
+        """Messages of an agent: from the last agent to all others, from each earlier agent to the next."""
         place = {name: n for n, name in enumerate(self.order)}
         if agent != self.order[-1]:
             yield ToAll.message(part, agent, self.order[place[agent] + 1], known)
@@ -166,8 +166,8 @@ class InTurn(NamedTuple):
 
 
 class Compare(NamedTuple):
-    """Comparison of joint choices (rows of own factors' values) with the best so far; answered by a verdict and its
-    rank. ``tried`` has repaired choices, at the root; None: no repairs.
+    """Comparison of joint choices (rows of own factors' values) with the best so far; answered by a verdict and, at the
+    root, the rank of the best. There, ``tried`` holds the choices repaired so far; None: no repairs.
     """
 
     values: Sequence[Float[np.ndarray, " _f"]]
@@ -179,8 +179,8 @@ class Compare(NamedTuple):
     ends_round: bool = True
 
     def verdict(self, part: Part) -> tuple[messages.Verdict, Rank | None]:
-        """Verdict on all factors' values. The best choice so far, or else the last, is repaired if it is forbidden, or
-        if any was: local moves may improve it. None is repaired twice.
+        """Verdict on all factors' values. The new best choice, or else the last, is repaired if it is forbidden. Once a
+        choice was repaired, each new best choice is too, as local moves may improve it. None is repaired twice.
         """
         # strictly better only: of equally good choices the first stays, for every driver
         best, best_so_far, ranks = 0, self.best_so_far, [rank(row) for row in self.values]
@@ -197,7 +197,7 @@ class Compare(NamedTuple):
 
 class Evaluate(NamedTuple):
     """Values of a stack of own factors at points, without messages; equal requests are served in one call. ``climbed``:
-    functions that factors climb, not terms of the sum; ``rough``: some digits are enough.
+    functions that factors climb, not terms of the sum; ``rough``: few digits are enough.
     """
 
     functions: BoxFunctions
@@ -232,7 +232,7 @@ Steps = Generator[Request, Any, Out]
 
 
 def single_request(request: Request) -> Steps[Any]:
-    """Steps of a method with one request, which return its answer."""
+    """Steps with a single request, which return its answer."""
     return (yield request)
 
 
@@ -250,7 +250,7 @@ def answer_requests(
 
 
 class Mailbox:
-    """Messages of one stage of a method, no key twice; they leave with the next wait, or :meth:`close`."""
+    """Messages of one stage of a method, no key twice; they leave with the next wait, or with :meth:`flush`."""
 
     def __init__(self) -> None:
         self._received: dict[Key, Any] = {}
@@ -279,7 +279,7 @@ class Mailbox:
 
 
 def evaluated(requests: Sequence[Evaluate]) -> list[Float[np.ndarray, "_g m"]]:
-    """Answers to requests for values: equal factors with equally many points are evaluated in one call."""
+    """Answers to requests for values; requests with equal numbers of variables and points are served in one call."""
     answers: dict[int, np.ndarray] = {}
     kinds = [(one.points.shape[1:], one.climbed, one.rough, id(one.functions)) for one in requests]
     for places in grouped(zip(kinds, range(len(kinds)), strict=True)).values():
@@ -298,10 +298,10 @@ def evaluated(requests: Sequence[Evaluate]) -> list[Float[np.ndarray, "_g m"]]:
 
 
 def to_factor(graph: FactorGraph, message: Any) -> AddressedMessage:
-    """Letter from a variable's owner to the owner of one of its factors."""
+    """Address a message from a variable's owner to the owner of one of its factors."""
     return AddressedMessage(graph.variable_owner(message.variable), graph.owner(message.factor), message)
 
 
 def to_variable(graph: FactorGraph, message: Any) -> AddressedMessage:
-    """Letter from a factor's owner to the owner of one of its variables."""
+    """Address a message from a factor's owner to the owner of one of its variables."""
     return AddressedMessage(graph.owner(message.factor), graph.variable_owner(message.variable), message)

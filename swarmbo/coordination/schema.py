@@ -1,5 +1,5 @@
-"""Admissible senders and contents of messages by kind: each wait names both (:class:`Wanted`). Others are dropped, as
-if lost. :class:`Schema` derives both from common knowledge.
+"""Admissible senders and contents of messages by kind. Each wait names both (:class:`Wanted`); other messages are
+dropped, as if they were lost. :class:`Schema` derives senders and contents from common knowledge.
 """
 
 import math
@@ -16,7 +16,7 @@ from swarmbo.coordination.part import Part
 Fits = Callable[[Float[np.ndarray, "k m"], "frozenset[str]"], bool]  # sums, and the agents that contributed
 FitsData = Callable[[str, bytes], bool]  # an agent, and its data
 
-_MOST_AT_ONCE = 1e12  # number beside a flag
+_LARGEST_FLAGGED = 1e12  # largest number behind a flag
 # largest number that agents exchange on a box, so that squares stay finite
 _LARGEST = 1e150
 
@@ -30,14 +30,14 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """Messages between owners of factors and variables; ``joined`` as in ``Plan``."""
+    """Admissible messages between owners of factors and variables; ``joined`` as in ``Plan``."""
 
     part: Part
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     joined: Mapping[str, Sequence[str]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def wanted(self, key: Key, agent: str, size: int = 1, below: float | None = None) -> Wanted:
-        """Expected sender and content of a message to an agent: on a box, so many numbers in [0, ``below``)."""
+        """Expected sender and content of a message to an agent: on a box, ``size`` numbers in [0, ``below``)."""
         graph, (kind, *about) = self.part.graph, map(str, key)
         of_factor = kind not in ("choice", "gain", "eliminated", "decided")
         of_variable = kind not in ("table", "published")
@@ -80,13 +80,13 @@ class Schema:
 
 
 def are_numbers(entries: Float[np.ndarray, "..."], size: int) -> bool:
-    """True if the number of entries is right, and none is NaN, or finite with an infinite square."""
-    return entries.size == size and bool(((np.abs(entries) <= _LARGEST) | np.isinf(entries)).all())  # NaN is not
+    """True if there are ``size`` entries, none NaN, and finite ones are so small that squares stay finite."""
+    return entries.size == size and bool(((np.abs(entries) <= _LARGEST) | np.isinf(entries)).all())  # false for NaN
 
 
 def are_below(entries: Float[np.ndarray, "..."], size: int | None) -> bool:
     """True if the number of entries is right (``size`` None: unknown) and all are below +inf; -inf forbids a value."""
-    return (size is None or entries.size == size) and bool((entries < np.inf).all())  # NaN is not
+    return (size is None or entries.size == size) and bool((entries < np.inf).all())  # false for NaN
 
 
 def are_finite(entries: Float[np.ndarray, "..."], size: int, below: float | None = None) -> bool:
@@ -107,7 +107,7 @@ def is_finite(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
 
 
 def by_author(owners: Sequence[str], low: float = -math.inf, high: float = math.inf, *, whole: bool = False) -> Fits:
-    """Test of (whole) numbers in [low, high] with one author each: 0 unless the author is among the agents."""
+    """Test of sums with one author each: (whole) numbers in [low, high], 0 if the author did not contribute."""
 
     def fits(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
         own = np.array([owner in agents for owner in owners], dtype=bool)
@@ -122,18 +122,18 @@ def by_author(owners: Sequence[str], low: float = -math.inf, high: float = math.
 
 
 def flagged(author: str) -> Fits:
-    """Test of rows that begin with 1 and hold one agent's numbers, or are 0."""
+    """Test of rows of one agent's numbers behind a flag 0 or 1; all are 0 if that agent did not contribute."""
 
     def fits(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
         if author not in agents:
             return not sums.any()
-        return bool(np.isin(sums[:, 0], (0.0, 1.0)).all() and (np.abs(sums) <= _MOST_AT_ONCE).all())
+        return bool(np.isin(sums[:, 0], (0.0, 1.0)).all() and (np.abs(sums) <= _LARGEST_FLAGGED).all())
 
     return fits
 
 
 def accept_all(*_: Any) -> bool:
-    """Accept any data, and any sums, of which only the number is known."""
+    """Accept any data and any sums, of which drivers check only the number."""
     return True
 
 
@@ -142,5 +142,5 @@ def refusals_text(refused: Mapping[str, int]) -> str:
     who = ", ".join(f"{sender!r} ({count})" for sender, count in refused.items() if count)
     if not who:
         return ""
-    why = "were all told of the same evaluations, and asked as often?"
-    return f"; dropped messages that held what they may not, of {who}: {why}"
+    why = "were all agents told the same evaluations, and asked equally often?"
+    return f"; dropped messages with inadmissible content, from {who}: {why}"

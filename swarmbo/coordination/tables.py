@@ -42,7 +42,7 @@ class Layout(NamedTuple):
 
 
 def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[str, Table]:
-    """Tables as float64 arrays in C order, by factor; copied only if necessary. An entry is to be maximised; -inf
+    """Tables as float64 arrays in C order, by factor; copied only if necessary. Entries are maximised; -inf
     forbids. A ShapeError names a missing table, an unfit axis, or an entry that is NaN, +inf or beyond 1e200,
     or a whole number that a float would round.
     """
@@ -50,7 +50,7 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
         raise ShapeError(f"factor {missing[0]!r} has no table; give one array with axes {graph.scope(missing[0])}")
     known_factors = set(graph.factors)
     if unknown := [factor for factor in tables if factor not in known_factors]:
-        raise ShapeError(f"got a table for {unknown[0]!r}, which is no factor of the graph; leave it out")
+        raise ShapeError(f"got a table for {unknown[0]!r}, which is not a factor of the graph; leave it out")
     checked: dict[str, Table] = {}
     size_of: dict[str, tuple[int, str]] = {}
     for factor in graph.factors:
@@ -164,13 +164,13 @@ class Conflicts:
     def packed(graph: FactorGraph, tables: Tables, agent: str) -> bytes:
         """Forbidden pairs of an agent's own factors, packed for sending."""
         own = {f: forbidden_by(graph.scope(f), tables[f]) for f in graph.factors if graph.owner(f) == agent}
-        said = {f: [(x, y, p.shape, np.packbits(p).tobytes()) for x, y, p in forbidden] for f, forbidden in own.items()}
-        return msgspec.msgpack.encode(said)
+        data = {f: [(x, y, p.shape, np.packbits(p).tobytes()) for x, y, p in forbidden] for f, forbidden in own.items()}
+        return msgspec.msgpack.encode(data)
 
     @classmethod
-    def unpacked(cls, graph: FactorGraph, said: Mapping[str, bytes]) -> "Conflicts":
+    def unpacked(cls, graph: FactorGraph, encoded: Mapping[str, bytes]) -> "Conflicts":
         """Forbidden pairs of all factors, from the packed bytes of each agent."""
-        own = {agent: msgspec.msgpack.decode(word, type=dict[str, list[Packed]]) for agent, word in said.items()}
+        own = {agent: msgspec.msgpack.decode(data, type=dict[str, list[Packed]]) for agent, data in encoded.items()}
         packed = (entry for f in graph.factors for entry in own[graph.owner(f)][f])
         return cls._joined(graph, ((x, y, _unpacked(shape, bits)) for x, y, shape, bits in packed))
 
@@ -191,7 +191,7 @@ class Conflicts:
 
     @cached_property
     def colour(self) -> dict[str, int]:
-        """Turn of each variable's owner to decide: never that of a neighbour, whose decision it can use."""
+        """Turn in which a variable is decided, never that of a neighbour, so its owner can use earlier decisions."""
         return coloured(self.neighbours)
 
     @cached_property
@@ -203,24 +203,24 @@ class Conflicts:
         """True if a variable's owner decides before a neighbour's."""
         return self.colour[x] < self.colour[y]
 
-    def allowed(self, x: str, size: int, words: Mapping[str, int | None]) -> Bool[np.ndarray, " a"]:
+    def allowed(self, x: str, size: int, decisions: Mapping[str, int | None]) -> Bool[np.ndarray, " a"]:
         """Mask of the values that a variable may take, given the received decisions of neighbours (None: no value)."""
         out = np.ones(size, dtype=bool)
         for y in self.neighbours[x]:
             if (pairs := self.forbidden.get((x, y))) is None:
                 continue
-            if y not in words:
+            if y not in decisions:
                 # undecided: an earlier variable is free, a later one avoids whatever the other might take
                 out &= ~pairs.any(axis=1) | self.is_before(x, y)
-            elif (word := words[y]) is not None:
-                out &= ~pairs[:, word]
+            elif (decided := decisions[y]) is not None:
+                out &= ~pairs[:, decided]
         return out
 
-    def clashes(self, words: Mapping[str, int | None]) -> int:
+    def clashes(self, decisions: Mapping[str, int | None]) -> int:
         """Number of pairs of variables with conflicting values."""
         found = 0
         for (x, y), pairs in self.forbidden.items():
-            i, j = words.get(x), words.get(y)
+            i, j = decisions.get(x), decisions.get(y)
             found += i is not None and j is not None and bool(pairs[i, j])
         return found // 2
 
@@ -231,7 +231,7 @@ def _unpacked(shape: tuple[int, int], bits: bytes) -> Bool[np.ndarray, "_a _b"]:
 
 
 def coloured(neighbours: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Greedy colouring: in the order given each gets the least number that no neighbour has."""
+    """Greedy colouring: in the given order, each name gets the least number that no neighbour has."""
     colours: dict[str, int] = {}
     for name, others in neighbours.items():
         taken = {colours[other] for other in others if other in colours}

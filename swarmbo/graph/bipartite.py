@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class Edges(NamedTuple):
     """Pairs of a factor and a variable of its scope, as indices, factor by factor. ``first`` has the first edge of each
-    factor, and last the number of edges; ``first_of`` that of each variable in ``by_variable``.
+    factor, then the number of edges. ``by_variable`` lists edges variable by variable, from ``first_of`` on.
     """
 
     factors: Int[np.ndarray, " e"]
@@ -74,7 +74,7 @@ def read_graph(g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None
 
 
 def read_with_variables(g: "nx.Graph[Any]", variables: Iterable[Hashable] | None) -> GraphContent:
-    """Read a graph with known variables: other nodes are factors, or edges if there are none."""
+    """Read a graph with known variables: other nodes are factors; if there are none, edges are factors."""
     names, side = _names(g), _node_attribute(g, "bipartite")
     known = set(names.values()) if variables is None else {str(x) for x in variables}
     sides = [{names[node] for node, kind in side.items() if kind == which} for which in (0, 1)]
@@ -126,7 +126,7 @@ def _joined(g: "nx.Graph[Any]", node_of: Mapping[str, Any], key: object) -> tupl
     """Nodes of a table's edge or clique."""
     group = tuple(node_of.get(str(end)) for end in cast(tuple[Any, ...], key)) if isinstance(key, tuple) else ()
     if len(group) < 2 or None in group or not all(g.has_edge(u, v) for u, v in combinations(group, 2)):
-        raise ShapeError(f"got a table for {short(key)}, which is no node and no edge (u, v); leave it out")
+        raise ShapeError(f"got a table for {short(key)}, which is neither a node nor an edge (u, v); leave it out")
     return group
 
 
@@ -180,7 +180,7 @@ def _interactions(g: "nx.Graph[Any]", names: Mapping[Any, str], groups: Iterable
         owner = g.edges[group].get("owner") if len(group) == 2 else None
         if owner is not None:
             owners[factor] = owner
-    if owners:  # of factors over one variable, or of a clique: its first variable's owner
+    if owners:  # a factor over one variable, or over a clique, belongs to its first variable's owner
         for factor, (first, *_) in scopes.items():
             owners.setdefault(factor, variable_owners.get(first, first))
     return GraphContent(scopes, owners or None, variable_owners or None)
@@ -193,8 +193,8 @@ def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) 
     scopes: dict[str, list[str]] = {}
     for factor in (node for node in g.nodes if node in factors):
         edges = list(g.edges(factor, data=True))
-        told = [data.get("axis") for _, _, data in edges]
-        axes = [*range(len(told))] if all(axis is None for axis in told) else told
+        stated = [data.get("axis") for _, _, data in edges]
+        axes = [*range(len(stated))] if all(axis is None for axis in stated) else stated
         are_numbers = all(isinstance(axis, int | float | np.number) and np.isfinite(axis) for axis in axes)
         if not are_numbers or len(set(axes)) < len(axes):
             raise ConfigError(f"node {factor!r} has edges with axis = {short(axes)}; wanted different numbers, or none")

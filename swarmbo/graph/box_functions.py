@@ -1,4 +1,4 @@
-"""Local functions on continuous domains, one per factor, whose sum agents maximise: their base, and their sums."""
+"""Local functions on continuous domains, one per factor, whose sum agents maximise: base class, and sums."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,17 +18,17 @@ Points = Float[np.ndarray, "g m a"]  # m points for each factor of a stack
 Values = Float[np.ndarray, "g m"]
 Received = Sequence[Values]  # in each phase of exchange
 Climbing = tuple[Values, Points]  # values and gradients
-Rows = Sequence[Float[np.ndarray, "_g m"]]  # for each stack a number for each of its factors and points
-# (adder, added) in each pass; no adder occurs twice in one pass
+Rows = Sequence[Float[np.ndarray, "_g m"]]  # for each stack, a number for each of its factors and points
+# index pairs (adder, added) in each pass; in one pass, no adder occurs twice
 Passes = Sequence[tuple[Int[np.ndarray, " e"], Int[np.ndarray, " e"]]]
 
 
 @dataclass(frozen=True, eq=False)
 class BoxFunctions(ABC):
-    """Functions of factors on a box, to be maximised in sum; coordinates are those of the unit cube.
+    """Functions of factors on a box, whose sum is maximised; coordinates are those of the unit cube.
 
     Methods take a stack of factors of equal size and m points for each: arrays (g, m, a). A factor's results are
-    bit-identical for any other factors in the stack.
+    bit-identical, whatever other factors are in the stack.
 
     A function may need a few numbers from its neighbours (factors that share a variable). In each of ``n_exchanges``
     phases every factor publishes one number per point, and receives the sum over its neighbours. Phase p may use the
@@ -41,8 +41,8 @@ class BoxFunctions(ABC):
         starts: Good starting points (k, n), best first; k may be 0. With outcomes per factor, graph, levels and k must
             be the same for all agents, whatever outcomes an agent knows.
         owned: Factors that may be evaluated; None: all.
-        levels: Places in the unit cube of the values of variables that have a grid, in order; functions are constant
-            around each.
+        levels: For each variable with a grid, its values in the unit cube, in order; functions are constant around
+            each value.
         lattice_points: Least number of points along each variable for coordination methods with a lattice.
     """
 
@@ -57,7 +57,7 @@ class BoxFunctions(ABC):
 
     @cached_property
     def sides(self) -> Float[np.ndarray, " n"]:
-        """Sides of the box; 1 where it has no length."""
+        """Lengths of the box's sides; 1 for a side of length 0."""
         return np.where(self.high > self.low, self.high - self.low, 1.0)
 
     @property
@@ -75,20 +75,20 @@ class BoxFunctions(ABC):
 
     @abstractmethod
     def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
-        """Function that each factor climbs while received sums stay fixed, and its gradient: up to a constant in U the
-        term of the sum, or a model of the whole sum's gain where neighbours' terms have the factor's point.
+        """Function that each factor climbs while received sums stay fixed, and its gradient. It is the factor's term of
+        the sum, up to a constant in U; if neighbours' terms depend on U too, a model of the whole sum's gain.
         """
 
     def rough_value(self, stack: FactorStack, U: Points, received: Received) -> Values:
-        """``value`` to some digits, for tables that guide a search, if that is faster."""
+        """``value`` with few correct digits, for tables that guide a search, if that is faster."""
         return self.value(stack, U, received)
 
     def unheard(self, U: Points) -> tuple[Values, ...]:
-        """Zeros for each phase of exchange, as factors without neighbours receive at points."""
+        """Sums that factors without neighbours receive at points: zeros for each phase of exchange."""
         return (np.zeros(U.shape[:2]),) * self.n_exchanges
 
     def starting_from(self, best: Joint, columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]) -> Self:
-        """The same from received best points, best first, in the variables ``columns``, for an agent that knows
+        """The same functions with starts from received points, best first, in ``columns``: for an agent that knows
         outcomes of some factors only. ``beaten`` is ``swarmbo.belief.model.incumbents.to_beat`` with all outcomes
         known.
         """
@@ -125,18 +125,18 @@ def in_turn(pairs: Iterable[tuple[int, int]]) -> Passes:
 
 
 def neighbours_in_turn(neighbours: Mapping[str, Sequence[str]], stacks: Sequence[FactorStack]) -> Passes:
-    """Each factor with its neighbours in turn, of a graph or of a connected part of it, as rows of its stacks."""
+    """Pairs of a factor and a neighbour, as rows of the stacks; pass k has each factor's k-th neighbour."""
     row = rows_of(stacks)
     return in_turn((place, row[other]) for factor, place in row.items() for other in neighbours[factor])
 
 
-def neighbour_sums(passes: Passes, told: Rows) -> list[Float[np.ndarray, "_g m"]]:
-    """Sum of the neighbours' numbers for every factor, from 0 on and neighbour after neighbour, as an agent adds."""
-    rows = np.concatenate(told)
+def neighbour_sums(passes: Passes, published: Rows) -> list[Float[np.ndarray, "_g m"]]:
+    """Sum of the neighbours' numbers for every factor, added to 0 in the order in which an agent adds them."""
+    rows = np.concatenate(published)
     out = np.zeros(rows.shape)
     for factors, others in passes:
         out[factors] += rows[others]
-    return np.split(out, np.cumsum([len(own) for own in told])[:-1])
+    return np.split(out, np.cumsum([len(own) for own in published])[:-1])
 
 
 def exchange(functions: BoxFunctions, stacks: Sequence[FactorStack], points: Sequence[np.ndarray]) -> list[Received]:
@@ -146,8 +146,8 @@ def exchange(functions: BoxFunctions, stacks: Sequence[FactorStack], points: Seq
         graph = functions.graph
         passes = neighbours_in_turn({factor: graph.neighbours(factor) for factor in graph.factors}, stacks)
         for _ in range(functions.n_exchanges):
-            told = [functions.published(stack, U, got) for stack, U, got in zip(stacks, points, received, strict=True)]
-            for got, sums in zip(received, neighbour_sums(passes, told), strict=True):
+            sent = [functions.published(stack, U, got) for stack, U, got in zip(stacks, points, received, strict=True)]
+            for got, sums in zip(received, neighbour_sums(passes, sent), strict=True):
                 got.append(sums)
     return [tuple(phases) for phases in received]
 

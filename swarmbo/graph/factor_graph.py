@@ -37,11 +37,11 @@ class FactorGraph:
         factor_owners: Agent of each factor.
         variables: Names of the variables, in order of first appearance in the scopes.
         variable_owners: Agent of each variable.
-        joined: Sets of variables that a constraint couples; parts of the graph that have them count as connected.
+        joined: Sets of variables that a constraint couples; parts that contain variables of a set count as connected.
 
     Raises:
         ConfigError: If there is no factor, a scope is empty or repeats a variable, or a variable is in no factor. Also
-            if a name is no text or used twice, or a scope or an owner is missing.
+            if a name is not a text or used twice, or a scope or an owner is missing.
 
     Example:
         >>> graph = FactorGraph.from_scopes({"f1": ["x1", "x3"], "f2": ["x2", "x3"]})
@@ -115,7 +115,7 @@ class FactorGraph:
             _check_owners("factor", owners, tuple(scopes))
         if variable_owners is None:
             variable_owners = dict(zip(variables, variables, strict=True))
-            if owners is not None:  # that of the first factor
+            if owners is not None:  # the first factor's owner
                 for factor in reversed([*scopes]):
                     variable_owners |= dict.fromkeys(scopes[factor], owners[factor])
         _check_owners("variable", variable_owners, variables)
@@ -172,7 +172,7 @@ class FactorGraph:
                 as in ``graph.edges``.
 
         Raises:
-            ConfigError: If it is no graph, or :meth:`from_networkx` refuses it.
+            ConfigError: If it is not a graph, or :meth:`from_networkx` refuses it.
             ShapeError: If tables do not fit the graph.
         """
         if not isinstance(cast(object, tables), Mapping | None) or (tables is None and isinstance(graph, FactorGraph)):
@@ -246,7 +246,7 @@ class FactorGraph:
 
     @cached_property
     def components(self) -> tuple["FactorGraph", ...]:
-        """Connected parts, in the order of their first factors, each as by :meth:`of`; a connected graph is itself."""
+        """Connected parts, in the order of their first factors, by :meth:`of`; a connected graph is its own part."""
         from scipy.sparse import coo_array  # late: takes a tenth of a second to import
         from scipy.sparse.csgraph import connected_components
 
@@ -289,7 +289,7 @@ class FactorGraph:
 
     @cached_property
     def columns(self) -> tuple[tuple[int, ...], ...]:
-        """For each factor the indices of its variables among the variables."""
+        """For each factor, the indices of its variables among the graph's variables."""
         return tuple(tuple(self.column_of[variable] for variable in scope) for scope in self.scopes)
 
     @cached_property
@@ -341,7 +341,7 @@ def _check_owners(kind: str, owners: Mapping[str, object], names: tuple[str, ...
         raise OwnershipError(f"{kind} {missing[0]!r} has no owner; {fix}")
     known = set(names)
     if unknown := [name for name in owners if name not in known]:
-        raise OwnershipError(f"`{option}` gives away {unknown[0]!r}, which is no {kind} of any scope; leave it out.")
+        raise OwnershipError(f"`{option}` has {unknown[0]!r}, which is not a {kind} of this graph; leave it out.")
     if bad := [name for name in names if not (isinstance(owners[name], str) and owners[name])]:
         fix = f"each {kind} needs exactly one owner, a text. Name one agent in `{option}`, or split the {kind}."
         raise OwnershipError(f"{kind} {bad[0]!r} is owned by {owners[bad[0]]!r}; {fix}")

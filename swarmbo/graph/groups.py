@@ -1,4 +1,4 @@
-"""Factors of equal size stacked along a leading axis, and graphs made of a graph: of groups of variables, or split."""
+"""Factors of equal size in stacks, and graphs derived from a graph: with groups as factors, or with split factors."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +50,7 @@ def check_disjoint(graph: FactorGraph) -> None:
         if len(factors := graph.factors_of(variable)) > 1:
             fix = "take groups = 'learned', or kind = 'dec-hbo', where factors may overlap"
             got = f"variable {variable!r} is in the factors {', '.join(map(repr, factors))}"
-            wanted = f"Add-GP-UCB wanted groups that share no variable: {fix}"
+            wanted = f"wanted groups that share no variable for Add-GP-UCB: {fix}"
             raise ConfigError(f"{got}; {wanted}", at="$.acquisition.groups")
 
 
@@ -61,7 +61,7 @@ def random_groups(graph: FactorGraph, size: int, rng: np.random.Generator) -> tu
 
 
 def graph_of_groups(graph: FactorGraph, groups: Sequence[Sequence[str]]) -> FactorGraph:
-    """Graph of one factor per group, owned by its first variable's owner; variables and owners as in a given one."""
+    """Graph of one factor per group, owned by its first variable's owner; variables and owners are as in ``graph``."""
     prefix = unused_prefix("group_", graph.variables)
     names = tuple(f"{prefix}{i}" for i in range(len(groups)))
     owners = tuple(graph.variable_owner(group[0]) for group in groups)
@@ -84,8 +84,8 @@ def part_names(graph: FactorGraph) -> dict[str, tuple[str, ...]]:
 
 
 def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: bool) -> FactorGraph:
-    """Graph in which each of some factors is replaced by one for each of its variables. A part belongs to the owner of
-    its variable with ``shared_outcomes``, else to the factor's owner, who alone can learn it.
+    """Graph in which each factor of ``split`` is replaced by one part for each of its variables. A part belongs to its
+    variable's owner with ``shared_outcomes``, else to the factor's owner, which alone can learn it.
     """
     rows, parts = list[tuple[str, tuple[str, ...], str]](), part_names(graph)
     for factor, scope, owner in zip(graph.factors, graph.scopes, graph.factor_owners, strict=True):
@@ -99,7 +99,7 @@ def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: 
 
 
 def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGraph, Domain]:
-    """One factor's variables, a separate factor for each, and their box."""
+    """Graph of one factor's variables, with a separate factor for each, and the box of these variables."""
     scope, columns, owner = graph.scope(factor), list(graph.columns[graph.place_of[factor]]), graph.owner(factor)
     scopes, owners = tuple((variable,) for variable in scope), tuple(map(graph.variable_owner, scope))
     parts = FactorGraph(part_names(graph)[factor], scopes, (owner,) * len(scope), scope, owners)

@@ -30,12 +30,12 @@ class Labels(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, env: Any, truth: "GroundTruth | None") -> "Labels":
         """Labels of the truth, or without it the texts in the environment's table ``labels``."""
-        told = getattr(env.unwrapped, "coordinates", None)
-        coordinates = told if isinstance(told, Coordinates) else None
+        given = getattr(env.unwrapped, "coordinates", None)
+        coordinates = given if isinstance(given, Coordinates) else None
         if truth is not None:
             return cls(truth.name, truth.unit, truth.axis_unit, coordinates)
-        told = getattr(env.unwrapped, "labels", None)
-        stated: dict[str, Any] = dict(told) if isinstance(told, Mapping) else {}
+        given = getattr(env.unwrapped, "labels", None)
+        stated: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
         texts = {key: stated[key] for key in ("name", "unit", "axis_unit") if isinstance(stated.get(key), str)}
         return cls(**texts, coordinates=coordinates)
 
@@ -145,7 +145,7 @@ class Evaluation(msgspec.Struct, frozen=True):
         measurement: Noisy outcome in its physical unit, for a joint point the sum of all factors; None if it, or a part
             of it, failed.
         factors: Outcome of each factor, if observed individually; None for a failed one.
-        mean: Prediction of the team before.
+        mean: Prediction of the team before the evaluation.
         std: Standard deviation of the prediction.
         noise_std: Standard deviation of the noise of the measurement, or of each factor's outcome; left out if unknown.
         point: Value of each variable of a joint point; left out if all are real numbers.
@@ -179,7 +179,7 @@ class Sample(msgspec.Struct, frozen=True):
         measurement: Noisy outcome in its physical unit; None if it failed.
         target: Requested action; None for the measurement at reset.
         distance: Distance travelled, in the unit of the action space; 0 if unknown.
-        cost: In the unit of the outcome.
+        cost: Cost of the measurement, in the unit of the outcome.
         mean: Prediction at the target before the measurement, with ``std``; None without one.
         declined: True if the agent abstained; ``location`` and ``target`` then carry no news.
         battery: Remaining share of its battery.
@@ -242,9 +242,9 @@ class Score(msgspec.Struct, frozen=True):
     """Score of a round against the truth; all in the unit of the outcome.
 
     Args:
-        simple_regret: Maximum of the field less the best true value at any measured location. In a field that changes,
-            of this round alone; without measurements that of the recommendation, and before one that of the round
-            before.
+        simple_regret: Maximum of the field less the best true value at any measured location. If the field changes,
+            that of this round alone; without measurements, that of the recommendation; before the first
+            recommendation, that of the previous round.
         batch_regret: Maximum less the best true value measured in this round (one term of R_T in Daxberger & Low 2017);
             None if every measurement of the round failed.
         total_regret: Sum over this round's measurements of maximum less true value (one term of their R'_T).
@@ -285,7 +285,7 @@ class Neglected(msgspec.Struct, frozen=True):
     std: float
 
     def __str__(self) -> str:
-        """Say so in one sentence."""
+        """Describe the effect in one sentence."""
         return (
             f"by the {self.neighbours} measurements nearest to each place; four times as many move means by at most "
             f"{self.mean:.2g} standard deviations, and these by {self.std:.1%}, at {self.places} places"
@@ -299,7 +299,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
         round: 0 for the measurements at reset, then 1, 2, …; ``query`` and ``report`` of the agreement are None in it.
         samples: One per agent, in the environment's order of agents.
         sharing: Traffic of reporting this round's measurements to other agents.
-        sharing_links: Report of links meanwhile; left out without faults, or if a base station forwards measurements.
+        sharing_links: Report of links for ``sharing``; left out without faults, or if a base station forwards it.
         best: Largest measurement so far and its location; None while every measurement failed.
         recommendation: Maximum of the belief after this round; None without data.
         hyperparameters: Those of the belief, enough to rebuild it from the samples so far.
@@ -310,7 +310,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
             and the reason of a failure.
         failure: Reason why the environment gave no outcomes: an exception of its step, or a timeout. All measurements
             of the round then failed, and the environment is as before.
-        neglected: What the map leaves out once it is by tiles, as measured in the first such round.
+        neglected: Effect of what the map leaves out, measured in the first round in which its belief is by tiles.
     """
 
     round: int

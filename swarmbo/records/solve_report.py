@@ -53,7 +53,7 @@ class LinkReport(msgspec.Struct, frozen=True):
 
     ticks: int  # steps of the clock, in each of which a message crosses one link or more
     repeated: int = 0  # bytes of repetitions and acknowledgements
-    silent: tuple[str, ...] = ()  # agents that were failed or silent at the end
+    silent: tuple[str, ...] = ()  # agents that had failed or were silent at the end
     without: tuple[str, ...] = ()  # agents without a choice: they stay, or abstain
     clashes: int = 0  # pairs of variables with choices that forbid each other
     edges: dict[str, EdgeTraffic] = {}  # traffic by edge, as ``"a>b"``
@@ -89,9 +89,9 @@ class NetworkRecord(msgspec.Struct, frozen=True):
 
     round: int
     restarts: dict[str, int] = {}  # of processes, by agent
-    repeated: int = 0  # messages without a receipt, sent again
-    refused: int = 0  # arrivals that were no messages, or inadmissible ones
-    absent: tuple[str, ...] = ()  # agents at its end
+    repeated: int = 0  # messages that were sent again, as no acknowledgement arrived
+    refused: int = 0  # arrivals that were not messages, or had inadmissible content
+    absent: tuple[str, ...] = ()  # agents that were absent at its end
 
 
 Status = Literal[

@@ -1,8 +1,8 @@
-"""Auction of way-points: one by one they go to the highest bidding agent, and into its route; at last, an ascent.
+"""Auction of way-points: each goes to the agent with the highest bid, and into its route; and an ascent to the peak.
 
 Each agent bids for the place with the largest gain for the team per round that the visit adds to its route. When no
-route has room left, agents whose first way-point is rounds away choose in turn a measurement en route. In an ascent
-agents first choose in turn goals that they reach before the end, then next measurements on the way there.
+route has room left, agents whose first way-point is rounds away choose measurements en route, one agent after another.
+In an ascent, agents first choose goals that they can reach before the end, then next measurements en route to these.
 
 Source: sequential single-item auctions with insertion (Koenig et al. 2006); here the gain is submodular.
 """
@@ -30,7 +30,7 @@ Places = Sequence[Float[np.ndarray, " d"]]
 
 
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
-    """Program of a process with its own agents' ``pilots``; the highest bid wins, or the first agent's with room."""
+    """Program of a process with its agents' ``pilots``; the highest bid wins, or, if sequential, the first bidder's."""
     agents, own = view.graph.variables, [pilots[agent] for agent in view.variables]
     number = {agent: n for n, agent in enumerate(agents)}
     scores: dict[int, TargetScores] = {}
@@ -91,7 +91,7 @@ class _Bidder:
         self._in_reach = [key in listed for key in keys_of(pilot.places)]  # in this round
 
     def next_stop(self, place: int) -> tuple[bool, bool]:
-        """After an insertion: True if the first way-point is out of reach in this round; True if it is that place."""
+        """Whether, with ``place``, the first way-point is out of reach this round, and whether it is ``place``."""
         is_first = self.tour.best_slot(place) == 0
         return not self._in_reach[place if is_first else self.tour.stops[0]], is_first
 
@@ -105,7 +105,7 @@ class _Group:
         self._prices = np.array([[bidder.pilot.price or 0.0] for bidder in bidders])
 
     def bids(self, order: Order) -> list[tuple[float, ...]]:
-        """Best bid of each: the two deciding numbers, the place, and its ``next_stop``."""
+        """Best bid of each agent: the two deciding numbers, the place, and its ``next_stop``."""
         # gain per round that the visit adds; closed places cost inf, so their rate is 0
         rates = (self._remaining.value - self._prices) / self._added_rounds
         places = rates.argmax(axis=1)
@@ -125,7 +125,7 @@ class _Group:
             tour = bidder.tour
             if winner == bidder.pilot.agent:
                 tour.insert(place, tour.best_slot(place))
-            tour.exclude(place)  # before the costs, which are inf for closed places
+            tour.exclude(place)  # before the added rounds, which are inf for excluded places
             if winner == bidder.pilot.agent:
                 self._added_rounds[n] = tour.added_rounds()
         self._added_rounds[:, place] = np.inf
@@ -141,17 +141,17 @@ class Climber:
 
     @cached_property
     def rounds(self) -> Float[np.ndarray, " p"]:
-        """Rounds to each place; inf if there is no time to get there and back to base, or it is not open."""
+        """Rounds to each place; inf if it is not open, or if time is too short to get there and back to base."""
         return Tour(self.pilot).added_rounds()
 
     def rounds_to_best(self, reached: Bool[np.ndarray, " p"]) -> float:
-        """Rounds to the best open place ``reached`` by any agent, by its own belief; inf if only others reach it."""
+        """Rounds to the best open place ``reached`` by any agent, by this one's belief; inf if only others reach it."""
         listed = np.flatnonzero(self.pilot.is_open & reached)
         best = self.goal(self.pilot.agent, self.pilot.gains.belief, self.pilot.places[listed]) if len(listed) else None
         return np.inf if best is None else float(self.rounds[listed[best]])
 
     def route_to_goal(self, goals: Places) -> Tour:
-        """Route to the best place that it reaches before the end, except others' ``goals``; empty without one."""
+        """Route to the best place that it reaches before the end, except others' ``goals``; empty if none is left."""
         pilot, tour, taken = self.pilot, Tour(self.pilot), set(keys_of(np.array(goals))) if goals else set[bytes]()
         keys = keys_of(pilot.places)
         reachable = [n for n in np.flatnonzero(np.isfinite(self.rounds)).tolist() if keys[n] not in taken]
@@ -162,7 +162,7 @@ class Climber:
         return tour
 
     def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Float[np.ndarray, " d"] | None:
-        """Place of its next measurement by ``Pilot.on_schedule``, given others' ``picks``; no schedule at its goal."""
+        """Place of its next measurement by ``Pilot.on_schedule``, given others' ``picks``; unscheduled at its goal."""
         free = self.pilot.free_candidates(taken)
         is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(free)
         choose = partial(self.step, self.pilot.agent, self._given(picks))
@@ -175,7 +175,7 @@ class Climber:
 
 def is_due(own: Mapping[str, Climber], rounds_left: int) -> Steps[bool]:
     """True if the way to the best reachable place leaves at most ``SPARE`` of the rounds left."""
-    # first the reachable way-points of all: an unreachable best place is no reason to stop exploring
+    # first exchange which way-points are reachable: an unreachable best place is no reason to stop exploring
     gets_there = np.array([[np.isfinite(climber.rounds)] for climber in own.values()], dtype=float)
     reached = (yield AllReduce(gets_there, are_not_negative))[0] > 0.0
     best = yield Best(np.array([[-climber.rounds_to_best(reached)] for climber in own.values()]))
@@ -183,7 +183,7 @@ def is_due(own: Mapping[str, Climber], rounds_left: int) -> Steps[bool]:
 
 
 def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
-    """Program of a process, which has the climbers of its ``own`` agents."""
+    """Program of a process with the climbers of its ``own`` agents."""
     agents, tours, taken = view.graph.variables, dict[str, Tour](), set[bytes]()
     pilots = {name: climber.pilot for name, climber in own.items()}
     places = next(iter(pilots.values())).places

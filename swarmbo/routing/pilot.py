@@ -15,7 +15,7 @@ from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.schema import flagged
 
 _NEIGHBOURS = 64  # nearest way-points that an agent considers when it measures between them
-_LOOKED_AT = 64  # places en route evaluated closely: those near the largest remaining gains
+_SHORTLIST = 64  # places en route whose exact gains are computed: those near the largest remaining gains
 FREE = 0.5  # rounds counted for a way-point that adds none, as it lies en route
 
 
@@ -27,7 +27,7 @@ class Tour:
     def __init__(self, pilot: "Pilot") -> None:
         self._agent, self._travel, self._places = pilot.agent, pilot.travel, pilot.places
         self._is_open, self._rounds_left, self.stops = pilot.is_open.copy(), float(pilot.horizon), list[int]()
-        # distances of other places are not queried: a world may take long to compute them
+        # distances of closed places are not queried: a world may take long to compute them
         self._open_indices = np.flatnonzero(pilot.is_open)
         base = pilot.travel.base(pilot.agent)
         self._rounds_home = np.zeros(len(pilot.places))
@@ -38,7 +38,7 @@ class Tour:
         self._to = list[Float[np.ndarray, " p"]]()  # rounds from every place to each stop
         self._legs = list[float]()  # rounds to each stop from the one before
         if base is not None:
-            # a return may use all rounds that the battery lasts after the horizon; only those beyond count
+            # after the horizon, a return may use all rounds that the battery lasts; only rounds beyond these count
             battery = float(pilot.travel.rounds_left(pilot.agent))
             self._rounds_home = np.maximum(self._way_to(base) - max(battery - self._rounds_left, 0.0), 0.0)
             self._rounds_left = min(self._rounds_left, battery)
@@ -57,7 +57,7 @@ class Tour:
         n = len(self.stops)
         if not self._is_open.any():
             return np.full(len(self._places), np.inf)
-        # added before each stop, and after the last one
+        # rounds added by an insertion before each stop, and after the last one
         segments = zip(self._from[:n], self._to, self._legs, strict=True)
         added = np.array([*(away + to - leg for away, to, leg in segments), self._from[n]])
         room = self._rounds_left - sum(self._legs)
@@ -86,7 +86,7 @@ class Tour:
         return self._in_rounds(self._travel.rounds(self._agent, self._places[self._open_indices], end[None])[:, 0])
 
     def _in_rounds(self, ways: Int[np.ndarray, " a"]) -> Float[np.ndarray, " p"]:
-        """Rounds of ways to or from places: at least one, for the measurement; inf without a way, or if not asked."""
+        """Rounds of ways to or from places: at least one, for the measurement; inf without a way, or if closed."""
         rounds = np.full(len(self._places), np.inf)
         rounds[self._open_indices] = np.where(is_never(ways), np.inf, np.maximum(ways, 1))
         return rounds
@@ -106,12 +106,12 @@ class Gains:
         planned: Bool[np.ndarray, " p"],
         picks: Sequence[Float[np.ndarray, " d"]],
     ) -> Float[np.ndarray, " k"]:
-        """Gains of measurements in addition to all way-points (``planned``) and to next ones of others (``picks``)."""
+        """Gains of measurements, given all ``planned`` way-points and the next measurements of others (``picks``)."""
         others = np.array([*self.places[planned], *picks])
         if len(others) > _NEIGHBOURS:
             squared = ((others - candidates.mean(axis=0)) ** 2).sum(axis=1)
             others = others[np.sort(np.argsort(squared, kind="stable")[:_NEIGHBOURS])]
-        # one cache for all, as each asks the belief for a triangular solve
+        # one cache for all points, as each cache costs the belief a triangular solve
         utility, k, t = self.utility, len(candidates), len(self.utility.targets)
         cache = self.belief.posterior_cache(np.concatenate([candidates, utility.targets, *others[:, None]]))
         here, targets, known = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))
@@ -151,16 +151,16 @@ class Pilot:
         picks: Sequence[Float[np.ndarray, " d"]],
         taken: Collection[bytes],
     ) -> Float[np.ndarray, " d"] | None:
-        """Its first way-point, or a place en route by ``remaining`` gains at places; as ``on_schedule`` otherwise."""
+        """Its first way-point if in reach, else by ``on_schedule``; ``remaining`` gains shortlist the candidates."""
         free = self.free_candidates(taken)
         if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(free):
             return first
 
         def best(places_near: Float[np.ndarray, "k d"]) -> int | None:
             listed = np.arange(len(places_near))
-            if len(places_near) > _LOOKED_AT:
+            if len(places_near) > _SHORTLIST:
                 nearest = cdist(places_near, self.places).argmin(axis=1)
-                listed = np.sort(np.argsort(-remaining[nearest], kind="stable")[:_LOOKED_AT])
+                listed = np.sort(np.argsort(-remaining[nearest], kind="stable")[:_SHORTLIST])
             gains = self.gains.given(places_near[listed], planned, picks)
             is_worth_it = self.price is None or tour.stops or gains.max() > self.price
             return int(listed[gains.argmax()]) if is_worth_it else None
@@ -174,8 +174,8 @@ class Pilot:
     def on_schedule(
         self, tour: Tour, free: Float[np.ndarray, "k d"], choose: Callable[[Float[np.ndarray, "m d"]], int | None]
     ) -> Float[np.ndarray, " d"] | None:
-        """Place chosen from those that keep the schedule as far as possible and permit the return to base; None if it
-        abstains. If there is no such place, it is the base, and None without one.
+        """Place chosen among those that permit the return to base and keep the schedule as well as possible; None if it
+        abstains. If no place permits the return, the base; None without a base.
         """
         base = self.travel.base(self.agent)
         if base is not None and len(free):
@@ -196,7 +196,7 @@ Pick = Callable[[Pilot, Sequence[Float[np.ndarray, " d"]]], Float[np.ndarray, " 
 
 
 class Legs(NamedTuple):
-    """Next measurements, without abstaining agents, and routes of a process's own agents; number of exchanges."""
+    """Next measurements, without abstaining agents, and routes, of a process's own agents; number of exchanges."""
 
     points: Points
     routes: dict[str, Float[np.ndarray, "w d"]]
@@ -204,7 +204,7 @@ class Legs(NamedTuple):
 
 
 def choose_in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
-    """Next measurements of own agents, which ``pick`` one after the other; ``taken`` grows by all agents' choices."""
+    """Next measurements of own agents, which ``pick`` one after the other; all agents' choices join ``taken``."""
     picks, points = list[np.ndarray](), dict[str, np.ndarray]()
     d = next(iter(own.values())).places.shape[1] if own else 0
     for agent in agents:

@@ -32,8 +32,8 @@ from swarmbo.transport import Routes as RadioRoutes
 Program = Callable[[LocalView, Mapping[str, Pilot]], Steps[Legs]]
 
 _UNKNOWN = 8  # planned rounds without a horizon
-_SHARE = 0.8  # of the rounds, in which a team with the task peak explores
-_FEWEST = 10  # rounds from which on exploration first is useful
+_SHARE = 0.8  # share of the rounds with planned routes, if the acquisition is not targeted-variance
+_FEWEST = 10  # least number of rounds in which to explore first is useful
 
 
 @kind("coordination", FIELD)
@@ -174,8 +174,8 @@ class Planned:
         return _decision(*self.plan.central_driver(self.pilots))
 
     def with_agents(self, transport: Transport, decision: int) -> Decision:
-        """The same by real messages, each agent with its private knowledge only. ``decision`` is larger than earlier
-        ones; a TransportError if messages are lost or changed, over a transport without faults.
+        """The same by real messages, each agent with its private knowledge only. ``decision`` must be larger than all
+        earlier ones. TransportError if a transport without faults loses or changes messages.
         """
         owns = {name: {name: pilot} for name, pilot in self.pilots.items()}
         ended = run_plan(self.plan, owns, transport, decision)
@@ -185,7 +185,7 @@ class Planned:
 
 
 def _targeted(acquisition: Acquisition, level: float | None) -> TargetedVariance:
-    """Acquisition by which routes explore in place of another."""
+    """Acquisition with which routes explore, for the task of the team's acquisition."""
     if isinstance(acquisition, TargetedVariance):
         return acquisition
     own = acquisition.level if isinstance(acquisition, Straddle) else None

@@ -12,7 +12,7 @@ from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 
 _FAR_SIDES = 100.0  # longest sides of the box; farther places are mistakes: swapped coordinates, another unit or origin
-_MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # odd ones lose no information
+_MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # odd numbers lose no information
 _SHIFT = np.uint64(29)
 
 
@@ -115,7 +115,7 @@ def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
 
 
 class PlaceTable:
-    """Distinct locations (m, d), found by their hashes; -0 is 0."""
+    """Distinct locations (m, d), found by their hashes; -0 counts as 0."""
 
     def __init__(self, places: Float[np.ndarray, "m d"]) -> None:
         self.places, self._columns, keys = places, np.ascontiguousarray(places.T), place_keys(places)
@@ -155,12 +155,12 @@ class PlaceTable:
 
 
 class _Slots:
-    """First index of keys by their leading bits."""
+    """Table of the first index of keys with the same leading bits."""
 
     def __init__(self, keys: UInt64[np.ndarray, " m"]) -> None:
         bits = max((8 * len(keys)).bit_length(), 1)
         self._shift, self._rows = np.uint64(64 - bits), np.zeros(1 << bits, dtype=np.int32)
-        self._rows[(keys >> self._shift)[::-1]] = np.arange(len(keys))[::-1]  # of several, the last written stays
+        self._rows[(keys >> self._shift)[::-1]] = np.arange(len(keys))[::-1]  # reversed: the first index stays
 
     def first_of(self, keys: UInt64[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
         """Candidate index of each key, by its slot."""
@@ -168,7 +168,7 @@ class _Slots:
 
 
 def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"], Int[np.ndarray, " m"]]:
-    """Distinct finite locations in the order of coordinates, and the index of each, faster than ``np.unique``."""
+    """Distinct finite locations in the order of coordinates, and each location's index, faster than ``np.unique``."""
     first, number = first_of_each(place_keys(X))
     order = np.lexsort(X[first].T[::-1])
     places, number = X[first[order]], np.argsort(order)[number]
@@ -178,7 +178,7 @@ def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"]
 
 
 def first_of_each(keys: UInt64[np.ndarray, " m"]) -> tuple[Int[np.ndarray, " u"], Int[np.ndarray, " m"]]:
-    """Index of the first occurrence of each distinct key, and the number of each key's value among these."""
+    """Index of the first occurrence of each distinct key, and, for each key, its number among distinct keys."""
     if not len(keys):
         return np.zeros(0, dtype=int), np.zeros(0, dtype=int)
     leader = _Slots(keys).first_of(keys)

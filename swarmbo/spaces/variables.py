@@ -1,4 +1,4 @@
-"""Types of variables (numbers, integers, categories), and boxes that have some of them."""
+"""Types of variables (numbers, integers, categories), and boxes with such variables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, Positive, Settings, convert, require
 from swarmbo.spaces.box import Domain
 
-_MOST_VALUES = 10_000  # values of a categorical variable
+_MOST_VALUES = 10_000  # largest number of values of a categorical variable
 _FIXED = "a variable that has one value"
 _LISTED = 1000  # values of an axis that are tried one by one; on a finer grid numbers climb
 _ALL: Any = np.s_[:]
-_ROUNDING = 1e-15  # of the larger bound
-_SLACK = 1e-6  # of a step: values this near to one of the grid are taken for it
+_ROUNDING = 1e-15  # largest rounding error, relative to the larger bound
+_SLACK = 1e-6  # share of a step, within which a number counts as a value of the grid
 
 Choice = str | bool | int | float | None
 
@@ -56,7 +56,7 @@ class _Number(Settings, frozen=True, tag_field="kind"):
         return f"{self.low:g} to {self.high:g}{spaced}{', logarithmic' if self.axis.is_log else ''}"
 
     def code(self, value: object) -> float | None:
-        """Code of a value; None if it is no number."""
+        """Code of a value; None if it is not a number."""
         number = None if isinstance(value, str | bool) else real_array(value)
         return None if number is None or number.shape != () else float(number)
 
@@ -71,7 +71,7 @@ class Real(_Number, frozen=True, tag_field="kind", kw_only=False, tag="real"):
         step: Spacing of its values, from ``low`` on; None: all values between the bounds.
 
     Raises:
-        ValueError: If bounds are not finite with low < high, or ``high`` is no value of the grid.
+        ValueError: If bounds are not finite with low < high, or ``high`` is not a value of the grid.
 
     Example:
         >>> import swarmbo as sb
@@ -215,7 +215,7 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class MixedDomain(Domain):
-    """Box of which some coordinates have values on a grid, are choices, or have a logarithmic axis.
+    """Box in which some coordinates have values on a grid, are choices, or have a logarithmic axis.
 
     A joint point has the variables' codes: numbers, and the positions of choices in their lists. In the unit cube each
     value of a grid has a cell, as wide as its neighbours' on that axis; ``from_unit`` returns the value of the cell.
@@ -238,7 +238,7 @@ class MixedDomain(Domain):
 
     @cached_property
     def steps(self) -> Float[np.ndarray, " d"]:
-        """Spacing of codes; 0 where all numbers are codes."""
+        """Spacing of codes; 0 on axes without a grid."""
         return np.array([variable.axis.step for variable in self.variables])
 
     @cached_property
@@ -263,7 +263,7 @@ class MixedDomain(Domain):
         return (self._on_axis(X, columns) - first) / (last - first)
 
     def from_unit(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
-        """Convert the unit cube to codes, of grids to the code of the cell."""
+        """Convert the unit cube to codes; on a grid, to the code of the cell."""
         first, last = (end[columns] for end in self._ends)
         axis, is_log = first + U * (last - first), self._is_log[columns]
         return self.on_grid(np.where(is_log, np.exp(np.where(is_log, axis, 0.0)), axis), columns)
@@ -274,14 +274,14 @@ class MixedDomain(Domain):
         return (last - first) * np.where(self._is_log, X, 1.0)
 
     def on_grid(self, X: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
-        """Nearest codes within the bounds, on axes that have a grid; others as they are."""
+        """Nearest codes within the bounds, on axes with a grid; other coordinates are unchanged."""
         low, high, steps = self.low[columns], self.high[columns], self.steps[columns]
         step = np.where(steps > 0.0, steps, 1.0)
         n_steps = np.clip(np.rint((X - low) / step), 0.0, np.rint((high - low) / step))
         return np.where(steps > 0.0, low + n_steps * step, X)
 
     def cells(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
-        """Number of each point's cell along its axis, from 0; of axes without a grid 0, NaN of NaN."""
+        """Number of each point's cell along its axis, from 0; 0 on axes without a grid, NaN for NaN."""
         counts = self.counts[columns]
         place = np.clip(np.floor(U * counts), 0.0, np.maximum(counts - 1.0, 0.0))
         is_uneven = self._is_log[columns] & (counts > 0.0)
@@ -316,7 +316,7 @@ class MixedDomain(Domain):
 
     @cached_property
     def levels(self) -> dict[int, Float[np.ndarray, " k"]]:
-        """Places of all values in the unit cube, by coordinate; without those of real numbers and fine grids."""
+        """Places of all values in the unit cube, by coordinate; axes without a grid and fine grids are left out."""
         is_choice = [isinstance(variable, Categorical) for variable in self.variables]
         out = dict[int, np.ndarray]()
         for column in np.flatnonzero((self.counts > 0.0) & ((self.counts <= _LISTED) | is_choice)).tolist():

@@ -133,7 +133,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         return tuple(agent for agent in agents if self.is_present(agent, round, step))
 
     def after(self, round: int, agents: Iterable[str]) -> "Faults":
-        """Faults between a round's agreement and the next: cuts by steps are over, and failed agents stay absent.
+        """Faults between the agreements of a round and the next: cuts by steps are over, and failed agents stay absent.
 
         Example:
             >>> Faults(deaths=(Event("a", round=3, step=7),)).after(3, ["a", "b"]).deaths
@@ -170,19 +170,19 @@ class FaultyTransport(InProcessTransport):
         if self._team_seed is not None:
             self._seed = int(stream(self._seed, "faults", team=self._team_seed, round=round).integers(2**63))
         self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
-        # of each link: bytes of messages by step, and of each full step a later one that may have room
+        # for each link: bytes carried in each step, and for each full step a later step that may have room
         self._carried: dict[tuple[str, str], tuple[Counter[int], dict[int, int]]] = {}
         self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
 
     def is_gone(self, agent: str, steps: int = 0) -> bool:
-        """True if an agent has failed, or has not joined yet, and does not return within so many steps."""
+        """True if an agent has failed, or has not joined yet, and does not return within ``steps`` steps."""
         if agent not in self._may_fail or self.faults.is_present(agent, self.round, self.now):
             return False
         steps_until_return = [e.step - self.now for e in self.faults.joins if (e.agent, e.round) == (agent, self.round)]
         return not any(0 < step <= steps for step in steps_until_return)
 
     def send(self, envelope: Envelope) -> None:
-        """Accept a message, and perhaps lose it; else :meth:`deliver` returns it at a later step."""
+        """Accept a message. It may be lost; otherwise :meth:`deliver` returns it at a later step."""
         path = self._path(envelope)
         if self.is_gone(envelope.sender):
             return
@@ -225,7 +225,7 @@ class FaultyTransport(InProcessTransport):
         return any({agent, other} == {envelope.sender, envelope.recipient} for *_, envelope in self._due)
 
     def _path(self, envelope: Envelope) -> tuple[str, ...]:
-        """Shortest path around failed relays; through them if there is no other."""
+        """Shortest path around failed relays; through them if there is no other path."""
         ends, path = (envelope.sender, envelope.recipient), self.routes.path(envelope.sender, envelope.recipient)
         if not any(self.is_gone(relay) for relay in path[1:-1]):
             return path
@@ -248,7 +248,7 @@ class FaultyTransport(InProcessTransport):
         return step + 1
 
     def _step_carried(self, link: tuple[str, str], n_bytes: int, step: int) -> int:
-        """Step in which a link carries the last bytes of a message that comes to it in a step."""
+        """Step in which a link carries the last bytes of a message that reaches the link in ``step``."""
         if self.faults.bandwidth is None:
             return step
         carried, full_until = self._carried.setdefault(link, (Counter(), {}))
@@ -277,7 +277,7 @@ class FaultyTransport(InProcessTransport):
 
 
 def _first_with_room(full_until: dict[int, int], step: int) -> int:
-    """First step, from one on, that is not known to be full; long queues are skipped (path compression)."""
+    """First step, from ``step`` on, that is not known to be full; long queues are skipped (path compression)."""
     passed = list[int]()
     while step in full_until:
         passed.append(step)

@@ -1,4 +1,4 @@
-"""Reliable messages over links with loss: acknowledged, and repeated until then."""
+"""Reliable messages over links with loss: they are repeated until they are acknowledged."""
 
 import math
 import struct
@@ -9,10 +9,10 @@ from swarmbo.records import LinkReport, Traffic, by_name
 from swarmbo.transport.faults import FaultyTransport
 from swarmbo.transport.routes import Envelope
 
-_CHANCE = 40.0  # a message is given up if mere loss has a probability of exp(-40)
-_RAREST = 2e-4  # share of messages with an answer, counted on at least: all are given up after 200,000 repetitions
-_PATIENCE = 1000  # steps at least: cuts and absences shorter than that do no harm
-_SLOWEST = 8  # with a limited bandwidth repetitions come more and more slowly, up to 2^8 times
+_CHANCE = 40.0  # a message is given up once its losses would have a probability below exp(-40)
+_RAREST = 2e-4  # least assumed share of answered messages: all are given up after 200,000 repetitions
+_PATIENCE = 1000  # least steps before a message is given up, so shorter cuts and absences do no harm
+_SLOWEST = 8  # with a limited bandwidth, the wait doubles with each repetition, up to 8 times
 
 
 @dataclass
@@ -20,18 +20,18 @@ class _Pending:
     frame: Envelope
     last_sent: int  # step
     next_due: int  # step in which it is sent again
-    patient_until: int  # step; not given up if it was not sent since
-    min_tries: int  # before it is given up
+    patient_until: int  # step; only a message that was sent since is given up
+    min_tries: int  # transmissions before it is given up
     wait: int
     tries: int = 1
 
 
 class Reliable:
-    r"""A transport with faults, below methods that wait for every message: each arrives once, eventually.
+    r"""Transport for methods that wait for every message, over a transport with faults: each arrives once, eventually.
 
     On the wire: a byte for data, with four bytes of its number from sender to recipient (unsigned, little-endian) and
     the message; or a byte for an acknowledgement, with the numbers that have arrived, four bytes each. A message
-    without a timely acknowledgement is repeated. A recipient that is silent for longer than mere loss explains, or for
+    without a timely acknowledgement is repeated. A recipient that is silent for longer than losses explain, or for
     200,000 repetitions, is given up, and gets nothing more: an agreement that needs it then ends unfinished.
 
     Attributes:
@@ -75,7 +75,7 @@ class Reliable:
         self._first_bytes += len(payload)
         faults = self.below.faults
         wait = 2 * (1 + hops * faults.delay)
-        survives = max((1.0 - faults.loss) ** (2 * hops), _RAREST)  # the message, and the answer
+        survives = max((1.0 - faults.loss) ** (2 * hops), _RAREST)  # both the message and its answer
         most = math.ceil(_CHANCE / -math.log1p(-survives)) if survives < 1.0 else 1
         frame = Envelope(sender, recipient, self._data.pack(0, number) + payload)
         until = self.ticks + _PATIENCE
@@ -137,6 +137,6 @@ class Reliable:
                 del self._pending[key]
             else:
                 waiting.next_due = self.ticks + waiting.wait * 2 ** (min(waiting.tries, _SLOWEST) if is_narrow else 0)
-                if not is_narrow or not self.below.is_between(sender, recipient):  # copies would queue before the next
+                if not is_narrow or not self.below.is_between(sender, recipient):  # repetitions would queue
                     waiting.last_sent, waiting.tries = self.ticks, waiting.tries + 1
                     self.below.send(waiting.frame)

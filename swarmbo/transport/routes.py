@@ -22,11 +22,11 @@ class Routes:
 
     Args:
         agents: Names of the agents, each once.
-        links: Radio graph; None: every agent reaches every other. Its nodes that are no agents only relay.
+        links: Radio graph; None: every agent reaches every other. Nodes that are not agents only relay.
         has_base: True if agents without a path reach each other over a base station: two transmissions, up and down.
 
     Raises:
-        ConfigError: If links are no undirected graph.
+        ConfigError: If links are not an undirected graph.
 
     Example:
         >>> import networkx as nx
@@ -124,7 +124,7 @@ class _Adjacency:
         return here is not None and there is not None and bool(self._neighbours[here] >> there & 1)
 
     def next_hops(self, start: Any) -> dict[Any, Any]:
-        """Next node towards ``start``, for every node that reaches it; nearer ones first."""
+        """Next node towards ``start``, for every node that reaches it; nearer nodes first."""
         found: dict[Any, Any] = {start: None}
         if start not in self._number:
             return found
@@ -140,7 +140,7 @@ class _Adjacency:
 
 
 def _set_bits(bits: int) -> Iterator[int]:
-    """Numbers in a set, rising."""
+    """Positions of the set bits, in ascending order."""
     while bits:
         first = bits & -bits
         yield first.bit_length() - 1
@@ -224,7 +224,7 @@ class InProcess(Settings, frozen=True, tag_field="kind", tag="in-process"):
 
 
 class InProcessTransport:
-    """Transport of :meth:`InProcess.open`, which carries opaque bytes; ``traffic`` is that over links."""
+    """Transport of :meth:`InProcess.open`, which carries opaque bytes; ``traffic`` counts messages over links."""
 
     def __init__(self, routes: Routes) -> None:
         self.routes = routes
@@ -254,7 +254,7 @@ class InProcessTransport:
         return {edge: EdgeTraffic(*numbers) for edge, numbers in self._edges.items()}
 
     def _count(self, envelope: Envelope, hops: int) -> None:
-        """Count a message, unless it is to its own sender and crosses no link."""
+        """Count a message, unless it goes to its own sender and crosses no link."""
         n_bytes = len(envelope.payload)
         if hops:
             self.traffic += Traffic(messages=1, bytes=n_bytes, transmissions=hops)

@@ -30,9 +30,9 @@ from swarmbo.graph.box_functions import Climbing
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.transport import Routes
 
-_BALANCED = 100  # rounds; for convergence the penalty must be fixed in the end (Boyd et al. 2011, section 3.4.1)
+_BALANCED = 100  # rounds that may change the penalty; to converge, it must be fixed later (Boyd et al. 2011, 3.4.1)
 _RECOMBINES = MaxSum(rounds=20)
-# factors of a part from which climbs are shortened, as the consensus would undo long ones
+# number of a part's factors from which climbs are short, as the consensus would undo long climbs
 _MANY = 128
 _FEW = 8  # values of a variable; with fewer, starts of such a part are not assembled
 _LEAST = 0.01  # polishing such a part ends once four steps bring less than this share of its rise
@@ -137,7 +137,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     def _alone(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
         """Let factors that share no variable climb at once, and send the results to the owners of the variables."""
         functions, point = view.functions, np.zeros(len(view.place))
-        drawn, n_given = self._looked_at(view, seed)
+        drawn, n_given = self._candidate_starts(view, seed)
         for stack in view.stacks:
             X = stack.take(drawn)
             values = functions.value(stack, X, functions.unheard(X))
@@ -145,7 +145,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
             starts = np.take_along_axis(X, best[:, :, None], axis=1)
             if functions.levels:
-                # given starts differ little in their choices, and single choices rarely leave a constraint's corner
+                # given starts have similar choices, and one changed choice rarely leads out of a constraint's corner
                 others = np.argsort(-values[:, n_given:], axis=1, kind="stable")[:, : self.polished] + n_given
                 for row, factor in enumerate(stack.factors):
                     tried = drawn[[*range(min(n_given, self.polished)), *others[row]]]
@@ -158,17 +158,17 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return (yield from box_steps.settled(view, point, BoxOutcome(view.part.index, {}, {})))
 
     def _together(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
-        """Agree within a part of several factors: rounds of consensus, recombination, polish."""
+        """Agree within a part of several factors: rounds of consensus, recombination, polishing."""
         n_values, on_grid = self.values_of(view.graph), [x in view.functions.levels for x in view.graph.variables]
         outcome = BoxOutcome(view.part.index, {}, {})  # without rounds there are no copies, and no residuals
-        if all(on_grid):  # nothing climbs
+        if all(on_grid):  # no variable can climb
             best, _ = yield from self._starts(view, seed)
         elif _is_large(view) and n_values >= _FEW:
             pool = yield from refinement.narrowed(view, seed, min(n_values, refinement.MOST))
             values = yield from box_steps.part_total(view, pool)
             best = pool[[int(values.argmax())]]
         else:
-            # turns over choices also recombine
+            # with grids, `choices.in_turns` recombines later
             best, outcome = yield from self._by_rounds(view, seed, 1 if any(on_grid) else n_values)
         if any(on_grid):
             x = yield from choices.in_turns(view, best[: self.polished], seed, self.polish_steps)
@@ -181,7 +181,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return (yield from box_steps.settled(view, best[winner], outcome._replace(gain=gain)))
 
     def _by_rounds(self, view: BoxView, seed: int, n_values: int) -> Steps[tuple[Points, BoxOutcome]]:
-        """Rounds of consensus from several starts; the result has the best ends and their recombination."""
+        """Run rounds of consensus from several starts; return the best ends and their recombination."""
         Z, natural = yield from self._starts(view, seed)
         agreed, outcome = yield from self._rounds(view, Z, natural)
         pool = np.concatenate([Z, agreed])
@@ -199,18 +199,18 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             best = np.concatenate([best, joined[None]])
         return best, outcome
 
-    def _looked_at(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Points, int]:
-        """Joint points evaluated as starts, and the number of given ones, which come first."""
+    def _candidate_starts(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Points, int]:
+        """Joint points among which starts are chosen, and the number of given ones, which come first."""
         n_random, n_given = max(self.screened, self.starts, fewest), min(len(view.functions.starts), self.starts)
         return box_steps.drawn_starts(view.functions, view.seen, seed, self.starts, n_random), n_given
 
     def _starts(self, view: BoxView, seed: int) -> Steps[tuple[Points, float]]:
         """Joint points to start from, best first, and the part's natural penalty."""
-        drawn, n_given = self._looked_at(view, seed, box_steps.FEWEST)
+        drawn, n_given = self._candidate_starts(view, seed, box_steps.FEWEST)
         values = yield from box_steps.part_total(view, drawn)
         natural = box_steps.natural_penalty(values, n_given)
-        n_looked_at = n_given + max(self.screened, self.starts)  # further ones serve the spread only
-        values = values[:n_looked_at].copy()
+        n_candidates = n_given + max(self.screened, self.starts)  # further points serve the spread only
+        values = values[:n_candidates].copy()
         values[:n_given] = np.inf
         return drawn[np.argsort(-values, kind="stable")[: self.starts]], natural
 
@@ -223,7 +223,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         X = view.take(Z)
         U = [np.zeros_like(x) for x in X]
         known: list[Climbing | None] = [None] * len(X)
-        # the length that is right if the penalty dominates; longer ones follow
+        # the right step length if the penalty dominates; longer steps follow
         steps = [np.broadcast_to(1.0 / eta, x.shape[:2]) for x in X]
         primal = dual = np.inf
         n_steps = (self.inner_steps + 1) // 2 if _is_large(view) else self.inner_steps
@@ -237,12 +237,12 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                 function, penalty = box_steps.climbed_by(functions, stack, got), box_steps.pulled_to(z - u, weight)
                 climbs.append(box_steps.ascend(function, x, *view.box(stack), n_steps, step, penalty, known=there))
             X, steps = [climb.X for climb in climbs], [climb.step for climb in climbs]
-            # a round begins where the one before ended, with another penalty; what is received changes what is climbed
+            # a round begins where the last one ended, so values are known there, unless received sums change them
             known = [None if functions.n_exchanges else climb.known for climb in climbs]
-            # z <- mean of x + u over the factors of each variable, clipped to the box, whose indicator is a term of z
-            # alone (Boyd et al. 2011, 7.1.1)
-            said = yield requests.Reduce(view, Copy, [x + u for x, u in zip(X, U, strict=True)], len(Z))
-            agreed = np.clip(said / view.degree, functions.low, functions.high)
+            # z <- mean of x + u over the factors of each variable, clipped to the box, as the box is a constraint
+            # on z alone (Boyd et al. 2011, 7.1.1)
+            summed = yield requests.Reduce(view, Copy, [x + u for x, u in zip(X, U, strict=True)], len(Z))
+            agreed = np.clip(summed / view.degree, functions.low, functions.high)
             own_sides = [sides[stack.columns][:, None, :] for stack in view.stacks]
             gaps = [x - z for x, z in zip(X, view.take(agreed), strict=True)]
             apart = [((gap / side) ** 2).sum(axis=-1) for gap, side in zip(gaps, own_sides, strict=True)]

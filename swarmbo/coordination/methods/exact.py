@@ -106,7 +106,7 @@ class Bucket:
 def elimination_steps(graph: FactorGraph, sizes: Sizes) -> dict[str, Bucket]:
     """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller."""
     candidates = [buckets_of(graph, order) for order in (graph.variables, _min_fill_order(graph, sizes))]
-    return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # of equal ones the first
+    return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # the first of equal orders
 
 
 def largest_clique(buckets: Mapping[str, Bucket], sizes: Sizes) -> tuple[int, tuple[str, ...]]:
@@ -116,7 +116,7 @@ def largest_clique(buckets: Mapping[str, Bucket], sizes: Sizes) -> tuple[int, tu
 
 
 def buckets_of(graph: FactorGraph, order: Sequence[str]) -> dict[str, Bucket]:
-    """Steps of an elimination by variable, in its order."""
+    """Steps of an elimination in the given order, by variable."""
     place = {variable: i for i, variable in enumerate(order)}
     factors: dict[str, list[str]] = {variable: [] for variable in order}
     for factor in graph.factors:
@@ -163,7 +163,7 @@ def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table
 
 
 def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
-    """Variables by fewest missing links between neighbours; of equal ones the smallest table, then the first."""
+    """Variables by fewest missing links between neighbours; in ties by the smallest table, then the graph's order."""
     neighbours: dict[str, set[str]] = {variable: set() for variable in graph.variables}
     for scope in graph.scopes:
         for variable in scope:
@@ -191,7 +191,7 @@ def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
 
 def rounds_of(graph: FactorGraph, buckets: Mapping[str, Bucket]) -> int:
     """Number of tables that wait for one another on the way up, and of choices on the way down; see :class:`Exact`."""
-    handed_on: dict[str, int] = {}  # by variable, on the longest path to it
+    handed_on: dict[str, int] = {}  # changes of agent on the longest path to each variable
     for variable, bucket in buckets.items():
         actor = graph.variable_owner(variable)
         below = (handed_on[child] + (graph.variable_owner(child) != actor) for child in bucket.children)
@@ -244,5 +244,5 @@ def _table(message: messages.FactorTable | messages.Eliminated) -> Table:
 
 
 def _shortened(number: int) -> str:
-    """Write all digits up to 10^15, else the nearest power of ten; without floats, which end at 10^308."""
+    """Write all digits up to 10^15, else the nearest power of ten; without floats, as they end at 10^308."""
     return f"{number:,}" if number <= 10**15 else f"about 10^{math.log10(number):.0f}"

@@ -23,8 +23,8 @@ _NOTHING = (0, 0.0)  # no gain: neither fewer broken factors nor a larger sum
 
 
 class Outlook(NamedTuple):
-    """A variable given all others: its present value, the first of the best, the decrease of broken factors and then
-    the rise of the sum by it, other best values, and whether a factor is broken or would be better at another value.
+    """A variable given all others: its present value; the first best value, and its gain (decrease of broken factors,
+    rise of the sum); best values but the present; whether a factor is broken or would be better at another value.
     """
 
     present: int
@@ -35,7 +35,7 @@ class Outlook(NamedTuple):
 
     @classmethod
     def of(cls, lines: Sequence[Vector], present: int) -> "Outlook":
-        """Outlook from each factor's entries by the value of the variable."""
+        """Outlook from each factor's entries for the values of the variable."""
         broken, utility = decoding.weighed(lines, [1.0] * len(lines))
         fewest = broken == broken.min()
         best = np.flatnonzero(fewest & (utility == utility[fewest].max()))
@@ -78,7 +78,7 @@ def searched(
     moved: Callable[[Mapping[str, Outlook]], Steps[dict[str, int]]],
     takes: Literal["best", "last", "unseen"],
 ) -> Steps[TableOutcome]:
-    """Rounds until no variable may move; takes the best choice, the last, or the last without reports up a tree."""
+    """Run rounds until no variable may move; return the best choice, the last, or the last without reports (unseen)."""
     best, best_so_far, n_rounds = present, None, 0
     while True:
         outlooks, values = yield from looked_around(view, tables, present)
@@ -222,10 +222,10 @@ def _moved(
     missing = dict.fromkeys(y for x in around for y in around[x] if y not in gains)
     yield from mail.wait([("gain", y) for y in missing])
     yield from mail.flush()
-    told = gains | {y: (mail["gain", y].broken, mail["gain", y].utility) for y in missing}
+    known_gains = gains | {y: (mail["gain", y].broken, mail["gain", y].utility) for y in missing}
     place = graph.column_of
 
     def wins(x: str) -> bool:
-        return gains[x] > _NOTHING and all((told[y], -place[y]) < (gains[x], -place[x]) for y in around[x])
+        return gains[x] > _NOTHING and all((known_gains[y], -place[y]) < (gains[x], -place[x]) for y in around[x])
 
     return {x: look.best if wins(x) else look.present for x, look in outlooks.items()}

@@ -90,21 +90,21 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     def flooded(
         self, view: LocalView, tables: Tables, sizes: Sizes, damping: float, *, reads_out: bool = False
     ) -> Steps[tuple[Int[np.ndarray, " n_variables"], Status, int]]:
-        """Run the rounds on any part; return the best choice, right for own factors' variables, and number of rounds.
+        """Run rounds on any part; return the best choice (valid for own factors' variables), status, number of rounds.
 
         Work after a round depends only on that round and earlier ones, so more rounds never give a worse best choice.
         If ``reads_out``, choices are decoded and repaired, and those by the last messages are evaluated too.
         """
         flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, view.variables, sizes)
-        messages = np.zeros(flooding.n_entries)  # those of factors
+        messages = np.zeros(flooding.n_entries)  # messages of factors
         from_variables, choices = flooding.from_variables(messages)
         best, best_so_far, n_rounds = choices, None, 0
         is_still, mends, tried = False, True, set[bytes]()
         while True:
-            from_variables, said = yield requests.ToFactors(flooding, from_variables, choices)
-            found, rows = [said], [flooding.values(said)]
-            # nothing depends on the rounds left, except for the last one: fewer rounds are a prefix of more, and so
-            # more are never worse
+            from_variables, received = yield requests.ToFactors(flooding, from_variables, choices)
+            found, rows = [received], [flooding.values(received)]
+            # only the last round depends on the number of rounds: a shorter run is a prefix of a longer run, so more
+            # rounds are never worse
             is_last = is_still or n_rounds == self.rounds
             is_due = is_still or n_rounds.bit_count() == 1  # after 1, 2, 4, … rounds
             if reads_out and is_due:

@@ -39,12 +39,12 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
 
     def chooser(self, view: BoxView, seed: int) -> "Chooser":
         """Steps that choose on a level, from the agent's tables, sizes of domains, and present values of variables."""
-        raise NotImplementedError(f"{type(self).__name__} cannot choose from tables (implement solve)")
+        raise NotImplementedError(f"{type(self).__name__} cannot choose from tables: define its method chooser")
 
     def plan(self, functions: BoxFunctions, routes: Routes, seed: int = 0) -> Plan[BoxFunctions, BoxOutcome]:
         """Make the plan; see :meth:`BoxMethod.plan`."""
         for part in functions.graph.components:
-            self.grids(part, functions)  # refuses factors of too many variables
+            self.grids(part, functions)  # raises a BudgetError for factors of too many variables
         return super().plan(functions, routes, seed)
 
     def grids(self, part: FactorGraph, functions: BoxFunctions) -> Grids:
@@ -68,7 +68,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
         row = {v: i for i, v in enumerate(view.graph.variables)}
         own = [row[v] for v in view.variables]
         depth, solved, rounds, best_so_far = 0, 0, 0, None  # refinements of the lattice, levels, rounds on them
-        x = np.zeros(len(view.place))  # only entries of own variables and own factors' variables are ever right
+        x = np.zeros(len(view.place))  # only entries of own variables and own factors' variables are valid
         x[columns] = grids.starts[0]
         values, received = yield from _evaluated(view, x)
         while not grids.is_fine_enough(depth, self.tolerance) and solved < self.levels:
@@ -84,16 +84,16 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
             candidate = x.copy()
             for variable, value in (chosen | (yield from tell_factors(view, chosen))).items():
                 candidate[view.place[variable]] = value
-            found, heard = yield from _evaluated(view, candidate)
+            found, sums = yield from _evaluated(view, candidate)
             rows = [found] if solved else [values, found]
             moved = is_at_edge(grid[own], candidate[columns[own]], grids.low[own], grids.high[own])
             verdict, best_so_far = yield requests.Compare(rows, best_so_far, moved=bool(moved.any()))
             improved = verdict.best == len(rows)
-            # if the best choice lies at an edge of the window, the window moves, its lattice unchanged
+            # if the best choice lies at an edge of the window, the window moves with the same lattice
             depth += bool(not improved or verdict.stop)
             solved, rounds = solved + 1, rounds + outcome.rounds
             if improved:
-                x, values, received = candidate, found, heard
+                x, values, received = candidate, found, sums
         at = {v: float(x[view.place[v]]) for v in view.variables}
         terms = zip(view.factors, values.tolist(), strict=True)
         return BoxOutcome(view.part.index, at, dict(terms), rounds, grids.is_fine_enough(depth, self.tolerance))

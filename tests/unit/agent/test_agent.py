@@ -712,7 +712,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "count", lambda a: a.ask(0), ConfigError, "got 0"
     yield "twice", lambda a: [a.tell("q00001", 1.0), a.ask(), a.ask()], ConfigError, "'a' is deciding"
     yield "number", lambda a: a.give_up("q00001"), ConfigError, "got 'q00001'; wanted an integer >= 0"  # type: ignore[arg-type]
-    yield "word", lambda a: a.decision("q00007"), UnknownQueryError, "'q00007' is not of what was asked last"
+    yield "word", lambda a: a.decision("q00007"), UnknownQueryError, "got query 'q00007'; wanted one of the last ask"
     state = {"json": {"version": 0}, "arrays": {}}
     yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 6"
 

@@ -587,7 +587,7 @@ def test_agents_that_were_told_of_different_evaluations_are_refused():
     case.agents["b"].attach(np.ones((2, 2)), [1.0, 1.0], agents="b")
     for agent in case.agents.values():
         agent.ask()
-    with pytest.raises(TransportError, match=r"dropped messages .*: were all told of the same evaluations, and asked"):
+    with pytest.raises(TransportError, match=r"dropped messages .*: were all agents told the same evaluations"):
         run(case.agents, case.transport)
 
 

@@ -78,7 +78,7 @@ def test_a_pilot_goes_on_from_its_state_if_it_is_told_its_ways_again(moment: int
     there.asked()
 
     def again(name: str, agent: Agent) -> Agent:
-        with pytest.raises(ConfigError, match=r"\$.travel: got NoneType; wanted what it had: one"):
+        with pytest.raises(ConfigError, match=r"\$.travel: got NoneType; wanted travel times"):
             copied(agent)
         return copied(agent, travel=there.ways[name])
 

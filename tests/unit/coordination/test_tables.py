@@ -21,7 +21,7 @@ GOOD = {"f": np.zeros((2, 3)), "g": np.zeros(3)}
     ("wrong", "says"),
     [
         ({"f": np.zeros((2, 3))}, "'g' has no table"),
-        (GOOD | {"h": np.zeros(1)}, "'h', which is no factor"),
+        (GOOD | {"h": np.zeros(1)}, "'h', which is not a factor"),
         (GOOD | {"g": np.zeros((3, 1))}, "got 2 axes; wanted 1"),
         (GOOD | {"g": 1.0}, "got 0 axes; wanted 1"),
         (GOOD | {"g": np.zeros(4)}, "'y' has 3 values in the table of 'f' but 4 in that of 'g'"),

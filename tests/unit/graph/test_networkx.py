@@ -138,7 +138,7 @@ PAIR = np.zeros((2, 2))
         (nx.path_graph(2), {(0, 1): "abc"}, r"^table of 'f\(0,1\)': got 'abc'; wanted an array of numbers"),
         (nx.path_graph(2), {(0, 1): [[0], [1, 2]]}, r"^table of 'f\(0,1\)': got \[\[0\], \[1, 2\]\]; wanted an array"),
         (LINE, {("x", "y"): PAIR}, r"edge \('y', 'z'\) has no table"),
-        (LINE, {("x", "y"): PAIR, ("y", "z"): PAIR, ("x", "z"): PAIR}, "is no node and no edge"),
+        (LINE, {("x", "y"): PAIR, ("y", "z"): PAIR, ("x", "z"): PAIR}, "is neither a node nor an edge"),
         (LINE, {("x", "y"): PAIR, ("y", "x"): PAIR, ("y", "z"): PAIR}, "two tables for 'y' - 'x'"),
         (nx.path_graph(2), {(0, 1): PAIR, 1: np.zeros(2), "1": np.zeros(2)}, "two tables for 1"),
         (LINE, {("x", "y"): PAIR, ("y", "z"): np.zeros((3, 2))}, "'y' has 2 values .* but 3"),
