@@ -1,4 +1,4 @@
-"""Rules by the information of a place: with its mean for the peak, alone for maps, about its side of a level."""
+"""Acquisitions by the information at a place: plus its mean (peak), alone (map), or minus its distance to a level."""
 
 import math
 
