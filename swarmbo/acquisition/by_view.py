@@ -121,7 +121,7 @@ def greedy_picks(
     """Sequential greedy choices: the best place of each agent in turn, none twice, given the earlier choices.
 
     Earlier choices count as measured (Desautels et al. 2014) if they are ``relevant_places``. Abstaining agents and
-    those without a free place are missing. ``fast`` is a ``fast_belief``; None: of the situation.
+    those without a free place are missing. ``fast`` is the result of ``fast_belief``; None: compute it.
     """
     candidates, belief = situation.candidates, fast_belief(situation, situation.belief) if fast is None else fast
 

@@ -61,7 +61,7 @@ def _ordered(group: Sequence[str], positions: Spots) -> tuple[str, ...]:
 
 
 def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
-    """Indices of points along a short open path: the shortest for up to 7 points, else by 2-opt; smaller end first."""
+    """Indices of points along a short open path: the shortest for up to 7 points, else by 2-opt; lower index first."""
     n = len(P)
     if n < 2:
         return list(range(n))
@@ -106,7 +106,7 @@ def _nearest_neighbour(distance: Float[np.ndarray, "n n"]) -> Int[np.ndarray, " 
 def relevant_places(
     belief: PlaceBelief, places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], domain: Domain
 ) -> Float[np.ndarray, "s d"]:
-    """Those of others' measured locations that are near an agent's places and, if many, correlated with these."""
+    """Others' measured locations that are near an agent's places and, if many, correlated with these."""
     measured = others[nearest(places, others, domain)]
     if len(measured) <= _FEW or not isinstance(belief, KnownPlaces):
         return measured
