@@ -61,7 +61,7 @@ def _ordered(group: Sequence[str], positions: Spots) -> tuple[str, ...]:
 
 
 def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
-    """Indices of points along a short open path: the shortest for up to 7 points, else by 2-opt; lower index first."""
+    """Indices of points along a short open path: the shortest for up to 7, else by 2-opt; lower-index end first."""
     n = len(P)
     if n < 2:
         return list(range(n))

@@ -190,9 +190,9 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
     """Expected improvement over the incumbent's value, in a field or of a function.
 
     In a field, a batch has the expected improvement E[max(f(x_1), …, f(x_N), best) - best]. Here, *best* is the largest
-    posterior mean over all measured locations. It is exactly the sum of each agent's gain over its successors in the
-    chain, of which an agent considers only the next B. With prices, a measurement is worthwhile if its gain exceeds the
-    price.
+    posterior mean over all measured locations. This improvement is exactly the sum of each agent's gain over its
+    successors in the chain, of which an agent considers only the next B. With prices, a measurement is worthwhile if
+    its gain exceeds the price.
 
     For a function, the acquisition is the sum of the factors' log expected improvements: of f_i(x_i) over f_i at the
     incumbent. With one factor, this is log expected improvement. With several, it is a heuristic: every factor seeks a

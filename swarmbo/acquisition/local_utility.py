@@ -76,7 +76,7 @@ class PlaceScores(Scores):
             return
         cache = belief.posterior_cache(places)
         self._mean, self._var = cache.mean, cache.var.copy()
-        # many rows of covariances are cheaper all at once
+        # many rows of covariances are cheaper if computed all at once
         if isinstance(cache, JointPosterior) and _ROWS * picks < len(places):
             self._rows = CovarianceRows(cache, picks)
         else:
@@ -163,7 +163,7 @@ class LocalUtility(PlaceUtility):
         evaluation ends once no remaining location can be better, since pending measurements only reduce variance.
         """
         rows = None
-        # a subclass may value less variance more
+        # a subclass may prefer less variance
         if type(self) is LocalUtility and isinstance(belief, KnownPlaces):
             rows = belief.rows_of(places)
         if rows is None:

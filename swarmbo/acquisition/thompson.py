@@ -140,7 +140,7 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
     goal = "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """Utility by the draw alone; that of abstaining is the best mean at a measured location."""
+        """Utility by the draw alone; the best mean at a measured location is the utility of abstaining."""
         opt_out_utility = situation.best_measured() if situation.prices else 0.0
         return LocalUtility(0.0, 0.0, situation.belief.prior_variance, opt_out_utility=opt_out_utility)
 

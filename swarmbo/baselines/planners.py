@@ -254,7 +254,7 @@ class SweptGround:
         return nodes, csr_array((np.append(lengths, lengths), edges), shape=(len(nodes), len(nodes))), tree
 
 
-@lru_cache(maxsize=64)  # equal in every round
+@lru_cache(maxsize=64)  # the same in every round
 def sweep(
     ground: SweptGround, strip: int, n_strips: int, rounds: int, start: Pair | None = None, reach: float = np.inf
 ) -> Float[np.ndarray, "rounds 2"]:
@@ -342,6 +342,6 @@ def _arc_lengths(path: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
 
 
 def _points_at(path: Float[np.ndarray, "k 2"], lengths: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 2"]:
-    """Points of a path after some lengths; its end from there on."""
+    """Points of a path at some lengths from its start; its end for larger lengths."""
     arc_lengths = _arc_lengths(path)
     return np.column_stack([np.interp(lengths, arc_lengths, path[:, axis]) for axis in range(2)])

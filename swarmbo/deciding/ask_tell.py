@@ -145,7 +145,7 @@ class AskTell(TeamState):
             if since.lines:
                 exchanges.count_sum("news", since.lines, Layout.of(problem).width)
             return
-        # an agent with its own belief keeps its outcomes; others get them by fusion only
+        # an agent with its own belief keeps its outcomes; other agents get them by fusion only
         keeps_outcomes, report_by_agent = isinstance(learner.team_belief, LocalBeliefs), dict[str, bytes]()
         has_sites = offers.sites is not None and len(offers.sites)
         sites = PlaceTable(np.asarray(offers.sites, dtype=float)) if has_sites else None
@@ -327,11 +327,11 @@ class AskTell(TeamState):
                 The first query has round 1; earlier rounds are 0 and below. Default: the round of the last query.
             agents: In a field, the agent that measured all of them, or the agent of each (t,); by default the first
                 agent. Local beliefs get their own agent's measurements, and receive the others in the next fusion.
-            columns: For a table: the columns of the coordinates, if not the default.
+            columns: For a table: names of the coordinates' columns, if not the default.
             noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
                 for each outcome of a factor (t, k). For a table: the column of the deviations, or ``{factor: column}``.
                 NaN (the default): unknown.
-            constraints: Measured quantities (t,) with ``limits``, by name. Default: a table's columns of their names.
+            constraints: Measured quantities (t,) with ``limits``, by name. Default: a table's columns with their names.
 
         Raises:
             ShapeError: If shapes do not fit, a location is over 100 sides of the box away, a noise is negative, or
@@ -374,12 +374,12 @@ class AskTell(TeamState):
     def recommend(self) -> Recommendation | None:
         """Best point in expectation; None without data.
 
-        In a field, it fits the belief if a fit is due, as ``refit`` does. With a function, no decision depends on it.
+        In a field, it also fits the belief if a fit is due, as ``refit`` does. With a function, it changes no decision.
 
-        With a function, it is an evaluated point. With outcomes per factor and without ``limits``, it combines the best
-        points of each part of the graph, unless these would probably fail together. In a field, it is a location: one
-        of the environment's ``sites()`` if it has any. Otherwise it is one of 2,048 quasi-random points of the box or
-        of the measured locations in it.
+        With a function, the result is an evaluated point. With outcomes per factor and without ``limits``, it combines
+        the best points of each part of the graph, unless these would probably fail together. In a field, the result is
+        a location: one of the environment's ``sites()`` if it has any. Otherwise it is one of 2,048 quasi-random points
+        of the box or of the measured locations in it.
         """
         self._learn(self._present_links, before_decision=True)
         # this traffic is not reported

@@ -202,7 +202,7 @@ def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | N
 
 
 def _checked(belief: Any, settings: object, method: str) -> ExactGP:
-    """A user's own belief, if it has all methods that a team needs."""
+    """Check that a user's own belief has all members that a team needs."""
     if lacking := [name for name in _REQUIRED_MEMBERS if not hasattr(belief, name)]:
         wanted = f"a belief, like swarmbo.ExactGP: it has no {', '.join(lacking)}"
         raise invalid_result(belief, wanted, settings, method)

@@ -131,7 +131,7 @@ class FieldLearner:
             required=required_of(after.team_belief, log, agents, now),
         )
         decision = yield from place_steps(situation, setup.rule(priced=bool(prices)), setup.coordination)
-        for agent, place in decision.points.items():  # a planner may be a user's own
+        for agent, place in decision.points.items():  # checked, as a planner may be a user's own
             if not len(allowed_places(place[None], problem)):
                 wanted = "places outside the regions of no_go"
                 raise invalid_result({agent: place}, wanted, setup.coordination, "decide")

@@ -33,7 +33,7 @@ _NEAREST, _STEPS = 1e-9, (1e-4, 1e-2)
 _STEPS_FROM_PENDING = (1.1e-3, 4e-3)  # the same for pending points, where the distance kept is ``APART``
 _GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
 _ENOUGH = 500  # tries after which points on grids may repeat pending values
-_MOST_TRIES = 10_000  # tries, as near no-go regions; then a point may be repeated
+_MOST_TRIES = 10_000  # most tries, as near no-go regions; then a point that breaks a rule is used
 _FLAT = 4  # least number of equal totals with which the initial design goes on
 _RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
@@ -101,7 +101,7 @@ class FunctionLearner:
             found = learn_model(setup.acquisition.learn, situation, setup.belief, self.learned)
             model = checked_result(Model, found, setup.acquisition, "learn")
         else:
-            found = setup.belief.learn(situation, setup.acquisition, self.learned)  # a plugin's
+            found = setup.belief.learn(situation, setup.acquisition, self.learned)  # a user's own belief
             model = checked_result(Model, found, setup.belief, "learn")
         return replace(self, last=(log, model)), model
 
@@ -261,8 +261,8 @@ class FunctionLearner:
         rng = stream(self.setup.seed, "apart", asked=log.n_asked)
         for tries in range(_MOST_TRIES):
             if coding is not None and tries == _ENOUGH:
-                # on grids there may be no point that is apart from all pending values and new
-                rules = [rule for rule in rules if not rule.are_pending]  # which come first
+                # on grids, there may be no new point that is apart from all pending values
+                rules = [rule for rule in rules if not rule.are_pending]  # come first: indices stay valid
                 broken = {n for n in broken if n < len(rules)}
             if not broken:
                 break
@@ -282,7 +282,7 @@ class FunctionLearner:
 
 
 def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:
-    """Point a random step away, in the unit cube, which reflects it."""
+    """Point at a random step from another; coordinates that would leave the unit cube step the other way."""
     # log-uniform: short steps keep the decision, a few long ones leave crowded regions
     length = np.exp(rng.uniform(*np.log(steps))) * growth
     step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(u))

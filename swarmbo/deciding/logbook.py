@@ -113,7 +113,7 @@ class Logbook:
 
     @property
     def round(self) -> int:
-        """Number of the coming round, from 1; every query is a round, in a field of this episode."""
+        """Number of the coming round, from 1. Every query is a round; in a field, every query of this episode."""
         return self.n_asked - self.n_before_episode + 1
 
     @property
@@ -128,7 +128,7 @@ class Logbook:
 
     @property
     def n_batched(self) -> int:
-        """Number of open queries of the batch that the next query belongs to: nothing was told since."""
+        """Number of open queries in the batch of the next query: those requested since the history last grew."""
         return sum(query.basis == len(self.history) for query in self.open.values())
 
     @property
@@ -275,7 +275,7 @@ class Logbook:
         return replace(self, history=self._summed(self.history.then(added)), failures=failures)
 
     def with_news(self, query_id: str | None, news: News, *, is_all: bool = False) -> tuple["Logbook", int]:
-        """Add news of a query, or unrequested ones; ``is_all`` is True if the query gets no more outcomes. Return also
+        """Add news of a query, or unrequested news; ``is_all`` is True if the query gets no more outcomes. Return also
         the round of the news: that of the query, or the present one if the round has ended or there is no query.
         """
         log, problem, query = self, self.problem, None if query_id is None else self.open[query_id]

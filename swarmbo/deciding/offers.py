@@ -60,7 +60,7 @@ def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Places:
     if not (near := domain.is_near(places)).all():
         place = places[int(np.argmin(near))].tolist()
         raise ShapeError(f"candidates of {agent!r}: got {place}; wanted finite numbers in or near the box")
-    return places + 0.0  # -0 is 0, also where places are compared by their bytes
+    return places + 0.0  # turns -0 into 0, as places are compared by their bytes
 
 
 def places_to_recommend(domain: Domain, measured: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "m d"]:

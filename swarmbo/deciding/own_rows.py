@@ -1,4 +1,4 @@
-"""Unreported data of an agent, and the merging of all agents' data into one logbook in each.
+"""Unreported data of an agent, and the merging of all agents' data into each agent's logbook.
 
 Before a decision agents add up numbers for every pending or attached evaluation: the new outcomes, and the values of
 variables. Every number has one author, and the other agents add 0, so the sum is exact. Outcomes per factor stay with

@@ -248,7 +248,7 @@ class _Table:
             names = list(given) if isinstance(given, Mapping) else [*getattr(given, "column_names", given.columns)]
             columns = {str(name): _cells(given[name]) for name in names}
             if len({len(cells) for cells in columns.values()}) > 1:
-                raise ConfigError("got columns of different lengths; wanted a number in each row", at="$.points")
+                raise ConfigError("got columns of different lengths; wanted an entry in each row", at="$.points")
             return cls("the table", columns, lambda row: f"row {row}")
         for row, line in enumerate(given):
             if not isinstance(line, Mapping):
@@ -272,7 +272,7 @@ class _Table:
         """Column of numbers; NaN for empty cells."""
         numbers = [_number(cell) for cell in self.column(name)]
         if None in numbers:
-            wanted = "a number in the digits 0 to 9, or nothing where there is none"
+            wanted = "a number in the digits 0 to 9, or an empty cell"
             raise self.refused(numbers.index(None), name, wanted)
         return np.array(numbers, dtype=float)
 
@@ -285,7 +285,7 @@ class _Table:
         return np.array(found, dtype=float)
 
     def outcomes(self, name: str) -> Column:
-        """Column of outcomes; NaN also for numbers that mark missing ones, with a warning."""
+        """Column of outcomes; NaN also for numbers that mark missing outcomes, with a warning."""
         numbers = self.numbers(name)
         marks = marked(numbers, None, is_coordinate=False).rows
         if marks.any():
@@ -295,7 +295,7 @@ class _Table:
         return np.where(marks, np.nan, numbers)
 
     def texts(self, name: str, known: Sequence[str]) -> list[str]:
-        """Column of names; an empty one for an empty cell."""
+        """Column of names; an empty name for an empty cell."""
         texts = ["" if _is_nothing(cell) else str(cell) for cell in self.column(name)]
         for row, text in enumerate(texts):
             if text not in known:

@@ -346,7 +346,7 @@ def warn_of_aim(setup: Setup, stated: Goal | None) -> None:
     sought = setup.rule().aim(setup.problem.level)
     if stated is None or sought in (None, stated) or ignores_beliefs(setup.coordination):
         return
-    wanted = "a world that says so by an attribute `task`"
+    wanted = "a world whose attribute `task` states that task"
     if not setup.chooses:
         wanted = f"{name_of(Auto().in_field(stated, priced=setup.problem.priced))!r}, which is taken if it is left out"
     got = f"got {to_plain(setup.acquisition)['kind']!r}, which looks for {_IN_WORDS[sought]}"

@@ -211,7 +211,7 @@ class AgentInputs:
         elif shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
             wanted = f"it given to {first!r}, which reports it to the others"
             raise ConfigError(f"got a total; wanted {wanted}", at="$.outcome")
-        if query_id in log.open:  # with outcomes of its own that its log does not have yet
+        if query_id in log.open:  # add outcomes that the log does not have yet
             awaited = log.open[query_id].awaited
             new = {f: np.nan if y is None else y for f, y in before.factors.items() if f in awaited}
             log = log.with_factors(query_id, new) if new else log
@@ -288,5 +288,5 @@ class AgentInputs:
 def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:
     """Check all measurable locations (k, d), k >= 1, of a field."""
     if not problem.is_field or not len(checked := offers.checked_candidates("", sites, problem.box)):
-        raise ConfigError("got none, or those of a function; wanted locations in a field", at="$.sites")
+        raise ConfigError("got no locations, or those of a function; wanted locations in a field", at="$.sites")
     return checked

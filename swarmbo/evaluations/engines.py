@@ -152,7 +152,7 @@ class RayExecutor(FuturesExecutor):
             here: dict[str, Any] = {"num_cpus": count, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
             ray.init(address=address or "local", log_to_driver=False, **({} if address else here))
         self._work, self._timeout_s = ray.put(pickle.dumps(work)), timeout_s
-        # a copy of its own for each worker, so that modules of this session's folder need not be sent with it
+        # each worker imports its own copy, so that modules of this session's folder need not be sent with it
         self._evaluate = ray.remote(max_retries=0, num_cpus=1)(evaluate_in_worker)
         self._tasks = dict[Any, str]()  # by future, which has its reference
 
@@ -233,6 +233,6 @@ def make_executor(
     if isinstance(made, Futures):
         return FuturesExecutor(made, work, timeout_s=timeout_s)
     if missing := [name for name in ("submit", "poll", "close") if not hasattr(made, name)]:
-        wanted = "wanted an executor of concurrent.futures, or all three"
+        wanted = "wanted an executor of concurrent.futures, or all three methods"
         raise ConfigError(f"got {short(made)} without {', '.join(missing)}; {wanted}", at=_AT)
     return made

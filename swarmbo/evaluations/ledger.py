@@ -337,7 +337,7 @@ class Ledger:
             if number >= n_done and event.kind == "ask":
                 query = self._choose(self.team)
                 if (query.id, query.point) != (event.query, event.point):
-                    got = f"query {event.query} came out as {query.id} at {query.point}, logged was {event.point}"
+                    got = f"query {event.query} was replayed as {query.id} at {query.point}, not at {event.point}"
             elif number >= n_done and event.kind == "tell":
                 try:
                     self._tell_team(event)
@@ -388,7 +388,7 @@ class Ledger:
     def _append(self, event: Event) -> None:
         path, line = self._folder / LEDGER, files.seal(msgspec.json.encode(event), self._digest)
         if self._length and path.stat().st_size != self._length:
-            raise errors.RunFolderError(f"{path}: another program writes to it; end one of both")
+            raise errors.RunFolderError(f"{path}: another program writes to it; end one of them")
         append_line(path, line)
         self._length += len(line) + 1
         sealed = files.read_seal(line, self._digest)

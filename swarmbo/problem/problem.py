@@ -263,7 +263,7 @@ class Problem:
         names = region.variables
         if self.is_field:
             if names is not None:
-                fix = "wanted none in a field, whose regions are of locations"
+                fix = "wanted none, as regions in a field are of locations"
                 raise ConfigError(f"got {list(names)}; {fix}", at=f"{at}.variables")
             n, what = self.box.n_dims, "a place"
         else:
