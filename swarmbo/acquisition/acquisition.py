@@ -77,7 +77,7 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
         return False
 
     def problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
-        """Steps of ``local_problem``; agents with separate beliefs exchange messages between steps. Here one step."""
+        """Steps of ``local_problem``, which request messages of agents with separate beliefs; here, no messages."""
         yield from ()
         return self.local_problem(situation)
 

@@ -29,31 +29,31 @@ from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even, NonNegative
 
-_BOLDER = 4.0  # bounds alone need more of the standard deviation than next to draws
-# factors, from which on their deviations count as that of their sum: added up they are sqrt(n) times as much
+_BOLDER = 4.0  # factor on the weight in bounds that do not alternate with draws
+# number of factors above which the weight falls: n standard deviations add up to sqrt(n) times that of the sum
 _MANY = 32
-_PATIENCE = 3  # times as many failures, in noise, before a trust region shrinks
-_PATIENCE_OF_ONE = 2  # with one factor, without noise: a joint model of few variables improves irregularly
-_LATE = 20  # least remaining rounds for a restart: with fewer it ends behind the previous search
-_GLOBAL_ABOVE = 1e-3  # of the first outcomes' spread: with a larger expected improvement a factor has no trust region
-_N_POINTS = 256  # random places at which that is judged
-_PERIOD = 2  # of global searches of a stalled factor, which can leave a wrong basin, and of draws in noise
+_PATIENCE = 3  # factor on the failures before a trust region shrinks, in noise
+_PATIENCE_OF_ONE = 2  # the same for one factor without noise: a joint model of few variables improves irregularly
+_LATE = 20  # least number of remaining rounds for a restart: with fewer, it ends worse than the previous search
+_GLOBAL_ABOVE = 1e-3  # share of the first outcomes' spread: a larger expected improvement is searched globally
+_N_POINTS = 256  # random points at which this improvement is computed
+_PERIOD = 2  # period of global searches of a stalled factor, which can leave a wrong basin, and of draws in noise
 _STALLED = 2  # idle evaluations until a factor is stalled, in units of those that halve a trust region
-_DRAW_PERIOD = 3  # in queries, of the joint draw of factors that share variables, as bounds do not leave a basin
-_DRAWS_FROM = 2  # evaluations from which on there are such draws, in units of the initial design
-_CAUTIOUS_FROM = 3  # the same for cautious bounds between them
+_DRAW_PERIOD = 3  # period in queries of joint draws of factors that share variables, as bounds do not leave a basin
+_DRAWS_FROM = 2  # least number of evaluations for such draws, in units of the initial design
+_CAUTIOUS_FROM = 3  # the same for cautious bounds between these draws
 _IDLE = 6  # evaluations, at most three of a batch, in a row without progress after which draws replace bounds
-_BOUND_PERIOD = 6  # in queries, of the bounds that remain then
-_PROGRESS = 1e-4  # of the first outcomes' spread: smaller gains are none
-DRAWABLE = 128  # most factors for such draws: that of more explores in too many at once
-_GLOBAL_DRAW_PERIOD = 4  # in queries, of global searches of a sum's untransformed draw, to leave a wrong basin
-# of the trust region of a sum, by member of a batch, as bounds of all factors in one region are almost the same point
+_BOUND_PERIOD = 6  # period in queries of the bounds that remain then
+_PROGRESS = 1e-4  # share of the first outcomes' spread: smaller gains are no progress
+DRAWABLE = 128  # most factors for such draws: a draw of more factors explores too many at once
+_GLOBAL_DRAW_PERIOD = 4  # period in queries of global searches of an untransformed sum's draw, to leave a wrong basin
+# sides of a sum's trust region by member of a batch: in one region, bounds give almost the same point
 _SIDES = (1.0, 0.5, 0.25)
 _SIDES_BY_FACTOR = (1.0, 0.25, 0.0625)  # the same with a trust region per factor
 _SIDES_AT_LAST = (0.25, 0.125, 0.0625)  # in the last batch, as exploration in one factor spoils all others
-_GAIN = 0.01  # of the first outcomes' spread: smaller gains do not count
-_PER_PENDING = 0.3  # extra weight per pending point: with shared variables bounds alone spread a batch little
-_EVERYWHERE = 2.0  # side of a box that holds the cube, wherever its centre is
+_GAIN = 0.01  # share of the first outcomes' spread: smaller gains do not count
+_PER_PENDING = 0.3  # extra weight per pending point: with shared variables, bounds alone hardly spread a batch
+_EVERYWHERE = 2.0  # side of a box that contains the cube, wherever its centre is
 _COMBINE_GROWTH = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
 _RESTART_WEIGHT = 3.0  # weight of the standard deviation at a restart, relative to the papers' bounds
 _NOISY = 3e-4  # share of the noise in the variance of outcomes above which a lack of gains means little
@@ -86,14 +86,14 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     | any, with a time axis | untransformed outcomes | bounds | none |
 
     Models of totals with similar evidence are used alternately. One process of untransformed totals is tried with up to
-    64 variables. Factors of single variables replace the given ones with a clear lead only. The first model of totals
-    alternates draws and bounds if there are as many outcomes as variables, and little noise. Every second draw is then
-    maximised globally, since a trust region alone never leaves the basin of the initial points. Once no other model has
-    similar evidence, there are global draws only. In a batch, each alternating model uses both draws and bounds. For
-    sums of transformed totals, successive points of a batch have trust regions with the whole side, half of it, and a
-    quarter. For single factors, the smaller sides are a quarter and a sixteenth, and the last batch searches no factor
-    globally. The same holds for points of asynchronous workers. The owner of a factor of all variables finds the best
-    point and sends it to the other agents.
+    64 variables. Factors of single variables replace the given ones only with clearly more evidence. The first model of
+    totals alternates draws and bounds if there are as many outcomes as variables, and little noise. Every second draw
+    is then maximised globally, since a trust region alone never leaves the basin of the initial points. Once no other
+    model has similar evidence, there are global draws only. In a batch, each alternating model uses both draws and
+    bounds. For sums of transformed totals, successive points of a batch have trust regions with the whole side, half of
+    it, and a quarter. For single factors, the smaller sides are a quarter and a sixteenth, and the last batch searches
+    no factor globally. The same holds for points of asynchronous workers. The owner of a factor of all variables finds
+    the best point and sends it to the other agents.
 
     With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
     lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
@@ -105,12 +105,12 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
     variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many outcomes
     as in the initial design, and cautious bounds after draws with three times as many. From then on, a part of the
-    graph may have no gain of 1e-4 of the first outcomes' spread in six evaluations. Then five of six of its
-    points are draws, since bounds do not leave a basin that they have explored. More than 128 such factors are never
-    drawn, nor in noise, since a draw explores in all at once. Trust regions react to posterior means, not to noisy
+    graph may have no gain of 1e-4 of the first outcomes' spread in six evaluations. Then five of six of its points are
+    draws, since bounds do not leave a basin that they have explored. More than 128 factors are not drawn if they share
+    variables, or in noise, since a draw explores all at once. Trust regions react to posterior means, not to noisy
     outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart
     are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint draws
-    maximised everywhere, since neighbours tell little.
+    maximised everywhere, since a few outcomes tell little.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
@@ -185,8 +185,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         patience = _patience(belief.hyperparameters.total_noise_variance)
         is_drawable = not is_whole and len(situation.graph.factors) <= DRAWABLE
         if patience > 1 and is_drawable and (situation.n_batched or asked % _PERIOD):
-            return self._draw(situation, belief, None)  # in noise, neighbours tell little
-        # points of a global search are no steps of the box
+            return self._draw(situation, belief, None)  # in noise, a few outcomes tell little
+        # points of a global search are no steps of the trust region
         places = belief.domain.to_unit(belief.X) if is_plain else None
         trust_region, outcomes = self._box(patience), _seen(belief, situation)
         side = trust_region.state(outcomes, steps=situation.steps(), places=places, basis=situation.basis()).side
@@ -195,7 +195,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         # draws of an untransformed sum pay off once outcomes distinguish the functions
         has_enough = patience == 1 and belief.n_data >= belief.domain.n_dims
         by_turns = not is_whole and (not is_plain or has_enough)
-        # models alternate by member: draws and bounds in step with them would leave each model one of the two
+        # models alternate by member: if draws and bounds alternated in step, each model would use only one of them
         n_models = max(1, len(model.learned.candidate_models))  # 0: none were compared
         turn = asked // n_models if p and n_models % 2 == 0 else asked
         is_clear = is_plain and has_enough and len(model.learned.candidate_models) == 1
@@ -205,17 +205,17 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return self._bounds(situation, belief, 1.0 if by_turns or is_whole else _BOLDER, region)
 
     def _draws_and_bounds(self, situation: JointSituation, belief: AdditiveGP, asked: int) -> BoxFunctions:
-        """Draws, cautious and bold bounds in turn, if factors share variables; of many, or in time, bounds only."""
+        """Draws, cautious and bold bounds in turn; only bounds with more than 128 factors or with a time axis."""
         t, p = len(situation.history), len(situation.pending)
         n_factors, turn = len(situation.graph.factors), asked % _DRAW_PERIOD
         is_drawn = n_factors <= DRAWABLE and not belief.has_time
         if is_drawn and turn == 0 and t >= _DRAWS_FROM * situation.initial:
             return self._draw(situation, belief, None)
-        # of two bounds between draws one refines the best point, but not before the search has left wrong basins
+        # one of the two bounds between draws refines the best point, once the search has left wrong basins
         is_settled = is_drawn and t >= _CAUTIOUS_FROM * situation.initial
         boldness = 1.0 if is_settled and turn == 1 and not p else _BOLDER
         boldness *= math.sqrt(_MANY / max(_MANY, n_factors)) * (1.0 + _PER_PENDING * len(situation.out.points))
-        # faded places are uncertain and revisited anyway
+        # with a time axis, old points become uncertain and are revisited anyway
         bounds = self._bounds(situation, belief, 1.0 if belief.has_time else boldness)
         # without progress nearly all points are draws, as bounds do not leave a basin that they have explored
         may_leave = is_settled and asked % _BOUND_PERIOD != 1
@@ -226,7 +226,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return ComposedFunctions(belief.graph, bounds.low, bounds.high, bounds.starts, others=others)
 
     def _idle_factors(self, situation: JointSituation, belief: AdditiveGP) -> frozenset[str]:
-        """Factors of parts without progress in the last steps; an agent knows this of its own parts."""
+        """Factors of parts without progress in the last steps; each agent knows this for its own parts."""
         idle, basis = frozenset[str](), situation.basis()
         for part, (_, means) in zip(belief.graph.components, part_means(belief), strict=True):
             seen, steps = situation.part_means.get(part.factors[0], means), situation.steps(*part.factors)
@@ -276,7 +276,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def _box_of_one(self, situation: JointSituation, model: Model, centre: Float[np.ndarray, " n"]) -> Box | None:
         """Trust region of one factor since its last restart; None while a restarted search explores."""
         belief, restarted_at = model.belief, model.learned.restarted_at
-        n_initial = self.restarts.fresh if restarted_at else 0  # after a restart they are no steps of the region
+        n_initial = self.restarts.fresh if restarted_at else 0  # first points after a restart are no steps
         n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending)
         # a factor that its owner splits has not restarted, whatever another agent learned
         if restarted_at and n_steps < n_initial and not model.divided:
@@ -290,7 +290,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
 
     def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
-        """Start of the last search for the best of one factor, possibly now; never while the factor may be split."""
+        """Index of the evaluation at which the search with one factor last restarted, possibly now; 0 if never."""
         if previous is None:
             return 0
         since = previous.restarted_at
@@ -338,7 +338,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
 
 def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " t"]:
-    """Posterior means of evaluations in use, so that a trust region does not wait to beat noise."""
+    """Posterior means of evaluations in use: with noisy outcomes, a trust region would wait to beat noise."""
     seen, awaited = belief.known, situation.history.awaited
     if awaited is not None:
         seen = seen & ~awaited.any(axis=1)
@@ -353,8 +353,8 @@ def _patience(noise_variance: float) -> int:
 
 def _restart_bounds(model: Model) -> ConfidenceBounds:
     """Bold bounds of all evaluations, for the first points after a restart."""
-    # They lie in unexplored space. A search from random points mostly ends in the widest basin, that of the last
-    # search.
+    # Their maxima lie in unexplored space. A search from random points mostly ends in the widest basin, that of the
+    # last search.
     belief = model.belief if model.complete is None else model.complete.belief
     weight = _RESTART_WEIGHT * math.sqrt(practical_beta(len(belief.graph.variables), belief.n_data))
     return ConfidenceBounds.on_cube(belief, sqrt_beta=dict.fromkeys(belief.graph.factors, weight))
@@ -366,7 +366,7 @@ def is_shared(graph: FactorGraph) -> bool:
 
 
 def _is_time_to_combine(situation: JointSituation) -> bool:
-    """True if the combined best of all parts is to be evaluated, whose parts were measured at several points."""
+    """True if it is time to evaluate the best values of all parts together, which were evaluated separately."""
     # This adds no information, so it happens in the last round, or, without a horizon, whenever the evaluations have
     # grown by half. Agents of one part of the graph compute the same result.
     if situation.outcomes != "per-factor" or len(situation.graph.components) == 1:
@@ -380,7 +380,7 @@ def _is_time_to_combine(situation: JointSituation) -> bool:
 
 
 def _is_last_batch(situation: JointSituation) -> bool:
-    """True if no decision will know this outcome: the present batch, or asynchronous workers, take all rounds left."""
+    """True if no later decision will know this outcome: the batch, or asynchronous workers, take all rounds left."""
     basis, horizon = situation.basis(), situation.horizon
     if horizon is None or situation.round > horizon or not len(basis):
         return False
@@ -390,7 +390,7 @@ def _is_last_batch(situation: JointSituation) -> bool:
 
 
 def _n_asked(situation: JointSituation) -> int:
-    """Number of queries so far, without those given up: attached evaluations are none."""
+    """Number of queries so far, without given-up queries and attached evaluations."""
     attached = situation.history.attached
     n_told = len(situation.history) if attached is None else int((~attached).sum())
     return n_told + len(situation.pending)

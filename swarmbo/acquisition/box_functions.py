@@ -20,15 +20,15 @@ from swarmbo.registry import invalid_result
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ComposedFunctions(BoxFunctions):
-    """Functions made of ``others``, each of factors that no other has (those of its graph, or that it is ``owned``
-    for): over the same coordinates, unless a subclass reads others, and 0 of factors that are in none.
+    """Functions composed of ``others``, each of which has different factors: those it is ``owned`` for, or all of its
+    graph. They read the same coordinates, unless a subclass converts these. Other factors have the value 0.
     """
 
     others: Sequence[BoxFunctions] = ()
 
     @classmethod
     def made_of(cls, inner: BoxFunctions, **own: Any) -> Self:
-        """Make functions of one other, on its box, with its other fields, too, but for those of ``own``."""
+        """Make functions from one other, with its box and other fields, except those in ``own``."""
         inherited = {known.name: getattr(inner, known.name) for known in fields(BoxFunctions)}
         return cls(**(inherited | own), others=(inner,))
 
@@ -43,12 +43,12 @@ class ComposedFunctions(BoxFunctions):
         return replace(self, owned=own, others=[one.of(own & _factors_of(one)) for one in self.others])
 
     def starting_from(self, best: Joint, columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]) -> Self:
-        """Functions whose others start from received points, too."""
+        """Functions that start from received points, as do the functions that they are made of."""
         others = [one.starting_from(best, columns, beaten) for one in self.others]
         return replace(super().starting_from(best, columns, beaten), others=others)
 
     def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
-        """Numbers that the functions publish; 0 of factors without one."""
+        """Numbers that the functions publish; 0 for factors without a function."""
         out = np.zeros(U.shape[:2])
         for functions, rows, own, inner in self._parts(stack):
             told = tuple(phase[rows] for phase in received)
@@ -79,7 +79,7 @@ class ComposedFunctions(BoxFunctions):
         for functions in self.others:
             place, columns, has = functions.graph.place_of, functions.graph.columns, _factors_of(functions)
             known = ((len(columns[place[f]]), row) for row, f in enumerate(stack.factors) if f in has)
-            for rows in map(list, grouped(known).values()):  # that read equally many coordinates
+            for rows in map(list, grouped(known).values()):  # rows that read equally many coordinates
                 factors = tuple(stack.factors[row] for row in rows)
                 inner = FactorStack(factors, np.array([columns[place[f]] for f in factors]))
                 yield functions, rows, FactorStack(factors, stack.columns[rows]), inner
@@ -101,11 +101,11 @@ class FixedPoint(ComposedFunctions):
 
     @classmethod
     def at(cls, graph: FactorGraph, point: Float[np.ndarray, " n"]) -> Self:
-        """Agreement of all factors on this point of the unit cube."""
+        """Functions that allow only this point of the unit cube."""
         return cls(graph, point, point, point[None])
 
     def starting_from(self, best: Joint, columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]) -> Self:
-        """The best received point."""
+        """Functions that allow only the best received point."""
         point = self.low.copy()
         point[columns] = best[0, columns]
         return self.at(self.graph, point)
@@ -113,15 +113,15 @@ class FixedPoint(ComposedFunctions):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MixedFunctions(ComposedFunctions):
-    """Functions of variables with types, constant in a cell of a grid, of functions over the coordinates of models
-    (``coding``). A box around an incumbent limits numbers only: choices have their whole axis.
+    """Functions of typed variables, made of functions over the coordinates of models (``coding``), and constant in each
+    cell of a grid. A box around an incumbent limits only numbers: choices have their whole axis.
     """
 
     coding: Coding
 
     @classmethod
     def around(cls, inner: BoxFunctions, coding: Coding) -> "MixedFunctions":
-        """Functions over the variables that the given ones read."""
+        """Functions over the variables whose coordinates the given functions read."""
         low = np.where(coding.is_choice, 0.0, coding.bounds(inner.low))
         high = np.where(coding.is_choice, 1.0, coding.bounds(inner.high))
         graph, starts = coding.over(inner.graph), coding.outside(inner.starts)
@@ -135,7 +135,7 @@ class MixedFunctions(ComposedFunctions):
         return self.coding.slopes(own, inner, slope)
 
 
-_VARIANCE_FLOOR = 1e-12  # of a factor's prior variance, added under roots, which have no slope at 0
+_VARIANCE_FLOOR = 1e-12  # share of a factor's prior variance, added before a root, which has no slope at 0
 
 
 Box = tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]  # lower and upper corner
@@ -149,7 +149,7 @@ def on_box(belief: AdditiveGP, box: Box | None = None) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BeliefFunctions(BoxFunctions):
-    """Functions of each factor's mean and standard deviation by a belief; a subclass defines ``merit``.
+    """Functions of each factor's mean and standard deviation in a belief; a subclass defines ``merit``.
 
     1e-12 of the factor's prior variance is added to variances, because their root has no derivative at zero.
 
@@ -197,7 +197,7 @@ class BeliefFunctions(BoxFunctions):
     def _terms(
         self, stack: FactorStack, marginals: Marginals, received: Received, *, climbs: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Terms of the sum, or what is climbed, and the derivatives by mean and variance: here of the merit."""
+        """Terms of the sum, or objectives if ``climbs``, and derivatives by mean and variance. Here: the merit."""
         std = np.sqrt(marginals.var + self.variance_floor(stack))
         told: Any = self.merit(stack, marginals.mean, std)  # it may be a user's own
         is_triple = isinstance(told, tuple | list) and len(told) == 3 and np.shape(told[0]) == std.shape
@@ -221,11 +221,11 @@ class BeliefFunctions(BoxFunctions):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContrastFunctions(BeliefFunctions):
-    """Functions of the difference f_i(u) - f_i(reference), by its own posterior: the offset between factors, which
-    totals do not tell, cancels. The floor under the root keeps values finite at the reference.
+    """Functions of the difference f_i(u) - f_i(reference), from the posterior of the difference: the offset between
+    factors, which totals do not determine, cancels. The floor under the root keeps values finite at the reference.
     """
 
-    is_over_beaten: ClassVar[bool] = False  # True: pending points count as evaluated
+    is_over_beaten: ClassVar[bool] = False  # True: the reference may be a pending point
     reference: Float[np.ndarray, " n"]  # the incumbent (n,), a joint point of the unit cube
 
     def marginals(self, stack: FactorStack, U: Points, *, gradient: bool = False) -> Marginals:
@@ -233,7 +233,7 @@ class ContrastFunctions(BeliefFunctions):
         return self.belief.local_contrast(stack, U, self.reference, gradient=gradient)
 
     def starting_from(self, best: Joint, columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]) -> Self:
-        """Functions compared with the best evaluated point, or that to beat; see ``BoxFunctions.starting_from``."""
+        """Functions whose reference is the best point, or the point to beat; see ``BoxFunctions.starting_from``."""
         reference = self.reference.copy()
         reference[columns] = (beaten if self.is_over_beaten else best[0])[columns]
         return replace(super().starting_from(best, columns, beaten), reference=reference)

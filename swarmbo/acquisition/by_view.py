@@ -1,4 +1,4 @@
-"""Exchange of results between agents with separate beliefs in a decision; nothing is sent if all share one."""
+"""Exchange of results between agents with separate beliefs in a decision; nothing is sent if all share a belief."""
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -14,8 +14,8 @@ from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
 
 Out = TypeVar("Out")
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
-ValueOf = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given those sent before
-FitsValue = Callable[[str, Any], bool]  # an agent, and its message
+ValueOf = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given the values sent before
+FitsValue = Callable[[str, Any], bool]  # True if an agent's value is admissible
 
 
 def is_row(row: Any, n_rows: int) -> bool:
@@ -40,8 +40,8 @@ class EachSends(NamedTuple):
 
     purpose: str  # purpose of the messages
     senders: tuple[str, ...]  # sending agents
-    # from an agent's own belief and common knowledge; in turn, also from the values sent before, of which it gets none
-    # otherwise. Numbers, text, None, and lists of them
+    # computes a value from an agent's own belief, common knowledge and, if in turn, the values sent before (else an
+    # empty table); values are numbers, text, None, and lists of these
     value_of: ValueOf
     fits: FitsValue  # check of a received value
     in_turn: bool = False  # True: one agent after another
@@ -69,7 +69,7 @@ def _exchange(situation: Situation, request: EachSends) -> ViewSteps[dict[str, A
 
 
 def answer_of(request: EachSends) -> dict[str, Any]:
-    """Values of all senders, by a process with all their beliefs."""
+    """Values of all senders, computed in a process that has all their beliefs."""
     values: dict[str, Any] = {}
     for agent in request.senders:
         values[agent] = request.value_of(agent, values if request.in_turn else {})
@@ -93,7 +93,7 @@ def run_steps(steps: Generator[Any, Any, Out], answer_request: Callable[[Any], A
 
 
 def likely_steps(situation: Situation) -> ViewSteps[Situation]:
-    """Situation without places where measurements probably fail; agents with separate beliefs judge their own ones."""
+    """Situation without places where measurements probably fail; each separate belief judges its agent's places."""
     if not (situation.required or isinstance(situation.belief, Views)):
         return situation
 
@@ -103,8 +103,8 @@ def likely_steps(situation: Situation) -> ViewSteps[Situation]:
     kept = yield from each(situation, "likely places", situation.movers, situation.likely_rows, fits)
     fewer = {agent: situation.candidates[agent][rows] for agent, rows in kept.items() if rows is not None}
     likely, bound = {**situation.candidates, **fewer}, [a for a in situation.movers if a not in situation.prices]
-    few = {agent: likely[agent] for agent in bound if len(likely[agent]) < len(bound)}  # others always find a place
-    if fewer and len(matched(few)) < len(few):  # rather an unlikely place than none
+    few = {agent: likely[agent] for agent in bound if len(likely[agent]) < len(bound)}  # with more, it always finds one
+    if fewer and len(matched(few)) < len(few):  # an unlikely place is better than none
         likely |= {agent: situation.candidates[agent] for agent in few}
     return replace(situation, candidates=likely)
 
@@ -120,8 +120,8 @@ def greedy_picks(
 ) -> ViewSteps[dict[str, Float[np.ndarray, " d"]]]:
     """Sequential greedy choices: the best place of each agent in turn, none twice, given the earlier choices.
 
-    These count as measured (Desautels et al. 2014), as far as they are ``relevant_places``. Abstaining agents and those
-    without a free place are missing. ``fast`` has beliefs made by ``fast_belief``; None: those of the situation.
+    Earlier choices count as measured (Desautels et al. 2014) if they are ``relevant_places``. Abstaining agents and
+    those without a free place are missing. ``fast`` is the result of ``fast_belief``; None: compute it.
     """
     candidates, belief = situation.candidates, fast_belief(situation, situation.belief) if fast is None else fast
 

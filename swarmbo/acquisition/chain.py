@@ -61,7 +61,7 @@ def _ordered(group: Sequence[str], positions: Spots) -> tuple[str, ...]:
 
 
 def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
-    """Indices of points along a short open path, the smaller end first: the shortest for up to 7, else by 2-opt."""
+    """Indices of points along a short open path: the shortest for up to 7, else by 2-opt; lower-index end first."""
     n = len(P)
     if n < 2:
         return list(range(n))
@@ -106,7 +106,7 @@ def _nearest_neighbour(distance: Float[np.ndarray, "n n"]) -> Int[np.ndarray, " 
 def relevant_places(
     belief: PlaceBelief, places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], domain: Domain
 ) -> Float[np.ndarray, "s d"]:
-    """Locations of others' measurements that are near an agent's places and, of many, correlated with these."""
+    """Others' measured locations that are near an agent's places and, if many, correlated with these."""
     measured = others[nearest(places, others, domain)]
     if len(measured) <= _FEW or not isinstance(belief, KnownPlaces):
         return measured
@@ -145,8 +145,8 @@ def divide(
     Robots at most ``order`` apart in one chain share a factor, which forbids them one place; they keep their places.
     Between others a contested place goes to the robot that claims it, else to the nearest; places at equal (or unknown)
     distances are dealt out in turn. A robot left without a place gets an unclaimed one from robots that have more than
-    one. ``claims`` are places that robots keep in any case, one each and all different; ``known`` has all candidates of
-    just these robots, ``numbered``.
+    one. ``claims`` are places that robots keep in any case, one each and all different; ``known`` is the result of
+    ``numbered`` for these robots.
     """
     agents = [agent for chain in chains for agent in chain]
     if not agents:
@@ -201,7 +201,7 @@ def _winners(
 def _first_of_each(
     at: Int[np.ndarray, " r"], distance: Float[np.ndarray, " r"], turns: Int[np.ndarray, " r"]
 ) -> Int[np.ndarray, " p"]:
-    """Row of least distance of each place, and of several the one whose turn is first."""
+    """Row with the least distance to each place; of rows at equal distances, the one whose turn is first."""
     # ``at`` numbers the places 0, 1, …, rising; each has a row. ``turns`` differ for rows of one place.
     starts = np.flatnonzero(np.diff(at, prepend=-1))
     tied = distance == np.minimum.reduceat(distance, starts)[at]

@@ -22,7 +22,7 @@ from swarmbo.registry import checked_result
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
 
-# beyond this team size all tables share a limit of entries, as far as agents get enough candidates ...
+# beyond this team size, all tables share a limit of entries, unless agents would get too few candidates ...
 _LARGE_TEAM = 48
 _FULL_TABLES = 8  # ... in units of full tables
 
@@ -185,7 +185,7 @@ class ChainAcquisition(Acquisition, frozen=True):
         return LocalProblem(graph, TablesOnDemand(graph.factors, table), shortlists, safeguard)
 
     def _shortlist_size(self, arity: int, n_agents: int) -> int:
-        """Largest length of shortlists, with which tables over ``arity`` of them keep their limit of entries."""
+        """Largest length of shortlists for which tables over ``arity`` of them keep the limit of entries."""
         entries, least = self.table_entries, 2 * self.markov_order + 1
         if n_agents > _LARGE_TEAM:
             entries = max(_FULL_TABLES * entries // n_agents, min(entries, least**arity))
@@ -194,7 +194,7 @@ class ChainAcquisition(Acquisition, frozen=True):
     def _territories(
         self, situation: Situation, claims: Spots
     ) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
-        """Chains, and for each robot in them its at least one place open to negotiation."""
+        """Chains, and the places, at least one, that each robot in them may choose."""
         agents = situation.movers
         while True:
             links = situation.links
@@ -241,8 +241,8 @@ def _given_other_picks(
     places: Candidates,
     domain: Domain,
 ) -> dict[str, PlaceBelief]:
-    """Beliefs of agents once those that they share no factor with have made their sequential choices."""
-    # Of these the nearest to an agent's places are used, as in sequential greedy.
+    """Beliefs of agents, given the sequential choices of agents with which they share no factor."""
+    # Only choices near an agent's places are used, as in sequential greedy.
     agents = [agent for group in groups for agent in group]
     numbers = [number for number, agent in enumerate(agents) if agent in picks]
     chosen = np.array([picks[agents[number]] for number in numbers])
@@ -256,8 +256,8 @@ def _given_other_picks(
 
 def local_acquisition(belief: PlaceBelief, options: Options, utility: Utility, price: float = 0.0) -> np.ndarray:
     """Table of w_n over options of agent n and its successors: utility of its location given theirs, minus the price. A
-    last row of NaN in ``options`` is to abstain; if agent n does, entries are the utility of idleness. They are -inf if
-    two agents would be at one location. Source: Daxberger & Low 2017, eqs. (3) and (5).
+    last row of NaN in ``options`` is to abstain; if agent n abstains, entries are the utility of abstaining. Entries
+    are -inf if two agents would be at one location. Source: Daxberger & Low 2017, eqs. (3) and (5).
     """
     table = utility.table_of(belief, options, price)
     is_new = type(utility) is LocalUtility  # creates a new table each time; others may keep theirs

@@ -38,7 +38,7 @@ class ConfidenceBounds(BeliefFunctions):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContrastBounds(ContrastFunctions):
-    """The local functions mean + weight x std of f_i(u) - f_i(reference), weight times the root of a factor's size."""
+    """The local functions mean + w std of f_i(u) - f_i(reference), with w = ``weight`` x root of the factor's size."""
 
     weight: float
 
@@ -140,7 +140,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
 
 
 def check_groups(acquisition: Acquisition, graph: FactorGraph, outcomes: OutcomeMode, *, is_learned: bool) -> None:
-    """Refuse groups of Add-GP-UCB that overlap, unless scopes are learned, or that outcomes per factor contradict."""
+    """Refuse overlapping groups of Add-GP-UCB, unless scopes are learned; and learned ones for outcomes per factor."""
     if not isinstance(acquisition, AddGPUCB):
         return
     if acquisition.groups == "learned" and outcomes == "per-factor":
@@ -169,7 +169,7 @@ def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outc
 
 _BOLDER = 3.0  # factor on the weight in every second bound of one factor once stalled
 _STUCK = 3  # evaluations in a row without a gain
-_GAIN = 1e-3  # of the spread of all outcomes: smaller gains do not count
+_GAIN = 1e-3  # share of the spread of all outcomes: smaller gains do not count
 
 
 @kind("acquisition", FUNCTION)

@@ -49,7 +49,7 @@ class NeighbourhoodBounds(BeliefFunctions):
     def _terms(
         self, stack: FactorStack, marginals: Marginals, received: Received, *, climbs: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Bound, and its slopes by mean and variance; with ``climbs``, of what the factor climbs."""
+        """Bound, or with ``climbs`` the factor's objective, and the derivatives by mean and variance."""
         w = self._published_variance(stack, marginals.var)
         root = np.sqrt(w + (received[0] if received else 0.0))
         bound, slope = root, 0.5 / root

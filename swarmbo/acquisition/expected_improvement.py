@@ -75,7 +75,7 @@ def _ratios(z: utility.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     right = np.maximum(z, -1.0)
     density = np.exp(-0.5 * right**2 - _LOG_SQRT_2PI)
     h = density + right * ndtr(right)
-    # the branches are cut to their own range, so that none overflows where another is taken
+    # each branch gets arguments in its own range only, so that it does not overflow where another branch applies
     left, tail = np.clip(z, _FAR, -1.0), erfcx(-np.minimum(z, -1.0) / np.sqrt(2.0))
     mills = np.sqrt(0.5 * np.pi) * tail
     square = np.minimum(z, _FAR) ** -2.0
@@ -86,16 +86,16 @@ def _ratios(z: utility.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return log_h, np.where(is_right, ndtr(right) / h, mills / share), np.where(is_right, density / h, 1.0 / share)
 
 
-_NODES = 32  # of the average over successors in a table; Sobol sequences are balanced at powers of two
-_MORE_NODES = 512  # for one choice, with any number of others
+_NODES = 32  # number in an average over successors in a table; Sobol sequences are balanced at powers of two
+_MORE_NODES = 512  # the same for one choice, given any number of others
 _DENSITY = 1.0 / np.sqrt(2.0 * np.pi)
-_LEAST_STD = 1e-100  # of the distance to the improved value
-_FLOOR = 1e-12  # of the largest variance in a block, below which a variance is rounding
+_LEAST_STD = 1e-100  # share of the distance to the value to improve on
+_FLOOR = 1e-12  # share of the largest variance in a block: smaller variances are rounding
 
 
 @dataclass(frozen=True)
 class JointImprovement(PlaceUtility):
-    """Expected improvement over a value, and of a batch over that and over each other."""
+    """Expected improvement over a value; in a batch, also over the values at successors' places."""
 
     over: float  # value to improve on, in the unit of the field
     opt_out_utility: float = 0.0  # utility of not measuring: no improvement
@@ -160,7 +160,7 @@ def _floor(var: Float[np.ndarray, " k"]) -> float:
 
 
 def _whitened(block: utility.Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
-    """Loading [i, k] of agent i's candidates on the k-th successor's normal, k <= i (all for i = 0); rest variance."""
+    """Loadings [i, k] of agent i's candidates on successor k's normal, k <= i (all k for i = 0); rest variance."""
     n = len(block.means)
     covariances = {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}
     covariances |= {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}
@@ -171,7 +171,7 @@ def _whitened(block: utility.Block) -> tuple[dict[tuple[int, int], np.ndarray], 
         spread[k, k] = root
         others = [0, *range(k + 1, n)]
         for i in others:
-            limit = np.sqrt(np.maximum(covariances[i, i], 0.0))  # of a loading: rounding may make more of it
+            limit = np.sqrt(np.maximum(covariances[i, i], 0.0))  # largest loading, which rounding may exceed
             spread[i, k] = np.clip(covariances[min(i, k), max(i, k)] / root, -limit, limit)
         for place, i in enumerate(others):
             for j in others[place:]:
@@ -190,9 +190,9 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
     """Expected improvement over the incumbent's value, in a field or of a function.
 
     In a field, a batch has the expected improvement E[max(f(x_1), …, f(x_N), best) - best]. Here, *best* is the largest
-    posterior mean over all measured locations. It is exactly the sum of each agent's gain over its successors in the
-    chain, of which an agent considers only the next B. With prices, a measurement is worthwhile if its gain exceeds the
-    price.
+    posterior mean over all measured locations. This improvement is exactly the sum of each agent's gain over its
+    successors in the chain, of which an agent considers only the next B. With prices, a measurement is worthwhile if
+    its gain exceeds the price.
 
     For a function, the acquisition is the sum of the factors' log expected improvements: of f_i(x_i) over f_i at the
     incumbent. With one factor, this is log expected improvement. With several, it is a heuristic: every factor seeks a

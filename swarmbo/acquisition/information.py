@@ -1,4 +1,4 @@
-"""Rules by the information of a place: with its mean for the peak, alone for maps, about its side of a level."""
+"""Acquisitions by the information at a place: plus its mean (peak), alone (map), or minus its distance to a level."""
 
 import math
 
@@ -58,7 +58,7 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         return self.exploration_scale * math.sqrt(beta(self.exploration, situation.progress, self.delta))
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """Utility of high means and informative locations; that of abstaining is the best reachable mean."""
+        """Utility of high means and informative locations; the best reachable mean is the utility of abstaining."""
         belief, n = situation.belief, len(situation.movers) if n_agents is None else n_agents
         noise_variance, _ = information_scale(situation, self.noise_ratio_floor)
         noise_ratio = noise_variance / belief.prior_variance

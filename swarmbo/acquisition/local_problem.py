@@ -34,7 +34,7 @@ class Safeguard:
     def settled(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[Batch]:
         """Final batch, chain by chain.
 
-        From the end of a chain on, agents abstain whose places are not worth their price given the places of later
+        Starting at the end of a chain, agents abstain if their place is not worth its price, given those of later
         agents. Then the sequential greedy places are taken instead if their value is larger by the objective of the
         agreement, eq. (5). In a chain with more agents than a local function considers, they are also taken if their
         value is larger with all agents ahead considered, at most the next 64, or by the paper's eq. (5), in which
@@ -56,7 +56,7 @@ class Safeguard:
 
 class _Check:
     """Check of a chain's batch. Joint beliefs at the places of both batches are computed once for each rule and belief;
-    with separate beliefs, and more places than an agent considers, each belief covers only these.
+    with separate beliefs, and more places than an agent considers, each belief covers only the considered places.
     """
 
     def __init__(self, given: Safeguard, chain: Sequence[str], agreed: Batch, rival: Batch, *, shared: bool) -> None:
@@ -84,7 +84,7 @@ class _Check:
         return {agent: place for agent, place in agreed.items() if stay.get(agent, True)}
 
     def is_no_worse(self, situation: Situation, agreed: Batch) -> ViewSteps[bool]:
-        """True if the sequential greedy places have no larger value than those left of the agreed ones."""
+        """True if the sequential greedy places have no larger value than the remaining agreed places."""
         chain, order, rival = self._chain, self.given.order, self._rival
         if any(agent in rival and agent not in agreed and agent not in self.given.prices for agent in chain):
             return False  # max-sum on loops may end in a conflict, which leaves an agent without a place
@@ -105,7 +105,7 @@ class _Check:
         return True
 
     def _adds(self, agent: str, batch: Batch, order: int, to_the_letter: bool) -> float:
-        """Term that an agent adds to a batch."""
+        """Term that an agent adds to the value of a batch."""
         if agent not in batch:
             return float(self.given.utilities[agent].opt_out_utility)
         ahead = self._chain[self._chain.index(agent) + 1 :][:order]
@@ -165,7 +165,7 @@ class LocalProblem:
     safeguard: Safeguard | None = None  # comparison with the sequential greedy choice; None: the agreement is final
 
     def value_steps(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[float | None]:
-        """Sum of the factors for measuring agents' places on their shortlists; None if an agent has no option left.
+        """Sum of the factors for measuring agents' places on their shortlists; None if a choice is on no shortlist.
 
         Agents with separate beliefs send the values of their factors.
         """
@@ -187,7 +187,7 @@ class LocalProblem:
         return added(utility[factor] for factor in graph.factors)
 
     def _rows_of(self, points: Mapping[str, Place]) -> dict[str, int] | None:
-        """Rows of agents' shortlists; None if a place is on none."""
+        """Row of each agent's choice on its shortlist; None if a choice is not on it."""
         index: dict[str, int] = {}
         for agent, places in self.shortlists.items():
             chosen = points.get(agent)
@@ -205,7 +205,7 @@ class LocalProblem:
 
 
 def added(terms: Iterable[float]) -> float:
-    """Sum in the given order, for equal bits with floats and NumPy numbers (``sum`` adds floats otherwise)."""
+    """Sum in the given order, with the same bits for floats and for NumPy numbers."""
     # not sum(): it adds floats with compensation from Python 3.12 on, and NumPy's numbers without
     total = 0.0
     for term in terms:

@@ -16,11 +16,11 @@ from swarmbo.belief.gp.spatial import PosteriorCache
 from swarmbo.settings import require
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit the second-level cache
-# all covariances between places are computed at once, which is cheaper, if so many times the picks are at least the
-# places
+# all covariances between places are computed at once, which is then cheaper, if the number of places is at most so many
+# times that of picks
 _MANY = 32
 _ROWS = 8  # the same for beliefs with fast single rows
-_FIRST = 32  # size of the first block of places evaluated, and of each next one
+_FIRST = 32  # number of places evaluated first; then it doubles each time
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 Means = Float[np.ndarray, " m"]
@@ -64,7 +64,7 @@ class PlaceUtility(Utility):
 
 
 class PlaceScores(Scores):
-    """Utilities of places by their marginals, with variances given the taken ones."""
+    """Utilities of places by their marginals, with variances given the taken places."""
 
     def __init__(
         self, utility: PlaceUtility, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int
@@ -76,7 +76,7 @@ class PlaceScores(Scores):
             return
         cache = belief.posterior_cache(places)
         self._mean, self._var = cache.mean, cache.var.copy()
-        # many rows of covariances are cheaper all at once
+        # many rows of covariances are cheaper if computed all at once
         if isinstance(cache, JointPosterior) and _ROWS * picks < len(places):
             self._rows = CovarianceRows(cache, picks)
         else:
@@ -89,7 +89,7 @@ class PlaceScores(Scores):
 
     @property
     def rank(self) -> Float[np.ndarray, " k"]:
-        """Order of the places."""
+        """Numbers that rank the places."""
         return self._utility.rank(self._mean, self._var)
 
     def take(self, pick: int) -> None:
@@ -100,7 +100,7 @@ class PlaceScores(Scores):
 
 
 class Between:
-    """Covariances of places, taken one by one as measured; ``rows`` are the taken ones' of the Cholesky factor."""
+    """Covariances of places that are taken as measured one by one; ``rows`` are their rows of the Cholesky factor."""
 
     def __init__(self, cache: PosteriorCache, n_places: int, picks: int) -> None:
         self._cache, self._every, self._taken = cache, np.arange(n_places), 0
@@ -163,7 +163,7 @@ class LocalUtility(PlaceUtility):
         evaluation ends once no remaining location can be better, since pending measurements only reduce variance.
         """
         rows = None
-        # a subclass may value less variance more
+        # a subclass may prefer less variance
         if type(self) is LocalUtility and isinstance(belief, KnownPlaces):
             rows = belief.rows_of(places)
         if rows is None:

@@ -1,9 +1,9 @@
 """Penalties that keep joint points to likely successes, and out of no-go regions.
 
-Without a failure or a region they are not used. Likely failures are learned (``swarmbo.belief.model.success``): the
-mode of the classifier is a sum of terms, each factor is held above the least value of its own terms, and a point that
-is still too likely to fail moves back towards a successful one. Regions are hard factors: a factor with all variables
-of a region avoids it and a margin; points in other regions are moved out in the last step of a decision.
+Without a failure or a region, they are not used. The learned classifier of failures (``swarmbo.belief.model.success``)
+is a sum of terms. Each factor keeps its own terms above a least value, and a point that is still too likely to fail
+moves back towards a successful one. A factor with all variables of a region avoids it and a margin; a region without
+such a factor becomes one. Points that are still inside are moved out in the last step of a decision.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -100,7 +100,7 @@ def with_requirements(
     Args:
         functions: The objective.
         needed: Requirements on the joint point.
-        origin: A joint point of the unit cube that meets them. Each factor may use up its margin.
+        origin: A joint point of the unit cube that meets them. Each factor may use up this point's margin.
         spread: Spread of each factor's function: see ``spreads``.
         tight: Factors may use up equal shares of the margin only: then together they always meet the requirements.
     """
@@ -108,7 +108,7 @@ def with_requirements(
     scopes, weights = dict(zip(graph.factors, graph.columns, strict=True)), _part_spreads(graph, spread)
     for requirement in needed:
         shared = _terms_by_factor(requirement, scopes)
-        # loosely each factor may use the whole margin: the others are assumed to stay at the origin
+        # if not tight, each factor may use the whole margin, as if the other factors stayed at the origin
         spare = max(float(requirement.margin(origin[None])[0]), 0.0) / (len(shared) if tight else 1)
         place = {int(column): i for i, column in enumerate(requirement.columns)}
         for factor, terms in shared.items():
@@ -153,7 +153,7 @@ def with_limits(functions: BoxFunctions, limits: Sequence[Limit], spread: Mappin
 def parts_together(
     graph: FactorGraph, needed: Sequence[Requirement]
 ) -> list[tuple[Int[np.ndarray, " a"], tuple[Requirement, ...], tuple[str, ...]]]:
-    """Variables judged together, their requirements and owners: connected parts, or all if whole evaluations failed."""
+    """Variables judged together, with requirements and owners: connected parts, or all if whole evaluations failed."""
     n = len(graph.variables)
     if any(len(requirement.columns) == n for requirement in needed):
         return [(np.arange(n), tuple(needed), graph.agents)]
@@ -219,7 +219,7 @@ def _depth_within(limit: Limit, U: OwnPoints) -> Violation:
 def _missing_logits(
     needed: Sequence[Requirement], U: Float[np.ndarray, "m n"], origin: Point
 ) -> Float[np.ndarray, " m"]:
-    """Missing logits of points; never any at the origin."""
+    """Missing logits of points; at the origin, none are missing."""
     return np.max([min(r.margin(origin[None])[0], 0.0) - r.margin(U) for r in needed], axis=0)
 
 

@@ -15,7 +15,7 @@ GroupExploration = Literal["practical", "theory"]
 NeighbourhoodExploration = Literal["practical", "paper", "theory"]
 ContinuousExploration = Literal["practical", "theory", "theory-continuous"]
 
-ANNEALED_FROM, ANNEALED_TO = 5.0, 1.0  # of sqrt(beta): chosen on the landscapes of docs/studies/fields.md, other seeds
+ANNEALED_FROM, ANNEALED_TO = 5.0, 1.0  # sqrt(beta): chosen on the landscapes of docs/studies/fields.md, other seeds
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ def alpha(kind: Exploration, progress: Progress, batch_size: int, noise_ratio: f
 
 
 def practical_beta(n_dims: float, t: int) -> float:
-    """0.2 d log(2t), d the size of a group, the largest factor, or all (Kandasamy et al. 2015, section 4.4; for DuMBO
-    its authors' program); at least one evaluation is counted.
+    """0.2 d log(2t) with d variables: those of a group, of the largest factor, or all (Kandasamy et al. 2015, section
+    4.4; for DuMBO, its authors' program). At least one evaluation is counted.
     """
     return 0.2 * n_dims * math.log(2 * max(t, 1))
 

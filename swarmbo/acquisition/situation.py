@@ -34,11 +34,11 @@ class Travel(Protocol):
         ...
 
     def rounds_left(self, agent: str) -> int:
-        """Rounds for which it can still move, ``NEVER`` if unlimited."""
+        """Rounds for which an agent can still move, ``NEVER`` if unlimited."""
         ...
 
     def base(self, agent: str) -> Float[np.ndarray, " d"] | None:
-        """Location where it has to be back by then; None: anywhere."""
+        """Location where an agent must be when no rounds are left; None: anywhere."""
         ...
 
 
@@ -68,7 +68,7 @@ class Situation:
         sites: All measurable places (k, d); None: anything in the box.
         travel: Travel times for route planning; None if the world gives none.
         required: Requirements on success, by each agent's knowledge of failures; agents without failures are missing.
-        unscaled: Agents, as far as known, that measure at any price, because their belief has no unit yet.
+        unscaled: Known agents that measure at any price, because their belief has no scale yet.
     """
 
     agents: tuple[str, ...]
@@ -91,7 +91,7 @@ class Situation:
     unscaled: Collection[str] = ()
 
     def likely_rows(self, agent: str) -> list[int] | None:
-        """Rows of an agent's places where a measurement probably succeeds, or is about the likeliest to; None: all."""
+        """Rows of places where an agent's measurement probably succeeds, or is almost the likeliest to; None: all."""
         places = self.candidates[agent]
         if agent not in self.required or not len(places):
             return None
@@ -105,7 +105,7 @@ class Situation:
 
     @cached_property
     def numbered(self) -> Numbered:
-        """All movers' candidates, numbered."""
+        """Numbered candidates of all agents that can move."""
         return numbered(self.candidates, self.movers)
 
     @property

@@ -8,8 +8,8 @@ with C the posterior covariance before A, and W the diagonal of the weights on t
 is monotone. A batch is valued sequentially: each term is the gain of a place over its successors. If an agent considers
 all others, these terms add up to W exactly; the Markov approximation considers the next B.
 
-Conditioning on a measurement at y turns both C and M of any pair (a, b) by numbers at a, b and y alone, with g_a = C_ay
-/ (C_yy + sigma_n^2):
+Conditioning on a measurement at y replaces C_ab and M_ab of any pair (a, b) by terms in a, b and y alone, with g_a =
+C_ay / (C_yy + sigma_n^2):
 
     C_ab - g_a C_yb,        M_ab - g_a M_yb - M_ay g_b + g_a g_b M_yy,
 
@@ -39,8 +39,8 @@ from swarmbo.spaces import Domain
 
 
 def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: int) -> Float[np.ndarray, "m d"]:
-    """About ``n_places`` places, spread evenly over the measurable ones, in a fixed order: of each nearly cubic cell of
-    the map the site nearest to its centre, or its centre if ``sites`` is None.
+    """About ``n_places`` places, spread evenly over the measurable ones, in a fixed order: for each nearly cubic cell
+    of the map, the site nearest to its centre, or its centre if ``sites`` is None.
     """
     given = None if sites is None else np.ascontiguousarray(sites, dtype=float).tobytes()
     return _spread(domain.low.tobytes(), domain.high.tobytes(), given, n_places)
@@ -96,7 +96,7 @@ class TargetUtility(Utility):
 
     targets: Float[np.ndarray, "t d"]  # places whose variance counts (t, d), physical
     weights: Float[np.ndarray, " t"]  # their weights (t,), >= 0, in a unit that gives values in the unit of the field
-    noise_variance: float  # noise variance of a measurement, > 0, in the square of that unit
+    noise_variance: float  # noise variance of a measurement, > 0, in the square of the field's unit
     opt_out_utility: float = 0.0  # utility of not measuring
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "TargetScores":
@@ -125,7 +125,7 @@ class TargetUtility(Utility):
         """Gain of the first agent's candidates over each choice of its successors' candidates, minus the price."""
         n, whole = len(options), Block.of(belief, [*options, self.targets])
         block = Block(whole.means[:n], whole.variances[:n], whole.covariances, whole.measures[:n])
-        told = [row[n] for row in whole.covariances[:n]]  # of candidates with the targets
+        told = [row[n] for row in whole.covariances[:n]]  # covariances of candidates with the targets
         C = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}
         M = {(i, j): block.on_axes((told[i] * self.weights) @ told[j].T, i, j) for i, j in C}
         C |= {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}
@@ -144,9 +144,9 @@ class TargetUtility(Utility):
 class TargetScores(Scores):
     """Utilities of single locations, while locations are successively taken as measured.
 
-    With C_0 the covariances of targets and places, each pick p has a_p = C_sp / r and r_p(x) = C_px / r, all given the
-    picks before it, r^2 = C_pp + sigma_n^2; then C = C_0 - sum_p a_p r_p^T, which is never formed: a pick costs
-    products of matrices with vectors.
+    C_0 are the covariances of targets and places. Each pick p has a_p = C_sp / r and r_p(x) = C_px / r with r^2 = C_pp
+    + sigma_n^2, all given earlier picks. Then C = C_0 - sum_p a_p r_p^T. It is never formed: a pick costs only products
+    of matrices with vectors.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class TargetScores(Scores):
         cache = belief.posterior_cache(np.concatenate([places, utility.targets]))
         own, targets = np.arange(n), np.arange(n, len(cache.mean))
         self._utility, self._taken = utility, 0
-        # C_0 stays as it is; what picks have told is kept as products a_p r_p^T
+        # C_0 is not changed; the effect of picks is kept as products a_p r_p^T
         self._told = cache.cov(targets, own)
         self._var, self._weighted = cache.var[own], utility.weights @ self._told**2
         self._columns = np.empty((picks, len(targets)))  # a_p; r_p are the rows of ``Between``
@@ -182,8 +182,8 @@ class TargetScores(Scores):
         self._taken += 1
 
 
-_LEAST_NOISE = 1e-6  # of the prior variance: keeps known places uninformative in spite of rounding
-_LEAST_STD = 1e-9  # of the prior standard deviation, for known places
+_LEAST_NOISE = 1e-6  # share of the prior variance: keeps known places uninformative in spite of rounding
+_LEAST_STD = 1e-9  # share of the prior standard deviation, for known places
 
 
 @kind("acquisition", FIELD)

@@ -26,7 +26,7 @@ from swarmbo.graph.box_functions import Climbing, Points, Received, Values
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even
 
-_MOST = 1024  # places of a draw: its cost is cubic, a tenth of a second for so many
+_MOST = 1024  # most places of a draw, whose cost is cubic: a tenth of a second for so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
     goal = "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """Utility by the draw alone; that of abstaining is the best mean at a measured location."""
+        """Utility by the draw alone; the best mean at a measured location is the utility of abstaining."""
         opt_out_utility = situation.best_measured() if situation.prices else 0.0
         return LocalUtility(0.0, 0.0, situation.belief.prior_variance, opt_out_utility=opt_out_utility)
 
@@ -189,7 +189,7 @@ class EGPTS(Acquisition, frozen=True, tag="egp-ts"):
         of = require_ensemble(model, "egp-ts")
         when = {"round": situation.round, "evaluations": len(situation.history), "pending": len(situation.pending)}
         rngs = [stream(situation.seed, "egp-ts", factor=factor, **when) for factor in situation.graph.factors]
-        # of a part of the graph, as its factors share the noise of one total
+        # one stream per part of the graph, as its factors share the noise of one total
         noise_rngs = [stream(situation.seed, "egp-ts", "noise", part=i, **when) for i in range(len(of.ensemble.parts))]
         sample = of.ensemble.draw(of.chosen, rngs, noise_rngs)
         return SampledFunctions(**on_box(of.belief), sample=sample)
@@ -221,7 +221,7 @@ class EGPEI(Acquisition, frozen=True, tag="egp-ei"):
 
 
 def require_ensemble(model: Model, kind: str) -> EnsembleModel:
-    """The model, if it is of an ensemble."""
+    """Check that a model is an ensemble's."""
     if isinstance(model, EnsembleModel):
         return model
     raise ConfigError(f"got {kind!r} with a belief that is no ensemble; wanted belief = 'ensemble'", at="$.belief.kind")

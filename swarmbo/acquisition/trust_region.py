@@ -15,7 +15,7 @@ Outcomes = Float[np.ndarray, " t"]
 Steps = Bool[np.ndarray, " t"]
 Basis = Int[np.ndarray, " t"]
 Point = Float[np.ndarray, " n"]
-_MOST_IDLE = 3  # evaluations of a batch, whose members try about as much as three decisions one by one
+_MOST_IDLE = 3  # most idle evaluations of a batch, which tries about as much as three single decisions
 _EDGE = 1e-6  # sides of the domain: tolerance beyond the region's faces
 
 

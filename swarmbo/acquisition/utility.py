@@ -1,9 +1,9 @@
 """Utility of measurements on a chain: the interface by which places are ranked, and the belief about a chain's places.
 
-Of the Markov approximation of a batch's information gain (Daxberger & Low 2017, section 3): a batch of N blocks has Psi
-= I + Sigma / s^2, with Sigma the posterior covariance and s^2 the noise variance. Its information gain is 0.5 log|Psi|.
-Order B conditions each block on the next B blocks only; the sum then splits into local terms, one per block, so each
-agent can own one. It overstates the gain by exactly KL(Psi, Psi_bar), the less so the larger B.
+Markov approximation of a batch's information gain (Daxberger & Low 2017, section 3): a batch of N blocks has Psi = I +
+Sigma / s^2, with Sigma the posterior covariance and s^2 the noise variance. Its information gain is 0.5 log|Psi|. Order
+B conditions each block on the next B blocks only; the sum then splits into local terms, one per block, so each agent
+can own one. This overstates the gain by exactly KL(Psi, Psi_bar), which falls with B.
 """
 
 import itertools
@@ -33,7 +33,7 @@ class Scores(ABC):
 
     @property
     def rank(self) -> Float[np.ndarray, " k"]:
-        """Order of the places: that of ``value``, with finer steps if it would round."""
+        """Numbers that rank the places as ``value`` does, with finer steps where it would round."""
         return self.value
 
     @abstractmethod
@@ -184,7 +184,7 @@ def of_successors(block: Block, variances: list[OwnValues]) -> list[Taken]:
 
 def of_first(block: Block, variances: list[OwnValues], successors: list[Taken]) -> Table:
     """Variance of the first agent's candidates given those of its successors, for all combinations; ``variances``
-    include the noise. Only sums and products of single entries, so that an entry never depends on others.
+    include the noise. Only sums and products of single entries, so that no entry depends on other entries.
     """
     n = len(variances)
     given = {(0, j): block.on_axes(block.covariances[0][j], 0, j) for j in range(1, n)}

@@ -1,4 +1,4 @@
-"""Methods that see one outcome: points independent of it, and one Gaussian process; views of a history for them."""
+"""Methods that see only the total: random and Sobol points, and one Gaussian process; a history as they see it."""
 
 import math
 from typing import Any, Literal, NamedTuple
@@ -43,7 +43,7 @@ class Trial(NamedTuple):
 
 
 def trials(situation: JointSituation) -> list[Trial]:
-    """Trials for a method rebuilt for each decision: results in order, then pending ones, also partly known."""
+    """Trials for a method that is rebuilt for each decision: ended ones in order, then pending or partly known ones."""
     U, y = seen_totals(situation)
     awaited = situation.history.awaited
     is_partly_known = np.zeros(len(y), dtype=bool) if awaited is None else awaited.any(axis=1) & ~np.isfinite(y)
@@ -56,7 +56,7 @@ def trials(situation: JointSituation) -> list[Trial]:
 
 
 def n_asked(situation: JointSituation) -> int:
-    """Number of points requested so far, different for any two decisions."""
+    """Number of evaluated and pending points, which differs between any two decisions."""
     return len(situation.history) + len(situation.pending)
 
 
@@ -108,7 +108,7 @@ class Sobol(Settings, frozen=True, tag_field="kind", tag="sobol"):
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Next point (n,) of the sequence, in the unit cube; ``acquisition`` is not used."""
         rng, coding = stream(situation.seed, "initial design"), situation.coded_by
-        # a choice has several coordinates, but one in a design
+        # a choice has several coordinates in models, but one in a design
         n = (situation if coding is None else coding).domain.n_dims
         point = sobol(1, n, rng, skip=n_asked(situation))[0]
         return point if coding is None else coding.inside(point), SolveReport(status="not_needed")

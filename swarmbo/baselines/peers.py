@@ -25,14 +25,14 @@ def peer_package(name: str, method: str) -> Any:
 
 
 def require_packages(method: object) -> None:
-    """Refuse a method whose packages are not installed, before it is needed: after the initial design."""
+    """Refuse a method whose packages are not installed, although it needs them only after the initial design."""
     own = name_of(method) if isinstance(method, Settings) else ""
     for name in _PACKAGES.get(own, ()):
         if find_spec(name) is None:
             peer_package(name, own)
 
 
-_SAME_POINT = 1e-9  # sides of the box: a point that is nearer to the one asked is that, converted to units and back
+_SAME_POINT = 1e-9  # sides of the box: a point this near to the requested one is the same, converted to units and back
 
 
 @kind("coordination", FUNCTION)
@@ -72,10 +72,10 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
         n = situation.domain.n_dims
         own, attached = situation.chosen, situation.history.attached
         attached_late = np.zeros(len(y), dtype=bool) if attached is None else attached & (np.cumsum(own) > 0)
-        y = np.where(attached_late, np.nan, y)  # attached after the first decision: of no effect
+        y = np.where(attached_late, np.nan, y)  # what was attached after the first decision has no effect
         first = ~own & np.isfinite(y)  # the initial design, and what was attached before the first decision
         centre = U[first][int(y[first].argmax())] if first.any() else np.full(n, 0.5)
-        worst = np.nan_to_num(np.fmin.accumulate(y))[own]  # until each outcome, as later ones change no generation
+        worst = np.nan_to_num(np.fmin.accumulate(y))[own]  # so far, as later outcomes change no generation
         U, y, awaited = U[own], y[own], np.flatnonzero(~situation.steps()[own])
         n_back = int(awaited[0]) if len(awaited) else len(U)  # a generation is passed on once it is complete
         restarts, n_told, unit = 0, 0, 1.0

@@ -84,9 +84,9 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
         return Decision(points, SolveReport(status="sequential", rounds=max(len(situation.movers) - 1, 0)))
 
 
-_CLOSED_GAPS = 1.5  # distance to the nearest site, in mean gaps between sites, from which on nothing can be measured
-_CELLS = 900  # of the map, for paths round closed areas
-_MOST_SCORED = 400  # places of a strip for the choice of the number of lanes
+_CLOSED_GAPS = 1.5  # distance to the nearest site, in mean gaps between sites, above which nothing can be measured
+_CELLS = 900  # number of cells of the map, for paths round closed areas
+_MOST_SCORED = 400  # most places of a strip for the choice of the number of lanes
 _REACH_STEP = 1.03  # reaches are rounded to powers of it, so that sweeps stay the same from round to round
 
 Lane = tuple[float, float, float]  # x, and the range of y
@@ -254,7 +254,7 @@ class SweptGround:
         return nodes, csr_array((np.append(lengths, lengths), edges), shape=(len(nodes), len(nodes))), tree
 
 
-@lru_cache(maxsize=64)  # equal in every round
+@lru_cache(maxsize=64)  # the same in every round
 def sweep(
     ground: SweptGround, strip: int, n_strips: int, rounds: int, start: Pair | None = None, reach: float = np.inf
 ) -> Float[np.ndarray, "rounds 2"]:
@@ -320,7 +320,7 @@ def _path(ground: SweptGround, strip: Pair, n_lanes: int, start: Pair | None, en
 
 
 def _cells(ground: SweptGround, n_lanes: int, west: float, east: float, low: float, high: float) -> list[list[Lane]]:
-    """Cells of the parts of all lanes: one continues in the next lane if each has just the other one next to it."""
+    """Cells of parts of lanes: a part in the next lane continues a cell if each is the other's only neighbour."""
     cells, active, spacing = list[list[Lane]](), list[list[Lane]](), (east - west) / n_lanes
     for lane in range(n_lanes):
         parts = ground.open_parts(west + spacing * (lane + 0.5), low, high)
@@ -342,6 +342,6 @@ def _arc_lengths(path: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
 
 
 def _points_at(path: Float[np.ndarray, "k 2"], lengths: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 2"]:
-    """Points of a path after some lengths; its end from there on."""
+    """Points of a path at some lengths from its start; its end for larger lengths."""
     arc_lengths = _arc_lengths(path)
     return np.column_stack([np.interp(lengths, arc_lengths, path[:, axis]) for axis in range(2)])

@@ -56,7 +56,7 @@ class TurboRegion(Settings, frozen=True):
 
     def replay(self, outcomes: Outcomes, chosen: Mask, steps: Mask, n: int) -> "RegionState":
         """State of the region after outcomes in the order of arrival; NaN (failed) is no improvement. Points that were
-        not ``chosen`` are known, and do not count; ``steps`` masks those chosen with a result.
+        not ``chosen`` are known, but do not count; ``steps`` masks chosen points with a result.
         """
         tolerance = self.failures or max(4, n)
         first, restarts, design = 0, 0, 0
@@ -104,7 +104,7 @@ def perturbed(rng: np.random.Generator, centre: Point, points: Points, probabili
     return np.where(replaced, points, centre)
 
 
-_STEPS = 50  # of Adam, as the authors' program fits
+_STEPS = 50  # of Adam, as in the authors' program
 _FEATURES = 2048
 
 

@@ -30,7 +30,7 @@ from swarmbo.spaces import PlaceTable
 from swarmbo.transport import Faults, Routes
 from swarmbo.worlds import Offers
 
-Places = Mapping[str, ArrayLike]  # (k, d) each
+Places = Mapping[str, ArrayLike]  # candidate locations (k, d) by agent
 Table = str | os.PathLike[str] | Sequence[Mapping[str, object]] | Mapping[str, Sequence[object]]  # or any frame
 
 
@@ -65,21 +65,22 @@ class AskTell(TeamState):
     ) -> Query | list[Query]:
         """Next query, or a batch of queries chosen sequentially.
 
-        Each is chosen given earlier ones and all pending queries, which count as evaluated for the variance only.
+        Each query takes account of all earlier and pending queries, which count as evaluated for the variance only.
 
         Args:
-            count: Number of queries, 1 to 10,000; None: one query, not in a list. In a field it may be the candidates.
-            candidates: In a field, for each agent the locations (k, d) that it could measure, k >= 0; an agent that is
-                missing has none. By default 512 random ones in the box for each.
-            links: Radio graph of the agents, whose other nodes only relay; None: every agent reaches every other.
+            count: Number of queries, 1 to 10,000; None: one query, no list. In a field, candidates may be given
+                instead.
+            candidates: In a field, the locations (k, d), k >= 0, that each agent could measure, by agent; a missing
+                agent has none. By default, each has 512 random locations in the box.
+            links: Radio graph of the agents; other nodes only relay. None: every agent reaches every other.
             agents: In a field, the participants; by default all.
             prices: In a field, the cost of agents' measurements, in the unit of the outcome. These agents may abstain:
                 an agent whose measurement has less utility than its price has no location in the query. Agents without
-                a price, or with a price of 0, always measure, and so do all until outcomes have shown a scale.
+                a price, or with a price of 0, always measure. Until known outcomes differ, all agents measure.
 
         Raises:
-            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, or links are directed or name no
-                agent. Also if a price is no finite number >= 0, or an argument of fields is given for a function.
+            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, or links are directed or contain no
+                agent. Also if a price is not a finite number >= 0, or an argument for fields is given for a function.
             ShapeError: If candidates are not finite (k, d) arrays.
         """
         if self.problem.is_field and isinstance(count, Mapping | list | tuple | np.ndarray):
@@ -92,7 +93,7 @@ class AskTell(TeamState):
         return [self._ask(offers, in_batch=i > 0) for i in range(whole_number(count, 1, "$.count", MOST_QUERIES))]
 
     def _ask(self, offers: Offers, *, in_batch: bool = False) -> Query:
-        """Next query; ``in_batch`` is True after the first of a batch: then there is no new data."""
+        """Next query; ``in_batch`` is True after the first query of a batch, when there are no new data."""
         check_links(offers.links, self.agents)
         self._learner, choice, sent = self._decide(offers, in_batch=in_batch)
         before = self.sent if in_batch else {}
@@ -101,10 +102,10 @@ class AskTell(TeamState):
         return query
 
     def _record_decision(self, choice: Choice, sent: Mapping[str, Traffic]) -> Query:
-        """Query of a decision, and its traffic."""
+        """Record a decision and its traffic; return its query."""
         self.sent, (agreement, self.last_sharing) = {**sent}, split_traffic(sent)
         self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
-        # what was reported before this decision is known to all; only open queries can bring more
+        # all agents know what was reported before this decision; only open queries can bring news
         self._unreported = self._unreported.after(self._log)
         report = msgspec.structs.replace(choice.report, traffic=agreement)
         self.last_query, self.last_report = choice.query(query_id, self.problem), report
@@ -118,18 +119,18 @@ class AskTell(TeamState):
     def _decide(
         self, offers: Offers, *, in_batch: bool
     ) -> tuple[FieldLearner | FunctionLearner, Choice, Mapping[str, Traffic]]:
-        """Next decision and its traffic; a subclass may have it decided elsewhere."""
+        """Learner after the next decision, its choice, and its traffic by purpose; a subclass may decide elsewhere."""
         links, present = offers.links, None
         if isinstance(self.transport, Faults):
             present = self.transport.present(self.agents, self._log.round) or None
         exchanges = CountedExchanges(self.graph, Routes(self.agents, links, has_base=True), present)
-        # within a batch nobody reports: all queries of it follow from the same data
+        # within a batch, agents do not report: all its queries follow from the same data
         if not in_batch:
             self._learn(lambda: links, before_decision=True)
         learner, choice = self._driver(exchanges).run(self._learner.steps(self._log, offers))
         if isinstance(learner, FunctionLearner):
             choice = learner.expected(self._log, choice)
-        # a user's own planner sends no messages that could be counted; its report says what it took
+        # messages of a user's own planner cannot be counted here; its report states their traffic
         if "agreement" not in exchanges.sent:
             exchanges.count("agreement", choice.report.traffic)
         if not in_batch:
@@ -144,7 +145,7 @@ class AskTell(TeamState):
             if since.lines:
                 exchanges.count_sum("news", since.lines, Layout.of(problem).width)
             return
-        # an agent with its own belief keeps its outcomes; others get them by fusion only
+        # an agent with its own belief keeps its outcomes; other agents get them by fusion only
         keeps_outcomes, report_by_agent = isinstance(learner.team_belief, LocalBeliefs), dict[str, bytes]()
         has_sites = offers.sites is not None and len(offers.sites)
         sites = PlaceTable(np.asarray(offers.sites, dtype=float)) if has_sites else None
@@ -173,27 +174,27 @@ class AskTell(TeamState):
     ) -> None:
         """Learn the outcome of a query: outcomes of all its channels at once, or in parts.
 
-        Telling an outcome again changes nothing, so a message may be repeated; other arguments are not compared.
+        Telling a recorded outcome again changes nothing, so a message may be repeated; only outcomes are compared.
 
         Args:
             query: Query, or its id. Queries may be told in any order.
-            outcome: The total of a function or its factors' outcomes by name; in a field agents' measurements by name.
-                In physical units; None, NaN, infinite or beyond 1e60 means failed.
+            outcome: Total of a function, or its factors' outcomes by name; in a field, measurements by agent. In
+                physical units; None, NaN, infinite or beyond 1e60 means failed.
             failed: True if all outcomes that are not given failed.
-            point: For a function: actual point of the evaluation, if not that of the query.
-            locations: In a field: actual locations (d,) of agents' measurements, if not those of the query.
+            point: For a function: actual point of the evaluation, if it differs from the query's.
+            locations: In a field: actual locations (d,) of agents' measurements, if they differ from the query's.
             noise_std: Standard deviation >= 0 of the noise of these outcomes, in their unit, if known: one number, or a
                 table like that of outcomes. It replaces the noise that the belief fits, like BoTorch's ``train_Yvar``;
                 outcomes without a number keep the fitted noise.
             constraints: Measured quantities that have ``limits``, by name; they may be told for failed outcomes too.
 
         Raises:
-            UnknownQueryError: If there is no such query, or it is another team's or given up, or lacks a channel.
-            ConflictError: If another outcome was recorded before; it names both.
-            ConfigError: If a total is told to a team that observes factors, or outcomes, points or locations are no
-                tables. Also if a point lacks a variable, or has a value that is invalid for it.
-            ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
-                array in or near the box.
+            UnknownQueryError: If the query does not exist, is another team's, was given up, or lacks a channel.
+            ConflictError: If a different outcome was recorded before; the message names both.
+            ConfigError: If a total is told to a team that observes factors, or outcomes, points or locations are not
+                tables. Also if a point lacks a variable, or has an invalid value.
+            ShapeError: If an outcome is not a number, or a noise is not a finite number >= 0. Also if a location is not
+                a finite (d,) array in or near the box.
         """
         query_id = self._own_query_id(query)
         if isinstance(query, Query) and not query.point and isinstance(outcome, Mapping | None) and not outcome:
@@ -216,7 +217,7 @@ class AskTell(TeamState):
             Id of the new query.
 
         Raises:
-            ConfigError: If the point lacks a variable, or has an unknown one or an invalid value, or in a field.
+            ConfigError: If the point lacks a variable, has an unknown or invalid one, or the team is in a field.
 
         Example:
             >>> import swarmbo as sb
@@ -244,17 +245,17 @@ class AskTell(TeamState):
         self._learn(self._present_links)
 
     def _own_query_id(self, query: Query | str) -> str:
-        """Id of a query; teams number their queries alike, so that of another team is told by its point."""
+        """Id of a query. All teams number queries alike, so another team's query is recognised by its point."""
         query_id = query_name(query)
         asked = self._log.open.get(query_id)
-        if isinstance(query, Query) and asked is not None and asked.row is None:  # else its place may be the actual one
+        if isinstance(query, Query) and asked is not None and asked.row is None:  # else its point is the actual one
             own = self.problem.named(asked.point)
             if any(query.point.get(name) != value == value for name, value in own.items()):
                 raise UnknownQueryError(f"got {query_id!r}, another team's query; wanted one of this team, or its id")
         return query_id
 
     def _learn_news(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
-        """Learn news of a query, or unrequested ones; ``is_all`` is True if the query gets no more outcomes."""
+        """Learn news of a query, or unrequested news; ``is_all`` is True if the query gets no more outcomes."""
         self.sharing_links = None
         if news is None:
             return
@@ -268,17 +269,17 @@ class AskTell(TeamState):
         return linked(self.agents, self._unreported.edges) if self._world is None else self._world.links()
 
     def _learn(self, links: "Callable[[], nx.Graph[str] | None]", *, before_decision: bool = False) -> None:
-        """Learn new data; while a query is told in part, only before a decision."""
+        """Learn new data; while they include a partly told query, learn only before a decision."""
         learner, since = self._learner, self._unreported
         if not isinstance(learner, FieldLearner) or not (new := since.new(self.problem)):
             return
-        # agents learn at their next decision, when the query is closed or its part is all there is;
-        # a team that learned each part at once would fuse more often, and decide otherwise
+        # separate agents learn a query once it is closed, or before their next decision; a team that learned each part
+        # at once would fuse more often, and decide differently
         if not before_decision and any(of in self._log.open for of, _ in new):
             return
         # local beliefs learn in place; an exception after the first of several groups must change nothing
         learner = learner.copied() if before_decision or len(new) > 1 else learner
-        # only with news, as an environment before its reset has none, and where beliefs are told along links
+        # call links() only if needed: an environment has no links before its reset, and only local beliefs use them
         known = links() if isinstance(learner.team_belief, LocalBeliefs) else None
         exchanges = CountedExchanges(self.graph, Routes(self.agents, known, has_base=True))
         for of, group in new:
@@ -322,20 +323,20 @@ class AskTell(TeamState):
             outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``. In a field,
                 measurements (t,). For a table: the column of the outcomes, or ``{factor: column}``, if not the default.
                 Entries that are missing, not finite, or beyond 1e60, count as failed.
-            rounds: If the belief has a time axis: round of each (t,), or one for all, or the name of a column. The
-                first query is of round 1; earlier rounds are 0 and below. By default, the round of the last query.
-            agents: In a field, the agent that measured all of them, or each (t,); by default the first. If each agent
-                has a local belief, it gets its own measurements, and others receive these in the next fusion.
-            columns: For a table: the columns of the coordinates, if not the default.
+            rounds: If the belief has a time axis: round of each evaluation (t,), one for all, or the name of a column.
+                The first query has round 1; earlier rounds are 0 and below. Default: the round of the last query.
+            agents: In a field, the agent that measured all of them, or the agent of each (t,); by default the first
+                agent. Local beliefs get their own agent's measurements, and receive the others in the next fusion.
+            columns: For a table: names of the coordinates' columns, if not the default.
             noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
                 for each outcome of a factor (t, k). For a table: the column of the deviations, or ``{factor: column}``.
                 NaN (the default): unknown.
-            constraints: Measured quantities (t,) with ``limits``, by name. Default: a table's columns of their names.
+            constraints: Measured quantities (t,) with ``limits``, by name. Default: a table's columns with their names.
 
         Raises:
             ShapeError: If shapes do not fit, a location is over 100 sides of the box away, a noise is negative, or
                 there are rounds without a time axis.
-            ConfigError: If a value is invalid for its variable, or a column or cell is wrong; it names row and column.
+            ConfigError: If a value is invalid for its variable, or a column or cell is wrong; it states row and column.
             OSError: If a file cannot be read.
 
         Example:
@@ -373,12 +374,12 @@ class AskTell(TeamState):
     def recommend(self) -> Recommendation | None:
         """Best point in expectation; None without data.
 
-        In a field, it fits the belief if a fit is due, as ``refit`` does. With a function, no decision depends on it.
+        In a field, it also fits the belief if a fit is due, as ``refit`` does. With a function, it changes no decision.
 
-        With a function, it is an evaluated point. With outcomes per factor and without ``limits``, it combines the best
-        points of each part of the graph, unless these would probably fail together. In a field, it is a location: one
-        of the environment's ``sites()`` if it has any. Otherwise it is one of 2,048 quasi-random points of the box or
-        of the measured locations in it.
+        With a function, the result is an evaluated point. With outcomes per factor and without ``limits``, it combines
+        the best points of each part of the graph, unless these would probably fail together. In a field, the result is
+        a location: one of the environment's ``sites()`` if it has any. Otherwise it is one of 2,048 quasi-random points
+        of the box or of the measured locations in it.
         """
         self._learn(self._present_links, before_decision=True)
         # this traffic is not reported

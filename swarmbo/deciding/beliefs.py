@@ -26,15 +26,15 @@ _REQUIRED_MEMBERS = [
     *("at", "condition_on_pending", "posterior", "posterior_mean", "posterior_cache", "state_dict"),
 ]
 
-Rows = Float[np.ndarray, "n c"]  # locations, physical; with a time axis the round last
+Rows = Float[np.ndarray, "n c"]  # physical locations; with a time axis, the last column is the round
 Links: TypeAlias = "nx.Graph[str] | None"
 Column = Float[np.ndarray, " n"]
-KnownLocations = tuple[Rows, Rows, TimeCorrelation | None]  # of successes and of failures, and how these fade
+KnownLocations = tuple[Rows, Rows, TimeCorrelation | None]  # of successes, of failures; correlation in time
 Measured = tuple[float, Sequence[float], float, float | None]  # round, location, outcome (NaN: failed), noise
 
 
 class BeliefMessages(NamedTuple):
-    """Messages about beliefs after learning: those due, the traffic of those sent, and the report of faulty links."""
+    """Messages of beliefs after learning: exchanges that are due, traffic of sent messages, report of faulty links."""
 
     due: tuple[FusionExchange, ...] = ()
     sent: Traffic = Traffic()
@@ -52,7 +52,7 @@ class SharedBelief:
         return self
 
     def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "SharedBelief":
-        """Belief with measurements of round ``asked``; failed ones are ignored."""
+        """Belief at round ``now`` with measurements of round ``asked``; failed measurements are ignored."""
         if not (succeeded := [one for one in measurements if np.isfinite(one.outcome)]):
             return self
         X, y = np.array([one.place for one in succeeded]), np.array([one.outcome for one in succeeded])
@@ -64,7 +64,7 @@ class SharedBelief:
         return self._updated(X, y, noise_std) if len(y) else self
 
     def _updated(self, X: Rows, y: Column, noise_std: Column) -> "SharedBelief":
-        """Belief with further outcomes. A user's own belief gets known noise only."""
+        """Belief with further outcomes. Noise is passed on only if known, as a user's own belief may not accept it."""
         gp = self.belief
         return SharedBelief(gp.update(X, y) if np.isnan(noise_std).all() else gp.update(X, y, noise_std**2))
 
@@ -73,7 +73,7 @@ class SharedBelief:
         return BeliefMessages()
 
     def fitted(self, seed: int) -> "SharedBelief":
-        """Belief with hyper-parameters fitted if a fit is due, or the last one was of outcomes that did not differ."""
+        """Belief with hyper-parameters fitted, if a fit is due or the last fit had only equal outcomes."""
         is_due = self.belief.needs_fit or (self._lacks_scale and self.belief.tells_since_fit > 0)
         return SharedBelief(self.belief.fit(stream(seed, "fit", n=self.belief.n_data))) if is_due else self
 
@@ -92,16 +92,16 @@ class SharedBelief:
         return self.belief.X
 
     def known_locations(self, agents: Iterable[str], failed: Rows) -> dict[str, KnownLocations]:
-        """Locations of successes and failures by agent, the round last, and how these fade; without remote agents."""
+        """Locations of successes and failures (round last) and their correlation in time: the same for all agents."""
         return dict.fromkeys(agents, (self.belief.X, failed, self.belief.hyperparameters.time))
 
     def agents_without_scale(self, prices: Mapping[str, float]) -> set[str]:
-        """Agents with a price while the belief has no unit yet."""
+        """Agents with a price, as long as the belief has no scale; then none."""
         return set(prices) if self._lacks_scale else set()
 
     @property
     def _lacks_scale(self) -> bool:
-        """True while no outcomes have shown their unit to the belief; a user's own one has one."""
+        """True until the belief was fitted to outcomes that differ; a user's own belief always has a scale."""
         return type(self.belief) is ExactGP and not self.belief.hyperparameters.has_scale
 
 
@@ -127,7 +127,7 @@ class LocalBeliefs:
                 noise_variances[agent] = np.array([one.noise_std**2 for one in succeeded])
             if failed_places:
                 failed[agent] = np.array(failed_places)
-        # the kernel of time sees the round of the request, not the present one
+        # the time kernel uses the round of the request, not the present round
         belief = self.belief.at(asked)
         belief.learn(outcomes, links, failed, noise_variances, now, later=not belief.has_faults)
         return LocalBeliefs(belief.at(now))
@@ -141,7 +141,7 @@ class LocalBeliefs:
         return self
 
     def take_messages(self) -> BeliefMessages:
-        """Due messages, once: the caller runs the exchange."""
+        """Due messages, each returned only once: the caller runs the exchange."""
         # taken once: a second caller must not fuse the same measurements again
         due, self.belief.due = self.belief.due, ()
         return BeliefMessages(due, self.belief.sent, self.belief.link_report)
@@ -155,7 +155,7 @@ class LocalBeliefs:
         return LocalBeliefs(self.belief.at(now))
 
     def with_own_data(self, agent: str, rows: Sequence[Measured]) -> "LocalBeliefs":
-        """Beliefs with all measurements of a returning agent; it knows the first of ``rows`` already."""
+        """Beliefs with all measurements ``rows`` of a returning agent, which already knows the first of them."""
         return LocalBeliefs(self.belief.with_own_data(agent, rows))
 
     @property
@@ -173,12 +173,12 @@ class LocalBeliefs:
         return self.belief.places
 
     def known_locations(self, agents: Iterable[str], failed: Rows) -> dict[str, KnownLocations]:
-        """Locations of successes and failures that have reached each agent, and how these fade with time."""
+        """Locations of successes and failures that have reached each agent, and their correlation in time."""
         at_hand = {agent: self.belief.agents[agent] for agent in agents if agent in self.belief.agents}
         return {a: (*self.belief.reports(a), own.proposal.hyperparameters.time) for a, own in at_hand.items()}
 
     def agents_without_scale(self, prices: Mapping[str, float]) -> set[str]:
-        """Local agents with a price that know no different outcomes, nor a belief fitted to such."""
+        """Local agents with a price whose known outcomes do not differ, and whose belief has no scale yet."""
         return {agent for agent in prices.keys() & self.belief.agents.keys() if not self.belief.shows_scale(agent)}
 
 
@@ -189,10 +189,10 @@ def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | N
     """Belief of a team, or of agent ``own`` (whose messages cross real links), before any data or from a state."""
     settings, domain, agents = setup.belief, setup.problem.box, setup.problem.agents
     if isinstance(settings, FusedSettings):
-        hears = (None, setup.transport) if own is None else ([own], InProcess())
+        medium = (None, setup.transport) if own is None else ([own], InProcess())
         if state is None:
-            return LocalBeliefs(FusedBelief(settings, domain, agents, setup.seed, *hears))
-        return LocalBeliefs(FusedBelief.from_state_dict(settings, domain, agents, setup.seed, state, *hears))
+            return LocalBeliefs(FusedBelief(settings, domain, agents, setup.seed, *medium))
+        return LocalBeliefs(FusedBelief.from_state_dict(settings, domain, agents, setup.seed, state, *medium))
     if isinstance(settings, ExactGPSettings):
         gp = ExactGP.create(settings, domain) if state is None else ExactGP.from_state_dict(settings, domain, state)
         return SharedBelief(gp)
@@ -202,7 +202,7 @@ def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | N
 
 
 def _checked(belief: Any, settings: object, method: str) -> ExactGP:
-    """A user's own belief, if it has all methods that a team needs."""
+    """Check that a user's own belief has all members that a team needs."""
     if lacking := [name for name in _REQUIRED_MEMBERS if not hasattr(belief, name)]:
         wanted = f"a belief, like swarmbo.ExactGP: it has no {', '.join(lacking)}"
         raise invalid_result(belief, wanted, settings, method)
@@ -210,7 +210,7 @@ def _checked(belief: Any, settings: object, method: str) -> ExactGP:
 
 
 def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceBelief:
-    """Belief for a decision: pending queries count as measured in the variance, each batch in its own round."""
+    """Belief for a decision: pending queries count as measured in the variance, each in its own round."""
     given = belief.for_acquisition
     for query in log.open.values():
         places = log.problem.places(query.point, query.awaited)
@@ -219,14 +219,14 @@ def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceB
 
 
 def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_number: int) -> dict[str, Requirement]:
-    """Required probability of success, for local agents that know of a failure, by each agent's own record."""
+    """Required probability of success of each local agent that knows of a failure, from its own outcomes."""
     domain = log.problem.box
     d, models, out = domain.n_dims, dict[Hashable, SuccessGP](), dict[str, Requirement]()
     for agent, (succeeded_rows, failed_rows, memory) in belief.known_locations(agents, _failed_places(log)).items():
         if not len(failed_rows):
             continue
         failed_rows = failed_rows if belief.belief.has_time else failed_rows[:, :d]
-        # agents that know the same share one model, made once; equal bytes give equal bits
+        # agents that know the same data share one model, which is made once: equal bytes give equal results
         key = succeeded_rows.tobytes(), failed_rows.tobytes(), memory
         if key not in models:
             rows = np.concatenate([succeeded_rows, failed_rows])
@@ -239,7 +239,7 @@ def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_
 
 
 def _failed_places(log: Logbook) -> Float[np.ndarray, "f c"]:
-    """Locations (physical) and rounds, last, of failed measurements."""
+    """Physical locations of failed measurements; the last column is the round."""
     data, problem = log.history, log.problem
     rows, channels = np.nonzero(data.failed)
     columns = [problem.columns(problem.channels[number]) for number in channels]
@@ -251,7 +251,7 @@ def _failed_places(log: Logbook) -> Float[np.ndarray, "f c"]:
 def known_places(
     belief: FieldBelief, log: Logbook
 ) -> tuple[Float[np.ndarray, "n d"], dict[str, Float[np.ndarray, "m d"]]]:
-    """Measured and pending locations by the representative's knowledge, and by each agent's with local beliefs."""
+    """Measured and pending locations that the representative knows; with local beliefs, also those of each agent."""
     n_dims, problem = log.problem.box.n_dims, log.problem
     out = [place for query in log.open.values() for place in problem.places(query.point, query.awaited).values()]
 

@@ -27,11 +27,11 @@ from swarmbo.registry import checked_result, loggable_result, parameters_of
 from swarmbo.transport import Carrying, Routes, Transport
 
 Out = TypeVar("Out")
-SHARING = ("reports", "news", "sharing")  # purposes of reports; all others belong to the agreement
+SHARING = ("reports", "news", "sharing")  # purposes of reports; other messages belong to the agreement
 
 
 def exchange_of(request: EachSends, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:
-    """Steps of some agents for a request: they send their own data, and receive all."""
+    """Steps of the agents ``own`` for a request: they send their own data, and receive the data of all senders."""
     fits = admissible_data(request)
 
     def data_of(agent: str, before: Mapping[str, bytes]) -> bytes:
@@ -44,7 +44,7 @@ def exchange_of(request: EachSends, own: tuple[str, ...]) -> Steps[dict[str, byt
 
 
 def admissible_data(request: EachSends) -> Callable[[str, bytes], bool]:
-    """Test of agents' data: senders send admissible data, others send nothing."""
+    """Check of received data: senders send admissible data, and other agents send nothing."""
 
     def is_admissible(agent: str, data: bytes) -> bool:
         if agent not in request.senders:
@@ -63,7 +63,7 @@ def decoded(request: EachSends, said: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def all_of(graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None = None) -> Part:
-    """One part of all agents, whatever they share; its number differs from those of an agreement's parts."""
+    """One part with all agents, connected or not; its number differs from those of an agreement's parts."""
     return Part(graph, len(graph.components) + 1, routes, present=present)
 
 
@@ -88,15 +88,15 @@ class CountedExchanges:
         return found
 
     def answer(self, request: EachSends) -> dict[str, Any]:
-        """Data of some agents about their own beliefs."""
+        """Answer to a request: data of its senders about their own beliefs, by sender."""
         return decoded(request, self.run(request.purpose, exchange_of(request, self._all_agents.part.agents)))
 
     def count_sum(self, purpose: str, *shape: int) -> None:
-        """Count a sum over all agents of numbers of a shape."""
+        """Count the messages that add up arrays of this shape over all agents."""
         self.count(purpose, self._all_agents.over_tree(np.empty(shape)))
 
     def fuse(self, due: Sequence[FusionExchange]) -> None:
-        """Run exchanges of beliefs: a note to each neighbour in each step, and a test for further steps."""
+        """Run exchanges of beliefs: in each step a note to each neighbour, and a check for further steps."""
         for one in due:
             run_steps(exchange_steps(one.agents, one.steps), partial(self._answer_fusion, one))
 
@@ -137,11 +137,11 @@ class CentralDriver:
         return run_steps(steps, self._answer)
 
     def _ranked(self, request: joint.Rank) -> joint.Ranking | None:
-        """Best of the evaluated points, from sums in the agents' order: ties depend on their last digits."""
+        """Ranking of the evaluated points. Sums are in the agents' order, because ties depend on the last digits."""
         summed = list[tuple[FactorGraph, np.ndarray]]()
         for number, graph in request.parts():
             part = Part(graph, number, self.exchanges.routes, present=self.exchanges.present)
-            if part.agents:  # else no agent looks for its best
+            if part.agents:  # else no agent needs its ranking
                 central = Central(part)
                 summed.append((graph, central.run(request.summed(graph.factors))))
                 self.exchanges.count("ranking", central.traffic)
@@ -187,7 +187,7 @@ class CentralDriver:
 
     def _agreed(self, request: joint.Agree) -> Agreement:
         functions, links, seed = request.functions, request.links, request.seed
-        # agents number agreements alike, and a late message of the first one must not fit the second
+        # agents number agreements alike, and a late message of the first agreement must not match the second
         decision = 2 * self.round + int(request.again)  # up to two in a round
         if has_deadline(self.coordination):
             opened = self._opened(functions.graph.agents, links)
@@ -209,7 +209,7 @@ class CentralDriver:
         if has_deadline(self.coordination):
             return self._chosen_by_deadline(self.coordination, request)
         if not self.transport.as_agents:
-            # a user's own method need not draw
+            # a user's own method need not take a seed
             drawing = {"seed": seed} if "seed" in (parameters_of(self.coordination.solve) or ()) else {}
             solution = self.coordination.solve(problem.graph, problem.tables, links, **drawing)
             solution = places.checked_solution(solution, problem.shortlists, self.coordination)
@@ -224,7 +224,7 @@ class CentralDriver:
         return solution
 
     def _chosen_by_deadline(self, timed: Any, request: places.Choose) -> Solution:
-        """Choice by a deadline; silent agents have no value."""
+        """Choice by a deadline; a factor that lacks an agent's choice has no value."""
         problem, links, seed = request
         graph, tables, default = problem.graph, problem.tables, places.abstentions(problem)
         opened = self._opened(graph.agents, links), self.round
@@ -234,8 +234,8 @@ class CentralDriver:
         own = {agent: conflicts.Conflicts.packed(graph, tables, agent) for agent in self.exchanges.graph.agents}
         self.exchanges.run("claims", single_request(ToAll(own)))
         self.exchanges.count_sum("choices", 1, len(self.exchanges.graph.agents))
-        if whole := decided_factors(graph, found.assignment):
-            self.exchanges.count_sum("choices", 1, len(whole))
+        if decided := decided_factors(graph, found.assignment):
+            self.exchanges.count_sum("choices", 1, len(decided))
         return found
 
     def _opened(self, agents: Iterable[str], links: "nx.Graph[str] | None") -> Transport:

@@ -34,7 +34,7 @@ from swarmbo.registry import invalid_result
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
-_MANY = 2**11  # measurements times locations from which one joint prediction, which reads the data once, is faster
+_MANY = 2**11  # number of measurements times locations above which one joint prediction is faster than single ones
 Sites = Float[np.ndarray, "k d"] | None
 Places = Mapping[str, Float[np.ndarray, " d"]]
 
@@ -42,7 +42,7 @@ Places = Mapping[str, Float[np.ndarray, " d"]]
 @dataclass(frozen=True, eq=False)
 class FieldLearner:
     """Belief of a team in a field, positions of its agents, and each one's first measured location in the episode
-    (``starts``). A single agent is named by ``own``, and holds its own local belief only.
+    (``starts``). If ``own`` names an agent, this is the learner of that agent, with its local belief only.
     """
 
     setup: Setup
@@ -62,7 +62,7 @@ class FieldLearner:
 
     @property
     def takes_rounds(self) -> bool:
-        """True if the belief reads rounds of data: if it has a time axis."""
+        """True if the belief reads the rounds of data, which it does if it has a time axis."""
         return self.team_belief.belief.has_time
 
     def n_data(self, log: Logbook) -> int:
@@ -131,7 +131,7 @@ class FieldLearner:
             required=required_of(after.team_belief, log, agents, now),
         )
         decision = yield from place_steps(situation, setup.rule(priced=bool(prices)), setup.coordination)
-        for agent, place in decision.points.items():  # a planner may be a user's own
+        for agent, place in decision.points.items():  # checked, as a planner may be a user's own
             if not len(allowed_places(place[None], problem)):
                 wanted = "places outside the regions of no_go"
                 raise invalid_result({agent: place}, wanted, setup.coordination, "decide")
@@ -146,7 +146,7 @@ class FieldLearner:
     def decided_elsewhere(
         self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport
     ) -> tuple["FieldLearner", Choice]:
-        """Learner (as after a decision) and choice for a point that was decided elsewhere by the same log."""
+        """Learner (as after a decision) and choice for a point that was decided elsewhere from the same log."""
         (after, belief), problem = self._with_pending(log), self.setup.problem
         return after, _expected(belief, problem, problem.places(point, problem.channels_in(point)), report)
 
@@ -167,14 +167,14 @@ class FieldLearner:
     def _recommended_by_message(
         self, n_known: Callable[[str], float], sites: Sites
     ) -> PlaceSteps[Recommendation | None]:
-        """Recommendation of the first agent with the most measurements, as it reports it."""
+        """Recommendation of the agent with the most measurements, which it sends to the others."""
         agents = self.setup.problem.agents
         known = yield EachSends("known", agents, lambda agent, _: n_known(agent), lambda _, n: are_numbers([n], 1))
-        best = max(known, key=lambda agent: known[agent])  # the first of equals
+        best = max(known, key=lambda agent: known[agent])  # the first of several equal ones
         if not known[best]:
             return None
 
-        # only its own belief can name the location, so others receive it by message
+        # only this agent's belief can tell the location, so the other agents receive it by message
         sent = yield EachSends(
             "recommended", (best,), lambda *_: msgspec.to_builtins(self._recommended(sites)), self._can_be_recommended
         )
@@ -202,12 +202,12 @@ class FieldLearner:
         return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
 
     def whereabouts(self) -> dict[str, Any]:
-        """Plain data that all agents know with any belief: positions and starts."""
+        """Positions and starts as plain data, which all agents know with shared and with local beliefs."""
         known = {"positions": self.positions, "starts": self.starts}
         return {kind: {agent: place.tolist() for agent, place in at.items()} for kind, at in known.items()}
 
     def returned(self, plain: Mapping[str, Any], rows: Mapping[str, OwnRow]) -> "FieldLearner":
-        """Learner of a returning agent with its own belief, all its measurements, and another's ``whereabouts``."""
+        """Learner of a returning agent: its belief, all its measurements, and another agent's ``whereabouts``."""
         assert isinstance(self.team_belief, LocalBeliefs)
         assert self.own is not None
         own_data = [
@@ -224,7 +224,7 @@ class FieldLearner:
         return plain, {f"belief/{name}": array for name, array in belief["arrays"].items()}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "FieldLearner":
-        """Learner of the state of ``to_state``, with the same setup."""
+        """Restore the state of ``to_state``, with the same setup."""
         own = {name.removeprefix("belief/"): array for name, array in arrays.items() if name.startswith("belief/")}
         state = {"json": plain["belief"], "arrays": own}
         return replace(self, team_belief=belief_of(self.setup, self.own, state), **_places(plain))
@@ -235,7 +235,7 @@ def _places(plain: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _expected(belief: PlaceBelief, problem: Problem, points: Places, report: SolveReport) -> Choice:
-    """Choice with expected measurements, by local beliefs."""
+    """Choice with the expected measurements of all agents whose beliefs are in this process."""
     known = [agent for agent in points if has_view(belief, agent)]
     at_once = not isinstance(belief, Views) and belief.n_data * len(known) > _MANY  # otherwise one by one
     found: dict[str, tuple[float, float]] = {}
@@ -257,7 +257,7 @@ def _checked(
         candidates = {a: random_candidates(a, box, problem, seed, round_number) for a, box in boxes.items()}
     else:
         known_names(table(offers.candidates, "{agent: places}", "$.candidates"), team, "$.candidates")
-        given = {agent: offers.candidates.get(agent, ()) for agent in agents}  # a missing one has none
+        given = {agent: offers.candidates.get(agent, ()) for agent in agents}  # a missing agent has none
         checked = {agent: checked_candidates(agent, places, problem.box) for agent, places in given.items()}
         candidates = {agent: allowed_places(places, problem) for agent, places in checked.items()}
     prices = table(offers.prices, "{agent: price}", "$.prices")

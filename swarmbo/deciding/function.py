@@ -30,18 +30,18 @@ from swarmbo.worlds import Offers
 
 # distance kept from evaluated points, and shortest and longest random step away from one; in sides of the box
 _NEAREST, _STEPS = 1e-9, (1e-4, 1e-2)
-_STEPS_FROM_PENDING = (1.1e-3, 4e-3)  # the same away from a pending point, from which points keep ``APART``
-_GROWTH = 1.01  # of these steps with each try, for crowded regions
-_ENOUGH = 500  # tries after which grids may repeat pending values
-_MOST_TRIES = 10_000  # near no-go regions; after these the same point is used again
-_FLAT = 4  # equal totals, at least, after which the design goes on
-_RARELY = 20  # tries of which one also repairs the constraints
+_STEPS_FROM_PENDING = (1.1e-3, 4e-3)  # the same for pending points, where the distance kept is ``APART``
+_GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
+_ENOUGH = 500  # tries after which points on grids may repeat pending values
+_MOST_TRIES = 10_000  # most tries, as near no-go regions; then a point that breaks a rule is used
+_FLAT = 4  # least number of equal totals with which the initial design goes on
+_RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
 Sites = Float[np.ndarray, "k d"] | None
 
 
 class _KeepApart(NamedTuple):
-    """Rule that a point keeps a distance from evaluated or pending ones in some coordinates."""
+    """Rule that a point keeps a distance from evaluated or pending points in some coordinates."""
 
     columns: Int[np.ndarray, " a"]
     others: Float[np.ndarray, "q a"]
@@ -55,8 +55,8 @@ class _KeepApart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FunctionLearner:
-    """Learner of a function's outcomes. Its models follow from the log, the seed and ``learned``, what the model of the
-    last decision learned. ``last`` caches the last model, with its log.
+    """Learner of a function's outcomes. Its models follow from the log, the seed, and ``learned``: the learned part of
+    the last decision's model. ``last`` caches the last model, with its log.
     """
 
     setup: Setup
@@ -70,7 +70,7 @@ class FunctionLearner:
 
     @property
     def takes_rounds(self) -> bool:
-        """True if the belief reads rounds of data, as one with a time axis does, or as a user's own may."""
+        """True if the belief reads rounds of data: it has a time axis, or is a user's own, which may read them."""
         belief = self.setup.belief
         has_time = isinstance(belief, AdditiveGPSettings) and belief.time is not None
         return has_time or not isinstance(belief, AdditiveGPSettings | EnsembleSettings)
@@ -80,7 +80,7 @@ class FunctionLearner:
         return log.history.n_known
 
     def begin(self) -> "FunctionLearner":
-        """Itself: an episode that begins changes nothing."""
+        """Itself: a new episode changes nothing."""
         return self
 
     def fitted(self, log: Logbook) -> "FunctionLearner":
@@ -88,7 +88,7 @@ class FunctionLearner:
         return self.modelled(log)[0] if self.n_data(log) else self
 
     def modelled(self, log: Logbook) -> tuple["FunctionLearner", Model]:
-        """Learner with the model of a log; pending points count as evaluated in the variance."""
+        """Learner that caches the model of a log, and this model; pending points count as evaluated in the variance."""
         if self.last is not None and self.last[0] is log:
             return self, self.last[1]
         earlier = None if self.last is None else self.last[1]
@@ -101,12 +101,12 @@ class FunctionLearner:
             found = learn_model(setup.acquisition.learn, situation, setup.belief, self.learned)
             model = checked_result(Model, found, setup.acquisition, "learn")
         else:
-            found = setup.belief.learn(situation, setup.acquisition, self.learned)  # a plugin's
+            found = setup.belief.learn(situation, setup.acquisition, self.learned)  # a user's own belief
             model = checked_result(Model, found, setup.belief, "learn")
         return replace(self, last=(log, model)), model
 
     def decided_elsewhere(self, log: Logbook, point: Point, report: SolveReport) -> tuple["FunctionLearner", Choice]:
-        """Learner (as after a decision) and choice for a point that was decided elsewhere by the same log."""
+        """Learner (as after a decision) and choice for a point that was decided elsewhere from the same log."""
         choice = Choice(point, report, chosen=self._designed(log) is None)
         if not choice.chosen:
             return self, choice
@@ -122,7 +122,7 @@ class FunctionLearner:
         return replace(choice, mean=mean, std=std)
 
     def steps(self, log: Logbook, offers: Offers) -> Steps[tuple["FunctionLearner", Choice]]:
-        """Decide the next joint point: one of the initial design, or that on which the agents agree."""
+        """Decide the next joint point: one of the initial design, or the point on which the agents agree."""
         if not (offers.agents is None and offers.candidates is None and not offers.prices):
             raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
         if (point := self._designed(log)) is not None:
@@ -141,12 +141,12 @@ class FunctionLearner:
     def _safe_steps(
         self, log: Logbook, model: Model, near: Near, U: Point, box: StepBox
     ) -> Steps[tuple[Point, Literal["best", "present"] | None]]:
-        """Safe physical point near a wanted one, and None; or a known setting, and which (``Near.first_safe``)."""
+        """Safe physical point near a wanted one, and None; or a known setting, and its name (``Near.first_safe``)."""
         problem, evaluated = self.setup.problem, log.history.X[np.isfinite(log.history.sums)]
         if not near.at_start(evaluated).any():
             return near.start, "present"
         U = problem.nearest_allowed(U)
-        # pending points narrow the variance, but tell nothing about the mean
+        # a model without pending points, as these narrow the variance without any outcome
         known = self.modelled(log.without(log.open))[1] if log.open and self.n_data(log) else model
         U, stayed = U if box.contains(U) else box.centre, None
         for candidates in near.lines_back(U, box, stream(self.setup.seed, "safe", asked=log.n_asked)):
@@ -177,7 +177,7 @@ class FunctionLearner:
 
     def recommend(self, log: Logbook, sites: Sites) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
         """Best evaluated point in expectation, or an allowed point near it. With outcomes per factor, it combines the
-        best ones of the graph's connected parts. No later decision depends on this call.
+        best points of the graph's connected parts. No later decision depends on this call.
         """
         if not self.n_data(log):
             return self, None
@@ -217,7 +217,7 @@ class FunctionLearner:
         )
 
     def _place(self, log: Logbook, U: Point, box: StepBox | None = None) -> Point:
-        """Allowed physical point nearest to a wanted one of the unit cube, in the box and apart from known points."""
+        """Allowed physical point near a wanted point of the unit cube, in the box and apart from known points."""
         problem = self.setup.problem
         U = problem.nearest_allowed(np.clip(U, 0.0, 1.0))
         if box is not None and not box.contains(U):
@@ -230,12 +230,12 @@ class FunctionLearner:
         With outcomes per factor, there is a rule for the variables of each pending factor. In the last round, from
         which no decision learns, parts of the graph may repeat pending values.
         """
-        belief, problem, whole = self.setup.belief, self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
+        belief, problem, every = self.setup.belief, self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
         fades = isinstance(belief, AdditiveGPSettings) and belief.time is not None
         # if outcomes fade, an old point is worth a new measurement
-        rules = [] if fades else [_KeepApart(whole, problem.domain.to_unit(log.points), are_pending=False)]
+        rules = [] if fades else [_KeepApart(every, problem.domain.to_unit(log.points), are_pending=False)]
         queries = list(log.open.values())
-        waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(whole, list(range(len(queries))))]
+        waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(every, list(range(len(queries))))]
         is_last = log.round == self.setup.horizon
         if problem.outcomes == "per-factor" and not is_last:
             waits = [frozenset(query.awaited) for query in queries]
@@ -249,7 +249,7 @@ class FunctionLearner:
         return rules
 
     def _deduplicated(self, log: Logbook, U: Point, box: StepBox | None = None) -> Point:
-        """The point, or one some random steps away, at which no rule is broken.
+        """Point that breaks no rule, if one is found: the given one, or one some random steps away from it.
 
         Every decision ends with this step, unless it is ``safe`` (``Near.first_safe``). The step follows from the log
         and the seed.
@@ -257,12 +257,12 @@ class FunctionLearner:
         problem, coding, rules = self.setup.problem, self.setup.problem.coding, self._rules(log)
         by_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())
         broken = {n for n, rule in enumerate(rules) if rule.is_broken_by(U)}
-        # by the number of queries: a team restored in mid-run draws the same steps
+        # the stream depends on the number of queries, so that a restored team draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.n_asked)
         for tries in range(_MOST_TRIES):
             if coding is not None and tries == _ENOUGH:
-                # on grids there may be no point that is apart from all pending values and new
-                rules = [rule for rule in rules if not rule.are_pending]  # the first ones
+                # on grids, there may be no new point that is apart from all pending values
+                rules = [rule for rule in rules if not rule.are_pending]  # come first: indices stay valid
                 broken = {n for n in broken if n < len(rules)}
             if not broken:
                 break
@@ -272,7 +272,7 @@ class FunctionLearner:
             if coding is not None:
                 moved = problem.domain.to_unit(problem.in_box(_another_value(moved, rule.columns, coding.domain, rng)))
             moved = moved if box is None else np.clip(moved, box.low, box.high)
-            # few points may keep the constraints: now and then the nearest of them is taken
+            # few points may keep the constraints: now and then, take the nearest point that does
             moved = problem.nearest_allowed(moved) if problem.constraints and tries % _RARELY == 0 else moved
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
                 touched = {n for column in np.flatnonzero(moved != U).tolist() for n in by_column.get(column, ())}
@@ -282,7 +282,7 @@ class FunctionLearner:
 
 
 def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:
-    """Point a random step away, in the unit cube, which reflects it."""
+    """Point at a random step from another; coordinates that would leave the unit cube step the other way."""
     # log-uniform: short steps keep the decision, a few long ones leave crowded regions
     length = np.exp(rng.uniform(*np.log(steps))) * growth
     step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(u))
@@ -290,7 +290,7 @@ def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.G
 
 
 def _are_all(problem: Problem, domain: MixedDomain, rule: _KeepApart) -> bool:
-    """True if a rule's points have all joint values of its variables: then any point repeats one of them."""
+    """True if a rule's points cover all joint values of its variables, so that any point repeats one of them."""
     columns, points = rule.columns, rule.others
     counts = domain.counts[columns]
     n_values = problem.n_points if len(columns) == domain.n_dims else math.prod(counts.tolist()) or math.inf
@@ -298,7 +298,7 @@ def _are_all(problem: Problem, domain: MixedDomain, rule: _KeepApart) -> bool:
 
 
 def _another_value(u: Point, columns: Int[np.ndarray, " a"], domain: MixedDomain, rng: np.random.Generator) -> Point:
-    """Point with another value of one of some variables, if all of these have grids: steps leave no cell."""
+    """Point with one of the variables at another value, if all have grids, as small steps do not leave a cell."""
     if all(int(column) in domain.levels for column in columns):
         column = int(rng.choice(columns))
         levels = domain.levels[column]

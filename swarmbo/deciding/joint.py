@@ -42,8 +42,8 @@ _ROUNDING = 1e-9  # sides of the box
 class Ranking(NamedTuple):
     """Best evaluated points (k, n), best first, of the parts of a graph in which several factors share variables.
 
-    Only these parts' columns are right. ``beaten`` (n,) is the best of evaluated and pending points; ``means`` are the
-    sums (t,) at evaluated points, by each part's first factor.
+    Only the ``columns`` of these parts are valid. ``beaten`` (n,) is the best of evaluated and pending points.
+    ``means`` has each part's sums of means (t,) at evaluated points, by the part's first factor.
     """
 
     points: Float[np.ndarray, "k n"]
@@ -53,9 +53,9 @@ class Ranking(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """Request for the best evaluations of each part; answered by a ``Ranking``, or None if all is local.
+    """Request for the best evaluations of each part; answered by a ``Ranking``, or None if each agent knows its own.
 
-    ``belief`` needs to be right for own factors only. ``factor_means`` (k, t) replace its values at evaluated points.
+    ``belief`` need only be valid for own factors. ``factor_means`` (k, t) replace its means at evaluated points.
     """
 
     belief: AdditiveGP
@@ -86,9 +86,9 @@ class Rank(NamedTuple):
 
 
 class Gather(NamedTuple):
-    """A number of each factor; answered by those of all factors, if those of own factors are right.
+    """Request for one number per factor, of which own factors' must be valid; answered by the numbers of all factors.
 
-    An absent owner's factor has the number ``absent``; None: the mean of the others.
+    A factor whose owner is absent has the number ``absent``; None: the mean of the other factors' numbers.
     """
 
     graph: FactorGraph
@@ -97,7 +97,7 @@ class Gather(NamedTuple):
     absent: float | None = None
 
     def among(self, members: Collection[str]) -> Mapping[str, float]:
-        """All numbers, as far as these agents know them."""
+        """Numbers of all factors, if only these agents report theirs."""
         known = {factor: number for factor, number in self.numbers.items() if self.graph.owner(factor) in members}
         absent = self.absent
         if absent is None:
@@ -106,7 +106,7 @@ class Gather(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """Joint points (..., n) with right variables of own factors; answered by points with all variables right."""
+    """Request to complete joint points (..., n), valid in own factors' variables; answered by points valid in all."""
 
     points: Float[np.ndarray, "*k n"]
     graph: FactorGraph
@@ -114,9 +114,9 @@ class Whole(NamedTuple):
 
 
 class Agree(NamedTuple):
-    """Functions of factors, to be maximised in sum; answered by an ``Agreement``.
+    """Request to maximise the sum of the factors' functions; answered by an ``Agreement``.
 
-    Only functions of own factors may be evaluated, unless ``shares``: all agents know all outcomes.
+    Only functions of own factors may be evaluated, unless all agents know all outcomes (``shares``).
     """
 
     functions: BoxFunctions
@@ -127,7 +127,7 @@ class Agree(NamedTuple):
 
 
 class Expect(NamedTuple):
-    """A model (right for own factors) and joint points (m, n); answered by mean and standard deviation (m,) of sums."""
+    """Request for mean and std (m,) of the sum at joint points (m, n), by a model that is valid for own factors."""
 
     model: Model
     points: Float[np.ndarray, "m n"]
@@ -151,10 +151,10 @@ def joint_steps(
 ) -> Steps[tuple[Point, SolveReport, StepBox | None]]:
     """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline.
 
-    With a present setting, return also the box around the best setting in which the point lies.
+    With a present setting, also return the box around the best setting, in which the point lies.
     """
     near, coordination = setup.near, setup.coordination
-    known_best = model.complete or model  # also of evaluations that a restarted search sets aside
+    known_best = model.complete or model  # includes evaluations before a restart of the search
     if not isinstance(coordination, Maximiser):
         point, report = _baseline_decision(situation, setup)
         if near is None:
@@ -167,7 +167,7 @@ def joint_steps(
         box = near.step_box((yield from _best(known_best, ranking, situation)))
         functions = _within(functions, box, near.simple(box.centre))
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
-    # from the counts of the history only, which all agents know
+    # the seed depends only on counts of the history, which all agents know
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
     links = _links(situation, functions.graph)
     functions = yield from _limit_steps(functions, situation, model, coordination, seed)
@@ -196,7 +196,7 @@ def _baseline_decision(situation: JointSituation, setup: Setup) -> tuple[Point, 
 def _function_steps(
     situation: JointSituation, model: Model, acquisition: Acquisition
 ) -> Steps[tuple[BoxFunctions, Ranking | None, JointSituation]]:
-    """Local functions of the acquisition, with the incumbents that agents rank together; and the model's situation."""
+    """Local functions of the acquisition, the ranking that agents made together, and the model's situation."""
     coding, inside = situation.coding, in_structure(situation.inside, model.learned.structure)
     known = yield from _divided_by_all(situation, model)
     ranking = yield Rank(model.belief)
@@ -214,13 +214,13 @@ def _function_steps(
 def _limit_steps(
     functions: BoxFunctions, situation: JointSituation, model: Model, coordination: object, seed: int
 ) -> Steps[BoxFunctions]:
-    """Functions with penalties for regions, constraints and limits; box and starts are right for their owners."""
+    """Functions with penalties for regions, constraints and limits; each agent's part of box and starts is valid."""
     graph = functions.graph
     # penalties are in units of the utility's spread, which differs between factors
     if limits := (*situation.regions, *probably_violated(situation, model.belief.settings.time)):
         spread = yield Gather(graph, spreads(functions, seed))
         functions = with_limits(functions, limits, spread)
-    # a region may join parts; and owners of variables may search in the box of a factor that another agent learns
+    # a region may join parts, and a variable's owner may search in the box of another agent's factor
     is_joined = len(functions.graph.components) < len(graph.components)
     # then agents other than a factor's owner compute values of variables that only this factor has
     may_search = has_deadline(coordination) or getattr(coordination, "variables_search", False)
@@ -264,9 +264,9 @@ def recommended_steps(situation: JointSituation, problem: Problem, model: Model)
 
 
 def _divided_by_all(situation: JointSituation, model: Model) -> Steps[Model]:
-    """The model with the factors that any agent splits, as all agents agree on the same graph."""
+    """Model whose graph divides the factors that any agent splits, as all agents must agree on one graph."""
     graph = model.belief.graph
-    may_split = bool(model.learned.warps) and graph.max_factor_size > 1  # with transforms come splits
+    may_split = bool(model.learned.warps) and graph.max_factor_size > 1  # no splits without transforms
     if not (_is_known_by_owners(situation) and may_split):
         return model
     is_split = {factor: float(factor in model.splits) for factor in graph.factors}
@@ -281,12 +281,12 @@ def _is_known_by_owners(situation: JointSituation) -> bool:
 
 
 def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requirement, ...]]:
-    """Requirements from failures. They reach back as far as the most lasting factor's outcomes."""
+    """Requirements from failures, which lose weight over the longest time lengthscale of all factors."""
     times: Sequence[TimeCorrelation] = model.belief.hyperparameters.times
     if times and situation.failed is not None and situation.failed.any():
         graph = model.belief.graph
         lengths = {factor: time.lengthscale for factor, time in zip(graph.factors, times, strict=True)}
-        # the most lasting factor counts, and an owner has fitted its own factors only
+        # the longest lengthscale counts, and each owner has fitted its own factors only
         lengths = yield Gather(graph, lengths)
         by_factor = zip(graph.factors, times, strict=True)
         times = [msgspec.structs.replace(time, lengthscale=lengths[factor]) for factor, time in by_factor]
@@ -307,13 +307,13 @@ def _best(model: Model, ranking: Ranking | None, situation: JointSituation) -> S
 def _agreed_within(
     needed: Sequence[Requirement], situation: JointSituation, incumbent: Point, agree: Agree
 ) -> Steps[Agreement]:
-    """Joint point that probably succeeds: bounded by factor, checked jointly, else agreed upon again and moved back."""
+    """Agreement on a point that probably succeeds. If the first one fails the joint check, agents agree again."""
     functions = agree.functions
     graph, origin = situation.graph, reference(situation, needed, incumbent)
     spread = yield Gather(functions.graph, spreads(functions, agree.seed))
     agreement = None
     parts = parts_together(graph, needed)
-    # bounds by factor do not imply the joint one; equal shares of the slack do, at some loss
+    # bounds of each factor do not imply the joint bound; equal shares of the slack imply it, at some loss
     for tight in (False, True):
         limited = with_requirements(functions, needed, origin, spread, tight=tight)
         agreement = yield agree._replace(functions=limited, again=tight)
@@ -331,13 +331,13 @@ def _agreed_within(
 def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | None":
     """Radio graph during the agreement; None: every agent reaches every other."""
     links = situation.links
-    # learned scopes may join agents without contact: they come from totals, which a base station relays if need be
+    # learned scopes may join agents without contact; as they come from totals, a base station relays if needed
     is_own = graph.scopes == situation.graph.scopes or situation.outcomes != "total"
     return links if links is None or is_own or nx.is_connected(links) else None
 
 
 def _checked(point: object, situation: JointSituation, coordination: object) -> Point:
-    """The point, if it is valid: a method may be a user's own."""
+    """Check a point, as the method may be a user's own."""
     place, n = np.asarray(point, dtype=float), situation.domain.n_dims
     if place.shape != (n,) or not (np.abs(place - 0.5) < 0.5 + _ROUNDING).all():
         got = f"shape {place.shape}" if place.shape != (n,) else str(place.tolist())

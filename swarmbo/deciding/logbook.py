@@ -13,7 +13,7 @@ from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Query, SolveReport
 
-MOST_QUERIES = 10_000  # of one call
+MOST_QUERIES = 10_000  # of one call of ask
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +38,13 @@ class Choice:
         return Query(query_id, point, points, self.mean, self.std, dict(self.means), dict(self.stds))
 
 
-_COLUMNS: Mapping[str, Any] = {  # of a saved history, and their types
+_COLUMNS: Mapping[str, Any] = {  # columns of a saved history, and their types
     **dict.fromkeys(("X", "totals", "factors", "rounds", "noise_std", "measured"), float),
     **dict.fromkeys(("attached", "chosen", "taken"), bool),
     **dict.fromkeys(("basis", "query"), np.int64),
 }
 _Count = Annotated[int, msgspec.Meta(ge=0)]
-_DIGITS = 18  # of a query's number, which is of 64 bits
+_DIGITS = 18  # most digits of a query's number, an integer of 64 bits
 
 
 class _SavedQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -113,7 +113,7 @@ class Logbook:
 
     @property
     def round(self) -> int:
-        """Number of the coming round, from 1; every query is a round, in a field of this episode."""
+        """Number of the coming round, from 1. Every query is a round; in a field, every query of this episode."""
         return self.n_asked - self.n_before_episode + 1
 
     @property
@@ -128,7 +128,7 @@ class Logbook:
 
     @property
     def n_batched(self) -> int:
-        """Number of open queries of the batch that the next query belongs to: nothing was told since."""
+        """Number of open queries in the batch of the next query: those requested since the history last grew."""
         return sum(query.basis == len(self.history) for query in self.open.values())
 
     @property
@@ -162,7 +162,7 @@ class Logbook:
     def without(self, query_ids: Iterable[str]) -> "Logbook":
         """Give up queries; known outcomes stay, and others do not count as failed."""
         history = self.history
-        # an outcome that never comes is no failure: its channel did not take part
+        # an outcome that never comes is no failure: mark its channel as not taking part
         taken = None if history.taken is None else history.taken.copy()
         given_up = {key: self.open[key] for key in query_ids if key in self.open}
         for query in given_up.values():
@@ -190,7 +190,7 @@ class Logbook:
         return UnknownQueryError(f"query {query_id!r} is not pending; {waits}")
 
     def requested_query(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
-        """Find a query of the channels that is open or told; a told one waits for nothing, and has its row."""
+        """Find an open or told query that includes the channels; a told query awaits no outcome and has a row."""
         if query_id in self.open:
             query = self.open[query_id]
         else:
@@ -227,8 +227,8 @@ class Logbook:
     ) -> "Logbook":
         """Note outcomes of some channels, NaN if failed; the query stays open until all are known.
 
-        ``point`` is the actual point, NaN for variables as requested. Variables of channels with earlier outcomes stay.
-        Without any outcome so far, only the point is noted.
+        ``point`` is the actual point, NaN for variables at their requested values. Variables of channels with earlier
+        outcomes stay unchanged. Without any outcome so far, only the point is noted.
         """
         query = self.query(query_id, outcomes)
         if not outcomes and query.row is None:
@@ -264,8 +264,8 @@ class Logbook:
     def with_evaluations(self, data: Dataset, *, attached: bool = True) -> "Logbook":
         """Add evaluations without a query; NaN for unknown outcomes and for agents without a part.
 
-        The default round is that of the last query. Of a user's data (``attached``) a row without any outcome is one
-        failure; of an environment's, each agent with a part and no outcome failed.
+        The default round is that of the last query. In a user's data (``attached``), a row without any outcome is one
+        failure. In an environment's data, each agent that takes part and has no outcome failed.
         """
         rounds = np.full(len(data), float(self.round - 1)) if data.rounds is None else data.rounds
         data = replace(data, rounds=rounds)
@@ -275,7 +275,7 @@ class Logbook:
         return replace(self, history=self._summed(self.history.then(added)), failures=failures)
 
     def with_news(self, query_id: str | None, news: News, *, is_all: bool = False) -> tuple["Logbook", int]:
-        """Add news of a query, or unrequested ones; ``is_all`` is True if the query gets no more outcomes. Return also
+        """Add news of a query, or unrequested news; ``is_all`` is True if the query gets no more outcomes. Return also
         the round of the news: that of the query, or the present one if the round has ended or there is no query.
         """
         log, problem, query = self, self.problem, None if query_id is None else self.open[query_id]
@@ -317,7 +317,7 @@ class Logbook:
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """Restore the state of ``to_state``, with the same problem."""
-        stored = [name for name in _COLUMNS if name in arrays or name != "measured"]  # these only if there are limits
+        stored = [name for name in _COLUMNS if name in arrays or name != "measured"]  # measured only with limits
         history = Dataset(**{name: np.array(arrays[name], dtype=_COLUMNS[name]) for name in stored})
         for name in stored:
             shape, wanted = getattr(history, name).shape, (len(history), *getattr(self.history, name).shape[1:])
@@ -361,7 +361,7 @@ class Logbook:
         return np.array(points).reshape(-1, self.history.X.shape[1])
 
     def _summed(self, history: Dataset) -> Dataset:
-        """History with totals of rows whose factors are all known; in a field there are none."""
+        """History with totals of rows whose factors are all known; in a field, there are no totals."""
         return history if self.problem.is_field else history.with_sums()
 
     def _row_of(self, query_id: str, query: OpenQuery, point: Float[np.ndarray, " n"] | None) -> tuple[int, Dataset]:
@@ -374,18 +374,18 @@ class Logbook:
             added = _complete(data, self.problem, query.basis, attached=False, chosen=query.chosen)
             added = replace(added, query=np.array([_query_number(query_id)]))
             return len(self.history), self.history.then(added)
-        # a later part may come from another point, which moves only what is still unknown
+        # a later part may come from another point: it replaces only variables of channels without an outcome
         if point is None:
             return query.row, self.history
         X, free = self.history.X.copy(), np.ones(len(place), dtype=bool)
         for channel in set(self.problem.channels_in(query.point)) - set(query.awaited):
-            free[self.problem.columns(channel)] = False  # known outcomes belong to that point
+            free[self.problem.columns(channel)] = False  # known outcomes belong to the earlier point
         X[query.row, free] = place[free]
         return query.row, replace(self.history, X=X)
 
 
 def _complete(data: Dataset, problem: Problem, basis: int, *, attached: bool, chosen: bool) -> Dataset:
-    """Rows with all columns, of evaluations that are not pending; before the first, ``basis`` ones were known."""
+    """Rows with all columns, for evaluations that are not pending; ``basis`` were known before the first."""
     t, measured = len(data), data.measured
     return replace(
         data,
@@ -405,7 +405,7 @@ def _query_id(number: int) -> str:
 
 
 def _query_number(query_id: str) -> int:
-    """Number of a query; 0 for a text that is no id."""
+    """Number of a query; 0 for a text that is not an id."""
     digits = query_id[1:]
     number = int(digits) if digits.isdecimal() and len(digits) <= _DIGITS else 0
     return number if query_id == _query_id(number) else 0

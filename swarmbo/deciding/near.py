@@ -22,12 +22,12 @@ from swarmbo.spaces.variables import Categorical
 
 APART = 1.001e-3  # sides of the box: a batch has no two points within a thousandth of a side
 _STEPS_BACK = np.geomspace(1.0, 1e-3, 41)[:, None]  # shares of a line back to the best setting
-_LINES = 16  # random ones
-_RISE = 0.5  # extra standard deviations per setting below the floor, beyond the number expected
-_LOSSES = 20.0  # least assumed fall of the utility over a side of the box, in stated losses; else the present utility
-_LEAST = 1e-12  # share of the known utilities' size: a smaller loss is rounding of a present utility of 0
-_SLACK = 1e-9  # sides of the box, or a share of the present utility
-_EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # shares of the ranges of all numbers in a simple setting
+_LINES = 16  # number of random lines
+_RISE = 0.5  # extra standard deviations per setting below the floor in excess of the expected number
+_LOSSES = 20.0  # least fall of the utility over a side of the box, in stated losses; else the present utility
+_LEAST = 1e-12  # share of the largest known utility: a smaller loss means a present utility of 0, up to rounding
+_SLACK = 1e-9  # tolerance in sides of the box, or as a share of the present utility
+_EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # positions of all numbers in their ranges, for simple settings
 
 Point = Float[np.ndarray, " n"]
 Points = Float[np.ndarray, "_m n"]
@@ -38,10 +38,10 @@ class Safe(Settings, frozen=True):
     """Requirement that settings are probably no worse than a share of the present one.
 
     Args:
-        share: Least utility, as a share of that of the present setting, in (0, 1]. The loss is at most ``1 - share``
+        share: Least utility, as a share of the present setting's utility, in (0, 1]. The loss is at most ``1 - share``
             of the present utility's size, whatever its sign.
-        loss: Largest loss, in the utility's unit, in place of the share: for a present utility near 0. None: the share.
-        probability: Least probability of this for each setting by the model, in [0.5, 1).
+        loss: Largest loss, in the utility's unit, for a present utility near 0; it replaces the share. None: the share.
+        probability: Least probability, by the model, that a setting meets this requirement, in [0.5, 1).
     """
 
     share: Fraction = 0.95
@@ -65,7 +65,7 @@ class StepBox(NamedTuple):
 class Near:
     """Rules for the next setting of a team that begins at a present setting: step limits, and a requirement of safety.
 
-    Limits are differences to the best setting known; infinite: none. 0 keeps a choice without an order.
+    Limits are largest differences from the best known setting; infinite: no limit. A limit of 0 keeps the value.
     """
 
     problem: Problem
@@ -83,7 +83,7 @@ class Near:
         if first is None:
             return None
         if problem.is_field:
-            raise ConfigError("got it in a field, in which agents begin where they are; wanted none", at=f"$.{first}")
+            raise ConfigError("got one in a field, where agents start at their positions; wanted none", at=f"$.{first}")
         if start is None:
             fix = "wanted start, too: 'present', 'largest' or the values of the present setting"
             raise ConfigError(f"got no start; {fix}", at=f"$.{first}")
@@ -105,7 +105,7 @@ class Near:
         domain, code, is_free = self.problem.domain, self.problem.in_box(centre), np.isinf(self.reach)
         ends = [domain.to_unit(np.clip(code + way * self.reach, domain.low, domain.high)) for way in (-1.0, 1.0)]
         low, high = (np.where(is_free, full, end) for full, end in zip((0.0, 1.0), ends, strict=True))
-        # shares are of the axis, on which a logarithmic variable is even
+        # shares refer to the unit cube, in which a logarithmic variable is linear
         return StepBox(np.maximum(low, centre - self.shares), np.minimum(high, centre + self.shares), centre)
 
     def at_start(self, points: Float[np.ndarray, "k n"]) -> Bool[np.ndarray, " k"]:
@@ -114,10 +114,9 @@ class Near:
         return np.abs(to_unit(points) - to_unit(self.start)).max(axis=1, initial=0.0) <= _SLACK
 
     def lines_back(self, U: Point, box: StepBox, rng: np.random.Generator) -> Iterator[Points]:
-        """Candidates (m, n) for ``first_safe``: on the line from the wanted point ``U`` back to the best setting.
+        """Yield candidates (m, n) for ``first_safe``: first those on the line from a point ``U`` to the best setting.
 
-        The second candidates are such lines from random points of the box. Both end with the best setting, and then the
-        present one.
+        The second ones are on lines from random points of the box. Both end with the best and the present setting.
         """
         last = np.stack([box.centre, self.problem.domain.to_unit(self.start)])
         for ends in (U[None], box.low + rng.random((_LINES, len(U))) * (box.high - box.low)):
@@ -127,7 +126,7 @@ class Near:
     def first_safe(
         self, candidates: Points, evaluated: Points, pending: Points, expected: tuple[Values, Values], box: StepBox
     ) -> tuple[Point, Literal["best", "present"] | None]:
-        """First safe point (n,) of a line of candidates; of several lines with one, the most uncertain.
+        """First safe point (n,) of a line of candidates; if several lines have one, the most uncertain of these.
 
         Args:
             candidates: Points (m, n) of ``lines_back``.
@@ -167,8 +166,8 @@ class Near:
     ) -> tuple[Bool[np.ndarray, " m"], Values]:
         """Mask of candidates (m, n), codes, that probably lose no more than ``loss``, and their standard deviations.
 
-        Each deviation includes a fall of the utility from the nearest evaluated setting, as steep as between any two,
-        and at least the present utility, or 20 stated losses, over a side of the box.
+        Each deviation includes a fall of the utility from the nearest evaluated setting. Its slope is the steepest
+        between two settings, and at least the present utility, or 20 stated losses, over a side of the box.
         """
         assert self.safe is not None
         m, known = len(X), mean[len(X) :]
@@ -176,19 +175,19 @@ class Near:
         nearest, between = self._distances(X, evaluated).min(axis=1), self._distances(evaluated, evaluated)
         is_apart = between > _SLACK
         slope = max(size, (np.abs(known[:, None] - known)[is_apart] / between[is_apart]).max(initial=0.0))
-        # a model of few outcomes takes the utility for smoother, and one of equal outcomes does not know its unit
+        # a model of few outcomes overestimates smoothness, and a model of equal outcomes does not know the unit
         std = np.hypot(std[:m] if np.ptp(known) > _SLACK * size else 0.0, slope * nearest)
         floor = mean[m - 1] - loss
         excess = excess_of(known >= floor - _SLACK * size, 1.0 - self.safe.probability)
         return mean[:m] - (ndtri(self.safe.probability) + _RISE * excess) * std >= floor, std
 
     def _distances(self, X: Points, others: Points) -> Float[np.ndarray, "m t"]:
-        """Distances of joint points to others, in sides; different choices are one apart."""
+        """Distances of joint points to others, in sides; values of a choice without an order are 0.5 or 0.71 apart."""
         inside = self.problem.domain.to_unit if self.problem.coding is None else self.problem.modelled
         return cdist(inside(X), inside(others), "chebyshev")
 
     def simple(self, centre: Point) -> Float[np.ndarray, "k n"]:
-        """Simple settings (k, n) of the unit cube: all at largest, and all equal with choices as at a centre."""
+        """Simple settings (k, n) of the unit cube: all largest, or numbers at one share and choices as at a centre."""
         is_number = np.array([not isinstance(one, Categorical) for one in self.problem.variables.values()])
         equal = [np.where(is_number, share, centre) for share in _EQUAL]
         return np.vstack([self.problem.domain.to_unit(largest(self.problem)), *equal])
@@ -225,7 +224,7 @@ def _start(problem: Problem, given: Any) -> Point:
 
 
 def _reach(problem: Problem, given: Any) -> tuple[Point, Point]:
-    """Largest changes in codes, and in sides of the box; a variable's own name goes before patterns, then the last."""
+    """Largest changes in codes, and in sides of the box. A name precedes patterns; the last pattern counts."""
     at, names, is_table = "$.step_limit", problem.graph.variables, isinstance(given, Mapping)
     reach, shares = np.full((2, len(names)), np.inf)
     wanted = "a number > 0 in the variable's unit, a share of its axis such as '10%', or a table (0 keeps a value)"

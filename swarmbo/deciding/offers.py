@@ -24,7 +24,7 @@ _N_RECOMMENDED = 2048
 
 def random_candidates(agent: str, box: Domain, problem: Problem, seed: int, round_number: int) -> Places:
     """Draw 512 allowed locations for an agent, uniform in its box; fewer if hardly anything is allowed."""
-    # a stream for each agent: its draw does not depend on which others are present
+    # each agent has its own stream, so its draw does not depend on which other agents are present
     found, rng = np.zeros((0, box.n_dims)), stream(seed, "candidates", agent=agent, round=round_number)
     for _ in range(_TRIES):
         drawn = box.from_unit(rng.random((_N_CANDIDATES, box.n_dims)))
@@ -35,7 +35,7 @@ def random_candidates(agent: str, box: Domain, problem: Problem, seed: int, roun
 
 
 def allowed_places(places: Places, problem: Problem) -> Float[np.ndarray, "j d"]:
-    """Keep the allowed ones of physical locations."""
+    """Physical locations that are outside all no-go regions."""
     return places[problem.is_allowed(problem.box.to_unit(places))] if problem.no_go else places
 
 
@@ -60,7 +60,7 @@ def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Places:
     if not (near := domain.is_near(places)).all():
         place = places[int(np.argmin(near))].tolist()
         raise ShapeError(f"candidates of {agent!r}: got {place}; wanted finite numbers in or near the box")
-    return places + 0.0  # -0 is 0, also where places are compared by their bytes
+    return places + 0.0  # turns -0 into 0, as places are compared by their bytes
 
 
 def places_to_recommend(domain: Domain, measured: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "m d"]:
@@ -88,7 +88,7 @@ def packed(places: Places, sites: PlaceTable | None = None) -> bytes:
         # most sites in reach are consecutive, so differences are small numbers of one byte
         contents[_INDICES] = msgspec.msgpack.encode(np.diff(rows, prepend=0).tolist())
     contents |= {kind | _IS_COMPRESSED: zlib.compress(content, 9) for kind, content in contents.items()}
-    # a receiver refuses to inflate more than this, so long lists go as they are
+    # a receiver refuses to inflate more than this, so long lists are sent uncompressed
     if len(columns) > _MOST:
         contents = {_NUMBERS: columns}
     kind = min(contents, key=lambda kind: len(contents[kind]))
@@ -128,8 +128,8 @@ def inflated(content: bytes, most: int) -> bytes:
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """Offer of one agent: reachable locations in a round (None: the whole box), and their price, at 0 of which it never
-    abstains. The default position is that of its last measurement.
+    """Offer of one agent: reachable locations in a round (None: the whole box), and their price. With a price of 0, it
+    never abstains. The default position is that of its last measurement.
     """
 
     candidates: tuple[tuple[float, ...], ...] | None = None

@@ -1,8 +1,8 @@
-"""Unreported data of an agent, and the merging of all agents' data into one logbook in each.
+"""Unreported data of an agent, and the merging of all agents' data into each agent's logbook.
 
 Before a decision agents add up numbers for every pending or attached evaluation: the new outcomes, and the values of
-variables. Every number has one author, and is 0 for all others, so the sum is exact. Outcomes per factor stay with the
-factor's owner: others only learn that they are known. Totals, with their noise, are sent.
+variables. Every number has one author, and the other agents add 0, so the sum is exact. Outcomes per factor stay with
+the factor's owner: other agents only learn that they are known. Totals, with their noise, are sent.
 """
 
 import math
@@ -25,12 +25,12 @@ PRIVATE_OUTCOME = 0.0  # placeholder in the logbook for another agent's private 
 UNREQUESTED = ""  # id of an unrequested measurement in a field, such as at the start
 
 PENDING, ARRIVED, FAILED = 0.0, 1.0, 2.0
-UNKNOWN_NOISE = -1.0  # of an outcome that arrived
-_BETWEEN_CALLS = 2**20  # orders of evaluations between two calls of attach
+UNKNOWN_NOISE = -1.0  # stands for the unknown noise of an arrived outcome
+_BETWEEN_CALLS = 2**20  # number of orders between two calls of attach
 
 
 class MeasurementRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A measurement in a field as messages and states have it: physical, None for a failed outcome or unknown noise."""
+    """A physical measurement in a field, in messages and states; None for a failed outcome or unknown noise."""
 
     place: tuple[float, ...]
     outcome: float | None
@@ -47,7 +47,7 @@ class MeasurementRecord(msgspec.Struct, frozen=True, array_like=True):
         return Measurement(agent, np.array(self.place), outcome, noise)
 
     def is_admissible(self, problem: Problem) -> bool:
-        """True if it can be of an agent in the field."""
+        """True if an agent in the field can have measured it."""
         is_outcome = self.outcome is None or abs(self.outcome) <= LARGEST_OUTCOME
         return is_outcome and (self.noise is None or 0.0 <= self.noise < np.inf) and is_place(self.place, problem)
 
@@ -56,8 +56,8 @@ class OwnRow(msgspec.Struct, frozen=True):
     """Data of an agent about one evaluation: outcomes (None: failed), noise if known, and values of own variables.
 
     Args:
-        order: Calls of attach since the last report times 2**20, plus the agent's outcomes since the last call. Rows of
-            a call come last before the next multiple.
+        order: Number of calls of attach since the last report, times 2**20, plus that of the agent's outcomes since the
+            last call. Rows of a call have the last order before the next multiple.
         place: Codes of own variables.
         round: Round, if the evaluation was attached.
         on_the_way: In a field, measurements en route.
@@ -97,7 +97,7 @@ class OwnRow(msgspec.Struct, frozen=True):
     def of_news(
         cls, order: int, news: News, factors: Sequence[str], place: Mapping[str, float], round: float | None = None
     ) -> "OwnRow":
-        """Row of an agent's own factors of a function; with the total, if the news have one."""
+        """Row of an agent's own factors of a function; with the total, if the news has one."""
         return cls(
             order,
             {factor: _known(news.factors[factor]) for factor in factors if factor in news.factors},
@@ -116,7 +116,7 @@ class OwnRow(msgspec.Struct, frozen=True):
         return None
 
     def masked(self, *, shows_failures: bool = False) -> "OwnRow":
-        """Row without outcomes: others learn that these are known, and where; of a function also that they failed."""
+        """Row without outcomes: it shows which are known, and where; if ``shows_failures``, also which failed."""
         factors = dict.fromkeys(self.factors, PRIVATE_OUTCOME)
         if shows_failures:
             factors |= {factor: None for factor, outcome in self.factors.items() if outcome is None}
@@ -143,11 +143,11 @@ class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
 
     @property
     def attach_order(self) -> int:
-        """Order of rows that are attached now: after all outcomes so far, of whatever agent."""
+        """Order of rows that are attached now: after the outcomes of all agents so far."""
         return (self.next_order // _BETWEEN_CALLS + 1) * _BETWEEN_CALLS - 1
 
     def with_row(self, query_id: str, row: OwnRow) -> "OwnRows":
-        """Add outcomes of a query, of which some may be known."""
+        """Add outcomes of a query, some of which may be known already."""
         if (before := self.by_query.get(query_id)) is not None:
             row = OwnRow(
                 # the first outcome decides the order, as in a team's history
@@ -167,11 +167,11 @@ class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
         return OwnRows(self.by_query, (*self.attached, *rows))
 
     def then(self, later: "OwnRows") -> "OwnRows":
-        """Add later data, in the same order; numbers of orders may leave gaps."""
+        """Add later data, in the same order; orders may have gaps."""
         calls, own = divmod(self.next_order, _BETWEEN_CALLS)
 
         def renumbered(row: OwnRow) -> OwnRow:
-            is_among_own = row.order < _BETWEEN_CALLS - 1  # before the first of the later calls
+            is_among_own = row.order < _BETWEEN_CALLS - 1  # before the first later call of attach
             order = calls * _BETWEEN_CALLS + row.order + (own if is_among_own else 0)
             return msgspec.structs.replace(row, order=order)
 
@@ -187,7 +187,7 @@ class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
         return OwnRow.measured(self.next_order, problem, measurement, en_route, has_ended=has_ended)
 
     def with_data(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
-        """Add a row for each unrequested measurement in a field, empty if not its own; default round: ``present``."""
+        """Add a row per unrequested measurement in a field, empty if another agent's; default round: ``present``."""
         own, column, order = problem.columns(agent), problem.graph.place_of[agent], self.attach_order
         measured = np.flatnonzero(~np.isnan(data.X[:, own]).any(axis=1))
         rounds = (np.full(len(data), float(present)) if data.rounds is None else data.rounds).tolist()
@@ -209,7 +209,7 @@ def _known(number: float) -> float | None:
 def measurements_by_round(
     rows: Mapping[str, OwnRow], variables: Sequence[str]
 ) -> list[tuple[int, list[MeasurementRecord]]]:
-    """Measurements of the agent of these variables in a field, in the order of arrival, with their rounds."""
+    """Rounds with the measurements of the agent that owns these variables in a field, in the order of arrival."""
     by_query = {name: [*filter(None, [row.measurement(variables)]), *row.on_the_way] for name, row in rows.items()}
     return [(int(name[1:]), records) for name, records in by_query.items()]  # a query has the number of its round
 
@@ -280,8 +280,8 @@ class OutcomeExchange:
     def merged(self, sums: Float[np.ndarray, "rows w"]) -> Logbook:
         """Log with all agents' data from the sums, in the order in which evaluations were told."""
         layout, queries, log = Layout.of(self.log.problem), list(self.log.open), self.log
-        # between calls of attach each agent counts its own evaluations, so only the mean is one order for all; ties
-        # keep that of queries
+        # between calls of attach, each agent counts its own evaluations. The mean is an order that all agents share;
+        # ties keep the order of queries
         order = sums[:, layout.order] / np.maximum(sums[:, layout.n_reporters], 1.0)
         for i in np.argsort(order, kind="stable"):
             place = sums[i, layout.place].copy()

@@ -1,4 +1,4 @@
-"""Decision of the next locations in a field, by steps as in ``joint``: what follows from common knowledge is free."""
+"""Decision of the next locations in a field, by steps as in ``joint``; common knowledge needs no messages."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ Out = TypeVar("Out")
 
 
 class Choose(NamedTuple):
-    """Tables over shortlists, to be maximised in sum (own factors' only are read); answered by a ``Solution``."""
+    """Request to maximise a sum of tables, of which only own factors' are read; answered by a ``Solution``."""
 
     problem: LocalProblem
     links: "nx.Graph[str] | None"
@@ -32,7 +32,7 @@ class Choose(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """Routes to be planned; answered by a ``Decision``."""
+    """Request to plan routes; answered by a ``Decision``."""
 
     planned: Planned
     links: "nx.Graph[str] | None"
@@ -62,7 +62,7 @@ def place_steps(
     problem = checked_result(LocalProblem | None, proposed, acquisition, "local_problem")
     if problem is None:
         return Decision({}, SolveReport(status="not_needed"))
-    # common knowledge only, so every agent draws the same
+    # the seed follows from common knowledge, so every agent draws the same
     seed = int(stream(situation.seed, "agreement", round=situation.round).integers(2**63))
     solution: Solution = yield Choose(problem, situation.links, seed)
     points: dict[str, np.ndarray] = {}
@@ -92,18 +92,18 @@ def ignores_beliefs(coordination: object) -> bool:
 
 
 def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | Routes]:
-    """True for a planner whose agents do their own shares with local beliefs; a subclass may differ."""
+    """True for a planner whose agents compute their own shares with local beliefs; a subclass may not."""
     return getattr(type(coordination), "decide", None) in (Greedy.decide, Independent.decide, Routes.decide)
 
 
 def abstentions(problem: LocalProblem) -> dict[str, int]:
-    """Index of abstention by agent that may abstain, which is the assumed choice of a silent one."""
+    """Row of abstention on the shortlist of each agent that may abstain; it is the assumed choice of a silent agent."""
     rows = {agent: np.isnan(places).any(axis=1) for agent, places in problem.shortlists.items()}
     return {agent: int(nowhere.argmax()) for agent, nowhere in rows.items() if nowhere.any()}
 
 
 def checked_solution(solution: object, shortlists: Mapping[str, Any], coordination: object) -> Solution:
-    """The solution, if it is valid: a method may be a user's own."""
+    """Check a solution, as the method may be a user's own."""
     found = loggable_result(Solution, solution, coordination, "solve")
     if strange := found.assignment.keys() - shortlists.keys():
         raise invalid_result(strange, f"an index for each of {', '.join(shortlists)}", coordination, "solve")
@@ -115,7 +115,7 @@ def checked_solution(solution: object, shortlists: Mapping[str, Any], coordinati
 
 
 def _checked_decision(decision: object, situation: Situation, coordination: object) -> Decision:
-    """The decision, if it is valid: a planner may be a user's own."""
+    """Check a decision, as the planner may be a user's own."""
     found = checked_result(Decision, decision, coordination, "decide")
     box, points = situation.domain, dict[str, np.ndarray]()
     for agent, point in checked_result(dict, found.points, coordination, "decide").items():

@@ -1,8 +1,8 @@
 """Reports of agents in a field before a decision: their measurements, and their reachable locations.
 
-From these reports every agent has the same log, belief and candidates as a team. Locations are packed as indices of the
-common sites (``offers.packed``). An unchanged offer, as of a fixed sensor, takes one byte. With local beliefs reports
-have the locations of measurements without outcomes; agents then exchange messages of the fusion method.
+From these reports, every agent gets the same log, belief and candidates as a team. Locations are packed as indices of
+the common sites (``offers.packed``). An unchanged offer, as of a fixed sensor, takes one byte. With local beliefs,
+reports contain the locations of measurements, but no outcomes; agents then exchange messages of the fusion method.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ Learning = Generator[tuple[FusionExchange, ...], None, Out]  # yields due exchan
 
 
 class _SentRow(msgspec.Struct, frozen=True, array_like=True):
-    """Data of a query, or of the attached evaluation of an index; ``order`` and ``has_ended`` are as in ``OwnRow``."""
+    """Data of a query (by id) or attached evaluation (by index); ``order`` and ``has_ended`` are as in ``OwnRow``."""
 
     of: str | int
     order: int
@@ -39,7 +39,7 @@ class _SentRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True):
-    """Report of an agent; an unchanged offer is replaced by its check."""
+    """Report of an agent; an unchanged offer is replaced by its checksum."""
 
     rows: tuple[_SentRow, ...]
     offer: PackedOffer | int
@@ -66,8 +66,8 @@ def reported_rows(problem: Problem, agent: str, own: OwnRows) -> list[Reported]:
 def in_order(told: Iterable[Reported], attached: Sequence[OwnRow]) -> list[tuple[str | int, list[Reported]]]:
     """Measurements of all agents, by query or call of ``attach``, in the order of telling.
 
-    The order is the mean of the agents' orders; of equals the earlier query comes first. Rows of one call of ``attach``
-    have one order, and the first row is their key.
+    The order is the mean of the agents' orders; with equal means, the earlier query comes first. Rows of one call of
+    ``attach`` have one order, and the index of the first row is their key.
     """
     # all agents got the same calls of attach, so each knows the groups from its own rows
     orders, groups = [row.order for row in attached], dict[str | int, list[Reported]]()
@@ -97,7 +97,7 @@ def data_of_group(problem: Problem, group: Iterable[Reported]) -> Dataset:
     rows = sorted(group, key=lambda one: one.row.of)
     n, k = len(rows), len(problem.channels)
     factors, noise = np.full((n, k), np.nan), np.full((n, 1 + k), np.nan)
-    # all have one
+    # every attached row has a measurement
     measurements = [row.measurement.measurement(agent) for agent, row in rows if row.measurement is not None]
     for row, measurement in enumerate(measurements):
         column = problem.graph.place_of[measurement.agent]
@@ -111,7 +111,7 @@ def data_of_group(problem: Problem, group: Iterable[Reported]) -> Dataset:
 class Reports:
     """One agent's side of an exchange of reports.
 
-    If ``keeps_outcomes``, these stay with their author. ``known_offers`` has the last ones that all agents received.
+    If ``keeps_outcomes``, outcomes stay with their author. ``known_offers`` has the last offers that all received.
     """
 
     problem: Problem
@@ -128,7 +128,7 @@ class Reports:
         if self.keeps_outcomes:
             own = OwnRows({query_id: row.masked() for query_id, row in own.by_query.items()})
         rows = [one.row for one in reported_rows(self.problem, self.agent, own)]
-        # common knowledge decides if a check suffices; an agent that missed the last offer could not use it
+        # common knowledge decides whether a checksum suffices: an agent that missed the last offer could not use it
         before = self.known_offers.get(self.agent)
         offer = before.checksum if before and self.offer == before else self.offer
         return msgspec.msgpack.encode(Report(tuple(rows), offer))
@@ -139,7 +139,7 @@ class Reports:
         """Merge all reports into log and learner, in the order of telling; messages of local beliefs are yielded."""
         reports = {name: msgspec.msgpack.decode(report, type=Report) for name, report in received.items()}
         rows_by_agent = {name: [Reported(name, row) for row in report.rows] for name, report in reports.items()}
-        # its own report may lack outcomes; its own data do not
+        # this agent's report may lack outcomes, but its own data have them
         rows_by_agent |= {self.agent: reported_rows(self.problem, self.agent, self.own)}
         told = [one for name in log.problem.agents for one in rows_by_agent[name]]
         for of, group in in_order(told, self.own.attached):
@@ -148,14 +148,14 @@ class Reports:
                 news = news_of_group(log.problem, group)
                 log, asked = log.with_news(of or None, news, is_all=has_ended)
                 learner = learner.learn(news, asked, log.round - 1, self.links)
-                # each group is fused before the next is learned, as a team does: losses are drawn by exchange
+                # fuse each group before learning the next one, as a team does: message losses are drawn per exchange
                 if due := learner.team_belief.take_messages().due:
                     yield due
             else:
                 data = data_of_group(log.problem, group)
                 learner = learner.attach(data)
                 log = log.with_evaluations(data)
-        # a check means the last offer
+        # a checksum stands for the last offer
         offers = {name: self.known_offers[name] if isinstance(r.offer, int) else r.offer for name, r in reports.items()}
         return log, learner, offers
 
@@ -163,10 +163,10 @@ class Reports:
 class Unreported(msgspec.Struct, frozen=True):
     """Agents' unreported data since the last decision, and in a field the ``rounds`` of the news of queries.
 
-    ``learned`` are the data that are learned: queries, and calls of ``attach`` by their first row; ``gossip`` is the
-    traffic of local beliefs. ``lines`` counts the evaluations of a function that may have news. In a field, ``offered``
-    has each agent's offer before the last decision, if all received it, and ``edges`` its links, along which beliefs
-    are fused; None connect all.
+    ``learned`` lists the learned data: queries, and calls of ``attach`` by their first row. ``gossip`` is the traffic
+    of local beliefs. ``lines`` counts the evaluations of a function that may have news. In a field, ``offered`` has
+    each agent's offer before the last decision, if all received it. ``edges`` are that decision's links, along which
+    beliefs are fused; None connects all.
     """
 
     own: dict[str, OwnRows] = {}
@@ -190,7 +190,7 @@ class Unreported(msgspec.Struct, frozen=True):
             key = f"{UNREQUESTED}{len(self.rounds)}"  # another round without a request
         rows = {agent: self.of(agent).row(problem, agent, news, has_ended=is_all) for agent in problem.agents}
         told = {agent: self.of(agent).with_row(key, row) for agent, row in rows.items() if row.has_news}
-        # a row without outcomes is none, but the end of a round is: beliefs are fused then, too
+        # a row without outcomes is no news, but the end of a round is: beliefs are fused then, too
         if not told:
             return self
         return msgspec.structs.replace(self, own=self.own | told, rounds={**self.rounds, key: of_round})
@@ -202,5 +202,5 @@ class Unreported(msgspec.Struct, frozen=True):
         return [(of, group) for of, group in groups if of not in self.learned]
 
     def after(self, log: Logbook) -> "Unreported":
-        """State after a report and a decision: only pending queries may have news."""
+        """Unreported data after a report and a decision, when only pending queries may have news."""
         return Unreported(lines=len(log.open), offered=self.offered, edges=self.edges)

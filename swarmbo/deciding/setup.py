@@ -41,18 +41,18 @@ DEFAULT_KINDS: Mapping[Team, dict[Slot, str]] = {
 }
 
 _INITIAL = 10  # points of an initial design
-_INITIAL_NEAR = 4  # of a team that begins at a present setting, which is the first of them
+_INITIAL_NEAR = 4  # the same with a present setting, which is the first point
 _MOST_ROUNDS = 10**9
 
 _NUMBERS, _NEAR = ("seed", "rounds", "initial"), ("start", "step_limit", "safe")
 _OF_PROBLEM = ("bounds", "outcomes", "variable_owners", "no_go", "constraints", "limits")
 _ARGUMENTS = (*_OF_PROBLEM, *SLOTS, *_NUMBERS, *_NEAR)
-_MAXIMISES = "none: what is asked for maximises; for a minimum tell the negative of each outcome"
-_REGIONS = "constraints=[…] and no_go=[…] for what must not be asked, and None told as the outcome of what failed"
+_MAXIMISES = "none: teams maximise; to minimise, tell the negative of each outcome"
+_REGIONS = "constraints=[…] and no_go=[…] for forbidden points, and None as the outcome of a failed evaluation"
 _INSTEAD = {
     **dict.fromkeys(("maximize", "maximise", "minimize", "minimise", "direction", "directions", "mode"), _MAXIMISES),
     **dict.fromkeys(("constraint", "constraints_func"), _REGIONS),
-    **dict.fromkeys(_OF_PROBLEM, "it in the agent's problem"),  # a team, which makes its problem, takes these
+    **dict.fromkeys(_OF_PROBLEM, "it in the agent's problem"),  # a team takes these, as it makes its problem
     "limits": "a Team, as an agent does not learn limits",
 }
 
@@ -110,7 +110,7 @@ class OwnJointBelief(Protocol):
     """A user's own model of the history of a team with a factor graph."""
 
     def learn(self, situation: JointSituation, acquisition: Any, previous: Learned | None, /) -> Model:
-        """Make a belief about the sum, and the learned part for the next one, as a pure function of the arguments."""
+        """Make a model of the sum, with the learned part for the next model, as a pure function of the arguments."""
         ...
 
 
@@ -133,10 +133,10 @@ GivenCoordination = Given | Maximiser | JointPolicy | Solver | Planner
 
 @dataclass(frozen=True)
 class Role:
-    """Requirements of a user's own class in the place of a kind.
+    """Requirements on a user's own class that is used as a part.
 
-    It must derive from ``base`` and define ``enough`` of the ``methods``, with these arguments; those of the base and
-    of ``abstract`` classes do not count.
+    It must derive from ``base`` and define at least ``enough`` of the ``methods``, with these arguments. Methods of the
+    base and of ``abstract`` classes do not count.
     """
 
     form: str  # in words, with {} for each method
@@ -188,7 +188,7 @@ ROLES: Mapping[tuple[Slot, Team], Role] = {
 
 def part(slot: Slot, given: object, team: Team) -> Any:
     """Make a part of a team from a user's argument: a Settings instance, a kind's name, a table, or an object of the
-    user's own class. That is loaded and made from the rest of a table if the name or kind is ``"module:Class"``.
+    user's own class. With ``"module:Class"`` as name or kind, the class is loaded, and made from the rest of a table.
     """
     at, role = f"$.{slot}", ROLES.get((slot, team))
     table: Mapping[str, Any] = given if isinstance(given, Mapping) else {"kind": given}
@@ -221,9 +221,9 @@ def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
 
 
 def check_draws(belief: JointBelief, acquisition: Acquisition, coordination: object, problem: Problem) -> None:
-    """Refuse a kernel without frequencies, if functions will be drawn from its prior, or features of it."""
+    """Refuse a kernel without spectral frequencies if its prior functions or random features will be drawn."""
     kernels = list[str | None](belief.kernels) if isinstance(belief, EnsembleSettings) else []
-    if isinstance(belief, AdditiveGPSettings) and isinstance(coordination, Maximiser):  # others ask no acquisition
+    if isinstance(belief, AdditiveGPSettings) and isinstance(coordination, Maximiser):  # others use none
         is_drawn = len(problem.graph.factors) > 1 or belief.structure is not None
         if problem.outcomes == "per-factor":
             is_drawn = is_shared(problem.graph) and len(problem.graph.factors) <= DRAWABLE
@@ -234,7 +234,7 @@ def check_draws(belief: JointBelief, acquisition: Acquisition, coordination: obj
 
 
 def check_ignored_settings(acquisition: Acquisition, team: Team) -> None:
-    """Refuse settings of an acquisition without effect for this kind of team."""
+    """Refuse settings of an acquisition that have no effect for this kind of team."""
     ignored, usual = acquisition.for_fields if team == FUNCTION else acquisition.for_functions, type(acquisition)()
     for field in ignored:
         if (got := getattr(acquisition, field)) != getattr(usual, field):
@@ -256,8 +256,8 @@ def to_plain(part: object) -> Any:
 
 
 def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], trust: bool = False) -> dict[str, Any]:
-    """Settings of a saved state, with a user's own parts as given again. A state may come from anywhere, so code that
-    it names is loaded only with ``trust``, and if its settings are known.
+    """Settings of a saved state, in which parts that are given again replace saved ones. A state may come from
+    anywhere, so code that it names is loaded only with ``trust``, and if its settings are known.
     """
     again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
     again["seed"] = whole_number(again.get("seed", 0), 0, "$.seed")
@@ -274,8 +274,8 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
             raise ConfigError(f"got {name!r}, your own code; {fix}", at=f"$.{slot}")
         own = registry.load_class(name, f"$.{slot}.kind")
         if not issubclass(own, msgspec.Struct) and registry.parameters_of(own) != {}:
-            # its defaults might differ from the saved one
-            got = f"got {name!r}, whose settings the state does not have, as it is no swarmbo.settings.Settings"
+            # its defaults might differ from the saved settings
+            got = f"got {name!r}, whose settings the state lacks, as it is not a swarmbo.settings.Settings"
             raise ConfigError(f"{got}; pass it again: {slot}=…", at=f"$.{slot}")
     return again
 
@@ -300,14 +300,14 @@ class Setup:
         return self.rule() is not self.acquisition
 
     def rule(self, *, priced: bool = False) -> Any:
-        """Acquisition, or the kind that it chooses for a field; ``priced`` if further agents may abstain now."""
+        """Acquisition, or the kind that it chooses for a field; ``priced``: further agents may abstain now."""
         if not self.problem.is_field:
             return self.acquisition
         return self.acquisition.in_field(self.problem.aim, priced=priced or self.problem.priced)
 
     @classmethod
     def of(cls, problem: Problem, **given: object) -> "Setup":
-        """Make a setup from a user's arguments (see ``Team``); missing parts are those that suit the problem."""
+        """Make a setup from a user's arguments (see ``Team``); missing parts are the defaults for its kind."""
         refuse_unknown(given, (*SLOTS, *_NUMBERS, *_NEAR))
         rounds, initial, near = given.get("rounds"), given.get("initial"), Near.of(problem, *map(given.get, _NEAR))
         horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds", _MOST_ROUNDS)
@@ -339,7 +339,7 @@ class Setup:
         return cls(problem, **parts, seed=number, horizon=horizon, initial=first, near=near)
 
     def to_plain(self) -> dict[str, Any]:
-        """All but the problem as plain JSON data; of a user's own parts only their names."""
+        """All but the problem as plain JSON data; a user's own parts are named only."""
         plain = {slot: to_plain(getattr(self, slot)) for slot in SLOTS} | {"seed": self.seed, "rounds": self.horizon}
         if not self.problem.is_field:
             plain["initial"] = self.initial

@@ -46,7 +46,7 @@ def is_table(points: object) -> bool:
 
 
 def read_rows(given: Rows, problem: Problem, columns: object = None) -> Rows:
-    """Evaluations of a table as arrays, NaN without an outcome; ``columns`` are those of the coordinates."""
+    """Evaluations of a table as arrays, NaN without an outcome; ``columns`` names the coordinates' columns."""
     table = _Table.of(given.points)
     axes = place_names(problem.box.n_dims) if problem.is_field else problem.graph.variables
     names = axes if columns is None else _texts(columns, len(axes))
@@ -92,17 +92,17 @@ def place_names(n_dims: int) -> tuple[str, ...]:
 
 
 def _columns(read: Callable[[str], Column], problem: Problem, given: object, at: str) -> Float[np.ndarray, "t *k"]:
-    """The column of a name, or a function's columns of a table ``{factor: name}``."""
+    """Column of a given name or, for a function, one per factor from a table ``{factor: name}``."""
     if not isinstance(given, Mapping) or problem.is_field:
         return read(_text(given, at))
     named = cast(Mapping[str, object], given)
     if set(named) != set(problem.channels):
-        raise ConfigError(f"got columns of {list(named)}; wanted one of {list(problem.channels)}", at=at)
+        raise ConfigError(f"got columns of {list(named)}; wanted one for each of {list(problem.channels)}", at=at)
     return np.column_stack([read(_text(named[factor], at)) for factor in problem.channels])
 
 
 def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Sequence[str]) -> Float[np.ndarray, "t *k"]:
-    """Totals, or a column for each factor, by given names or their own."""
+    """Totals, or a column for each factor, from columns with given or default names."""
     if outcomes is not None:
         return _columns(table.outcomes, problem, outcomes, "$.outcomes")
     if all(factor in table.columns for factor in problem.channels):
@@ -117,15 +117,15 @@ def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Seque
 def _long(
     table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: Any, noise: Any, there: Mapping[str, Column]
 ) -> tuple[Any, ...]:
-    """Outcomes of one evaluation in several rows, one per factor, as ``swarmbo export`` writes them."""
+    """Evaluations from a table with one row per evaluation and factor, as ``swarmbo export`` writes it."""
     values, factors = table.outcomes(VALUE), table.texts(FACTOR, (*problem.channels, ""))
     if not any(factors):
         return X, values, when, noise, there
     if noise is not None and noise.ndim > 1:
-        raise ConfigError("got a table of columns; wanted one: each row is of a factor", at="$.noise_std")
+        raise ConfigError("got a table of columns; wanted one column, as each row is of one factor", at="$.noise_std")
     if not all(factors):
         row = factors.index("")
-        raise ConfigError(f"{table.where(row)}, column {FACTOR!r}: got none; wanted one in each row, or in none")
+        raise ConfigError(f"{table.where(row)}, column {FACTOR!r}: got no factor; wanted one in each row, or in no row")
     keys = [(*place, *(() if when is None else (when[row],))) for row, place in enumerate(X.tolist())]
     firsts, told = list[int](), list[dict[str, int]]()
     for row, (key, factor) in enumerate(zip(keys, factors, strict=True)):
@@ -145,15 +145,15 @@ def _long(
 def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *, takes_rounds: bool = True) -> Dataset:
     """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing ones.
 
-    Of a function, a table of outcomes has a column for each of the ``own`` channels, by default all. They may have
-    rounds if the belief ``takes_rounds``.
+    For a function, a table of outcomes has a column for each of the ``own`` channels, by default all. Evaluations may
+    have rounds if the belief ``takes_rounds``.
     """
     points, outcomes, agents, rounds, noise_std, constraints, are_codes = given
     X = problem.coded_rows(points) if problem.is_mixed and not are_codes else real_array(points)
     y = real_array(outcomes)
     if X is None or y is None:
         got = short(points if X is None else outcomes)
-        raise ShapeError(f"got {got}; wanted arrays of numbers, NaN if it failed")
+        raise ShapeError(f"got {got}; wanted arrays of numbers, NaN for a failed outcome")
     # NaN compares as False, so missing and absurd outcomes become failures in one step
     X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
     rounds = None if rounds is None else checked_rounds(rounds, len(X))
@@ -195,7 +195,7 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
 
 
 def _measured(constraints: object, problem: Problem, t: int) -> Float[np.ndarray, "t c"] | None:
-    """Quantities with limits of attached evaluations, NaN if unknown; None without limits."""
+    """Measured quantities (t, c) of attached evaluations that have limits, NaN if unknown; None without limits."""
     given, columns = problem.quantities(constraints), list[Column]()
     for name in problem.ranges:
         column = real_array(given.get(name, np.nan))
@@ -219,7 +219,7 @@ def _known_noise(noise_std: object, y: Float[np.ndarray, "t k"]) -> Float[np.nda
 
 
 def _measurers(problem: Problem, agents: str | Sequence[str] | None, count: int) -> list[int]:
-    """Channel of each attached measurement in a field."""
+    """Index of the channel of each attached measurement in a field."""
     given = problem.agents[0] if agents is None else agents
     names = [given] * count if isinstance(given, str) else list(given)
     if len(names) != count:
@@ -231,7 +231,7 @@ def _measurers(problem: Problem, agents: str | Sequence[str] | None, count: int)
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Columns of cells, None for empty ones, with names of the table and its rows for messages."""
+    """Columns of cells, None if empty; ``source`` and ``where`` name the table and its rows in messages."""
 
     source: str
     columns: Mapping[str, Sequence[object]] = field(repr=False)
@@ -248,7 +248,7 @@ class _Table:
             names = list(given) if isinstance(given, Mapping) else [*getattr(given, "column_names", given.columns)]
             columns = {str(name): _cells(given[name]) for name in names}
             if len({len(cells) for cells in columns.values()}) > 1:
-                raise ConfigError("got columns of different lengths; wanted a number in each row", at="$.points")
+                raise ConfigError("got columns of different lengths; wanted an entry in each row", at="$.points")
             return cls("the table", columns, lambda row: f"row {row}")
         for row, line in enumerate(given):
             if not isinstance(line, Mapping):
@@ -272,7 +272,7 @@ class _Table:
         """Column of numbers; NaN for empty cells."""
         numbers = [_number(cell) for cell in self.column(name)]
         if None in numbers:
-            wanted = "a number in the digits 0 to 9, or nothing where there is none"
+            wanted = "a number in the digits 0 to 9, or an empty cell"
             raise self.refused(numbers.index(None), name, wanted)
         return np.array(numbers, dtype=float)
 
@@ -285,7 +285,7 @@ class _Table:
         return np.array(found, dtype=float)
 
     def outcomes(self, name: str) -> Column:
-        """Column of outcomes; NaN also for numbers that mark missing ones, with a warning."""
+        """Column of outcomes; NaN also for numbers that mark missing outcomes, with a warning."""
         numbers = self.numbers(name)
         marks = marked(numbers, None, is_coordinate=False).rows
         if marks.any():
@@ -295,7 +295,7 @@ class _Table:
         return np.where(marks, np.nan, numbers)
 
     def texts(self, name: str, known: Sequence[str]) -> list[str]:
-        """Column of names; an empty one for an empty cell."""
+        """Column of names; an empty name for an empty cell."""
         texts = ["" if _is_nothing(cell) else str(cell) for cell in self.column(name)]
         for row, text in enumerate(texts):
             if text not in known:
@@ -330,11 +330,11 @@ def _number(cell: Any) -> float | None:
 
 
 def _code(cell: Any, variable: Variable) -> float | None:
-    """Code of a cell's value, which a file has as text; None if it is none of the variable."""
+    """Code of a cell's value, which is text in a file; None if the variable has no such value."""
     if not isinstance(cell, str):
         return variable.code(None if _is_nothing(cell) else cell)
     code = variable.code(cell)
-    if code is None and isinstance(variable, Categorical):  # as the value is written
+    if code is None and isinstance(variable, Categorical):  # the value as text
         code = next((float(i) for i, value in enumerate(variable.values) if str(value) == cell), None)
     if code is not None:
         return code
@@ -343,7 +343,7 @@ def _code(cell: Any, variable: Variable) -> float | None:
 
 
 def _is_nothing(cell: Any) -> bool:
-    if cell is None or type(cell).__name__ == "NAType":  # of pandas, which is not imported for it
+    if cell is None or type(cell).__name__ == "NAType":  # a type of pandas, which is not imported
         return True
     return isinstance(cell, float) and cell != cell
 

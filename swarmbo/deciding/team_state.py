@@ -1,4 +1,4 @@
-"""State of a team: its properties, and saving and loading; and calls that are completed or without effect."""
+"""State of a team: properties, saving and loading; calls either complete or have no effect."""
 
 import copy
 import json
@@ -51,7 +51,7 @@ class AtomicObject:
         self.lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """State to pickle: a copy, as pickling continues after the lock is released. Shared ones stay the same."""
+        """State to pickle: a copy, as pickling continues after the lock is released. Shared attributes are kept."""
         with self.lock:
             state = self._state_without_lock()
             shared = {id(state[name]): state[name] for name in self.shared if name in state}
@@ -89,8 +89,8 @@ def atomic(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
     return called
 
 
-STATE_VERSION = 8  # 8: the query of each evaluation
-_PLAIN = "team.json"  # of a file: its text, as bytes
+STATE_VERSION = 8  # 8 added the query of each evaluation
+_PLAIN = "team.json"  # entry of a file with the plain data, as bytes of JSON
 
 
 class TeamState(AtomicObject):
@@ -137,7 +137,7 @@ class TeamState(AtomicObject):
         self._unreported = Unreported()
         self._acting: str | None = None  # query that the environment executes
         self._world: World | None = None
-        self._first_fit: tuple[FieldLearner, FieldLearner] | None = None  # of attached data, for `belief`
+        self._first_fit: tuple[FieldLearner, FieldLearner] | None = None  # learner before and after, for `belief`
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
@@ -209,8 +209,8 @@ class TeamState(AtomicObject):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the team to one file, completely or not at all; ``Team.load`` continues bit-identically.
 
-        The file has numbers and JSON, no pickle; ``numpy.load`` reads it. It names your own parts and, if they are
-        ``Settings``, has their settings.
+        The file has numbers and JSON, no pickle; ``numpy.load`` reads it. It contains the names of your own parts and,
+        if they are ``Settings``, their settings.
 
         Args:
             path: Path of the file; an existing one is replaced.
@@ -247,7 +247,7 @@ class TeamState(AtomicObject):
         return f"<{_title_of(self)}: {', '.join(parts)}>"
 
     def _repr_html_(self) -> str:
-        """Table of the team and its progress for notebooks."""
+        """Table of the team and its progress, for notebooks."""
         return html_table(_title_of(self), _rows_of(self))
 
 
@@ -346,7 +346,7 @@ def warn_of_aim(setup: Setup, stated: Goal | None) -> None:
     sought = setup.rule().aim(setup.problem.level)
     if stated is None or sought in (None, stated) or ignores_beliefs(setup.coordination):
         return
-    wanted = "a world that says so by an attribute `task`"
+    wanted = "a world whose attribute `task` states that task"
     if not setup.chooses:
         wanted = f"{name_of(Auto().in_field(stated, priced=setup.problem.priced))!r}, which is taken if it is left out"
     got = f"got {to_plain(setup.acquisition)['kind']!r}, which looks for {_IN_WORDS[sought]}"

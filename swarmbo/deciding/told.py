@@ -1,4 +1,4 @@
-"""Outcomes that users tell, to a team of all channels or to an agent of its own, and their checks."""
+"""Outcomes that users tell to a team, or to an agent about its own channels, and their checks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from swarmbo.problem.data import Measurement, News
 from swarmbo.worlds.fields import measurements_of
 
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
-OwnChannels = tuple[str, ...] | None  # channels of an agent
+OwnChannels = tuple[str, ...] | None  # channels of an agent; None: all
 Point = Float[np.ndarray, " n"]
 Checked = tuple[Point, float | None, dict[str, float], bool]  # point, total, factors, rest failed
 Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]
@@ -37,7 +37,7 @@ class ToldOutcome(NamedTuple):
 
 
 def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = None) -> News | None:
-    """News of outcomes as in ``AskTell.tell``, of ``own`` channels only, without known ones; None if all are known."""
+    """News of told outcomes (``AskTell.tell``) of ``own`` channels, without known outcomes; None if all are known."""
     query, channels = log.requested_query(query_id), log.problem.channels if own is None else own
     awaited = [channel for channel in query.awaited if own is None or channel in own]
     if log.problem.is_field:
@@ -57,7 +57,7 @@ def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = N
         if not awaited and not factors:
             _require_failure(log, query_id, query.row, channels)
         new = dict.fromkeys(awaited, np.nan) | new
-    # an agent without factors tells where its variables stood
+    # an agent without factors still tells the actual values of its variables
     if total is None and not new and channels and (factors or not awaited):
         return None
     return News(point, total, new, total_noise, {channel: noise[channel] for channel in new if channel in noise})
@@ -92,7 +92,7 @@ def _checked_evaluation(problem: Problem, place: Point, told: ToldOutcome, own: 
 
 
 def _recorded_outcome(log: Logbook, query_id: str, row: int | None, channel: str) -> float:
-    """Outcome of a channel for which a query does not wait any more; NaN if it failed."""
+    """Recorded outcome of a channel for which a query waits no longer; NaN if it failed."""
     data, column = log.history, log.problem.graph.place_of[channel]
     assert row is not None
     if data.taken is not None and not data.taken[row, column]:
@@ -104,7 +104,7 @@ def _recorded_outcome(log: Logbook, query_id: str, row: int | None, channel: str
 
 
 def _require_same(query_id: str, what: str, outcome: float, recorded: float) -> None:
-    """Refuse an outcome that differs from the known one; NaN for failed ones."""
+    """Refuse an outcome that differs from the recorded one; NaN means failed."""
     if outcome != recorded and not (math.isnan(outcome) and math.isnan(recorded)):
         got = f"a failure of {what}" if math.isnan(outcome) else f"{what} {outcome}"
         before = "a failure" if math.isnan(recorded) else recorded
@@ -120,21 +120,21 @@ def _require_failure(log: Logbook, query_id: str, row: int | None, channels: Seq
 
 
 def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
-    """Measured quantities that have limits, as a user tells them; without those that are unknown."""
+    """Measured quantities that have limits, as a user tells them; unknown ones are left out."""
     given = problem.quantities(constraints)
     told = {name: values.outcome_from_user(value, f"the quantity {name!r}") for name, value in given.items()}
     return _known_entries(told)
 
 
 def quantities_in(infos: Mapping[str, Mapping[str, Any]], problem: Problem) -> dict[str, float]:
-    """Measured quantities that have limits, by an environment's infos; without those that are no numbers."""
+    """Measured quantities that have limits, from an environment's infos; what is not a number is left out."""
     given = [info.get("constraints") for info in infos.values()]
     found = {name: value for table in given if isinstance(table, Mapping) for name, value in table.items()}
     return _known_entries({name: values.reported_number(found.get(name)) for name in problem.ranges})
 
 
 def _known_entries(entries: Mapping[str, float]) -> dict[str, float]:
-    """Entries of a table that are not NaN, for unknown."""
+    """Entries of a table that are known, not NaN."""
     return {name: number for name, number in entries.items() if not math.isnan(number)}
 
 
@@ -153,7 +153,7 @@ def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]
 
 
 def _total_or_factors(outcome: Outcome, problem: Problem, own: OwnChannels) -> tuple[float | None, dict[str, float]]:
-    """Total of a function, or outcomes of factors: none of them if the evaluation failed as a whole."""
+    """Total of a function, or outcomes of factors: an empty table if the evaluation failed as a whole."""
     if isinstance(outcome, Mapping):
         return None, _outcomes_by_channel(outcome, "{factor: outcome}", "$.outcome", own)
     number, channels = values.outcome_from_user(outcome, "the evaluation"), problem.channels if own is None else own
@@ -163,7 +163,7 @@ def _total_or_factors(outcome: Outcome, problem: Problem, own: OwnChannels) -> t
         return None, {}
     if len(channels) != 1:
         hint = ". With outcomes = 'total' a team learns from both" if own is None else f" of its factors {list(own)}"
-        got = f"got {number}, one number of several factors"
+        got = f"got {number}, one number for several factors"
         raise ConfigError(f"{got}; wanted a table {{factor: outcome}}{hint}", at="$.outcome")
     return None, {channels[0]: number}
 
@@ -172,7 +172,7 @@ def _outcomes_by_channel(outcome: object, form: str, at: str, own: OwnChannels) 
     """Outcomes by channel, NaN for failed ones."""
     given = {} if outcome is None else values.table(outcome, form, at)
     if own is not None and (foreign := [channel for channel in given if channel not in own]):
-        raise ConfigError(f"got {foreign}; wanted its own of {list(own)}", at=at)
+        raise ConfigError(f"got {foreign}; wanted only its own: {list(own)}", at=at)
     return {channel: values.outcome_from_user(value, repr(channel)) for channel, value in given.items()}
 
 
@@ -198,8 +198,8 @@ class AgentInputs:
     ) -> OwnRow | None:
         """Check outcomes of a query, and leave out known ones; None if all are known; see ``Agent.tell``.
 
-        ``before`` has outcomes that it got and that its log does not have yet. The ``reporter``, by default the first
-        agent, gets totals and reports them.
+        ``before`` has outcomes that the agent got and that its log does not have yet. Totals are told to the
+        ``reporter``, by default the first agent, which reports them.
         """
         first, outcome, point = reporter or self.problem.agents[0], told.outcome, told.point
         if self.problem.is_field:
@@ -211,7 +211,7 @@ class AgentInputs:
         elif shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
             wanted = f"it given to {first!r}, which reports it to the others"
             raise ConfigError(f"got a total; wanted {wanted}", at="$.outcome")
-        if query_id in log.open:  # with outcomes of its own that its log does not have yet
+        if query_id in log.open:  # add outcomes that the log does not have yet
             awaited = log.open[query_id].awaited
             new = {f: np.nan if y is None else y for f, y in before.factors.items() if f in awaited}
             log = log.with_factors(query_id, new) if new else log
@@ -219,7 +219,7 @@ class AgentInputs:
             log = log.with_total(query_id, np.nan if before.total is None else before.total)
         own = {} if point is None else values.table(point, "{variable: value}", "$.point")
         if foreign := [variable for variable in own if variable not in self.variables]:
-            raise ConfigError(f"got {foreign}; wanted its own of {list(self.variables)}", at="$.point")
+            raise ConfigError(f"got {foreign}; wanted only its own: {list(self.variables)}", at="$.point")
         if own:
             point = {**self.problem.named(log.requested_query(query_id).place), **own}
         news = news_of(log, query_id, told._replace(outcome=outcome, point=point), self.factors)
@@ -260,7 +260,7 @@ class AgentInputs:
         return rows
 
     def checked_info(self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool) -> OwnRow:
-        """Check its environment's info of a round; see ``Agent.observe``."""
+        """Check the info of a round from the agent's environment; see ``Agent.observe``."""
         sent: Mapping[str, np.ndarray] = {}
         if query_id != UNREQUESTED:
             point = log.query(query_id).point
@@ -271,7 +271,7 @@ class AgentInputs:
     def checked_offer(
         self, candidates: ArrayLike | None, price: float, position: ArrayLike | None, *, takes_part: bool
     ) -> offers.Offer:
-        """Check its reachable locations in a round; see ``Agent.ask``."""
+        """Check the agent's reachable locations in a round; see ``Agent.ask``."""
         if not values.reported_number(price) >= 0.0:
             raise ConfigError(f"got {values.short(price)}; wanted a finite number >= 0", at="$.price")
         if not self.problem.is_field:
@@ -288,5 +288,5 @@ class AgentInputs:
 def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:
     """Check all measurable locations (k, d), k >= 1, of a field."""
     if not problem.is_field or not len(checked := offers.checked_candidates("", sites, problem.box)):
-        raise ConfigError("got none, or those of a function; wanted locations in a field", at="$.sites")
+        raise ConfigError("got no locations, or those of a function; wanted locations in a field", at="$.sites")
     return checked

@@ -12,13 +12,13 @@ from swarmbo.evaluations.executor import Ended, Executor, stored_result
 from swarmbo.evaluations.ledger import Event, Ledger
 
 MOST_RETRIES = 3
-_POLL_S = 1.0  # each wait ends then, whatever the executor does
+_POLL_S = 1.0  # time limit of each wait, whatever the executor does
 
 Tell = Callable[[str, Ended], None]
 
 
 class EvaluationError(SwarmboError, RuntimeError):
-    """An evaluation failed in a run that stops then."""
+    """An evaluation failed in a run that stops at failures."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Driver:
         executor: Executor that evaluates queries; a task is a query's id and point. The driver does not close it.
         workers: Number of workers.
         total: Number of queries to be told.
-        tell: Tells the ledger the outcome of a query from the end of its task; only one that is ``done`` has a result.
+        tell: Tells the ledger a query's outcome, given the end of its task; only a task that is ``done`` has a result.
         is_synchronous: True for batches.
         results: Folder with results that workers wrote; those of pending queries are told first.
         stops: True to raise an exception of the world.
@@ -62,7 +62,7 @@ class Driver:
         self._running, self._ended = set[str](), dict[str, Ended]()
 
     def run(self) -> None:
-        """Run until ``total`` queries are told; a ConfigError if ``tell`` leaves one without some outcomes."""
+        """Run until ``total`` queries are told; a ConfigError if ``tell`` leaves out some outcomes."""
         ledger = self.ledger
         for query_id, query in ledger.pending.items():
             end = None if self.results is None else stored_result(self.results, query_id)
@@ -80,7 +80,7 @@ class Driver:
     def _batch(self) -> None:
         """Ask the rest of a batch, and wait for all of its outcomes; they are told in the order of asks."""
         ledger = self.ledger
-        # batches follow from counts, so that a run that is resumed within one goes on with it
+        # batches follow from counts, so that a run that is resumed within a batch continues it
         for _ in range(ledger.n_asked, min(self.total, (ledger.n_told // self.workers + 1) * self.workers)):
             query = ledger.ask()
             self._send(query.id, query.point)
@@ -89,7 +89,7 @@ class Driver:
         self._ended = {query_id: self._ended[query_id] for query_id in ledger.pending}
 
     def _fill(self) -> None:
-        """Ask and send until as many queries as wanted are pending, or one has ended; wait for one."""
+        """Ask and send until enough queries are pending, then wait for an end; return if one ends before."""
         ledger = self.ledger
         while ledger.n_asked < self.total and len(ledger.team.pending) < self._most_pending:
             query = ledger.ask()
@@ -105,7 +105,7 @@ class Driver:
 
     def _collect(self, ends: list[Ended]) -> None:
         for end in ends:
-            if end.task not in self._running:  # told already: an earlier worker had it, too
+            if end.task not in self._running:  # ended already: another worker had it, too
                 continue
             self._running.remove(end.task)
             if end.status in ("lost", "hung"):
@@ -122,16 +122,16 @@ class Driver:
         while self._ended:
             query_id = next(iter(self._ended))
             self.tell(query_id, self._ended.pop(query_id))
-            if query_id in self.ledger.team.pending:  # it would be waited for without end
+            if query_id in self.ledger.team.pending:  # the run would wait forever
                 raise ConfigError(f"query {query_id} still waits; wanted all outcomes, or failed=True", at="$.tell")
             if self.results is not None:
                 (self.results / f"{query_id}.json").unlink(missing_ok=True)
 
 
 class WorkerStatistics:
-    """Statistics of a run's workers so far, by the events of its ledger: evaluations that run, failed, or were lost.
+    """Statistics of a run's workers so far, from the events of its ledger: running, failed and lost evaluations.
 
-    ``wall_s`` is the time without pauses between processes, up to the ``last`` event. A tell notes its ``seconds``.
+    ``wall_s`` is the time without pauses between processes, up to the ``last`` event. A tell's note has ``seconds``.
     """
 
     def __init__(self, workers: int) -> None:
@@ -162,7 +162,7 @@ class WorkerStatistics:
     def busy(self, now: float) -> float | None:
         """Share of the workers' time in evaluations, 0 to 1; None before the first outcome.
 
-        Evaluations that run count as far as they may have run: since they were asked, up to the longest one so far.
+        A running evaluation counts from when it was asked, but no longer than the longest evaluation so far.
         """
         wall = self.wall_s + max(0.0, now - self.last)
         if not self._longest or not wall:

@@ -20,16 +20,16 @@ from swarmbo.registry import add_module_folders, is_user_code, load
 from swarmbo.settings import Settings, convert, require, within
 
 _AT = "$.workers.engine"
-_local = threading.local()  # work and evaluation of each thread, as environments are not made for several
+_local = threading.local()  # work and evaluation of each thread, as environments are not thread-safe
 OBJECT_STORE = 80_000_000  # bytes; results are small, and Ray would take a third of the memory
 ENGINES = ("pool", "ray")
 
 
 class _TimeLimited:
-    """Evaluation in a process of this worker, as a thread cannot be ended: one that takes too long is killed."""
+    """Evaluation in a child process of this worker, which is killed if it takes too long, as a thread cannot be."""
 
     def __init__(self, work: executor.Work, timeout_s: float) -> None:
-        if current_process().daemon:  # as workers of Dask are, which may start none
+        if current_process().daemon:  # as workers of Dask are: a daemon may not start processes
             current_process().daemon = False
         self._pool = executor.Pool(work, 1, None, timeout_s)
         Finalize(self, self._pool.close, exitpriority=10)  # when its thread ends, or before processes are waited for
@@ -44,11 +44,11 @@ class _TimeLimited:
 def evaluate_in_worker(
     work: bytes | executor.Work, timeout_s: float | None, attempt: int, task: str, point: Any
 ) -> executor.Ended | SwarmboError:
-    """Carry out a task by work, pickled between processes, which each thread makes once; runs in workers.
+    """Carry out a task in a worker. Each thread makes the evaluation once from ``work``, pickled between processes.
 
-    ``attempt`` is another in each call, as Dask has one result for equal calls. If the work cannot be made, the reason.
+    ``attempt`` differs in each call, as Dask reuses results of equal calls. If it cannot be made, return the error.
     """
-    # in a thread of the caller's process, a limit would be the caller's too
+    # in a thread of the caller's process, a limit on BLAS threads would apply to the caller, too
     with one_blas_thread() if isinstance(work, bytes) else contextlib.nullcontext():
         try:
             if getattr(_local, "work", None) != work:
@@ -70,8 +70,8 @@ class FuturesExecutor:
     Args:
         futures: The executor, which ``close`` shuts down. A ``ProcessPoolExecutor`` ends with its first lost process.
         work: Function that makes the evaluation in each worker.
-        timeout_s: Limit of a task from its begin in a worker, s. Each worker then has a process of its own for tasks,
-            which must be able to import ``work``; a process that takes longer is killed. None for no limit.
+        timeout_s: Time limit of a task from its start in a worker, s. Each worker then has a separate process for
+            tasks, which must be able to import ``work``; a process that takes longer is killed. None: no limit.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -109,7 +109,7 @@ class FuturesExecutor:
             except ImportError as error:
                 wanted = "wanted workers that have swarmbo and your modules on Python's path"
                 end = ConfigError(f"a worker cannot begin: {error_text(error)}; {wanted}", at="$.workers")
-            except (Exception, CancelledError) as error:  # noqa: BLE001  of the machinery: those of tasks are results
+            except (Exception, CancelledError) as error:  # noqa: BLE001  of the machinery; errors of tasks are results
                 end = executor.Ended(self._tasks[future], "lost", error_text(error))
             if isinstance(end, executor.Ended):
                 ends.append(end)
@@ -135,7 +135,7 @@ class RayExecutor(FuturesExecutor):
     Args:
         work: Function that makes the evaluation in each worker process.
         count: Number of simultaneous tasks; each takes one CPU of the cluster.
-        timeout_s: Limit of a task, s, as of ``FuturesExecutor``.
+        timeout_s: Time limit of a task, s, as in ``FuturesExecutor``.
         address: Address of a cluster; ``auto``: the cluster of this machine; None: start a cluster on this machine.
 
     Raises:
@@ -152,7 +152,7 @@ class RayExecutor(FuturesExecutor):
             here: dict[str, Any] = {"num_cpus": count, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
             ray.init(address=address or "local", log_to_driver=False, **({} if address else here))
         self._work, self._timeout_s = ray.put(pickle.dumps(work)), timeout_s
-        # a copy of its own for each worker, so that modules of this session's folder need not be sent with it
+        # each worker imports its own copy, so that modules of this session's folder need not be sent with it
         self._evaluate = ray.remote(max_retries=0, num_cpus=1)(evaluate_in_worker)
         self._tasks = dict[Any, str]()  # by future, which has its reference
 
@@ -201,7 +201,7 @@ class Workers(Settings, frozen=True):
 
 
 def engine_of(workers: Workers, modules: Sequence[str]) -> Any:
-    """Maker of the executor of an engine, of the user's own if trusted by now; a ConfigError if there is none."""
+    """Maker of an engine's executor; a user's own engine is trusted by now. A ConfigError if there is none."""
     if workers.engine == "pool":
         return executor.Pool
     if workers.engine == "ray":
@@ -233,6 +233,6 @@ def make_executor(
     if isinstance(made, Futures):
         return FuturesExecutor(made, work, timeout_s=timeout_s)
     if missing := [name for name in ("submit", "poll", "close") if not hasattr(made, name)]:
-        wanted = "wanted an executor of concurrent.futures, or all three"
+        wanted = "wanted an executor of concurrent.futures, or all three methods"
         raise ConfigError(f"got {short(made)} without {', '.join(missing)}; {wanted}", at=_AT)
     return made

@@ -1,7 +1,7 @@
 """Executors: they carry out tasks elsewhere, and report how each ended; here in a pool of processes.
 
-The protocol has three methods, so that an engine of one's own is a small class. A worker of the pool has one task at a
-time, so one that crashes, hangs or is killed costs its own task only.
+The protocol has three methods, so that your own engine is a small class. A worker of the pool has one task at a time,
+so one that crashes, hangs or is killed costs its own task only.
 """
 
 import math
@@ -97,7 +97,7 @@ def store_result(folder: Path, end: Ended) -> None:
 
 
 def _plain_array(value: object) -> Any:
-    """Plain data of NumPy's values inside others' types, which msgspec cannot write."""
+    """Plain data of NumPy's values inside other types, which msgspec cannot write."""
     if isinstance(value, np.ndarray | np.generic):
         return plain(value)
     raise TypeError(f"got a result with {short(value)}; wanted numbers, texts, lists and tables")
@@ -114,8 +114,8 @@ def stored_result(folder: Path, task: str) -> Ended | None:
     return None
 
 
-_START_S = 300.0  # to import everything and make the work, on a slow disk
-# raised by a result that is no plain data; another attempt would give such a result again
+_START_S = 300.0  # time limit to import everything and make the work, on a slow disk
+# raised for a result that is not plain data; another attempt would give such a result again
 _NOT_PLAIN = (AttributeError, TypeError, ValueError, OverflowError, RecursionError, pickle.PicklingError)
 _MOST_FAILED_STARTS = 3  # of workers in a row before any is ready
 
@@ -147,7 +147,7 @@ class Pool:
     """
 
     def __init__(self, work: Work, count: int, results: Path | None = None, timeout_s: float | None = None) -> None:
-        if sys.platform == "win32" and sys.version_info < (3, 13) and 2 * count + 1 > 63:  # ends to wait for
+        if sys.platform == "win32" and sys.version_info < (3, 13) and 2 * count + 1 > 63:  # handles to wait for
             wanted = "at most 31 on Windows, or Python 3.13, or another engine"
             raise ConfigError(f"got {count} processes; wanted {wanted}", at="$.workers.count")
         self._work, self._results = work, results
@@ -193,7 +193,7 @@ class Pool:
         self._waker.send_bytes(b".")
 
     def _supervise(self, count: int) -> None:
-        """Serve the workers until ``close``; all their state is this thread's."""
+        """Serve the workers until ``close``; only this thread uses their state."""
         try:
             for _ in range(count):
                 self._start()
@@ -246,7 +246,7 @@ class Pool:
         task, point = self._queue.popleft()
         try:
             worker.pipe.send((task, point))
-        except OSError:  # it has ended while idle; its sentinel is ready
+        except OSError:  # the worker ended while idle; its sentinel is ready
             self._queue.appendleft((task, point))
             return
         worker.task, worker.began = task, time.monotonic()
@@ -275,7 +275,7 @@ class Pool:
         self._workers.remove(worker)
         self._n_failed_starts += not worker.is_ready
         if self._n_failed_starts == _MOST_FAILED_STARTS or (status == "hung" and not worker.is_ready):
-            raise ConfigError(f"its processes do not start: {why}", at="$.workers")
+            raise ConfigError(f"worker processes do not start: {why}", at="$.workers")
         if worker.task is not None:
             stored = None if self._results is None else stored_result(self._results, worker.task)
             lost = Ended(worker.task, status, why, time.monotonic() - worker.began)
@@ -292,12 +292,12 @@ def _run_worker(pipe: Connection, work: Work, results: Path | None, grace_s: flo
         except SwarmboError as error:  # raised again in the calling process
             pipe.send(error)
             return
-        with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # otherwise the driver has gone
+        with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the driver has ended
             pipe.send("ready")
             while True:
                 end = evaluate_task(evaluate, *pipe.recv())
                 try:
-                    with suppress(OSError):  # of a full disk, or of a folder that went with its run
+                    with suppress(OSError):  # the disk is full, or the folder was deleted with its run
                         if results is not None:
                             store_result(results, end)
                     pipe.send(end)

@@ -25,7 +25,7 @@ from swarmbo.boundary.files import append_line
 from swarmbo.boundary.processes import one_blas_thread
 from swarmbo.records import Query, SolveReport, Traffic
 
-if TYPE_CHECKING:  # it is slow to load, and workers need none
+if TYPE_CHECKING:  # slow to import, and workers do not need it
     from swarmbo.team import Team
 
 LEDGER = "ledger.jsonl"
@@ -156,7 +156,7 @@ class Ledger:
             make_team: Function that makes a team with the same problem and settings.
             choose: As in ``create``.
             replayed: Function that is called with the ledger after each replayed event.
-            known: Number of told queries that the caller knows. Later tells are replayed, also of the saved state.
+            known: Number of told queries that the caller knows. Later tells are replayed, also those in a saved state.
 
         Raises:
             RunFolderError: If there is no ledger, it is damaged or of another team, or a replay differs from the log.
@@ -177,7 +177,7 @@ class Ledger:
             if path.stat().st_size != len(text):
                 raise errors.RunFolderError(f"{path}: another program writes to it; end that one")
             os.truncate(path, log.length)
-        with one_blas_thread():  # as the calls had
+        with one_blas_thread():  # as in the logged calls
             ledger._replay(events, replayed, known)
         with ledger._writing():
             ledger._log(Event("begin", time.time(), team=own))
@@ -293,7 +293,7 @@ class Ledger:
         """
         where: Any = None if locations is None else dict(locations)
         quantities = self.team.problem.quantities(constraints)
-        # the team learns what the log says, so that it learns the same from the log
+        # the team learns the logged form, so that a replay teaches it the same
         told = _as_logged(
             Event(
                 "tell",
@@ -330,18 +330,18 @@ class Ledger:
     def _replay(self, events: list[Event], replayed: Callable[[Self, Event], None] | None, known: int | None) -> None:
         last_tells = {event.query: number for number, event in enumerate(events) if event.kind == "tell"}
         tells = sorted(last_tells.values())
-        # a kill before the first line was whole leaves the state that the ledger began with
+        # with a kill before the first line was complete, only the state exists that the ledger began with
         n_done = self._load_state(max(len(events), 1) if known is None or known >= len(tells) else tells[known])
         for number, event in enumerate(events):
             got = ""
             if number >= n_done and event.kind == "ask":
                 query = self._choose(self.team)
                 if (query.id, query.point) != (event.query, event.point):
-                    got = f"query {event.query} came out as {query.id} at {query.point}, logged was {event.point}"
+                    got = f"query {event.query} was replayed as {query.id} at {query.point}, not at {event.point}"
             elif number >= n_done and event.kind == "tell":
                 try:
                     self._tell_team(event)
-                except errors.SwarmboError as error:  # an earlier version took it in another way
+                except errors.SwarmboError as error:  # an earlier version accepted it
                     got = str(error)
             if got:
                 at = f"{self._folder / LEDGER}: line {number + 1}"
@@ -388,7 +388,7 @@ class Ledger:
     def _append(self, event: Event) -> None:
         path, line = self._folder / LEDGER, files.seal(msgspec.json.encode(event), self._digest)
         if self._length and path.stat().st_size != self._length:
-            raise errors.RunFolderError(f"{path}: another program writes to it; end one of both")
+            raise errors.RunFolderError(f"{path}: another program writes to it; end one of them")
         append_line(path, line)
         self._length += len(line) + 1
         sealed = files.read_seal(line, self._digest)
@@ -405,7 +405,7 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
-        """Block that asks or tells the team and then logs that; if it fails between, the ledger refuses further calls.
+        """Block that asks or tells the team, then logs it. After a failure between, the ledger refuses further calls.
 
         The team may then be ahead of the log, or the log ahead of watchers. Opening the ledger again mends this.
         """
@@ -430,7 +430,7 @@ def _digest_of(team: "Team") -> str:
 
 
 def _as_logged(event: Event) -> Event:
-    """Event as its line in the log is read again."""
+    """Event as it will be read from its line in the log."""
     try:
         encoder = msgspec.json.Encoder(enc_hook=methodcaller("tolist"), decimal_format="number")
         return msgspec.json.decode(encoder.encode(event), type=Event)

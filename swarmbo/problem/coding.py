@@ -25,7 +25,7 @@ _ON = 0.5**0.5  # coordinate of the chosen value
 
 @dataclass(frozen=True, eq=False)
 class Coding:
-    """Coordinates of the models of a problem with types, by its scopes, owners and the domain of its n variables."""
+    """Coordinates of the models of a problem with types, from its graph and the domain of its n variables."""
 
     graph: FactorGraph
     domain: MixedDomain
@@ -68,7 +68,7 @@ class Coding:
 
     @cached_property
     def _options(self) -> Int[np.ndarray, " N"]:
-        """Position of the value of a choice that each coordinate stands for; -1 for numbers."""
+        """Position, among a choice's values, of the value that each coordinate stands for; -1 for numbers."""
         return np.concatenate([np.arange(count) if count > 1 else np.array([-1]) for count in self._counts])
 
     def inside(self, U: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t N"]:
@@ -76,7 +76,7 @@ class Coding:
         return self._coded(U, np.arange(U.shape[-1]), self._sources, self._options)
 
     def outside(self, Z: Float[np.ndarray, "*t N"]) -> Float[np.ndarray, "*t n"]:
-        """Joint points of the unit cube at coordinates; of a choice, the value with the largest one."""
+        """Joint points of the unit cube at coordinates; a choice takes the value with the largest coordinate."""
         out = np.empty((*Z.shape[:-1], len(self._counts)))
         for column, (first, count) in enumerate(zip(self._firsts, self._counts, strict=True)):
             own = Z[..., first : first + count]
@@ -98,11 +98,11 @@ class Coding:
         return np.array([isinstance(variable, Categorical) for variable in self.domain.variables])
 
     def bounds(self, end: Float[np.ndarray, " N"]) -> Float[np.ndarray, " n"]:
-        """End of a box of coordinates, for the variables that have one coordinate."""
+        """Corner of a box, from the corner in coordinates; valid for the variables that have one coordinate."""
         return end[self._firsts]
 
     def over(self, inner: FactorGraph) -> FactorGraph:
-        """Scopes over the problem's variables that a graph over coordinates reads, such as a learned one."""
+        """Graph over the problem's variables that a graph over coordinates, such as a learned one, reads."""
         names, graph = self.graph.variables, self.graph
         scopes = tuple(
             tuple(dict.fromkeys(names[self._sources[self.inner.column_of[name]]] for name in scope))
@@ -118,7 +118,7 @@ class Coding:
     def slopes(
         self, stack: FactorStack, inner: FactorStack, D: Float[np.ndarray, "g m A"]
     ) -> Float[np.ndarray, "g m a"]:
-        """Derivatives by the variables of scopes; 0 by those whose values are tried one by one."""
+        """Derivatives by the variables of scopes; 0 for variables whose values are tried one by one."""
         at, options = self._places(stack, inner)
         out = np.zeros((*D.shape[:2], stack.size))
         sources = stack.columns[np.arange(len(at))[:, None], at]
@@ -127,7 +127,7 @@ class Coding:
         return out
 
     def _places(self, stack: FactorStack, inner: FactorStack) -> tuple[Int[np.ndarray, "g A"], Int[np.ndarray, "g A"]]:
-        """Position in the scope, and value of a choice, of each coordinate of factors."""
+        """For each coordinate of factors: its variable's position in the scope, and its option of a choice."""
         at = [
             [own.index(source) for source in self._sources[columns].tolist()]
             for own, columns in zip(stack.columns.tolist(), inner.columns, strict=True)
@@ -139,7 +139,7 @@ class Coding:
     ) -> Float[np.ndarray, "*m A"]:
         cells = self.domain.cells(U, columns)
         places = self.domain.centres(U, cells, columns)
-        if at.ndim > 1 and (at == at[:1]).all() and (options == options[:1]).all():  # factors that read alike
+        if at.ndim > 1 and (at == at[:1]).all() and (options == options[:1]).all():  # the same for all factors
             at, options = at[0, 0], options[0, 0]
         if at.ndim == 1:
             places, chosen = places[..., at], cells[..., at]

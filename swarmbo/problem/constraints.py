@@ -16,7 +16,7 @@ from swarmbo.settings import NonNegative, Settings, convert, require
 from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import Categorical, MixedDomain, Variable
 
-_MOST = 20_000  # joint values of the scope of a table
+_MOST = 20_000  # most joint values of the scope of a table
 
 
 class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
@@ -46,7 +46,7 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
         super().__post_init__()
         numbers = [number for weight in self.weights.values() for number in np.atleast_1d(weight)]
         are_weights = bool(numbers) and bool(np.isfinite(numbers).all())
-        require(self, "weights", lambda _: are_weights, "a finite weight or more")
+        require(self, "weights", lambda _: are_weights, "at least one weight, all finite")
         low, high = self.at_least, self.at_most
         require(self, "at_most", lambda _: not (low is None and high is None), "at_most, at_least, or both")
         if low is not None and high is not None:
@@ -148,7 +148,7 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
     allowed: Any
 
     def fitting(self, variables: Mapping[str, Variable], at: str) -> "Constraint":
-        """This constraint with a table for a function; a ConfigError at the path ``at`` if it does not fit."""
+        """This constraint with its function as a table; a ConfigError at the path ``at`` if it does not fit."""
         own = [variables[name] for name in self.scope]
         axes = [variable.axis for variable in own]
         if ungridded := [name for name, axis in zip(self.scope, axes, strict=True) if not axis.step]:
@@ -201,5 +201,5 @@ def constraint_of(given: object, variables: Mapping[str, Variable], at: str) -> 
 
 
 def names_of(constraints: Sequence[Known], places: Sequence[int]) -> str:
-    """Constraints in words, by their places."""
+    """Constraints in words, from their positions in the list."""
     return " and ".join(f"constraints[{place}] ({', '.join(constraints[place].scope)})" for place in places)

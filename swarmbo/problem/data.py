@@ -27,7 +27,7 @@ class News:
 
     ``point`` is the actual one, physical, NaN for variables of agents without a part. Outcomes are NaN if failed,
     ``total`` is None if not given; noises are standard deviations, NaN or left out if unknown. Measurements en route
-    are in the team's order of agents, each in turn.
+    are grouped by agent, in the team's order.
     """
 
     point: Float[np.ndarray, " n"]
@@ -38,7 +38,7 @@ class News:
     on_the_way: tuple[Measurement, ...] = ()
 
     def measurement(self, agent: str, problem: "Problem") -> Measurement:
-        """Measurement of an agent in a field, which is among the outcomes."""
+        """Measurement of an agent in a field whose outcome is in ``factors``."""
         place = self.point[problem.columns(agent)]
         return Measurement(agent, place, self.factors[agent], self.noise.get(agent, np.nan))
 
@@ -138,13 +138,13 @@ class Dataset:
 
     @property
     def sums(self) -> Float[np.ndarray, " t"]:
-        """Totals, or the sums of all channels' outcomes where they are not told; NaN if neither is known."""
+        """Totals, or the sums of all channels' outcomes where totals are not known; NaN if neither is known."""
         return np.where(np.isfinite(self.totals), self.totals, self.factors.sum(axis=1))
 
     def with_sums(self) -> "Dataset":
         """Add totals of rows with outcomes of all channels."""
         sums, noise = self.sums, self.noise_std
-        if noise is not None:  # of independent noises the variances add up
+        if noise is not None:  # variances of independent noises add up
             noise, is_sum = noise.copy(), np.isnan(self.totals) & ~np.isnan(sums)
             noise[is_sum, 0] = np.sqrt((noise[is_sum, 1:] ** 2).sum(axis=1))
         return replace(self, totals=sums, noise_std=noise)

@@ -20,7 +20,7 @@ Terms = list[tuple[int, float]]  # columns and coefficients
 
 
 class _Program:
-    """Rows and columns of a program, as they are added."""
+    """Mixed-integer linear program, to which rows and columns are added."""
 
     def __init__(self) -> None:
         self.low, self.high, self.cost, self.whole = list[float](), list[float](), list[float](), list[int]()
@@ -39,7 +39,7 @@ class _Program:
         self._rows.append((terms, floor, ceiling))
 
     def solved(self) -> Float[np.ndarray, " c"] | None:
-        """Columns of the optimum; None if there is none."""
+        """Columns of the optimum or, after 20 s, of the best solution found; None if none was found."""
         every, floors, ceilings = zip(*self._rows, strict=True)
         at = [(row, column, number) for row, terms in enumerate(every) for column, number in terms]
         rows, columns, numbers = zip(*at, strict=True)
@@ -52,18 +52,18 @@ class _Program:
 
 @dataclass(frozen=True, eq=False)
 class Feasible:
-    """Joint points of n variables, of types and names, that keep constraints on some of them."""
+    """Joint points of n typed and named variables that keep constraints on some of them."""
 
     variables: tuple[Variable, ...]
     names: tuple[str, ...]
     constraints: tuple[Known, ...]
 
     def nearest(self, codes: Point) -> Point | None:
-        """Codes of the nearest point, by the sum of distances in sides; a choice counts 1. None if there is none."""
+        """Codes of the nearest point, by the sum of distances in sides; a choice counts 1. None if none was found."""
         return self._solved(self.constraints, codes)
 
     def conflict(self) -> list[int]:
-        """Places of constraints that exclude one another, no fewer of which do; none if they can be kept."""
+        """Positions of a minimal set of constraints that exclude one another; empty if all can be kept."""
         kept = list(range(len(self.constraints)))
         if self._solved(self.constraints, None) is not None:
             return []
@@ -94,10 +94,10 @@ class Feasible:
 
 @dataclass(frozen=True)
 class _Part:
-    """Columns of a variable: steps along its axis, and, if a table or a choice names them, a flag for each value."""
+    """Columns of a variable: steps along its axis or, if a table or a choice names values, a flag for each value."""
 
     axis: Axis
-    terms: Terms  # of its code, besides the lowest
+    terms: Terms  # of its code, above the lowest code
     flags: tuple[int, ...]
     is_choice: bool
 
@@ -147,9 +147,9 @@ def _keep_sum(program: _Program, constraint: Linear, parts: Sequence[_Part]) -> 
     lowest, highest = sum(min(end, 0.0) for end in ends), sum(max(end, 0.0) for end in ends)
     floor = -np.inf if constraint.at_least is None else constraint.at_least - constant
     ceiling = np.inf if constraint.at_most is None else constraint.at_most - constant
-    slack = _inside(slack, ceiling - floor)  # an equation has no room
+    slack = _inside(slack, ceiling - floor)  # between equal limits there is no room
     floor, ceiling = floor + _inside(slack, highest - floor), ceiling - _inside(slack, ceiling - lowest)
-    reach = highest - lowest or 1.0  # a solver's tolerances are absolute
+    reach = highest - lowest or 1.0  # scaled, as a solver's tolerances are absolute
     program.row([(column, number / reach) for column, number in terms], floor / reach, max(floor, ceiling) / reach)
 
 
@@ -175,6 +175,6 @@ def _keep_listed(program: _Program, constraint: Constraint, parts: Sequence[_Par
     joint = [(program.column(0.0, 1.0), entry) for entry in np.argwhere(constraint.table).tolist()]
     for axis, part in enumerate(parts):
         for value, flag in enumerate(part.flags):
-            # the joint values with this one are chosen as often as it is
+            # the weights of the joint values with this value add up to its flag
             own = [(column, 1.0) for column, entry in joint if entry[axis] == value]
             program.row([*own, (flag, -1.0)], 0.0, 0.0)

@@ -17,8 +17,8 @@ from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import MixedDomain
 
 _MOST_CORNERS = 1000  # corners of a polygon: every point is compared with all
-_CLEAR = 1e-6  # distance from a region of a point moved out of it, in sides of the box
-_BENT, _BEYOND = 33, 1e-3  # levels of a logarithmic axis, and the share of its low end down to which borders go
+_CLEAR = 1e-6  # distance at which points that are moved out of a region stop beyond it, in sides of the box
+_BENT, _BEYOND = 33, 1e-3  # number of levels on a logarithmic axis, and share of its low end down to which borders go
 _ROUNDED = 1e-12  # depth that rounding errors may have, for coordinates as large as the sides of the box
 
 Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
@@ -121,7 +121,7 @@ class NoGoBall(NoGo, frozen=True, kw_only=True, tag="ball"):
         require(self, "centre", lambda centre: bool(centre) and np.isfinite(centre).all(), "one finite number or more")
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
-        """Distance to the sphere, in the longest of the sides."""
+        """Depth below the sphere, in units of the box's longest side."""
         longest, X = (box.high - box.low).max(), box.from_unit(U)
         gaps = X - np.array(self.centre)
         far = np.sqrt((gaps**2).sum(axis=1))
@@ -181,7 +181,7 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         return np.concatenate([feet + step * normal, feet - step * normal, start + step * out])
 
     def _border(self, box: Domain) -> tuple[Float[np.ndarray, "k 2"], Float[np.ndarray, "k 2"]]:
-        """Corners in the unit cube, also of edges that a logarithmic axis bends, and the way to the next of each."""
+        """Corners in the unit cube, more where a logarithmic axis bends an edge, and the vector to each next corner."""
         start = np.array(self.corners)
         edge = np.roll(start, -1, axis=0) - start
         bent = [j for j, v in enumerate(box.variables) if v.axis.is_log] if isinstance(box, MixedDomain) else []
@@ -191,12 +191,12 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
             shares.append((levels - start[:, j, None]) / np.where(edge[:, j] == 0.0, np.inf, edge[:, j])[:, None])
         share = np.sort(np.clip(np.concatenate(shares, axis=1), 0.0, 1.0), axis=1)
         points = start[:, None] + share[..., None] * edge[:, None]
-        points[..., bent] = np.maximum(points[..., bent], _BEYOND * box.low[bent])  # beyond the box, where logs exist
+        points[..., bent] = np.maximum(points[..., bent], _BEYOND * box.low[bent])  # beyond the box, but above 0
         border = box.to_unit(points.reshape(-1, 2))
         return border, np.roll(border, -1, axis=0) - border
 
     def _feet(self, U: Float[np.ndarray, "m 2"], box: Domain) -> Float[np.ndarray, "m k 2"]:
-        """Nearest point of each piece of the border."""
+        """Nearest point on each piece of the border, for each of some points."""
         start, edge = self._border(box)
         square = np.maximum((edge**2).sum(axis=1), np.finfo(float).tiny)
         share = np.clip(((U[:, None] - start) * edge).sum(axis=2) / square, 0.0, 1.0)
@@ -227,7 +227,7 @@ class Region(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """A region or constraint within a joint point, or a location.
+    """A region or constraint on some coordinates of a joint point, or on a location.
 
     ``margin`` is the width around it over which a penalty bends from zero to its slope, in sides of the cube;
     ``steepness`` the slope within it, in spreads of the objective for a side of the cube.
@@ -240,13 +240,13 @@ class Limit:
     steepness: float = 40.0
 
     def allows(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
-        """Mask of points of the unit cube outside of it, or on its border but for rounding errors."""
+        """Mask of points of the unit cube that are outside of it, or on its border up to rounding errors."""
         low, high = self.bounds.low, self.bounds.high
         rounded = _ROUNDED * max(1.0, float((np.maximum(np.abs(low), np.abs(high)) / (high - low)).max()))
         return self.region.depth(U[:, self.columns], self.bounds)[0] <= rounded
 
     def exits(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
-        """Points near one within that are just outside, perhaps out of bounds."""
+        """Points just outside, near a point within; they may be out of bounds."""
         assert isinstance(self.region, NoGo)
         near = self.region.exits(u[self.columns], self.bounds)
         moved = np.tile(u, (len(near), 1))

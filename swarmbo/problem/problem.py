@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 OutcomeMode = Literal["total", "per-factor"]
 
 _MOST_REGIONS = 1000
-_COUNTED = 100_000  # joint values of grids, of which those that regions and constraints allow are counted
-_PROJECTED = 64  # of them are moved to the nearest points that keep the constraints
-_BEND, _STEEP = 3e-3, 100.0  # a point that breaks a constraint is moved, which others may not bear
+_COUNTED = 100_000  # most joint values of grids of which the allowed ones are counted
+_PROJECTED = 64  # number of spread points that are moved to the nearest points that keep the constraints
+_BEND, _STEEP = 3e-3, 100.0  # of constraints: steep, as moving a point that breaks one may spoil other values
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
 _GRAPH_KEYS = ("factors", "factor_owners", "variables", "variable_owners")
 _KIND_KEYS = ("structure", "is_field", "outcomes")
-_FIELD_KEYS = ("aim", "level", "priced")  # of a field, where it is not as by default
+_FIELD_KEYS = ("aim", "level", "priced")  # of a field, where they differ from the default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 
 
@@ -144,7 +144,7 @@ class Problem:
             priced: True if agents may abstain from a measurement because of its price.
 
         Raises:
-            ConfigError: If names are used twice, the aim is invalid, or the level is missing or no finite number.
+            ConfigError: If names are used twice, the aim is invalid, or the level is missing or not a finite number.
         """
         if aim is not None and aim not in get_args(Goal):
             raise ConfigError(f"got {short(aim)}; wanted 'peak', 'map' or 'level'", at="$.aim")
@@ -167,7 +167,7 @@ class Problem:
         return html_table(title, rows, header=("variable", "values", "agent"), more="variables")
 
     def watching(self, level: float | None) -> "Problem":
-        """Problem with a level of interest, which replaces a ``peak`` as the aim; itself without a level."""
+        """Problem with a level of interest; the first one turns an aim ``peak`` into ``level``. Without one: itself."""
         if level is None:
             return self
         aim: Goal = "level" if self.level is None and self.aim == "peak" else self.aim
@@ -180,8 +180,8 @@ class Problem:
             regions: Shapes of ``swarmbo.problem.no_go``, or tables of such.
 
         Raises:
-            ConfigError: If an object is no region or has other variables. Also if none of 4,096 points that are spread
-                over the bounds is allowed.
+            ConfigError: If an object is not a region or has other variables. Also if none of 4,096 points that are
+                spread over the bounds is allowed.
         """
         first, given = len(self.no_go), _as_list(regions, "regions", "$.no_go")
         if first + len(given) > _MOST_REGIONS:
@@ -202,7 +202,7 @@ class Problem:
             constraints: Objects of ``swarmbo.problem.constraints``, or tables of such.
 
         Raises:
-            ConfigError: If one is invalid or has other variables, or no point keeps all; it names those in conflict.
+            ConfigError: If one is invalid or has other variables, or no point keeps all; it lists those in conflict.
         """
         if not (given := _as_list(constraints, "constraints", "$.constraints")):
             return self
@@ -263,7 +263,7 @@ class Problem:
         names = region.variables
         if self.is_field:
             if names is not None:
-                fix = "wanted none in a field, whose regions are of locations"
+                fix = "wanted none, as regions in a field are of locations"
                 raise ConfigError(f"got {list(names)}; {fix}", at=f"{at}.variables")
             n, what = self.box.n_dims, "a place"
         else:
@@ -421,15 +421,15 @@ class Problem:
 
     @cached_property
     def allowed(self) -> Float[np.ndarray, "m n"]:
-        """Allowed ones of points that are spread over the unit cube."""
+        """Allowed points among those that are spread over the unit cube."""
         spread = self.box.snapped(sobol(_SPREAD, self.box.n_dims, stream(0, "no-go")))
-        if self.constraints:  # few random points may keep them
+        if self.constraints:  # few random points may keep the constraints
             near = [self._projected(u) for u in spread[:_PROJECTED]]
             spread = np.concatenate([spread, *(u[None] for u in near if u is not None)])
         return spread[self.is_allowed(spread)]
 
     def _projected(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"] | None:
-        """Nearest point of the unit cube that keeps the constraints; None if there is none."""
+        """Nearest point of the unit cube that keeps the constraints; None if none was found."""
         codes = self._feasible.nearest(self.in_box(u))
         return None if codes is None else np.clip(self.domain.to_unit(codes), 0.0, 1.0)
 
@@ -437,7 +437,7 @@ class Problem:
         """Joint point from a table of all variables; rounding errors at the bounds are cut off.
 
         Raises:
-            ConfigError: If it is no table of all variables, or a value is invalid for its variable.
+            ConfigError: If it is not a table of all variables, or a value is invalid for its variable.
         """
         table(point, "{variable: value}", at := "$.point")
         known = dict.fromkeys(self.graph.variables)
@@ -479,7 +479,7 @@ class Problem:
             ShapeError: If a row has more or fewer values than there are variables.
             ConfigError: If a value is invalid for its variable; it names row and variable.
         """
-        rows = np.atleast_2d(np.ma.array(points, dtype=object).filled(np.nan))  # not the values below a mask
+        rows = np.atleast_2d(np.ma.array(points, dtype=object).filled(np.nan))  # masked entries are missing
         if rows.ndim != 2 or rows.shape[1] != len(self.graph.variables):
             raise ShapeError(f"got points {rows.shape}; wanted (t, {len(self.graph.variables)})")
         return np.array([self.codes(list(row), f"$.points[{i}]") for i, row in enumerate(rows)]).reshape(rows.shape)
@@ -492,7 +492,7 @@ class Problem:
         """True if a joint point is in bounds and on grids, up to rounding errors."""
         if isinstance(self.domain, MixedDomain):
             return all(v.axis.has(code) for v, code in zip(self.domain.variables, place.tolist(), strict=True))
-        return bool((np.abs(self.domain.to_unit(place) - 0.5) <= 0.5 + _SLACK).all())  # not if it is NaN
+        return bool((np.abs(self.domain.to_unit(place) - 0.5) <= 0.5 + _SLACK).all())  # False for NaN
 
     def has_point(self, point: Mapping[str, Any]) -> bool:
         """True if a table has a valid value of every variable, up to rounding errors."""
@@ -510,7 +510,7 @@ class Problem:
     def coded(self, point: Float[np.ndarray, " n"]) -> dict[str, float]:
         """Joint point as a table of its variables' codes; variables of agents that take no part are left out."""
         pairs = zip(self.graph.variables, point.tolist(), strict=True)
-        return {variable: value for variable, value in pairs if value == value}  # NaN is not
+        return {variable: value for variable, value in pairs if value == value}  # False for NaN
 
     def places_of(self, point: Mapping[str, float]) -> dict[str, Float[np.ndarray, " s"]]:
         """Coordinates that each channel reads from a table of variables; channels that lack one are left out."""

@@ -101,7 +101,7 @@ REFUSED = {
         "point.y: got nan; wanted",
     ),
     "a point out of bounds": (telling(joint_team, 1.0, point={"x": 0, "y": 0, "z": 2.0}), "point.z: got 2.0; wanted"),
-    "a total of a team of factors": (telling(by_factor, 1.0), "one number of several factors"),
+    "a total of a team of factors": (telling(by_factor, 1.0), "one number for several factors"),
     "a query that is none": (lambda: joint_team().tell(["q00001"], 1.0), r"query: got \['q00001'\]; wanted a query"),
     "a field's query that is none": (lambda: field_team().tell({}, {}), r"query: got \{\}; wanted a query"),
     "outcomes that are no table": (telling(field_team, 3.0), r"outcomes: got 3.0; wanted a table \{agent: outcome\}"),

@@ -130,7 +130,7 @@ def test_in_a_world_the_present_setting_is_that_of_its_reset_and_powers_stay_nea
 def test_what_cannot_be_begun_is_refused_with_the_fix(given, message):
     with pytest.raises(ConfigError, match=message):
         sb.Team(None, TYPED, **given)
-    with pytest.raises(ConfigError, match=r"\$\.start: got it in a field"):
+    with pytest.raises(ConfigError, match=r"\$\.start: got one in a field"):
         sb.Team.for_field(["a"], [0.0], [1.0], start="largest")
 
 

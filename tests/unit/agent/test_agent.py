@@ -703,9 +703,9 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "argument", lambda a: Agent("a", a.problem, bound=1), ConfigError, "wanted some of belief, acq"
     yield "faults", lambda a: Agent("a", a.problem, transport=sb.Faults()), ConfigError, "as agents use real links"
     yield "links", lambda a: Agent("a", a.problem, links=nx.DiGraph()), ConfigError, "got a directed graph"
-    yield "foreign", lambda a: a.tell("q00001", {"g": 1.0}), ConfigError, r"got \['g'\]; wanted its own of \['f'\]"
+    yield "foreign", lambda a: a.tell("q00001", {"g": 1.0}), ConfigError, r"got \['g'\]; wanted only its own: \['f'\]"
     yield "text", lambda a: a.tell("q00001", {"f": "much"}), ShapeError, "got 'much'; wanted a number"  # type: ignore[dict-item]
-    yield "place", lambda a: a.tell("q00001", 1.0, point={"b": 0.0}), ConfigError, r"got \['b'\]; wanted its own"
+    yield "place", lambda a: a.tell("q00001", 1.0, point={"b": 0.0}), ConfigError, r"got \['b'\]; wanted only its own"
     yield ("bounds", lambda a: a.tell("q00001", 1.0, point={"a": 9.0}), ConfigError, r"\.a: got 9.0; wanted a number")
     yield "shape", lambda a: a.attach(np.ones((1, 3)), [[1.0, 2.0]]), ShapeError, r"or \(t, 1\), of the agent"
     yield "rounds", lambda a: a.attach(np.ones((1, 3)), [[1.0]], rounds=1.0), ShapeError, "without a time axis"

@@ -89,7 +89,7 @@ def test_a_process_refuses_what_an_agent_refuses_and_hands_over_its_state_and_en
         with pytest.raises(UnknownQueryError, match="query 'q00009' is not pending"):
             agent.tell("q00009", 1.0)
         ((query_id, point),) = case.asked()  # the process goes on
-        with pytest.raises(ConfigError, match=r"wanted its own of \['f'\]"):
+        with pytest.raises(ConfigError, match=r"wanted only its own: \['f'\]"):
             agent.tell(query_id, {"g": 1.0})
         case.tell(query_id, case.outcomes(point))
         case.go_on(1)

@@ -110,7 +110,7 @@ def test_other_teams_changed_lines_and_other_decisions_are_refused(tmp_path):
         Ledger.create(tmp_path, team())
     with pytest.raises(RunFolderError, match="of another team"):
         Ledger.open(tmp_path, lambda: team(seed=4))
-    with pytest.raises(RunFolderError, match="came out as q00001 at"):
+    with pytest.raises(RunFolderError, match="was replayed as q00001 at"):
         Ledger.open(tmp_path, team, lambda one: sb.Query(one.ask().id, {"x": 0.0}, {}))
     text = (tmp_path / LEDGER).read_bytes()
     (tmp_path / LEDGER).write_bytes(text.replace(b'"ask"', b'"lost"', 1))
