@@ -58,7 +58,7 @@ def team_kind(environment: object, trust: bool = False) -> Team:
 
 
 def environment_settings(identifier: object) -> list[str]:
-    """Settings of a world named by its maker."""
+    """Names of a world's settings: the parameters of its maker, or none if it takes any keyword."""
     maker = environment_maker(identifier)
     if maker is None:
         return []
@@ -69,7 +69,7 @@ def environment_settings(identifier: object) -> list[str]:
 
 
 def environment_maker(identifier: object, trust: bool = False) -> Any:
-    """Maker of an environment, a user's class only with ``trust``; None if unknown, as before a world is made."""
+    """Class or function that makes an environment, a user's only with ``trust``; None if it is unknown."""
     if not isinstance(identifier, str):
         return None
     if is_user_code(identifier):
@@ -123,7 +123,7 @@ def code_digests(scenario: msgspec.Struct) -> dict[str, str]:
 
 @contextmanager
 def naming_user_code(scenario: msgspec.Struct) -> Generator[None]:
-    """Block in which exceptions of user code end the run in one line, with the name of the method."""
+    """Block in which exceptions of user code become an ``OwnCodeError``: one line with the name of the method."""
     try:
         yield
     except SwarmboError:
