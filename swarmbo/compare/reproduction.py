@@ -38,7 +38,7 @@ _REFERENCE = "auto"
 class Method(Settings, frozen=True):
     """Settings of a method, as in a scenario; those of the environment are added to the problem's.
 
-    ``problems`` are the only ones that it is run on, if any are stated, and ``needs`` packages of extras.
+    ``problems``: the only problems that it is run on (empty: all). ``needs``: packages of extras that it needs.
     """
 
     environment: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -55,9 +55,9 @@ class Problem(Settings, frozen=True):
     Args:
         environment: As in a scenario.
         rounds: Rounds of a run.
-        maximum: Reference from which regret counts, if the world does not know its maximum.
-        seeded: Key of the environment that has the value of the run's seed; empty: none.
-        printed: Printed score by method, of methods that are not run, too.
+        maximum: Value from which regret is measured, if the world does not know its maximum.
+        seeded: Key of the environment that is set to the run's seed; empty: none.
+        printed: Score printed in the paper, by method; also for methods that are not run.
         needs: Packages of extras; without them the problem is left out.
     """
 
@@ -70,7 +70,7 @@ class Problem(Settings, frozen=True):
 
 
 class Quick(Settings, frozen=True):
-    """Seeds, most rounds and problems (empty: all) of a short check."""
+    """Number of seeds, largest number of rounds, and problems (empty: all) of a short check."""
 
     rounds: Count
     seeds: Count = 2
@@ -119,7 +119,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a cell's complete runs (seeds, k) after each of its rounds, by seed in order, and seconds a round."""
+    """Scores of a cell's complete runs: ``curves`` after ``at`` evaluations or rounds (k,), and seconds per round."""
 
     problem: str
     method: str
@@ -147,10 +147,10 @@ def read_reproduction(name: str) -> Reproduction:
 def plan(
     given: Reproduction, out: Path, seeds: int | None = None, only: Sequence[str] = (), *, quick: bool = False
 ) -> tuple[list[Cell], list[str]]:
-    """Trials of a reproduction in ``out/PROBLEM/METHOD/seed-000``, and notes: on what is short or lacks a package.
+    """Trials of a reproduction in ``out/PROBLEM/METHOD/seed-000``, and notes on a short check and on missing packages.
 
-    ``seeds`` is their number, from 0, and ``only`` the names of problems; by default as defined, for ``quick`` as the
-    short check is.
+    ``seeds`` is the number of seeds, from 0 on, and ``only`` the names of problems. Their defaults are those of the
+    definition, with ``quick`` those of its short check.
     """
     if unknown := [name for name in only if name not in given.problems]:
         raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(given.problems)}", at="--problem")
@@ -213,7 +213,7 @@ def _curve(records: Sequence[RoundRecord], score: ScoreName, maximum: float | No
 
 
 def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ...]]:
-    """Cells of the table, a row for each method on each problem; printed methods that were not run have no number.
+    """Cells of the table, a row for each method on each problem; methods that were not run have only a printed number.
 
     ``to printed`` and ``to auto`` are ``better`` or ``worse`` if, with at least six seeds, the bootstrap interval of
     the difference is on one side of zero, and Wilcoxon's test agrees, as in ``swarmbo compare``; else ``unclear``.
