@@ -1,4 +1,4 @@
-"""Traffic over the links in each round, and faults: messages that were lost, how old news were, what failed."""
+"""Traffic over the links in each round, and faults: lost messages, the age of messages on arrival, and failures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -132,7 +132,7 @@ def _failures(records: Records) -> dict[str, tuple[str, list[float]]]:
 
 
 def _failed(record: RoundRecord) -> int:
-    """Measurements of a round that failed; of a function its factors, or else the total."""
+    """Number of measurements of a round that failed; for a function, of its factors, or else of the total."""
     if record.joint is not None:
         factors = record.joint.factors
         return sum(y is None for y in factors.values()) if factors else int(record.joint.measurement is None)
@@ -142,7 +142,7 @@ def _failed(record: RoundRecord) -> int:
 def _stacked(
     ax: Axes, rounds: Sequence[int], counts: Counts, room: float = 1.4, ticks: MaxNLocator | None = None
 ) -> None:
-    """Bars on top of one another, with room above them for a legend."""
+    """Draw stacked bars, with room above them for a legend."""
     bottom, width = np.zeros(len(rounds)), 0.82 if len(rounds) <= 80 else 1.0
     for label, (colour, numbers) in counts.items():
         heights = np.array(numbers, dtype=float)
