@@ -25,7 +25,7 @@ class Link:
     """Link of a member to all others of a fleet, which it dials without discovery, and its queue of arrivals.
 
     A message from ``a`` to ``b`` has the key ``swarmbo/RUN/b/a``; ``join`` as RUN invites an agent of any run. With
-    ``tls`` and ``quic`` a member sends and receives only messages of the name in its certificate.
+    ``tls`` and ``quic`` a member sends and receives only messages under the name in its certificate.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:
@@ -111,7 +111,7 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
 
 
 def _require_valid(path: Path, member: str | None) -> None:
-    """Refuse a certificate that has expired, or is of another member than this: others would refuse it in silence."""
+    """Refuse a certificate that is expired or of another member: the other members would refuse it silently."""
     x509, now = needed("cryptography.x509", _EXTRA, "a fleet with keys"), datetime.now(UTC)
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
@@ -127,7 +127,7 @@ def _require_valid(path: Path, member: str | None) -> None:
 
 
 def _access(name: str, others: list[str]) -> dict[str, Any]:
-    """Access rules: each other member may send messages that it signs, and receive its own; all else is denied."""
+    """Access rules: each other member may send messages under its name and receive its own; all else is denied."""
     rules, policies = list[dict[str, Any]](), list[dict[str, Any]]()
     for other in others:
         allowed = (
