@@ -276,7 +276,7 @@ def test_files_are_told_apart_by_their_endings(tmp_path: Path) -> None:
             constraint("type: intention, function: z").encode(),
             r"bad\.yaml: \$\.constraints\.c\.function: got the name 'z'",
         ),
-        (b"name: \xff", "no UTF-8 text at 6"),
+        (b"name: \xff", "position 6 that is not UTF-8 text"),
         (b"#" * (2**22 + 1), "more than 4,194,304 bytes"),
     ):
         (tmp_path / "bad.yaml").write_bytes(content)
