@@ -43,12 +43,12 @@ class Team(AskTell):
     evaluated for the variance, so that further ones explore elsewhere.
 
     With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. With
-    swarmbo's own methods, it goes on while all totals, four or more, are equal, unless there are failures, ``limits``
-    or a ``start``. No point is queried twice, unless the belief has a time axis or no other point is left. A point
-    within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2. Every point differs
-    from each pending point by more than 0.001 sides in some coordinate. With outcomes per factor, this holds for the
-    variables of each pending factor. Both rules hold for every acquisition, with noise too. To measure a point again,
-    use ``expect``.
+    swarmbo's own methods, the design continues while all totals, four or more, are equal, unless there are failures,
+    ``limits`` or a ``start``. No point is queried twice, unless the belief has a time axis or no other point is left. A
+    point within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2 sides. Every
+    point differs from each pending point by more than 0.001 sides in some coordinate. With outcomes per factor, this
+    holds for the variables of each pending factor. Both rules hold for every acquisition, with noise too. To measure a
+    point again, use ``expect``.
 
     Attached evaluations are data: the team learns from them, and one may be the incumbent, but they do not count as
     steps of a method. ``team.history`` marks them.
@@ -303,8 +303,8 @@ class Team(AskTell):
         """Learn from the results of ``env.step``: ``team.observe(*env.step(actions))``.
 
         Only the infos are used, unless the team has a ``measurement``. Quantities with ``limits`` are in
-        ``infos[agent]["constraints"]``, by name. Outcomes that are missing, no numbers, not finite or beyond 1e60 count
-        as failed, and so do those far from the field or out of bounds. Others are learned.
+        ``infos[agent]["constraints"]``, by name. Outcomes that are missing, not numbers, not finite or beyond 1e60
+        count as failed, and so do those far from the field or out of bounds. All others are learned.
         """
         query = self._log.open.get(self._acting) if self._acting is not None else None
         sent = None if query is None else self.problem.named(query.point)
@@ -386,12 +386,12 @@ class Team(AskTell):
         Args:
             path: Path of the file.
             env: As for ``from_state_dict``, like all further arguments. To restore a team with a ``measurement``, make
-                it by ``for_env`` and call its ``load_state_dict(Team.load(path).state_dict())``.
+                it with ``for_env`` and call its ``load_state_dict(Team.load(path).state_dict())``.
 
         Raises:
             OSError: If there is no such file.
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
-            ConfigError: If it is damaged, or no team, or one of your own parts is missing.
+            ConfigError: If it is damaged, or not a team, or one of your own parts is missing.
 
         Example:
             >>> import tempfile, pathlib
