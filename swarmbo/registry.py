@@ -161,17 +161,17 @@ def add_module_folders(folders: Sequence[str], name: str, at: str) -> None:
     sys.path += [folder for folder in folders if folder not in sys.path]
     invalidate_caches()
     module = name.partition(":")[0].partition(".")[0]
-    own = PathFinder.find_spec(module, list(folders))
-    if own is None or own.origin is None or module == "__main__":
+    spec = PathFinder.find_spec(module, list(folders))
+    if spec is None or spec.origin is None or module == "__main__":
         return
     imported = find_spec(module)
     if imported is None or imported.origin is None or not os.path.exists(imported.origin):
         other = "a module of Python itself"
-    elif os.path.realpath(imported.origin) == os.path.realpath(own.origin):
+    elif os.path.realpath(imported.origin) == os.path.realpath(spec.origin):
         return
     else:
         other = imported.origin
-    raise ConfigError(f"got {name!r}, but {own.origin} is hidden by {other}; wanted another name for it", at=at)
+    raise ConfigError(f"got {name!r}, but {spec.origin} is hidden by {other}; wanted another name for it", at=at)
 
 
 def load(name: str, at: str) -> Any:

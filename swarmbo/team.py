@@ -358,8 +358,8 @@ class Team(AskTell):
         plain = state["json"]
         require_version(plain)
         problem = Problem.from_plain(plain["problem"])
-        own = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
-        settings = settings_again(plain["settings"], own, trust)
+        user_parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
+        settings = settings_again(plain["settings"], user_parts, trust)
         world = None
         if env is not None:
             require_parallel(env)
@@ -403,9 +403,9 @@ class Team(AskTell):
             True
         """
         state = read_state(path)
-        own: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
+        user_parts: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
         try:
-            return cls.from_state_dict(state, env, trust=trust, **own)
+            return cls.from_state_dict(state, env, trust=trust, **user_parts)
         except SwarmboError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:

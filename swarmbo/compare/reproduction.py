@@ -223,15 +223,15 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
         by_method = {cell.method: cell for cell in group}
         printed, auto = given.problems[problem].printed, by_method.get(_REFERENCE)
         for method, cell in by_method.items():
-            own = cell.last(score)
-            values = paired_difference(own, dict.fromkeys(own, 0.0))
+            by_seed = cell.last(score)
+            values = paired_difference(by_seed, dict.fromkeys(by_seed, 0.0))
             interval = "" if values.low is None or values.high is None else f"[{values.low:.3g}, {values.high:.3g}]"
-            to_printed = _verdict(own, dict.fromkeys(own, printed[method]), score) if method in printed else ""
+            to_printed = _verdict(by_seed, dict.fromkeys(by_seed, printed[method]), score) if method in printed else ""
             auto_values = {} if auto in (None, cell) else auto.last(score)
-            to_auto = _verdict(own, auto_values, score) if own.keys() & auto_values.keys() else ""
-            median = f"{np.median(list(own.values())):.3g}"
+            to_auto = _verdict(by_seed, auto_values, score) if by_seed.keys() & auto_values.keys() else ""
+            median = f"{np.median(list(by_seed.values())):.3g}"
             number = f"{printed[method]:g}" if method in printed else ""
-            cells = (problem, method, str(len(own)), f"{values.mean:.3g}", interval, median, number)
+            cells = (problem, method, str(len(by_seed)), f"{values.mean:.3g}", interval, median, number)
             rows.append((*cells, to_printed, to_auto, f"{cell.seconds:.2g}"))
         for method in (method for method in printed if method not in by_method):
             rows.append((problem, f"{method} (printed only)", *[""] * 4, f"{printed[method]:g}", *[""] * 3))

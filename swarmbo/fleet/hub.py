@@ -227,19 +227,19 @@ class Hub:
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Results]:
         """Have agents measure with their own instruments; measurements of failed agents count as failed."""
-        orders = {agent: messages.Measure(0, tuple(map(tuple, own))) for agent, own in places.items()}
+        orders = {agent: messages.Measure(0, tuple(map(tuple, asked))) for agent, asked in places.items()}
         replies = self._replies(orders, messages.Measurements, "its measurements")
-        return {agent: self._results(agent, replies.get(agent), len(own)) for agent, own in places.items()}
+        return {agent: self._results(agent, replies.get(agent), len(asked)) for agent, asked in places.items()}
 
     def _results(self, agent: str, reply: messages.Measurements | None, count: int) -> Results:
-        own = self.problem.graph.factors_owned_by(agent)
+        factors = self.problem.graph.factors_owned_by(agent)
         if reply is None:
             failure = f"it is gone: {self.membership.absent[agent]}"
-            return (messages.MeasurementResult(dict.fromkeys(own), failure=failure),) * count
+            return (messages.MeasurementResult(dict.fromkeys(factors), failure=failure),) * count
         if reply.error:
             raise TransportError(f"agent {agent!r}: {reply.error}")
         if len(reply.results) != count:
-            raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(own)}")
+            raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(factors)}")
         return reply.results
 
     def tell(self, query: str | None, news: News, *, is_all: bool) -> None:
@@ -369,5 +369,5 @@ def row_of(problem: Problem, agent: str, news: News, before: OwnRows, teller: st
         return before.row(problem, agent, news, has_ended=has_ended)
     graph, codes = problem.graph, problem.coded(news.point)
     place = {variable: codes[variable] for variable in graph.variables_owned_by(agent)}
-    own = news if agent == teller else replace(news, total=None)
-    return OwnRow.of_news(before.next_order, own, graph.factors_owned_by(agent), place)
+    agent_news = news if agent == teller else replace(news, total=None)
+    return OwnRow.of_news(before.next_order, agent_news, graph.factors_owned_by(agent), place)

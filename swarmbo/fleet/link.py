@@ -97,8 +97,8 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
     }
     if plan.keys is None:
         return settings
-    own = {"private_key": f"{name}.key", "certificate": f"{name}.pem"}
-    named = {f"{end}_{kind}": file for end in ("listen", "connect") for kind, file in own.items()}
+    own_files = {"private_key": f"{name}.key", "certificate": f"{name}.pem"}
+    named = {f"{end}_{kind}": file for end in ("listen", "connect") for kind, file in own_files.items()}
     files = {kind: Path(plan.keys) / file for kind, file in {"root_ca_certificate": AUTHORITY, **named}.items()}
     if missing := [path for path in files.values() if not path.is_file()]:
         raise ConfigError(f"{missing[0]}: no such file; wanted a folder that `swarmbo fleet keys` made", at="--keys")
@@ -136,12 +136,12 @@ def _access(name: str, others: list[str]) -> dict[str, Any]:
             ("egress", "put", f"swarmbo/*/{other}/{name}"),
             ("egress", "declare_subscriber", f"swarmbo/*/{name}/*"),
         )
-        own: list[dict[str, Any]] = [
+        member_rules: list[dict[str, Any]] = [
             {"id": f"{other} {flow} {kind}", "flows": [flow], "messages": [kind], "key_exprs": [key]}
             for flow, kind, key in allowed
         ]
-        rules += [{**rule, "permission": "allow"} for rule in own]
-        policies.append({"rules": [rule["id"] for rule in own], "subjects": [other]})
+        rules += [{**rule, "permission": "allow"} for rule in member_rules]
+        policies.append({"rules": [rule["id"] for rule in member_rules], "subjects": [other]})
     subjects = [{"id": other, "cert_common_names": [other]} for other in others]
     denied = {"enabled": True, "default_permission": "deny"}
     return {**denied, "rules": rules, "subjects": subjects, "policies": policies}

@@ -116,15 +116,15 @@ class InstrumentWrapper(BaseParallelWrapper[str, Any, Any]):
 
     def _with_measurements(self, infos: Infos) -> dict[str, Any]:
         places = {agent: self._places(agent, infos[agent]) for agent in self._measuring if agent in infos}
-        if lost := [agent for agent, own in places.items() if not own and Report.of(infos[agent]).is_measured]:
+        if lost := [agent for agent, here in places.items() if not here and Report.of(infos[agent]).is_measured]:
             got = f"the environment does not state where {lost[0]!r} is"
             raise TransportError(f"{got}; wanted its location, to measure there")
-        asked = {agent: own for agent, own in places.items() if own}
+        asked = {agent: here for agent, here in places.items() if here}
         if self.hub is None or not asked:
             return dict(infos)
         results, problem = self.hub.measure(asked), self.hub.problem
         measured = dict(infos) | {agent: _merged(infos[agent], results[agent], problem, agent) for agent in asked}
-        failures = {agent: [result.failure for result in own if result.failure] for agent, own in results.items()}
+        failures = {agent: [result.failure for result in found if result.failure] for agent, found in results.items()}
         failures = {agent: reasons for agent, reasons in failures.items() if reasons}
         sources = (Report.of(info).source for info in infos.values())
         source = {**next((source for source in sources if source is not None), {}), "by_agents": list(asked)}

@@ -269,7 +269,7 @@ def _can_decide(message: Decide, name: str, problem: Problem) -> bool:
 
 
 def _is_result(result: MeasurementResult, agent: str, problem: Problem) -> bool:
-    own = set(problem.graph.factors_owned_by(agent))
-    is_own = set(result.outcomes) == own and own.issuperset(result.noise)
+    factors = set(problem.graph.factors_owned_by(agent))
+    is_own = set(result.outcomes) == factors and factors.issuperset(result.noise)
     are_numbers = schema.are_outcomes(result.outcomes.values()) and schema.are_stds(result.noise.values())
     return is_own and are_numbers and (result.location is None or is_place(result.location, problem))

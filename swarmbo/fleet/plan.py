@@ -102,8 +102,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Make the plan for one agent, without tables of other agents' factors."""
         if self.tables is None:
             return self
-        own = Problem.from_plain(self.problem).graph.factors_owned_by(agent)
-        by_factor = {f: self.tables.by_factor[f] for f in own}
+        factors = Problem.from_plain(self.problem).graph.factors_owned_by(agent)
+        by_factor = {f: self.tables.by_factor[f] for f in factors}
         return msgspec.structs.replace(self, tables=msgspec.structs.replace(self.tables, by_factor=by_factor))
 
     @property

@@ -69,7 +69,7 @@ def solution_by(hub: Hub, problem: TableProblem) -> Solution:
         return partial_solution(graph, tables, chosen, SolveReport("deadline", ticks, traffic=traffic, links=links))
     try:
         lists = [msgspec.msgpack.decode(decision.outcomes, type=list[TableOutcome]) for decision in decisions]
-        outcomes = [outcome for own in lists for outcome in own]
+        outcomes = [outcome for of_agent in lists for outcome in of_agent]
         return solution_with(graph, chosen, factor_values(graph, tables, chosen), outcomes, traffic)
     except (msgspec.MsgspecError, ValueError, LookupError) as error:
         raise TransportError(f"an agent's outcome does not fit: {error}; do versions of swarmbo differ?") from error

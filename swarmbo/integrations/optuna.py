@@ -124,8 +124,8 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
             self._groups = list(groups.values())
             # a new name of a constraint makes new teams, which learn all trials again
             self._limits = {name for each in finished for name in each.constraints}
-            own = [group for group in self._teams if (group.study, group.limits) == (study.study_name, self._limits)]
-            self._teams = [group for group in own if group.space in self._groups]
+            usable = [group for group in self._teams if (group.study, group.limits) == (study.study_name, self._limits)]
+            self._teams = [group for group in usable if group.space in self._groups]
         return groups.get(tuple(each.number for each in finished), {})
 
     def sample_relative(self, study: Any, trial: Any, search_space: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,8 +258,8 @@ def _variable(distribution: Any) -> variables.Variable:
 
 def _graph(scopes: Mapping[str, Sequence[str]], space: Space) -> FactorGraph:
     """Factors of a group's parameters, and one for each parameter in no scope."""
-    own = {factor: [name for name in scope if name in space] for factor, scope in scopes.items()}
-    covered = {name for scope in own.values() for name in scope}
-    prefix = unused_prefix("of ", (*own, *space))
-    own |= {f"{prefix}{name}": [name] for name in space if name not in covered}
-    return FactorGraph.from_scopes({factor: scope for factor, scope in own.items() if scope})
+    group_scopes = {factor: [name for name in scope if name in space] for factor, scope in scopes.items()}
+    covered = {name for scope in group_scopes.values() for name in scope}
+    prefix = unused_prefix("of ", (*group_scopes, *space))
+    group_scopes |= {f"{prefix}{name}": [name] for name in space if name not in covered}
+    return FactorGraph.from_scopes({factor: scope for factor, scope in group_scopes.items() if scope})

@@ -98,7 +98,7 @@ class TableProblem:
     def constraints(self) -> tuple[Constraint, ...]:
         """Allowed combinations, for each factor that forbids some."""
         allowed = ((self.graph.scope(factor), np.isfinite(table)) for factor, table in self.tables.items())
-        return tuple(Constraint(scope=scope, allowed=own.tolist()) for scope, own in allowed if not own.all())
+        return tuple(Constraint(scope=scope, allowed=mask.tolist()) for scope, mask in allowed if not mask.all())
 
     def require_unbounded(self, form: str) -> None:
         """Refuse a problem in which the sum of allowed costs can reach the upper bound, which ``form`` cannot state."""

@@ -180,10 +180,10 @@ def _expanded(node: Any, known: dict[int, int]) -> int:
         if isinstance(node.value, str):
             if len(node.value) > _LONGEST_NUMBER and node.tag.endswith((":int", ":float")):
                 raise ValueError(f"a number of {len(node.value)} characters in line {node.start_mark.line + 1}")
-            parts, own = [], len(node.value)
+            parts, length = [], len(node.value)
         else:
-            parts, own = [one for part in node.value for one in (part if isinstance(part, tuple) else (part,))], 0
-        known[id(node)] = 1 + own + sum(_expanded(part, known) for part in parts)
+            parts, length = [one for part in node.value for one in (part if isinstance(part, tuple) else (part,))], 0
+        known[id(node)] = 1 + length + sum(_expanded(part, known) for part in parts)
     return known[id(node)]
 
 

@@ -99,14 +99,14 @@ class _AgentMaps:
     def __init__(self, records: Records, world: World, settings: ExactGPSettings, views: Views | None) -> None:
         agents, lattice = agents_of(records), maps.lattice_over(world, _RESOLUTION)
         picked = np.linspace(0, len(agents) - 1, min(MOST_AGENTS, len(agents))).round().astype(int)
-        own = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
+        own_beliefs = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
         pooled = belief_after(records, settings, world.domain)
         self.records, self.world, self.lattice = records, world, lattice
         self.chosen = [agents[i] for i in picked]
-        self.own = {agent: _mean(own[agent], lattice) for agent in self.chosen}
+        self.own = {agent: _mean(own_beliefs[agent], lattice) for agent in self.chosen}
         self.fused = None if views is None else means_by_agent(views, lattice.points)
         self.pooled, self.pooled_error = _mean(pooled, lattice), error_of(pooled, world)
-        self.own_errors = {agent: error_of(belief, world) for agent, belief in own.items()}
+        self.own_errors = {agent: error_of(belief, world) for agent, belief in own_beliefs.items()}
         score = records[-1].score
         self.fused_errors: dict[str, float | None] = {} if score is None else {**(score.view_rmse or {})}
         if views is not None and world.points is not None and world.values is not None and world.has_truth:

@@ -137,10 +137,10 @@ def comparison_figure(
                 is_known = len({curve.quantity for curve in curves}) == 1  # the first panel names it
                 ax.set_ylabel(unit if is_known else style.with_unit(quantity, unit))
             for bottom, row in zip(bottoms, rows, strict=True):
-                own = [difference for difference in row if difference.problem == problem]
-                bottom.set_visible(bool(own) or row is not cumulated)  # only a peak has regret to cumulate
-                plot_differences(bottom, own, methods)
-                verdict = "better" if any(difference.more_is_better for difference in own) else "worse"
+                here = [difference for difference in row if difference.problem == problem]
+                bottom.set_visible(bool(here) or row is not cumulated)  # only a peak has regret to cumulate
+                plot_differences(bottom, here, methods)
+                verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
                 title = f"right of zero: {verdict} than {short_reference}"
                 bottom.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
                 if not is_first:

@@ -238,8 +238,8 @@ def draw_agent_paths(ax: Axes, paths: Sequence[Float[np.ndarray, "k d"]], width:
     """Draw the path of each agent, in its colour and dashes; ``width`` in points."""
     drawn: list[Line2D] = []
     for index, path in enumerate(paths):
-        own: dict[str, Any] = {"color": style.agent_colour(index), "linestyle": style.agent_dashes(index), **look}
-        drawn += ax.plot(*path.T[:2], linewidth=width, **own)
+        line: dict[str, Any] = {"color": style.agent_colour(index), "linestyle": style.agent_dashes(index), **look}
+        drawn += ax.plot(*path.T[:2], linewidth=width, **line)
     return drawn
 
 
@@ -248,8 +248,8 @@ def draw_measurements(ax: Axes, places: Sequence[Float[np.ndarray, "k d"]], size
     look = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white", **look}
     drawn: list[Line2D] = []
     for index, own_places in enumerate(places):
-        own: dict[str, Any] = {"color": style.agent_colour(index), "marker": style.agent_marker(index), **look}
-        drawn += ax.plot(*own_places.T[:2], **own)
+        mark: dict[str, Any] = {"color": style.agent_colour(index), "marker": style.agent_marker(index), **look}
+        drawn += ax.plot(*own_places.T[:2], **mark)
     return drawn
 
 

@@ -55,7 +55,7 @@ class ErrorTraces:
             present = world.at(records[n].round)
             if (error := error_of(belief_after(records[: n + 1], settings, world.domain), present)) is not None:
                 pooled[n] = error
-            beliefs = [belief_after(own[: n + 1], settings, world.domain) for own in records_by_agent.values()]
+            beliefs = [belief_after(log[: n + 1], settings, world.domain) for log in records_by_agent.values()]
             errors = [error for belief in beliefs if (error := error_of(belief, present)) is not None]
             if errors:
                 alone[n] = np.mean(errors)

@@ -65,7 +65,7 @@ def plot_age(ax: Axes, records: Records, purpose: Purpose = "agree") -> Axes:
     known = [(r.round, links) for r in records if (links := _LINKS[purpose](r)) is not None and links.total.arrived]
     rounds, mean = [number for number, _ in known], [links.total.age for _, links in known]
     ages = [[edge.age for edge in links.edges.values() if edge.arrived] for _, links in known]
-    spread = [min(own) for own in ages], [max(own) for own in ages]
+    spread = [min(on_links) for on_links in ages], [max(on_links) for on_links in ages]
     ax.fill_between(rounds, *spread, color=style.SKY, alpha=0.35, linewidth=0.0, label="quickest to slowest edge")
     ax.plot(rounds, mean, color=style.BLUE, marker="o", markersize=3.0, label="mean")
     _scale_axes(ax, [record.round for record in records], 1.4 * max([*spread[1], 1.0]))

@@ -228,8 +228,8 @@ class RoundLog:
         point = dict(zip(world.variables, world.place(outcome.point), strict=True))
         infos: dict[str, dict[str, object]] = {}
         for agent in world.agents:
-            own = [point[variable] for variable in world.variables if world.variable_owners[variable] == agent]
+            agent_values = [point[variable] for variable in world.variables if world.variable_owners[variable] == agent]
             factors = {f: outcome.factors.get(f) for f in graph.factors if graph.owner(f) == agent}
             values = {"measurement": outcome.value} if world.outcomes == "total" else {"factors": factors}
-            infos[agent] = {"location": own, "noise_std": outcome.noise_std, **values}
+            infos[agent] = {"location": agent_values, "noise_std": outcome.noise_std, **values}
         return infos
