@@ -97,7 +97,7 @@ class OwnCodeError(SwarmboError, RuntimeError):
 
 
 class RunFolderError(SwarmboError, OSError):
-    """A run folder is missing or incomplete, or holds no run."""
+    """A run folder is missing, damaged or in use, or holds no run or another run."""
 
 
 class SwarmboWarning(UserWarning):

@@ -74,10 +74,10 @@ class Team(AskTell):
         initial: Points of the initial design of a function, >= 1, 10 by default; attached evaluations count.
         variable_owners: Without a graph, the agent that sets each variable; by default one agent for each.
         no_go: No-go regions, added to those of the ``Problem``: ``NoGoBox``, ``NoGoBall`` and ``NoGoPolygon``, or
-            tables of such. No query and no recommendation lies in one; an agent in a field without other candidates
+            their tables. No query and no recommendation lies in one; an agent in a field without other candidates
             skips the round.
         constraints: Limits between variables of a function, added to those of the ``Problem``: ``Linear``,
-            ``Separation`` and ``Constraint``, or tables of such. Every query and every recommendation keeps them.
+            ``Separation`` and ``Constraint``, or their tables. Every query and every recommendation keeps them.
         limits: (low, high) of quantities that are measured with each outcome, by name; None where a range has no end.
             ``tell(…, constraints={quantity: value})`` gives their values. A model of each quantity confines queries to
             where its limit probably holds; recommendations are evaluations where it held, if there are any.
@@ -196,7 +196,7 @@ class Team(AskTell):
         hold: int = 1,
         **settings: Any,
     ) -> Self:
-        """Make a policy for an environment; docs/environments/contract.md describes environments.
+        """Make a team that acts in an environment; docs/environments/contract.md describes environments.
 
         Args:
             env: With a measurement, any environment with finite boxes or discrete actions. Otherwise, if it has

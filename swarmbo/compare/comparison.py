@@ -108,7 +108,7 @@ def compare(
 
     Args:
         paths: Folders of runs, searched recursively.
-        reference: The method that others are compared to; by default that of the first run found.
+        reference: The method that others are compared to; by default the method of the first run found.
         against: Methods that are compared to ``reference``; by default all others.
         level: Confidence level of the bootstrap intervals.
 

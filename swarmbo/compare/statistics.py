@@ -49,7 +49,7 @@ def paired_difference(
 ) -> PairedDifference:
     """Mean of the differences by seed, with a bootstrap interval.
 
-    Methods with equal seeds share field, starts and noise; paired differences remove the effects of these.
+    Methods with equal seeds share field, starts and noise; paired differences remove the effects of all three.
 
     Source: Efron (1987), Better bootstrap confidence intervals (BCa), as in ``scipy.stats.bootstrap``.
 
@@ -102,7 +102,7 @@ def mean_interval(
 
 
 def paired_p(method: BySeed, reference: BySeed) -> float | None:
-    """Two-sided p-value of Wilcoxon's signed-rank test; None with fewer than ``FEWEST_PAIRS`` or if any is not finite.
+    """Two-sided p-value of Wilcoxon's signed-rank test; None for fewer than ``FEWEST_PAIRS``, or if any is not finite.
 
     Source: Wilcoxon 1945, without equal pairs; exact up to 50 others, or 13 with ties (``scipy.stats.wilcoxon``).
     """
@@ -119,7 +119,7 @@ def differ(method: BySeed, reference: BySeed, found: PairedDifference, level: fl
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted for testing all of them: the least family-wise error rate that rejects each.
+    """P-values adjusted for multiple tests: the least family-wise error rate at which each hypothesis is rejected.
 
     Source: Holm 1979, A simple sequentially rejective multiple test procedure.
     """

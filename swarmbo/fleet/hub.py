@@ -30,7 +30,7 @@ _MOST_STALLS = 2  # attempts of live agents without a decision, after which the 
 _SNAPSHOT_PATIENCE = 3.0  # times the plan's patience, while waiting for a snapshot
 _START = "q00000"  # in place of a query, for measurements before the first query
 Links = tuple[tuple[str, str], ...]
-LinksWithout = Callable[[Collection[str]], Links | None]  # from the absent agents: links without theirs
+LinksWithout = Callable[[Collection[str]], Links | None]  # from absent agents: the links without them
 Handler = Callable[[str, messages.Message], None]
 Results = tuple[messages.MeasurementResult, ...]
 _Reply = TypeVar("_Reply", messages.Snapshot, messages.Measurements)
@@ -89,7 +89,7 @@ class Hub:
         return sum(self.inadmissible.values(), Counter(self.mailbox.inadmissible))
 
     def decisions(self, links: LinksWithout, offers: Mapping[str, Offer] | None = None) -> list[messages.Decision]:
-        """Let agents decide, given links without absent agents. With a deadline, repeat it without agents that fail. A
+        """Let agents decide, given links without absent agents. With a deadline, repeat it without those that fail. A
         TransportError if all agents are needed and one is silent, if none decides, or if they differ in the query.
         """
         self._round += 1
@@ -293,7 +293,7 @@ class Hub:
     def _replies(
         self, orders: Mapping[str, messages.Order], kind: type[_Reply], what: str, longest_s: float | None = None
     ) -> dict[str, _Reply]:
-        """Order present agents to reply, and wait for that; live ones without a reply count as failed, too."""
+        """Order present agents to reply, and wait for the replies; live agents without a reply count as failed, too."""
         found: dict[str, _Reply] = {}
         self._order(orders)
         asked = [agent for agent in orders if agent in self.membership.present]

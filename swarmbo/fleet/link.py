@@ -50,8 +50,8 @@ class Link:
     def send(self, recipient: str, content: bytes) -> None:
         """Send without confirmation.
 
-        The option ``express`` is off: it would make each message a batch, of which Zenoh queues two per link and drops
-        others. More batches may not wait, or repeated messages would pile up before links with high loss.
+        The option ``express`` is off: it would make each message a batch, and Zenoh queues only two batches per link
+        and drops others. A longer queue would fill with repeated messages before links with high loss.
         """
         self._session.put(f"swarmbo/{self.plan.run}/{recipient}/{self.name}", content)
 

@@ -150,7 +150,7 @@ class Network(msgspec.Struct, frozen=True):
 def run_fleet(
     scenario: Scenario, out: Path, network: Network, on_round: OnRound = ignore, on_begin: OnBegin = ignore
 ) -> tuple[Summary, NetworkReport]:
-    """Run a scenario with a process for each agent. The folder is that of a run, with ``fleet`` in it.
+    """Run a scenario with a process for each agent. ``out`` is the folder of a run, with ``fleet`` in it.
 
     ``on_begin`` is called with the agents elsewhere and the path of the plan, once they may be started.
 
@@ -277,7 +277,7 @@ def run_member(
     """Run one agent of a fleet until the run ends; if the hub is restarted before that, the agent joins the new run.
 
     Its journal is next to the plan, in a folder for each agent and run. If ``attached``, it ends when standard input
-    does. ``keys`` is their folder on this machine, if not the plan's; ``measure`` is its own instrument.
+    does. ``keys`` is the folder of keys on this machine, if not as in the plan; ``measure`` is its own instrument.
     """
     plan: Plan | None = Plan.read(path)
     known_names([name], sorted({*plan.endpoints} - {HUB}), "NAME")

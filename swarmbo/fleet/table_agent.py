@@ -62,7 +62,7 @@ class TableAgent:
         return self._decision
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals, and return messages to others. In lockstep, those of other decisions are only counted."""
+        """Process arrivals, and return messages to others; in lockstep, arrivals of other decisions only count."""
         inbox = [envelope for envelope in inbox if self._is_due(envelope)]
         if self.is_finished:
             self._early_messages += inbox

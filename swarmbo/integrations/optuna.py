@@ -20,7 +20,7 @@ optuna: Any = needed("optuna", "optuna", "swarmbo.integrations.optuna")
 
 FACTORS = "factors"  # user attribute of a trial with the outcome of each factor
 Space = dict[str, Any]  # distributions by parameter
-_OF_PARAMETERS = frozenset(("start", "step_limit", "safe", "constraints", "limits", "no_go"))  # which name them
+_OF_PARAMETERS = frozenset(("start", "step_limit", "safe", "constraints", "limits", "no_go"))  # settings by parameter
 
 
 class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
@@ -28,8 +28,8 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
 
     Parameters that occur in the same finished trials, with the same ranges, are a group, for which a team decides. So a
     conditional parameter is learned from the trials that have it. ``independent_sampler`` draws parameters that no team
-    decides. These are all of the first trial, those that no trial had yet, and groups whose values were all tried, if
-    trials have other parameters.
+    decides: all parameters of the first trial, parameters that no trial had yet, and groups whose values were all
+    tried, if trials have other parameters.
 
     Running trials are pending, also those of other processes. From failed trials, a team learns where trials fail.
     Constraints of trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated

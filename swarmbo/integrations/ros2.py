@@ -63,9 +63,9 @@ NavSatFix = _message(  # sensor_msgs
 class Driven:
     """Counts of a drive, by robot.
 
-    ``measured``: outcomes of goals. ``failed``: those of them that are NaN or infinite. ``unasked``: measurements
-    without a goal. ``silent``: goals that were given up. ``refused``: ``(robot, reason)`` of each message that could
-    not be used.
+    ``measured``: outcomes of goals. ``failed``: outcomes among them that are NaN or infinite. ``unasked``:
+    measurements without a goal. ``silent``: goals that were given up. ``refused``: ``(robot, reason)`` of each message
+    that could not be used.
     """
 
     measured: Counter[str] = field(default_factory=Counter[str])

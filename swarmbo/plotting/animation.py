@@ -305,7 +305,7 @@ def _curve(records: Records, world: World) -> tuple[np.ndarray, str, str]:
 
 
 def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
-    """Limits from the whole run, so that the axis stands still while the curve grows."""
+    """Set limits from the whole run, so that the axis stands still while the curve grows."""
     finite = heights[np.isfinite(heights)]
     if is_regret and len(finite):
         scale_regret(ax, heights)

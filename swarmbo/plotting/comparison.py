@@ -89,7 +89,7 @@ def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: 
 
 
 def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Sequence[str]) -> Axes:
-    """Draw paired differences on one problem as a forest plot with a row per method but the first, the reference."""
+    """Draw paired differences on one problem as a forest plot, with a row for each method but the first (reference)."""
     ax.axvline(0.0, color=style.INK, linewidth=1.0, zorder=1)
     for difference in differences:
         place = methods.index(difference.method)
@@ -110,7 +110,7 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
 def comparison_figure(
     curves: Curves, differences: Differences, reference: str, cumulated: Differences = (), level: float = 0.95
 ) -> Figure:
-    """Figure with regret curves of each problem, up to four abreast, and paired differences from the reference below.
+    """Figure with regret curves of each problem, up to four in a row, and paired differences from the reference below.
 
     ``cumulated``: paired differences of the mean regret of all measurements, if known, in a row below. ``level``:
     confidence level of all intervals, also of those in the differences.

@@ -147,7 +147,7 @@ def _mark(shape: Any, size: float, face: str, edge_width: float, label: str, **m
     return {**look, "markeredgewidth": edge_width, "linestyle": "none", **more}
 
 
-# The one look of each mark on maps and in legends.
+# Look of each mark, on maps and in legends alike.
 _LYING = Outline([(-1.0, -0.28), (1.0, -0.28), (1.0, 0.28), (-1.0, 0.28), (-1.0, -0.28)])
 LEGEND_NO_GO = _mark("s", 8, "#f4f1ec", 1.0, "no-go")
 LEGEND_BASE: dict[str, Any] = {**BASE, "color": MUTED, "markersize": 9, "label": "base"}
@@ -159,7 +159,7 @@ FAILED: dict[str, Any] = {"marker": "x", "color": INK, "linestyle": "none", "mar
 MAXIMUM = _mark("^", 9, "white", 1.4, "true maximum", clip_on=False, zorder=6.5)
 
 
-LEVEL: dict[str, Any] = {"colors": [INK], "linewidths": 1.8, "zorder": 3}  # no colour of an agent
+LEVEL: dict[str, Any] = {"colors": [INK], "linewidths": 1.8, "zorder": 3}  # not a colour of an agent
 TRUE_LEVEL: dict[str, Any] = {**LEVEL, "linewidths": 1.3, "linestyles": [(0, (2.5, 1.6))]}
 
 

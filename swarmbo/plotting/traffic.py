@@ -61,7 +61,7 @@ def plot_fates(ax: Axes, records: Records, purpose: Purpose = "agree") -> Axes:
 
 
 def plot_age(ax: Axes, records: Records, purpose: Purpose = "agree") -> Axes:
-    """Draw the age of messages on arrival: the mean, and that on the fastest and the slowest link."""
+    """Draw the age of messages on arrival: the mean, and the means on the fastest and the slowest link."""
     known = [(r.round, links) for r in records if (links := _LINKS[purpose](r)) is not None and links.total.arrived]
     rounds, mean = [number for number, _ in known], [links.total.age for _, links in known]
     ages = [[edge.age for edge in links.edges.values() if edge.arrived] for _, links in known]
@@ -82,7 +82,7 @@ def plot_failures(ax: Axes, records: Records) -> Axes:
 
 
 def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
-    """Draw a fleet's repeated messages, refused parcels, restarts, and rounds without some agents (shaded)."""
+    """Draw a fleet's repeated messages, refused messages, restarts, and rounds without some agents (shaded)."""
     rounds = [record.round for record in network]
     repeated, refused = [record.repeated for record in network], [record.refused for record in network]
     _stacked(ax, rounds, {"repeated": (style.ORANGE, repeated), "refused": (style.VERMILLION, refused)})

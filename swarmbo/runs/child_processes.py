@@ -63,7 +63,7 @@ def run_with_step_limit(scenario: Scenario, start: Task, resume: Task, hooks: Ho
 def _run_in_child(
     scenario: Scenario, timeout_s: float, task: Task, reasons: Mapping[int, str], on_round: OnRound
 ) -> Summary | _StepFailure:
-    """Run a task in a child process until it ends or a step fails; ``reasons`` of earlier failures are by round."""
+    """Run a task in a child process until it ends or a step fails; ``reasons`` are by round of earlier failures."""
     step, deadline = None, 0.0
     with child_process(scenario, "$.step_timeout_s", _run_task, task, reasons) as (receiving, process):
         while True:

@@ -55,7 +55,7 @@ def cite(paths: Iterable[Path]) -> Citations:
 
 
 def _begun(run: Run) -> tuple[Path, dict[str, str], dict[str, Any], bool]:
-    """Folder, versions and settings of a run with a logged round, and if it is in a field; drops the long log."""
+    """Folder, versions and settings of a run with a logged round, and if it is in a field. The long log is dropped."""
     if run.log.damage is not None:
         raise RunFolderError(run.log.damage)
     if not run.log.lines:
@@ -64,7 +64,7 @@ def _begun(run: Run) -> tuple[Path, dict[str, str], dict[str, Any], bool]:
 
 
 def settings_of(run: Run) -> dict[str, Any]:
-    """Settings in use by path, without an acquisition if the method uses none; its selection replaces ``auto``."""
+    """Settings in use by path, without an acquisition if the method uses none; the selected one replaces ``auto``."""
     scenario, world = run.scenario, run.world
     tables: dict[str, Any] = {slot: msgspec.to_builtins(getattr(scenario, slot)) for slot in SLOTS}
     if tables["coordination"].get("kind") in table()["alone"]:

@@ -1,4 +1,4 @@
-"""Figures of runs in folders: this module reads, ``swarmbo.plotting`` draws."""
+"""Figures of run folders: this module reads the data, and ``swarmbo.plotting`` draws them."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -107,7 +107,7 @@ class RunFolder:
             file.unlink(missing_ok=True)
 
     def _cut(self, name: str, length: int) -> None:
-        """Shorten a log to its complete lines, so that the next one can follow."""
+        """Shorten a log to its complete lines, so that the next line can follow."""
         log = self.path / name
         with self.writing(name):
             if log.is_file() and log.stat().st_size != length:
@@ -222,7 +222,7 @@ class RunFolder:
         return self.log().records
 
     def append(self, line: bytes, timing: stored_files.Timing | None = None) -> None:
-        """Log a round; its line is on the disk on return. A timing that cannot be written is only a warning."""
+        """Log a round; its line is on the disk on return. If the timing cannot be written, this only warns."""
         with self.writing("rounds.jsonl"):
             files.append_line(self.path / "rounds.jsonl", files.seal(line, self._last_digest()))
         if timing is not None:

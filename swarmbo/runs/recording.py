@@ -222,7 +222,7 @@ def find_references(
 
 
 def _finite_numbers(table: Mapping[str, Any]) -> dict[str, float]:
-    """Finite numbers of an environment's table as Python floats, without values that are not, as after a failure."""
+    """Finite numbers of an environment's table as Python floats; other values, as after a failure, are left out."""
     return {label: number for label, value in table.items() if not math.isnan(number := reported_number(value))}
 
 

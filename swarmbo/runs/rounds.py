@@ -91,7 +91,7 @@ def start_run(parts: RunParts) -> RunStart:
     seconds = time.perf_counter() - reset_at
     # read after the reset: a world may draw its field there
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
-    aim = {} if team.problem.aim == "peak" else {"goal": team.problem.aim, "level": team.problem.level}  # as stated
+    aim = {} if team.problem.aim == "peak" else {"goal": team.problem.aim, "level": team.problem.level}  # if stated
     names = team.world.variables if isinstance(team.world, FunctionWorld) else ()
     truth = truth and truth.changed(lambda then: replace(metrics.within_rules(then, team.problem, names), **aim))
     labels = Labels.of(env, truth)
@@ -104,7 +104,7 @@ def start_run(parts: RunParts) -> RunStart:
 def finish_run(
     parts: RunParts, start: RunStart, truth: GroundTruth | None, workers: WorkersReport | UnsetType = UNSET
 ) -> Summary:
-    """Write and return the summary of a run; ``truth`` is that of its last round."""
+    """Write and return the summary of a run; ``truth`` is the ground truth in its last round."""
     scenario, folder, team = parts.scenario, parts.folder, parts.team
     records = folder.records()
     values, worst_off = find_references(scenario, parts.env, team, start.truth, records[-1].best)
@@ -223,7 +223,7 @@ class _RoundLoop:
         return step, None
 
     def _restore_world(self) -> None:
-        """Restore the state of a world whose step failed to that before the step."""
+        """Restore a world whose step failed to its state before the step."""
         env = self._parts.env
         if self._world_state is not None:
             env.unwrapped.set_state(self._world_state)

@@ -149,7 +149,7 @@ def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
 
 
 def with_absolute_paths(value: Any, folder: Path, name: str = "") -> Any:
-    """Tables whose paths of files, relative to a folder, are made absolute."""
+    """Copy of tables in which paths of files, relative to ``folder``, are absolute."""
     if isinstance(value, dict):
         return {key: with_absolute_paths(part, folder, key) for key, part in value.items()}
     if isinstance(value, list):
@@ -225,7 +225,7 @@ def split_alternatives(text: str) -> list[str]:
             part = ""
             continue
         part += character
-        may_quote = depth or part.strip() == character  # inside a plain text, such as a path, they are letters
+        may_quote = depth or part.strip() == character  # in a plain text, such as a path, they are letters
         if quote:
             quote = "" if character == quote else quote
         elif may_quote and character in "\"'":
@@ -253,13 +253,13 @@ def _parse_value(key: str, text: str) -> Any:
 
 
 def scenario_names(prefix: str) -> list[str]:
-    """Shipped scenarios, and TOML files, whose names begin with a text."""
+    """Shipped scenarios, and TOML files, whose names begin with ``prefix``."""
     files = sorted(str(path) for path in Path().glob("*.toml"))
     return [name for name in (*available(), *files) if name.startswith(prefix)]
 
 
 def setting_completions(source: str | None, prefix: str) -> list[str]:
-    """Texts ``path=`` of a scenario's settings (None: a field's) that begin with ``prefix``; kinds with their names."""
+    """Completions of ``prefix``: ``path=`` of a scenario's settings (None: a field's), with names for kinds and ids."""
     try:
         tables = {} if source is None else read_toml(locate(source))
     except errors.ConfigError:  # perhaps a name that is not fully typed yet

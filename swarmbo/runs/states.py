@@ -118,7 +118,7 @@ def write_world(
         folder.write_json("world.json", record)
         return
     digest, written = digest_of_arrays(read_truth(folder)), read_world(folder)
-    # a new title is no change of the world, and the aim follows from the scenario
+    # a new title does not change the world, and the aim follows from the scenario
     not_compared = ("name", "unit", "axis_unit", "maximum_is", "goal", "level")
     written = msgspec.structs.replace(written, arrays=digest, **{name: getattr(record, name) for name in not_compared})
     if written != record:

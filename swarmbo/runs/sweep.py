@@ -38,7 +38,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a trial: ``resumed`` if it had begun before, ``skipped`` if it was complete; why it failed."""
+    """Outcome of a trial: ``resumed`` if it had begun, ``skipped`` if it was complete; ``message``: why it failed."""
 
     trial: Trial
     status: Literal["done", "resumed", "skipped", "failed"]

@@ -1,7 +1,7 @@
 """Estimate of the time and memory of a run, from trials of its rounds in a separate process.
 
 A decision is timed three times: with a few random measurements, with as many as at the end (at most 600), and with the
-number halfway between. Each time, the team learns one more of each agent and decides. This takes processor time,
+number halfway between. Each time, the team learns one more of each agent and decides. The processor time is
 measured after all code is compiled. Simpson's rule over the three times is exact for growth up to the third power.
 Beyond 600 measurements, time is taken to grow with their third power (linearly, by tiles), memory with the second.
 """
@@ -61,7 +61,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
-    """Estimate a run from trial rounds: at most 20 s for the reset and for each timed decision, without starting up."""
+    """Estimate a run from trial rounds: at most 20 s for the reset and for each timed decision, after the start."""
     measured, patience = dict[str, Any](), _START_S
     with child_process(scenario, "$.environment.id", _try_in_child, scenario, trust) as (receiving, process):
         try:

@@ -89,7 +89,7 @@ def user_code_names(tables: Mapping[str, Any]) -> dict[str, str]:
     """User code that a scenario names, by the path of the name."""
     parts: dict[str, tuple[Any, str]] = {f"$.{slot}.kind": (tables.get(slot), "kind") for slot in SLOTS}
     parts["$.policy"] = tables.get("policy"), "kind"
-    if isinstance(environment := tables.get("environment"), Mapping):  # a name alone is no environment
+    if isinstance(environment := tables.get("environment"), Mapping):  # a name alone is not an environment
         parts["$.environment.id"] = environment, "id"
     if isinstance(callbacks := tables.get("callbacks"), list | tuple):
         parts |= {f"{_CALLBACKS}[{index}]": (callback, "kind") for index, callback in enumerate(callbacks)}

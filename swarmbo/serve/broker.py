@@ -28,9 +28,9 @@ ByChannel = dict[str, float | None]
 
 
 class Outcome(NamedTuple):
-    """Outcome of a query, in a field that of one ``agent``: value (None: failed), actual point, values by factor.
+    """Outcome of a query (in a field, of one ``agent``): value (None: failed), actual point, values by factor.
 
-    ``noise_std`` is that of the value, or by factor.
+    ``noise_std`` is the noise of the value, or by factor.
     """
 
     value: float | None
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
 
 class OutcomeAssembler:
-    """Assembly of outcomes from tells: a function's is complete with its last factor; a field has one of each agent.
+    """Assembly of outcomes from tells: complete for a function with its last factor, in a field for each agent.
 
     ``n_events`` is the number of events that were processed.
     """
@@ -123,7 +123,7 @@ class Broker:
         self._update()
 
     def ask(self, request: messages.AskRequest) -> messages.Asked:
-        """Query for a client: that of its key, else one whose lease ran out, else a new one."""
+        """Query for a client: the query of its key, else one whose lease ran out, else a new one."""
         now, query_id = self._clock(), self._query_of_key.get(request.key)
         lease = None if query_id is None else self._leases.get(query_id)
         if query_id is None or (lease is not None and lease.until <= now):
@@ -170,7 +170,7 @@ class Broker:
         facts: dict[str, Any] = {"point": request.point, "noise_std": request.noise_std, "locations": request.locations}
         try:
             is_new = self.ledger.tell(query_id, outcome, failed=request.failed, **facts)
-        except UnknownQueryError as error:  # a factor or agent is unknown, as the query is known
+        except UnknownQueryError as error:  # a factor or agent is unknown; the query is known
             raise ConfigError(str(error), at="$.outcome") from error
         self._update()
         is_pending = query_id in self.ledger.team.pending

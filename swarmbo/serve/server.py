@@ -213,7 +213,7 @@ class RoundLog:
                     self._rounds.record(ledger, event, Timing(len(self._complete), 0.0, took, 0.0, 0.0), infos)
 
     def _infos(self, query: Query, outcomes: list[broker.Outcome]) -> dict[str, dict[str, object]] | None:
-        """Reports of all agents of a query that new outcomes complete; None if they do not."""
+        """Reports of all agents of a query, if new outcomes complete it; else None."""
         if isinstance(self._world, FunctionWorld):
             return self._function_infos(self._world, outcomes[0])
         infos = self._partial_infos.setdefault(query.id, {})

@@ -200,7 +200,7 @@ def constraint(text: str) -> str:
         (constraint("type: intention, function: 1 / x"), "x = 0, where float division|x = 0, where"),
         (constraint("type: intention, function: x, 2: 3"), "got the key 2"),
         (constraint("type: intention, function: x, partial: {x: 5}"), r"partial\.x: got 5; wanted 0 or 1"),
-        (constraint("type: extensional, variables: x, values: {-.inf: 0 | 1}"), r"-\.inf is less than any"),
+        (constraint("type: extensional, variables: x, values: {-.inf: 0 | 1}"), r"-\.inf, which is below any"),
         (constraint("type: extensional, variables: [x, z], values: {}"), "got 'z'; wanted 'x' or 'y'"),
         (constraint("type: extensional, variables: [x, x], values: {}"), "no name twice"),
         (constraint("type: extensional, variables: [x, y], values: {1: 0 0}"), "no value for '0 1'"),
