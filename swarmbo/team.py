@@ -220,7 +220,7 @@ class Team(AskTell):
         """
         require_parallel(env)
         if measurement is None and (scopes is not None or hold != 1):
-            raise ConfigError("got none, but scopes or hold; wanted measurement(…)", at="$.measurement")
+            raise ConfigError("got scopes or hold without a measurement; wanted measurement(…)", at="$.measurement")
         if measurement is None:
             world = FunctionWorld(env) if hasattr(env.unwrapped, "factor_graph") else FieldWorld(env)
         else:

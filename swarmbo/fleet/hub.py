@@ -239,7 +239,7 @@ class Hub:
         if reply.error:
             raise TransportError(f"agent {agent!r}: {reply.error}")
         if len(reply.results) != count:
-            raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(factors)}")
+            raise TransportError(f"agent {agent!r}: got {len(reply.results)} results; wanted {count} of {[*factors]}")
         return reply.results
 
     def tell(self, query: str | None, news: News, *, is_all: bool) -> None:

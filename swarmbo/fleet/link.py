@@ -123,7 +123,7 @@ def _require_valid(path: Path, member: str | None) -> None:
         raise ConfigError(f"{got} UTC; wanted new keys of all members, by `swarmbo fleet keys`", at="--keys")
     names = [part.value for part in certificate.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)]
     if member not in (None, *names):
-        raise ConfigError(f"{path}: is of {names}; wanted the certificate of {member!r}", at="--keys")
+        raise ConfigError(f"{path}: is the certificate of {names}; wanted that of {member!r}", at="--keys")
 
 
 def _access(name: str, others: list[str]) -> dict[str, Any]:

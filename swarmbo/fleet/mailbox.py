@@ -147,7 +147,7 @@ class Journal:
             try:
                 entry = msgspec.msgpack.decode(data[begin:end], type=tuple[str, bytes])
             except msgspec.MsgspecError as error:
-                raise ConfigError(f"{path}: is damaged ({error}); wanted it as the member wrote it") from error
+                raise ConfigError(f"{path}: is damaged ({error}); wanted the journal as the member wrote it") from error
             yield entry
             start = end
         if start < len(data):

@@ -53,7 +53,7 @@ def require_consistent(measure: Instrument | None, agent: str, measures: Sequenc
     if measure is None and agent in measures:
         raise ConfigError(f"got no instrument for {agent!r}; wanted --measure module:function", at=_AT)
     if measure is not None and agent not in measures:
-        raise ConfigError(f"got an instrument for {agent!r}; wanted a fleet begun with --measures of it", at=_AT)
+        raise ConfigError(f"got an instrument for {agent!r}; wanted a fleet started with --measures {agent}", at=_AT)
 
 
 def measured(measure: Instrument, problem: Problem, agent: str, place: list[float]) -> MeasurementResult:

@@ -119,7 +119,7 @@ class Member:
                 self._heard_at = self._clock()  # its own computation is not the others' silence
         elif not self._agent.is_finished and self._clock() - self._heard_at > self._patience_s:
             got = f"{self.name!r} is deciding and received nothing for {self._patience_s:g} s"
-            raise TransportError(f"{got}; wanted news: is another member gone?{refusals_text(self.inadmissible)}")
+            raise TransportError(f"{got}; wanted a message: is another member gone?{refusals_text(self.inadmissible)}")
 
     def _report(self, now: float) -> None:
         """Send signs of life and new refusals to the hub."""

@@ -188,7 +188,7 @@ def decode(content: bytes) -> Message:
     try:
         message = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
-        raise TransportError(f"got no message: {error}; do versions of swarmbo differ?") from error
+        raise TransportError(f"got bytes that are not a message: {error}; do versions of swarmbo differ?") from error
     if not _is_finite(msgspec.to_builtins(message, builtin_types=(bytes,))):
         raise TransportError("got a number that is NaN or infinite; wanted finite numbers")
     return message

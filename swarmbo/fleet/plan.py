@@ -43,7 +43,7 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Refuse tables of another graph, or with entries that are not utilities; ``is_timed``: there is a deadline."""
         sizes, tables = self.sizes, self.by_factor
         if set(sizes) != set(graph.variables) or not set(tables) <= set(graph.factors) or min(sizes.values()) < 1:
-            raise ConfigError("got sizes or tables of others; wanted those of the problem", at=at)
+            raise ConfigError("got sizes or tables of another problem; wanted those of this problem", at=at)
         if wrong := [f for f, table in tables.items() if len(table) != 8 * math.prod(sizes[x] for x in graph.scope(f))]:
             raise ConfigError(f"got a table of {wrong[0]!r} that has another size", at=at)
         if wrong := [f for f, table in tables.items() if not (np.frombuffer(table, "<f8") < np.inf).all()]:
@@ -51,7 +51,7 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         are_forbidden = schema.forbidden_pairs(graph, sizes)
         wrong = [agent for agent in graph.agents if not are_forbidden(agent, self.forbidden.get(agent, b""))]
         if wrong and (is_timed or self.forbidden):
-            raise ConfigError(f"got no forbidden pairs of {wrong[0]!r} that fit its factors; wanted them", at=at)
+            raise ConfigError(f"got no forbidden pairs of {wrong[0]!r} that fit; wanted those of its factors", at=at)
 
     def tables_of(self, graph: FactorGraph, agent: str) -> dict[str, Table]:
         """Tables of an agent's factors."""

@@ -252,7 +252,7 @@ def _variable(distribution: Any) -> variables.Variable:
     if isinstance(distribution, optuna.distributions.IntDistribution):
         return variables.Integer(low, high, distribution.step, is_log)
     if not isinstance(distribution, optuna.distributions.FloatDistribution):
-        raise ConfigError(f"got {short(distribution)}; wanted a float, an int or a categorical one")
+        raise ConfigError(f"got {short(distribution)}; wanted a float, an int or a categorical distribution")
     return variables.Real(low, high, is_log, distribution.step)
 
 

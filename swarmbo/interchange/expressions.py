@@ -20,7 +20,7 @@ Evaluated = Callable[[Values], Any]
 
 LONGEST = 10_000  # characters
 _MOST_LEVELS = 200
-_TOO_LARGE = f"a result is no number up to {LARGEST:g} in size"
+_TOO_LARGE = f"a result is not a number up to {LARGEST:g} in size"
 _MOST_DIGITS = 400
 
 
@@ -133,7 +133,7 @@ class Expression:
             numbers = [part(values) for part in parts]
             for number in numbers:
                 if not isinstance(number, int | float):
-                    raise TypeError(f"{number!r} is no number")
+                    raise TypeError(f"{number!r} is not a number")
                 if isinstance(number, int) and abs(number) > LARGEST:
                     raise ValueError(f"a number is beyond {LARGEST:g}")
             result = function(*numbers)

@@ -76,7 +76,7 @@ class _Words:
     def require_end(self) -> None:
         """Refuse further words."""
         if (left := len(self._words) - self._next) > 0:
-            got = f"got {left} words behind the last table, {self._words[self._next][:20]!r} first"
+            got = f"got {left} words after the last table, {self._words[self._next][:20]!r} first"
             raise ConfigError(f"{got}; wanted none")
 
 

@@ -147,7 +147,7 @@ def _load_yaml(text: str) -> dict[str, Any]:
         def construct_document(self, node: Any) -> Any:
             if _expanded(node, {}) > _MOST_EXPANDED:
                 got = f"got aliases that expand to more than {_MOST_EXPANDED:,} parts and characters"
-                raise ConfigError(f"{got}; wanted fewer, and none in itself")
+                raise ConfigError(f"{got}; wanted fewer, and none that contains itself")
             return super().construct_document(node)
 
         def flatten_mapping(self, node: Any) -> None:
@@ -202,7 +202,7 @@ def _table(data: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
 def _one_of(given: object, wanted: Collection[Any], at: str) -> Any:
     if given not in wanted:
         names = " or ".join(map(repr, list(wanted)[:8])) + (f" or … {len(wanted)} in all" if len(wanted) > 8 else "")
-        raise ConfigError(f"got {short(given)}; wanted {names or 'none, for there is none'}", at=at)
+        raise ConfigError(f"got {short(given)}; wanted {names or 'a defined one, but there is none'}", at=at)
     return given
 
 
@@ -288,7 +288,7 @@ def _extensional(given: Mapping[str, Any], domains: Domains, budget: Budget, at:
     places = [{str(value): place for place, value in enumerate(domains[x])} for x in scope]
     values = given.get("values")
     if not isinstance(values, dict):
-        raise ConfigError(f"got {short(values)}; wanted a table: a number, and for what it stands", at=f"{at}.values")
+        raise ConfigError(f"got {short(values)}; wanted a table of combinations by number", at=f"{at}.values")
     for key, combinations in values.items():
         number, is_text = _number(key, f"{at}.values"), isinstance(combinations, str)
         lines = map(_words, combinations.split("|")) if is_text else [[str(combinations)]]  # as in 1 2 | 1 3

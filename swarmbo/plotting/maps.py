@@ -62,7 +62,7 @@ class Lattice:
 
 
 def lattice_over(world: World, resolution: int = 128) -> Lattice:
-    """A lattice over a world; where the truth is known only at sites, it is finer and shown only around them."""
+    """A lattice over a world; if the truth is known only at sites, twice as fine and shown only around them."""
     low, high = world.domain.low, world.domain.high
     side = (high - low).max() / (resolution - 1)
     nx, ny = (max(round(0.3 * resolution), round(float(length) / float(side)) + 1) for length in high - low)

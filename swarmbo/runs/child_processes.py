@@ -53,8 +53,8 @@ def run_with_step_limit(scenario: Scenario, start: Task, resume: Task, hooks: Ho
         if result.round == 0:
             raise ConfigError(f"its reset failed: {result.reason}; wanted observations and infos", at=_AT)
         if result.round in reasons:  # repeated although it failed before, because the log has measurements of it
-            wanted = "wanted a longer $.step_timeout_s, or the same answers as before"
-            got = f"round {result.round} is logged and was not repeated: {result.reason}; {wanted}"
+            wanted = "wanted a longer $.step_timeout_s, or the same outcomes as before"
+            got = f"round {result.round} is logged and cannot be repeated: {result.reason}; {wanted}"
             raise RunFolderError(f"{got}. Start the run again in another folder")
         reasons[result.round] = result.reason
         task = resume

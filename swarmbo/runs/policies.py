@@ -60,7 +60,7 @@ class PolicyTeam(Team):
         chosen: Any = self._policy.act(observations)
         if not isinstance(chosen, Mapping) or set(chosen) != set(observations):
             got = f"act() returned {short(chosen)}"
-            raise ConfigError(f"{got}; wanted an action of each of {', '.join(observations)}", at=_AT)
+            raise ConfigError(f"{got}; wanted an action for each of {', '.join(observations)}", at=_AT)
         actions = {agent: np.asarray(a, float) if isinstance(a, list | tuple) else a for agent, a in chosen.items()}
         self.follow(actions, infos)
         return actions

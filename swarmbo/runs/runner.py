@@ -108,7 +108,7 @@ def resume(
             "environment would simulate their measurements; wanted swarmbo.fleet.run.resume_fleet, or `swarmbo resume`"
         )
     if scenario.workers is None and Ledger.is_in(path):
-        got = "its outcomes are told by clients, and its environment would simulate the others"
+        got = "clients tell its outcomes, but here its environment would simulate further ones"
         raise RunFolderError(f"{path}: {got}; {folder.resume_hint}, with the scenario that it began with")
     with run_hooks(scenario, path, on_round, progress=progress) as hooks:
         task = partial(_resume, path, trust)

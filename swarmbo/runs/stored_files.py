@@ -53,7 +53,7 @@ def require_regular(run: Path) -> None:
             mode = path.lstat().st_mode
             if not is_wanted(mode):
                 got = "a file" if stat.S_ISREG(mode) else kind_of(mode)
-                raise RunFolderError(f"{path}: got {got}; wanted {wanted} of the run's own: move it away")
+                raise RunFolderError(f"{path}: got {got}; wanted {wanted} that the run wrote; move it away")
 
 
 class Timing(msgspec.Struct, frozen=True):

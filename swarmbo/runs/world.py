@@ -104,7 +104,7 @@ def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool | No
     tables = scenario if isinstance(scenario, Mapping) else msgspec.structs.asdict(scenario)
     for at, name in user_code_names(tables).items():
         if not trust:
-            wanted = "--trust (trust=True), which runs it" if trust is False else "what swarmbo has on every machine"
+            wanted = "--trust (trust=True), which runs it" if trust is False else "kinds that every machine has"
             raise ConfigError(f"got {name!r}, your own code; wanted {wanted}", at=at)
         add_module_folders(tables.get("modules") or (), name, at)
 
