@@ -13,8 +13,8 @@ _RENAMED = {"LocalWorth": "LocalUtility"}  # earlier names, for one release
 
 @functools.cache
 def homes() -> dict[str, str]:
-    """For each public name the module that it is loaded from: what ``__init__.pyi`` imports."""
-    import ast  # late, as is what follows: most programs want a name or two
+    """Module from which each public name is loaded: what ``__init__.pyi`` imports."""
+    import ast  # late, like the names' modules: most programs need only a name or two
 
     with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as listed:
         statements = ast.parse(listed.read()).body

@@ -68,7 +68,7 @@ class UnknownQueryError(SwarmboError, KeyError):
 class ConflictError(SwarmboError, ValueError):
     """An outcome was told for a query that has a different one already; the message has both.
 
-    Telling the same outcome or failure again is no error and changes nothing.
+    Telling the same outcome or failure again is not an error and changes nothing.
 
     Example:
         >>> import swarmbo as sb
@@ -97,7 +97,7 @@ class OwnCodeError(SwarmboError, RuntimeError):
 
 
 class RunFolderError(SwarmboError, OSError):
-    """A run folder is missing or incomplete, or holds no run."""
+    """A run folder is missing, damaged or in use, or holds no run or another run."""
 
 
 class SwarmboWarning(UserWarning):
@@ -131,7 +131,7 @@ class DataWarning(SwarmboWarning):
 
 
 def typed(path: object) -> str:
-    """Path as it is typed in a command: in quotes, if a shell would take it apart."""
+    """Path as it is typed in a command: in quotes, if a shell would split or change it."""
     return f'"{path}"' if re.search(r"[^\w@%+=:,./~\\-]", str(path)) else str(path)
 
 

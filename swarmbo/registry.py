@@ -58,7 +58,7 @@ _KINDS: dict[Slot, dict[str, _Kind]] = {slot: {} for slot in SLOTS}
 
 
 def kind(slot: Slot, *teams: Team) -> Callable[[Class], Class]:
-    """Register the class below by its tag, as a value of a table (and argument of a team) for kinds of team."""
+    """Register the decorated class under its tag, as a value of a table (and argument of a team) for ``teams``."""
 
     def register(settings: Class) -> Class:
         name = name_of(settings)
@@ -95,7 +95,7 @@ def is_kind(thing: object) -> bool:
 @functools.cache
 def schema(slot: Slot) -> Any:
     """Type of a table of a scenario: the union of the kinds of its slot."""
-    return Union[tuple(kinds(slot).values())]  # noqa: UP007  of classes that are only known now
+    return Union[tuple(kinds(slot).values())]  # noqa: UP007  the classes are only known at run time
 
 
 def settings_of(slot: Slot, given: object, at: str, team: Team | None = None) -> Any:
@@ -112,7 +112,7 @@ def settings_of(slot: Slot, given: object, at: str, team: Team | None = None) ->
 
 
 def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -> None:
-    """Refuse an unknown name of a kind; arguments that are no name are left to the schema."""
+    """Refuse an unknown name of a kind; arguments that are not names are left to the schema."""
     if not isinstance(name, str) or name in kinds(slot):
         return
     suitable = list(kinds(slot, team))
@@ -146,12 +146,12 @@ def _load() -> None:
 
 
 def is_user_code(name: object) -> TypeGuard[str]:
-    """True if a name is that of a user's own code: kinds and ids of environments have no colon."""
+    """True if a name is that of user code: kinds and ids of environments have no colon."""
     return isinstance(name, str) and ":" in name
 
 
 def import_name(thing: object) -> str:
-    """Name by which a class, or that of an object, can be loaded: ``my_methods:BestMean``."""
+    """Name by which a class, or an object's class, can be loaded: ``my_methods:BestMean``."""
     named = thing if isinstance(thing, type) else type(thing)
     return f"{named.__module__}:{named.__qualname__}"
 
@@ -161,17 +161,17 @@ def add_module_folders(folders: Sequence[str], name: str, at: str) -> None:
     sys.path += [folder for folder in folders if folder not in sys.path]
     invalidate_caches()
     module = name.partition(":")[0].partition(".")[0]
-    own = PathFinder.find_spec(module, list(folders))
-    if own is None or own.origin is None or module == "__main__":
+    spec = PathFinder.find_spec(module, list(folders))
+    if spec is None or spec.origin is None or module == "__main__":
         return
     imported = find_spec(module)
     if imported is None or imported.origin is None or not os.path.exists(imported.origin):
         other = "a module of Python itself"
-    elif os.path.realpath(imported.origin) == os.path.realpath(own.origin):
+    elif os.path.realpath(imported.origin) == os.path.realpath(spec.origin):
         return
     else:
         other = imported.origin
-    raise ConfigError(f"got {name!r}, but {own.origin} is hidden by {other}; wanted another name for it", at=at)
+    raise ConfigError(f"got {name!r}, but {spec.origin} is hidden by {other}; wanted another name for it", at=at)
 
 
 def load(name: str, at: str) -> Any:
@@ -246,7 +246,7 @@ def checked_result(wanted: Any, result: Any, owner: object, method: str) -> Any:
 
 
 def loggable_result(wanted: type[Struct], result: Any, owner: object, method: str) -> Struct:
-    """Return a method's result, a struct, as logs are read again: with Python's numbers, in fields of their types."""
+    """Return a method's result, a struct, as if read from a log: with Python's numbers, in fields of their types."""
     found = checked_result(wanted, result, owner, method)
     try:
         return convert(msgspec.to_builtins(found, enc_hook=methodcaller("tolist")), wanted)

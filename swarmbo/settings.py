@@ -1,4 +1,4 @@
-"""Settings: frozen, and at the same time the schema of a scenario file.
+"""Settings: frozen objects that are also the schema of a scenario file.
 
 A table of a scenario is the settings object that it names. ``convert`` turns plain data into settings; its one-line
 errors have the path, the value and the wanted range.
@@ -25,7 +25,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     A range is declared once, as ``msgspec.Meta`` in the annotation (see ``within``), and holds for tables of a scenario
     and for settings made in Python. A float that is not finite is in no range. A subclass's ``__post_init__``, for
-    conditions on several fields (``require``), calls this one first.
+    conditions on several fields (``require``), calls the base's first.
 
     Example:
         >>> class Kettle(Settings, frozen=True):
@@ -53,7 +53,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def _is_unconverted(value: object, kind: Any) -> bool:
-    """True if the value of a field for other settings is plain data, or of another form than wanted."""
+    """True if the value of a field that holds settings is plain data, or not of the field's form."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     is_table = isinstance(value, Mapping) and not any(isinstance(part, Settings) for part in parts)
     is_single = isinstance(value, Settings) and get_origin(kind) in (tuple, dict)  # where several are wanted
@@ -140,11 +140,11 @@ _RANGE_TEXTS: dict[tuple[str, ...], str] = {
     ("ge", "lt"): "in [{}, {})",
     ("gt", "le"): "in ({}, {}]",
 }
-_HUGE = 2**1023  # an integer from about here on is no float
+_HUGE = 2**1023  # an integer from about here on is too large for a float
 
 
 class _NumberField:
-    """Accepted values of a field with type ``int`` or ``float``, perhaps with a range, ``None``, or a list of such."""
+    """Accepted values of a field of type ``int`` or ``float``, perhaps in a range, or ``None``, or a list of these."""
 
     def __init__(self, kind: Any) -> None:
         parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
@@ -223,10 +223,10 @@ def _plain_fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -> ConfigError:
-    """Error of swarmbo for one of msgspec: the path, the value and what is wanted."""
+    """ConfigError for an error of msgspec, with the path, the value and what is wanted."""
     pattern = r"\A(.*?)(?: - at (`key` in )?`\$([^`]*)`)?\Z"
     ((text, of_key, path),) = re.findall(pattern, str(error), flags=re.DOTALL)
-    place, in_table, _ = path.partition("[...]")  # of an entry of a table, whose key msgspec leaves out
+    place, in_table, _ = path.partition("[...]")  # [...] is an entry of a table, whose key msgspec leaves out
     (found, got), at = _field_at(kind, data, place), at + place
     if (of_key or in_table) and isinstance(got, Mapping):
         kinds = next(get_args(part) for part in (found, *get_args(found)) if get_origin(part) in (dict, Mapping))
@@ -256,7 +256,7 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
 
 
 def unknown_key_message(key: str, known: Sequence[str], kind: object = None, others: Sequence[object] = ()) -> str:
-    """Message about an unknown key: a similar one, or the keys of the table (of a kind), and other kinds with it."""
+    """Message about an unknown key: a similar key, or the keys of the table (of a kind) and other kinds with it."""
     if near := name_hint(key, known):
         return f"unknown key {short(key)}{near}"
     of_kind = f" of kind {kind!r}" if kind else ""
@@ -278,7 +278,7 @@ _TYPE_TEXTS |= {"bool": "true or false", "null": "nothing"}
 
 
 def _plain_message(text: str) -> str:
-    """A message of msgspec without what was got, in the words of the other messages if it is of a type."""
+    """A message of msgspec without the value; messages about a type are put in the words of other errors."""
     if (match := re.fullmatch(r"Expected `([^`]*)`(.*), got [^,]*", text, flags=re.DOTALL)) is not None:
         return (
             f"wanted {' or '.join(_TYPE_TEXTS.get(word, word) for word in match.group(1).split(' | '))}{match.group(2)}"

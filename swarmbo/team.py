@@ -43,12 +43,12 @@ class Team(AskTell):
     evaluated for the variance, so that further ones explore elsewhere.
 
     With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. With
-    swarmbo's own methods, it goes on while all totals, four or more, are equal, unless there are failures, ``limits``
-    or a ``start``. No point is queried twice, unless the belief has a time axis or no other point is left. A point
-    within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2. Every point differs
-    from each pending point by more than 0.001 sides in some coordinate. With outcomes per factor, this holds for the
-    variables of each pending factor. Both rules hold for every acquisition, with noise too. To measure a point again,
-    use ``expect``.
+    swarmbo's own methods, the design continues while all totals, four or more, are equal, unless there are failures,
+    ``limits`` or a ``start``. No point is queried twice, unless the belief has a time axis or no other point is left. A
+    point within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2 sides. Every
+    point differs from each pending point by more than 0.001 sides in some coordinate. With outcomes per factor, this
+    holds for the variables of each pending factor. Both rules hold for every acquisition, with noise too. To measure a
+    point again, use ``expect``.
 
     Attached evaluations are data: the team learns from them, and one may be the incumbent, but they do not count as
     steps of a method. ``team.history`` marks them.
@@ -74,10 +74,10 @@ class Team(AskTell):
         initial: Points of the initial design of a function, >= 1, 10 by default; attached evaluations count.
         variable_owners: Without a graph, the agent that sets each variable; by default one agent for each.
         no_go: No-go regions, added to those of the ``Problem``: ``NoGoBox``, ``NoGoBall`` and ``NoGoPolygon``, or
-            tables of such. No query and no recommendation lies in one; an agent in a field without other candidates
+            their tables. No query and no recommendation lies in one; an agent in a field without other candidates
             skips the round.
         constraints: Limits between variables of a function, added to those of the ``Problem``: ``Linear``,
-            ``Separation`` and ``Constraint``, or tables of such. Every query and every recommendation keeps them.
+            ``Separation`` and ``Constraint``, or their tables. Every query and every recommendation keeps them.
         limits: (low, high) of quantities that are measured with each outcome, by name; None where a range has no end.
             ``tell(…, constraints={quantity: value})`` gives their values. A model of each quantity confines queries to
             where its limit probably holds; recommendations are evaluations where it held, if there are any.
@@ -196,7 +196,7 @@ class Team(AskTell):
         hold: int = 1,
         **settings: Any,
     ) -> Self:
-        """Make a policy for an environment; docs/environments/contract.md describes environments.
+        """Make a team that acts in an environment; docs/environments/contract.md describes environments.
 
         Args:
             env: With a measurement, any environment with finite boxes or discrete actions. Otherwise, if it has
@@ -220,7 +220,7 @@ class Team(AskTell):
         """
         require_parallel(env)
         if measurement is None and (scopes is not None or hold != 1):
-            raise ConfigError("got none, but scopes or hold; wanted measurement(…)", at="$.measurement")
+            raise ConfigError("got scopes or hold without a measurement; wanted measurement(…)", at="$.measurement")
         if measurement is None:
             world = FunctionWorld(env) if hasattr(env.unwrapped, "factor_graph") else FieldWorld(env)
         else:
@@ -303,8 +303,8 @@ class Team(AskTell):
         """Learn from the results of ``env.step``: ``team.observe(*env.step(actions))``.
 
         Only the infos are used, unless the team has a ``measurement``. Quantities with ``limits`` are in
-        ``infos[agent]["constraints"]``, by name. Outcomes that are missing, no numbers, not finite or beyond 1e60 count
-        as failed, and so do those far from the field or out of bounds. Others are learned.
+        ``infos[agent]["constraints"]``, by name. Outcomes that are missing, not numbers, not finite or beyond 1e60
+        count as failed, and so do those far from the field or out of bounds. All others are learned.
         """
         query = self._log.open.get(self._acting) if self._acting is not None else None
         sent = None if query is None else self.problem.named(query.point)
@@ -358,8 +358,8 @@ class Team(AskTell):
         plain = state["json"]
         require_version(plain)
         problem = Problem.from_plain(plain["problem"])
-        own = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
-        settings = settings_again(plain["settings"], own, trust)
+        user_parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
+        settings = settings_again(plain["settings"], user_parts, trust)
         world = None
         if env is not None:
             require_parallel(env)
@@ -386,12 +386,12 @@ class Team(AskTell):
         Args:
             path: Path of the file.
             env: As for ``from_state_dict``, like all further arguments. To restore a team with a ``measurement``, make
-                it by ``for_env`` and call its ``load_state_dict(Team.load(path).state_dict())``.
+                it with ``for_env`` and call its ``load_state_dict(Team.load(path).state_dict())``.
 
         Raises:
             OSError: If there is no such file.
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
-            ConfigError: If it is damaged, or no team, or one of your own parts is missing.
+            ConfigError: If it is damaged, or not a team, or one of your own parts is missing.
 
         Example:
             >>> import tempfile, pathlib
@@ -403,9 +403,9 @@ class Team(AskTell):
             True
         """
         state = read_state(path)
-        own: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
+        user_parts: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
         try:
-            return cls.from_state_dict(state, env, trust=trust, **own)
+            return cls.from_state_dict(state, env, trust=trust, **user_parts)
         except SwarmboError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -15,16 +15,16 @@ from typer import Option
 
 from swarmbo.cli.options import app as app
 
-for commands in ("runs", "explain", "survey", "fleet"):  # each adds its own
+for commands in ("runs", "explain", "survey", "fleet"):  # each adds its own commands
     import_module(f"swarmbo.cli.{commands}")
 
 
 def main() -> None:
     """Entry point of the ``swarmbo`` command."""
-    # Half a million objects of modules stay; looking for cycles among them took a third of a short command's time.
+    # Modules keep half a million objects; searching them for cycles would take a third of a short command's time.
     gc.set_threshold(10_000, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
-    for stream in (sys.stdout, sys.stderr):  # what a terminal of few characters lacks is shown as "?"
+    for stream in (sys.stdout, sys.stderr):  # characters that the terminal lacks are shown as "?"
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     app()

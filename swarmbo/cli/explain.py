@@ -54,8 +54,8 @@ def explain(
 
 
 def explained(name: str) -> Iterator[Entry]:
-    """Entries for a name, of every sort that has it."""
-    # the key of a table says what its kind is
+    """Entries for a name, from every sort of names that has it."""
+    # the kind of a table is explained by the table's key
     plain = re.sub(r"\A(\$\.)?(swarmbo\.|sb\.)?|\.(kind|id)\Z", "", name.strip())
     for entries_of in (_kinds, _keys, _worlds, _scenarios, _errors):
         yield from entries_of(plain)
@@ -67,7 +67,7 @@ def explained(name: str) -> Iterator[Entry]:
 
 
 def names() -> set[str]:
-    """All names that can be explained, but for paths of keys."""
+    """All names that can be explained, except paths of keys."""
     from swarmbo import errors
     from swarmbo.registry import SLOTS, kinds
     from swarmbo.runs import world
@@ -116,7 +116,7 @@ def _keys(name: str) -> Iterator[Entry]:
 
 
 def _tables() -> Iterator[tuple[str, str, str, dict[str, tuple[str, Any]]]]:
-    """Tables of a scenario: path, what they are of, its documentation, and for each key its meaning and default."""
+    """Tables of a scenario: path, kind or environment, its documentation, and for each key its meaning and default."""
     from swarmbo.evaluations import Workers
     from swarmbo.registry import SLOTS, kinds
     from swarmbo.runs import world
@@ -136,7 +136,7 @@ def _tables() -> Iterator[tuple[str, str, str, dict[str, tuple[str, Any]]]]:
 
 
 def _argument_texts(maker: Any) -> dict[str, str]:
-    """Meaning of arguments, from the docstring of a class and of those that it derives from."""
+    """Meaning of arguments, from the docstrings of a class and of its bases."""
     return {key: text for document in reversed(_documents(maker)) for key, text in _documented(document)[1].items()}
 
 
@@ -170,7 +170,7 @@ def _errors(name: str) -> Iterator[Entry]:
 
 @cache
 def _documented(thing: Any) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Paragraphs of a docstring up to its first section, and what it says of each argument, as plain text."""
+    """Paragraphs of a docstring up to its first section, and its text about each argument, without markup."""
     text = inspect.cleandoc(thing.__doc__ or "")
     opening, *sections = re.split(r"\n(?=(?:Args|Attributes|Returns|Raises|Example|Version history):\n)", f"\n{text}")
     arguments = next((part for part in sections if part.startswith("Args:")), "")
@@ -189,13 +189,13 @@ def _plain(text: str) -> str:
 
 
 def _documents(maker: Any) -> list[Any]:
-    """A class and those that it derives from, or a function, as far as they have docstrings."""
+    """A class and its bases, or a function, without those that lack a docstring."""
     parts = inspect.getmro(maker) if inspect.isclass(maker) else (maker,)
     return [part for part in parts if part.__doc__]
 
 
 def _mentions(documentation: str, word: str) -> list[str]:
-    """Paragraphs and items of a documentation that name a word as code."""
+    """Paragraphs and list items of a documentation that contain a word as code."""
     parts = re.split(r"\n\s*\n|\n(?=\s*[*-] )", documentation)
     return [_plain(part) for part in parts if re.search(rf"\b{re.escape(word)} ?=|``{re.escape(word)}``", part)]
 
@@ -251,6 +251,6 @@ def list_known() -> None:
 
 
 def _print_beside(label: str, text: str) -> None:
-    """Print a label and a text beside it, in lines as wide as those who read them have."""
+    """Print a label and a text next to it, wrapped to the width of the terminal."""
     width = max(line_width() - len(label), 20)
     typer.echo(label + f"\n{' ' * len(label)}".join(textwrap.wrap(text, width) or [""]))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _ScenarioFirst(TyperGroup):
-    """Commands of a fleet; a word that is no command is a scenario or a problem to run."""
+    """Commands of a fleet; a first word that is not a command is a scenario or a problem to run."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, "--help", "-h"}:
@@ -182,8 +182,8 @@ def agent(
     from swarmbo.fleet import run
     from swarmbo.fleet.measuring import load_instrument
 
-    own = None if measure is None else load_instrument(measure, trust)
-    run.run_member(name, plan, attached=attached, keys=keys, measure=own)
+    instrument = None if measure is None else load_instrument(measure, trust)
+    run.run_member(name, plan, attached=attached, keys=keys, measure=instrument)
 
 
 def _hosts(given: list[str] | None) -> dict[str, str]:
@@ -220,5 +220,5 @@ def serve(
     scenario = load(source, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])], trust)
     folder = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-served" if out is None else out
     address = Address(host, port, token_file, tls_cert, tls_key, insecure)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # systemd and Docker end services by it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # systemd and Docker end services with it
     serve_scenario(scenario, folder, address, most_pending=pending, trust=trust, say=partial(typer.echo, err=True))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Commands(TyperGroup):
-    """The commands, which end in one line; for an option that a command does not have, the line has a suggestion."""
+    """All commands. Errors end a command with one line, and an option that the command lacks gets a suggestion."""
 
     def invoke(self, ctx: Any) -> Any:
         given = [*getattr(ctx, "_protected_args", []), *ctx.args]
@@ -38,7 +38,7 @@ class _Commands(TyperGroup):
                 end(f"{option}: no such option of `swarmbo {given[0]}`; {suggestion}")
 
     def _suggestion(self, option: str, given: list[str]) -> str | None:
-        """The setting, or else the command, that an unknown option stands for."""
+        """Suggestion for an unknown option: a setting of that name, or else another command with the option."""
         command, *arguments = given
         known = self.commands.get(command)
         texts = [text for text in arguments if text.partition("=")[0] == option]
@@ -62,7 +62,7 @@ def _setting_paths(source: str | None, key: str) -> list[str]:
 
     try:
         return paths_to(key, {} if source is None else scenario_files.read_toml(scenario_files.locate(source)))
-    except (errors.SwarmboError, OSError):  # no scenario, as the command itself says once its options are right
+    except (errors.SwarmboError, OSError):  # not a scenario; the command itself refuses it
         return []
 
 
@@ -85,7 +85,7 @@ def setting_paths_of(context: typer.Context, incomplete: str) -> list[str]:
     """Completions of ``--set``."""
     from swarmbo.runs import scenario_files
 
-    # Behind a --set that has no value yet, what was typed before is not assigned to the command's arguments.
+    # After a --set without a value, words typed before it are not assigned to the command's arguments.
     source = context.params.get("source") or next(iter(context.args), None)
     return scenario_files.setting_completions(source, incomplete)
 
@@ -132,13 +132,13 @@ _EXPLAINABLE_KEY = re.compile(r"\$\.((?:environment|belief|acquisition|coordinat
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """Print notes for people, a line for each."""
+    """Print notes on standard error, a line for each."""
     for note in notes:
         typer.echo(f"swarmbo: {note}", err=True)
 
 
 def end(line: str, status: int = 2) -> NoReturn:
-    """End the command with a line for people."""
+    """End the command with a line on standard error."""
     say_notes([line])
     raise typer.Exit(status) from None
 
@@ -157,7 +157,7 @@ def _one_line_errors() -> Generator[None]:
         end(one_line(text))
     except KeyboardInterrupt:
         end("interrupted", 130)
-    except BrokenPipeError:  # whoever read the output has gone; typer ends quietly
+    except BrokenPipeError:  # the program that read the output has ended; typer ends quietly
         raise
     except OSError as error:
         text = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
@@ -166,7 +166,7 @@ def _one_line_errors() -> Generator[None]:
 
 @contextmanager
 def resumable(folder: Path) -> Generator[None]:
-    """Block with a run: if anything stops it, the command ends with the way to resume it."""
+    """Block with a run: if anything stops the run, the command ends with a line that says how to resume it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -175,7 +175,7 @@ def resumable(folder: Path) -> Generator[None]:
         end(f"{one_line(str(error))}{_resume_hint(folder)}", 1)
     except errors.SwarmboError:
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001  the world's own: its traceback is shown whole
+    except (Exception, SystemExit) as error:  # noqa: BLE001  from the world: its whole traceback is shown
         if not isinstance(error, MemoryError):
             traceback.print_exc()
         end(f"stopped by {one_line(f'{type(error).__name__}: {error}')}{_resume_hint(folder)}", 1)
@@ -214,7 +214,7 @@ def worker_settings(
 
 
 def formats(names: list[str] | None, dpi: int | None, no_figures: bool = False) -> "Formats | None":
-    """Formats of figures, refused before anything is run; None: nothing is to be drawn."""
+    """Formats of figures, checked before anything runs; None if nothing is to be drawn."""
     if no_figures:
         return None
     from swarmbo.plotting import Formats
@@ -223,7 +223,7 @@ def formats(names: list[str] | None, dpi: int | None, no_figures: bool = False) 
 
 
 def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> tuple[Path, int] | None:
-    """Path and dots per inch of one figure: as ``--format`` says, or its name's ending; refused before it is drawn."""
+    """Path and dots per inch of one figure, in the format of ``--format`` or the path's ending; checked in advance."""
     if path is None:
         if names or dpi is not None:
             raise errors.ConfigError("got none; wanted the file of the figure for --format and --dpi", at="--figure")
@@ -239,7 +239,7 @@ def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> tu
 
 
 def draw(folder: Path, drawn_as: "Formats | None") -> None:
-    """Draw the figures of a run that are not there yet."""
+    """Draw the figures of a run unless they are there already."""
     if drawn_as is not None:
         from swarmbo.runs.figures import draw_run, drawn_files
 
@@ -248,7 +248,7 @@ def draw(folder: Path, drawn_as: "Formats | None") -> None:
 
 
 def close(folder: Path, summary: "Summary", *, was_there: bool, drawn_as: "Formats | None") -> None:
-    """End a run: draw figures, and print the closing tables and where all that lies."""
+    """End a run: draw figures, and print the closing tables and the folder."""
     from swarmbo.runs.report import reference_table, report_table
 
     if was_there:
@@ -261,12 +261,12 @@ def close(folder: Path, summary: "Summary", *, was_there: bool, drawn_as: "Forma
 
 
 def line_width() -> int:
-    """Columns of the terminal, or those that COLUMNS says; 160 where nobody looks at one."""
+    """Columns of the terminal, or the number in COLUMNS; 160 without a terminal."""
     return shutil.get_terminal_size((160, 24)).columns
 
 
 def show(*tables: object) -> None:
-    """Print tables, at most as wide as lines are."""
+    """Print tables, at most ``line_width()`` columns wide."""
     from rich.console import Console
 
     console = Console(file=sys.stdout, width=line_width(), markup=False, emoji=False)
@@ -275,7 +275,7 @@ def show(*tables: object) -> None:
 
 
 def one_line(text: str) -> str:
-    """Text of a length that can be read, without line ends and control characters, whatever a file held."""
+    """Text in one line of readable length, without control characters, which may come from a file."""
     if len(text) > _LONGEST_LINE:
-        text = f"{text[: _LONGEST_LINE - 300]} … {text[-300:]}"  # what is wanted comes last
+        text = f"{text[: _LONGEST_LINE - 300]} … {text[-300:]}"  # the end says what is wanted
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))

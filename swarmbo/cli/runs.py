@@ -1,4 +1,4 @@
-"""Commands that make runs, go on with them and read them, solve problems in tables, and reproduce papers."""
+"""Commands that make, resume and read runs, solve problems in tables, and reproduce papers."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The command that maps a user's samples and names the next places."""
+"""The command that maps a user's samples and proposes the next locations."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -69,7 +69,7 @@ def next_places(
 
 
 def _places_table(plan: "SurveyPlan", title: str) -> "Table":
-    """The next locations, in order, with what is expected there."""
+    """The next locations, in order, with the expected value, its standard deviation, and the reason."""
     from rich.table import Table
 
     frame, table = plan.samples.coordinates, Table(title=title, title_justify="left")

@@ -19,7 +19,7 @@ def is_in_tables(source: str) -> bool:
 def table_problem(
     file: str, overrides: list[str] | None, options: Mapping[str, Any]
 ) -> tuple[TableProblem, dict[str, Any], dict[str, Any]]:
-    """Problem of a file or an example, and settings of its method and transport, also by the command's ``options``."""
+    """Problem of a file or an example, settings of its method (also from ``options``), and of its transport."""
     settings, transport = dict[str, Any](), dict[str, Any]()
     for path, value in map(parse_override, overrides or []):
         table = transport if path[0] == "transport" else settings

@@ -23,17 +23,17 @@ from swarmbo.runs.states import read_truth
 
 ProblemKey = tuple[str, str]  # environment table, rounds and limits as JSON, name of the scenario
 _Tables = Mapping[str, Mapping[str, Any]]
-_Cells = dict[tuple[ProblemKey, str], "dict[int, ScoredRun]"]  # runs by seed, of a method on a problem
+_Cells = dict[tuple[ProblemKey, str], "dict[int, ScoredRun]"]  # runs of a method on a problem, by seed
 _MISSING = object()
 _MOST_NAMED = 6  # problems in one note
-_METHOD_KEYS = ("initial", "start", "step_limit", "safe", "step_timeout_s", "when_step_fails")  # beside tables
+_METHOD_KEYS = ("initial", "start", "step_limit", "safe", "step_timeout_s", "when_step_fails")  # outside tables
 
 
 class ComparisonRow(msgspec.Struct, frozen=True):
-    """One method on one problem by one metric; less is better in all but F1 scores, which have no unit.
+    """One method on one problem in one metric. Less is better, except for F1 scores, which have no unit.
 
     ``difference`` is this method minus the reference, seed by seed; None for the reference itself, and without common
-    seeds. ``decides`` for the primary metric of the problem's task. ``values`` are those of the method, by seed.
+    seeds. ``decides`` is True for the primary metric of the problem's task. ``values`` has the method's scores by seed.
     """
 
     problem: str
@@ -55,7 +55,7 @@ class ScoredRun:
     Args:
         path: Its folder.
         problem: Its environment table, rounds, no-go regions and constraints as JSON, and the name of its scenario.
-        method: Its other tables, which make the method; keys in no table under an empty name.
+        method: Settings that make its method, by table; keys outside tables are under an empty name.
         seed: Seed of the run.
         world: Name of the environment.
         goal: Task of the field; ``peak`` for a function.
@@ -64,7 +64,7 @@ class ScoredRun:
         metrics: Final scores, by metric.
         measurements: Number of measurements attempted until each round.
         values: Score of its task after each round.
-        code: Digests of the code that it ran, by name.
+        code: Digests of the user code that it ran, by name.
         seconds: Wall time, s.
         busy: Share of the workers' time in evaluations, 0 to 1; None without workers.
     """
@@ -89,7 +89,7 @@ class ScoredRun:
 class Comparison:
     """A table of methods compared with the ``reference``; its bootstrap intervals have the confidence ``level``.
 
-    ``runs`` are those in it by problem and method, in the order of seeds. ``notes`` name those left out, and why.
+    ``runs`` are the compared runs by problem and method, sorted by seed. ``notes`` name the runs left out, and why.
     """
 
     rows: list[ComparisonRow]
@@ -108,7 +108,7 @@ def compare(
 
     Args:
         paths: Folders of runs, searched recursively.
-        reference: The method that others are compared to; by default that of the first run found.
+        reference: The method that others are compared to; by default the method of the first run found.
         against: Methods that are compared to ``reference``; by default all others.
         level: Confidence level of the bootstrap intervals.
 
@@ -156,7 +156,7 @@ def compare(
 def _rows(
     cells: _Cells, names: Mapping[ProblemKey, str], methods: Sequence[str], reference: str, level: float
 ) -> list[ComparisonRow]:
-    """Rows of all problems, by metric and method; without those that have no value."""
+    """Rows of all problems, by metric and method; a method without a value has no row."""
     rows: list[ComparisonRow] = []
     for problem, name in names.items():
         reference_runs = cells.get((problem, reference), {})
@@ -229,13 +229,13 @@ def _scored_run(run: Run) -> ScoredRun:
 
 
 def _whole_number(number: str) -> float:
-    """Number of a JSON text; 1.0 is the integer 1, as they are one setting."""
+    """Number from JSON text; 1.0 becomes the integer 1, because both are the same setting."""
     value = float(number)
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def _notes_on_changed_code(runs: Sequence[ScoredRun]) -> list[str]:
-    """Notes on user code that was changed between runs, which are then not of one method, or not in one world."""
+    """Notes on user code that was changed between runs, so that their methods or worlds may differ."""
     notes: list[str] = []
     for name in sorted({name for run in runs for name in run.code}):
         by_digest = grouped((run.code[name], run) for run in runs if name in run.code)
@@ -262,7 +262,7 @@ def method_labels(
 
 
 def problem_names(problems: Sequence[tuple[ProblemKey, str]]) -> dict[ProblemKey, str]:
-    """Name for each problem: its scenario's, if necessary its world's, or the settings that differ."""
+    """Name for each problem: its scenario's name, if necessary with its world's name or the settings that differ."""
     worlds = dict(problems)
     names: dict[ProblemKey, str] = {}
     for problem, world in worlds.items():
@@ -284,7 +284,7 @@ def _problem_settings(problem: ProblemKey) -> dict[str, Any]:
 
 
 def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
-    """Own settings that differ from those of any other."""
+    """Settings in ``own`` that differ from those of any of ``others``, as text."""
     keys = dict.fromkeys([*own, *(key for other in others for key in other)])
     differing = [key for key in keys if any(other.get(key, _MISSING) != own.get(key, _MISSING) for other in others)]
     return ", ".join(f"{key}={own[key]}" if key in own else f"{key} by default" for key in differing)

@@ -69,7 +69,7 @@ def _time_table(comparison: Comparison) -> Table:
 
 
 def table_writer(path: Path) -> Callable[[Comparison, Path], Path]:
-    """Function that writes a comparison in the format that the ending of a name stands for."""
+    """Function that writes a comparison in the format of a path's ending."""
     writers = {".csv": _write_csv, ".tex": write_paper_table, ".md": write_paper_table}
     if path.suffix not in writers:
         raise ConfigError(f"got {str(path)!r}; wanted a name that ends in .csv, .tex or .md", at="--table")
@@ -152,7 +152,7 @@ def _curves(problem: str, method: str, runs: list[ScoredRun]) -> plotting.Regret
 
 
 class _Group(NamedTuple):
-    """One problem by its primary metric: the caption, and texts of each method, of which the best are ``bold``."""
+    """Table of one problem in its primary metric: caption, texts of each method, and True in ``bold`` for the best."""
 
     problem: str
     caption: str
@@ -225,7 +225,7 @@ def _latex(group: _Group) -> str:
 
 
 def _in_latex(number: re.Match[str]) -> str:
-    sign, digits, exponent = number.groups()  # digits in text, which can be bold
+    sign, digits, exponent = number.groups()  # digits in text mode can be bold
     power = "" if exponent is None else rf"$\times 10^{{{int(exponent)}}}$"
     return ("$-$" if sign == "-" else sign) + digits + power
 
@@ -240,7 +240,7 @@ def _markdown(group: _Group) -> str:
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]], n_texts: int) -> list[str]:
-    """Lines of a table, of which the first ``n_texts`` columns are aligned at the left."""
+    """Lines of a Markdown table, whose first ``n_texts`` columns are aligned at the left."""
     rule = "|" + "---|" * n_texts + "--:|" * (len(heads) - n_texts)
     head, *lines = (f"| {' | '.join(cells)} |" for cells in (heads, *rows))
     return [head, rule, *lines]

@@ -38,7 +38,7 @@ _REFERENCE = "auto"
 class Method(Settings, frozen=True):
     """Settings of a method, as in a scenario; those of the environment are added to the problem's.
 
-    ``problems`` are the only ones that it is run on, if any are stated, and ``needs`` packages of extras.
+    ``problems``: the only problems that it is run on (empty: all). ``needs``: packages of extras that it needs.
     """
 
     environment: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -55,9 +55,9 @@ class Problem(Settings, frozen=True):
     Args:
         environment: As in a scenario.
         rounds: Rounds of a run.
-        maximum: Reference from which regret counts, if the world does not know its maximum.
-        seeded: Key of the environment that has the value of the run's seed; empty: none.
-        printed: Printed score by method, of methods that are not run, too.
+        maximum: Value from which regret is measured, if the world does not know its maximum.
+        seeded: Key of the environment that is set to the run's seed; empty: none.
+        printed: Score printed in the paper, by method; also for methods that are not run.
         needs: Packages of extras; without them the problem is left out.
     """
 
@@ -70,7 +70,7 @@ class Problem(Settings, frozen=True):
 
 
 class Quick(Settings, frozen=True):
-    """Seeds, most rounds and problems (empty: all) of a short check."""
+    """Number of seeds, largest number of rounds, and problems (empty: all) of a short check."""
 
     rounds: Count
     seeds: Count = 2
@@ -119,7 +119,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a cell's complete runs (seeds, k) after each of its rounds, by seed in order, and seconds a round."""
+    """Scores of a cell's complete runs: ``curves`` after ``at`` evaluations or rounds (k,), and seconds per round."""
 
     problem: str
     method: str
@@ -147,10 +147,10 @@ def read_reproduction(name: str) -> Reproduction:
 def plan(
     given: Reproduction, out: Path, seeds: int | None = None, only: Sequence[str] = (), *, quick: bool = False
 ) -> tuple[list[Cell], list[str]]:
-    """Trials of a reproduction in ``out/PROBLEM/METHOD/seed-000``, and notes: on what is short or lacks a package.
+    """Trials of a reproduction in ``out/PROBLEM/METHOD/seed-000``, and notes on a short check and on missing packages.
 
-    ``seeds`` is their number, from 0, and ``only`` the names of problems; by default as defined, for ``quick`` as the
-    short check is.
+    ``seeds`` is the number of seeds, from 0 on, and ``only`` the names of problems. Their defaults are those of the
+    definition, with ``quick`` those of its short check.
     """
     if unknown := [name for name in only if name not in given.problems]:
         raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(given.problems)}", at="--problem")
@@ -213,7 +213,7 @@ def _curve(records: Sequence[RoundRecord], score: ScoreName, maximum: float | No
 
 
 def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ...]]:
-    """Cells of the table, a row for each method on each problem; printed methods that were not run have no number.
+    """Cells of the table, a row for each method on each problem; methods that were not run have only a printed number.
 
     ``to printed`` and ``to auto`` are ``better`` or ``worse`` if, with at least six seeds, the bootstrap interval of
     the difference is on one side of zero, and Wilcoxon's test agrees, as in ``swarmbo compare``; else ``unclear``.
@@ -223,15 +223,15 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
         by_method = {cell.method: cell for cell in group}
         printed, auto = given.problems[problem].printed, by_method.get(_REFERENCE)
         for method, cell in by_method.items():
-            own = cell.last(score)
-            values = paired_difference(own, dict.fromkeys(own, 0.0))
+            by_seed = cell.last(score)
+            values = paired_difference(by_seed, dict.fromkeys(by_seed, 0.0))
             interval = "" if values.low is None or values.high is None else f"[{values.low:.3g}, {values.high:.3g}]"
-            to_printed = _verdict(own, dict.fromkeys(own, printed[method]), score) if method in printed else ""
+            to_printed = _verdict(by_seed, dict.fromkeys(by_seed, printed[method]), score) if method in printed else ""
             auto_values = {} if auto in (None, cell) else auto.last(score)
-            to_auto = _verdict(own, auto_values, score) if own.keys() & auto_values.keys() else ""
-            median = f"{np.median(list(own.values())):.3g}"
+            to_auto = _verdict(by_seed, auto_values, score) if by_seed.keys() & auto_values.keys() else ""
+            median = f"{np.median(list(by_seed.values())):.3g}"
             number = f"{printed[method]:g}" if method in printed else ""
-            cells = (problem, method, str(len(own)), f"{values.mean:.3g}", interval, median, number)
+            cells = (problem, method, str(len(by_seed)), f"{values.mean:.3g}", interval, median, number)
             rows.append((*cells, to_printed, to_auto, f"{cell.seconds:.2g}"))
         for method in (method for method in printed if method not in by_method):
             rows.append((problem, f"{method} (printed only)", *[""] * 4, f"{printed[method]:g}", *[""] * 3))

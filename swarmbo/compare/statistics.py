@@ -49,7 +49,7 @@ def paired_difference(
 ) -> PairedDifference:
     """Mean of the differences by seed, with a bootstrap interval.
 
-    Methods with equal seeds share field, starts and noise; paired differences remove the effects of these.
+    Methods with equal seeds share field, starts and noise; paired differences remove the effects of all three.
 
     Source: Efron (1987), Better bootstrap confidence intervals (BCa), as in ``scipy.stats.bootstrap``.
 
@@ -93,33 +93,33 @@ def mean_interval(
     start, spread = values[0], np.ptp(values)
     if spread == 0:  # BCa divides by it
         return float(start), float(start)
-    unit = (values - start) / spread  # of size 1: powers of a tiny or nearly constant sample are all rounding
+    unit = (values - start) / spread  # scaled, as powers of a tiny or nearly constant sample are rounding errors
     draws: dict[str, Any] = {"n_resamples": resamples, "rng": stream(seed, "bootstrap")}
     found = stats.bootstrap((unit,), np.mean, confidence_level=level, method="BCa", **draws)
-    # clipped to the range of the values: rounding could move an end of zero to either side
+    # clipped to the range of the values: rounding could move an end at zero to either side
     low, high = np.clip(start + spread * np.array(found.confidence_interval), values.min(), values.max())
     return float(low), float(high)
 
 
 def paired_p(method: BySeed, reference: BySeed) -> float | None:
-    """Two-sided p-value of Wilcoxon's signed-rank test; None with under ``FEWEST_PAIRS`` or if any is not finite.
+    """Two-sided p-value of Wilcoxon's signed-rank test; None for fewer than ``FEWEST_PAIRS``, or if any is not finite.
 
-    Source: Wilcoxon 1945, without equal pairs; exact up to 50 unequal ones, or 13 with ties (``scipy.stats.wilcoxon``).
+    Source: Wilcoxon 1945, without equal pairs; exact up to 50 others, or 13 with ties (``scipy.stats.wilcoxon``).
     """
     differences = np.array([method[key] - reference[key] for key in sorted(method.keys() & reference.keys())])
     if len(differences) < FEWEST_PAIRS or not np.isfinite(differences).all():
         return None
-    unequal = differences[differences != 0.0]  # given the others too, SciPy would approximate for more than 13 pairs
+    unequal = differences[differences != 0.0]  # with equal pairs, SciPy approximates for more than 13 pairs
     return float(stats.wilcoxon(unequal).pvalue) if len(unequal) else 1.0
 
 
 def differ(method: BySeed, reference: BySeed, found: PairedDifference, level: float = 0.95) -> bool:
-    """True if the interval of a difference is clear, and its p-value agrees: an interval of few pairs is too short."""
+    """True if the interval of a difference is clear, and its p-value agrees: an interval of few pairs is too narrow."""
     return found.is_clear and (paired_p(method, reference) or 0.0) <= 1.0 - level
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted for testing all of them: the least family-wise error rate at which each is rejected.
+    """P-values adjusted for multiple tests: the least family-wise error rate at which each hypothesis is rejected.
 
     Source: Holm 1979, A simple sequentially rejective multiple test procedure.
     """

@@ -23,14 +23,14 @@ from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
 from swarmbo.problem.data import News
 
-_CHECK_S = 0.2  # between checks for live agents
-_LONGEST_CHECK_S = 5.0 * _CHECK_S  # that one check counts for: the hub's own pauses are no agent's silence
+_CHECK_S = 0.2  # between checks whether agents are alive
+_LONGEST_CHECK_S = 5.0 * _CHECK_S  # most that one check counts: the hub's own pauses are not an agent's silence
 _INVITE_S = 1.0  # between invitations to agents of an earlier run
 _MOST_STALLS = 2  # attempts of live agents without a decision, after which the run ends
-_SNAPSHOT_PATIENCE = 3.0  # times the patience, for a snapshot: it takes no computation
-_START = "q00000"  # stands for the query of measurements before any other
+_SNAPSHOT_PATIENCE = 3.0  # times the plan's patience, while waiting for a snapshot
+_START = "q00000"  # in place of a query, for measurements before the first query
 Links = tuple[tuple[str, str], ...]
-LinksWithout = Callable[[Collection[str]], Links | None]  # links for members, without those of absent agents
+LinksWithout = Callable[[Collection[str]], Links | None]  # from absent agents: the links without them
 Handler = Callable[[str, messages.Message], None]
 Results = tuple[messages.MeasurementResult, ...]
 _Reply = TypeVar("_Reply", messages.Snapshot, messages.Measurements)
@@ -39,10 +39,10 @@ _Reply = TypeVar("_Reply", messages.Snapshot, messages.Measurements)
 class Hub:
     """Coordinator process: it orders decisions, reports outcomes, and collects decisions. It decides nothing.
 
-    By a deadline it names the participants of each round; if one fails meanwhile, the others take the decision back and
-    decide without it. ``supervise`` is called while waiting, and raises if that is in vain. Agents in ``local`` have
-    processes on this machine; ``ended`` has the reason for each that ended for good. ``inadmissible`` counts refused
-    messages with inadmissible content, by who refused and by sender.
+    With decisions by a deadline, it names the participants of each round. If one fails meanwhile, the others take the
+    decision back and decide without it. ``supervise`` is called while the hub waits, and raises if waiting is in vain.
+    Agents in ``local`` have processes on this machine; ``ended`` has the reason for each that ended for good.
+    ``inadmissible`` counts refused messages with inadmissible content, by refusing member and by sender.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Hub:
         self._last_participants = agents  # of the last valid decision
         self._last_joined = dict.fromkeys(agents, 0)  # number of each agent's last valid decision
         self._unreported = dict.fromkeys(agents, OwnRows())  # agents' outcomes since the last valid decision
-        self._reported: dict[str, dict[str, OwnRow]] = {agent: {} for agent in agents}  # before it, by query
+        self._reported: dict[str, dict[str, OwnRow]] = {agent: {} for agent in agents}  # those before it, by query
         self._ended_queries: tuple[str, ...] = ()  # since the last valid decision
         self._n_stalls = 0  # attempts of live agents without a decision in this round
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Failed agents; empty if agents wait for one another."""
+        """Failed agents; always empty if agents wait for one another."""
         return tuple(agent for agent in self.problem.agents if agent in self.membership.absent)
 
     @property
@@ -89,8 +89,8 @@ class Hub:
         return sum(self.inadmissible.values(), Counter(self.mailbox.inadmissible))
 
     def decisions(self, links: LinksWithout, offers: Mapping[str, Offer] | None = None) -> list[messages.Decision]:
-        """Have agents decide, given links without absent agents; by a deadline repeated without those that fail. A
-        TransportError if all are needed and one is silent, if none decides, or if they differ in the query.
+        """Let agents decide, given links without absent agents. With a deadline, repeat it without those that fail. A
+        TransportError if all agents are needed and one is silent, if none decides, or if they differ in the query.
         """
         self._round += 1
         while (received := self.mailbox.receive(0.0)) is not None:  # agents that returned meanwhile
@@ -155,12 +155,12 @@ class Hub:
         self._send_in_sequence({agent: msgspec.structs.replace(order, offer=offers.get(agent)) for agent in members})
 
     def _is_stuck(self) -> bool:
-        """True if members wait for ever for one whose messages they refuse: none continued for the patience."""
+        """True if, for longer than the patience, members have waited for an agent whose messages they refuse."""
         times = [at for agent, at in self._accused_at.items() if agent in self.membership.present]
         return self._tolerates_failures and self._clock() - min(times, default=math.inf) > self.plan.patience_s
 
     def _is_due(self, sender: str, decision: messages.Decision, members: Sequence[str]) -> bool:
-        """True if it answers this order with own values; exactly the first present agent has those of absent agents."""
+        """True if a decision answers the last order with the sender's values; the first member adds absent agents'."""
         graph, values = self.problem.graph, set(decision.values)
         is_asked = sender in members and decision.sequence == self._sequences[sender]
         is_own = values == {*graph.variables_owned_by(sender)} or (self.problem.is_field and not values)
@@ -171,7 +171,7 @@ class Hub:
         return is_asked and is_own and set(decision.absent_values) == absent
 
     def _readmit(self) -> None:
-        """Readmit returning agents; without present agents, wait for one with the last decision."""
+        """Readmit returning agents; without present agents, wait for one that knows the last decision."""
         while self.membership.returning or not self.membership.present:
             present, returning = self.membership.present, self.membership.returning
             if informed := [agent for agent in returning if self._is_informed(agent)]:
@@ -207,10 +207,10 @@ class Hub:
         self.membership.readmit(agent)
 
     def _add_reported(self, agent: str, rows: OwnRows) -> None:
-        """Keep an agent's outcomes by query; in a field with unrequested measurements after these."""
+        """Keep an agent's outcomes by query; in a field, unrequested measurements join the query before them."""
         reported = self._reported[agent]
         for query, row in rows.by_query.items():
-            if query != UNREQUESTED:  # a part may have come before a decision, and the rest after it
+            if query != UNREQUESTED:  # a part of it may have come before a decision, and the rest after it
                 known = OwnRows({query: reported[query]} if query in reported else {})
                 reported[query] = known.with_row(query, row).by_query[query]
                 continue
@@ -227,19 +227,19 @@ class Hub:
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Results]:
         """Have agents measure with their own instruments; measurements of failed agents count as failed."""
-        orders = {agent: messages.Measure(0, tuple(map(tuple, own))) for agent, own in places.items()}
+        orders = {agent: messages.Measure(0, tuple(map(tuple, asked))) for agent, asked in places.items()}
         replies = self._replies(orders, messages.Measurements, "its measurements")
-        return {agent: self._results(agent, replies.get(agent), len(own)) for agent, own in places.items()}
+        return {agent: self._results(agent, replies.get(agent), len(asked)) for agent, asked in places.items()}
 
     def _results(self, agent: str, reply: messages.Measurements | None, count: int) -> Results:
-        own = self.problem.graph.factors_owned_by(agent)
+        factors = self.problem.graph.factors_owned_by(agent)
         if reply is None:
             failure = f"it is gone: {self.membership.absent[agent]}"
-            return (messages.MeasurementResult(dict.fromkeys(own), failure=failure),) * count
+            return (messages.MeasurementResult(dict.fromkeys(factors), failure=failure),) * count
         if reply.error:
             raise TransportError(f"agent {agent!r}: {reply.error}")
         if len(reply.results) != count:
-            raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(own)}")
+            raise TransportError(f"agent {agent!r}: got {len(reply.results)} results; wanted {count} of {[*factors]}")
         return reply.results
 
     def tell(self, query: str | None, news: News, *, is_all: bool) -> None:
@@ -266,7 +266,7 @@ class Hub:
         self._add_counts(HUB, self.mailbox.repeated, self.mailbox.refused)
 
     def _add_counts(self, member: str, repeated: int, refused: int) -> None:
-        """Add what a member's counts since its start have grown by."""
+        """Add the growth of a member's counts, which begin at 0 when its process starts."""
         before = self._last_counts.get(member, (0, 0))
         if repeated < before[0] or refused < before[1]:  # it restarted
             before = 0, 0
@@ -293,7 +293,7 @@ class Hub:
     def _replies(
         self, orders: Mapping[str, messages.Order], kind: type[_Reply], what: str, longest_s: float | None = None
     ) -> dict[str, _Reply]:
-        """Order present agents to reply, and wait for that; live ones without a reply count as failed, too."""
+        """Order present agents to reply, and wait for the replies; live agents without a reply count as failed, too."""
         found: dict[str, _Reply] = {}
         self._order(orders)
         asked = [agent for agent in orders if agent in self.membership.present]
@@ -364,10 +364,10 @@ class Hub:
 
 
 def row_of(problem: Problem, agent: str, news: News, before: OwnRows, teller: str, *, has_ended: bool) -> OwnRow:
-    """One agent's own part of the outcomes at a joint point; ``teller`` is the agent that gets totals."""
+    """One agent's own part of the outcomes at a joint point; ``teller`` is the only agent that gets totals."""
     if problem.is_field:
         return before.row(problem, agent, news, has_ended=has_ended)
     graph, codes = problem.graph, problem.coded(news.point)
     place = {variable: codes[variable] for variable in graph.variables_owned_by(agent)}
-    own = news if agent == teller else replace(news, total=None)
-    return OwnRow.of_news(before.next_order, own, graph.factors_owned_by(agent), place)
+    agent_news = news if agent == teller else replace(news, total=None)
+    return OwnRow.of_news(before.next_order, agent_news, graph.factors_owned_by(agent), place)

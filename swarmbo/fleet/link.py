@@ -25,7 +25,7 @@ class Link:
     """Link of a member to all others of a fleet, which it dials without discovery, and its queue of arrivals.
 
     A message from ``a`` to ``b`` has the key ``swarmbo/RUN/b/a``; ``join`` as RUN invites an agent of any run. With
-    ``tls`` and ``quic`` a member sends and receives only messages of the name in its certificate.
+    ``tls`` and ``quic`` a member sends and receives only messages under the name in its certificate.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:
@@ -50,8 +50,8 @@ class Link:
     def send(self, recipient: str, content: bytes) -> None:
         """Send without confirmation.
 
-        The option ``express`` is off: it would make each message a batch, of which Zenoh queues two per link and drops
-        others. More batches may not wait, or repeated messages would pile up before links with high loss.
+        The option ``express`` is off: it would make each message a batch, and Zenoh queues only two batches per link
+        and drops others. A longer queue would fill with repeated messages before links with high loss.
         """
         self._session.put(f"swarmbo/{self.plan.run}/{recipient}/{self.name}", content)
 
@@ -97,8 +97,8 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
     }
     if plan.keys is None:
         return settings
-    own = {"private_key": f"{name}.key", "certificate": f"{name}.pem"}
-    named = {f"{end}_{kind}": file for end in ("listen", "connect") for kind, file in own.items()}
+    own_files = {"private_key": f"{name}.key", "certificate": f"{name}.pem"}
+    named = {f"{end}_{kind}": file for end in ("listen", "connect") for kind, file in own_files.items()}
     files = {kind: Path(plan.keys) / file for kind, file in {"root_ca_certificate": AUTHORITY, **named}.items()}
     if missing := [path for path in files.values() if not path.is_file()]:
         raise ConfigError(f"{missing[0]}: no such file; wanted a folder that `swarmbo fleet keys` made", at="--keys")
@@ -111,7 +111,7 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
 
 
 def _require_valid(path: Path, member: str | None) -> None:
-    """Refuse a certificate that has expired, or is of another member than this: others would refuse it in silence."""
+    """Refuse a certificate that is expired or of another member: the other members would refuse it silently."""
     x509, now = needed("cryptography.x509", _EXTRA, "a fleet with keys"), datetime.now(UTC)
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
@@ -123,11 +123,11 @@ def _require_valid(path: Path, member: str | None) -> None:
         raise ConfigError(f"{got} UTC; wanted new keys of all members, by `swarmbo fleet keys`", at="--keys")
     names = [part.value for part in certificate.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)]
     if member not in (None, *names):
-        raise ConfigError(f"{path}: is of {names}; wanted the certificate of {member!r}", at="--keys")
+        raise ConfigError(f"{path}: is the certificate of {names}; wanted that of {member!r}", at="--keys")
 
 
 def _access(name: str, others: list[str]) -> dict[str, Any]:
-    """Access rules: each other member may send messages that it signs, and receive its own; all else is denied."""
+    """Access rules: each other member may send messages under its name and receive its own; all else is denied."""
     rules, policies = list[dict[str, Any]](), list[dict[str, Any]]()
     for other in others:
         allowed = (
@@ -136,12 +136,12 @@ def _access(name: str, others: list[str]) -> dict[str, Any]:
             ("egress", "put", f"swarmbo/*/{other}/{name}"),
             ("egress", "declare_subscriber", f"swarmbo/*/{name}/*"),
         )
-        own: list[dict[str, Any]] = [
+        member_rules: list[dict[str, Any]] = [
             {"id": f"{other} {flow} {kind}", "flows": [flow], "messages": [kind], "key_exprs": [key]}
             for flow, kind, key in allowed
         ]
-        rules += [{**rule, "permission": "allow"} for rule in own]
-        policies.append({"rules": [rule["id"] for rule in own], "subjects": [other]})
+        rules += [{**rule, "permission": "allow"} for rule in member_rules]
+        policies.append({"rules": [rule["id"] for rule in member_rules], "subjects": [other]})
     subjects = [{"id": other, "cert_common_names": [other]} for other in others]
     denied = {"enabled": True, "default_permission": "deny"}
     return {**denied, "rules": rules, "subjects": subjects, "policies": policies}

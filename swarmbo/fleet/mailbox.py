@@ -13,10 +13,10 @@ from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.link import Arrival, Link
 from swarmbo.fleet.messages import DIGEST_BYTES, Message, Receipt, decode, encode
 
-FAREWELL_S = 3.0  # for which members wait for receipts when a run has ended
+FAREWELL_S = 3.0  # that members wait for receipts when a run has ended
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 2.0  # before a message is sent again
-_MOST_REMEMBERED = 100_000  # messages; one repeated after so many others is of an ended round
-_LENGTH_BYTES = 4  # before each entry of a journal
+_MOST_REMEMBERED = 100_000  # messages; one repeated after so many others belongs to an ended round
+_LENGTH_BYTES = 4  # for its length, before each entry of a journal
 
 
 class _Sent(NamedTuple):
@@ -29,7 +29,7 @@ class _Sent(NamedTuple):
 
 class Mailbox:
     """Messages of one member. ``save`` stores a new message before its receipt is sent, so that it survives a kill; one
-    that ``accepts`` refuses is dropped. ``refused`` counts dropped arrivals, ``inadmissible`` unchanged ones by sender.
+    that ``accepts`` refuses is dropped. ``refused`` counts dropped arrivals, ``inadmissible`` undamaged ones by sender.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Mailbox:
 
 
 class Journal:
-    """A member's last saved state, and messages since, in two files; a message torn by a kill comes again."""
+    """A member's last saved state, and messages since, in two files; a message torn by a kill is received again."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ class Journal:
         return read_state(self._path("npz")) if self._number else None
 
     def messages(self) -> Iterator[tuple[str, bytes]]:
-        """Sender and content of each message since that state, in order."""
+        """Sender and content of each message since the last saved state, in order."""
         path = self._path("letters")
         data, start = path.read_bytes(), 0
         while start + _LENGTH_BYTES <= len(data):
@@ -147,7 +147,7 @@ class Journal:
             try:
                 entry = msgspec.msgpack.decode(data[begin:end], type=tuple[str, bytes])
             except msgspec.MsgspecError as error:
-                raise ConfigError(f"{path}: is damaged ({error}); wanted it as the member wrote it") from error
+                raise ConfigError(f"{path}: is damaged ({error}); wanted the journal as the member wrote it") from error
             yield entry
             start = end
         if start < len(data):
@@ -163,7 +163,7 @@ class Journal:
         """Save a state with unacknowledged messages, in place of the last state and the messages since."""
         encoded = [[recipient, content.hex()] for recipient, content in unacknowledged]
         old, self._number = self._number, self._number + 1
-        # from now on these files count
+        # from here on, the new files are valid
         write_state(self._path("npz"), {**state, "json": {**state["json"], "outstanding": encoded}})
         self._log.close()
         self._log = self._path("letters").open("ab")

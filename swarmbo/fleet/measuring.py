@@ -19,11 +19,11 @@ from swarmbo.worlds import FunctionWorld, Infos, Report
 _AT = "--measure"
 _KEYS = ("measurement", "factors", "noise_std", "location")
 
-# A robot, access point or instrument behind ``swarmbo agent NAME --measure module:function``: called with one place at
-# a time, in a field the location (d,), physical, of a function the values of the agent's own variables, by name. It
-# returns the outcome after the measurement: a number, or None or NaN if it failed. Or a table: ``measurement``, that
-# number, or of an agent with several factors ``factors``, {factor: number}; ``noise_std`` if known, >= 0, of all or by
-# factor; in a field ``location`` (d,), the actual one. Anything else is refused and ends the run.
+# Function of ``swarmbo agent NAME --measure module:function``, which measures with a robot, access point or instrument.
+# It is called with one place at a time: in a field the location (d,), physical; in a function the values of the agent's
+# own variables by name. It returns the outcome: a number, or None or NaN if the measurement failed. Or it returns a
+# table: ``measurement``, that number (or ``factors``, {factor: number}, for several); ``noise_std`` >= 0, if known,
+# for all or by factor; in a field ``location`` (d,), the actual one. Anything else is refused and ends the run.
 Instrument = Callable[[Any], float | Mapping[str, Any] | None]
 
 
@@ -53,12 +53,12 @@ def require_consistent(measure: Instrument | None, agent: str, measures: Sequenc
     if measure is None and agent in measures:
         raise ConfigError(f"got no instrument for {agent!r}; wanted --measure module:function", at=_AT)
     if measure is not None and agent not in measures:
-        raise ConfigError(f"got an instrument for {agent!r}; wanted a fleet begun with --measures of it", at=_AT)
+        raise ConfigError(f"got an instrument for {agent!r}; wanted a fleet started with --measures {agent}", at=_AT)
 
 
 def measured(measure: Instrument, problem: Problem, agent: str, place: list[float]) -> MeasurementResult:
-    """Measure at a place: codes of the agent's own variables, in a field its location. An exception of the instrument
-    is a failed measurement, which the log names; a ShapeError if the result is inadmissible.
+    """Measure at a place: codes of the agent's own variables, in a field its location. If the instrument raises, the
+    measurement has failed, for a reason that is logged. A ShapeError if the result is inadmissible.
     """
     point = problem.valued(dict(zip(problem.graph.variables_owned_by(agent), place, strict=True)))
     try:
@@ -92,7 +92,7 @@ def _checked(returned: Mapping[str, Any], problem: Problem, agent: str) -> Measu
 
 
 class InstrumentWrapper(BaseParallelWrapper[str, Any, Any]):
-    """Environment in which some agents measure by their own instruments, in place of its own measurements."""
+    """Environment that replaces the measurements of some agents by those of their own instruments."""
 
     hub: Hub | None = None
 
@@ -100,7 +100,7 @@ class InstrumentWrapper(BaseParallelWrapper[str, Any, Any]):
         super().__init__(env)
         self._measuring, self._is_new_run = agents, is_new_run
         self._function = FunctionWorld(env) if hasattr(env.unwrapped, "factor_graph") else None
-        if not hasattr(env.unwrapped, "get_state"):  # a failed step is then undone by repeating, and measuring, all
+        if not hasattr(env.unwrapped, "get_state"):  # a failed step would repeat all measurements
             got = "got agents with --measure in an environment without get_state()"
             raise ConfigError(f"{got}; wanted one that has it", at="--measures")
 
@@ -116,15 +116,15 @@ class InstrumentWrapper(BaseParallelWrapper[str, Any, Any]):
 
     def _with_measurements(self, infos: Infos) -> dict[str, Any]:
         places = {agent: self._places(agent, infos[agent]) for agent in self._measuring if agent in infos}
-        if lost := [agent for agent, own in places.items() if not own and Report.of(infos[agent]).is_measured]:
+        if lost := [agent for agent, here in places.items() if not here and Report.of(infos[agent]).is_measured]:
             got = f"the environment does not state where {lost[0]!r} is"
             raise TransportError(f"{got}; wanted its location, to measure there")
-        asked = {agent: own for agent, own in places.items() if own}
+        asked = {agent: here for agent, here in places.items() if here}
         if self.hub is None or not asked:
             return dict(infos)
         results, problem = self.hub.measure(asked), self.hub.problem
         measured = dict(infos) | {agent: _merged(infos[agent], results[agent], problem, agent) for agent in asked}
-        failures = {agent: [result.failure for result in own if result.failure] for agent, own in results.items()}
+        failures = {agent: [result.failure for result in found if result.failure] for agent, found in results.items()}
         failures = {agent: reasons for agent, reasons in failures.items() if reasons}
         sources = (Report.of(info).source for info in infos.values())
         source = {**next((source for source in sources if source is not None), {}), "by_agents": list(asked)}
@@ -133,7 +133,7 @@ class InstrumentWrapper(BaseParallelWrapper[str, Any, Any]):
         return measured | {first: {**measured[first], "source": source}}
 
     def _places(self, agent: str, info: Mapping[str, Any]) -> list[list[float]]:
-        """Places (or codes) to measure: en route in turn, then its position; none if the agent abstained."""
+        """Places (or codes) to measure, in order: those en route, then the agent's position unless it abstained."""
         if self._function is not None and info.get("location") is not None:
             info = {**info, "location": self._function.coded(agent, info["location"])}
         report = Report.of(info)

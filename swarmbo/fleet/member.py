@@ -1,4 +1,4 @@
-"""Agent of a fleet: it receives and sends messages, and everything else follows from these."""
+"""Agent of a fleet: it receives and sends messages, and its state follows from them."""
 
 import os
 import time
@@ -26,17 +26,17 @@ from swarmbo.problem import Problem
 from swarmbo.transport import Envelope
 
 _STOP_CHECK_S = 0.5  # between checks for a stop
-_ARRIVED_S = 1e-3  # of waiting for messages that have arrived already
-_TICK = b"tick"  # in the journal, from itself: no message is so short
+_ARRIVED_S = 1e-3  # wait for messages that have arrived already
+_TICK = b"tick"  # entry of the journal, with itself as sender; no message is so short
 _PATIENCE = 3.0  # times the plan's patience that a member waits if the hub continues without failed agents
-_MOST_SNAPSHOT_BYTES = MAX_MESSAGE_BYTES // 2  # the message to a returning agent has more in it
+_MOST_SNAPSHOT_BYTES = MAX_MESSAGE_BYTES // 2  # the message to a returning agent holds more than the snapshot
 
 
 class Member:
-    """One agent of a fleet. Its state and messages follow from its last saved state and the messages since: a killed
-    process continues by reading them again, and repeats its own. ``measure`` is its own instrument. ``next_plan`` is
-    that of another hub's run, once it is invited to join. ``refused`` counts outcomes of unknown queries, and damaged
-    messages of agreements.
+    """One agent of a fleet. Its state follows from its last saved state and the messages received since. A process that
+    was killed and restarted processes these messages again, and sends its own again. ``measure`` is the agent's own
+    instrument. ``next_plan`` is the plan of another hub's run, once that hub has invited it. ``refused`` counts
+    outcomes of unknown queries, and damaged agreement messages.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Member:
         self._journal = Journal(folder)
         self._mailbox = Mailbox(link, self._journal.append, clock, self._accepts)
         self._n_reported = 0  # refused messages that were reported to the hub
-        self._inbox: list[Envelope] = []  # of an agreement, since its last tick
+        self._inbox: list[Envelope] = []  # messages of an agreement since its last tick
         self._measurement: messages.Measure | None = None  # order that is not carried out yet
         self._sequence, self._query, self._has_sent_decision = 0, "", True  # of the last order
         self.has_ended, self.refused = False, 0
@@ -92,8 +92,8 @@ class Member:
         return has_messages
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Process messages until the hub ends the run, another takes over (``next_plan``), or ``stop`` is True. A
-        TransportError if it decides and nothing arrives for longer than its patience.
+        """Process messages until the hub ends the run, another hub takes over (``next_plan``), or ``stop`` is True. A
+        TransportError if the agent is deciding and no message arrives for longer than its patience.
         """
         while not (self.has_ended or self.next_plan or stop()):
             self.step(_STOP_CHECK_S)
@@ -102,10 +102,10 @@ class Member:
         self.close()
 
     def step(self, seconds: float) -> None:
-        """Process the next message, if one arrives in time, and repeat unacknowledged ones."""
+        """Process the next message, if one arrives in time, and send unacknowledged messages again."""
         before, now = self._stepped_at, self._clock()
         self._stepped_at = now
-        if now - before > self.plan.patience_s:  # its own pause is no other's silence
+        if now - before > self.plan.patience_s:  # its own pause is not the others' silence
             self._heard_at = now
         self._report(now)
         if self._measurement is not None:
@@ -116,17 +116,17 @@ class Member:
             is_ping = isinstance(received[1], messages.Ping)
             if self._tolerates_failures or not is_ping:  # in lockstep, a ping brings no decision nearer
                 self.process(*received)
-                self._heard_at = self._clock()  # what it computes itself is no other's silence
+                self._heard_at = self._clock()  # its own computation is not the others' silence
         elif not self._agent.is_finished and self._clock() - self._heard_at > self._patience_s:
             got = f"{self.name!r} is deciding and received nothing for {self._patience_s:g} s"
-            raise TransportError(f"{got}; wanted news: is another member gone?{refusals_text(self.inadmissible)}")
+            raise TransportError(f"{got}; wanted a message: is another member gone?{refusals_text(self.inadmissible)}")
 
     def _report(self, now: float) -> None:
         """Send signs of life and new refusals to the hub."""
         waits = self._tolerates_failures or not self._agent.is_finished
-        if waits and now - self._contact_at > self.plan.patience_s / 2.0:  # the hub may count it as failed
+        if waits and now - self._contact_at > self.plan.patience_s / 2.0:  # else the hub counts it as failed
             self._contact_at = self._clock()
-            if all(recipient != HUB for recipient, _ in self._mailbox.unacknowledged):  # that message shows it, too
+            if all(recipient != HUB for recipient, _ in self._mailbox.unacknowledged):  # it is a sign of life, too
                 self._mailbox.send(HUB, messages.Heartbeat(os.urandom(8)))
         if (n_refused := self.inadmissible.total()) > self._n_reported:
             self._n_reported = n_refused
@@ -141,7 +141,7 @@ class Member:
             return
         end = self._clock() + self.plan.tick_s  # the clock continues whatever arrives
         while self._clock() < end and (received := self._mailbox.receive(_ARRIVED_S)) is not None:
-            self.process(*received)  # arrivals during computation, or a slow agent would never receive anything
+            self.process(*received)  # it came during computation; a slow agent would receive nothing otherwise
         self._next_tick += self.plan.tick_s
         self._heard_at = self._clock()  # it waits for no agent
         # before it acts on the tick: its messages then follow from the journal alone
@@ -196,7 +196,7 @@ class Member:
                 pass
 
     def _accept_invitation(self, plan: Plan) -> None:
-        """Leave this run for that of a hub that replaced its own; other invitations are ignored."""
+        """Leave this run for the run of a hub that replaced the old hub; other invitations are ignored."""
         is_own = all(plan.endpoints.get(member) == self.plan.endpoints[member] for member in (HUB, self.name))
         measures = self._measure is not None
         if is_own and plan.run != self.plan.run and measures is (self.name in plan.measures):
@@ -214,7 +214,7 @@ class Member:
                 self._measurement = order
             case messages.SendSnapshot():
                 self._has_sent_decision = True
-                self._agent.give_up(order.last_valid)  # a participant failed during it
+                self._agent.give_up(order.last_valid)  # a participant failed during the decision
                 snapshot = self._agent.snapshot()
                 snapshot = snapshot if len(snapshot) <= _MOST_SNAPSHOT_BYTES else b""
                 self._mailbox.send(HUB, messages.Snapshot(order.sequence, snapshot))
@@ -243,7 +243,7 @@ class Member:
 
     def _begin(self, order: messages.Decide) -> None:
         if (participants := order.participants) is not None:
-            # members that decided without the others take that decision back before they decide with fewer
+            # a member that has decided already takes that decision back before it decides with fewer
             self._agent.give_up(order.last_valid)
             self._agent.participants = participants
             for absent in participants.absent(self._agent.problem.agents):
@@ -254,7 +254,7 @@ class Member:
         self._tick()
 
     def _tick(self) -> None:
-        """Hand the agent what arrived, send its messages, and its decision once it is made."""
+        """Pass the arrived messages to the agent; send its messages, and its decision once it is made."""
         inbox, self._inbox, kept_time = self._inbox, [], self._agent.keeps_time
         try:
             outbox = self._agent.tick(self._clock(), inbox)
@@ -279,7 +279,7 @@ class Member:
         return messages.Decision(*decided, *counts, self._absent_values(), outcomes)
 
     def _absent_values(self) -> dict[str, float]:
-        """Values of absent agents' variables of a function, if it is the first present agent."""
+        """Values of absent agents' variables of a function; empty unless this agent is the first present one."""
         agent, participants, problem = self._agent, self._agent.participants, self._agent.problem
         if participants is None or problem.is_field or self.plan.tables is not None:
             return {}

@@ -19,9 +19,9 @@ _MOST_HANGS = 2  # times that an agent may hang before it stays out
 class Membership:
     """Policy of the hub for silent agents, which are pinged after half of the patience.
 
-    If one is silent for the patience, the run ends in lockstep; by a deadline, the agent fails. Before its first
-    message it has ten minutes. In lockstep, the run also ends if agents send only receipts for the patience. Agents in
-    ``local`` have processes on this machine; ``ended`` has the reason for each process that ended for good.
+    If an agent is silent for the patience, the run ends in lockstep; with a deadline, the agent has failed. Before its
+    first message, it has ten minutes. In lockstep, the run also ends if agents send only receipts for the patience.
+    Agents in ``local`` have processes on this machine; ``ended`` has the reason for each that ended for good.
 
     ``absent`` has the reason for each failed agent, ``without_journal`` those that lost their journals. Live agents
     that carry out no order for ``longest_wait_s`` count as failed.
@@ -52,11 +52,11 @@ class Membership:
         return tuple(agent for agent in self._agents if agent in self._running_again)
 
     def reset_silence(self) -> None:
-        """Start to wait: agents without orders have not been silent."""
+        """Reset all times of silence, when waiting begins: before that, agents had no orders to answer."""
         self._silence_s, self._idle_s = dict.fromkeys(self._agents, 0.0), 0.0
 
     def check(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
-        """Note failed agents, or raise if all are needed, after ``seconds`` without arrivals (all processed before)."""
+        """Mark failed agents, or raise if all are needed, after ``seconds`` more without arrivals (all processed)."""
         unacknowledged = {recipient for recipient, _ in self._mailbox.unacknowledged}
         needed = [agent for agent in self._agents if agent in unacknowledged or agent in missing]
         failed = dict[str, float]()
@@ -97,8 +97,8 @@ class Membership:
         return self._silence_s[agent]
 
     def mark_failed(self, agent: str, reason: str, *, is_hung: bool = False) -> None:
-        """Note that an agent failed, and cancel its messages. A live one that does not carry out orders ``is_hung``: it
-        is readmitted once, as it would delay others repeatedly, or later with an empty journal.
+        """Note that an agent failed, and cancel messages to it. A live one that does not carry out orders ``is_hung``.
+        It could delay others repeatedly, so it is readmitted once, and after that only with an empty journal.
         """
         self.absent[agent] = reason
         self._hangs[agent] += is_hung

@@ -34,8 +34,8 @@ class AgreementMessage(msgspec.Struct, frozen=True, tag="Said", array_like=True)
 
 
 class Decide(msgspec.Struct, frozen=True, tag="Begin", array_like=True):
-    """Order of the hub to an agent: decide the next evaluation. Orders are carried out once each, by ``sequence`` from
-    1. By a deadline it names participants; decisions after the ``last_valid`` one are given up.
+    """Order of the hub to an agent: decide the next evaluation. Each order is carried out once, in the order of
+    ``sequence`` (1, 2, …). With a deadline it names participants; decisions after ``last_valid`` are given up.
     """
 
     sequence: int
@@ -48,8 +48,8 @@ class Decide(msgspec.Struct, frozen=True, tag="Begin", array_like=True):
 class Decision(msgspec.Struct, frozen=True, tag="Word", array_like=True):
     """Decision of an agent, in the problem's codes; in a field without values if it measures nothing.
 
-    Counts are since its start; the first present agent states ``absent_values``, of absent agents' variables. Of known
-    tables, ``outcomes`` are each part's without the choice, encoded because messages refuse infinite numbers.
+    Counts begin with the agent's process. The first present agent states ``absent_values``, for absent agents'
+    variables. With known tables, ``outcomes`` has each connected part's, encoded as messages refuse infinite numbers.
     """
 
     sequence: int
@@ -72,7 +72,7 @@ class RecordOutcome(msgspec.Struct, frozen=True, tag="Told", array_like=True):
 
 
 class Measure(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Order of the hub to an agent with its own instrument: measure at some locations in turn."""
+    """Order of the hub to an agent with its own instrument: measure at some locations, in this order."""
 
     sequence: int
     places: tuple[tuple[float, ...], ...]
@@ -103,7 +103,7 @@ class SendSnapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Snapshot from an agent to the hub, as of ``Agent.snapshot``; empty if it is too long for a message."""
+    """Snapshot from an agent to the hub, from ``Agent.snapshot``; empty if it is too long for a message."""
 
     sequence: int
     state: bytes
@@ -179,7 +179,7 @@ def digest_of(body: bytes) -> bytes:
 
 
 def decode(content: bytes) -> Message:
-    """Decode an arrival; a TransportError if it is too long, changed, no message, or has NaN or an infinite number."""
+    """Decode an arrival; a TransportError if it is too long, changed, not a message, or has NaN or infinite numbers."""
     if not DIGEST_BYTES < len(content) <= MAX_MESSAGE_BYTES:
         raise TransportError(f"got {len(content)} bytes; wanted {DIGEST_BYTES + 1} to {MAX_MESSAGE_BYTES}")
     body = content[DIGEST_BYTES:]
@@ -188,7 +188,7 @@ def decode(content: bytes) -> Message:
     try:
         message = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
-        raise TransportError(f"got no message: {error}; do versions of swarmbo differ?") from error
+        raise TransportError(f"got bytes that are not a message: {error}; do versions of swarmbo differ?") from error
     if not _is_finite(msgspec.to_builtins(message, builtin_types=(bytes,))):
         raise TransportError("got a number that is NaN or infinite; wanted finite numbers")
     return message
@@ -269,7 +269,7 @@ def _can_decide(message: Decide, name: str, problem: Problem) -> bool:
 
 
 def _is_result(result: MeasurementResult, agent: str, problem: Problem) -> bool:
-    own = set(problem.graph.factors_owned_by(agent))
-    is_own = set(result.outcomes) == own and own.issuperset(result.noise)
+    factors = set(problem.graph.factors_owned_by(agent))
+    is_own = set(result.outcomes) == factors and factors.issuperset(result.noise)
     are_numbers = schema.are_outcomes(result.outcomes.values()) and schema.are_stds(result.noise.values())
     return is_own and are_numbers and (result.location is None or is_place(result.location, problem))

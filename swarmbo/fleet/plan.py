@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
 
 class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Tables of a problem whose factors are known: the number of values by variable, and tables by factor, as bytes of
-    float64 in C order. By a deadline all agents know the forbidden pairs of each one, as of ``Conflicts.packed``.
+    float64 in C order. With a deadline, all agents know the forbidden pairs of each agent (``Conflicts.packed``).
     """
 
     sizes: dict[str, int]
@@ -40,10 +40,10 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by_factor: dict[str, bytes]
 
     def require_fit(self, graph: FactorGraph, at: str, *, is_timed: bool) -> None:
-        """Refuse tables of another graph, and such that are no utilities; ``is_timed`` by a deadline."""
+        """Refuse tables of another graph, or with entries that are not utilities; ``is_timed``: there is a deadline."""
         sizes, tables = self.sizes, self.by_factor
         if set(sizes) != set(graph.variables) or not set(tables) <= set(graph.factors) or min(sizes.values()) < 1:
-            raise ConfigError("got sizes or tables of others; wanted those of the problem", at=at)
+            raise ConfigError("got sizes or tables of another problem; wanted those of this problem", at=at)
         if wrong := [f for f, table in tables.items() if len(table) != 8 * math.prod(sizes[x] for x in graph.scope(f))]:
             raise ConfigError(f"got a table of {wrong[0]!r} that has another size", at=at)
         if wrong := [f for f, table in tables.items() if not (np.frombuffer(table, "<f8") < np.inf).all()]:
@@ -51,7 +51,7 @@ class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         are_forbidden = schema.forbidden_pairs(graph, sizes)
         wrong = [agent for agent in graph.agents if not are_forbidden(agent, self.forbidden.get(agent, b""))]
         if wrong and (is_timed or self.forbidden):
-            raise ConfigError(f"got no forbidden pairs of {wrong[0]!r} that fit its factors; wanted them", at=at)
+            raise ConfigError(f"got no forbidden pairs of {wrong[0]!r} that fit; wanted those of its factors", at=at)
 
     def tables_of(self, graph: FactorGraph, agent: str) -> dict[str, Table]:
         """Tables of an agent's factors."""
@@ -65,9 +65,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Plan in ``fleet.json``, with tables in ``NAME.json``: all inputs of a member on any machine, except its own key.
 
     Args:
-        run: Name of the run, as of ``new_run``; messages and journals of other runs are ignored.
+        run: Name of the run, from ``new_run``; messages and journals of other runs are ignored.
         endpoints: Endpoint of each member in Zenoh's form: ``tls/192.168.0.7:7447``. The hub is ``world``.
-        problem: As of ``Problem.to_plain``.
+        problem: From ``Problem.to_plain``; ``settings`` are from ``Setup.to_plain``.
         sites: In a field, all measurable locations (k, d); None: the whole box.
         patience_s: Seconds that a member waits for others without arrivals.
         keys: Folder of the authority's certificate, and the member's own certificate and key; None with ``tcp``.
@@ -90,7 +90,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def setup(self) -> Setup:
-        """Problem and settings; with tables those of the coordination alone."""
+        """Problem and settings; with tables, the settings of the coordination only."""
         problem, settings = Problem.from_plain(self.problem), settings_again(self.settings, {})
         if self.tables is None:
             return Setup.of(problem, **settings)
@@ -99,20 +99,20 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Setup(problem, None, None, method, InProcess(), settings["seed"], None, 0)
 
     def for_agent(self, agent: str) -> "Plan":
-        """Make the plan for one agent, which has no tables of others."""
+        """Make the plan for one agent, without tables of other agents' factors."""
         if self.tables is None:
             return self
-        own = Problem.from_plain(self.problem).graph.factors_owned_by(agent)
-        by_factor = {f: self.tables.by_factor[f] for f in own}
+        factors = Problem.from_plain(self.problem).graph.factors_owned_by(agent)
+        by_factor = {f: self.tables.by_factor[f] for f in factors}
         return msgspec.structs.replace(self, tables=msgspec.structs.replace(self.tables, by_factor=by_factor))
 
     @property
     def tolerates_failures(self) -> bool:
-        """True by a deadline: the fleet then continues without failed members."""
+        """True if decisions have a deadline: the fleet then continues without failed members."""
         return has_deadline(self.setup.coordination)
 
     def checked(self, at: str = "$") -> "Plan":
-        """Return itself if members can be reached by it."""
+        """Return the plan, or raise a ConfigError if its content is not valid."""
         try:
             setup = self.setup
             if self.tables is None:
@@ -149,7 +149,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
-        """Read a plan."""
+        """Read and check a plan."""
         try:
             plain = msgspec.json.decode(read_regular(path))
             if isinstance(plain, dict) and (version := plain.get("version", 1)) != _VERSION:
@@ -161,7 +161,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def new_run(name: str, seed: int) -> str:
-    """Unique name of a run on the network and on disks, so that agents of an earlier run are no members of it."""
+    """Unique name of a run on the network and on disks, so that agents of an earlier run are not its members."""
     short = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", name).lstrip("_.=,+-")[:_MOST_CHARACTERS]
     return f"{short or 'run'}-{seed}-{secrets.token_hex(4)}"
 

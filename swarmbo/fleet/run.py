@@ -1,4 +1,4 @@
-"""Run of a scenario with one process for each agent, here or elsewhere; the environment and the log are here."""
+"""Run of a scenario with one process for each agent, on any machine; the environment and the log are here."""
 
 import math
 import os
@@ -41,11 +41,11 @@ _EXIT_TIMEOUT_S = 5.0  # for processes to end
 FOLDER = "fleet"  # within the folder of a run
 PLAN = "fleet.json"
 SOLUTION = "solution.json"  # of a problem in tables
-OnBegin = Callable[[Sequence[str], Path], object]  # agents elsewhere, and the plan by which they are started
+OnBegin = Callable[[Sequence[str], Path], object]  # agents elsewhere, and the path of the plan that starts them
 
 
 class Processes:
-    """Processes of members, which end with this one; a repeated failure ends the run, or ``ended`` has its reason."""
+    """Processes of members, which end with this one. A repeated failure ends the run, or its reason is in ``ended``."""
 
     def __init__(self, plans: Mapping[str, Path], *, tolerates_failures: bool = False) -> None:
         self._plans, self._tolerates_failures = plans, tolerates_failures
@@ -69,7 +69,7 @@ class Processes:
             self.by_name[name] = self._start(name)
 
     def close(self) -> None:
-        """End them all."""
+        """End all processes."""
         for process in self.by_name.values():
             if process.stdin is not None:
                 process.stdin.close()
@@ -107,7 +107,7 @@ class NetworkReport(msgspec.Struct, frozen=True):
         return cls(dict(processes.restarts), hub.repeated, hub.refused, by_sender, hub.absent, dict(missed))
 
     def since(self, before: "NetworkReport", round_number: int) -> NetworkRecord:
-        """Part since an earlier report."""
+        """Counts since an earlier report."""
         restarts = dict(Counter(self.restarts) - Counter(before.restarts))
         repeated, refused = self.repeated - before.repeated, self.refused - before.refused
         return NetworkRecord(round_number, restarts, repeated, refused, self.absent)
@@ -117,8 +117,8 @@ class Network(msgspec.Struct, frozen=True):
     """Network settings of a fleet; ``tls`` and ``quic`` need keys, ``tcp`` is for one machine.
 
     Agents listen on the ports after the hub's; hosts are 127.0.0.1 unless given. Agents ``elsewhere`` are started with
-    ``swarmbo agent``, those in ``measures`` with an instrument of their own, too. ``patience_s`` is the longest wait
-    for one another, ``tick_s`` a tick of an agreement by a deadline.
+    ``swarmbo agent``; so are those in ``measures``, with an instrument of their own. ``patience_s`` is the longest wait
+    for one another, ``tick_s`` the length of a tick of an agreement by a deadline.
     """
 
     protocol: Protocol = "tcp"
@@ -150,11 +150,11 @@ class Network(msgspec.Struct, frozen=True):
 def run_fleet(
     scenario: Scenario, out: Path, network: Network, on_round: OnRound = ignore, on_begin: OnBegin = ignore
 ) -> tuple[Summary, NetworkReport]:
-    """Run a scenario with a process for each agent. The folder is that of a run, with ``fleet`` in it.
+    """Run a scenario with a process for each agent. ``out`` is the folder of a run, with ``fleet`` in it.
 
-    ``on_begin`` is called with the agents elsewhere and the path of the plan, once they may be started by it.
+    ``on_begin`` is called with the agents elsewhere and the path of the plan, once they may be started.
 
-    Agents' decisions are bit-identical to those of ``swarmbo run``; by a deadline they depend on arrivals. A
+    Agents' decisions are bit-identical to those of ``swarmbo run``; with a deadline, they depend on arrivals. A
     TransportError ends the run if an agent is silent for too long, or its process fails repeatedly.
     """
     env, team = _assembled(scenario)
@@ -181,7 +181,7 @@ def run_fleet(
 
 
 def resume_fleet(out: Path, on_begin: OnBegin = ignore, *, progress: bool = False) -> Summary:
-    """Resume a run of a fleet in this process, and have agents that measure elsewhere measure as before."""
+    """Resume a fleet's run with all decisions in this process; agents that measure elsewhere still measure there."""
     with one_blas_thread(), locked(out):
         folder, plan_path = RunFolder.open(out), out / FOLDER / PLAN
         scenario, plan = folder.scenario(), Plan.read(plan_path)
@@ -202,7 +202,7 @@ def resume_fleet(out: Path, on_begin: OnBegin = ignore, *, progress: bool = Fals
 
 @contextmanager
 def new_folder(out: Path, scenario: Scenario | None = None) -> Generator[None]:
-    """Hold the lock of a folder without a run, or with the same one that did not begin, and compute on one thread."""
+    """Hold the lock of a folder without a run, or with this run before it began; linear algebra has one thread."""
     # plans and processes' logs of a fleet that was killed before it logged or solved anything
     leftover = {FOLDER, SOLUTION + PARTIAL} if (out / FOLDER).is_dir() else ()
     with one_blas_thread(), locked(RunFolder.make(out, leftover)):
@@ -217,7 +217,7 @@ def new_folder(out: Path, scenario: Scenario | None = None) -> Generator[None]:
 
 @contextmanager
 def running_fleet(plan: Plan, path: Path, local: Sequence[str]) -> Generator[tuple[Hub, Processes]]:
-    """Write a fleet's plan, or, with tables, each agent's next to its path. Start its hub and processes; end these."""
+    """Write a fleet's plan to ``path``, or with tables one per agent next to it. Run its hub and processes."""
     with closing(Link(HUB, plan)) as link:
         path.parent.mkdir(exist_ok=True)
         if plan.tables is None:
@@ -232,7 +232,7 @@ def running_fleet(plan: Plan, path: Path, local: Sequence[str]) -> Generator[tup
 
 
 class _NetworkLog:
-    """Log of a run's network, one line for each round, before the round is handed on."""
+    """Log of a run's network, one line for each round, written before the round is passed on."""
 
     def __init__(self, path: Path, hub: Hub, processes: Processes, on_round: OnRound) -> None:
         self._path, self._hub, self._processes, self._on_round = path, hub, processes, on_round
@@ -256,8 +256,8 @@ def members_of(scenario: Scenario) -> list[str]:
 
 
 def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
-    if own := user_code_names(msgspec.structs.asdict(scenario)):
-        raise ConfigError(f"got {next(iter(own.values()))!r}; wanted kinds of swarmbo, which every machine has")
+    if user_code := user_code_names(msgspec.structs.asdict(scenario)):
+        raise ConfigError(f"got {next(iter(user_code.values()))!r}; wanted kinds of swarmbo, which every machine has")
     for setting, reason in {"workers": "evaluates one point at a time", "step_timeout_s": "waits for any step"}.items():
         if getattr(scenario, setting) is not None:
             raise ConfigError(f"got {setting}; wanted none, as a fleet {reason}", at=f"$.{setting}")
@@ -276,8 +276,8 @@ def run_member(
 ) -> None:
     """Run one agent of a fleet until the run ends; if the hub is restarted before that, the agent joins the new run.
 
-    Its journal is next to the plan, in a folder of the agent, by run. If ``attached``, it ends when standard input
-    does. ``keys`` are those on this machine, if not as in the plan; ``measure`` is its own instrument.
+    Its journal is next to the plan, in a folder for each agent and run. If ``attached``, it ends when standard input
+    does. ``keys`` is the folder of keys on this machine, if not as in the plan; ``measure`` is its own instrument.
     """
     plan: Plan | None = Plan.read(path)
     known_names([name], sorted({*plan.endpoints} - {HUB}), "NAME")

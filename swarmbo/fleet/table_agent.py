@@ -1,4 +1,4 @@
-"""Agent of a fleet that chooses from known tables: in step with the others, or by a deadline."""
+"""Agent of a fleet that chooses from known tables: in lockstep with the others, or by a deadline."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from swarmbo.fleet.plan import Plan
 from swarmbo.records import LinkReport, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
 
-QUERY = "choice"  # the only one
-_NOTHING = b"nothing"  # a snapshot: no agent knows more than its plan
+QUERY = "choice"  # id of the only query
+_NOTHING = b"nothing"  # as a snapshot: all that an agent knows is in its plan
 
 
 class TableAgent:
-    """An ``Agent`` as a ``Member`` sees it, without a belief: its choices follow from its plan and what arrives.
+    """Agent without a belief, with the interface that ``Member`` uses: its choice follows from its plan and messages.
 
-    ``outcomes`` are those of its parts, in MessagePack, without the choice; empty by a deadline.
+    ``outcomes`` are those of its connected parts, in MessagePack, without the choice; empty with a deadline.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:
@@ -41,7 +41,7 @@ class TableAgent:
         self.outcomes = b""
         self.refused = Counter[str]()
         self._decision: dict[str, float] | None = None
-        self._early_messages: list[Envelope] = []  # what arrives before it is asked
+        self._early_messages: list[Envelope] = []  # those that arrive before ``ask``
         self.is_finished = True
         self._participant: Participant[TableOutcome] | DeadlineTableAgent | None = None
         self._n_ticks = 0
@@ -58,11 +58,11 @@ class TableAgent:
         return QUERY
 
     def coded_decision(self) -> dict[str, float] | None:
-        """Positions of the own variables' values; None before the choice."""
+        """Index of the chosen value of each own variable; None before the choice."""
         return self._decision
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals, and return messages to others. In lockstep, those of other decisions are only counted."""
+        """Process arrivals, and return messages to others; in lockstep, arrivals of other decisions only count."""
         inbox = [envelope for envelope in inbox if self._is_due(envelope)]
         if self.is_finished:
             self._early_messages += inbox

@@ -26,7 +26,7 @@ from swarmbo.runs.rounds import ignore
 from swarmbo.spaces import Domain
 from swarmbo.transport import Routes
 
-_HEAD_BYTES = 2**12  # of a message beside its table
+_HEAD_BYTES = 2**12  # of a message, besides its table
 
 
 def solve_by_fleet(
@@ -35,8 +35,8 @@ def solve_by_fleet(
     """Solve a problem with a process for each agent that owns something. ``out`` has ``solution.json``, and in
     ``fleet`` a plan for each agent, with its own factors' tables.
 
-    In lockstep the solution and its messages are those of ``method.solve``. By a deadline it depends on arrivals, and
-    an agent that fails is left out. A TransportError if others need an agent that is silent for too long.
+    In lockstep the solution and its messages are those of ``method.solve``. With a deadline, it depends on arrivals,
+    and an agent that fails is left out. A TransportError if others need an agent that is silent for too long.
     """
     if network.measures:
         raise ConfigError(f"got {network.measures[0]!r}; wanted none: tables are known", at="--measures")
@@ -69,7 +69,7 @@ def solution_by(hub: Hub, problem: TableProblem) -> Solution:
         return partial_solution(graph, tables, chosen, SolveReport("deadline", ticks, traffic=traffic, links=links))
     try:
         lists = [msgspec.msgpack.decode(decision.outcomes, type=list[TableOutcome]) for decision in decisions]
-        outcomes = [outcome for own in lists for outcome in own]
+        outcomes = [outcome for of_agent in lists for outcome in of_agent]
         return solution_with(graph, chosen, factor_values(graph, tables, chosen), outcomes, traffic)
     except (msgspec.MsgspecError, ValueError, LookupError) as error:
         raise TransportError(f"an agent's outcome does not fit: {error}; do versions of swarmbo differ?") from error
@@ -91,11 +91,11 @@ def to_plan(problem: TableProblem, method: TableMethod, seed: int) -> dict[str, 
 
 
 def _require_short(graph: FactorGraph, sizes: Mapping[str, int], joined: Mapping[str, Sequence[str]]) -> None:
-    """Refuse tables that are too long to be sent: of variables, of an elimination's steps, and of factors for them."""
+    """Refuse tables that are too long for a message: of variables, of elimination steps, and of factors in them."""
     owner = graph.variable_owner
     sent = [(x,) for x in graph.variables if any(graph.owner(f) != owner(x) for f in graph.factors_of(x))]
     sent += [tuple(scope) for x, scope in joined.items() if scope and owner(x) != owner(scope[0])]
-    for f in graph.factors:  # the step of the variable that is eliminated first joins it
+    for f in graph.factors:  # a factor's table joins the step that eliminates the first of its variables
         steps = [x for x in graph.scope(f) if {*graph.scope(f)} <= {x, *joined.get(x, ())}]
         sent += [graph.scope(f) for x in steps if owner(x) != graph.owner(f)]
     most = max((math.prod(sizes[x] for x in scope) for scope in sent), default=0)

@@ -22,7 +22,7 @@ _WORST_FIRST: tuple[Status, ...] = ("blocked", "infeasible", "max_rounds", "sequ
 
 
 class FleetTeam(Team):
-    """A team that collects decisions of a fleet's members; its belief is for the log only, and refuses other data."""
+    """A team that collects decisions of a fleet's members. Its belief is for the log only; ``attach`` is refused."""
 
     hub: Hub | None = None
 
@@ -78,11 +78,11 @@ def level_and_sites(world: World | None) -> tuple[float | None, list[list[float]
 def _present_links(
     links: "nx.Graph[Any] | None", absent: Collection[str], *, is_field: bool
 ) -> tuple[tuple[str, str], ...] | None:
-    """Links for members; absent agents receive nothing, and relay nothing."""
+    """Links between present members; absent agents receive nothing, and relay nothing."""
     if links is None:
         return None
     present: nx.Graph[Any] = nx.restricted_view(links, [agent for agent in absent if agent in links], [])
-    if not is_field:  # a function's reports have to reach all agents: one link more from each part to the next
+    if not is_field:  # a function's reports must reach all agents: add a link from each part to the next
         firsts = [min(part, key=str) for part in nx.connected_components(present)]
         present = nx.compose(present, nx.path_graph(firsts))
     return tuple((str(a), str(b)) for a, b in present.edges)

@@ -20,7 +20,7 @@ optuna: Any = needed("optuna", "optuna", "swarmbo.integrations.optuna")
 
 FACTORS = "factors"  # user attribute of a trial with the outcome of each factor
 Space = dict[str, Any]  # distributions by parameter
-_OF_PARAMETERS = frozenset(("start", "step_limit", "safe", "constraints", "limits", "no_go"))  # settings that name them
+_OF_PARAMETERS = frozenset(("start", "step_limit", "safe", "constraints", "limits", "no_go"))  # settings by parameter
 
 
 class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
@@ -28,8 +28,8 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
 
     Parameters that occur in the same finished trials, with the same ranges, are a group, for which a team decides. So a
     conditional parameter is learned from the trials that have it. ``independent_sampler`` draws parameters that no team
-    decides. These are all of the first trial, those that no trial had yet, and groups whose values were all tried, if
-    trials have other parameters.
+    decides: all parameters of the first trial, parameters that no trial had yet, and groups whose values were all
+    tried, if trials have other parameters.
 
     Running trials are pending, also those of other processes. From failed trials, a team learns where trials fail.
     Constraints of trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated
@@ -79,7 +79,7 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
         drawn = int(np.random.SeedSequence().generate_state(1)[0])
         self.seed = drawn if seed is None else whole_number(seed, 0, "$.seed", 2**32 - 1)
         bounds = dict.fromkeys(("x",) if graph is None else graph.variables, (0.0, 1.0))
-        # refuses settings before the first trial, but those that name parameters, which are not known yet
+        # refuses wrong settings before the first trial, except those that name parameters, which are not known yet
         parts = {name: part for name, part in settings.items() if name not in _OF_PARAMETERS}
         Team(graph, bounds, seed=self.seed, initial=initial, **parts)
         self.initial, self.settings = initial, settings
@@ -116,16 +116,16 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
         for (name, _), (of, numbers) in sorted(numbers_of.items()):
             groups.setdefault(tuple(numbers), {})[name] = of
         if len(groups) > 1:
-            # outcomes depend on other parameters too: once all values were tried, these need to be repeated
+            # outcomes depend on other parameters too: once all values were tried, values need to be repeated
             for trials, space in list(groups.items()):
                 if math.prod(_variable(of).axis.count or math.inf for of in space.values()) <= len(trials):
                     del groups[trials]
         with self.lock:
             self._groups = list(groups.values())
-            # a name that is new here makes new teams, which learn all trials again
+            # a new name of a constraint makes new teams, which learn all trials again
             self._limits = {name for each in finished for name in each.constraints}
-            own = [group for group in self._teams if (group.study, group.limits) == (study.study_name, self._limits)]
-            self._teams = [group for group in own if group.space in self._groups]
+            usable = [group for group in self._teams if (group.study, group.limits) == (study.study_name, self._limits)]
+            self._teams = [group for group in usable if group.space in self._groups]
         return groups.get(tuple(each.number for each in finished), {})
 
     def sample_relative(self, study: Any, trial: Any, search_space: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,11 +151,11 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
             return group.suggest(study, trial.number)
 
     def before_trial(self, study: Any, trial: Any) -> None:
-        """Pass on to the independent sampler."""
+        """Pass the call on to the independent sampler."""
         self._independent.before_trial(study, trial)
 
     def after_trial(self, study: Any, trial: Any, state: Any, values: Sequence[float] | None) -> None:
-        """Pass on to the independent sampler; the teams learn of the trial at their next query."""
+        """Pass the call on to the independent sampler; the teams learn of the trial at their next query."""
         self._independent.after_trial(study, trial, state, values)
 
 
@@ -163,7 +163,7 @@ class _Group:
     """A team for a group of parameters, and the trials of one study that it knows.
 
     ``study`` is its name, ``space`` the distributions by name, ``limits`` the names of constraints. The variables have
-    the parameters' values, or the positions of choices among objects that are no values of a ``Categorical``.
+    the parameters' values; choices that a ``Categorical`` does not accept are replaced by their positions.
     """
 
     def __init__(self, sampler: SwarmboSampler, study: Any, space: Space, limits: set[str]) -> None:
@@ -230,7 +230,7 @@ class _Group:
         is_by_factor = self.team.outcomes == "per-factor" and len(factors) > 1
         told = trial.user_attrs.get(FACTORS)
         has_all = isinstance(told, Mapping) and set(factors) <= set(told)
-        # the reported value of a pruned trial is of the sum, and its factors may be known in part
+        # the reported value of a pruned trial is that of the sum, and its factors may be known in part
         if value is None or not math.isfinite(value) or (is_by_factor and is_pruned and not has_all):
             return None
         if not is_by_factor:
@@ -252,14 +252,14 @@ def _variable(distribution: Any) -> variables.Variable:
     if isinstance(distribution, optuna.distributions.IntDistribution):
         return variables.Integer(low, high, distribution.step, is_log)
     if not isinstance(distribution, optuna.distributions.FloatDistribution):
-        raise ConfigError(f"got {short(distribution)}; wanted a float, an int or a categorical one")
+        raise ConfigError(f"got {short(distribution)}; wanted a float, an int or a categorical distribution")
     return variables.Real(low, high, is_log, distribution.step)
 
 
 def _graph(scopes: Mapping[str, Sequence[str]], space: Space) -> FactorGraph:
     """Factors of a group's parameters, and one for each parameter in no scope."""
-    own = {factor: [name for name in scope if name in space] for factor, scope in scopes.items()}
-    covered = {name for scope in own.values() for name in scope}
-    prefix = unused_prefix("of ", (*own, *space))
-    own |= {f"{prefix}{name}": [name] for name in space if name not in covered}
-    return FactorGraph.from_scopes({factor: scope for factor, scope in own.items() if scope})
+    group_scopes = {factor: [name for name in scope if name in space] for factor, scope in scopes.items()}
+    covered = {name for scope in group_scopes.values() for name in scope}
+    prefix = unused_prefix("of ", (*group_scopes, *space))
+    group_scopes |= {f"{prefix}{name}": [name] for name in space if name not in covered}
+    return FactorGraph.from_scopes({factor: scope for factor, scope in group_scopes.items() if scope})

@@ -1,7 +1,7 @@
 """Robots of ROS 2 in the loop of a team, over Zenoh. Needs the extra ``ros2``.
 
-``zenoh-bridge-ros2dds`` beside the robots carries a topic such as ``/ann/pose`` to the Zenoh key ``ann/pose`` with the
-same bytes, CDR, and back. With the robot's name as its ``namespace``, the robot's own topics need no prefix.
+``zenoh-bridge-ros2dds`` next to the robots carries a topic such as ``/ann/pose`` to the Zenoh key ``ann/pose`` and
+back, with the same bytes (CDR). With the robot's name as its ``namespace``, the robot's own topics need no prefix.
 """
 
 import math
@@ -63,9 +63,9 @@ NavSatFix = _message(  # sensor_msgs
 class Driven:
     """Counts of a drive, by robot.
 
-    ``measured``: outcomes of goals. ``failed``: those of them that are NaN or infinite. ``unasked``: measurements
-    without a goal. ``silent``: goals that were given up. ``refused``: ``(robot, reason)`` of each message that could
-    not be used.
+    ``measured``: outcomes of goals. ``failed``: outcomes among them that are NaN or infinite. ``unasked``:
+    measurements without a goal. ``silent``: goals that were given up. ``refused``: ``(robot, reason)`` of each message
+    that could not be used.
     """
 
     measured: Counter[str] = field(default_factory=Counter[str])
@@ -103,7 +103,7 @@ class Ros2Robots:
         self._latest: dict[str, bytes] = {}  # position of each robot that was not read yet
         self._lock = threading.Lock()
         self._places: dict[str, Place] = {}
-        self._goals: dict[str, tuple[Query, float]] = {}  # and the time at which it is given up
+        self._goals: dict[str, tuple[Query, float]] = {}  # the query, and the time at which it is given up
         topics = ("fix" if coordinates else "pose", "measurement")
         self._subscribers = [
             session.declare_subscriber(f"{robot}/{topic}", self._listener(robot, topic))
@@ -199,7 +199,7 @@ class Ros2Robots:
         query, _ = self._goals.pop(robot)
         try:
             self._team.tell(query, {robot: value}, locations={robot: place})
-        except SwarmboError:  # it is far from the area
+        except SwarmboError:  # the robot is far from the area
             self._team.give_up(query)
             raise
         driven.measured[robot] += 1
@@ -233,6 +233,6 @@ class Ros2Robots:
 
 
 def _require_length(name: str, payload: bytes, least: int, most: int) -> None:
-    """Refuse a payload that is no such message; pycdr2 would read an empty one as zeros."""
+    """Refuse a payload that cannot be such a message; pycdr2 would read an empty payload as zeros."""
     if not least <= len(payload) <= most:
         raise ConfigError(f"got {len(payload)} bytes; wanted the {least} or more of a {name}")

@@ -20,7 +20,7 @@ Evaluated = Callable[[Values], Any]
 
 LONGEST = 10_000  # characters
 _MOST_LEVELS = 200
-_TOO_LARGE = f"a result is no number up to {LARGEST:g} in size"
+_TOO_LARGE = f"a result is not a number up to {LARGEST:g} in size"
 _MOST_DIGITS = 400
 
 
@@ -57,14 +57,14 @@ _CALLED["round"] = _rounded
 
 
 class Expression:
-    """An expression of ``names`` in order of appearance; a ConfigError if too long, or not as the module permits."""
+    """An expression of ``names`` in order of appearance; a ConfigError if it is too long, or not as permitted."""
 
     def __init__(self, text: str, at: str) -> None:
         self.at, self._names, self._text = at, dict[str, None](), text.strip()
         if len(text) > LONGEST:
             raise self._refusal(f"an expression of {len(text)} characters", f"at most {LONGEST}")
         try:
-            with warnings.catch_warnings(action="ignore"):  # of texts with backslashes
+            with warnings.catch_warnings(action="ignore"):  # about backslashes in texts
                 tree = ast.parse(self._text, mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             line = " ".join(text.split())[:60]
@@ -78,7 +78,7 @@ class Expression:
         return tuple(self._names)
 
     def of(self, values: Values) -> float:
-        """Value of the expression for those of its variables."""
+        """Value of the expression at some values of its variables."""
         try:
             value = self._value(values)
             if isinstance(value, int | float) and not LARGEST < abs(value) < float("inf") and float(value) == value:
@@ -133,7 +133,7 @@ class Expression:
             numbers = [part(values) for part in parts]
             for number in numbers:
                 if not isinstance(number, int | float):
-                    raise TypeError(f"{number!r} is no number")
+                    raise TypeError(f"{number!r} is not a number")
                 if isinstance(number, int) and abs(number) > LARGEST:
                     raise ValueError(f"a number is beyond {LARGEST:g}")
             result = function(*numbers)

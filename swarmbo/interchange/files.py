@@ -1,4 +1,4 @@
-"""Problem files, by the endings of their names."""
+"""Reading and writing of problem files, in the formats of their endings."""
 
 import os
 from collections.abc import Callable
@@ -18,15 +18,15 @@ class _Format(NamedTuple):
     most_bytes: int
 
 
-_YAML = _Format(problem_of_yaml, yaml_of_problem, 2**22)  # its nodes take some 200 times as much memory
+_YAML = _Format(problem_of_yaml, yaml_of_problem, 2**22)  # nodes of YAML take some 200 times the memory of their text
 _UAI = _Format(problem_of_uai, uai_of_problem, 2**24)
 _WCSP = _Format(problem_of_wcsp, wcsp_of_problem, 2**24)
 FORMATS = {".yaml": _YAML, ".yml": _YAML, ".uai": _UAI, ".wcsp": _WCSP}
 
 
 def read_problem(path: str | os.PathLike[str]) -> TableProblem:
-    """Problem of a file: ``.yaml`` or ``.yml`` in pyDCOP's format, ``.uai`` of UAI's competitions, ``.wcsp`` of
-    weighted constraint networks.
+    """Read a problem from a file: ``.yaml`` or ``.yml`` in pyDCOP's format, ``.uai`` of UAI's competitions,
+    ``.wcsp`` of weighted constraint networks.
 
     No code in a file is run. Sizes are checked before tables are made.
 
@@ -47,7 +47,7 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        got = f"got a byte that is no UTF-8 text at {error.start}"
+        got = f"got a byte at position {error.start} that is not UTF-8 text"
         raise ConfigError(f"{got}; wanted a text file", at=str(path)) from None
     try:
         return found.read(text, path.stem)
@@ -59,8 +59,8 @@ def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:
     """Write a problem, completely or not at all, in the format of the name's ending.
 
     In pyDCOP's YAML all constraints are extensional, and distribution hints name the owners. The other formats have no
-    names. UAI's divides a factor by its largest entry. WCSP's may shift all costs, and the problem's name then has the
-    shift. Best choices stay the same.
+    names. UAI's divides a factor by its largest entry. WCSP's may shift all costs, and the problem's name then states
+    the shift. Best choices stay the same.
 
     Raises:
         ConfigError: If the ending is unknown, or the format cannot hold the problem.

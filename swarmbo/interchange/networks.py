@@ -1,19 +1,19 @@
 """Formats of numbered variables: UAI's Markov networks, and weighted constraint networks (WCSP) as toulbar2 reads them.
 
-Both are lists of words; white space has no meaning. UAI's has potentials >= 0, whose logarithms max-sum maximises
-(MAP); a potential of 0 forbids a combination, and ``BAYES`` has the same form::
+Files are lists of words, with any white space between them. UAI's format has potentials >= 0; max-sum maximises the sum
+of their logarithms (MAP). A potential of 0 forbids a combination. ``BAYES`` has the same form as ``MARKOV``::
 
-    MARKOV  variables  the size of each  factors  of each: number of variables, and their indices  of each: number of
-    entries, and these, the last variable's value changing fastest
+    MARKOV  number of variables  size of each variable  number of factors
+    for each factor: number of its variables, and their indices
+    for each factor: number of its entries, and the entries; the last variable's value changes fastest
 
-WCSP's has whole costs >= 0, of which a sum is minimised::
+WCSP's format has integer costs >= 0, whose sum is minimised::
 
-    name  variables  the largest size  factors  upper bound  the size of each variable
-    of each factor: number of variables, their indices, default cost, number of tuples, and of each tuple: an index of a
-    value for each variable, and the cost
+    name  number of variables  largest size  number of factors  upper bound  size of each variable
+    for each factor: number of variables, their indices, default cost, number of tuples, tuples (value indices, cost)
 
-A cost of the upper bound or more forbids a combination, and a sum of the bound or more is no solution. A factor without
-variables has a constant.
+A cost of the upper bound or more forbids a combination, and a choice with such a sum is not a solution. A factor
+without variables is a constant.
 """
 
 import math
@@ -36,7 +36,7 @@ Factors = Sequence[tuple[Sequence[int], Table]]  # variables by number, and entr
 
 
 class _Words:
-    """Words of a text in turn, read as numbers within bounds."""
+    """Reader of the words of a text, in order, as numbers within bounds."""
 
     def __init__(self, text: str) -> None:
         self._words, self._next = text.split(), 0
@@ -76,12 +76,12 @@ class _Words:
     def require_end(self) -> None:
         """Refuse further words."""
         if (left := len(self._words) - self._next) > 0:
-            got = f"got {left} words behind the last table, {self._words[self._next][:20]!r} first"
+            got = f"got {left} words after the last table, {self._words[self._next][:20]!r} first"
             raise ConfigError(f"{got}; wanted none")
 
 
 def problem_of_uai(text: str, name: str) -> TableProblem:
-    """Problem of a text; a variable without a factor gets a constant one."""
+    """Problem from UAI's format; a variable without a factor gets a constant factor."""
     words, budget = _Words(text), Budget()
     if (kind := words.take("MARKOV")) not in _KINDS:
         raise ConfigError(f"begins with {kind[:20]!r}; wanted {' or '.join(_KINDS)}")
@@ -105,7 +105,7 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
 def _numbered(
     name: str, sizes: Sequence[int], factors: Factors, budget: Budget, objective: Objective, upper: float = math.inf
 ) -> TableProblem:
-    """Problem of variables ``x0``, ``x1``, … of such sizes, an agent each; those in no scope get a constant factor."""
+    """Problem of variables ``x0``, ``x1``, …, each with its agent; variables in no scope get a constant factor."""
     sign = 1.0 if objective == "max" else -1.0
     constant = float(sum(float(table) for scope, table in factors if not scope))
     if constant == -math.inf or constant >= upper:
@@ -122,7 +122,7 @@ def _numbered(
 
 
 def uai_of_problem(problem: TableProblem) -> str:
-    """Text of a problem, variables in the graph's order; each factor is divided by its largest entry."""
+    """Problem in UAI's format, variables in the graph's order; each factor is divided by its largest entry."""
     problem.require_unbounded("UAI's format")
     graph = problem.graph
     sizes = [len(problem.domains[x]) for x in graph.variables]
@@ -147,7 +147,7 @@ def uai_solution(assignment: dict[str, int]) -> str:
 
 
 def problem_of_wcsp(text: str, _name: str) -> TableProblem:
-    """Problem of a text, which has its name; a variable without a factor gets a constant one."""
+    """Problem from WCSP's format, which has its name; a variable without a factor gets a constant factor."""
     words, budget = _Words(text), Budget()
     called = words.take("the name")
     n = words.integer("the number of variables", 1, _MOST_VARIABLES)
@@ -175,8 +175,8 @@ def problem_of_wcsp(text: str, _name: str) -> TableProblem:
 
 
 def wcsp_of_problem(problem: TableProblem) -> str:
-    """Text of a problem. Costs are the tables' negated entries, above each table's lowest if that is below 0; the
-    constant makes up for that if it is whole and >= 0, otherwise the name states by how much all costs are higher.
+    """Problem in WCSP's format. Costs are the tables' negated entries, shifted up if a table has some below 0. The
+    constant corrects this if it is an integer >= 0; otherwise the name states by how much all costs are higher.
     """
     graph = problem.graph
     costs = {f: -table + 0.0 for f, table in problem.tables.items()}

@@ -36,11 +36,11 @@ class TableProblem:
         constant: Constant that the file adds to every choice, in the sign of the file.
         notes: Statements of the file that are not in the tables, in words.
         idle: Agents of the file that own nothing.
-        upper: A choice of this cost or more is no solution.
+        upper: A choice of this cost or more is not a solution.
 
     Raises:
-        ShapeError: If tables do not fit the graph or the domains, or hold values that are no numbers.
-        ConfigError: If the objective is neither, or the constant or the upper bound is no number.
+        ShapeError: If tables do not fit the graph or the domains, or hold values that are not numbers.
+        ConfigError: If the objective is neither, or the constant or the upper bound is not a number.
 
     Example:
         >>> import numpy as np
@@ -98,17 +98,17 @@ class TableProblem:
     def constraints(self) -> tuple[Constraint, ...]:
         """Allowed combinations, for each factor that forbids some."""
         allowed = ((self.graph.scope(factor), np.isfinite(table)) for factor, table in self.tables.items())
-        return tuple(Constraint(scope=scope, allowed=own.tolist()) for scope, own in allowed if not own.all())
+        return tuple(Constraint(scope=scope, allowed=mask.tolist()) for scope, mask in allowed if not mask.all())
 
     def require_unbounded(self, form: str) -> None:
-        """Refuse a problem whose upper bound some sum of allowed costs reaches, as ``form`` has no bound."""
+        """Refuse a problem in which the sum of allowed costs can reach the upper bound, which ``form`` cannot state."""
         allowed = sum(float(table[np.isfinite(table)].min(initial=0.0)) for table in self.tables.values())
         if self.upper <= (most := self.told(allowed)):
             got = f"got costs up to {most:,.15g} and an upper bound of {self.upper:,.15g}, which {form} cannot state"
             raise ConfigError(f"{got}; wanted a .wcsp file, or a problem without `upper`")
 
     def told(self, value: float) -> float:
-        """A sum of the tables, or a bound on it, in the sign of the file: a cost if the file has costs."""
+        """A sum of the tables, or a bound on it, as in the file: with its constant, and as a cost if it has costs."""
         return (value if self.objective == "max" else -value) + self.constant
 
     def chosen(self, assignment: Mapping[str, int]) -> dict[str, Value]:
@@ -119,7 +119,7 @@ class TableProblem:
 def ordered_graph(
     scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str], factor_owners: Mapping[str, str] | None = None
 ) -> FactorGraph:
-    """Graph with variables in the order of a file (of ``owners``); a factor without owner goes to that of its first."""
+    """Graph with variables in the order of ``owners``; a factor without an owner gets that of its first variable."""
     known = factor_owners or {}
     of_factors = tuple(known.get(factor, owners[scope[0]]) for factor, scope in scopes.items())
     of_scopes = tuple(tuple(scope) for scope in scopes.values())
@@ -127,12 +127,12 @@ def ordered_graph(
 
 
 class Budget:
-    """Limits on the entries of a file's tables, and on the time to compute them, checked before."""
+    """Limits on the entries of a file's tables, and on the time to compute them, checked before tables are made."""
 
     _n_entries = _n_steps = 0
 
     def reserve(self, shape: Sequence[int], at: str, n_steps: int = 0) -> tuple[int, ...]:
-        """Reserve the room of a table, and return its shape; ``n_steps`` is the size of its entries' expression."""
+        """Count a table's entries, or refuse it; return its shape. ``n_steps``: number of parts of its expression."""
         if len(shape) > _MOST_AXES:
             raise ConfigError(f"got a table of {len(shape)} variables; wanted at most {_MOST_AXES}", at=at)
         self._n_entries += math.prod(shape)
@@ -150,6 +150,6 @@ class Budget:
 
 
 def _in_order(values: object) -> object:
-    """Values of a frame's column, of keys or of a generator as a tuple; others, also sets, as they are."""
+    """Values of a frame's column, a table's keys or a generator as a tuple; other values, also sets, unchanged."""
     as_they_are = isinstance(values, Sequence | np.ndarray | set | frozenset)
     return tuple(cast(Iterable[Value], values)) if isinstance(values, Iterable) and not as_they_are else values

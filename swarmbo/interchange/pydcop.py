@@ -1,7 +1,7 @@
 """pyDCOP's YAML: domains, variables, constraints in tables or as expressions, agents.
 
-Ignored are settings of pyDCOP's computations and starts: initial values, capacities, routes, hosting costs. Refused is
-code: functions of several lines, and those of a ``source`` file.
+Settings of pyDCOP's computations and starts are ignored: initial values, capacities, routes, hosting costs. Code is
+refused: functions of several lines, and functions in a ``source`` file.
 
 YAML is read by PyYAML's safe loader, which makes plain data only. Merge keys (``<<``), duplicate keys, and aliases that
 expand beyond the largest file are refused.
@@ -33,8 +33,8 @@ Factors = dict[str, tuple[tuple[str, ...], Table]]  # scope and table of each
 
 
 def problem_of_yaml(text: str, name: str) -> TableProblem:
-    """Problem of a text. A ``cost_function`` is a factor ``cost_…``; a variable without constraints gets ``free_…``.
-    Hints give owners; without hints variables are dealt out to the agents, constraints to their first variable's owner.
+    """Problem from YAML. A ``cost_function`` is a factor ``cost_…``; a variable without constraints gets ``free_…``.
+    Hints give owners. Without hints, agents own variables cyclically; a constraint has its first variable's owner.
     """
     data, budget = _load_yaml(text), Budget()
     objective: Objective = _one_of(data.get("objective"), ("min", "max"), "$.objective")
@@ -46,7 +46,7 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
     factors, constant = _factors(data, domains, _fixed_values(data, values, domains), budget)
     scopes = {factor: scope for factor, (scope, _) in factors.items()}
     sign = 1.0 if objective == "max" else -1.0
-    tables = {factor: sign * factors.pop(factor)[1] for factor in scopes}  # none twice in memory
+    tables = {factor: sign * factors.pop(factor)[1] for factor in scopes}  # no table is in memory twice
     seen = {variable for scope in scopes.values() for variable in scope}
     for variable in [x for x in domains if x not in seen]:
         factor = _unused(f"free_{variable}", scopes, domains)
@@ -54,8 +54,8 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
         tables[factor] = np.zeros(budget.reserve([len(domains[variable])], "$.variables"))
     for factor, table in tables.items():
         if table.max() == np.inf:
-            sense = "-.inf is less than any cost" if objective == "min" else ".inf is more than anything else is worth"
-            raise ConfigError(f"constraint {factor!r}: got {sense}; wanted numbers, or the other sign, which forbids")
+            got = "-.inf, which is below any cost" if objective == "min" else ".inf, which is above any other value"
+            raise ConfigError(f"constraint {factor!r}: got {got}; wanted numbers, or the other sign, which forbids")
     if not math.isfinite(constant):
         raise ConfigError("a constraint without variables is not finite; wanted a number", at="$.constraints")
     agents, owners, factor_owners = _owners(data, domains, scopes)
@@ -93,13 +93,13 @@ def _factors(
         if "cost_function" in given:
             own, at = {variable: domains[variable]}, f"$.variables.{variable}.cost_function"
             _, table = _intentional(str(given["cost_function"]), own, {}, budget, at)
-            costs = np.full(len(domains[variable]), table)  # it may be the same for all
+            costs = np.full(len(domains[variable]), table)  # an expression may be constant
             factors[_unused(f"cost_{variable}", factors, domains)] = (variable,), costs
     return factors, constant
 
 
 def yaml_of_problem(problem: TableProblem) -> str:
-    """Text of a problem; all constraints are extensional."""
+    """Problem as YAML; all constraints are extensional."""
     problem.require_unbounded("YAML")
     yaml, graph = needed("yaml", "dcop", "a YAML file"), problem.graph
     named: dict[str, tuple[str, list[Value]]] = {}  # by their text: (1, 0) is equal to (True, False)
@@ -147,7 +147,7 @@ def _load_yaml(text: str) -> dict[str, Any]:
         def construct_document(self, node: Any) -> Any:
             if _expanded(node, {}) > _MOST_EXPANDED:
                 got = f"got aliases that expand to more than {_MOST_EXPANDED:,} parts and characters"
-                raise ConfigError(f"{got}; wanted fewer, and none in itself")
+                raise ConfigError(f"{got}; wanted fewer, and none that contains itself")
             return super().construct_document(node)
 
         def flatten_mapping(self, node: Any) -> None:
@@ -156,7 +156,7 @@ def _load_yaml(text: str) -> dict[str, Any]:
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             made: dict[Any, Any] = super().construct_mapping(node, deep)
-            if len({str(key) for key in made}) < len(node.value):  # names are texts: 1 and "1" are one
+            if len({str(key) for key in made}) < len(node.value):  # names are texts: 1 and "1" are the same
                 got = f"got a key twice in the table from line {node.start_mark.line + 1} on"
                 raise ConfigError(f"{got}; wanted it once")
             return made
@@ -180,10 +180,10 @@ def _expanded(node: Any, known: dict[int, int]) -> int:
         if isinstance(node.value, str):
             if len(node.value) > _LONGEST_NUMBER and node.tag.endswith((":int", ":float")):
                 raise ValueError(f"a number of {len(node.value)} characters in line {node.start_mark.line + 1}")
-            parts, own = [], len(node.value)
+            parts, length = [], len(node.value)
         else:
-            parts, own = [one for part in node.value for one in (part if isinstance(part, tuple) else (part,))], 0
-        known[id(node)] = 1 + own + sum(_expanded(part, known) for part in parts)
+            parts, length = [one for part in node.value for one in (part if isinstance(part, tuple) else (part,))], 0
+        known[id(node)] = 1 + length + sum(_expanded(part, known) for part in parts)
     return known[id(node)]
 
 
@@ -202,7 +202,7 @@ def _table(data: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
 def _one_of(given: object, wanted: Collection[Any], at: str) -> Any:
     if given not in wanted:
         names = " or ".join(map(repr, list(wanted)[:8])) + (f" or … {len(wanted)} in all" if len(wanted) > 8 else "")
-        raise ConfigError(f"got {short(given)}; wanted {names or 'none, for there is none'}", at=at)
+        raise ConfigError(f"got {short(given)}; wanted {names or 'a defined one, but there is none'}", at=at)
     return given
 
 
@@ -288,7 +288,7 @@ def _extensional(given: Mapping[str, Any], domains: Domains, budget: Budget, at:
     places = [{str(value): place for place, value in enumerate(domains[x])} for x in scope]
     values = given.get("values")
     if not isinstance(values, dict):
-        raise ConfigError(f"got {short(values)}; wanted a table: a number, and for what it stands", at=f"{at}.values")
+        raise ConfigError(f"got {short(values)}; wanted a table of combinations by number", at=f"{at}.values")
     for key, combinations in values.items():
         number, is_text = _number(key, f"{at}.values"), isinstance(combinations, str)
         lines = map(_words, combinations.split("|")) if is_text else [[str(combinations)]]  # as in 1 2 | 1 3
@@ -327,7 +327,7 @@ def _unused(name: str, *taken: Mapping[str, object]) -> str:
 def _owners(
     data: Mapping[str, Any], domains: Domains, scopes: Mapping[str, tuple[str, ...]]
 ) -> tuple[list[str], dict[str, str], dict[str, str]]:
-    """Agents, those of all variables, and of the factors in hints."""
+    """Agents of the file, owners of all variables, and owners of the factors in hints."""
     given = data.get("agents")
     if given is not None and not isinstance(given, dict | list):
         raise ConfigError(f"got {short(given)}; wanted a list of names, or a table by name", at="$.agents")

@@ -1,4 +1,4 @@
-"""Solution of a problem in tables, by a method and over a transport that settings name, in its file's own sense."""
+"""Solution of a problem in tables, by a method and over a transport from settings; costs or values as in its file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _MOST_SHOWN = 24  # variables on a terminal
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Solution of a problem, ``unhindered`` its value without faults; no ``transport``: one process, or a fleet."""
+    """Solution of a problem; ``unhindered`` is its value without faults. No ``transport``: one process, or a fleet."""
 
     problem: TableProblem
     method: plan.TableMethod
@@ -43,7 +43,7 @@ class Solved:
 
     @property
     def is_valid(self) -> bool:
-        """True if every variable has a value, no factor forbids them, and the cost is below the problem's upper one."""
+        """True if every variable has a value, no factor forbids them, and the cost is below the upper bound."""
         return not (self.undecided or self.solution.report.violated or self._is_above)
 
     @property
@@ -57,7 +57,7 @@ class Solved:
         return not self.undecided and self.problem.upper <= self.problem.told(self.solution.value) < np.inf
 
     def summary(self) -> dict[str, Any]:
-        """Complete summary, in the file's own sense; None for unknown and infinite values."""
+        """Complete summary, with costs or values as in the file; None for unknown values."""
         problem, report = self.problem, self.solution.report
         told = {"value": self.solution.value, "bound": self.solution.upper_bound}
         settings = {key: value for key, value in msgspec.to_builtins(self.method).items() if value is not None}
@@ -67,7 +67,7 @@ class Solved:
         if self.unhindered is not None:
             more["value_without_faults"] = problem.told(self.unhindered)
         if report.links is not UNSET:
-            lost = {"lost": report.links.total.lost} if report.links.edges else {}  # a fleet does not know
+            lost = {"lost": report.links.total.lost} if report.links.edges else {}  # a fleet does not count them
             more["links"] = {**msgspec.to_builtins(report.links), **lost}
         return {
             "problem": problem.name,
@@ -158,8 +158,8 @@ class Solved:
         return path
 
     def write_trace(self, path: Path) -> Path:
-        """Write the trace as CSV with pyDCOP's columns, ``value`` (infinite if a factor forbids) and ``bound``, in the
-        file's own sense. Unknown values are empty, as is ``time``, so that equal runs are equal files.
+        """Write the trace as CSV with pyDCOP's columns, ``value`` (infinite if a factor forbids) and ``bound``, as
+        costs if the file has costs. Unknown values are empty, as is ``time``, so that equal runs are equal files.
         """
         names = ("cycle", "time", "cost", "violation", "msg_count", "msg_size", "status", "value", "bound")
         rows: list[tuple[object, ...]] = [names]
@@ -183,15 +183,15 @@ def solve_problem(
 ) -> Solved:
     """Choose values for all variables by the ``kind`` and other settings of a method for tables.
 
-    With a ``transport`` agents exchange encoded messages over it; its ``kind`` is ``faulty`` unless said. Rounds are
-    traced without one, and without a deadline.
+    With a ``transport``, agents exchange encoded messages over it; its ``kind`` is ``faulty`` by default. Rounds are
+    traced only without a transport and without a deadline.
 
     Raises:
-        ConfigError: If there is no such method or setting, or a trace is needed that there is not.
+        ConfigError: If there is no such method or setting, or a trace is needed where no round is traced.
         BudgetError: If an exact method would exceed its budget.
     """
     method, graph = method_of(coordination), problem.graph
-    seed = values.whole_number(seed, 0, "$.seed")  # a method may draw nothing, and not notice
+    seed = values.whole_number(seed, 0, "$.seed")  # a method that draws nothing does not check it
     if needs_trace and (transport or plan.has_deadline(method)):
         got = "transport settings" if transport else "mode 'asynchronous'"
         raise ConfigError(f"got {got}, with which no round is traced; wanted neither", at="--trace, --figure")
@@ -204,7 +204,7 @@ def solve_problem(
 
 
 def method_of(coordination: Mapping[str, Any]) -> plan.TableMethod:
-    """Method for tables of a ``kind`` and its settings; a few names of pyDCOP are taken for the kind."""
+    """Method for tables from its ``kind`` and settings; some names of pyDCOP are accepted as kinds."""
     kinds = registry.kinds("coordination", registry.FIELD).items()
     known = {name: kind for name, kind in kinds if issubclass(kind, plan.TableMethod)}
     given = values.table(coordination, "{'kind': name}", "$.coordination")
@@ -219,7 +219,7 @@ def method_of(coordination: Mapping[str, Any]) -> plan.TableMethod:
 
 
 def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Carrying:
-    """Transport of some settings, whose events are in round 0, the only one."""
+    """Transport from its settings; all events are in round 0, the only round."""
     plain = values.table(settings, "{'loss': share}", "$.transport")
     for key in ("deaths", "joins"):
         if isinstance(events := plain.get(key), list):

@@ -1,4 +1,4 @@
-"""Maps of single agents: by their own measurements, as each believes once beliefs are fused, and by all data pooled."""
+"""Maps of single agents: from their own measurements, of their fused beliefs, and from all data pooled."""
 
 from collections.abc import Mapping
 from textwrap import fill
@@ -19,11 +19,11 @@ from swarmbo.plotting.history import Records, World, agents_of, belief_after, me
 from swarmbo.records import RoundRecord
 
 MOST_AGENTS = 4
-_WIDTH = 7.4  # inches: of a column of text; a figure that is wider is made smaller there, and its letters too
+_WIDTH = 7.4  # inches of a text column: a wider figure would be scaled down there, with its letters
 _BESIDE_WIDTH = 1.45  # inches: of the colour bar and of labels
 _FONT_SIZE = 8.0  # points
 _LONGEST = 16  # letters in a line of a name
-_RESOLUTION = 72  # of a map an inch or two wide
+_RESOLUTION = 72  # points along a map an inch or two wide
 _READING: dict[str, Any] = {"s": 9, "color": "white", "edgecolors": style.INK, "linewidths": 0.6, "zorder": 4}
 _LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
 _OWN, _FUSED, _POOLED = style.ORANGE, style.BLUE, style.INK
@@ -45,7 +45,7 @@ def error_of(belief: ExactGP | None, world: World) -> float | None:
 def plot_view_errors(
     ax: Axes, own: Mapping[str, float | None], fused: Mapping[str, float | None], pooled: float | None, unit: str = ""
 ) -> Axes:
-    """Draw map errors: of each agent by its own data (None: it has none) and after fusing, and of all data pooled."""
+    """Draw map errors: of each agent from its own data (None: no data) and after fusion, and from all data pooled."""
     places, role = np.arange(len(own)), style.role_of(list(own))
     for errors, colour, marker, label in ((own, _OWN, "o", "own data alone"), (fused, _FUSED, "D", "fused")):
         if errors:
@@ -68,10 +68,10 @@ def plot_view_errors(
 
 
 def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings, views: Views | None) -> Figure:
-    """Posterior means, in one scale: of up to 4 agents by their own data and after fusing, and by all data.
+    """Posterior means on one scale: of up to 4 agents from their own data and after fusion, and from all data.
 
-    Beliefs by own data and by all data are exact, with the last round's hyper-parameters. If the truth is known, the
-    error of every agent is below.
+    Beliefs from own data and from all data are exact GPs with the last round's hyper-parameters. If the truth is known,
+    the errors of all agents are drawn below.
     """
     world.require_plane()
     shown = _AgentMaps(records, world.at(records[-1].round), settings, views)
@@ -94,19 +94,19 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
 
 
 class _AgentMaps:
-    """Beliefs and errors of the figure; ``own`` by each agent's own data, ``fused`` after exchange, None if unknown."""
+    """Beliefs and errors of the figure: ``own`` from each agent's own data, ``fused`` after fusion, None if unknown."""
 
     def __init__(self, records: Records, world: World, settings: ExactGPSettings, views: Views | None) -> None:
         agents, lattice = agents_of(records), maps.lattice_over(world, _RESOLUTION)
         picked = np.linspace(0, len(agents) - 1, min(MOST_AGENTS, len(agents))).round().astype(int)
-        own = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
+        own_beliefs = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
         pooled = belief_after(records, settings, world.domain)
         self.records, self.world, self.lattice = records, world, lattice
         self.chosen = [agents[i] for i in picked]
-        self.own = {agent: _mean(own[agent], lattice) for agent in self.chosen}
+        self.own = {agent: _mean(own_beliefs[agent], lattice) for agent in self.chosen}
         self.fused = None if views is None else means_by_agent(views, lattice.points)
         self.pooled, self.pooled_error = _mean(pooled, lattice), error_of(pooled, world)
-        self.own_errors = {agent: error_of(belief, world) for agent, belief in own.items()}
+        self.own_errors = {agent: error_of(belief, world) for agent, belief in own_beliefs.items()}
         score = records[-1].score
         self.fused_errors: dict[str, float | None] = {} if score is None else {**(score.view_rmse or {})}
         if views is not None and world.points is not None and world.values is not None and world.has_truth:

@@ -1,4 +1,4 @@
-"""A run as an animation: a map whose field, places and radio links change from frame to frame."""
+"""A run as an animation: a map whose field, robots and radio links change from frame to frame."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from swarmbo.plotting.regret import best_so_far, scale_regret
 from swarmbo.plotting.style import write_frames
 from swarmbo.records import RoundRecord
 
-_RECENT = 6  # rounds of which paths are drawn broad: those of a long run would hide the map
-_MOST_APART = 8  # robots that are told apart one by one: more are crowded
-_DISC_PT = 12.2  # across a robot, with its edge
+_RECENT = 6  # rounds whose paths are drawn broad: more broad paths would hide the map
+_MOST_APART = 8  # most robots whose marks are moved apart: more would be crowded
+_DISC_PT = 12.2  # diameter of a robot's disc, with its edge
 _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge of a band reads as a contour line
 
 Look = tuple[Colormap, Normalize, str]  # the last is the colour of links
-Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
+Drawn = dict[str, Sequence[Artist]]  # artists by kind, in the order of drawing
 _RESOLUTION = 56
 _DPI = 100
 _CAPTION = 11.0  # points
@@ -37,7 +37,7 @@ _MOST_FRAMES, _FEWER_FRAMES = 50, 30
 
 
 class MovingMap:
-    """One map of an animation: its image stays, and everything over it is drawn again for each frame."""
+    """One map of an animation: each frame updates the image and has new artists over it."""
 
     def __init__(
         self, ax: Axes, lattice: Lattice, agents: Sequence[str], look: Look, world: World, level: float | None = None
@@ -50,10 +50,10 @@ class MovingMap:
         options: dict[str, Any] = {"cmap": bands, "norm": norm, "extent": lattice.extent}
         options |= {"interpolation": "bilinear", "interpolation_stage": "data", "aspect": "equal", "animated": True}
         self.image = ax.imshow(np.ma.masked_all(lattice.shown.shape), **options)
-        self.image.set_in_layout(False)  # what moves must not push the axes about
+        self.image.set_in_layout(False)  # moving parts must not shift the axes
 
     def show(self, records: Records, links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
-        """Bring the map to the last record; returns artists in drawing order, to be removed but for the image."""
+        """Update the map to the last record; return artists in drawing order. The caller removes all but the image."""
         self.image.set_data(picture)
         lines = self._level is not None and picture.count() and level_lines(self._lattice, picture, self._level)
         drawn: Drawn = {"field": [self.image], "level": self._lines(lines or [], **style.LEVEL)}
@@ -72,7 +72,7 @@ class MovingMap:
     def _robots(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
         ax, agents, is_crowded = self.ax, self._agents, len(self._agents) > _MOST_APART
         places = [measured_places(records, agent) for agent in agents]
-        ends = {agent: own[-1] for agent, own in zip(agents, places, strict=True) if len(own)}  # others: not seen yet
+        ends = {agent: at[-1] for agent, at in zip(agents, places, strict=True) if len(at)}  # others: not seen yet
         paths = [path_of(records, agent) for agent in agents]
         before = [len(path_of(records[:-_RECENT], agent)) for agent in agents]
         recent = [path[max(0, n - 1) :] for n, path in zip(before, paths, strict=True)]
@@ -91,14 +91,14 @@ class MovingMap:
             index = agents.index(agent)
             robots += self._robot(index, place)
             if agent in charges:
-                is_above = bool(self._lacks_room(place[None])[0])  # it would reach out of the map below
+                is_above = bool(self._lacks_room(place[None])[0])  # below, it would reach out of the map
                 batteries += style.draw_battery(ax, place, charges[agent], style.agent_colour(index), is_above)
         return {
             "no-go": [style.draw_no_go(ax, rings) for rings in self._world.no_go],
             "ways": maps.draw_agent_paths(ax, paths, 0.9),
             "recent": maps.draw_agent_paths(ax, recent, **broad),
             "stops": maps.draw_measurements(ax, places, 2.8),
-            "bases": maps.draw_bases(ax, self._world),  # above the ways that lead there
+            "bases": maps.draw_bases(ax, self._world),  # above the paths that lead there
             "failed": maps.draw_failed(ax, failures(records), 6, 1.6, casing=3.2),
             "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **link_style),
             "recommendation": self._recommendation(records[-1]),
@@ -127,7 +127,7 @@ class MovingMap:
         return [lines]
 
     def _lacks_room(self, places: Float[np.ndarray, "agents 2"]) -> Bool[np.ndarray, " agents"]:
-        """Test of each robot: a battery under it would reach out of the map."""
+        """True for each robot under which a battery would reach out of the map."""
         reach = style.BATTERY_POINTS[2] * self.ax.figure.dpi / 72.0
         return self.ax.transData.transform(places)[:, 1] - reach < self.ax.bbox.y0
 
@@ -154,7 +154,7 @@ class MovingMap:
 
 
 def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:
-    """The colours (RGBA) that are left of a colour map on a moving map."""
+    """The few colours (RGBA) of a colour map that a moving map uses."""
     return colours(np.linspace(0.0, 1.0, _BANDS))
 
 
@@ -176,7 +176,7 @@ def write_animation(records: Records, world: World, settings: ExactGPSettings, p
 def render_frames(
     records: Records, world: World, settings: ExactGPSettings, shown: Sequence[int], stride: int = 1
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
-    """Draw the RGB frames of an animation after some records; ``stride`` is for the caption."""
+    """Draw the RGB frames of an animation, one after each record in ``shown``; ``stride`` is for the caption."""
     lattice = maps.lattice_over(world, _RESOLUTION)
     beliefs = [belief_after(records[: place + 1], settings, world.domain) for place in shown]
     posteriors = [None if belief is None else belief.posterior(lattice.points) for belief in beliefs]
@@ -211,7 +211,7 @@ class _Layer:
 
 
 def _moving_truth(records: Records, world: World, shown: Sequence[int]) -> _Layer | None:
-    """The field itself, where it changes and is known on a lattice."""
+    """Layer of the true field if it changes and is known on a lattice; else None."""
     lattice_and_order = None if world.points is None else maps.lattice_order(world.points, bool(world.no_go))
     if world.frames is None or lattice_and_order is None:
         return None
@@ -266,7 +266,7 @@ class _Scene:
         self, records: Records, place: int, pictures: Sequence[np.ma.MaskedArray], caption: str
     ) -> UInt8[np.ndarray, "height width 3"]:
         past = records[: place + 1]
-        # A record holds the links at the moment of deciding, that is, at the places where the round before it ended.
+        # A record holds the links at the time of the decision, that is, at the locations where the round before ended.
         links = records[place + 1].links if place + 1 < len(records) else []
         self.canvas.restore_region(self.background)
         for moving, picture in zip(self.maps, pictures, strict=True):
@@ -280,7 +280,7 @@ class _Scene:
         self.head.set_data(rounds[-1:], self.heights[place : place + 1])
         self.caption.set(text=caption, fontsize=_CAPTION)
         too_wide = self.caption.get_window_extent().width / (0.92 * self.figure.bbox.width)
-        self.caption.set_fontsize(_CAPTION / max(1.0, too_wide))  # it ends with the round
+        self.caption.set_fontsize(_CAPTION / max(1.0, too_wide))  # its end, the round, must stay visible
         for artist in (self.curve, self.head):
             self.figure.axes[len(self.maps)].draw_artist(artist)
         self.figure.draw_artist(self.caption)
@@ -305,7 +305,7 @@ def _curve(records: Records, world: World) -> tuple[np.ndarray, str, str]:
 
 
 def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
-    """Limits from the whole run, so that the axis stands still while the curve grows."""
+    """Set limits from the whole run, so that the axis stands still while the curve grows."""
     finite = heights[np.isfinite(heights)]
     if is_regret and len(finite):
         scale_regret(ax, heights)

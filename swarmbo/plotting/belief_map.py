@@ -1,4 +1,4 @@
-"""Maps of what the team believes, beside the truth where it is known, with what the robots did."""
+"""Maps of the team's belief, next to the truth if it is known, with the robots' paths and measurements."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def plot_truth(ax: Axes, world: World, limits: maps.Limits | None = None) -> Axe
 def plot_mean(
     ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.Lattice, limits: maps.Limits | None = None
 ) -> Axes:
-    """Draw the mean of a belief on a lattice over the world; without a belief a note."""
+    """Draw the mean of a belief on a lattice over the world, or a note if there is no belief."""
     ax.set_title("Belief: mean")
     if belief is None:
         return _without_belief(ax, world)
@@ -50,7 +50,7 @@ def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.L
 
 
 def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
-    """Draw the distance of a belief's mean from the truth; arguments are those of ``plot_std``, without lattice."""
+    """Draw the absolute error of a belief's mean; arguments are those of ``plot_std``, without lattice."""
     ax.set_title("Error: |mean - truth|")
     if world.points is None or world.values is None:
         return style.write_message(ax, _NO_TRUTH)

@@ -75,7 +75,7 @@ def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: 
         marks: dict[str, Any] = {"marker": marker, "markersize": 5, "markeredgecolor": "white"}
         line: dict[str, Any] = {"color": colour, "linewidth": width, "zorder": zorder, "label": curve.method}
         ax.plot(curve.measurements, mean, markevery=(index % every, every), **marks, **line)
-        lowest = min(lowest, float(np.fmin.reduce(low)))  # of a function, round 0 has no score
+        lowest = min(lowest, float(np.fmin.reduce(low)))  # round 0 has no score in runs on a function
     if curves:
         highest = max(float(np.fmax.reduce(curve.regrets.mean(axis=0))) for curve in curves)
         if not curves[0].more_is_better and 0 < 10 * lowest < highest:
@@ -89,7 +89,7 @@ def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: 
 
 
 def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Sequence[str]) -> Axes:
-    """Draw paired differences on one problem as a forest plot with a row per method; the reference is the first."""
+    """Draw paired differences on one problem as a forest plot, with a row for each method but the first (reference)."""
     ax.axvline(0.0, color=style.INK, linewidth=1.0, zorder=1)
     for difference in differences:
         place = methods.index(difference.method)
@@ -110,10 +110,10 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
 def comparison_figure(
     curves: Curves, differences: Differences, reference: str, cumulated: Differences = (), level: float = 0.95
 ) -> Figure:
-    """Figure with regret curves of each problem, up to four abreast, and paired differences from the reference below.
+    """Figure with regret curves of each problem, up to four in a row, and paired differences from the reference below.
 
-    ``cumulated``: curves of regret cumulated over all measurements, if known, in their own row. ``level``: confidence
-    level of all intervals, also of the given ones.
+    ``cumulated``: paired differences of the mean regret of all measurements, if known, in a row below. ``level``:
+    confidence level of all intervals, also of those in the differences.
     """
     if not curves:
         raise ShapeError("got no regret curves; wanted at least one method on one problem")
@@ -134,13 +134,13 @@ def comparison_figure(
             spec = ax.get_subplotspec()
             if not (is_first := spec is None or spec.is_first_col()):
                 quantity, unit = own_curves[0].quantity, own_curves[0].unit
-                is_known = len({curve.quantity for curve in curves}) == 1  # from the first panel
+                is_known = len({curve.quantity for curve in curves}) == 1  # the first panel names it
                 ax.set_ylabel(unit if is_known else style.with_unit(quantity, unit))
             for bottom, row in zip(bottoms, rows, strict=True):
-                own = [difference for difference in row if difference.problem == problem]
-                bottom.set_visible(bool(own) or row is not cumulated)  # only a peak has regret to cumulate
-                plot_differences(bottom, own, methods)
-                verdict = "better" if any(difference.more_is_better for difference in own) else "worse"
+                here = [difference for difference in row if difference.problem == problem]
+                bottom.set_visible(bool(here) or row is not cumulated)  # only a peak has regret to cumulate
+                plot_differences(bottom, here, methods)
+                verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
                 title = f"right of zero: {verdict} than {short_reference}"
                 bottom.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
                 if not is_first:

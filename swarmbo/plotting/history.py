@@ -71,7 +71,7 @@ class World:
         return self.domain.n_dims == 2 and not self.variables
 
     def require_plane(self) -> None:
-        """Refuse a world whose locations have another number of axes than two."""
+        """Refuse a world whose locations do not have two axes."""
         if self.domain.n_dims != 2:
             got = f"a map needs locations with 2 axes, got {self.domain.n_dims}"
             raise ShapeError(f"{got}; plot regret or traffic instead")
@@ -83,7 +83,7 @@ def agents_of(records: Records) -> list[str]:
 
 
 def path_of(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
-    """Path of an agent: as driven where the world reports that, else straight from place to place."""
+    """Path of an agent: as driven if the world reports it, else straight lines between its locations."""
     samples = [sample for record in records for sample in record.samples if sample.agent == agent]
     legs = [[*(s.path if isinstance(s.path, list) else ()), s.location] for s in samples if not s.declined]
     return np.asarray([place for leg in legs for place in leg], dtype=float)

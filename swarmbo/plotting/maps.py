@@ -1,7 +1,7 @@
-"""Parts of every map: a scalar field over the plane, and marks of places.
+"""Parts of every map: a scalar field over the plane, and marks.
 
-A field is an image with contours where it is known everywhere, and discs where it is known only at sites. Marks are
-paths, measurements, sensors, no-go regions, bases, and what was found.
+A field is an image with contours if it is known everywhere, and discs if it is known only at sites. Marks show paths,
+measurements, sensors, no-go regions, bases, the best measurement and the recommendation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ from swarmbo.plotting.history import Records, World, agents_of, failures, measur
 from swarmbo.records import RoundRecord
 
 _CONTOURS: dict[str, Any] = {"colors": "white", "linewidths": 0.6, "alpha": 0.55, "linestyles": "solid", "zorder": 1}
-_FEWEST_LINES = 16  # a coarser lattice of evaluation points is a set of sites, not a picture
-_KILOMETRES = 5000.0  # metres, from which axes are in kilometres
-_REACH = 1.6  # times the usual distance between sites: how far around them a belief is shown
+_FEWEST_LINES = 16  # a coarser lattice of evaluation points is drawn as discs, not as an image
+_KILOMETRES = 5000.0  # coordinate in metres from which on axes are in kilometres
+_REACH = 1.6  # a belief is shown up to this distance from sites, in usual distances between sites
 
 
 Limits = tuple[float, float]
@@ -62,7 +62,7 @@ class Lattice:
 
 
 def lattice_over(world: World, resolution: int = 128) -> Lattice:
-    """A lattice over a world; around its sites only, at twice the resolution, where the world is known only there."""
+    """A lattice over a world; if the truth is known only at sites, twice as fine and shown only around them."""
     low, high = world.domain.low, world.domain.high
     side = (high - low).max() / (resolution - 1)
     nx, ny = (max(round(0.3 * resolution), round(float(length) / float(side)) + 1) for length in high - low)
@@ -82,7 +82,7 @@ def _even(low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], nx: int, 
 
 
 def lattice_order(points: Float[np.ndarray, "m 2"], has_holes: bool = False) -> tuple[Lattice, np.ndarray] | None:
-    """The lattice that points form, and the index of each; holes take the nearest point. None without a lattice."""
+    """The lattice that points form, and the point index of each node (in holes the nearest); None without a lattice."""
     x, column = np.unique(points[:, 0], return_inverse=True)
     y, row = np.unique(points[:, 1], return_inverse=True)
     cell = row * len(x) + column
@@ -100,7 +100,7 @@ def lattice_order(points: Float[np.ndarray, "m 2"], has_holes: bool = False) -> 
 
 
 def world_lattice(world: World) -> tuple[Lattice, Float[np.ndarray, " m"]] | None:
-    """The lattice on which the truth is known, and its values there; None without such."""
+    """The lattice on which the truth is known, and its values there; None if there is no such lattice."""
     found = None if world.points is None else lattice_order(world.points, bool(world.no_go))
     return None if found is None or world.values is None else (found[0], world.values[found[1]])
 
@@ -147,7 +147,7 @@ def plot_field(
 
 
 def add_colour_bar(ax: Axes | Sequence[Axes], mappable: ScalarMappable, label: str) -> None:
-    """A slim colour bar beside an axes, or several, in the one look."""
+    """Add a slim colour bar next to one or several axes, in the style of all maps."""
     panels = [ax] if isinstance(ax, Axes) else list(ax)
     figure = panels[0].get_figure(root=False)
     assert figure is not None
@@ -161,18 +161,18 @@ def add_colour_bar(ax: Axes | Sequence[Axes], mappable: ScalarMappable, label: s
 
 
 def level_lines(lattice: Lattice, picture: np.ma.MaskedArray, level: float) -> list[Float[np.ndarray, "k 2"]]:
-    """Lines on which a picture on a lattice is at a level."""
+    """Lines on which a picture on a lattice equals a level."""
     return [np.asarray(line) for line in contour_generator(lattice.x, lattice.y, picture).lines(level)]
 
 
 def drawn_aspect(world: World) -> float:
-    """Height of a map as drawn, by its width: that of the box, at least 0.3 and at most 3.5."""
+    """Ratio of the drawn map's height to its width: that of the box, clipped to 0.3 to 3.5."""
     width, height = world.domain.high - world.domain.low
     return float(np.clip(height / width, 0.3, 3.5))
 
 
 def frame_map(ax: Axes, world: World, x_ticks: int | None = None) -> Axes:
-    """Axes of a map: few ticks, labels with units, limits a bit outside the box; equal scales, but for a long box."""
+    """Set the axes of a map: few ticks, labels with units, a margin around the box; equal scales but for long boxes."""
     low, high = world.domain.low, world.domain.high
     width, height = high - low
     aspect = drawn_aspect(world) / float(height / width)
@@ -197,7 +197,7 @@ def frame_map(ax: Axes, world: World, x_ticks: int | None = None) -> Axes:
 
 
 def _in_input(ax: Axes, world: World, coordinates: Coordinates, most_ticks: tuple[int, int]) -> Axes:
-    """Ticks in the coordinates of the input, for degrees along the middle of the map."""
+    """Set ticks in the coordinates of the input; degrees are those along the middle of the map."""
     low, high = world.domain.low, world.domain.high
     middle, unit = (low + high) / 2.0, coordinates.unit if coordinates.unit_m == 1.0 else ""
     for number, (axis, name) in enumerate(zip((ax.xaxis, ax.yaxis), coordinates.axes(), strict=True)):
@@ -220,9 +220,9 @@ def limits_of(parts: Sequence[np.ndarray]) -> Limits | None:
 
 
 def normalise(values: np.ndarray, limits: Limits | None) -> Normalize:
-    """The scale of a colour map: from the first limit to the last, or over known values; never without a width."""
+    """The scale of a colour map: between the limits, or else over all known values; widened if both ends are equal."""
     low, high = limits or limits_of([values]) or (0.0, 1.0)
-    if not low < high:  # a constant field still wants a scale with a width
+    if not low < high:  # a constant field needs a scale with a width, too
         half = 0.5 * max(abs(low), 1.0)
         low, high = low - half, high + half
     return Normalize(low, high)
@@ -238,18 +238,18 @@ def draw_agent_paths(ax: Axes, paths: Sequence[Float[np.ndarray, "k d"]], width:
     """Draw the path of each agent, in its colour and dashes; ``width`` in points."""
     drawn: list[Line2D] = []
     for index, path in enumerate(paths):
-        own: dict[str, Any] = {"color": style.agent_colour(index), "linestyle": style.agent_dashes(index), **look}
-        drawn += ax.plot(*path.T[:2], linewidth=width, **own)
+        line: dict[str, Any] = {"color": style.agent_colour(index), "linestyle": style.agent_dashes(index), **look}
+        drawn += ax.plot(*path.T[:2], linewidth=width, **line)
     return drawn
 
 
 def draw_measurements(ax: Axes, places: Sequence[Float[np.ndarray, "k d"]], size: float, **look: Any) -> list[Line2D]:
-    """Draw the agent's own mark where each agent measured; the arguments are those of ``draw_agent_paths``."""
+    """Draw the mark of each agent at its locations; arguments are as in ``draw_agent_paths``, ``size`` in points."""
     look = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white", **look}
     drawn: list[Line2D] = []
     for index, own_places in enumerate(places):
-        own: dict[str, Any] = {"color": style.agent_colour(index), "marker": style.agent_marker(index), **look}
-        drawn += ax.plot(*own_places.T[:2], **own)
+        mark: dict[str, Any] = {"color": style.agent_colour(index), "marker": style.agent_marker(index), **look}
+        drawn += ax.plot(*own_places.T[:2], **mark)
     return drawn
 
 
@@ -264,7 +264,7 @@ def draw_failed(
 
 
 def draw_bases(ax: Axes, world: World) -> list[Artist]:
-    """Draw where agents load their batteries, each in the colour of its agent."""
+    """Draw the bases where agents charge their batteries, each in the colour of its agent."""
     bases = enumerate(world.bases.values())
     return [line for index, base in bases for line in ax.plot(*base[:2], color=style.agent_colour(index), **style.BASE)]
 
@@ -286,7 +286,7 @@ def plot_paths(ax: Axes, records: Records) -> Axes:
 
 
 def clip_strays(ax: Axes) -> None:
-    """Clip lines through places far outside a map, which would stretch the whole figure."""
+    """Clip lines through points far outside a map, which would stretch the whole figure."""
     low, high = np.transpose([ax.get_xlim(), ax.get_ylim()])
     for line in ax.lines:
         off_centre = np.abs(np.asarray(line.get_xydata(), dtype=float) - (low + high) / 2)
@@ -304,7 +304,7 @@ def plot_findings(ax: Axes, records: Records, with_best: bool = True) -> Axes:
 
 
 def plot_sensors(ax: Axes, records: Records, standpoints: Standpoints) -> Axes:
-    """Draw sensors and what they looked at in the last of these rounds, over faint marks of all earlier looks."""
+    """Draw sensors and the locations sampled in the last of these rounds, over faint marks of all earlier samples."""
     earlier = [sample.location for record in records for sample in record.samples if not sample.declined]
     if earlier:
         ax.scatter(*np.array(earlier).T, **_EARLIER)

@@ -16,11 +16,11 @@ from swarmbo.plotting import style
 from swarmbo.plotting.history import Records, World
 
 _FEWEST_TO_CUT = 8  # measurements
-_CUT = 4.0  # times the range of the others
+_CUT = 4.0  # the worst third is cut if the whole range is this many times that of the rest
 _FAINT = "#aab4be"
 _MEASUREMENTS = "measurements"
 _STEPS: dict[str, Any] = {"linestyle": "-", "drawstyle": "steps-post"}
-_NEAR_ZERO = 100.0  # times: as much smaller than the best at first the best at last is, where the scale is logarithmic
+_NEAR_ZERO = 100.0  # the scale is logarithmic if the best value shrinks by more than this factor
 
 
 def plot_regret(ax: Axes, records: Records, unit: str = "", moves: bool = False) -> Axes:
@@ -75,7 +75,7 @@ def plot_best(ax: Axes, records: Records, world: World) -> Axes:
     """Draw all measurements, the best so far, and the recommendation with two standard deviations, against rounds.
 
     The scale is logarithmic on both sides of zero if the best so far ends much nearer to zero than before. Otherwise,
-    if the worst third would need nearly all of the axis, triangles on its edge mark them.
+    if the worst third of them would need most of the axis, triangles on its lower edge mark them.
     """
     rounds, maxima = _rounds(records), world.maxima
     maximum = world.maximum if maxima is None else float(np.max(maxima))
@@ -86,7 +86,7 @@ def plot_best(ax: Axes, records: Records, world: World) -> Axes:
         ax.plot(*np.array(measured).T, "o", color=_FAINT, markersize=2.8, label=_MEASUREMENTS, zorder=1.5)
     band: dict[str, Any] = {"step": "post", "color": style.VERMILLION, "alpha": 0.16, "linewidth": 0}
     ax.fill_between(rounds, mean - 2 * std, mean + 2 * std, **band)
-    # over the best, where both agree
+    # drawn over the best, where both agree
     ax.plot(rounds, mean, label="recommendation ± 2 std", color=style.VERMILLION, linewidth=1.2, zorder=3.5, **_STEPS)
     if maxima is None:
         ax.plot(rounds, best, color=style.BLUE, linewidth=2.2, label="best so far", zorder=3, **_STEPS)
@@ -162,7 +162,7 @@ def scale_regret(ax: Axes, values: Float[np.ndarray, " n"]) -> Axes:
 
 
 def _scale_towards_zero(ax: Axes, best: Float[np.ndarray, " n"]) -> bool:
-    """Make the scale logarithmic where values approach zero over orders of magnitude; whether they do."""
+    """Make the scale logarithmic if values approach zero over orders of magnitude; return True if they do."""
     sizes = np.abs(best[np.isfinite(best)])
     if not len(sizes) or not sizes.max() > _NEAR_ZERO * sizes[-1]:
         return False

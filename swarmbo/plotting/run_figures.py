@@ -1,4 +1,4 @@
-"""All figures of one run, and that of map error against traffic."""
+"""All figures of one run, and the figure of map error against traffic."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -27,16 +27,16 @@ from swarmbo.plotting.traffic import faults_figure, traffic_figure
 from swarmbo.plotting.variables import factor_graph_figure, variables_figure
 from swarmbo.records import NetworkRecord, Score
 
-_NARROWEST_BAND = 0.005  # of the axis: a band that is narrower is hidden by the line in it
-MOST_REBUILT = 60  # rounds: a belief is made anew for each of them, and for every agent
+_NARROWEST_BAND = 0.005  # share of the axis: the line in a narrower band hides it
+MOST_REBUILT = 60  # rounds for which the pooled belief and every agent's are rebuilt
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorTraces:
     """Map errors after each round; NaN where unknown.
 
-    ``fused`` has the lowest, mean and largest of agents' views, as logged; ``pooled`` is that of the exact belief of
-    all measurements; ``alone`` the mean over agents of each by its own measurements; ``shared_kb`` was sent until then.
+    ``fused`` has the lowest, mean and largest error of local beliefs, as logged; ``pooled`` the error of an exact GP on
+    all measurements; ``alone`` the mean error of exact GPs on one agent's data; ``shared_kb`` what was sent so far.
     """
 
     rounds: Float[np.ndarray, " n"]
@@ -47,7 +47,7 @@ class ErrorTraces:
 
     @classmethod
     def of(cls, records: Records, world: World, settings: ExactGPSettings) -> "ErrorTraces":
-        """Read logged errors, and rebuild the others; in runs of more than 60 rounds for 60 rounds, evenly picked."""
+        """Read logged errors and rebuild the others, in runs of more than 60 rounds for 60 evenly picked rounds."""
         agents = agents_of(records)
         pooled, alone = np.full(len(records), np.nan), np.full(len(records), np.nan)
         records_by_agent = {agent: records_of(records, agent) for agent in agents}
@@ -55,7 +55,7 @@ class ErrorTraces:
             present = world.at(records[n].round)
             if (error := error_of(belief_after(records[: n + 1], settings, world.domain), present)) is not None:
                 pooled[n] = error
-            beliefs = [belief_after(own[: n + 1], settings, world.domain) for own in records_by_agent.values()]
+            beliefs = [belief_after(log[: n + 1], settings, world.domain) for log in records_by_agent.values()]
             errors = [error for belief in beliefs if (error := error_of(belief, present)) is not None]
             if errors:
                 alone[n] = np.mean(errors)
@@ -69,11 +69,11 @@ def _spread(score: Score | None) -> tuple[float, float, float]:
         errors = list(score.view_rmse.values())
         return min(errors), float(np.mean(errors)), max(errors)
     error = np.nan if score is None or score.map_rmse is None else score.map_rmse
-    return error, error, error  # an older log has only that of the agent that knows most
+    return error, error, error  # an older log has only the error of the agent with the most data
 
 
 def plot_errors(ax: Axes, traces: ErrorTraces, at: Float[np.ndarray, " n"], unit: str = "") -> Axes:
-    """Draw map errors: of the agents' own views with their range, of all data pooled, and of agents left alone."""
+    """Draw map errors: of fused beliefs with their range, from all data pooled, and from agents' own data."""
     low, mean, high = traces.fused
     is_alone, is_pooled = np.isfinite(traces.alone), np.isfinite(traces.pooled)
     label = "own data alone, mean over agents"
@@ -110,7 +110,7 @@ def error_traffic_figure(records: Records, world: World, settings: ExactGPSettin
 def plot_solve_trace(
     ax: Axes, rows: Sequence[TraceRow], to_cost: Callable[[float], float] = float, *, by_bytes: bool = False
 ) -> Axes:
-    """Draw the best value so far, and its bound, as steps against rounds or bytes, as numbers by ``to_cost``."""
+    """Draw the best value so far and its bound, converted by ``to_cost``, as steps against rounds or bytes."""
     places = np.array([row.traffic.bytes if by_bytes else row.round for row in rows], dtype=float)
 
     def line(numbers: Sequence[float | None]) -> np.ndarray:
@@ -191,7 +191,7 @@ def write_figures(
 
 
 def _graphs(world: World, last_round: int) -> dict[str, FactorGraph]:
-    """The graph that agents were told and the one that they had at the end, by title."""
+    """The factor graph stated to the agents and the one in use at the end, by title."""
     stated, used = world.graph, world.graph_in_use
     if used is None:
         return {} if stated is None else {"": stated}

@@ -54,7 +54,7 @@ METHOD_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 
 _ABREAST = 4  # most panels in a row
 _LONGEST_ROLE = 16  # letters
-# fonts of type 42 are letters as letters, which publishers ask for; without a salt SVG's names of parts are random
+# type 42 embeds fonts as text, which publishers ask for; without a hash salt, the ids in an SVG file are random
 _FILES: dict[Any, Any] = {"pdf.fonttype": 42, "svg.hashsalt": "swarmbo"}
 
 
@@ -68,7 +68,7 @@ def new_figure(width: float, height: float, layout: Literal["constrained", "comp
 def panel_grid(
     n: int, heights: list[float], width: float, least_width: float, margins: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Figure of n columns of panels, at most four abreast; sizes in inches, ``margins`` around panels."""
+    """Figure of n columns of panels, at most four side by side; sizes in inches, ``margins`` around panels."""
     rows, n_stacked = -(-n // _ABREAST), len(heights)
     columns = -(-n // rows)
     figure = new_figure(max(least_width, width * columns + margins[0]), sum(heights) * rows + margins[1])
@@ -80,7 +80,7 @@ def panel_grid(
 
 
 def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
-    """Write a figure, whole or not at all, in the format of its ending; the bytes depend only on what it shows."""
+    """Write a figure, whole or not at all, in the format of the path's ending; its bytes depend only on the content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file_format = path.suffix[1:].lower() or "png"
     metadata: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -121,18 +121,18 @@ def write_message(ax: Axes, message: str) -> Axes:
 
 
 def role_of(agents: Sequence[str]) -> str:
-    """Common noun of the agents of a team: ``sensor`` for ``sensor_0`` and so on; ``agent`` if none, or a long one."""
+    """Noun for the agents of a team: ``sensor`` for ``sensor_0`` and so on; ``agent`` if they share no short prefix."""
     roles = {agent.rpartition("_")[0] for agent in agents}
     return role if len(roles) == 1 and 0 < len(role := roles.pop()) <= _LONGEST_ROLE else "agent"
 
 
 def shortened(text: str, most: int) -> str:
-    """The text, or its beginning and three dots."""
+    """The text, or its beginning and an ellipsis if it has more than ``most`` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def legend_columns(width: float, handles: Sequence[Artist], least: float) -> int:
-    """Number of columns of a legend within a width, each as wide as the longest label, and ``least`` (inches)."""
+    """Number of columns of a legend within a width, each as wide as the longest label, or ``least``, in inches."""
     longest = max(len(str(handle.get_label())) for handle in handles)
     return max(1, min(len(handles), int(width / max(least, 0.45 + 0.06 * longest))))
 
@@ -147,7 +147,7 @@ def _mark(shape: Any, size: float, face: str, edge_width: float, label: str, **m
     return {**look, "markeredgewidth": edge_width, "linestyle": "none", **more}
 
 
-# The one look of each mark on maps and in legends.
+# Look of each mark, on maps and in legends alike.
 _LYING = Outline([(-1.0, -0.28), (1.0, -0.28), (1.0, 0.28), (-1.0, 0.28), (-1.0, -0.28)])
 LEGEND_NO_GO = _mark("s", 8, "#f4f1ec", 1.0, "no-go")
 LEGEND_BASE: dict[str, Any] = {**BASE, "color": MUTED, "markersize": 9, "label": "base"}
@@ -159,12 +159,12 @@ FAILED: dict[str, Any] = {"marker": "x", "color": INK, "linestyle": "none", "mar
 MAXIMUM = _mark("^", 9, "white", 1.4, "true maximum", clip_on=False, zorder=6.5)
 
 
-LEVEL: dict[str, Any] = {"colors": [INK], "linewidths": 1.8, "zorder": 3}  # no colour of an agent
+LEVEL: dict[str, Any] = {"colors": [INK], "linewidths": 1.8, "zorder": 3}  # not a colour of an agent
 TRUE_LEVEL: dict[str, Any] = {**LEVEL, "linewidths": 1.3, "linestyles": [(0, (2.5, 1.6))]}
 
 
 def name_figure(figure: Figure, *parts: str) -> None:
-    """Write the parts of a title over a figure that has none, as far as they are not empty."""
+    """Write the parts of a title that are not empty over a figure without a title."""
     if figure.get_suptitle() or not any(parts):
         return
     with applied():
@@ -178,10 +178,10 @@ Pair = tuple[float, float]
 def separating_shifts(
     spots: Spots, apart: Pair, weights: Float[np.ndarray, " robots"] | None = None, edges: Pair = (-np.inf, np.inf)
 ) -> Spots:
-    """Shifts of marks to the right, those of robots in one place evenly to both sides, so that all can be read.
+    """Horizontal shifts (positive: to the right) of overlapping marks, evenly to both sides, so that all can be read.
 
-    ``apart`` is the room, in pixels, that one needs to the right and up, ``weights`` how much each wants to stay,
-    ``edges`` the least and largest place to the right that a mark may be moved to.
+    ``apart`` is the width and the height, in pixels, that a mark needs. A mark with a larger weight in ``weights`` is
+    moved less. ``edges`` are the least and largest horizontal position that a mark may be moved to.
     """
     wide, high = apart
     moved, overlap = spots.copy(), np.eye(len(spots), dtype=bool)
@@ -196,8 +196,8 @@ def separating_shifts(
             starts = spots[members, 0]
             least, most = min(edges[0], starts.min()), max(edges[1], starts.max()) - room[-1]
             group_weights = None if weights is None else weights[members]
-            lefts = isotonic_regression(starts - room, weights=group_weights).x  # the least moves in this order
-            moved[members, 0] = np.maximum(np.minimum(lefts, most), least) + room  # too many begin at the left edge
+            lefts = isotonic_regression(starts - room, weights=group_weights).x  # the least moves that keep this order
+            moved[members, 0] = np.maximum(np.minimum(lefts, most), least) + room  # the left edge if too many
     return moved - spots
 
 
@@ -221,7 +221,7 @@ def write_mp4(frames: Frames, path: Path, pause_ms: Sequence[int]) -> Path:
     height, width, _ = frames[0].shape
     repeats = [1] * (len(frames) - 1) + [max(1, round(pause_ms[-1] / pause_ms[0]))]
     partial = path.with_name(path.name + PARTIAL)
-    partial.touch()  # what cannot be written is told by the system, not by the encoder
+    partial.touch()  # an unwritable path raises the system's error here, before the encoder's
     command = [
         *(encoder(), "-v", "error", "-y"),
         *("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"1000/{pause_ms[0]}", "-i", "-"),
@@ -262,7 +262,7 @@ def _palette(pictures: Sequence[Image.Image], exact: Sequence[str]) -> Image.Ima
     mixed_colours = sheet.quantize(colors=_MIXED_COLOURS, method=Image.Quantize.MEDIANCUT).getpalette() or []
     fixed = np.array([to_rgb(colour) for colour in exact]) * 255
     mixed_palette = np.array(mixed_colours[: 3 * _MIXED_COLOURS], dtype=float).reshape(-1, 3)
-    # Pillow's search for the nearest colour is approximate: a mixed one close to an exact one would win now and then.
+    # Pillow's search for the nearest colour is approximate: it would sometimes take a mixed one close to an exact one.
     distance = np.linalg.norm(mixed_palette[:, None] - fixed[None], axis=2).min(axis=1)
     palette = Image.new("P", (1, 1))
     colours = np.vstack([fixed, mixed_palette[distance > 14]])
@@ -286,7 +286,7 @@ LEAST_DPI, MOST_DPI = 20, 1200
 
 @dataclass(frozen=True)
 class Formats:
-    """Formats of figures and animations, and dots per inch of figures, and of maps in vector graphics."""
+    """Formats of figures and animations, and dots per inch of figures and of maps within vector graphics."""
 
     figures: FigureFormat = "png"
     animation: AnimationFormat = "gif"

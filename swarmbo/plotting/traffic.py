@@ -1,4 +1,4 @@
-"""Traffic over the links in each round, and faults: messages that were lost, how old news were, what failed."""
+"""Traffic over the links in each round, and faults: lost messages, the age of messages on arrival, and failures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -61,11 +61,11 @@ def plot_fates(ax: Axes, records: Records, purpose: Purpose = "agree") -> Axes:
 
 
 def plot_age(ax: Axes, records: Records, purpose: Purpose = "agree") -> Axes:
-    """Draw the age of messages on arrival: the mean, and that on the fastest and the slowest link."""
+    """Draw the age of messages on arrival: the mean, and the means on the fastest and the slowest link."""
     known = [(r.round, links) for r in records if (links := _LINKS[purpose](r)) is not None and links.total.arrived]
     rounds, mean = [number for number, _ in known], [links.total.age for _, links in known]
     ages = [[edge.age for edge in links.edges.values() if edge.arrived] for _, links in known]
-    spread = [min(own) for own in ages], [max(own) for own in ages]
+    spread = [min(on_links) for on_links in ages], [max(on_links) for on_links in ages]
     ax.fill_between(rounds, *spread, color=style.SKY, alpha=0.35, linewidth=0.0, label="quickest to slowest edge")
     ax.plot(rounds, mean, color=style.BLUE, marker="o", markersize=3.0, label="mean")
     _scale_axes(ax, [record.round for record in records], 1.4 * max([*spread[1], 1.0]))
@@ -82,7 +82,7 @@ def plot_failures(ax: Axes, records: Records) -> Axes:
 
 
 def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
-    """Draw a fleet's repeated messages, refused parcels, restarts, and rounds without some agents (shaded)."""
+    """Draw a fleet's repeated messages, refused messages, restarts, and rounds without some agents (shaded)."""
     rounds = [record.round for record in network]
     repeated, refused = [record.repeated for record in network], [record.refused for record in network]
     _stacked(ax, rounds, {"repeated": (style.ORANGE, repeated), "refused": (style.VERMILLION, refused)})
@@ -132,7 +132,7 @@ def _failures(records: Records) -> dict[str, tuple[str, list[float]]]:
 
 
 def _failed(record: RoundRecord) -> int:
-    """Measurements of a round that failed; of a function its factors, or else the total."""
+    """Number of measurements of a round that failed; for a function, of its factors, or else of the total."""
     if record.joint is not None:
         factors = record.joint.factors
         return sum(y is None for y in factors.values()) if factors else int(record.joint.measurement is None)
@@ -142,7 +142,7 @@ def _failed(record: RoundRecord) -> int:
 def _stacked(
     ax: Axes, rounds: Sequence[int], counts: Counts, room: float = 1.4, ticks: MaxNLocator | None = None
 ) -> None:
-    """Bars on top of one another, with room above them for a legend."""
+    """Draw stacked bars, with room above them for a legend."""
     bottom, width = np.zeros(len(rounds)), 0.82 if len(rounds) <= 80 else 1.0
     for label, (colour, numbers) in counts.items():
         heights = np.array(numbers, dtype=float)

@@ -1,4 +1,4 @@
-"""Pictures of functions: joint points, a row a variable and a column a round, and the factor graph."""
+"""Figures of functions: joint points, with a row per variable and a column per round, and the factor graph."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,9 +22,9 @@ from swarmbo.plotting.maps import add_colour_bar
 _MOST_NAMES = 40
 _LONGEST = 28  # characters of a variable's name, and of its values
 _DARK = 0.6  # shares below have dark colours
-_BETWEEN, _MOST_FOUND = 8.0, 0.6  # pixels between values side by side; their most share of the width
+_BETWEEN, _MOST_FOUND = 8.0, 0.6  # pixels between adjacent values; their largest share of the figure's width
 Position = tuple[float, float]
-_WIDEST = 14.0  # edges: parts that are not joined start a new row beyond it
+_WIDEST = 14.0  # edge lengths: a connected part that would reach beyond this starts a new row
 _PART_GAP = 0.9
 _MOST_NODES = 120  # nodes of a drawing that can be read
 
@@ -145,7 +145,7 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
             text_style |= {"xytext": (0, 0), "va": "center", "fontsize": fontsize}
             text_style |= {"color": _legible_on(colour)} if kind == "factor" else {}
         else:
-            side, va = (1.0, "bottom") if kind == "variable" else (-1.0, "top")  # neighbours differ
+            side, va = (1.0, "bottom") if kind == "variable" else (-1.0, "top")  # neighbours' labels differ
             text_style |= {"xytext": (0, side * 0.62 * np.sqrt(size)), "va": va, "fontsize": 7.5}
             text_style |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}}
         ax.annotate(label, (x, y), **text_style)
@@ -165,7 +165,7 @@ def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]") -> Figure:
-    """Drawing of a factor graph, or some by title, with owners; of more than 120 nodes, histograms of degrees."""
+    """Figure of a factor graph, or of several by title, with owners; for more than 120 nodes, histograms of degrees."""
     by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
     if max(len(graph.variables) + len(graph.factors) for graph in by_title.values()) > _MOST_NODES:
         return _degrees_figure(by_title)
@@ -227,7 +227,7 @@ def _legible_on(colour: str) -> str:
 
 
 def _layout(graph: FactorGraph) -> dict[tuple[str, str], Position]:
-    """Distances on the page follow distances in the graph; parts that are not joined stand side by side, in rows."""
+    """Positions of nodes, with distances as in the graph; connected parts are side by side, in rows."""
     rows: list[dict[tuple[str, str], Position]] = [{}]
     left = 0.0
     for part in graph.components:
@@ -255,7 +255,7 @@ def _part_layout(part: FactorGraph) -> dict[tuple[str, str], Position]:
     for index, factor in enumerate(part.factors):
         scope = [("variable", variable) for variable in part.scope(factor)]
         graph.add_edges_from((("factor", factor), variable) for variable in scope)
-        # Scopes in order are where layouts of chains come from; above and below alternately, so none lies on another.
+        # The layout starts with factors at their scopes, which suits chains, and alternately above and below.
         side = 0.6 if index % 2 else -0.6
         start["factor", factor] = (float(np.mean([start[variable][0] for variable in scope])) + 0.01 * index, side)
     if len(graph) < 2:
@@ -264,7 +264,7 @@ def _part_layout(part: FactorGraph) -> dict[tuple[str, str], Position]:
     places = np.array([layout[node] for node in graph])
     places -= places.mean(axis=0)
     _, _, axes = np.linalg.svd(places)
-    rotated = places @ axes.T  # the long way across the page
+    rotated = places @ axes.T  # the longest direction across the page
     rotated *= np.where(rotated[0] > 0, -1.0, 1.0)  # the first variable to the left, whatever sign the solver chose
     lengths = [np.linalg.norm(rotated[i] - rotated[j]) for i, j in nx.convert_node_labels_to_integers(graph).edges]
     rotated /= max(float(np.median(lengths)), 1e-9)

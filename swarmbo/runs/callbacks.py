@@ -1,6 +1,6 @@
 """Callbacks: receivers of each round of a run, such as those for TensorBoard and MLflow, and their settings.
 
-The log of the run is the source: a resumed run first tells a callback the logged rounds, so that each is written once.
+The run's log is authoritative: a resumed run first passes the logged rounds to a callback, so each is written once.
 """
 
 import csv
@@ -28,8 +28,8 @@ _COLUMNS = (
     *("measurements", "failures", "declined", "cost", "distance", "messages", "bytes"),
 )
 AT = "$.callbacks"
-_METRICS_PER_CALL = 1000  # metrics in a call, MLflow's limit
-_LONGEST_PARAMETER = 6000  # characters of a parameter, MLflow's limit
+_METRICS_PER_CALL = 1000  # MLflow's limit
+_LONGEST_PARAMETER = 6000  # characters of a parameter's value; MLflow's limit
 
 
 @runtime_checkable
@@ -71,10 +71,10 @@ class Callback(Protocol):
 
 
 def numbers_of(record: RoundRecord) -> dict[str, float]:
-    """Numbers of a round by name; those that are unknown are missing.
+    """Numbers of a round by name; unknown numbers are left out.
 
-    ``measurements``, ``failures``, ``declined``, ``cost``, ``distance``, ``messages`` and ``bytes`` are of this round
-    alone.
+    ``measurements``, ``failures``, ``declined``, ``cost``, ``distance``, ``messages`` and ``bytes`` are those of this
+    round alone.
     """
     evaluations = record.evaluations
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)
@@ -99,7 +99,7 @@ class RoundsTable:
     """``rounds.csv``: the numbers of each round, one row a round, kept up to date."""
 
     def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
-        """Write the earlier rounds anew, as a killed process may have left a torn row."""
+        """Rewrite the earlier rounds, because a killed process may have left an incomplete row."""
         path = folder / ROUNDS
         self._writing = partial(naming, path, "cannot be written", "; resume the run with more room")
         with self._writing():
@@ -125,7 +125,7 @@ def _row(record: RoundRecord) -> list[Any]:
 class TensorBoard(Settings, frozen=True, tag="tensorboard", tag_field="kind"):
     """Event files for TensorBoard, in ``tensorboard`` within the folder of the run. Needs ``swarmbo[tensorboard]``.
 
-    A resumed run writes its event file anew, so that each step is there once.
+    A resumed run rewrites its event file, so that the file has each step once.
     """
 
     def make_callback(self) -> Callback:
@@ -141,7 +141,7 @@ class _EventWriter:
         events = folder / EVENTS
         for old in events.glob(EVENT_FILES):
             old.unlink()
-        # a TensorBoard that has read the old file drops its steps
+        # purge_step makes a TensorBoard that has read the old file discard the old steps
         self._writer = self._package.SummaryWriter(str(events), purge_step=0 if earlier else None)
         text = msgspec.json.format(msgspec.json.encode(settings), indent=2).decode()
         self._writer.add_text("scenario", f"```\n{text}\n```", 0)
@@ -226,7 +226,7 @@ class _RunTracker:
 
 
 def callback_settings(stated: Sequence[object]) -> tuple[Any, ...]:
-    """Settings of the callbacks that a scenario states; a table that names user code stays a table."""
+    """Settings of a scenario's callbacks; a table that names user code is not converted."""
     found: list[Any] = []
     for index, callback in enumerate(stated):
         table = {"kind": callback} if isinstance(callback, str) else callback
@@ -239,7 +239,7 @@ def callback_settings(stated: Sequence[object]) -> tuple[Any, ...]:
 
 
 def make_callbacks(settings: Sequence[Any]) -> list[Callback]:
-    """Callbacks of a scenario, the table of rounds first; user code must be trusted before."""
+    """Make a scenario's callbacks, ``RoundsTable`` first; the caller has checked that its user code is trusted."""
     made: list[Callback] = [RoundsTable()]
     for index, callback in enumerate(settings):
         at = f"{AT}[{index}]"

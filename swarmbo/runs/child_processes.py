@@ -1,6 +1,6 @@
-"""Runs in a child process, ended when a step of the world takes too long; copies of a world for workers.
+"""Runs in a child process, which is killed when a step of the world takes too long; copies of a world for workers.
 
-A thread cannot be ended. Logged rounds are safe, so the next process resumes from the last checkpoint and records the
+A thread cannot be killed, but a process can. The next process resumes the run from its last checkpoint, and records the
 round in which the world hung, or ended its process, as failed. No child process outlives its parent.
 """
 
@@ -27,21 +27,21 @@ from swarmbo.runs.scenario import Scenario, make_environment
 from swarmbo.runs.world import load_plug_ins
 from swarmbo.worlds import FunctionWorld
 
-Task = Callable[[Hooks], Summary]  # runs from the state of a folder to the end; it can be pickled
+Task = Callable[[Hooks], Summary]  # picklable; runs from the state of a folder to the end
 _AT = "$.environment"
-# of an agent's info: all that a record or a team reads
+# the keys of an agent's info that records and teams read
 _INFO_KEYS = ("location", "measurement", "factors", "noise_std", "sampled", "cost", "distance", "source", "failure")
 
 
 class _StepFailure(NamedTuple):
-    """A step that did not end: its round, 0 for the reset, and the reason."""
+    """A step that hung or ended its process: its round (0 for the reset), and the reason."""
 
     round: int
     reason: str
 
 
 def run_with_step_limit(scenario: Scenario, start: Task, resume: Task, hooks: Hooks) -> Summary:
-    """Run to the end; with a limit of time in successive processes: ``start``, and ``resume`` after a failed step."""
+    """Run to the end. With a time limit, ``start`` runs in a child process, and ``resume`` after each failed step."""
     # workers limit evaluations themselves
     if scenario.step_timeout_s is None or scenario.workers is not None:
         return start(hooks)
@@ -52,9 +52,9 @@ def run_with_step_limit(scenario: Scenario, start: Task, resume: Task, hooks: Ho
             return result
         if result.round == 0:
             raise ConfigError(f"its reset failed: {result.reason}; wanted observations and infos", at=_AT)
-        if result.round in reasons:  # tried again all the same: it is in the log, with measurements
-            wanted = "wanted a longer $.step_timeout_s, or the same answers as before"
-            got = f"round {result.round} is logged and was not repeated: {result.reason}; {wanted}"
+        if result.round in reasons:  # repeated although it failed before, because the log has measurements of it
+            wanted = "wanted a longer $.step_timeout_s, or the same outcomes as before"
+            got = f"round {result.round} is logged and cannot be repeated: {result.reason}; {wanted}"
             raise RunFolderError(f"{got}. Start the run again in another folder")
         reasons[result.round] = result.reason
         task = resume
@@ -63,7 +63,7 @@ def run_with_step_limit(scenario: Scenario, start: Task, resume: Task, hooks: Ho
 def _run_in_child(
     scenario: Scenario, timeout_s: float, task: Task, reasons: Mapping[int, str], on_round: OnRound
 ) -> Summary | _StepFailure:
-    """Run a task in a child process until it ends, or a step fails; ``reasons`` are those of earlier failures."""
+    """Run a task in a child process until it ends or a step fails; ``reasons`` are by round of earlier failures."""
     step, deadline = None, 0.0
     with child_process(scenario, "$.step_timeout_s", _run_task, task, reasons) as (receiving, process):
         while True:
@@ -88,7 +88,7 @@ def _run_in_child(
 
 
 def _run_task(sending: Connection, task: Task, reasons: Mapping[int, str]) -> None:
-    """Run a task, and send every round, every step, and the end."""
+    """Run a task; send its rounds and steps as they occur, then its summary or its exception."""
     hooks = Hooks(
         on_round=lambda *logged: sending.send(("round", logged)),
         on_step=lambda step: sending.send(("step", step)),
@@ -115,7 +115,7 @@ def _picklable(error: BaseException) -> BaseException:
 def child_process(
     scenario: Scenario, at: str, function: Callable[..., None], *arguments: Any
 ) -> Generator[tuple[Connection, BaseProcess]]:
-    """Block with a child process that knows a scenario's world and ends with the block, and the end of a pipe from it.
+    """Yield a child process that can make a scenario's world, and the end of a pipe from it; kill it after the block.
 
     ``function`` gets the sending end and picklable arguments. ``at`` names the setting that needs the process.
     """
@@ -135,7 +135,7 @@ def child_process(
 
 
 def entry_point_of(scenario: Scenario, at: str) -> Any:
-    """Maker of the world in this process's registry; plug-ins register their worlds in every process."""
+    """Entry point that makes the scenario's world, from this process's registry; None if it is not registered."""
     load_plug_ins()
     identifier = scenario.environment["id"]
     entry_point = getattr(pettingzoo.parallel_registry.get(identifier), "entry_point", None)
@@ -157,7 +157,7 @@ def _child_main(
 
 
 def register_world(identifier: str, entry_point: Any) -> None:
-    """Let this process know a world of another one: its id and ``entry_point_of`` it."""
+    """Register a world of the parent process in this one, by its id and the result of ``entry_point_of``."""
     load_plug_ins()
     if entry_point is not None and identifier not in pettingzoo.parallel_registry:
         pettingzoo.register("parallel", identifier, entry_point)
@@ -165,14 +165,14 @@ def register_world(identifier: str, entry_point: Any) -> None:
 
 @dataclass(frozen=True)
 class CopiedWorld:
-    """Work of a worker: a copy of the world, with its maker in the registry of this process."""
+    """Work of a worker: evaluations in its own copy of the world, which ``entry_point`` makes."""
 
     scenario: Scenario
     entry_point: Any
     trust: bool
 
     def __call__(self) -> Evaluate:
-        """Make the copy, and again after a step that raised."""
+        """Make the function that evaluates points in the copy; after a step that raised, it uses a new copy."""
         register_world(self.scenario.environment["id"], self.entry_point)
         copy: tuple[Any, FunctionWorld] | None = self._make()
 
@@ -195,7 +195,7 @@ class CopiedWorld:
 
 
 def require_copyable(env: Any) -> None:
-    """Refuse a world whose copies could answer differently; it has been reset."""
+    """Refuse a world, already reset, whose copies could return different outcomes for a point."""
     world, name = env.unwrapped, type(env.unwrapped).__name__
     if not hasattr(world, "factor_graph"):
         wanted = "wanted no workers, or a world whose agents set the variables of one function"
@@ -207,6 +207,6 @@ def require_copyable(env: Any) -> None:
 
 
 def plain_infos(infos: Mapping[str, Any]) -> dict[str, Any]:
-    """Infos of a step as plain data, as far as records and teams read them."""
+    """Infos of a step as plain data, restricted to the keys that records and teams read."""
     tables = {agent: info for agent, info in infos.items() if isinstance(info, Mapping)}
     return {agent: {key: storable(info[key]) for key in _INFO_KEYS if key in info} for agent, info in tables.items()}

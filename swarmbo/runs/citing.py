@@ -1,4 +1,4 @@
-"""References of what runs used, as BibTeX; ``citations.toml`` has the table."""
+"""BibTeX references of the methods, data and simulators of runs, from ``citations.toml``."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from swarmbo.runs.reading import Run, read_each
 
 
 class Citations(NamedTuple):
-    """BibTeX of each reference by key, and notes on parts without a known reference."""
+    """BibTeX entries by key, and notes on what was left out or has no known reference."""
 
     entries: dict[str, str]
     notes: list[str]
@@ -23,7 +23,7 @@ class Citations(NamedTuple):
 
 @cache
 def table() -> dict[str, Any]:
-    """Tables ``swarmbo``, ``uses`` (references by condition) and ``entries`` (fields by key), and methods ``alone``."""
+    """Content of ``citations.toml``, whose comments describe it; methods in ``alone`` use no acquisition."""
     return tomllib.loads(Path(__file__).with_name("citations.toml").read_text(encoding="utf-8"))
 
 
@@ -31,7 +31,7 @@ def cite(paths: Iterable[Path]) -> Citations:
     """References of all that runs used: swarmbo, and the methods, data and simulators that their settings name.
 
     Args:
-        paths: Run folders. Notes name those without a round, and damaged ones.
+        paths: Run folders. Folders without a logged round and damaged ones are left out, with a note.
 
     Raises:
         RunFolderError: If no folder has a run with a round.
@@ -49,13 +49,13 @@ def cite(paths: Iterable[Path]) -> Citations:
         for condition, references in table()["uses"].items():
             if all(_holds(part, settings) for part in condition.split(" & ")):
                 keys.update(references)
-    own = table()["swarmbo"] | {"version": " and ".join(versions), "year": "2026"}
-    found = {"swarmbo": own} | {key: table()["entries"][key] for key in sorted(keys)}
+    swarmbo = table()["swarmbo"] | {"version": " and ".join(versions), "year": "2026"}
+    found = {"swarmbo": swarmbo} | {key: table()["entries"][key] for key in sorted(keys)}
     return Citations({key: bibtex(key, fields) for key, fields in found.items()}, list(notes))
 
 
 def _begun(run: Run) -> tuple[Path, dict[str, str], dict[str, Any], bool]:
-    """Folder, versions and settings of a run with a round, and whether it is in a field; not its log, which is long."""
+    """Folder, versions and settings of a run with a logged round, and if it is in a field. The long log is dropped."""
     if run.log.damage is not None:
         raise RunFolderError(run.log.damage)
     if not run.log.lines:
@@ -64,7 +64,7 @@ def _begun(run: Run) -> tuple[Path, dict[str, str], dict[str, Any], bool]:
 
 
 def settings_of(run: Run) -> dict[str, Any]:
-    """Settings in use by path, without the acquisition of a method that chooses alone."""
+    """Settings in use by path, without an acquisition if the method uses none; the selected one replaces ``auto``."""
     scenario, world = run.scenario, run.world
     tables: dict[str, Any] = {slot: msgspec.to_builtins(getattr(scenario, slot)) for slot in SLOTS}
     if tables["coordination"].get("kind") in table()["alone"]:
@@ -78,7 +78,7 @@ def settings_of(run: Run) -> dict[str, Any]:
 
 
 def bibtex(key: str, fields: Mapping[str, str]) -> str:
-    """Entry of BibTeX."""
+    """BibTeX entry."""
     lines = [f"  {name} = {{{text}}}" for name, text in fields.items() if name != "type"]
     return f"@{fields['type']}{{{key},\n" + ",\n".join(lines) + "\n}"
 

@@ -1,4 +1,4 @@
-"""Figures of runs in folders: this module reads, ``swarmbo.plotting`` draws."""
+"""Figures of run folders: this module reads the data, and ``swarmbo.plotting`` draws them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -90,7 +90,7 @@ def _method_title(folder: RunFolder) -> str:
 
 
 def views_of(folder: RunFolder) -> Views | None:
-    """Local belief of every agent after the last round, bit-identical to the run, if its checkpoint is readable."""
+    """Local beliefs of all agents after the last round, bit-identical to the run's; None if no checkpoint has them."""
     try:
         checkpoint = read_checkpoint(folder)
         if checkpoint is None or checkpoint.round != len(folder.records()) - 1:
@@ -104,7 +104,7 @@ def views_of(folder: RunFolder) -> Views | None:
 
 
 def drawn_files(path: Path, formats: Formats | None = None) -> list[Path]:
-    """Figures of a run, if all of them exist for all its rounds, in ``formats`` if given; else none."""
+    """Files of a run's figures if they show all its rounds in these ``formats`` (None: any); else an empty list."""
     folder = RunFolder.open(path)
     try:
         drawn = msgspec.json.decode(folder.read_sealed(_DRAWN_FILE), type=_Drawn)
@@ -119,7 +119,7 @@ def drawn_files(path: Path, formats: Formats | None = None) -> list[Path]:
 
 
 def _with_world_rounds(world: World, records: Sequence[RoundRecord]) -> World:
-    """World of a run with its state in each round: failed rounds do not advance it."""
+    """World of a run with one state per logged round: a failed round has the state of the round before."""
     if world.frames is None or world.maxima is None or world.argmaxes is None:
         return world
     clock = np.cumsum([record.failure is None for record in records]) - 1
@@ -127,7 +127,7 @@ def _with_world_rounds(world: World, records: Sequence[RoundRecord]) -> World:
 
 
 class _Drawn(msgspec.Struct, frozen=True):
-    """``figures.json``, written after all figures: lines of the log that they show, file names, dots per inch."""
+    """``figures.json``, written after all figures: the number of logged rounds shown, file names, dots per inch."""
 
     records: int
     files: list[str]
@@ -139,7 +139,7 @@ _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for ind
 
 
 def write_replay(folder: RunFolder, records: Sequence[RoundRecord], path: Path) -> Path | None:
-    """Write an animation of the rounds with a new best, drawn by a world that has ``replay`` and can be made here."""
+    """Write an animation of the rounds with a new best; None if the world has no ``replay`` or cannot be made here."""
     scenario = folder.scenario()
     if not hasattr(environment_maker(scenario.environment["id"]), "replay"):
         return None
@@ -160,7 +160,7 @@ def write_replay(folder: RunFolder, records: Sequence[RoundRecord], path: Path) 
 
 
 def _rounds_with_new_best(records: Sequence[RoundRecord]) -> set[int]:
-    """Rounds with a new best, thinned evenly and ending on the best; without any the last round."""
+    """Rounds with a new best, thinned evenly to ``_MOST_FRAMES`` and always with the last one; else the last round."""
     earlier = [None, *(record.best for record in records[:-1])]
     improved = [record.round for record, best in zip(records, earlier, strict=True) if record.best != best]
     improved = improved or [records[-1].round]

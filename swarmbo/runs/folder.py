@@ -39,7 +39,7 @@ class RunFolder:
 
     @classmethod
     def make(cls, path: Path, leftovers: Collection[str] = ()) -> Path:
-        """Make an empty folder for a run, or accept one that holds a run, or nothing but ``leftovers`` of one."""
+        """Make a folder for a run; an existing one must hold a run, or nothing but files named in ``leftovers``."""
         with files.naming(path, "cannot be made", "; choose another --out"):
             path.mkdir(parents=True, exist_ok=True)
             # the scenario's partial file is left by a run killed before it began
@@ -52,7 +52,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, scenario: Scenario, code: Mapping[str, str] | None = None) -> "RunFolder":
-        """Begin a run in a folder made by ``make`` and locked; ``code`` has digests of the user's own code."""
+        """Begin a run in a locked folder from ``make``; ``code`` has the digests of user code by name."""
         folder = cls(path)
         text, used_versions = dump(scenario), {**versions(), **(code or {})}
         note = {**used_versions, "digest": _digest(tomllib.loads(text), used_versions)}
@@ -76,7 +76,7 @@ class RunFolder:
 
     @property
     def has_begun(self) -> bool:
-        """True if the run has logged anything, also a damaged line, or may have been measured elsewhere."""
+        """True if the run has logged anything, even a damaged line, or if its agents may have measured elsewhere."""
         files_of_rounds = [self.path / name for name in (LEDGER, "checkpoint.json", stored_files.ELSEWHERE)]
         files_of_rounds += self.path.glob(stored_files.CHECKPOINTS)
         return any(path.exists() for path in files_of_rounds) or bool(self._read("rounds.jsonl"))
@@ -84,7 +84,7 @@ class RunFolder:
     def clear(self) -> None:
         """Delete the files of the run and no others.
 
-        The scenario goes last: a folder whose clearing was killed still holds a run, and can be cleared again.
+        The scenario is deleted last: if the process is killed before, the folder holds a run and can be cleared again.
         """
         for file in stored_files.run_files(self.path):
             self._delete(file)
@@ -107,7 +107,7 @@ class RunFolder:
             file.unlink(missing_ok=True)
 
     def _cut(self, name: str, length: int) -> None:
-        """Shorten a log to its complete lines, so that the next one can follow."""
+        """Shorten a log to its complete lines, so that the next line can follow."""
         log = self.path / name
         with self.writing(name):
             if log.is_file() and log.stat().st_size != length:
@@ -122,7 +122,7 @@ class RunFolder:
             raise RunFolderError(f"{self.path / stored_files.SCENARIO}: {error.at}: {error.message}") from error
 
     def versions(self) -> dict[str, str]:
-        """Versions that wrote the run."""
+        """Versions of the packages that wrote the run, and digests of its user code, by name."""
         return self._settings_and_versions[1]
 
     def require_same_code(self, code: Mapping[str, str]) -> None:
@@ -150,7 +150,7 @@ class RunFolder:
 
     @property
     def _start(self) -> str:
-        """First digest of the log's chain: that of the settings."""
+        """First digest of the log's hash chain: the digest of the settings."""
         return files.digest_of_table(self._settings_and_versions[0])
 
     def write_json(self, name: str, value: Any) -> None:
@@ -180,7 +180,7 @@ class RunFolder:
 
     @contextmanager
     def reading(self, name: str, fix: str) -> Generator[None]:
-        """Block that reads a file: errors in it name the file, and say by ``fix`` how to continue without it."""
+        """Block that reads a file: errors in it name the file and end with ``fix``, how to continue without it."""
         try:
             yield
         except (RunFolderError, StateVersionError):
@@ -196,7 +196,7 @@ class RunFolder:
 
     @property
     def resume_hint(self) -> str:
-        """Command that goes on with the run, in words."""
+        """Words that name the command to continue the run."""
         is_served = (self.path / LEDGER).exists() and "workers" not in self._settings_and_versions[0]
         return f"`swarmbo {'serve … --out' if is_served else 'resume'} {typed(self.path)}` goes on"
 
@@ -222,7 +222,7 @@ class RunFolder:
         return self.log().records
 
     def append(self, line: bytes, timing: stored_files.Timing | None = None) -> None:
-        """Log a round; it is on the disk on return. Nothing depends on its timing: that it is lost is a warning."""
+        """Log a round; its line is on the disk on return. If the timing cannot be written, this only warns."""
         with self.writing("rounds.jsonl"):
             files.append_line(self.path / "rounds.jsonl", files.seal(line, self._last_digest()))
         if timing is not None:
@@ -234,7 +234,7 @@ class RunFolder:
                 warnings.warn(message, SwarmboWarning, stacklevel=2)
 
     def _last_digest(self) -> str:
-        """Digest that the next line continues, read from the end of the log."""
+        """Last digest of the log's hash chain, read from the end of the file."""
         log = self.path / "rounds.jsonl"
         if not files.regular_file(log):
             return self._start

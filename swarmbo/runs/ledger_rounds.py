@@ -1,4 +1,4 @@
-"""Runs with workers: the ledger is the state, and a round is an evaluation, in the order of tells."""
+"""Runs with workers: the ledger is the state of the run, and each told evaluation is a round, in the order of tells."""
 
 import math
 import shutil
@@ -26,7 +26,7 @@ def run_with_workers(parts: RunParts, workers: Workers, trust: bool) -> Summary:
     scenario, results = parts.scenario, parts.folder.path / RESULTS
     work = CopiedWorld(scenario, entry_point_of(scenario, "$.workers"), trust)
     results.mkdir(exist_ok=True)
-    # first: workers start meanwhile, and an engine that fails leaves no run that has begun
+    # made first: workers start up meanwhile, and if the engine fails, no run has begun
     executor = make_executor(workers, work, results, scenario.step_timeout_s, scenario.modules or ())
     try:
         start = start_run(parts)
@@ -39,7 +39,7 @@ def run_with_workers(parts: RunParts, workers: Workers, trust: bool) -> Summary:
         Driver(ledger, executor, workers.count, scenario.rounds, rounds.tell, is_synchronous, results, stops).run()
     finally:
         executor.close()
-    shutil.rmtree(results)  # also what a worker of a killed driver wrote again
+    shutil.rmtree(results)  # with files that workers of a killed driver wrote late
     standing = WorkerStatistics(workers.count)
     for event in ledger.events:
         standing.add(event)
@@ -51,7 +51,7 @@ def run_with_workers(parts: RunParts, workers: Workers, trust: bool) -> Summary:
 class LedgerRounds:
     """Rounds of a run with a ledger.
 
-    Without a world, as where agents of a served field may be anywhere in its box, ``record`` logs all rounds.
+    A served field has no world, because its agents may be anywhere in its box; then only ``record`` logs rounds.
     """
 
     def __init__(self, parts: RunParts, start: RunStart) -> None:
@@ -71,7 +71,7 @@ class LedgerRounds:
             self._append(record_reset(parts.team, infos, start.truth), Timing(0, 0.0, start.seconds, 0.0, 0.0))
 
     def open_ledger(self, on_replay: Callable[[Ledger, Event], None] | None = None) -> Ledger:
-        """Ledger of the run; rounds of replayed tells that are not logged are logged now, by default as told here."""
+        """Create or replay the run's ledger; ``on_replay`` gets each event, by default to log rounds not yet logged."""
         folder, team, logged_rounds = self._parts.folder.path, self._parts.team, self.last_record.round
         if not Ledger.is_in(folder):
             self.require_queries([])
@@ -89,14 +89,14 @@ class LedgerRounds:
         return self._ledger
 
     def is_logged(self, queries: Sequence[str]) -> bool:
-        """True if the round of the last of all told queries so far is logged; a RunFolderError if it is another's."""
+        """True if the round of the last of the told ``queries`` is logged; a RunFolderError if another query is."""
         number = len(queries)
         if number <= len(self._logged_queries) and self._logged_queries[number - 1] != queries[-1]:
             raise self._mismatch(number, f"that of {queries[-1]}")
         return number <= self.last_record.round
 
     def require_queries(self, queries: Sequence[str]) -> None:
-        """Refuse logged rounds that are not those of these queries, which are all that have their outcomes."""
+        """Refuse logged rounds that differ from ``queries``, which are all queries with a told outcome, in order."""
         for number, (logged, query) in enumerate(zip(self._logged_queries, queries, strict=False), start=1):
             if logged != query:
                 raise self._mismatch(number, f"that of {query}")
@@ -121,7 +121,7 @@ class LedgerRounds:
         return query
 
     def _tell_arguments(self, query_id: str, infos: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments of a tell; an evaluation at a point outside the problem has failed."""
+        """Arguments of a tell; an evaluation at a point outside the problem counts as failed."""
         problem, world = self._parts.team.problem, self._world
         assert world is not None
         point = world.point(infos, self._ledger.query(query_id).point)
@@ -139,9 +139,9 @@ class LedgerRounds:
         return arguments
 
     def record(self, ledger: Ledger, event: Event, timing: Timing, infos: Mapping[str, Any] | None = None) -> None:
-        """Log the round of a query that was just told, with what the world's agents report, by default as noted."""
+        """Log the round of a query that was just told; agents' ``infos`` are by default those in the event's note."""
         started, team = time.perf_counter(), ledger.team
-        if team.problem.is_field:  # a record fits the belief, and a replay of the ledger does not record again
+        if team.problem.is_field:  # recording fits the belief, but a replay does not record
             team = copy(team)
         query, asked = ledger.query(event.query), ledger.asked(event.query)
         reports: Infos = event.note.get("infos", {}) if infos is None else infos

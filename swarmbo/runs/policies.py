@@ -1,4 +1,4 @@
-"""Policies that choose the actions of a run instead of the team, which learns from them and scores them alike."""
+"""Policies that choose the actions of a run instead of the team, which still learns from the measurements."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ class Policy(Protocol):
         ...
 
     def act(self, observations: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Action of each agent, from the observations of all."""
+        """Action of each agent, from the observations of all agents."""
         ...
 
 
@@ -37,7 +37,7 @@ def policy_table(stated: object) -> dict[str, Any]:
 
 
 def make_policy(stated: object) -> Policy:
-    """Make the policy of a scenario, whose code is trusted."""
+    """Make the policy of a scenario; the caller has checked that its code is trusted."""
     settings = policy_table(stated)
     name = settings.pop("kind")
     policy = make(load(name, _AT), name, settings, _AT)
@@ -47,10 +47,10 @@ def make_policy(stated: object) -> Policy:
 
 
 class PolicyTeam(Team):
-    """A team whose actions are those of a policy. It sends no messages for them, and learns their outcomes."""
+    """A team whose actions a policy chooses. It sends no messages to agree on them, and learns from their outcomes."""
 
     def follow_policy(self, policy: Policy, env: Any) -> None:
-        """Take the actions of a policy in an environment, which is that of the team."""
+        """Let a policy choose the actions; ``env`` is the team's environment."""
         self._policy, self._policy_env = policy, env
 
     def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class PolicyTeam(Team):
         chosen: Any = self._policy.act(observations)
         if not isinstance(chosen, Mapping) or set(chosen) != set(observations):
             got = f"act() returned {short(chosen)}"
-            raise ConfigError(f"{got}; wanted an action of each of {', '.join(observations)}", at=_AT)
+            raise ConfigError(f"{got}; wanted an action for each of {', '.join(observations)}", at=_AT)
         actions = {agent: np.asarray(a, float) if isinstance(a, list | tuple) else a for agent, a in chosen.items()}
         self.follow(actions, infos)
         return actions

@@ -72,7 +72,7 @@ class _Display:
 class Progress(_Display):
     """Progress of a run, round by round: best, scores if known, traffic, time left. A context manager.
 
-    With workers, a round is an evaluation; numbers of running and failed ones, and the workers' busy share, are shown.
+    With workers, a round is an evaluation; running and failed evaluations and the workers' busy share are shown, too.
     """
 
     def __init__(self, rounds: int, workers: int = 0, *, quiet: bool = False) -> None:
@@ -89,7 +89,7 @@ class Progress(_Display):
             self._update(*self._last_update)
 
     def show(self, record: RoundRecord, was_logged: bool) -> None:
-        """Show one round; the ``on_round`` of ``run`` and ``resume``."""
+        """Show one round; passed as ``on_round`` to ``run`` and ``resume``."""
         self._traffic += record.sharing
         if record.report is not None:
             self._traffic += record.report.traffic
@@ -97,7 +97,7 @@ class Progress(_Display):
         self._last_update = record.round, f"{text}, checked against the log" if was_logged else text
         self._update(*self._last_update)
         if self._standing is not None and (was_logged or record.round == 0):
-            # workers start after this, which takes as long as many evaluations
+            # workers start next, which takes as long as many evaluations and would distort the estimate
             self._reference = None
 
     def _update(self, count: int, text: str) -> None:
@@ -140,14 +140,14 @@ def round_text(record: RoundRecord, traffic: Traffic) -> str:
 
 
 def _shortened(text: str, room: int) -> str:
-    """Text shortened to fit: extras are dropped first, from the end."""
+    """Text shortened to ``room`` characters: parts after a comma are dropped first, from the end."""
     while len(text) > room and ", " in text:
         text = text.rpartition(", ")[0]
     return text if len(text) <= room else text[: max(room - 1, 0)] + "…"
 
 
 class _CallbackCalls:
-    """Callbacks of a run. They begin at its first round, when the folder is there and locked."""
+    """Callbacks of a run. They begin at its first round, when the folder exists and is locked."""
 
     def __init__(self, callbacks: Sequence[Callback], folder: Path, settings: dict[str, Any]) -> None:
         self._callbacks, self._folder, self._settings = callbacks, folder, settings
@@ -179,7 +179,7 @@ class _CallbackCalls:
 
 @contextmanager
 def run_hooks(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator[Hooks]:
-    """Block with the functions to be called after each round, and after each event of workers."""
+    """Yield the functions to call after each round and each event of workers; end the callbacks after the block."""
     with naming_user_code(scenario):
         calls = _CallbackCalls(make_callbacks(scenario.callbacks or ()), folder, msgspec.to_builtins(scenario))
     workers = 0 if scenario.workers is None else scenario.workers.count

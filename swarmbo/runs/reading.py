@@ -35,7 +35,7 @@ class Pictures(tuple[Path, ...]):
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        """HTML of the displayable ones; of others the names."""
+        """HTML of the displayable files; other files are shown by name."""
         return "".join(map(_picture_html, self))
 
 
@@ -77,14 +77,14 @@ class Run:
 
     @cached_property
     def records(self) -> list[RoundRecord]:
-        """Logged rounds, that of the reset first."""
+        """Logged rounds; the first is the reset, round 0."""
         if self.log.damage is not None:
             raise RunFolderError(self.log.damage)
         return self.log.records
 
     @cached_property
     def log(self) -> LoggedLines:
-        """Lines and rounds of the log before the first changed or damaged line, and a message about that."""
+        """Lines and rounds of the log before the first changed or damaged line, and a message about that line."""
         return self.folder.log_before_damage()
 
     @cached_property
@@ -113,7 +113,7 @@ class Run:
         A team's ``attach`` takes it unchanged.
 
         Warns:
-            DataWarning: If the log is damaged; the table has the rounds before that.
+            DataWarning: If the log is damaged; the table has the rounds before the damaged line.
         """
         if self.log.damage is not None:
             message = f"{self.log.damage}; the table has the {len(self.log.records)} rounds before it"
@@ -136,8 +136,8 @@ class Run:
                 animation.
 
         Raises:
-            RunFolderError: If they cannot be drawn or written.
-            ConfigError: If there is no figure of a name.
+            RunFolderError: If figures cannot be drawn or written.
+            ConfigError: If a name is not that of a figure.
         """
         from swarmbo.runs.figures import draw_run, drawn_files  # late: matplotlib takes time to import
 
@@ -152,7 +152,7 @@ class Run:
         return f"<{self._title}{best}; {self.path}>"
 
     def _repr_html_(self) -> str:
-        """Closing table for notebooks; of a partial run its progress."""
+        """Closing table for notebooks; for a partial run, its best measurement and progress."""
         if self.summary is not None:
             return html_table(self._title, report_rows(self.summary))
         best = "none" if self.best is None else f"{self.best.mean:.6g}"
@@ -183,7 +183,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
 
 
 def read_each(paths: Iterable[Path], read: Callable[[Run], T]) -> tuple[list[T], list[str]]:
-    """Results of ``read`` for runs, and errors of those that cannot be read: a damaged one does not stop others."""
+    """Results of ``read`` for readable runs, and error messages of the others: a damaged run does not stop the rest."""
     found, left_out = list[T](), list[str]()
     for path in paths:
         try:
@@ -229,8 +229,8 @@ def export(
 ) -> tuple[Path | None, bool]:
     """Write the table of a run, or one table of all runs below a folder, with a column ``run``.
 
-    By default, the file is ``measurements.csv`` or ``.parquet`` in the folder. ``-`` is standard output, of CSV.
-    Returns the file, None for standard output; and False if a run is damaged, so that rounds are missing.
+    By default, the file is ``measurements.csv`` or ``.parquet`` in the folder. ``-`` is standard output, for CSV only.
+    Returns the file (None for standard output), and False if rounds are missing because a run is damaged.
     """
     if csv and parquet:
         raise ConfigError("got --csv and --parquet; wanted one of them")
@@ -244,7 +244,7 @@ def export(
 
     def tabled(run: Run) -> tuple[Path, bool, Columns | None]:
         is_intact = run.log.damage is None
-        has_rounds = is_run or run.log.records or not is_intact  # else its world may be missing, too
+        has_rounds = is_run or run.log.records or not is_intact  # a run without rounds may have no world either
         return run.path, is_intact, run.table() if has_rounds else None
 
     found, left_out = ([tabled(load_run(folder))], []) if is_run else read_each(find_runs([folder]), tabled)
@@ -257,7 +257,7 @@ def export(
         raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
     table = tables["."] if is_run else stacked(tables)
     if file == STDOUT:
-        if isinstance(sys.stdout, TextIOWrapper):  # as in a file, whatever characters the system has
+        if isinstance(sys.stdout, TextIOWrapper):  # UTF-8 as in files, whatever the system's encoding
             sys.stdout.reconfigure(encoding="utf-8")
         write_rows(table, sys.stdout)
         return None, is_whole

@@ -42,7 +42,7 @@ def record_round(
     truth: GroundTruth | None,
     ask: tuple[Query, Event] | None = None,
 ) -> RoundRecord:
-    """Record of a round after the measurements were learned, of the query and event of an ask, by default the last."""
+    """Record of a round after the team learned its measurements; ``ask``: its query and event, by default the last."""
     if ask is None:
         query, report, sharing = team.last_query, team.last_report, team.last_sharing
     else:
@@ -121,7 +121,7 @@ def _belief_summary(team: Team) -> tuple[float, dict[str, Any] | None, Recommend
 
 
 def _map_means(team: Team, truth: GroundTruth) -> tuple[np.ndarray | None, dict[str, np.ndarray] | None]:
-    """Means at the truth's points (m,): that of the team, and those of agents with local beliefs."""
+    """Posterior means at the truth's points, (m,) each: the team's, and the mean of each agent with a local belief."""
     if not team.problem.is_field or not team.belief.n_data:
         return None, None
     if not isinstance(belief := team.belief, FusedBelief):
@@ -139,7 +139,7 @@ def _completed(previous: RoundRecord | None, team: Team, truth: GroundTruth | No
         score = metrics.score_round(truth, previous, asked, recommendation, mean=mean, means=means, on_the_way=en_route)
     neglected = UNSET if previous is None else previous.neglected
     if neglected is UNSET and team.problem.is_field and hasattr(team.belief, "neglected"):
-        neglected = team.belief.neglected() or UNSET  # None but of tiles; users' own beliefs may have none
+        neglected = team.belief.neglected() or UNSET  # None except by tiles; a user's belief may lack it
     return msgspec.structs.replace(
         record,
         best=_best(None if previous is None else previous.best, evaluations, noise_std),
@@ -151,7 +151,7 @@ def _completed(previous: RoundRecord | None, team: Team, truth: GroundTruth | No
 
 
 def _best(best: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float) -> Recommendation | None:
-    """Largest measurement and its location; its standard deviation is that of its noise, reported or believed."""
+    """Largest measurement so far and its location; ``std`` is that of its noise, as reported or else as believed."""
     for evaluation in evaluations:
         value = evaluation.measurement
         if value is not None and (best is None or value > best.mean):
@@ -183,7 +183,7 @@ def evaluation_of(team: Team, infos: Infos, query: Query | None) -> Evaluation |
 
 
 def noise_std_of(model: Model) -> float:
-    """Standard deviation of an outcome's noise as believed; for a transformed outcome, at the best one."""
+    """Standard deviation of the noise of an outcome, as believed; for transformed outcomes, at the best outcome."""
     h, warps = model.belief.hyperparameters, model.factor_warps
     if model.belief.is_coupled:
         variances, warps = [h.total_noise_variance * h.scales[0] ** 2], [model.warp]
@@ -199,11 +199,11 @@ def noise_std_of(model: Model) -> float:
 def find_references(
     scenario: Scenario, env: Any, team: Team, truth: GroundTruth | None, best: Recommendation | None
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Best true value of each baseline within the scenario's rounds, none in a field; least individual outcomes.
+    """Best true value of each baseline within the scenario's rounds (none in a field), and least individual outcomes.
 
-    They need the world's ``references(budget, seed)``; a centralised process is run only with a known ground truth.
-    ``worst_off(place)`` and ``reference_points(budget, seed)`` give least outcomes by baseline, this run first. With
-    no-go regions or constraints, which a world does not know, only the centralised process is left.
+    Baselines need the world's ``references(budget, seed)``; the centralised process also needs a ground truth. Least
+    outcomes need ``worst_off(place)``, those of baselines also ``reference_points(budget, seed)``. With no-go regions
+    or constraints, which a world does not know, the centralised process is the only baseline.
     """
     values, places, world = dict[str, float](), dict[str, Any](), team.world
     if best is not None:
@@ -222,12 +222,12 @@ def find_references(
 
 
 def _finite_numbers(table: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers of an environment's table, NumPy's as Python's, without NaN and what is no number, as of a failure."""
+    """Finite numbers of an environment's table as Python floats; other values, as after a failure, are left out."""
     return {label: number for label, value in table.items() if not math.isnan(number := reported_number(value))}
 
 
 def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:
-    """Isotropic Gaussian process that observes the true total of its points: its best value and location."""
+    """Best value and location found with one isotropic Gaussian process that observes the true total of its points."""
     settings = {name: getattr(scenario, name) for name in ("seed", "rounds", "no_go", "constraints")}
     team = Team(None, team.problem.variables, coordination="isotropic-gp", **settings)
     best_value, best_place = -np.inf, np.zeros(0)

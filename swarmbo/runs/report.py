@@ -22,7 +22,7 @@ _MOST_SCOPES = 12
 
 
 class WorkersReport(msgspec.Struct, frozen=True):
-    """Times of workers: wall time without pauses (s), busy share of it, and evaluations lost with a worker, or hung."""
+    """Workers of a run: wall time without pauses (s), their busy share of it (0 to 1), and lost or hung evaluations."""
 
     count: int
     mode: str
@@ -34,15 +34,15 @@ class WorkersReport(msgspec.Struct, frozen=True):
 class Summary(msgspec.Struct, frozen=True):
     """Final summary of a run, written last: a folder with it is complete.
 
-    ``rounds`` are those after the reset, fewer than the scenario's if the world ended before. ``measurements`` have
-    those at reset; joint points count one each. ``mean_regret`` is the mean over chosen measurements of known truth.
-    ``maximum``, of a changing field in the last round, and ``score`` need a ground truth. ``agreement`` and ``sharing``
-    are traffic; ``seconds`` the duration of all rounds, with workers of the run. ``source`` is the part that all rounds
-    have in common. ``references`` are the best true values of heuristic baselines within as many rounds, ``worst_off``
-    least individual outcomes at this run's best measurement and the baselines' results. ``late_mean`` is of the joint
-    points of the last quarter of the rounds. ``scopes`` are learned or drawn ones. In ``blocked`` rounds, agents waited
-    for a disconnected one. ``acquisition`` is the one that ``auto`` selected, and the reason. ``coordinates`` are those
-    of the input, if they are not the map's.
+    ``rounds`` counts the rounds after the reset, fewer than the scenario's if the world ended early. ``measurements``
+    includes those at reset, and counts a joint point once. ``mean_regret`` is the mean over chosen measurements with a
+    known true value. ``maximum`` and ``score`` need a ground truth; of a changing field, they are those of the last
+    round. ``agreement`` and ``sharing`` are traffic. ``seconds`` is the time of all rounds, with workers the wall time.
+    ``source`` is what the sources of all rounds have in common. ``references`` are the best true values of heuristic
+    baselines within as many rounds; ``worst_off`` are least individual outcomes at the best points of this run and of
+    the baselines. ``late_mean`` is the mean outcome of the last quarter of the rounds. ``scopes`` were learned or
+    drawn. In ``blocked`` rounds, agents waited for a disconnected agent. ``acquisition`` is what ``auto`` selected, and
+    why. ``coordinates`` are those of the input, if they are not the map's.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def report_rows(summary: Summary) -> list[tuple[str, str]]:
-    """Rows of the closing table of a run: a label and its text each."""
+    """Rows of the closing table of a run, each a label and a text."""
     is_whole = summary.best is not None or summary.recommendation is None
     best = _point_text(summary, summary.best, with_std=False) + _best_round_text(summary)
     source = {key: ", ".join(text) if isinstance(text, list) else text for key, text in summary.source.items()}
@@ -140,7 +140,7 @@ def _time_rows(summary: Summary) -> dict[str, str]:
 
 
 def _link_rows(summary: Summary) -> dict[str, str]:
-    """Texts by label on links, if they may have faults, or agents have deadlines."""
+    """Texts about links by label, if links may have faults or agents have deadlines."""
     links, lost = summary.links, list[str]()
     for purpose, report in (("agree", links), ("share", summary.sharing_links)):
         if isinstance(report, LinkReport) and (total := report.total).messages:
@@ -217,14 +217,14 @@ def report_table(summary: Summary) -> Table:
 
 
 def reference_table(summary: Summary) -> Table | None:
-    """Table of the values of this run (true ones if known) and baselines within as many rounds; None without these."""
+    """Table of the values (true if known) of this run and of baselines in as many rounds; None without baselines."""
     if not summary.references:
         return None
     best, maximum = None if summary.best is None else summary.best.mean, summary.maximum
     if maximum is not None and summary.score is not None:
         best = maximum - summary.score.simple_regret
     values = summary.references if best is None else {THIS_RUN: best, **summary.references}
-    # no shares of logarithms
+    # a share of a logarithm has no meaning
     is_share = maximum is not None and min(values.values()) >= 0.0 < maximum and not summary.unit.startswith("ln")
     least = list(dict.fromkeys(key for worst in summary.worst_off.values() for key in worst))
     table = Table(title=f"found within {summary.rounds} rounds", title_justify="left")

@@ -1,6 +1,6 @@
 """The loop: reset, then act, step and observe; every round is logged before the next one begins.
 
-A round whose step raises or hangs is recorded with all measurements failed, and the world is set back.
+A round whose step raises or hangs is recorded with all measurements failed, and the world's state is restored.
 """
 
 import copy
@@ -41,7 +41,7 @@ def ignore(*_: object) -> None:
 
 @dataclass(frozen=True)
 class Hooks:
-    """Functions that a run calls, and reasons of steps known to fail, by round; these are not tried again."""
+    """Functions that a run calls. Steps of rounds in ``known_failures``, with their reasons, are not tried again."""
 
     on_round: OnRound = ignore
     on_event: OnEvent = ignore
@@ -91,7 +91,7 @@ def start_run(parts: RunParts) -> RunStart:
     seconds = time.perf_counter() - reset_at
     # read after the reset: a world may draw its field there
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
-    aim = {} if team.problem.aim == "peak" else {"goal": team.problem.aim, "level": team.problem.level}  # as stated
+    aim = {} if team.problem.aim == "peak" else {"goal": team.problem.aim, "level": team.problem.level}  # if stated
     names = team.world.variables if isinstance(team.world, FunctionWorld) else ()
     truth = truth and truth.changed(lambda then: replace(metrics.within_rules(then, team.problem, names), **aim))
     labels = Labels.of(env, truth)
@@ -104,7 +104,7 @@ def start_run(parts: RunParts) -> RunStart:
 def finish_run(
     parts: RunParts, start: RunStart, truth: GroundTruth | None, workers: WorkersReport | UnsetType = UNSET
 ) -> Summary:
-    """Write and return the summary of a run; ``truth`` is that of its last round."""
+    """Write and return the summary of a run; ``truth`` is the ground truth in its last round."""
     scenario, folder, team = parts.scenario, parts.folder, parts.team
     records = folder.records()
     values, worst_off = find_references(scenario, parts.env, team, start.truth, records[-1].best)
@@ -137,21 +137,21 @@ class _RoundLoop:
 
     def __init__(self, parts: RunParts, start: RunStart) -> None:
         self._parts, self._truth = parts, start.truth
-        self._past_actions: list[Mapping[str, np.ndarray]] = []  # for a world without saved state
+        self._past_actions: list[Mapping[str, np.ndarray]] = []  # for a world without get_state()
         log, checkpoint = parts.folder.log(), states.read_checkpoint(parts.folder)
         is_ahead = checkpoint is not None and checkpoint.round == len(log.lines) and bool(checkpoint.line)
         if checkpoint is not None and is_ahead:  # its process ended before the line was logged
             parts.folder.append(checkpoint.line.encode())  # how long it took is lost
             log = parts.folder.log()
         self._logged_lines = log.lines
-        # the log takes precedence: a step may have ended, and been logged, just as its process was ended
+        # the log takes precedence: a step may have ended and been logged just before its process was killed
         known = parts.hooks.known_failures
         self._failures = {number: reason for number, reason in known.items() if number >= len(log.lines)}
         self._failures |= {record.round: record.failure for record in log.records if record.failure}
-        # a policy may remember, so it acts again from the first round
+        # a policy may have a memory, which checkpoints lack, so it acts again from the first round
         if checkpoint is not None and parts.scenario.policy is None and checkpoint.round < len(log.lines):
             self._restore(checkpoint, log.records[checkpoint.round])
-            if is_ahead:  # nobody was told of it
+            if is_ahead:  # the hook has not received it yet
                 parts.hooks.on_round(self.last_record, False)
         else:
             self._begin(start)
@@ -202,14 +202,14 @@ class _RoundLoop:
         self._infos = step.infos
 
     def _step(self, actions: Mapping[str, np.ndarray]) -> tuple[Step, str | None]:
-        """Answer of the world, empty with the reason of a failure."""
+        """Result of the world's step; after a failure, an empty result and the reason."""
         parts, number, nothing = self._parts, self.last_record.round + 1, Step({}, {}, {}, {}, {})
         if (failure := self._failures.get(number)) is not None:
             return nothing, failure
         parts.hooks.on_step(number)
         try:
             step = Step(*parts.env.step(actions))
-        except TransportError:  # a disconnected agent of a fleet, not a failure of the world, which continued
+        except TransportError:  # an agent of a fleet is disconnected; the world did not fail
             raise
         except (Exception, SystemExit) as error:
             if parts.scenario.when_step_fails == "stop":
@@ -223,7 +223,7 @@ class _RoundLoop:
         return step, None
 
     def _restore_world(self) -> None:
-        """Set a world that failed within a step back to its state before."""
+        """Restore a world whose step failed to its state before the step."""
         env = self._parts.env
         if self._world_state is not None:
             env.unwrapped.set_state(self._world_state)
@@ -233,10 +233,10 @@ class _RoundLoop:
             env.step(actions)
 
     def _log_with_checkpoint(self, timing: Timing) -> bool:
-        """Log the last round, and write a checkpoint of a new one; True if it was logged before.
+        """Log the last round, and write a checkpoint if it is new; True if it was logged before.
 
-        The checkpoint comes first, and has the line: no logged round must be played again. If it cannot be written, the
-        line is logged all the same.
+        The checkpoint is written first and contains the line, so that no logged round is ever replayed. If it cannot be
+        written, the line is logged all the same.
         """
         record, world_state = self.last_record, self._world_state
         if record.round < len(self._logged_lines) or world_state is None:
@@ -258,7 +258,7 @@ class _RoundLoop:
             return False
         if line != self._logged_lines[number]:
             then, now = folder.versions(), versions()
-            changed = [f"{name} {then.get(name)} -> {own}" for name, own in now.items() if then.get(name) != own]
+            changed = [f"{name} {then.get(name)} -> {new}" for name, new in now.items() if then.get(name) != new]
             why = "same versions, so the machine or the world changed"
             if changed:
                 why = f"versions changed: {', '.join(changed)}"
@@ -270,7 +270,7 @@ class _RoundLoop:
 
 
 def _world_state_of(env: Environment) -> State | None:
-    """Complete state of a world; None if it states none."""
+    """Complete state of a world; None if it has no ``get_state()``."""
     world = env.unwrapped
     if not hasattr(world, "get_state"):
         return None

@@ -57,7 +57,7 @@ def run(
         trust: Permit user code that the scenario names.
 
     Returns:
-        The summary; read from the folder if it holds this run, complete.
+        The summary; read from the folder if this run is complete there.
 
     Raises:
         ConfigError: If the world refuses its settings, or code is named without ``trust``; nothing is written then.
@@ -82,8 +82,8 @@ def resume(
 
     Args:
         out: The folder of the run.
-        on_round: As of ``run``; replayed rounds are included.
-        progress: As of ``run``.
+        on_round: As in ``run``; replayed rounds are included.
+        progress: As in ``run``.
         trust: Permit user code that the scenario names; it must be unchanged.
 
     Returns:
@@ -104,11 +104,11 @@ def resume(
         return summary
     if (path / ELSEWHERE).exists():
         raise RunFolderError(
-            f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), for which the scenario's "
-            "environment would simulate; wanted swarmbo.fleet.run.resume_fleet, as of `swarmbo resume`"
+            f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), but here the scenario's "
+            "environment would simulate their measurements; wanted swarmbo.fleet.run.resume_fleet, or `swarmbo resume`"
         )
     if scenario.workers is None and Ledger.is_in(path):
-        got = "its outcomes are told by clients, and its environment would simulate the others"
+        got = "clients tell its outcomes, but here its environment would simulate further ones"
         raise RunFolderError(f"{path}: {got}; {folder.resume_hint}, with the scenario that it began with")
     with run_hooks(scenario, path, on_round, progress=progress) as hooks:
         task = partial(_resume, path, trust)
@@ -116,7 +116,7 @@ def resume(
 
 
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
-    """World and team of a scenario, not yet reset; workers are refused for a world whose copies may differ."""
+    """Make world and team of a scenario; workers are refused for a world whose copies may differ."""
     require_trust(scenario, trust)
     require_practical_numbers(scenario)
     env = make_environment(scenario, trust)
@@ -149,7 +149,7 @@ def _run(scenario: Scenario, out: Path, force: bool, trust: bool, hooks: Hooks) 
     with one_blas_thread(), naming_user_code(scenario):
         env, team = assemble(scenario, trust)
         with locked(RunFolder.make(out)):
-            # only under the lock is the content certain: another process may have begun or ended a run since
+            # the content is certain only under the lock: another process may have begun or ended a run since
             if RunFolder.holds_run(out):
                 there = RunFolder.open(out)
                 if not force and (there.has_begun or there.scenario() != scenario):
@@ -176,7 +176,7 @@ def _resume(out: Path, trust: bool, hooks: Hooks) -> Summary:
 
 
 def completed_summary(scenario: Scenario, path: Path, trust: bool) -> Summary | None:
-    """Summary of this very run, if complete; a partial run is checked later, under its lock."""
+    """Summary of the run in a folder if it is this scenario's and complete; a partial run is checked later, locked."""
     if not RunFolder.holds_run(path) or (folder := RunFolder.open(path)).scenario() != scenario:
         return None
     if trust:

@@ -1,7 +1,7 @@
 """A scenario: all settings of a run, their limits, and the world that it names.
 
-Settings used in scripts are free of the limits here, which stop mistyped or generated files that would run for years or
-exhaust the memory.
+The limits refuse mistyped or generated files that would run for years or exhaust the memory. Settings used in scripts
+have no such limits.
 """
 
 import difflib
@@ -70,7 +70,7 @@ class Scenario(Settings, frozen=True):
             share of the present one's utility; with ``loss = 2.0``, at most 2.0 less.
         callbacks: Receivers of each round: ``"tensorboard"``, ``"mlflow"``, or ``"module:Class"`` of a user's own
             (``swarmbo.runs.Callback``); each a name, or a table with that ``kind``. No decision depends on them.
-        workers: Workers that evaluate points of a function side by side; None: the run's own process does, one by one.
+        workers: Workers that evaluate points of a function in parallel; None: the run's process does, one by one.
             With workers, ``step_timeout_s`` limits an evaluation, and each evaluation is a round.
         policy: Policy that acts in place of the team: ``"module:Class"``, or a table with that ``kind`` and its
             settings (``swarmbo.runs.policies.Policy``). The team learns from its measurements, and makes the
@@ -113,7 +113,7 @@ class Scenario(Settings, frozen=True):
 
 
 def require_known_keys(data: dict[str, Any]) -> None:
-    """Refuse a key at the top, or of a table of a kind, that belongs elsewhere in a scenario."""
+    """Refuse an unknown key, at the top level or in a table, that is known elsewhere in a scenario."""
     tables = {"$": (data, Scenario.__struct_fields__)}
     for table in SLOTS:
         if isinstance(stated := data.get(table), dict) and (settings := kinds(table).get(str(stated.get("kind")))):
@@ -137,7 +137,7 @@ def require_known_keys(data: dict[str, Any]) -> None:
 
 
 def paths_to(key: str, data: dict[str, Any]) -> list[str]:
-    """Paths at which a scenario takes a key: at the top, of its world, of its kinds, or a present one."""
+    """Paths of a scenario's settings with this key: at the top level, of its world, or of its kinds."""
     return [path for path in setting_paths(data) if path.removesuffix(".kind").rpartition(".")[2] == key]
 
 
@@ -167,7 +167,7 @@ def _default(table: Slot) -> Any:
 def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     """Scenario from plain data, as read from TOML.
 
-    A missing table has its defaults, a missing ``kind`` that of such a world, which may be loaded with ``trust``.
+    A missing table or ``kind`` has the default for the world. To find it, ``trust`` lets a user's world be loaded.
     """
     require_shallow(data, at="$")
     filled = dict(data)

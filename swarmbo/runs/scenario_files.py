@@ -21,7 +21,7 @@ from swarmbo.interchange.files import FORMATS
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
 from swarmbo.runs.world import plug_in_ids, require_trust, team_kind, user_code_names
 
-_PAPERS = "papers/"  # folder of definitions that are no scenarios
+_PAPERS = "papers/"  # folder of reproductions of papers, which are not scenarios
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
 
 
@@ -33,7 +33,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: b
         overrides: ``table.key=value``, applied in order; see ``apply_overrides``. Their ``csv`` paths are relative to
             the working directory; paths in the file are relative to the file.
         trust: Permit user code that the scenario names. Its modules are searched next to the file, in the working
-            directory, and on Python's path. None: nothing permits it, as for fleets.
+            directory, and on Python's path. None: user code is always refused, as for fleets.
 
     Returns:
         The checked scenario. A ``versions`` table, as in a run folder's ``scenario.toml``, is ignored.
@@ -47,7 +47,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: b
     require_shallow(data, at=str(path))
     data.setdefault("name", path.stem)
     _resolve_paths(data, path.parent)
-    if trust:  # a user's world is loaded for the kinds that suit it, so it must be found before
+    if trust:  # a user's world is loaded to find the kinds that suit it, so its module is found first
         naming = [text for text in overrides if parse_override(text)[0] in (("environment", "id"), ("modules",))]
         with_names = apply_overrides(data, naming)
         _find_modules(with_names, path.parent)
@@ -149,7 +149,7 @@ def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
 
 
 def with_absolute_paths(value: Any, folder: Path, name: str = "") -> Any:
-    """Tables whose paths of files, relative to a folder, are made absolute."""
+    """Copy of tables in which paths of files, relative to ``folder``, are absolute."""
     if isinstance(value, dict):
         return {key: with_absolute_paths(part, folder, key) for key, part in value.items()}
     if isinstance(value, list):
@@ -195,7 +195,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool 
 def _default_kind(
     table: str, data: dict[str, Any], parsed: list[tuple[tuple[str, ...], Any]], trust: bool
 ) -> str | None:
-    """Kind of a table that states none, in the world that the scenario will have."""
+    """Default kind of a table, for the world that the scenario has after all overrides."""
     overridden = [{"id": value} for path, value in parsed if path == ("environment", "id")]
     environment = overridden[-1] if overridden else data.get("environment")
     usual: dict[str, str] = {**DEFAULT_KINDS[team_kind(environment, trust)]}
@@ -225,7 +225,7 @@ def split_alternatives(text: str) -> list[str]:
             part = ""
             continue
         part += character
-        may_quote = depth or part.strip() == character  # in a path, brackets and apostrophes are letters
+        may_quote = depth or part.strip() == character  # in a plain text, such as a path, they are letters
         if quote:
             quote = "" if character == quote else quote
         elif may_quote and character in "\"'":
@@ -235,7 +235,7 @@ def split_alternatives(text: str) -> list[str]:
     alternatives.append(part.strip())
     if equals and not all(alternatives):
         raise errors.ConfigError(f"got {text!r}; wanted alternatives separated by single commas", at="--set")
-    paths = [parse_override(key + equals + value)[0] for value in alternatives]  # of a table's kind, or a whole table
+    paths = [parse_override(key + equals + value)[0] for value in alternatives]  # with .kind for a table's kind
     return [f"{'.'.join(path)}={value}" for path, value in zip(paths, alternatives, strict=True)]
 
 
@@ -253,16 +253,16 @@ def _parse_value(key: str, text: str) -> Any:
 
 
 def scenario_names(prefix: str) -> list[str]:
-    """Shipped scenarios, and TOML files, whose names begin with a text."""
+    """Shipped scenarios, and TOML files, whose names begin with ``prefix``."""
     files = sorted(str(path) for path in Path().glob("*.toml"))
     return [name for name in (*available(), *files) if name.startswith(prefix)]
 
 
 def setting_completions(source: str | None, prefix: str) -> list[str]:
-    """Settings of a scenario, or else of a field, that begin with a text, each with its ``=``; of kinds each name."""
+    """Completions of ``prefix``: ``path=`` of a scenario's settings (None: a field's), with names for kinds and ids."""
     try:
         tables = {} if source is None else read_toml(locate(source))
-    except errors.ConfigError:  # a name that is not whole yet, perhaps
+    except errors.ConfigError:  # perhaps a name that is not fully typed yet
         tables = {}
     named = {"environment.id": plug_in_ids(), **{f"{slot}.kind": registry.kinds(slot) for slot in registry.SLOTS}}
     texts = [f"{path}=" for path in setting_paths(tables) if path not in ("environment", "modules", *named)]

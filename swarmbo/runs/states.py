@@ -38,9 +38,9 @@ class WorldRecord(msgspec.Struct, frozen=True):
     """``world.json``. ``world.npz`` holds ``points`` (m, d) and ``values`` (m,) of the ground truth, if there is one.
 
     For a changing field it also holds ``frames`` (rounds + 1, m), ``maxima`` (rounds + 1,) and ``argmaxes`` (rounds +
-    1, d); the values here are then those of round 0. ``starts`` are the locations measured at reset, ``variables`` the
-    names of the coordinates of a joint point, none in a field; ``types`` are empty if all are real numbers on linear
-    axes. ``scopes`` are None if hidden. ``arrays`` is the digest of ``world.npz``. ``coordinates`` are
+    1, d); ``values``, ``maximum`` and ``argmax`` are then those of round 0. ``starts`` are the locations measured at
+    reset. ``variables`` names the coordinates of a joint point, none in a field; ``types`` is empty if all are real
+    numbers on linear axes. ``scopes`` is None if hidden. ``arrays`` is the digest of ``world.npz``. ``coordinates`` are
     those of the input, if they are not the map's.
     """
 
@@ -118,9 +118,9 @@ def write_world(
         folder.write_json("world.json", record)
         return
     digest, written = digest_of_arrays(read_truth(folder)), read_world(folder)
-    # a new title is no change of the world, and the aim follows from the scenario
-    free = ("name", "unit", "axis_unit", "maximum_is", "goal", "level")
-    written = msgspec.structs.replace(written, arrays=digest, **{name: getattr(record, name) for name in free})
+    # a new title does not change the world, and the aim follows from the scenario
+    not_compared = ("name", "unit", "axis_unit", "maximum_is", "goal", "level")
+    written = msgspec.structs.replace(written, arrays=digest, **{name: getattr(record, name) for name in not_compared})
     if written != record:
         got = f"{folder.path}: the environment of this run has changed: its data or its code"
         raise RunFolderError(f"{got}; put it back, or start the run again in another folder")
@@ -174,7 +174,7 @@ class ScopeInUse(msgspec.Struct, frozen=True):
 
 
 def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
-    """Scopes of the belief after a round, used for the next point; none if they are the team's, or all variables."""
+    """Scopes of the belief after a round, used for the next point; empty if they are the team's, or a single one."""
     if not world.variables or record.hyperparameters is None:
         return []
     learned = msgspec.convert(record.hyperparameters, Learned)
@@ -188,13 +188,13 @@ def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
 
 
 def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:
-    """Graph of these scopes with the world's owners; None without scopes."""
+    """Factor graph of ``scopes_in_use`` with the world's owners; None without such scopes."""
     scopes = scopes_in_use(record, world)
     return graph_of_groups(_one_factor_graph(world), [scope.variables for scope in scopes]) if scopes else None
 
 
 def _one_factor_graph(world: WorldRecord) -> FactorGraph:
-    """Graph of one factor over the variables of the team's graph: the world's, without those that are in no factor."""
+    """Graph of one factor over the variables of the team's graph, which are those in any factor of the world."""
     inside = {variable for scope in (world.scopes or {}).values() for variable in scope}
     variables = tuple(variable for variable in world.variables if world.scopes is None or variable in inside)
     owners = tuple(world.variable_owners[variable] for variable in variables)
@@ -260,8 +260,8 @@ def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
 
         def state(part: str) -> State:
             prefix = f"{part}/"
-            own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-            return {"json": plain[part], "arrays": own}
+            own_arrays = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            return {"json": plain[part], "arrays": own_arrays}
 
         return Checkpoint(plain["round"], state("team"), state("world"), plain.get("line", ""))  # "" until 2026-11
 

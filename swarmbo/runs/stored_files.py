@@ -1,4 +1,4 @@
-"""Files of a run: their names, durations of rounds, and a lock that lets one process write."""
+"""Files of a run: their names, durations of rounds, and a lock that lets only one process write."""
 
 import stat
 import sys
@@ -17,7 +17,7 @@ SCENARIO = "scenario.toml"
 SUMMARY = "summary.json"  # written when the run is complete
 LOCK = ".lock"
 NETWORK = "network.jsonl"  # network traffic of a fleet in each round
-# names of a fleet's agents that measured in a world of their own, not in the scenario's
+# names of a fleet's agents that measured with --measure, not in the scenario's world
 ELSEWHERE = "elsewhere.json"
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
 _FILES = (
@@ -33,7 +33,7 @@ _DRAWN = [*(f"{name}.{end}" for name in _FIGURES for end in FIGURE_FORMATS), *ma
 
 
 def run_files(run: Path) -> Iterator[Path]:
-    """Files that a run may write into its folder, also incomplete ones, but no lock, and no complete scenario."""
+    """Files, complete or partial, that a run may write into its folder, except the lock and the complete scenario."""
     for end in ("", PARTIAL):
         yield from (run / f"{name}{end}" for name in (*_FILES, ROUNDS, MLFLOW_RUN, LEDGER))
         yield from run.glob(CHECKPOINTS + end)
@@ -45,7 +45,7 @@ def run_files(run: Path) -> Iterator[Path]:
 
 
 def require_regular(run: Path) -> None:
-    """Refuse a folder in which a link, a pipe or the like has the name of a run's file: it leads out, or blocks."""
+    """Refuse a folder where a link, a pipe or the like has the name of a run's file: it may lead outside, or block."""
     kinds = [(run / folder, stat.S_ISDIR, "a folder") for folder in FOLDERS]
     kinds += [(file, stat.S_ISREG, "a file") for file in (run / SCENARIO, run / LOCK, *run_files(run))]
     for path, is_wanted, wanted in kinds:
@@ -53,7 +53,7 @@ def require_regular(run: Path) -> None:
             mode = path.lstat().st_mode
             if not is_wanted(mode):
                 got = "a file" if stat.S_ISREG(mode) else kind_of(mode)
-                raise RunFolderError(f"{path}: got {got}; wanted {wanted} of the run's own: move it away")
+                raise RunFolderError(f"{path}: got {got}; wanted {wanted} that the run wrote; move it away")
 
 
 class Timing(msgspec.Struct, frozen=True):

@@ -38,7 +38,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a trial: ``resumed`` was begun by an earlier sweep, ``skipped`` complete already; why it failed."""
+    """Outcome of a trial: ``resumed`` if it had begun, ``skipped`` if it was complete; ``message``: why it failed."""
 
     trial: Trial
     status: Literal["done", "resumed", "skipped", "failed"]
@@ -48,9 +48,9 @@ class Outcome:
 def plan(
     source: AnyPath, n_seeds: int, overrides: Sequence[str] = (), out: AnyPath = "runs", trust: bool = False
 ) -> list[Trial]:
-    """Trials of a sweep, seeds from the scenario's on innermost: ``out/<name>/<settings>/seed-<seed>``.
+    """Trials of a sweep, in folders ``out/<name>/<settings>/seed-<seed>``; the first seed is the scenario's.
 
-    ``table.key=a,b`` gives alternatives; every combination is run. All settings are checked; nothing has been run then.
+    ``table.key=a,b`` gives alternatives; every combination is run. All settings are checked; nothing is run.
     """
     n_seeds = whole_number(n_seeds, 1, "--seeds")
     choices = [split_alternatives(override) for override in overrides]

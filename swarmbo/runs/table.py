@@ -19,7 +19,7 @@ Columns = dict[str, list[Any]]  # cells by column, None for missing ones
 
 _INTEGER_COLUMNS = ("seed", "round")
 _TEXT_COLUMNS = ("run", "scenario", "query", "agent", "factor", "status")
-_FIRST_COLUMNS, _LAST_COLUMNS = (  # columns before those of the location, and after
+_FIRST_COLUMNS, _LAST_COLUMNS = (  # columns before and after those of the location
     ("scenario", "seed", "round", "query", "agent", "factor"),
     ("value", "noise_std", "status", "predicted_mean", "predicted_std", "cost", "distance"),
 )
@@ -43,8 +43,8 @@ def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: S
         placed = _field_rows(record) if record.joint is None else _function_rows(record, record.joint, world)
         for place, row in placed:
             if coordinates is not None and len(place) == len(input_axes):
-                own = coordinates.own(np.array([place]))[0].round(coordinates.decimals)
-                row |= dict(zip(input_axes, own.tolist(), strict=True))
+                location = coordinates.own(np.array([place]))[0].round(coordinates.decimals)
+                row |= dict(zip(input_axes, location.tolist(), strict=True))
             values = world.named(place).values() if world.types else place
             rows.append({**common, **dict(zip(axes.values(), values, strict=False)), **row})
     columns = (*_FIRST_COLUMNS, *axes.values(), *input_axes, *_LAST_COLUMNS)

@@ -1,9 +1,9 @@
 """Estimate of the time and memory of a run, from trials of its rounds in a separate process.
 
-The team gets a few random measurements, half of those at the end, and as many as at the end, up to 600. Each time it
-learns one more of each agent and decides, which is measured in processor time, after all code is compiled. Simpson's
-rule over the three is right for growth up to the third power. Beyond 600 measurements time grows with the third power
-of their number, or in proportion to it where a field is by tiles, and memory with the second.
+A decision is timed three times: with a few random measurements, with as many as at the end (at most 600), and with the
+number halfway between. Each time, the team learns one more of each agent and decides. The processor time is
+measured after all code is compiled. Simpson's rule over the three times is exact for growth up to the third power.
+Beyond 600 measurements, time is taken to grow with their third power (linearly, by tiles), memory with the second.
 """
 
 import os
@@ -33,15 +33,15 @@ PATIENCE_S = 20.0
 _FIRST_DATA, _MOST_DATA = 10, 600
 _MOST_DESIGNED = 200
 _START_S = 120.0  # to import everything, on a slow disk
-_WAITING_RATIO = 20.0  # wall time by processor time from which on a step waits for something else
+_WAITING_RATIO = 20.0  # wall time / processor time of a step that waits for something else
 _COMPILE_S = 300.0  # to compile everything, on a busy machine
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Estimated time (s) and memory (bytes at the end) of a run on an idle core; ``is_least`` if the trial was stopped.
+    """Estimated time (s) and memory (bytes at the end) of a run on an idle core; ``is_least``: they are lower bounds.
 
-    ``methods``: belief and coordination at the end. With workers the time includes the start of their processes;
-    there are also the share of time in which they are ``busy`` after that, and the evaluations ``per_second``.
+    ``methods``: belief and coordination at the end. With workers, the time includes the start of their processes;
+    ``busy`` is the share of the time after the start in which they evaluate, and ``per_second`` counts evaluations.
     """
 
     seconds: float
@@ -61,7 +61,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
-    """Try rounds of a run: for at most 20 s each for the reset and a number of measurements, besides starts."""
+    """Estimate a run from trial rounds: at most 20 s for the reset and for each timed decision, after the start."""
     measured, patience = dict[str, Any](), _START_S
     with child_process(scenario, "$.environment.id", _try_in_child, scenario, trust) as (receiving, process):
         try:
@@ -109,7 +109,7 @@ def _extrapolate(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
 
 
 def _with_workers(sequential: Estimate, scenario: Scenario, measured: dict[str, Any], decisions_s: float) -> Estimate:
-    """Estimate for evaluations by workers, from that for rounds one after the other."""
+    """Estimate for evaluations by workers, from the estimate for sequential rounds."""
     workers, start_s, memory = scenario.workers, measured["start_s"], sequential.memory
     assert workers is not None
     count = n_parallel = workers.count
@@ -118,7 +118,7 @@ def _with_workers(sequential: Estimate, scenario: Scenario, measured: dict[str, 
         start_s, n_parallel = start_s * count / n_cores, count if measured["waits"] else n_cores
         memory = None if memory is None else memory + count * measured["worker_memory"]
     evaluation_s, decision_s = measured["step_s"] / n_parallel, decisions_s / scenario.rounds
-    # decisions are made one after the other, beside evaluations or between batches of them
+    # decisions are sequential: during evaluations, or (synchronous) between batches of them
     round_s = evaluation_s + decision_s if workers.mode == "synchronous" else max(evaluation_s, decision_s)
     seconds = start_s + scenario.rounds * round_s
     busy = min(1.0, evaluation_s / round_s) if round_s else 0.0
@@ -151,7 +151,7 @@ def _try_in_child(sending: Connection, scenario: Scenario, trust: bool) -> None:
 
 
 def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
-    """Send what is known of a run as soon as it is."""
+    """Send each measured quantity of a run as soon as it is known."""
     env, team = assemble(scenario, trust)
     observations, infos = reset(env, scenario.seed)
     is_field = team.problem.is_field
@@ -168,7 +168,7 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
     actions, times, n_data, n_last = dict[str, Any](), dict[int, float](), 0, min(n_end, _MOST_DATA)
 
     def decision_s(n: int) -> float:
-        """Processor time to learn the last of n measurements and to decide, after a decision without them."""
+        """Processor time (s) to learn the last round of n measurements and decide, after a decision without it."""
         nonlocal n_data
         started = 0.0
         for count in (n - per_round, n):
@@ -185,7 +185,7 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
     if not is_field:
         _pass_design(team)
     n_data = _FIRST_DATA
-    decision_s(n_first)  # compiles
+    decision_s(n_first)  # compiles all code
     sending.send({"step_s": PATIENCE_S})
     step = _time_step(env, actions) | {"end": n_end, "is_field": is_field}
     for n in (n_first + 2 * per_round, (n_first + n_last) // 2, n_last):
@@ -205,7 +205,7 @@ def _time_step(env: Any, actions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pass_design(team: Any) -> None:
-    """Ask until the initial design is over; of a method without a belief, up to a limit."""
+    """Ask until the initial design is over; a method without a belief is asked ``_MOST_DESIGNED`` times."""
     asked = [team.ask()]
     while len(asked) < _MOST_DESIGNED and asked[-1].mean is None:
         asked.append(team.ask())
@@ -214,7 +214,7 @@ def _pass_design(team: Any) -> None:
 
 
 def _attach_random_data(team: Any, first: int, end: int) -> None:
-    """Add measurements of a smooth function with some noise at random places, in values of its types."""
+    """Add noisy measurements of a smooth function at random points, with values of the variables' types."""
     if first >= end:
         return
     rng, is_field = stream(0, "trial", first=first), team.problem.is_field

@@ -58,7 +58,7 @@ def team_kind(environment: object, trust: bool = False) -> Team:
 
 
 def environment_settings(identifier: object) -> list[str]:
-    """Settings of a world named by its maker."""
+    """Names of a world's settings: the parameters of its maker, or none if it takes any keyword."""
     maker = environment_maker(identifier)
     if maker is None:
         return []
@@ -69,7 +69,7 @@ def environment_settings(identifier: object) -> list[str]:
 
 
 def environment_maker(identifier: object, trust: bool = False) -> Any:
-    """Maker of an environment, a user's class only with ``trust``; None if unknown, as before a world is made."""
+    """Class or function that makes an environment, a user's only with ``trust``; None if it is unknown."""
     if not isinstance(identifier, str):
         return None
     if is_user_code(identifier):
@@ -89,7 +89,7 @@ def user_code_names(tables: Mapping[str, Any]) -> dict[str, str]:
     """User code that a scenario names, by the path of the name."""
     parts: dict[str, tuple[Any, str]] = {f"$.{slot}.kind": (tables.get(slot), "kind") for slot in SLOTS}
     parts["$.policy"] = tables.get("policy"), "kind"
-    if isinstance(environment := tables.get("environment"), Mapping):  # a name alone is no environment
+    if isinstance(environment := tables.get("environment"), Mapping):  # a name alone is not an environment
         parts["$.environment.id"] = environment, "id"
     if isinstance(callbacks := tables.get("callbacks"), list | tuple):
         parts |= {f"{_CALLBACKS}[{index}]": (callback, "kind") for index, callback in enumerate(callbacks)}
@@ -104,7 +104,7 @@ def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool | No
     tables = scenario if isinstance(scenario, Mapping) else msgspec.structs.asdict(scenario)
     for at, name in user_code_names(tables).items():
         if not trust:
-            wanted = "--trust (trust=True), which runs it" if trust is False else "what swarmbo has on every machine"
+            wanted = "--trust (trust=True), which runs it" if trust is False else "kinds that every machine has"
             raise ConfigError(f"got {name!r}, your own code; wanted {wanted}", at=at)
         add_module_folders(tables.get("modules") or (), name, at)
 
@@ -123,7 +123,7 @@ def code_digests(scenario: msgspec.Struct) -> dict[str, str]:
 
 @contextmanager
 def naming_user_code(scenario: msgspec.Struct) -> Generator[None]:
-    """Block in which exceptions of user code end the run in one line, with the name of the method."""
+    """Block in which exceptions of user code become an ``OwnCodeError``: one line with the name of the method."""
     try:
         yield
     except SwarmboError:

@@ -1,1 +1,1 @@
-"""Ask and tell over HTTP: clients that are given queries, and tell outcomes."""
+"""Ask and tell over HTTP: clients get queries and tell outcomes."""

@@ -50,7 +50,7 @@ class _Worker:
         self._thread.start()
 
     async def call(self, rank: int, work: Callable[[], T]) -> T:
-        """Result of a call; those of a lower rank come first."""
+        """Result of a call in the thread; calls of a lower rank come first."""
         if (waiting := self._work.qsize()) >= MOST_WAITING:
             wanted, headers = f"at most {MOST_WAITING}", {"Retry-After": "1"}
             raise Refused(503, "too many requests wait", str(waiting), wanted, "ask again later", headers)
@@ -66,7 +66,7 @@ class _Worker:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(work())
-                except Exception as error:  # noqa: BLE001  raised again by whoever waits
+                except Exception as error:  # noqa: BLE001  raised again in the coroutine that waits
                     future.set_exception(error)
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Application:
             self._worker.close()
 
     def _guarded(self, handler: Callable[[Any], Any], *, is_open: bool = False) -> Callable[[Any], Awaitable[Any]]:
-        """Endpoint that requires the token, unless it is open, and answers errors by refusals."""
+        """Endpoint that requires the token, unless it is open, and answers errors with refusals."""
 
         async def endpoint(request: Any) -> Any:
             try:
@@ -118,10 +118,10 @@ class Application:
                     _require_token(request.headers.get("authorization", ""), self._token)
                 found = handler(request)
                 return self._answer(await found if isawaitable(found) else found)
-            except self._disconnected:  # within its body: nobody reads this
+            except self._disconnected:  # within its body: no client reads this
                 return self._answer(b"", 400)
             except Exception as error:  # noqa: BLE001  clients get one line, whatever happened
-                if isinstance(error, RunFolderError) and not self._has_reported:  # for whoever runs it, once
+                if isinstance(error, RunFolderError) and not self._has_reported:  # for the operator, once
                     self._has_reported = True
                     sys.stderr.write(f"swarmbo: {' '.join(str(error).split())}\n")
                 refused = error if isinstance(error, Refused) else _refusal_for(error)
@@ -157,7 +157,7 @@ class Application:
 
 
 def _require_token(header: str, token: str) -> None:
-    """Compare in constant time."""
+    """Refuse a missing or wrong token; the comparison takes constant time."""
     scheme, _, given = header.partition(" ")
     is_same = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), token.encode())
     if not is_same or scheme.lower() != "bearer":
@@ -195,13 +195,13 @@ def _refusal_for(error: Exception) -> Refused:
         if isinstance(error, kind):
             headers = {"Retry-After": "60"} if status == 503 else None
             return Refused(status, *msgspec.structs.astuple(refusal_of(error, fix)), headers=headers)
-    # an error of the service itself: its place is for whoever runs it, not for clients
+    # an error of the service itself: its traceback is for the operator, not for clients
     traceback.print_exception(error, file=sys.stderr)
     return Refused(500, "the service failed", type(error).__name__, "an answer", "see its output")
 
 
 def _policy(page: str) -> str:
-    """Content policy: the page's own script and style, and nothing from elsewhere."""
+    """Content security policy: permit the page's own script and style, and nothing else."""
     parts = [re.findall(rf"<{tag}>(.*?)</{tag}>", page, flags=re.DOTALL)[0] for tag in ("script", "style")]
     script, style = (b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in parts)
     return (

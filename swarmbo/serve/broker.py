@@ -1,6 +1,6 @@
 """Broker: it leases the queries of a ledger to clients, and assembles the outcomes that they tell.
 
-The ledger is the only log: keys and leases are in the notes of its events, so that a broker that begins again knows
+The ledger is the only log: keys and leases are in the notes of its events, so that a restarted broker knows
 them.
 """
 
@@ -28,9 +28,9 @@ ByChannel = dict[str, float | None]
 
 
 class Outcome(NamedTuple):
-    """Outcome of a query, in a field that of one ``agent``: value (None: failed), actual point, values by factor.
+    """Outcome of a query (in a field, of one ``agent``): value (None: failed), actual point, values by factor.
 
-    ``noise_std`` is that of the value, or by factor.
+    ``noise_std`` is the noise of the value, or by factor.
     """
 
     value: float | None
@@ -41,13 +41,13 @@ class Outcome(NamedTuple):
 
 
 class OutcomeAssembler:
-    """Outcomes that tells complete: of a function with its last factor, in a field one of each agent.
+    """Assembly of outcomes from tells: complete for a function with its last factor, in a field for each agent.
 
     ``n_events`` is the number of events that were processed.
     """
 
     def __init__(self, problem: Problem) -> None:
-        # by query: outcomes and noise by channel, and the actual point as far as it is told
+        # by query: outcomes and noise by channel, and the actual point as told so far
         self._parts = dict[str, tuple[ByChannel, dict[str, Any], dict[str, Any]]]()
         self._problem, self.n_events = problem, 0
 
@@ -60,7 +60,7 @@ class OutcomeAssembler:
     def _completed(self, query: Query, event: Event) -> list[Outcome]:
         problem, told, std = self._problem, event.outcome, event.noise_std
         outcomes, stds, point = self._parts.setdefault(query.id, ({}, {}, dict(query.point)))
-        # a point that is told moves what is still unknown, as in a team's log
+        # a told point changes only variables of factors without an outcome, as in a team's log
         fixed = {variable for channel in outcomes for variable in problem.graph.scope(channel)}
         point |= {variable: value for variable, value in (event.point or {}).items() if variable not in fixed}
         if isinstance(told, float) and problem.outcomes == "total":
@@ -81,7 +81,7 @@ class OutcomeAssembler:
         return [Outcome(math.fsum(parts) if len(parts) == len(outcomes) else None, point, outcomes, stds)]
 
     def _new_outcomes(self, event: Event, channels: Sequence[str], known: ByChannel) -> ByChannel:
-        """Outcomes of a tell by channel, those of failed channels too, without what was known."""
+        """Outcomes of a tell by channel (None: failed), without channels whose outcomes were known."""
         told = {} if event.outcome is None else event.outcome
         by_channel = told if isinstance(told, dict) else {self._problem.channels[0]: told}
         new: ByChannel = {channel: value for channel, value in by_channel.items() if channel not in known}
@@ -123,7 +123,7 @@ class Broker:
         self._update()
 
     def ask(self, request: messages.AskRequest) -> messages.Asked:
-        """Query for a client: that of its key, else one whose lease ran out, else a new one."""
+        """Query for a client: the query of its key, else one whose lease ran out, else a new one."""
         now, query_id = self._clock(), self._query_of_key.get(request.key)
         lease = None if query_id is None else self._leases.get(query_id)
         if query_id is None or (lease is not None and lease.until <= now):
@@ -131,7 +131,7 @@ class Broker:
         return self._answer(query_id, request.key)
 
     def _lease_query(self, request: messages.AskRequest, now: float, query_id: str | None) -> str:
-        """Lease a query; ``query_id`` is that of the same key, whose lease ran out."""
+        """Lease a query; ``query_id`` is the query of the same key, whose lease ran out, if there is one."""
         note = {_KEY: request.key, _UNTIL: now + request.lease_s}
         ended = [(lease.until, query) for query, lease in self._leases.items() if lease.until <= now]
         if query_id is None and ended:
@@ -170,14 +170,14 @@ class Broker:
         facts: dict[str, Any] = {"point": request.point, "noise_std": request.noise_std, "locations": request.locations}
         try:
             is_new = self.ledger.tell(query_id, outcome, failed=request.failed, **facts)
-        except UnknownQueryError as error:  # of a factor or agent, as the query is known
+        except UnknownQueryError as error:  # a factor or agent is unknown; the query is known
             raise ConfigError(str(error), at="$.outcome") from error
         self._update()
         is_pending = query_id in self.ledger.team.pending
         return messages.Told(query_id, is_new, is_pending, self.ledger.n_told, self.service.rounds)
 
     def best(self) -> messages.Best:
-        """Best outcome, and the recommendation, which takes a decision's time after news."""
+        """Best outcome, and the recommendation. After new outcomes, this takes as long as a decision."""
         self.ledger.require_whole()
         if self._recommended[0] != self._assembler.n_events:
             # a copy, since the belief of a field is fitted here, and a replay of the ledger would not do so
@@ -205,7 +205,7 @@ class Broker:
         """Process new events of the ledger, and renew the state."""
         for event, outcomes in self._assembler.new_events(self.ledger):
             if event.kind in ("ask", "lost"):
-                # a query that was asked without a broker is free
+                # a query that was asked without a broker has no lease that holds
                 key, until = event.note.get(_KEY, ""), event.note.get(_UNTIL, 0.0)
                 self._query_of_key |= {key: event.query} if key else {}
                 self._leases[event.query] = Lease(key, until)

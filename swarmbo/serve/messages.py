@@ -191,7 +191,7 @@ class Refused(Exception):  # noqa: N818  no error of the service
 
 
 def refusal_of(error: Exception, fix: str = "see /openapi.json") -> Refusal:
-    """Parts of an error's message."""
+    """Refusal from the parts of an error's message."""
     text = " ".join(str(error).split())
     got, found, near = _GOT.search(text), _WANTED.search(text), _NEAR.search(text)
     wanted, remedy = ("a request as in /openapi.json", near and near[1]) if found is None else found.groups()

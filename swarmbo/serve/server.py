@@ -36,7 +36,7 @@ _MOST_CONNECTIONS = 1024
 
 @dataclass(frozen=True)
 class Address:
-    """Address of the service; port 0 is a free one, files are PEM, and ``insecure`` permits other hosts without TLS."""
+    """Address of the service; port 0 is a free one, files are PEM, and ``insecure`` permits any host without TLS."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -74,7 +74,7 @@ def serve(
 ) -> None:
     """Serve a scenario until an interrupt; a folder that was served before is continued.
 
-    Its world gives the problem, and no outcomes. ``say`` receives lines for people: the address, and once the token.
+    Its world defines the problem, but is not evaluated. ``say`` gets lines for the operator: address, and token once.
     """
     address.require_safe()
     if most_pending < 1:
@@ -111,7 +111,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _token(token_file: Path | None, default: Path, say: Callable[[str], None]) -> str:
-    """Token in a user's file, or in the default one, in which it is made and then printed once."""
+    """Token from the user's file, or from the default file; a new one is written there and printed once."""
     path = default if token_file is None else token_file
     if token_file is None and not (path.exists() and path.stat().st_size):  # a kill or a full disk leaves it empty
         token = secrets.token_urlsafe(32)
@@ -133,7 +133,7 @@ def _token(token_file: Path | None, default: Path, say: Callable[[str], None]) -
 
 @contextmanager
 def open_broker(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Generator[broker.Broker]:
-    """Block with the broker of a scenario, whose folder is locked: a new one, or as it was when its process ended."""
+    """Block with the broker of a scenario in its locked folder: new, or in the state where its last process ended."""
     if scenario.policy is not None:
         raise ConfigError("got a policy; wanted none, as clients are asked what the team decides", at="$.policy")
     if scenario.workers is not None:
@@ -160,14 +160,14 @@ def open_broker(scenario: Scenario, out: Path, most_pending: int, trust: bool) -
             parts = replace(parts, team=Team(team.problem, **settings))
         log = RoundLog(parts, start)
         opened = broker.Broker(log.ledger(), service, most_pending)
-        log.end()  # of a service that was killed when all queries were told
+        log.end()  # if the last service was killed after all queries were told
         yield opened
         log.end()
 
 
 @contextmanager
 def _locked_run(scenario: Scenario, out: Path) -> Generator[RunFolder]:
-    """Block with the locked folder of a scenario, made or as it was left."""
+    """Block with the locked folder of a scenario: a new folder, or that of a service to continue."""
     with locked(RunFolder.make(out)):
         if not RunFolder.holds_run(out):
             yield RunFolder.create(out, scenario, code_digests(scenario))
@@ -182,7 +182,7 @@ def _locked_run(scenario: Scenario, out: Path) -> Generator[RunFolder]:
 
 
 class RoundLog:
-    """Rounds of a served scenario in its folder, one for each query with complete outcomes, as those of a run."""
+    """Rounds of a served scenario in its folder, one for each query with complete outcomes, logged as in a run."""
 
     def __init__(self, parts: rounds.RunParts, start: rounds.RunStart) -> None:
         self._parts, self._start, self._world = parts, start, parts.team.world
@@ -213,7 +213,7 @@ class RoundLog:
                     self._rounds.record(ledger, event, Timing(len(self._complete), 0.0, took, 0.0, 0.0), infos)
 
     def _infos(self, query: Query, outcomes: list[broker.Outcome]) -> dict[str, dict[str, object]] | None:
-        """Reports of all agents of a query that new outcomes complete; None if they do not."""
+        """Reports of all agents of a query, if new outcomes complete it; else None."""
         if isinstance(self._world, FunctionWorld):
             return self._function_infos(self._world, outcomes[0])
         infos = self._partial_infos.setdefault(query.id, {})
@@ -223,13 +223,13 @@ class RoundLog:
         return self._partial_infos.pop(query.id) if set(infos) == set(query.points) else None
 
     def _function_infos(self, world: FunctionWorld, outcome: broker.Outcome) -> dict[str, dict[str, object]]:
-        """Reports of the world's agents of a joint point."""
+        """Reports of the world's agents on the outcome at a joint point."""
         graph = self._parts.team.graph
         point = dict(zip(world.variables, world.place(outcome.point), strict=True))
         infos: dict[str, dict[str, object]] = {}
         for agent in world.agents:
-            own = [point[variable] for variable in world.variables if world.variable_owners[variable] == agent]
+            agent_values = [point[variable] for variable in world.variables if world.variable_owners[variable] == agent]
             factors = {f: outcome.factors.get(f) for f in graph.factors if graph.owner(f) == agent}
             values = {"measurement": outcome.value} if world.outcomes == "total" else {"factors": factors}
-            infos[agent] = {"location": own, "noise_std": outcome.noise_std, **values}
+            infos[agent] = {"location": agent_values, "noise_std": outcome.noise_std, **values}
         return infos

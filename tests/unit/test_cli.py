@@ -355,7 +355,7 @@ def test_a_fleet_says_what_is_wrong_before_it_says_whom_it_awaits(invoke, tmp_pa
     own = tmp_path / "own.toml"
     own.write_text('rounds = 3\n[environment]\nid = "nowhere:World"\n')
     ended = invoke("fleet", own, status=2)
-    assert "got 'nowhere:World', your own code; wanted what swarmbo has on every machine" in ended.stderr
+    assert "got 'nowhere:World', your own code; wanted kinds that every machine has" in ended.stderr
     assert "--trust" not in ended.stderr
 
 

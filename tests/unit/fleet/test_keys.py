@@ -32,7 +32,7 @@ def test_keys_are_taken_until_they_expire(plan, tmp_path, monkeypatch):
 def test_a_certificate_of_another_member_or_none_at_all_is_refused(plan, tmp_path):
     make_keys(tmp_path / "keys", dict.fromkeys([HUB, "a", "b"], "127.0.0.1"))
     shutil.copy(tmp_path / "keys" / "b.pem", tmp_path / "keys" / "a.pem")
-    with pytest.raises(ConfigError, match=r"a.pem: is of \['b'\]; wanted the certificate of 'a'"):
+    with pytest.raises(ConfigError, match=r"a.pem: is the certificate of \['b'\]; wanted that of 'a'"):
         session_settings("a", plan)
     (tmp_path / "keys" / "a.pem").write_text("a")
     with pytest.raises(ConfigError, match=r"a.pem: .*; wanted a certificate, in PEM"):

@@ -141,9 +141,9 @@ def body(*parts):
 INFINITE = "got a number that is NaN or infinite; wanted finite"
 NO_LETTERS = {
     "nothing": (b"", "wanted 17 to"),
-    "no MessagePack": (b"\xc1", "got no message"),
-    "a table": (msgspec.msgpack.encode({"no": "letter"}), "got no message"),
-    "nested deeper than any stack": (b"\x91" * 100_000, "got no message"),
+    "no MessagePack": (b"\xc1", "got bytes that are not a message"),
+    "a table": (msgspec.msgpack.encode({"no": "letter"}), "got bytes that are not a message"),
+    "nested deeper than any stack": (b"\x91" * 100_000, "got bytes that are not a message"),
     "no number": (told(place={"x": math.nan}), INFINITE),
     "infinite": (told(factors={"f": math.inf}), INFINITE),
     "no place": (told(on_the_way=[[[0.0, math.nan], 1.0]]), INFINITE),

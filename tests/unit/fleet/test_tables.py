@@ -79,9 +79,9 @@ def test_each_agent_receives_its_own_tables_only(tmp_path):
     timed, nan = plan_of(parts(), BY_DEADLINE), np.array([np.nan] + 8 * [0.0])
     huge = msgspec.msgpack.encode({"p": [("u", "v", (2**20, 2**30), b"")]})
     for right, change, says in (
-        (plan, {"sizes": {"x": 3}}, "sizes or tables of others"),
+        (plan, {"sizes": {"x": 3}}, "sizes or tables of another problem"),
         (plan, {"by_factor": {"g": b"short"}}, "a table of 'g' that has another size"),
-        (plan, {"by_factor": {"new": b""}}, "sizes or tables of others"),
+        (plan, {"by_factor": {"new": b""}}, "sizes or tables of another problem"),
         (plan, {"by_factor": {"g": nan.tobytes()}}, "NaN or inf in the table of 'g'"),
         (plan, {"forbidden": {"bob": b"?"}}, "no forbidden pairs"),
         (timed, {"forbidden": {}}, "no forbidden pairs of 'alice'"),

@@ -98,7 +98,7 @@ def test_what_is_written_is_read_again_but_for_a_factor_of_each_table(problem: T
             f"MARKOV 70 {'1 ' * 70} 1 70 {' '.join(map(str, range(70)))} 1 1",
             "a table of 70 variables; wanted at most 64",
         ),
-        ("MARKOV 1 2 1 1 0 2 1 1 7 7", "got 2 words behind the last table"),
+        ("MARKOV 1 2 1 1 0 2 1 1 7 7", "got 2 words after the last table"),
         ("MARKOV 1 2 1 0 1 0", "forbid every choice; wanted potentials above 0"),
         ("MARKOV 1 2147483648 1 1 0 2147483648 1", "wanted at most 16,777,216"),
         ("MARKOV 1 2147483648 0", "wanted at most 16,777,216"),
@@ -191,7 +191,7 @@ def test_the_optimum_is_that_of_enumeration_and_of_toulbar2(tmp_path: Path, seed
         ("p 1 2 1 9 2 1 0 0 1 2 1", "wanted a value of variable 0 in factor 0, 0 to 1"),
         ("p 1 2 1 9 2 1 0 0 1 1 0.5", "got '0.5', word 12; wanted a cost of factor 0"),
         ("p 2 2 1 9 2 2 2 0 0 1 0", "wanted each once"),
-        ("p 1 2 0 9 2 1", "got 1 words behind the last table"),
+        ("p 1 2 0 9 2 1", "got 1 words after the last table"),
         ("p 2 99999 1 9 99999 99999 2 0 1 0 0", "wanted at most 16,777,216"),
     ],
 )

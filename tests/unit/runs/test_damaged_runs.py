@@ -191,7 +191,7 @@ def test_a_link_in_a_run_folder_is_refused_and_what_it_leads_to_is_left_alone(tm
     place.symlink_to(target)
     before = [(file.name, file.read_bytes()) for file in (target.iterdir() if target.is_dir() else [target])]
     for use in (resume, draw_run):
-        with pytest.raises(RunFolderError, match=f"{name}: got a link; wanted a (file|folder) of the run's own"):
+        with pytest.raises(RunFolderError, match=f"{name}: got a link; wanted a (file|folder) that the run wrote"):
             use(half)
     assert [(file.name, file.read_bytes()) for file in (target.iterdir() if target.is_dir() else [target])] == before
 

@@ -278,7 +278,7 @@ def test_a_logged_round_that_hangs_when_it_is_repeated_is_an_error_and_not_tried
 ):
     ends = iter([_StepFailure(2, "no answer within 2 s")] * 2)
     monkeypatch.setattr("swarmbo.runs.child_processes._run_in_child", lambda *given: next(ends))
-    with pytest.raises(RunFolderError, match="round 2 is logged and was not repeated: no answer within 2 s"):
+    with pytest.raises(RunFolderError, match="round 2 is logged and cannot be repeated: no answer within 2 s"):
         run(hanging(), tmp_path / "run")
 
 

@@ -102,7 +102,7 @@ def test_an_interrupted_policy_acts_again_from_the_first_round(own, tmp_path, sa
         (f"{OWN}:Mute", "no method act"),
         (f"{OWN}:Nobody", "no 'Nobody'"),
         ({"kind": f"{OWN}:Same", "fil": "x"}, "did you mean 'file'"),
-        (f"{OWN}:Short", "wanted an action of each of ap_0"),
+        (f"{OWN}:Short", "wanted an action for each of ap_0"),
         (f"{OWN}:Beyond", r"\$\.actions\.\w+: got .*; wanted an action of its space"),
     ],
 )

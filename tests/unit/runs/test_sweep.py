@@ -216,7 +216,7 @@ def test_a_folder_in_which_something_strange_lies_fails_its_trial_only(tmp_path,
     (strange.out / "rounds.jsonl").mkdir()
     outcomes = sweep([strange, sound], IN_THREADS)
     assert [outcome.status for outcome in outcomes] == ["failed", "skipped"]
-    assert "rounds.jsonl: got a folder; wanted a file of the run's own" in outcomes[0].message
+    assert "rounds.jsonl: got a folder; wanted a file that the run wrote" in outcomes[0].message
 
 
 def _hears_of_interrupts():
