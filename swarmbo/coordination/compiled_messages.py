@@ -31,7 +31,7 @@ def larger(builder: Any, a: Any, b: Any) -> Any:
     return builder.call(function, (a, b), fastmath=("nnan", "nsz"))
 
 
-@inner()
+@inner(forceinline=True)  # a call takes as long as a small table
 def _maxima(
     table: Flat, at: Whole, along: Flat, start: Whole, others: Flat, rest: Flat, fresh: Flat, d: Whole, n: Whole
 ) -> None:
@@ -51,7 +51,7 @@ def _maxima(
         first += width
 
 
-@inner()
+@inner(forceinline=True)
 def _renew(fresh: Flat, at: Whole, previous: Flat, out: Flat, start: Whole, d: Whole, damping: float) -> float:
     """Write one message, normalised and damped, and return its largest change."""
     first, begin, size = _unsigned(at), _unsigned(start), _unsigned(d)
@@ -127,7 +127,7 @@ def _factor_pass(
     return largest
 
 
-@inner()
+@inner(forceinline=True)
 def renew_variable(
     starts: Places, first: Whole, degree: Whole, d: Whole, incoming: Flat, outgoing: Flat, spare: Spare
 ) -> None:
@@ -141,13 +141,14 @@ def renew_variable(
     for edge in range(first, first + degree):
         at = _unsigned(starts[edge])
         for j in range(size):
-            outgoing[at + j] = sums[j]
-            sums[j] += incoming[at + j]
+            so_far = sums[j]
+            outgoing[at + j] = so_far
+            sums[j] = so_far + incoming[at + j]
     for edge in range(first + degree - 1, first, -1):
         at, before = _unsigned(starts[edge]), _unsigned(starts[edge - 1])
         for j in range(size):
-            after[j] += incoming[at + j]
-            outgoing[before + j] += after[j]
+            so_far = after[j] = after[j] + incoming[at + j]
+            outgoing[before + j] += so_far
 
 
 @compiled(types.void(PLACES, types.int64, types.int64, READ, WRITTEN, types.int64[::1], SPARE))
