@@ -99,7 +99,7 @@ class LocalProjection:
 
 
 def _conformal(tangent: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Tangent of the conformal latitude, for that of the latitude; eqs. (7) to (9)."""
+    """Tangent of the conformal latitude, from the tangent of the latitude; eqs. (7) to (9)."""
     slant = np.hypot(1.0, tangent)
     sigma = np.sinh(_ECCENTRICITY * np.arctanh(_ECCENTRICITY * tangent / slant))
     return tangent * np.hypot(1.0, sigma) - sigma * slant
@@ -128,7 +128,7 @@ def read_polygons(path: str, at: str) -> list[Rings]:
         except (TypeError, ValueError, IndexError):
             rings = [np.empty((0, 2))]
         if not rings or any(len(ring) < 3 or not np.isfinite(ring).all() for ring in rings):
-            raise ConfigError(f"got {path!r} with a polygon that has no rings of 3 or more numbers", at=at)
+            raise ConfigError(f"got {path!r} with a polygon without rings of 3 or more finite [x, y]", at=at)
         polygons.append(rings)
     if not polygons:
         raise ConfigError(f"got {path!r} without polygons; wanted at least one", at=at)
@@ -163,7 +163,7 @@ def _polygons(data: Any, at: str) -> Iterator[Any]:
 
 def like_degrees(polygons: Sequence[Rings], size: Float[np.ndarray, " 2"]) -> tuple[bool, bool]:
     """Pair: corners can be longitudes and latitudes, and they look like it on a map of ``size`` m."""
-    # they do if in metres most polygons would be specks of less than a thousandth of the map
+    # they look like degrees if most polygons, read as metres, would be smaller than a thousandth of the map
     corners = np.concatenate([rings[0] for rings in polygons])
     can_be = bool((np.abs(corners - [90.0, 0.0]) <= [270.0, 90.0]).all())
     widths = np.array([np.ptp(rings[0], axis=0).max() for rings in polygons])
@@ -174,9 +174,9 @@ def like_degrees(polygons: Sequence[Rings], size: Float[np.ndarray, " 2"]) -> tu
 class Coordinates:
     """Conversion between the coordinates of a file, metres, and longitudes and latitudes.
 
-    ``projection`` is that of a file with longitudes and latitudes, from 0 to 360 if it ``wraps``; ``crs`` is the system
-    of other files, such as ``EPSG:32632``, if known. A map of a file in ``crs`` begins at its ``corner``, and a unit of
-    the file has ``unit_m`` metres.
+    A file with longitudes and latitudes has a ``projection``; longitudes are from 0 to 360 if it ``wraps``. Another
+    file may have a known ``crs``, such as ``EPSG:32632``: its map begins at ``corner``, in coordinates of the file, and
+    a unit of the file has ``unit_m`` metres.
     """
 
     columns: tuple[str, str]
