@@ -31,7 +31,7 @@ EpisodeKind = TypeVar("EpisodeKind", bound=WorldEpisode)
 
 
 class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Plain part of a state; ``version`` is that of its format, ``world`` the identity of its world."""
+    """Plain part of a state; ``version`` is the version of its format, ``world`` the identity of its world."""
 
     version: int
     world: dict[str, Any]
@@ -57,7 +57,7 @@ class SavedState:
             raise StateVersionError(f"got a state of another environment ({differing}); use the same arguments")
 
     def restore(self, episode: EpisodeKind, names: Iterable[str]) -> EpisodeKind:
-        """Give an episode that has just begun the saved rounds, and saved arrays of the same kinds and shapes."""
+        """Set a new episode's round and arrays to the saved ones, whose kinds and shapes must be those of the new."""
         episode.round, episode.running = self.plain.round, self.plain.running
         for name in names:
             initial = getattr(episode, name)
@@ -76,7 +76,7 @@ class SavedState:
             raise StateVersionError(f"{got}; wanted {wanted}, as get_state() wrote it")
 
     def require_belief(self, score: float, mean: NDArray[Any], covariance: NDArray[Any]) -> None:
-        """Refuse a score, and the belief at knots behind it, that no measurements give."""
+        """Refuse a score and a belief at knots unless they are finite, and the belief has a valid covariance."""
         is_finite = all(np.isfinite(part).all() for part in (score, mean, covariance))
         slack = 1e-9 * float(np.abs(covariance).max(initial=0.0))  # rounding
         is_symmetric = is_finite and np.allclose(covariance, covariance.T, 0.0, slack)
