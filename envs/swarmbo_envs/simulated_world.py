@@ -271,7 +271,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         return {agent: outcome - infos[agent]["cost"] for agent, outcome in own.items()}
 
     def _description(self) -> dict[str, Any]:
-        """Identity of this world as plain JSON, here its settings; states can be set only in a world of equal identity."""
+        """Identity of this world as plain JSON, here its settings; a state can be set only in an identical world."""
         settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
         del settings["render_mode"]
         return settings

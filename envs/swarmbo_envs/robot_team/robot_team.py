@@ -28,7 +28,7 @@ from swarmbo_envs.simulated_world import Array, Infos, plain
 _SHADES = " .:-=+*#%@"
 _COLUMNS, _ROWS = 64, 24
 _GROWING = ("trails", "samples", "on_the_way")  # arrays of an episode that grow from round to round
-# in rover lengths between centres: from here on two rovers never touch
+# distance between centres in rover lengths, from which on two rovers never touch
 _LENGTHS_APART = 1.5
 
 
@@ -260,7 +260,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return robot_frame(self._world, self._current(), self.max_cycles)
 
     def _text(self) -> str:
-        """Map of the field, higher is denser, with the robots' numbers on it, and a line per robot."""
+        """Text map of the field, denser where values are larger, with the robots' numbers, and a line per robot."""
         field, episode = self.field, self._current()
         xs = np.linspace(field.low[0], field.high[0], _COLUMNS)
         ys = np.linspace(field.high[1], field.low[1], _ROWS)
