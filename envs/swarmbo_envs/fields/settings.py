@@ -254,7 +254,7 @@ _STATIC_KINDS = {key: kind for key, kind in _KINDS_IN_TIME.items() if key != "pl
 
 
 def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a world over a field, if its field is a table."""
+    """Return the arguments of a world over a field; refuse a ``field`` that is a string instead of a table."""
     if isinstance(field := arguments.get("field"), str):
         ending = field.rpartition(".")[2].lower()
         key = "csv" if ending in ("csv", "txt") else "raster" if ending in ("tif", "tiff", "npy") else None
@@ -272,7 +272,7 @@ def field_settings(table: dict[str, Any] | None, *, moving: bool) -> FieldSettin
     if table is None:
         return ElevationSettings(elevation="jacksboro")
     by_key, at = _KINDS_IN_TIME if moving else _STATIC_KINDS, "$.field"
-    fix = "; a table given whole takes the place of another: field = { csv = FILE, … }"
+    fix = "; to replace a table, state all of the new one: field = { csv = FILE, … }"
     settings = convert(table, by_key[kind_of(table, by_key, at, fix)], at=at)
     path = ".time" if isinstance(settings, MeasuredSettings) and settings.time is not None else ""
     path = ".gp.time" if isinstance(settings, DrawFieldSettings) and settings.gp.time is not None else path

@@ -53,8 +53,7 @@ class GeoJSONSettings(Settings, frozen=True):
 class RasterSettings(Settings, frozen=True):
     """A raster over the map, its first row in the north: a ``.npy`` array, or a GeoTIFF (needs the extra ``geo``).
 
-    A cell is no-go if it is True in an array of booleans, NaN, or the nodata value. Outside the raster, nothing is
-    no-go.
+    Cells are no-go if they are True (booleans), NaN or the nodata value. Outside the raster, nothing is no-go.
 
     Args:
         raster: Path of the file; relative to the current directory.

@@ -111,7 +111,7 @@ class Follower:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Result of a drive; ``failure`` is None on arrival or at the time limit, ``back`` where it was on the route."""
+    """Result of a drive; ``failure`` is None on arrival or at the time limit, ``back`` the last point on its route."""
 
     state: Float[np.ndarray, " n"]
     poses: Float[np.ndarray, "k 3"]

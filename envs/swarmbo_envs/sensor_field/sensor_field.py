@@ -212,7 +212,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         return self._links.at(self.stations.places, self.stations.radio_range_m)
 
     def ground_truth(self) -> GroundTruth:
-        """Noise-free field of the current round, and of other rounds by ``at_round``; for metrics and figures."""
+        """Noise-free field of the current round, and of other rounds by its method ``at``; for metrics and figures."""
         return self._truth(self._current().round)
 
     def _truth(self, round_number: int) -> GroundTruth:

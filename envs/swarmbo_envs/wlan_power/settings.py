@@ -57,7 +57,7 @@ def whole_channel(channel: int, width_mhz: float) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Channels of 20 MHz among which each access point chooses, and widths; each channel exists with each.
+    """Channels of 20 MHz and widths among which each access point chooses; every channel exists in every width.
 
     A joint setting has all powers, then the position of each access point's channel in ``channels``, then, with several
     widths, the position of each one's width in ``widths_mhz``.
@@ -78,7 +78,7 @@ class Spectrum:
         return [(self.channels[c], self.widths_mhz[w]) for c, w in zip(positions[0], widths, strict=True)]
 
     def labels(self, plan: Values) -> list[str]:
-        """Channel of each access point as text, with its width if it could have another: ``36/40``."""
+        """Channel of each access point as text, with its width if there are several widths: ``36/40``."""
         chosen, has_widths = self.chosen(plan), len(self.widths_mhz) > 1
         return [f"{channel}/{width:g}" if has_widths else str(channel) for channel, width in chosen]
 
@@ -142,7 +142,7 @@ class FileSettings(Settings, frozen=True):
     """Access points and users from a CSV file.
 
     Its columns are ``kind`` (``access_point`` or ``user``), ``x_m`` and ``y_m``. An optional column
-    ``access_point`` has the index of a user's, from 0 in the order of the rows.
+    ``access_point`` has the index of the access point that serves a user, from 0 in the order of the rows.
 
     Args:
         csv: Path of the file; relative to the current directory.
@@ -152,7 +152,7 @@ class FileSettings(Settings, frozen=True):
 
 
 class GeneratorSettings(Settings, frozen=True):
-    """Topology table of a random one: ``{generated = {...}}``."""
+    """Table of a random topology: ``{generated = {...}}``."""
 
     generated: GeneratedSettings
 
@@ -162,7 +162,7 @@ _KINDS: dict[str, Any] = {"generated": GeneratorSettings, "access_points": State
 
 
 def topology_settings(table: dict[str, Any] | None) -> TopologySettings:
-    """Settings of a topology table, whose kind is given by its key; None is a random one of 12 access points."""
+    """Settings of a topology table, whose kind is given by its key; None is a random topology of 12 access points."""
     if table is None:
         return GeneratedSettings()
     settings = convert(table, _KINDS[kind_of(table, _KINDS, "$.topology")], at="$.topology")

@@ -98,7 +98,7 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
         places, n_near, between = np.empty((k, 2)), np.zeros(k, dtype=int), np.zeros((k, k))
         for n in range(k):
             tried = rng.random((_TRIES, 2)) * area
-            # hypot, by which the radio works, takes ten times as long
+            # hypot, which the radio uses, takes ten times as long
             apart = cdist(tried, places[:n])
             shadow = std * obstacles.standard_normal((_TRIES, n))
             hears = path_loss_db(apart) + shadow <= reach_db
@@ -144,7 +144,7 @@ def _stated(stated: StatedSettings, settings: WlanPowerSettings) -> Topology:
     if serving is not None and (len(serving) != len(users) or not ((serving >= 0) & (serving < len(points))).all()):
         wanted = f"wanted one index from 0 to {len(points) - 1} for each of {len(users)} users"
         raise ConfigError(f"got {stated.serving!r:.60}; {wanted}", at="$.topology.serving")
-    # by obstacles between access points, independent by pair
+    # shadowing between access points, independent for each pair
     rng, k = stream(settings.topology_seed, "shadowing", "access points"), len(points)
     upper = np.triu(settings.shadowing_db * rng.standard_normal((k, k)), 1)
     to_users = shadowing_to_users(settings.topology_seed, settings.shadowing_db, len(points), len(users))
