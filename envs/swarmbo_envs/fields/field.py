@@ -145,7 +145,7 @@ def lattice(low: Place, high: Place, n_points: int) -> Places:
 
 
 def summit(surface: Surface, places: Places, low: Place, high: Place) -> tuple[float, Place]:
-    """Maximum of a smooth field and its place, by local searches from the ten best ``places``, which cover each peak."""
+    """Maximum of a smooth field and its place: local searches from the ten best ``places``, which cover all peaks."""
     values = surface(places)
     size = high - low
     best_value, best_place = float(values.max()), places[values.argmax()]
