@@ -23,7 +23,7 @@ class WorldEpisode:
     running: bool
 
     def share_left(self, max_cycles: int) -> float:
-        """Share of the remaining rounds, >= 0."""
+        """Share of the rounds that remain, >= 0."""
         return max(0.0, 1.0 - self.round / max_cycles)
 
 
@@ -57,7 +57,7 @@ class SavedState:
             raise StateVersionError(f"got a state of another environment ({differing}); use the same arguments")
 
     def restore(self, episode: EpisodeKind, names: Iterable[str]) -> EpisodeKind:
-        """Set a new episode's round and arrays to the saved ones, whose kinds and shapes must be those of the new."""
+        """Set a new episode's round and arrays to the saved ones; their kinds and shapes must be the same."""
         episode.round, episode.running = self.plain.round, self.plain.running
         for name in names:
             initial = getattr(episode, name)

@@ -105,7 +105,7 @@ class Field:
         return max(0.15 * float((self.high - self.low).max()), self.least_reach_m)
 
     def with_surface(self, surface: Surface) -> "Field":
-        """Other values on the same map, without change; the summit is searched again."""
+        """The same map with other values, which do not change; the summit is searched again."""
         maximum, argmax = summit(surface, self.sites if self.searched is None else self.searched, self.low, self.high)
         at_sites = surface(self.sites)
         # local searches may miss the summit of a rough field
@@ -164,7 +164,7 @@ def summit(surface: Surface, places: Places, low: Place, high: Place) -> tuple[f
 
 
 class Bilinear:
-    """Values between the cell centres of a rectilinear grid of rising coordinates; beyond it only if ``is_endless``."""
+    """Values between the cell centres of a grid of increasing coordinates; beyond the grid only if ``is_endless``."""
 
     def __init__(self, xs: np.ndarray, ys: np.ndarray, values: Rows, *, is_endless: bool = False) -> None:
         beyond: dict[str, Any] = {"bounds_error": False, "fill_value": None} if is_endless else {}

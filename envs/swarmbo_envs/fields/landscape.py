@@ -67,7 +67,7 @@ class DrawnInTime:
 def _over(
     surface: Surface, name: str, size_m: Pair, max_sites: int, n_points: int = MAX_EVALUATION_POINTS, **labels: Any
 ) -> Field:
-    """Field over a region from (0, 0); its candidate sites are a lattice of at most ``max_sites`` and 4096."""
+    """Field over a region from (0, 0); its candidate sites are a lattice of at most min(``max_sites``, 4096) points."""
     low, high = np.zeros(2), np.array(size_m)
     sites, points = lattice(low, high, min(max_sites, MAX_SITES)), lattice(low, high, n_points)
     return Field(name, low, high, sites, points, surface, 0.0, low, 0.0, **labels).with_surface(surface)

@@ -1,4 +1,4 @@
-"""Fields from measurements in a CSV file, still or changing, as sites only or interpolated."""
+"""Fields from measurements in a CSV file, static or changing, at the sites only or interpolated."""
 
 from collections.abc import Callable
 from dataclasses import replace

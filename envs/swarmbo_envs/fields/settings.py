@@ -50,7 +50,7 @@ class MeasuredSettings(Settings, frozen=True):
     Args:
         csv: Path of the file; relative to the current directory.
         x: Column of the coordinate to the east, m (or a longitude in degrees), above -1e12 and below 1e12. Default: the
-            only one with such a name: ``lon``, ``x_m``, ``easting`` and the like.
+            only column with a name such as ``lon``, ``x_m`` or ``easting``.
         y: Column of the coordinate to the north, in the same unit (or a latitude). Default: by its name, like ``x``.
         value: Column of the measured value, in its own unit.
         unit: Its unit, for labels.

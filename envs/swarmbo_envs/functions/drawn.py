@@ -1,4 +1,4 @@
-"""Test functions drawn from a seed: groups of variables, or the terms."""
+"""Test functions of which a seed draws a part: groups of variables, or the terms."""
 
 from dataclasses import replace
 from functools import partial

@@ -209,7 +209,7 @@ and that did not fail |
         }
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Links of agents whose variables share a factor; of all pairs if agents are told totals."""
+        """Links of agents whose variables share a factor; of all pairs if all agents receive the total."""
         groups: Sequence[Collection[str]] = [self.possible_agents]
         if self.settings.outcomes == "per-factor":  # the structure is known then
             owner = self._variable_owners  # one of a factor's variables has the factor's owner

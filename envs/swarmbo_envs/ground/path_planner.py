@@ -16,7 +16,7 @@ class PathTree:
     """Paths from a place, the first node, to all bends (``paths_from``), or from all bends to it (``paths_to``).
 
     From the place: earliest arrivals at nodes as ``times`` (s), ``headings`` on arrival, previous nodes as ``links``.
-    To it: times left after the turn at a node, headings on departure, next nodes. NaN needs no turn; -1 is no link.
+    To it: times left after the turn at a node, headings on departure, next nodes. NaN: no turn. -1: no link.
     """
 
     nodes: Float[np.ndarray, "n 2"]
@@ -27,7 +27,7 @@ class PathTree:
 
 @dataclass(frozen=True, eq=False)
 class PathPlanner:
-    """Paths of a robot of one speed on a ground.
+    """Paths of a robot of constant speed on a ground.
 
     It turns on the spot and drives straight courses over ground, held against the current (``wind``: east, north, m/s).
     Bends are chosen by shortest paths on the visibility graph, which neglect turns; times include turns.

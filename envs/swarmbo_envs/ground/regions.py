@@ -95,7 +95,7 @@ class Region:
         return cls(_outlines(marked, edges), marked, edges)
 
     def touched(self, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
-        """Cells of a map that the region, widened by the clearance along each axis, touches."""
+        """Cells of a map that the region touches if it is widened by the clearance along each axis."""
         if self.marked is not None:
             return self._by_marks(self.marked, low, cell, shape, clearance_m)
         from swarmbo_envs.ground.sight import mark_segments  # numba takes a second to import
@@ -106,7 +106,7 @@ class Region:
             units = (ring - low) / cell
             mark_segments(units, np.roll(units, -1, axis=0).copy(), clearance_m / cell, touched)
         parts, n = label(~touched)
-        cell_of_part = np.empty(n + 1, dtype=int)  # any one
+        cell_of_part = np.empty(n + 1, dtype=int)  # any of its cells
         cell_of_part[parts.ravel()] = np.arange(parts.size)
         row, column = np.unravel_index(cell_of_part[1:], shape)
         is_inside = np.append(False, self.holds(low + (np.column_stack([column, row]) + 0.5) * cell))

@@ -85,7 +85,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         field: Table as above; None for the default landscape.
         task: ``peak``, ``map`` or ``level``: the aim of the team. It decides rewards, and the scores of runs.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
-        reward: ``task``: an equal share of the increase of ``score``. The score is the best true value measured
+        reward: ``task``: an equal share of the increase of ``score``. The score is minus the simple regret
             (``peak``) or minus the map error (``map``), both in the unit of the field, or the F1 score (``level``).
             ``team``: an equal share of the sum of all measurements. ``own``: the agent's measurement, or 0 if it
             failed. The agent's cost is subtracted.

@@ -1,8 +1,8 @@
-"""A rover on a terrain as MuJoCo's MJCF.
+"""Model of a rover on a terrain for MuJoCo, in MJCF.
 
-A rover is driven by the difference of two wheels in its middle. A sprung caster in front and one behind keep it level
-and leave most of the weight to the wheels. Its centre of mass is low. Wheels touch the ground as spheres, which is
-cheap and never catches an edge.
+A rover has a differential drive: two wheels in its middle. A sprung caster in front and one behind keep it level, and
+leave most of the weight to the wheels. Its centre of mass is low. Wheels touch the ground as spheres, which is cheap
+and never catches an edge.
 """
 
 from dataclasses import dataclass
@@ -94,8 +94,8 @@ class Terrain:
 def mjcf(terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float) -> str:
     """Model of one rover on a terrain, with walls around the map; heights are set later, in ``hfield_data``.
 
-    MuJoCo takes the larger friction of two contacts. So the ground has that of the wheels, and walls have none
-    (``condim`` 1) against anything (``priority``). The motors are sized for both the speed and the turn rate at once.
+    In a contact, MuJoCo takes the larger friction of the two. So the ground has that of the wheels, and walls have none
+    (``condim`` 1) against anything (``priority``). The motors are sized for full speed and turn rate at the same time.
     """
     length, mass = settings.rover_m, _DENSITY * settings.rover_m**3
     radius, torque = WHEEL * length, _TORQUE * length**4

@@ -78,7 +78,7 @@ class Spacing:
         return (((places[:, None] - others[near]) ** 2).sum(axis=2) >= squared).all(axis=1)
 
     def _may_meet(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Bool[np.ndarray, " robots"]:
-        """Mask of other robots that the robot may come near in this round, or whose bases."""
+        """Mask of other robots that the robot may come near in this round, either at their places or at their bases."""
         speeds = np.array(self.speeds)
         room = self.least(robot) + (speeds[robot] + speeds) * self.round_time_s
         within = np.hypot(*(others[:, 0] - own[0]).T) <= 1.01 * room

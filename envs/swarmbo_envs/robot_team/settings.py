@@ -44,7 +44,7 @@ class MujocoSettings(Settings, frozen=True):
 
 
 class PhysicsSettings(Settings, frozen=True):
-    """Table of an engine: ``{mujoco = {...}}``."""
+    """Table of a physics engine: ``{mujoco = {...}}``."""
 
     mujoco: MujocoSettings = MujocoSettings()
 
