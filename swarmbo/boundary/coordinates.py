@@ -16,10 +16,10 @@ from swarmbo.errors import ConfigError, needed
 _AT = "--crs"
 _EQUATOR_M, _FLATTENING = 6378137.0, 1.0 / 298.257223563  # WGS 84
 _ECCENTRICITY = float(np.sqrt(_FLATTENING * (2.0 - _FLATTENING)))
-_THIRD = _FLATTENING / (2.0 - _FLATTENING)
+_THIRD = _FLATTENING / (2.0 - _FLATTENING)  # third flattening
 _RADIUS_M = _EQUATOR_M / (1.0 + _THIRD) * (1.0 + _THIRD**2 / 4.0 + _THIRD**4 / 64.0)
 _FARTHEST_M = 1.2e6  # from the central meridian: lengths there are 1.8 % too long
-_THERE = np.array(
+_FORWARD_SERIES = np.array(
     [
         _THIRD / 2 - 2 * _THIRD**2 / 3 + 5 * _THIRD**3 / 16 + 41 * _THIRD**4 / 180,
         13 * _THIRD**2 / 48 - 3 * _THIRD**3 / 5 + 557 * _THIRD**4 / 1440,
@@ -27,7 +27,7 @@ _THERE = np.array(
         49561 * _THIRD**4 / 161280,
     ]
 )
-_BACK = np.array(
+_INVERSE_SERIES = np.array(
     [
         _THIRD / 2 - 2 * _THIRD**2 / 3 + 37 * _THIRD**3 / 96 - _THIRD**4 / 360,
         _THIRD**2 / 48 + _THIRD**3 / 15 - 437 * _THIRD**4 / 1440,
@@ -79,14 +79,14 @@ class LocalProjection:
         tangent = _conformal(np.tan(np.deg2rad(degrees[:, 1])))
         xi = np.arctan2(tangent, np.cos(east))
         eta = np.arcsinh(np.sin(east) / np.hypot(tangent, np.cos(east)))
-        x, y = _corrected(xi, eta, _THERE)
+        x, y = _corrected(xi, eta, _FORWARD_SERIES)
         return _RADIUS_M * np.column_stack([x, y]) - np.array([self.east_m, self.north_m])
 
     def degrees(self, metres: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
         """Longitudes, from -180 to 180, and latitudes of places on the map, m."""
         metres = np.asarray(metres, dtype=float).reshape(-1, 2)
         x, y = ((metres + np.array([self.east_m, self.north_m])) / _RADIUS_M).T
-        eta, xi = _corrected(y, x, -_BACK)
+        eta, xi = _corrected(y, x, -_INVERSE_SERIES)
         wanted = np.sin(xi) / np.hypot(np.sinh(eta), np.cos(xi))
         # Newton's steps from the limit at small latitudes: six are enough everywhere but at a pole itself
         tangent = wanted / (1.0 - _ECCENTRICITY**2)
@@ -250,7 +250,7 @@ class Coordinates:
         return np.column_stack(warp.transform(self.crs, "EPSG:4326", *self.own(metres).T.tolist())[:2])
 
     def of_lon_lat(self, degrees: Float[np.ndarray, "n 2"], what: str, at: str) -> Float[np.ndarray, "n 2"]:
-        """Convert longitudes and latitudes of something to metres on the map."""
+        """Convert longitudes and latitudes to metres on the map; ``what`` names them in messages."""
         if self.projection is not None:
             return self.projection.metres(degrees)
         if self.crs is None:

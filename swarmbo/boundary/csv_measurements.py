@@ -15,9 +15,9 @@ from swarmbo.boundary.coordinates import Coordinates, LocalProjection
 from swarmbo.boundary.files import CsvRows, finite, read_table
 from swarmbo.errors import ConfigError, DataWarning
 
-_WORDS = frozenset({"", "-", "--", ".", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "missing"})
+_MISSING = frozenset({"", "-", "--", ".", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "missing"})
 _NINES = re.compile(r"-9{2,}(\.9+)?|9{3,}(\.9+)?")
-_WHOLE = (-32768.0, -32767.0, -2147483648.0, 2147483647.0)  # extremes of two-byte and four-byte integers
+_EXTREMES = (-32768.0, -32767.0, -2147483648.0, 2147483647.0)  # extremes of two-byte and four-byte integers
 _FILL = (1e20, 1e30, 9.969209968386869e36, 3.4028234663852886e38, 1.7976931348623157e308)  # of NetCDF, GRIB and rasters
 _LEAST_POSITIVE = 9999.0
 _POSITIVE_SPREADS = 3.0
@@ -51,7 +51,7 @@ def doubt(number: float, marks: tuple[str, str] = MARKS) -> str:
 
 def is_missing(cell: str) -> bool:
     """True if a cell is empty, or marks a missing value: NA, nan, null, none, missing, -, ? and the like."""
-    return cell.strip().lower() in _WORDS
+    return cell.strip().lower() in _MISSING
 
 
 def is_fill(number: float) -> bool:
@@ -78,7 +78,7 @@ def marked(numbers: Float[np.ndarray, " n"], missing: list[float] | None, *, is_
     if missing is not None:
         return Marked(np.isin(numbers, missing), {})
     fill = np.array([is_fill(number) for number in numbers], dtype=bool)
-    nines = [bool(_NINES.fullmatch(f"{number:.10g}")) or number in _WHOLE for number in numbers]
+    nines = [bool(_NINES.fullmatch(f"{number:.10g}")) or number in _EXTREMES for number in numbers]
     usual = np.array(nines, dtype=bool) & ~fill
     others = numbers[~usual & ~fill & np.isfinite(numbers)]
     rows, doubtful = fill, dict[float, int]()
@@ -231,7 +231,7 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
         easts = [name for name in free if _is_called(name, east)] if settings.x is None else [settings.x]
         norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
         pairs |= {(x, y): None for x in easts for y in norths}
-    # other units only where there is nothing else: `projection_of` then refuses them by name
+    # pairs in other units only if there are no others: `projection_of` then refuses them by name
     found = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or list(pairs)
     if len(found) == 1:
         return found[0]
@@ -301,7 +301,7 @@ def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str],
 
 
 def _look_like_degrees(places: Float[np.ndarray, "n 2"]) -> bool:
-    """True for numbers in the range of degrees, mostly with four decimals, that spread little for their size."""
+    """True for numbers in the range of degrees, mostly with four decimals, that are larger than their spread."""
     # metres with tenths of a millimetre far from their origin look alike, so callers may only ask, not convert
     low, high = places.min(axis=0), places.max(axis=0)
     if low[0] < -180.0 or high[0] > 360.0 or low[1] < -90.0 or high[1] > 90.0:

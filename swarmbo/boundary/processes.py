@@ -73,7 +73,7 @@ def without_interrupts() -> Generator[None]:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Block in which BLAS has one thread: with more, the last digits of decisions would depend on their number."""
+    """Block in which BLAS has one thread, since the last digits of decisions depend on the number of threads."""
     return _controller(len(sys.modules)).limit(limits=1, user_api="blas")
 
 

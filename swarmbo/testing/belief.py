@@ -19,7 +19,7 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
     on whether data come at once or one by one. Means move towards observations. ``posterior_mean(X)`` and
     ``posterior_cache(X)``, which are optional, agree with ``posterior(X)``. ``condition_on_pending(X)``, which is
     optional, too, changes no mean and raises no variance. With ``restore``, a belief restored from ``state_dict()`` is
-    bit-identical. Other claims hold up to rounding. No claim involves a fit of hyper-parameters.
+    bit-identical. Other claims hold up to rounding. The check fits no hyper-parameters.
 
     Args:
         make: Function that makes a new belief without data.

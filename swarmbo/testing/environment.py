@@ -32,7 +32,7 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
     values; rewards are finite numbers, and flags are bools. Infos have the locations of measurements, inside the action
     spaces, and the values of measurements that did not fail (NaN would not be equal to itself). For agents that may
     abstain, infos state whether they did. All agents end together. In mid-episode, a deep copy continues identically,
-    and so does a saved state if there is ``get_state``. The information for a team is consistent.
+    and so does a saved state (``get_state``, ``set_state``). The information for a team is consistent.
 
     Args:
         make: Function that makes a new environment, always with the same arguments.

@@ -18,7 +18,7 @@ from swarmbo.problem import Problem
 from swarmbo.problem.data import News
 from swarmbo.spaces import Domain
 
-_LONGEST_WORDS = 200  # characters of a failure message
+_LONGEST_FAILURE = 200  # characters of a failure message
 Infos = Mapping[str, Mapping[str, Any]]  # by agent, as ``env.reset`` and ``env.step`` return them
 Places = Mapping[str, Float[np.ndarray, "k d"]]
 Positions = Mapping[str, Float[np.ndarray, " d"]]
@@ -95,7 +95,7 @@ class Report(NamedTuple):
             on_the_way=_on_the_way(info.get("on_the_way"), box),
             path=_path(info.get("path"), box),
             battery=float(np.clip(reported_number(info.get("battery")), 0.0, 1.0)),
-            failure=" ".join(failure.split())[:_LONGEST_WORDS] if isinstance(failure, str) else wrong,
+            failure=" ".join(failure.split())[:_LONGEST_FAILURE] if isinstance(failure, str) else wrong,
         )
 
 

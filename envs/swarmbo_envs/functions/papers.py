@@ -14,10 +14,10 @@ from swarmbo.errors import ConfigError, needed
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Values
 
 _START, _GOAL = np.array([0.05, 0.05]), np.array([0.95, 0.95])
-_SAMPLES = 1000
+_SAMPLES = 1000  # points of a path
 _DATA = {"breast-cancer": "load_breast_cancer", "digits": "load_digits", "iris": "load_iris", "wine": "load_wine"}
 _EPOCHS = 20
-_STEP, _ITERATIONS, _FREE = 0.01, 10, 100
+_STEP, _ITERATIONS, _FREE = 0.01, 10, 100  # time step in s, iterations of the solver, steps after the last push
 _GAIN = 30.0  # force or torque per mass and error of velocity
 _FULL_TURN = 2.0 * math.pi
 _LOW = {3: (-5.0, -5.0, 1.0), 4: (-5.0, -5.0, 1.0, 0.0), 14: (-5.0, -5.0, -10.0, -10.0, 2.0, 0.0, -5.0) * 2}

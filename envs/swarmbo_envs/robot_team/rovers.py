@@ -30,7 +30,7 @@ _ASTRAY = 0.75  # rover lengths off its path at which a rover is stopped, so tha
 _STANDS_M_S = 0.05
 _CLOSE = 0.25  # rover lengths from the end of its route at which it has arrived
 _DROP = 0.02  # rover lengths above the ground from which a rover is let down
-_MAP = 20.0  # least size of a map in rover lengths
+_LEAST_MAP = 20.0  # rover lengths
 _STRIDE = 0.2  # of a rover's length: largest motion of a wheel in a step
 _MOST_STEPS = 1_000_000
 _TRACE = 10  # control moments between two points of a trace: a second
@@ -220,9 +220,9 @@ class Rovers(Mover):
     ) -> None:
         at, length, step = "$.physics", settings.rover_m, settings.step_s
         needed("mujoco", "mujoco", "physics = 'mujoco'", at)
-        if (least := _MAP * length) > (side := float((field.high - field.low).min())):
-            wanted = f"wanted a map of at least {least:g} m, or a rover_m of at most {side / _MAP:g}"
-            fix = f"physics = {{ mujoco = {{ rover_m = {side / (4 * _MAP):.2g} }} }}"
+        if (least := _LEAST_MAP * length) > (side := float((field.high - field.low).min())):
+            wanted = f"wanted a map of at least {least:g} m, or a rover_m of at most {side / _LEAST_MAP:g}"
+            fix = f"physics = {{ mujoco = {{ rover_m = {side / (4 * _LEAST_MAP):.2g} }} }}"
             raise ConfigError(f"got rovers of {length:g} m on a map of {side:g} m; {wanted}: {fix}", at=at)
         fastest = max(speed + rate * length for speed, rate in limits)
         if fastest * step > _STRIDE * length:

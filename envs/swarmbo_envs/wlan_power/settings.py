@@ -230,7 +230,7 @@ class WlanPowerSettings(WorldSettings, frozen=True):
         require(self, "departures", lambda _: are_stated, "[round >= 1, index of a user >= 0] of each")
         if self.utility == "users-above":
             is_rate = self.rate_mbps is not None and 0.0 < self.rate_mbps <= 1e6
-            wanted = "the rate to have, above 0 to 1e6 Mbit/s, for the utility 'users-above'"
+            wanted = "the rate threshold of the utility 'users-above', above 0 and up to 1e6 Mbit/s"
             require(self, "rate_mbps", lambda _: is_rate, wanted)
         else:
             require(self, "rate_mbps", lambda value: value is None, "no rate, or the utility 'users-above'")
@@ -263,9 +263,9 @@ class WlanPowerSettings(WorldSettings, frozen=True):
         if not widths:
             at, widths = "bandwidth_mhz", (self.bandwidth_mhz,)
         require(self, at, lambda _: all(width in known for width in widths), f"{known} MHz, widths of a channel")
-        is_dumb = self.objective == "throughput" and band == 2.4 and 40.0 in widths and max(self.channels) > LAST_ABOVE
+        is_lost = self.objective == "throughput" and band == 2.4 and 40.0 in widths and max(self.channels) > LAST_ABOVE
         fix = f"channels 1 to {LAST_ABOVE}: in ns-3 nothing arrives at 40 MHz on others of 2.4 GHz"
-        require(self, "channels", lambda _: not is_dumb, fix)
+        require(self, "channels", lambda _: not is_lost, fix)
         lacking = [channel for channel in self.channels if any(centre_mhz(channel, width) is None for width in widths)]
         require(self, "channels", lambda _: not lacking, f"channels with all widths, unlike {lacking}")
 

@@ -23,7 +23,7 @@ _LARGEST_M = 1e6
 
 
 def path_loss_db(distance_m: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """46.6777 + 30 log10(d / 1 m) dB for distances d >= 0 m; below a metre the loss of a metre.
+    """Path loss, 46.6777 + 30 log10(d / 1 m) dB, at distances d >= 0 m; below a metre, the loss at a metre.
 
     Source: the default of ns-3's LogDistancePropagationLossModel (exponent 3, reference at 1 m, 5.15 GHz).
     """
@@ -49,7 +49,7 @@ def shadowing_to_users(seed: int, std_db: float, n_points: int, n_users: int) ->
 class Topology:
     """Locations, m, of access points and of users at the start, and the shadowing between them.
 
-    Users are served by ``serving``, None: the access point of least path loss; their area is from ``low`` to ``high``.
+    ``serving`` has each user's access point; None: that of least path loss. Users stay between ``low`` and ``high``.
     """
 
     access_points: Places
