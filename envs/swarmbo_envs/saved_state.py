@@ -52,7 +52,7 @@ class SavedState:
         try:
             self.plain = msgspec.convert(plain, Plain)
         except msgspec.ValidationError as error:
-            raise StateVersionError(f"got a {what} state that is not whole: its 'json': {error}") from None
+            raise StateVersionError(f"got a {what} state that is not valid: its 'json': {error}") from None
         if differing := "; ".join(_differences(self.plain.world, world)):
             raise StateVersionError(f"got a state of another environment ({differing}); use the same arguments")
 
@@ -72,7 +72,7 @@ class SavedState:
     def require(self, is_valid: bool, wanted: str) -> None:
         """Refuse the state unless it is valid."""
         if not is_valid:
-            got = f"got a {self._what} state that is not whole"
+            got = f"got a {self._what} state that is not valid"
             raise StateVersionError(f"{got}; wanted {wanted}, as get_state() wrote it")
 
     def require_belief(self, score: float, mean: NDArray[Any], covariance: NDArray[Any]) -> None:

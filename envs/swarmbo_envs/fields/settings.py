@@ -261,7 +261,7 @@ def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
         if key is None:
             key = "elevation" if field in ("jacksboro", "topobathy") else "survey" if field == "oxford-ph" else "csv"
         more = ', value = "COLUMN"' if key == "csv" else ""
-        fix = f"--set environment.field.{key}={field} where it has that key already"
+        fix = f"--set environment.field.{key}={field} where the table has that key already"
         got = f'got {short(field)}; wanted a table: field={{{key} = "{field}"{more}}}'
         raise ConfigError(f"{got}, or {fix}", at="$.field")
     return arguments
@@ -277,5 +277,5 @@ def field_settings(table: dict[str, Any] | None, *, moving: bool) -> FieldSettin
     path = ".time" if isinstance(settings, MeasuredSettings) and settings.time is not None else ""
     path = ".gp.time" if isinstance(settings, DrawFieldSettings) and settings.gp.time is not None else path
     if path and not moving:
-        raise ConfigError("got a field that changes; wanted none here: swarmbo/sensor_field-v0 takes it", at=at + path)
+        raise ConfigError("got a field that changes; wanted a static one, or swarmbo/sensor_field-v0", at=at + path)
     return settings

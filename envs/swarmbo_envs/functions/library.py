@@ -273,6 +273,6 @@ def get(name: str, *, moved: bool = False, rescaled: bool = False, seed: int = 0
     try:
         function = makers[name](**settings)
     except TypeError as error:
-        raise ConfigError(f"{name} does not take these: {error}", at="$.environment") from error
+        raise ConfigError(f"{name} does not take these settings: {error}", at="$.environment") from error
     function = function.moved(seed) if moved else function
     return function.rescaled(seed) if rescaled else function

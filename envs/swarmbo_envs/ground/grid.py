@@ -44,7 +44,7 @@ class Ground:
         for number, region in enumerate(regions):
             if not region.touched(low, self.cell, tuple(self.shape[::-1]), clearance_m).any():
                 (west, south), (east, north) = low, high
-                got = f"got region {number + 1} of {len(regions)} beside the map"
+                got = f"got region {number + 1} of {len(regions)} outside the map"
                 wanted = f"some of it in x {west:g} to {east:g} m, y {south:g} to {north:g} m"
                 raise ConfigError(f"{got}; wanted {wanted}", at=at)
         self.blocked = blocked = self.touched()

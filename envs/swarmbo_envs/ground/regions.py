@@ -165,7 +165,7 @@ def _of_geojson(settings: GeoJSONSettings, size: Place, coordinates: Coordinates
     if not in_degrees:
         return [Region(rings) for rings in polygons]
     if not are_valid:
-        got = f"got {settings.geojson!r} with numbers that are no longitudes and latitudes"
+        got = f"got {settings.geojson!r} with numbers that are not longitudes and latitudes"
         raise ConfigError(f"{got}; wanted degrees, or coordinates = 'metres' on the map", at=at)
     if coordinates is None:
         got = "got degrees" if settings.coordinates else f"got {settings.geojson!r}, whose numbers look like degrees,"

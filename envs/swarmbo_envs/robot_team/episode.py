@@ -109,7 +109,7 @@ class Sensors:
 
     def __post_init__(self) -> None:
         if (spacing_m := self.rules.sample_every_m) is not None and self.longest_m / spacing_m > _MOST_ON_THE_WAY:
-            got = f"got {spacing_m:g} m, up to {self.longest_m / spacing_m:.0f} measurements on the way of a round"
+            got = f"got {spacing_m:g} m, up to {self.longest_m / spacing_m:.0f} measurements en route in a round"
             raise ConfigError(f"{got}; wanted at most {_MOST_ON_THE_WAY}", at="$.sample_every_m")
         if self.is_used_on_the_way and self.field.sites_only:
             at = "$.samples_per_leg" if self.rules.samples_per_leg else "$.sample_every_m"

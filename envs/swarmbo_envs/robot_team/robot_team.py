@@ -246,7 +246,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         saved.require(bool((episode.batteries >= 0.0).all()), "batteries >= 0")
         episode.on_the_way = on_the_way = saved.array("on_the_way", "f", (saved.rows_of("on_the_way"), 4))
         are_valid = np.isin(on_the_way[:, 0], np.arange(robots)).all() and np.isfinite(on_the_way[:, :3]).all()
-        saved.require(bool(are_valid), "measurements on the way of its robots")
+        saved.require(bool(are_valid), "measurements en route by its robots at finite places")
         return episode
 
     def _rows(self, episode: Episode) -> Array:

@@ -228,7 +228,7 @@ class Rovers(Mover):
         if fastest * step > _STRIDE * length:
             why = f"too fast for rovers of {length:g} m and steps of {step:g} s"
             wanted = f"wanted at most {_STRIDE * length / step:g} m/s: lower speeds, longer rovers or shorter steps"
-            raise ConfigError(f"got wheels that turn by {fastest:g} m/s, {why}; {wanted}", at=at)
+            raise ConfigError(f"got wheels that run at {fastest:g} m/s, {why}; {wanted}", at=at)
         if (steps := round_time_s / step) > _MOST_STEPS:
             got = f"got {steps:,.0f} steps in a round of {round_time_s:g} s; wanted at most {_MOST_STEPS:,}"
             raise ConfigError(f"{got}: a shorter round_time_s, or a smaller map", at=at)

@@ -69,7 +69,7 @@ def _warn_of_closed_passages(ground: Ground, sites: Places, anchors: Mapping[str
             fix = f"route_cells = {cells} would leave them open, and {gain}"
             break
     if fix:
-        closed = f"passages of up to about {width:.3g} m are shut by cells of {cell:.3g} m, and nobody drives through"
+        closed = f"passages of up to about {width:.3g} m are shut by cells of {cell:.3g} m, and no robot drives through"
         warnings.warn(f"{at}: {closed}: {fix}", DataWarning, stacklevel=3)
 
 

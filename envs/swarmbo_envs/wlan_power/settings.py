@@ -235,7 +235,7 @@ class WlanPowerSettings(WorldSettings, frozen=True):
         else:
             require(self, "rate_mbps", lambda value: value is None, "no rate, or the utility 'users-above'")
         if self.utility == "minimum-rate":
-            fix = "since the least of all is no sum over access points, or 'cell-minimum', which is"
+            fix = "since the least rate of all users is not a sum over access points, or 'cell-minimum', which is"
             require(self, "utility", lambda _: self.outcomes == "total", f"outcomes = 'total', {fix}")
         if self.objective == "throughput":
             require(self, "objective", lambda _: self.radio == "ns3", "'capacity', or radio = 'ns3'")

@@ -74,7 +74,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             ``interference`` is. The two rank powers differently.
         utility: Function of the users' rates. ``sum``: their sum. ``proportional-fair``: the sum of their logarithms.
             ``cell-minimum``: the sum of the least rate of each access point. ``users-above``: the number of users with
-            at least ``rate_mbps``. ``minimum-rate``: the least rate of all users, which is no sum over access points
+            at least ``rate_mbps``. ``minimum-rate``: the least rate of all users; it is not a sum over access points
             and needs ``outcomes = "total"``.
         rate_mbps: Rate threshold; required by ``users-above``, and refused otherwise.
         airtime: Time on the air in the closed form. ``shared``: users of an access point take turns of equal time, with

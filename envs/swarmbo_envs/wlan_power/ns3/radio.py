@@ -86,7 +86,7 @@ def _compiler() -> str:
         if found := shutil.which(name):
             return found
     tried = f"$CXX, {stated!r}," if stated else ", ".join(_COMPILERS)
-    got = f"'ns3' compiles a small C++ file once, and no compiler is there ({tried} not found)"
+    got = f"'ns3' compiles a small C++ file once, and found no compiler ({tried} not found)"
     raise ConfigError(f"{got}; install one, such as by `apt install g++`", at=_AT)
 
 
