@@ -1,4 +1,4 @@
-"""Worlds as libraries for policies want them: equal spaces from -1 to 1, and policies that were trained there."""
+"""Worlds for libraries of reinforcement learning: equal spaces from -1 to 1, and policies that were trained there."""
 
 import copy
 import zlib
@@ -21,21 +21,21 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Values
 
 Row = NDArray[np.float32]
-_WIDE = 1e9  # a wider range is one of measurements without limits, on a scale of orders of magnitude
+_WIDE = 1e9  # a wider range belongs to unbounded measurements, which get a logarithmic scale
 
 
 class Scale:
-    """Even map of the boxes of all agents to [-1, 1], in float32, padded with 0 to the size of the largest.
+    """Linear map of all agents' boxes to [-1, 1], in float32, padded with 0 to the size of the largest box.
 
-    Coordinates with a range beyond 1e9 are measurements without limits: x counts as sign(x) ln(1 + |x|), as a share of
-    that of the box's end.
+    Coordinates with a range beyond 1e9 are unbounded measurements: the map is linear in sign(x) ln(1 + |x|) instead.
+    ``invert``, which is for actions, is linear in every coordinate.
     """
 
     def __init__(self, boxes: Mapping[str, Any]) -> None:
         self._ends: dict[str, tuple[Values, Values, NDArray[np.bool_]]] = {}
         for agent, box in boxes.items():
             if not (isinstance(box, Box) and len(box.shape) == 1 and np.isfinite([box.low, box.high]).all()):
-                fix = "wanted boxes of finite ends and one axis: no channels of a WLAN, no types of a function"
+                fix = "wanted boxes of finite ends and one axis: a WLAN without channels, a function without types"
                 raise ConfigError(f"got {box} of {agent}; {fix}", at="$.env")
             wide = box.high - box.low > _WIDE
             low, high = (np.where(wide, _signed_log(end), end) for end in (box.low, box.high))
@@ -52,7 +52,7 @@ class Scale:
         return scaled
 
     def invert(self, agent: str, scaled: Values) -> Float[np.ndarray, " d"]:
-        """Values of scaled ones, without the padding."""
+        """Values of an action in the agent's box from scaled ones, without the padding."""
         box: Any = self._boxes[agent]
         if (given := real_array(scaled)) is None or given.shape != (self.size,):
             raise ConfigError(f"got {short(scaled)}; wanted {self.size} numbers from -1 to 1", at=f"$.actions.{agent}")
@@ -74,7 +74,7 @@ class Normalised(BaseParallelWrapper[str, Any, Any]):
         reward_scale: Factor of all rewards.
 
     Raises:
-        ConfigError: If a space is no such box, or levels are fewer than 2 or of several numbers.
+        ConfigError: If a space is not such a box, ``levels`` are below 2, or agents with levels set several numbers.
 
     Example:
         >>> from swarmbo_envs import wlan_power_v0
@@ -134,11 +134,11 @@ class Normalised(BaseParallelWrapper[str, Any, Any]):
 
 
 class SavedPolicy:
-    """A network that all agents share, from arrays in a file, for ``policy`` of a scenario: no pickle is loaded.
+    """A neural network that all agents share, for ``policy`` of a scenario, from arrays in a file without pickles.
 
     Args:
         file: ``.npz`` with weights ``W0`` (n, h), ``b0`` (h,), ``W1``, …: layers with tanh between them, whose outputs
-            are a scaled action, or the logits of that many ``levels``; 0 levels are none.
+            are a scaled action (``levels`` is 0), or the logits of that many ``levels``.
     """
 
     def __init__(self, file: str | PathLike[str]) -> None:
@@ -159,12 +159,12 @@ class SavedPolicy:
             raise ConfigError(f"got a network of {n} inputs; wanted {size}, as observations have", at="$.policy")
 
     def act(self, observations: Mapping[str, Any]) -> dict[str, Values]:
-        """Likeliest action of each agent by its own observation."""
+        """Most probable action of each agent, from its own observation."""
         x = np.array(list(self._world.scaled_observations(observations).values()), dtype=float)
         return self._world.world_actions(dict(zip(observations, self._outputs(x), strict=True)))
 
     def _outputs(self, x: Float[np.ndarray, "k n"]) -> np.ndarray:
-        """Scaled actions (k, m) or levels (k,) by scaled observations."""
+        """Scaled actions (k, m) or levels (k,) from scaled observations."""
         for layer, (W, b) in enumerate(self.layers):
             x = x @ W + b if layer == len(self.layers) - 1 else np.tanh(x @ W + b)
         return x.argmax(axis=1) if self.levels is not None else np.clip(x, -1.0, 1.0)

@@ -129,7 +129,7 @@ def sensor_frame(
     """Draw the field of the round, the sensors, their locations, and the radio links."""
     field, places, targets = field_of_rounds.at(episode.round), stations.places, episode.spots
     picture = FieldPicture(field, field_of_rounds.span or (field.minimum, field.maximum))
-    colour = look.MUTED if field.sites_only else "white"  # between sites it is white
+    colour = look.MUTED if field.sites_only else "white"  # the ground between sites is white
     picture.draw_links(links, places, color=colour, linewidth=0.6, alpha=0.5)
     for ends in np.stack([places, targets], axis=1)[episode.sampled]:
         effects = look.cased(2.2, look.INK)

@@ -23,7 +23,7 @@ class WorldEpisode:
     running: bool
 
     def share_left(self, max_cycles: int) -> float:
-        """Share of the remaining rounds, >= 0."""
+        """Share of the rounds that remain, >= 0."""
         return max(0.0, 1.0 - self.round / max_cycles)
 
 
@@ -31,7 +31,7 @@ EpisodeKind = TypeVar("EpisodeKind", bound=WorldEpisode)
 
 
 class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Plain part of a state; ``version`` is that of its format, ``world`` the identity of its world."""
+    """Plain part of a state; ``version`` is the version of its format, ``world`` the identity of its world."""
 
     version: int
     world: dict[str, Any]
@@ -52,12 +52,12 @@ class SavedState:
         try:
             self.plain = msgspec.convert(plain, Plain)
         except msgspec.ValidationError as error:
-            raise StateVersionError(f"got a {what} state that is not whole: its 'json': {error}") from None
+            raise StateVersionError(f"got a {what} state that is not valid: its 'json': {error}") from None
         if differing := "; ".join(_differences(self.plain.world, world)):
             raise StateVersionError(f"got a state of another environment ({differing}); use the same arguments")
 
     def restore(self, episode: EpisodeKind, names: Iterable[str]) -> EpisodeKind:
-        """Give an episode that has just begun the saved rounds, and saved arrays of the same kinds and shapes."""
+        """Set a new episode's round and arrays to the saved ones; their kinds and shapes must be the same."""
         episode.round, episode.running = self.plain.round, self.plain.running
         for name in names:
             initial = getattr(episode, name)
@@ -72,11 +72,11 @@ class SavedState:
     def require(self, is_valid: bool, wanted: str) -> None:
         """Refuse the state unless it is valid."""
         if not is_valid:
-            got = f"got a {self._what} state that is not whole"
+            got = f"got a {self._what} state that is not valid"
             raise StateVersionError(f"{got}; wanted {wanted}, as get_state() wrote it")
 
     def require_belief(self, score: float, mean: NDArray[Any], covariance: NDArray[Any]) -> None:
-        """Refuse a score, and the belief at knots behind it, that no measurements give."""
+        """Refuse a score and a belief at knots unless they are finite, and the belief has a valid covariance."""
         is_finite = all(np.isfinite(part).all() for part in (score, mean, covariance))
         slack = 1e-9 * float(np.abs(covariance).max(initial=0.0))  # rounding
         is_symmetric = is_finite and np.allclose(covariance, covariance.T, 0.0, slack)

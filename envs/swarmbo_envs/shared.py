@@ -47,7 +47,7 @@ def any_marked(
 
 
 def digest(*parts: np.ndarray | bytes) -> str:
-    """Hash of arrays by their values, not their shapes or widths; the same on every machine."""
+    """Hash of arrays by their values, not their shapes or item sizes; the same on every machine."""
     stored = (part if isinstance(part, bytes) else part.astype(_STORED[part.dtype.kind]).tobytes() for part in parts)
     return hashlib.blake2b(b"".join(stored), digest_size=16).hexdigest()
 

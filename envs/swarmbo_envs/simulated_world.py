@@ -25,7 +25,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, NoiseStd, Probability, Settings, convert
 from swarmbo_envs.saved_state import EpisodeKind, Plain, SavedState, WorldEpisode
 
-LARGEST = 1e12  # of the measurements that observations show
+LARGEST = 1e12  # measurements in observations are clipped to this size
 
 Array = NDArray[np.float64]
 Bounds = tuple[ArrayLike, ArrayLike]  # low and high end of a box
@@ -56,7 +56,7 @@ SettingsKind = TypeVar("SettingsKind", bound=WorldSettings)
 
 
 class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, EpisodeKind]):
-    """Base of all worlds; a subclass has ``arguments`` (settings), ``name``, the attributes below, and the spaces."""
+    """Base of all worlds; a subclass states ``arguments`` (settings) and ``name``, and sets the attributes below."""
 
     __signature__: ClassVar[inspect.Signature | None]
     _arguments: ClassVar[Any]  # the type of its settings
@@ -64,7 +64,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
     _state_format: ClassVar[tuple[str, int]]  # name of the saved state's content, and its format version
     _action_spaces: dict[str, Space]
     _observation_spaces: dict[str, Space]
-    _world_number: int | None = None  # number of the present world, if worlds are drawn
+    _world_number: int | None = None  # number of the current world, if worlds are drawn
 
     def __init_subclass__(cls, arguments: type[Settings] | None = None, name: str = "") -> None:
         """Derive the signature from the settings, so that help shows arguments and defaults."""
@@ -77,7 +77,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
             parameters = inspect.signature(arguments).parameters.values()
             cls.__signature__ = inspect.Signature([each.replace(kind=each.KEYWORD_ONLY) for each in parameters])
         elif "__init__" in vars(cls):
-            cls.__signature__ = None  # a signature per class
+            cls.__signature__ = None  # its own __init__ has the signature
 
     def __init__(self, settings: SettingsKind, agents: list[str]) -> None:
         self.settings = settings
@@ -126,7 +126,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
             Observations, and infos with the first measurements in worlds that measure on reset.
 
         Raises:
-            ConfigError: If the seed or the world is not an integer >= 0, or a world is picked and none are drawn.
+            ConfigError: If the seed or the world is not an integer >= 0, or a world is picked though worlds are fixed.
         """
         last, chosen = self._episode, (options or {}).get("world")
         if seed is not None:
@@ -164,11 +164,11 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         checked = self._checked_actions(actions, agents)
         if not agents:
             return {}, {}, {}, {}, {}
-        # the round counts before it is played: noise of a round is named by its number, 0 being the reset
+        # the number rises before the round is played: it names the round's noise, and 0 is the reset
         episode.round += 1
         infos, rewards = self._play(episode, checked)
         over = episode.round >= self.max_cycles
-        # PettingZoo wants the last observations of agents that end, so they are made while all are live
+        # PettingZoo wants last observations of agents that end: observe while all are live
         observations = self._observe(episode)
         if over:
             episode.running, self.agents = False, []
@@ -176,7 +176,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         return observations, rewards, dict.fromkeys(agents, False), dict.fromkeys(agents, over), infos
 
     def _checked_actions(self, actions: Mapping[str, Any], agents: list[str]) -> dict[str, Array]:
-        """Check the actions of live agents, and return them in agent order as vectors: parts of a table one by one."""
+        """Check the actions of live agents, and return them in agent order as vectors; parts of a table are joined."""
         for agent in table(actions, "{agent: action}", "$.actions"):
             if agent not in agents:
                 got = "got an action, but this agent is not live"
@@ -215,7 +215,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         self.agents = self.possible_agents.copy() if episode.running else []
 
     def _set_query(self, number: int) -> None:
-        """Set the round, by which the next outcome's noise is named, to that of a query from 1 on."""
+        """Set the round, which names the noise of the next outcome, to the number of a query, >= 1."""
         episode = self._current()
         number = whole_number(number, 1, "$.number")
         episode.round, episode.running, self.agents = number - 1, True, self.possible_agents.copy()
@@ -235,7 +235,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         return self._picture() if self.render_mode == "rgb_array" else self._text()
 
     def _enter_world(self, number: int) -> None:
-        """Draw the world of a number, unless it is the present one."""
+        """Draw the world of a number, unless it is the current one."""
         if number != self._world_number:
             self._draw(number)
             self._world_number = number
@@ -271,7 +271,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         return {agent: outcome - infos[agent]["cost"] for agent, outcome in own.items()}
 
     def _description(self) -> dict[str, Any]:
-        """Identity of this world as plain JSON, here its settings; a state can be set only in a world of the same."""
+        """Identity of this world as plain JSON, here its settings; a state can be set only in an identical world."""
         settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
         del settings["render_mode"]
         return settings
@@ -280,7 +280,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
         return {name: value for name, value in vars(episode).items() if name not in WorldEpisode.__annotations__}
 
     def _read(self, saved: SavedState) -> EpisodeKind:
-        """Read a saved episode; an episode that begins has the shapes of its arrays."""
+        """Read a saved episode; a new episode gives the shapes of the arrays."""
         episode = self._begin(saved.plain.seed, saved.plain.number)
         return saved.restore(episode, self._arrays(episode))
 
@@ -333,7 +333,7 @@ def as_aec(world: Callable[..., Any]) -> tuple[Callable[..., AECEnv[str, Any, An
 
 
 def space_of(given: Bounds | Space) -> Space:
-    """Box of its ends; a space as it is."""
+    """Box with these ends; a space is returned unchanged."""
     if isinstance(given, gymnasium.Space):
         return given
     low, high = (np.array(end, dtype=float) for end in given)

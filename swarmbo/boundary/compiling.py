@@ -1,7 +1,7 @@
 """Compiled code cached on disk for the next process. Import it late: numba is slow to load.
 
 Numba's own cache notices changes of a function's file only, not of files with inlined functions or constants. This
-cache depends on all of them.
+cache notices changes of all these files.
 """
 
 import inspect
@@ -24,36 +24,36 @@ from numba.extending import intrinsic
 
 from swarmbo.errors import CompilingWarning
 
-LANES: Any = {"contract", "reassoc", "nsz"}  # for ``fastmath``: sums may be taken in lanes
+LANES: Any = {"contract", "reassoc", "nsz"}  # for ``fastmath``: sums may be reordered into SIMD lanes
 _njit: Any = numba.njit
-# counts of references to arrays, and checks of divisors, would take as long to compile as the rest
+# reference counts of arrays and checks of divisors are left out: they double the time to compile
 _LEAN: Any = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 
 
 def read_only(n_dims: int, of: Any = types.float64) -> Any:
-    """Type of arrays in C order that are only read; it takes writable ones too."""
+    """Numba type of read-only arrays in C order; it accepts writable arrays, too."""
     return types.Array(of, n_dims, "C", readonly=True)
 
 
 def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile as ``numba.njit`` does, with a cache on disk.
 
-    Code with a signature is compiled for that alone, at its first call: many runs never come to it. As ``inner`` code
-    it makes no arrays, and lets others use Python's lock.
+    A function with a signature is compiled for that signature only, at its first call, since many runs never call it.
+    Like ``inner`` functions it may not create arrays; it releases Python's global lock.
 
-    The folder is the first writable one of: ``NUMBA_CACHE_DIR``, that of the source, the user's cache, the user's own
-    among temporary files (with a warning). Without any it is compiled again in each process.
+    The cache is in the first writable folder of: ``NUMBA_CACHE_DIR``, the source's folder, the user's cache, a private
+    temporary folder (with a warning). If none is writable, each process compiles again.
     """
 
     def decorated(function: Callable[..., Any]) -> Any:
         lean = {} if signature is None else _LEAN
         dispatcher: Any = _njit(**{"no_cfunc_wrapper": True, **lean, **options})(function)
-        if dispatcher is function:  # the environment disables compilation
+        if dispatcher is function:  # an environment variable disables compilation
             return dispatcher
         try:
             dispatcher._cache = _DiskCache(function)
         except RuntimeError:  # no folder is writable
-            _warn("in memory, and again in each process")
+            _warn("in memory, and compiled again in each process")
         if signature is not None:
             _defer(dispatcher, signature)
         return dispatcher
@@ -62,14 +62,14 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., A
 
 
 def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile as ``numba.njit`` does, for calls from compiled code alone; such code makes no arrays."""
+    """Compile as ``numba.njit`` does, for calls from compiled code only; the function may not create arrays."""
     return _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_LEAN, **options)
 
 
 def instructions(result: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Make a function for compiled code that returns a ``result`` (a type of numba's) from instructions of LLVM's.
+    """Make an intrinsic for compiled code: LLVM instructions that return a ``result`` (a numba type).
 
-    The decorated function writes them. It is called with a builder and the values of the arguments, of whatever types.
+    The decorated function emits the instructions. It receives an LLVM builder and the arguments' values, of any types.
     """
 
     def decorated(write: Callable[..., Any]) -> Any:
@@ -87,17 +87,17 @@ def instructions(result: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def _defer(dispatcher: Any, signature: Any) -> None:
-    """Put in the place of the two ways into a dispatcher such that compile it first, and leave again."""
+    """Replace a dispatcher's two entry points by wrappers that compile on the first call, then remove themselves."""
 
     def compile_first(name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
             with global_compiler_lock, typeinfer.register_dispatcher(dispatcher):
-                if not dispatcher.overloads:  # else another thread has been here
+                if not dispatcher.overloads:  # else another thread has compiled it
                     dispatcher.compile(signature)
                     dispatcher.disable_compile()
                 for method in ("_compile_for_args", "get_call_template"):
-                    vars(dispatcher).pop(method, None)  # last: a thread that finds no code yet must find this
-            # what a call gets back here is called with its arguments
+                    vars(dispatcher).pop(method, None)  # last: while there is no code, threads must find this
+            # numba calls the returned object with the arguments
             return dispatcher if name == "_compile_for_args" else dispatcher.get_call_template(*arguments, **named)
 
         return call
@@ -125,7 +125,7 @@ def stamp(path: str) -> bytes:
 
 
 class _Temporary(InTreeCacheLocator):
-    """Folder of the user's own: its content is executed, and others may write among temporary files."""
+    """Private folder among temporary files, where others may write: its content is executed."""
 
     def get_cache_path(self) -> str:
         return os.path.join(_temporary_folder(), self.get_suitable_cache_subpath(self._py_file))

@@ -16,10 +16,10 @@ from swarmbo.errors import ConfigError, needed
 _AT = "--crs"
 _EQUATOR_M, _FLATTENING = 6378137.0, 1.0 / 298.257223563  # WGS 84
 _ECCENTRICITY = float(np.sqrt(_FLATTENING * (2.0 - _FLATTENING)))
-_THIRD = _FLATTENING / (2.0 - _FLATTENING)
+_THIRD = _FLATTENING / (2.0 - _FLATTENING)  # third flattening
 _RADIUS_M = _EQUATOR_M / (1.0 + _THIRD) * (1.0 + _THIRD**2 / 4.0 + _THIRD**4 / 64.0)
 _FARTHEST_M = 1.2e6  # from the central meridian: lengths there are 1.8 % too long
-_THERE = np.array(
+_FORWARD_SERIES = np.array(
     [
         _THIRD / 2 - 2 * _THIRD**2 / 3 + 5 * _THIRD**3 / 16 + 41 * _THIRD**4 / 180,
         13 * _THIRD**2 / 48 - 3 * _THIRD**3 / 5 + 557 * _THIRD**4 / 1440,
@@ -27,7 +27,7 @@ _THERE = np.array(
         49561 * _THIRD**4 / 161280,
     ]
 )
-_BACK = np.array(
+_INVERSE_SERIES = np.array(
     [
         _THIRD / 2 - 2 * _THIRD**2 / 3 + 37 * _THIRD**3 / 96 - _THIRD**4 / 360,
         _THIRD**2 / 48 + _THIRD**3 / 15 - 437 * _THIRD**4 / 1440,
@@ -79,14 +79,14 @@ class LocalProjection:
         tangent = _conformal(np.tan(np.deg2rad(degrees[:, 1])))
         xi = np.arctan2(tangent, np.cos(east))
         eta = np.arcsinh(np.sin(east) / np.hypot(tangent, np.cos(east)))
-        x, y = _corrected(xi, eta, _THERE)
+        x, y = _corrected(xi, eta, _FORWARD_SERIES)
         return _RADIUS_M * np.column_stack([x, y]) - np.array([self.east_m, self.north_m])
 
     def degrees(self, metres: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
         """Longitudes, from -180 to 180, and latitudes of places on the map, m."""
         metres = np.asarray(metres, dtype=float).reshape(-1, 2)
         x, y = ((metres + np.array([self.east_m, self.north_m])) / _RADIUS_M).T
-        eta, xi = _corrected(y, x, -_BACK)
+        eta, xi = _corrected(y, x, -_INVERSE_SERIES)
         wanted = np.sin(xi) / np.hypot(np.sinh(eta), np.cos(xi))
         # Newton's steps from the limit at small latitudes: six are enough everywhere but at a pole itself
         tangent = wanted / (1.0 - _ECCENTRICITY**2)
@@ -99,7 +99,7 @@ class LocalProjection:
 
 
 def _conformal(tangent: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Tangent of the conformal latitude, for that of the latitude; eqs. (7) to (9)."""
+    """Tangent of the conformal latitude, from the tangent of the latitude; eqs. (7) to (9)."""
     slant = np.hypot(1.0, tangent)
     sigma = np.sinh(_ECCENTRICITY * np.arctanh(_ECCENTRICITY * tangent / slant))
     return tangent * np.hypot(1.0, sigma) - sigma * slant
@@ -128,7 +128,7 @@ def read_polygons(path: str, at: str) -> list[Rings]:
         except (TypeError, ValueError, IndexError):
             rings = [np.empty((0, 2))]
         if not rings or any(len(ring) < 3 or not np.isfinite(ring).all() for ring in rings):
-            raise ConfigError(f"got {path!r} with a polygon that has no rings of 3 or more numbers", at=at)
+            raise ConfigError(f"got {path!r} with a polygon without rings of 3 or more finite [x, y]", at=at)
         polygons.append(rings)
     if not polygons:
         raise ConfigError(f"got {path!r} without polygons; wanted at least one", at=at)
@@ -163,7 +163,7 @@ def _polygons(data: Any, at: str) -> Iterator[Any]:
 
 def like_degrees(polygons: Sequence[Rings], size: Float[np.ndarray, " 2"]) -> tuple[bool, bool]:
     """Pair: corners can be longitudes and latitudes, and they look like it on a map of ``size`` m."""
-    # they do if in metres most polygons would be specks of less than a thousandth of the map
+    # they look like degrees if most polygons, read as metres, would be smaller than a thousandth of the map
     corners = np.concatenate([rings[0] for rings in polygons])
     can_be = bool((np.abs(corners - [90.0, 0.0]) <= [270.0, 90.0]).all())
     widths = np.array([np.ptp(rings[0], axis=0).max() for rings in polygons])
@@ -174,9 +174,9 @@ def like_degrees(polygons: Sequence[Rings], size: Float[np.ndarray, " 2"]) -> tu
 class Coordinates:
     """Conversion between the coordinates of a file, metres, and longitudes and latitudes.
 
-    ``projection`` is that of a file with longitudes and latitudes, from 0 to 360 if it ``wraps``; ``crs`` is the system
-    of other files, such as ``EPSG:32632``, if known. A map of a file in ``crs`` begins at its ``corner``, and a unit of
-    the file has ``unit_m`` metres.
+    A file with longitudes and latitudes has a ``projection``; longitudes are from 0 to 360 if it ``wraps``. Another
+    file may have a known ``crs``, such as ``EPSG:32632``: its map begins at ``corner``, in coordinates of the file, and
+    a unit of the file has ``unit_m`` metres.
     """
 
     columns: tuple[str, str]
@@ -250,7 +250,7 @@ class Coordinates:
         return np.column_stack(warp.transform(self.crs, "EPSG:4326", *self.own(metres).T.tolist())[:2])
 
     def of_lon_lat(self, degrees: Float[np.ndarray, "n 2"], what: str, at: str) -> Float[np.ndarray, "n 2"]:
-        """Convert longitudes and latitudes of something to metres on the map."""
+        """Convert longitudes and latitudes to metres on the map; ``what`` names them in messages."""
         if self.projection is not None:
             return self.projection.metres(degrees)
         if self.crs is None:

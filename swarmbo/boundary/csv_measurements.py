@@ -15,19 +15,19 @@ from swarmbo.boundary.coordinates import Coordinates, LocalProjection
 from swarmbo.boundary.files import CsvRows, finite, read_table
 from swarmbo.errors import ConfigError, DataWarning
 
-_WORDS = frozenset({"", "-", "--", ".", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "missing"})
+_MISSING = frozenset({"", "-", "--", ".", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "missing"})
 _NINES = re.compile(r"-9{2,}(\.9+)?|9{3,}(\.9+)?")
-_WHOLE = (-32768.0, -32767.0, -2147483648.0, 2147483647.0)  # the ends of integers of two and four bytes
+_EXTREMES = (-32768.0, -32767.0, -2147483648.0, 2147483647.0)  # extremes of two-byte and four-byte integers
 _FILL = (1e20, 1e30, 9.969209968386869e36, 3.4028234663852886e38, 1.7976931348623157e308)  # of NetCDF, GRIB and rasters
 _LEAST_POSITIVE = 9999.0
 _POSITIVE_SPREADS = 3.0
 
-MARKS = "missing = [{:.10g}]", "missing = []"  # states a mark, and that there are none
-_LARGEST = 1e12  # of coordinates and values; products of a few stay far from overflow
+MARKS = "missing = [{:.10g}]", "missing = []"  # settings that state one mark, and no marks
+_LARGEST = 1e12  # size of coordinates and values: products of several stay far from overflow
 _COORDINATES = ("x", "y")
 _NOISE = "noise"
 IN_SCENARIO = "--set environment.field.{key}={value}"
-Cells = list[tuple[int, list[str]]]  # of rows, with the numbers of their lines
+Cells = list[tuple[int, list[str]]]  # line number and cells of each row
 _EAST = frozenset({"lon", "long", "lng", "longitude", "longitudes"})
 _NORTH = frozenset({"lat", "latitude", "latitudes"})
 _DEGREES = frozenset({"deg", "degs", "degree", "degrees", "wgs", "wgs84", "epsg4326"})
@@ -39,7 +39,7 @@ _PAIRS = (
     (frozenset({"east", "easting", "eastings"}), frozenset({"north", "northing", "northings"})),
 )
 _BESIDE = _DEGREES | _METRES | _OTHER_UNITS | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
-# of most cells with degrees: a ten-thousandth of a degree is 11 m
+# most cells with degrees have four decimals: a ten-thousandth of a degree is 11 m
 _DECIMALS = 4
 _ANTIMERIDIAN = 180.0  # a longitude above it shows that the file counts from 0 to 360
 
@@ -50,8 +50,8 @@ def doubt(number: float, marks: tuple[str, str] = MARKS) -> str:
 
 
 def is_missing(cell: str) -> bool:
-    """True if a cell is empty, or has a word for nothing: NA, nan, null, none, missing, -, ? and the like."""
-    return cell.strip().lower() in _WORDS
+    """True if a cell is empty, or marks a missing value: NA, nan, null, none, missing, -, ? and the like."""
+    return cell.strip().lower() in _MISSING
 
 
 def is_fill(number: float) -> bool:
@@ -70,15 +70,15 @@ class Marked:
 def marked(numbers: Float[np.ndarray, " n"], missing: list[float] | None, *, is_coordinate: bool) -> Marked:
     """Find marks for missing numbers: the stated ones, or common marks that are far from the other numbers.
 
-    Common are -99, -999, -9999 and so on, with nines behind the point too, and the same from 999 on without the sign;
-    the least numbers of two-byte and four-byte integers; and fill values, which are always marks. Another negative
-    number is a mark if it is farther from the others than their range or, but for coordinates, if no other number is
-    negative. A positive number is a mark from 9999 on, at three times that distance. Others outside are doubtful.
+    Common marks are -99, -999, … and 999, 9999, …, also with decimals of nines; extremes of two-byte and four-byte
+    integers; and fill values of data formats, which always count. A negative common mark counts if it is farther from
+    the other numbers than their range or, except in coordinates, if no other number is negative. A positive one counts
+    from 9999 on, at more than three times the range. Common marks outside the range that do not count are doubtful.
     """
     if missing is not None:
         return Marked(np.isin(numbers, missing), {})
     fill = np.array([is_fill(number) for number in numbers], dtype=bool)
-    nines = [bool(_NINES.fullmatch(f"{number:.10g}")) or number in _WHOLE for number in numbers]
+    nines = [bool(_NINES.fullmatch(f"{number:.10g}")) or number in _EXTREMES for number in numbers]
     usual = np.array(nines, dtype=bool) & ~fill
     others = numbers[~usual & ~fill & np.isfinite(numbers)]
     rows, doubtful = fill, dict[float, int]()
@@ -113,9 +113,9 @@ class CsvColumns:
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Content of a CSV file, in the order of its rows, with locations in metres and ``own`` ones as in the file.
+    """Content of a CSV file, in the order of its rows: ``places`` in metres, and ``own`` coordinates as in the file.
 
-    ``projection`` is None if these are metres; noise is NaN where the file has none, None without such a column.
+    ``projection`` is None if ``own`` are metres. ``noise_std`` is NaN for empty cells, and None without such a column.
     """
 
     places: Float[np.ndarray, "n 2"]
@@ -128,7 +128,7 @@ class Measurements:
 
     def coordinates(self, crs: str | None = None) -> Coordinates:
         """Coordinates of the file, in metres of a system ``crs`` or in degrees."""
-        east = self.own[:, 0]  # of a map across the date line, longitudes count on
+        east = self.own[:, 0]  # on a map across the date line, longitudes continue beyond 180
         wraps = self.projection is not None and bool(max(east.max(), np.ptp(east)) > _ANTIMERIDIAN)
         return Coordinates(self.columns, self.projection, crs, wraps)
 
@@ -199,7 +199,7 @@ def _complete_rows(
             warnings.warn(f"{here}. {doubt(number, options)}", DataWarning, stacklevel=2)
     causes = "; ".join(reasons)
     if left_out.all():
-        got = f"no row of {settings.csv!r} is whole: {causes}"
+        got = f"no row of {settings.csv!r} is complete: {causes}"
         raise ConfigError(f"{got}; wanted numbers in each column", at=f"{at}.csv")
     if left_out.any():
         causes = f"{left_out.sum()} of {len(rows)} rows of {settings.csv!r} are left out: {causes}{hint}"
@@ -220,18 +220,18 @@ def _number(settings: CsvColumns, text: str, line: int, name: str, at: str) -> f
 
 
 def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: str = IN_SCENARIO) -> tuple[str, str]:
-    """Columns of coordinates to the east and north: stated, or else the only ones with such names."""
+    """Columns of the coordinates to the east and north: stated, or else the only pair with such names."""
     if settings.x is not None and settings.y is not None:
         return settings.x, settings.y
     free = [name for name in header if name not in (settings.value, settings.time)]
     stated, pairs = settings.x or settings.y or "", dict[tuple[str, str], None]()
-    # pairs of the same naming as a stated column
+    # pairs in the naming scheme of a stated column
     alike = [pair for pair in _PAIRS if _is_called(stated, pair[0] | pair[1])]
     for east, north in alike or _PAIRS:
         easts = [name for name in free if _is_called(name, east)] if settings.x is None else [settings.x]
         norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
         pairs |= {(x, y): None for x in easts for y in norths}
-    # other units only where there is nothing else: `projection_of` then refuses them by name
+    # pairs in other units only if there are no others: `projection_of` then refuses them by name
     found = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or list(pairs)
     if len(found) == 1:
         return found[0]
@@ -243,7 +243,7 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
 
 
 def _is_called(name: str, names: Set[str]) -> bool:
-    """True if a column has one of some names, next to units and the like: ``x_m``, but not ``x_error``."""
+    """True if a column's name has one of ``names``, and else only units and the like: ``x_m``, but not ``x_error``."""
     words = _words(name)
     return bool(words & names) and words <= names | _BESIDE
 
@@ -295,13 +295,13 @@ def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str],
     for values, (key, column, what, low, high) in zip(places.T, ranges, strict=True):
         outside = values[(values < low) | (values > high)]
         if outside.size:
-            got = f"column {column!r} holds {outside[0]:.10g}, which is no {what}"
+            got = f"column {column!r} holds {outside[0]:.10g}, which is not a {what}"
             wanted = f"wanted degrees from {low:g} to {high:g}, or {how.format(key='coordinates', value='metres')}"
             raise ConfigError(f"{got}; {wanted}", at=f"{at}.{key}")
 
 
 def _look_like_degrees(places: Float[np.ndarray, "n 2"]) -> bool:
-    """True for numbers in the range of degrees, mostly with four decimals, that spread little for their size."""
+    """True for numbers in the range of degrees, mostly with four decimals, that are larger than their spread."""
     # metres with tenths of a millimetre far from their origin look alike, so callers may only ask, not convert
     low, high = places.min(axis=0), places.max(axis=0)
     if low[0] < -180.0 or high[0] > 360.0 or low[1] < -90.0 or high[1] > 90.0:

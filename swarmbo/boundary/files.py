@@ -1,8 +1,8 @@
 """Files on disk: regular ones only, written atomically; arrays, cells of CSV files, and digests that detect damage.
 
 A pipe or a device may never end, so only regular files are read. A JSON text has its digest as its last key,
-``"digest"``, over all text before it. In a log, it also covers the digest of the previous line, and the first one a
-start, such as the settings of a run. It is no signature.
+``"digest"``, over all text before it. In a log, it also covers the digest of the previous line, or in the first line
+a start value, such as the digest of a run's settings. It is not a signature.
 """
 
 import csv
@@ -32,14 +32,14 @@ AnimationFormat = Literal["gif", "mp4"]
 FIGURE_FORMATS: tuple[FigureFormat, ...] = get_args(FigureFormat)
 ANIMATION_FORMATS: tuple[AnimationFormat, ...] = get_args(AnimationFormat)
 
-# A system without the first flag has no named pipes in the file system either.
+# A system without O_NONBLOCK has no named pipes in the file system either.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _SEAL = re.compile(rb',\s*"digest":\s*"([0-9a-f]{32})"\s*\}\s*')
 SEAL_LENGTH = 64  # bytes at the end of a line that contain its digest
 
 
 def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a regular file for reading bytes; links are followed. Else ``strerror`` of the OSError says what it is."""
+    """Open a regular file for reading bytes; links are followed. For others, an OSError's ``strerror`` has the kind."""
     number = os.open(path, _FLAGS)
     mode = os.fstat(number).st_mode
     if not stat.S_ISREG(mode):
@@ -58,11 +58,11 @@ def kind_of(mode: int) -> str:
     """Name of the kind of a file that is not regular, by its ``stat`` mode."""
     kinds = {stat.S_ISLNK: "a link", stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket"}
     kinds |= dict.fromkeys((stat.S_ISCHR, stat.S_ISBLK), "a device")
-    return next((kind for is_kind, kind in kinds.items() if is_kind(mode)), "no regular file")
+    return next((kind for is_kind, kind in kinds.items() if is_kind(mode)), "not a regular file")
 
 
 def regular_file(path: Path) -> bool:
-    """True if a path is a regular file, and no link."""
+    """True if a path is a regular file, and not a link."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -71,7 +71,7 @@ def regular_file(path: Path) -> bool:
 
 @contextmanager
 def naming(path: Path, what: str, fix: str = "") -> Generator[None]:
-    """Block in which errors of the system name a path, ``what`` failed (``cannot be read``), and perhaps a fix."""
+    """Block in which an OSError becomes an error that has the path, ``what`` failed (``cannot be read``) and a fix."""
     try:
         yield
     except RunFolderError:
@@ -144,17 +144,17 @@ def _claimed_size(stream: IO[bytes]) -> int:
 
 
 class CsvRows(NamedTuple):
-    """Content of a CSV file: names of columns, and the line number and cells, one per column, of rows."""
+    """Content of a CSV file: column names, and for each row its line number and its cells, one per column."""
 
     header: list[str]
     rows: list[tuple[int, list[str]]]
 
 
 def read_csv(path: str | os.PathLike[str]) -> CsvRows:
-    """Read the cells of a file, without surrounding space, empty rows, and columns at the end without name and cells.
+    """Read the cells of a file, without surrounding space, empty rows, and empty columns without a name at the end.
 
     Raises:
-        ValueError: If it is no CSV file in UTF-8, or it is not certain to which column a cell belongs.
+        ValueError: If it is not a CSV file in UTF-8, or the column of a cell is ambiguous.
     """
     with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, skipinitialspace=True)
@@ -186,7 +186,7 @@ def write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:
 
 
 def read_table(path: str | os.PathLike[str], at: str | None = None) -> CsvRows:
-    """Read the cells of a file that a setting names; without one, an OSError is raised as it is."""
+    """Read the cells of a file that the setting ``at`` names; without a setting, an OSError is passed on unchanged."""
     try:
         table = read_csv(path)
     except (OSError, ValueError) as error:
@@ -201,7 +201,7 @@ def read_table(path: str | os.PathLike[str], at: str | None = None) -> CsvRows:
 
 
 def finite(cell: str) -> float:
-    """Finite number of a cell; NaN if it has none."""
+    """Finite number in a cell; NaN if the cell holds anything else."""
     try:
         number = float(cell) if is_plain(cell) else math.nan
     except ValueError:
@@ -210,7 +210,7 @@ def finite(cell: str) -> float:
 
 
 class Sealed(NamedTuple):
-    """Parts of a JSON text with a digest: the text without it, the stored digest, and True if it fits."""
+    """Parts of a JSON text with a digest: the text without it, the stored digest, and True if the digest fits."""
 
     text: bytes
     digest: str
@@ -257,7 +257,7 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class LoggedLines(NamedTuple):
-    """Complete lines of a log and what they hold, their length in the file, the last digest, and damage after them."""
+    """Intact lines of a log, their records, their length in bytes, the last digest, and a text on damage after them."""
 
     lines: list[bytes]
     records: list[Any]
@@ -269,9 +269,9 @@ class LoggedLines(NamedTuple):
 def logged_lines(
     text: bytes, start: str, path: Path, of: type[Record], is_at: Callable[[Record, int], bool], noun: str = "round"
 ) -> LoggedLines:
-    """Lines of a log, up to a damaged or changed one; a torn last line is left out.
+    """Lines of a log, up to the first damaged or changed one; an incomplete last line is left out.
 
-    ``is_at`` tests that a record can have a place in the log.
+    ``is_at(record, number)`` is True if a record can have this number in the log, from 0.
     """
     rows = text.split(b"\n")[:-1]
     lines, records, length, last, damage = list[bytes](), list[Record](), 0, start, None
@@ -288,7 +288,7 @@ def logged_lines(
         except msgspec.DecodeError:  # also a ValidationError
             record = None
         if sealed is None or record is None or not is_at(record, number):
-            # else torn, as by a power failure: the round will be measured again
+            # else the last line is incomplete, as after a power failure: the round will be measured again
             if sealed is not None or number < len(rows) - 1:
                 damage = f"{path}: line {number + 1} is not the record of {noun} {number}"
             break
@@ -301,14 +301,14 @@ def logged_lines(
 def append_line(path: Path, line: bytes, *, durable: bool = True) -> None:
     """Append a line to a log; on return it is on the disk, if ``durable``.
 
-    If the system fails, its error is raised, and the log is shortened to its length before. If it cannot do that
-    either, a part of the line, or all of it, stays until whoever opens the log again cuts torn lines.
+    If writing fails, the OSError is raised, and the log is cut back to its previous length. If that fails, too, a part
+    of the line, or all of it, stays until the log is next opened, when incomplete lines are cut off.
     """
     with path.open("ab", buffering=0) as log:
         length = log.seek(0, os.SEEK_END)
         try:
             rest = line + b"\n"
-            while rest:  # of a line that does not fit, a part is written, and only the next call says why
+            while rest:  # on a full disk, a call writes a part of the line, and only the next call raises
                 rest = rest[log.write(rest) :]
             if durable:
                 os.fsync(log.fileno())

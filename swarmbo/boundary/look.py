@@ -148,15 +148,15 @@ def _turned(ring: Float[np.ndarray, "k 2"], side: float) -> Float[np.ndarray, "k
 def draw_battery(
     ax: Axes, place: Float[np.ndarray, " 2"], share: float, colour: str, is_above: bool = False
 ) -> list[Artist]:
-    """Draw an agent's battery below (or above) it, filled by ``share`` (0 to 1); if nearly empty, in red outline."""
+    """Draw an agent's battery below (or above) it, filled by ``share`` (0 to 1), outlined in red if nearly empty."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     x, y = place.tolist()
-    at = ScaledTranslation(x, y, ax.transData)  # pyright: ignore[reportArgumentType]  as its manual has it
+    at = ScaledTranslation(x, y, ax.transData)  # pyright: ignore[reportArgumentType]  as in matplotlib's manual
     width, height, reach = (length / 72 for length in BATTERY_POINTS)
     bottom = reach - height if is_above else -reach
     outline: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.9}
-    if share < _NEARLY_EMPTY:  # by the outline, as each colour of a battery is some agent's own
+    if share < _NEARLY_EMPTY:  # shown by the outline, since the fill has the agent's colour
         outline = {"edgecolor": VERMILLION, "linewidth": 1.8}
     looks: list[dict[str, Any]] = [
         {"width": width, "facecolor": "white", "linewidth": 0},
@@ -171,7 +171,7 @@ def draw_battery(
 
 
 class Powers(LogFormatterSciNotation):
-    """Labels of a logarithmic axis as plain text: 10⁻², as dollars are not read as mathematics here."""
+    """Labels of a logarithmic axis as plain text, 10⁻², since ``RC`` turns the parsing of mathematics off."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         """Label of a tick."""

@@ -1,6 +1,6 @@
-"""Child processes, which receive no interrupt of the terminal and do not outlive their parent; warnings in one line.
+"""Child processes, which ignore keyboard interrupts and end with their parent; warnings in one line.
 
-Also the limit of BLAS to one thread, for decisions that are equal to the bit on any number of cores.
+Also a limit of BLAS to one thread, so that decisions are bit-identical on any number of cores.
 """
 
 import math
@@ -33,12 +33,12 @@ def warn_in_one_line() -> None:
             shown.add(line)
             sys.stderr.write(f"swarmbo: {line}\n")
 
-    warnings.simplefilter("always", AimWarning)  # even if warnings are errors: a misfit stops no run
+    warnings.simplefilter("always", AimWarning)  # even if warnings are errors: an AimWarning stops no run
     warnings.showwarning = show
 
 
 def begin_process(grace_s: float = 0.0) -> None:
-    """Warn in one line, leave interrupts to the parent, and end ``grace_s`` after it ended in any way (``kill -9``)."""
+    """Set up a child: warn in one line, ignore interrupts, end ``grace_s`` s after the parent, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None and grace_s < math.inf:
@@ -48,18 +48,18 @@ def begin_process(grace_s: float = 0.0) -> None:
 
 @contextmanager
 def without_interrupts() -> Generator[None]:
-    """Block in which an interrupt waits until its end; processes started in it never receive one.
+    """Block that delays an interrupt until its end; processes started in it never receive an interrupt.
 
-    They could not catch it while loading modules. On Windows, they ignore it once they have begun.
+    They could not handle it while they load modules. On Windows, they ignore it after ``begin_process``.
     """
     original, interrupts, old_mask = signal.getsignal(signal.SIGINT), list[Any](), None
-    # the system may give it to another thread, which does not block it; Python handles it in the main thread
+    # the system may deliver it to a thread that does not block it; Python then handles it in the main thread
     handler = original if callable(original) and threading.current_thread() is threading.main_thread() else None
     if handler is not None:
         signal.signal(signal.SIGINT, lambda *interrupt: interrupts.append(interrupt))
     try:
         if hasattr(signal, "pthread_sigmask"):
-            # Started with the first process, it would end the block in Python 3.11.
+            # In Python 3.11, its start unblocks SIGINT, so it must not start with the first process.
             resource_tracker.ensure_running()
             old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
@@ -73,13 +73,13 @@ def without_interrupts() -> Generator[None]:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Block in which BLAS has one thread: with more, the last digits of decisions would depend on their number."""
+    """Block in which BLAS has one thread, since the last digits of decisions depend on the number of threads."""
     return _controller(len(sys.modules)).limit(limits=1, user_api="blas")
 
 
 @lru_cache(maxsize=1)
 def _controller(modules: int) -> ThreadpoolController:
-    """Handles of the libraries that are loaded; to look for them takes milliseconds, so only once more are loaded."""
+    """Handles of loaded libraries; a search takes milliseconds, so it is repeated only after more ``modules`` load."""
     return ThreadpoolController()
 
 

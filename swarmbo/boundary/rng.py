@@ -29,7 +29,7 @@ def sobol(n: int, n_dims: int, rng: np.random.Generator | None, skip: int = 0) -
     from scipy.stats import qmc  # late: it doubles the time that swarmbo takes to load
 
     sequence = qmc.Sobol(n_dims, scramble=rng is not None, rng=rng)
-    if skip:  # SciPy can't skip nothing
+    if skip:  # SciPy refuses to skip 0 points
         sequence.fast_forward(skip)
         return sequence.random(n)
-    return sequence.random(1 << (n - 1).bit_length())[:n]  # SciPy warns of other counts than powers of two
+    return sequence.random(1 << (n - 1).bit_length())[:n]  # SciPy warns of counts that are not powers of two

@@ -1,7 +1,7 @@
 """Checks of numbers, names and tables from users and environments, and texts of values.
 
-Users get a one-line error. An environment's report is always an outcome: one that is no number failed, and the run
-continues. Tables for notebooks have all user text escaped.
+Users get a one-line error. An environment's report never raises one: an outcome that is not a number failed, and the
+run continues. Tables for notebooks have all user text escaped.
 """
 
 import operator
@@ -16,12 +16,12 @@ from jaxtyping import Float
 
 from swarmbo.errors import ConfigError, ShapeError
 
-LARGEST_OUTCOME = 1e60  # beyond it squares of standardised outcomes may leave float64
+LARGEST_OUTCOME = 1e60  # beyond it, squares of standardised outcomes may overflow float64
 
 _LONGEST_VALUE = 60
-_MOST_ROWS = 20  # of a table in a notebook that is shortened
+_MOST_ROWS = 20  # of a table in a notebook, after shortening
 _LONGEST_REASON = 200
-_NO_NUMBER = (TypeError, ValueError, RuntimeError)  # that float(…) of others' types may raise
+_CONVERSION_ERRORS = (TypeError, ValueError, RuntimeError)  # that float(…) may raise for types of other packages
 _CELL = "text-align:left;padding:0.1em 1em 0.1em 0"
 
 
@@ -34,7 +34,7 @@ def outcome_from_user(value: object, what: str) -> float:
 
 
 def noise_from_user(value: object, what: str) -> float:
-    """Check the standard deviation of noise from a user; NaN for None, which is unknown."""
+    """Check the standard deviation of noise from a user; NaN for None, which means unknown."""
     if value is None:
         return np.nan
     if np.isnan(noise := reported_noise(value)):
@@ -44,24 +44,24 @@ def noise_from_user(value: object, what: str) -> float:
 
 
 def reported_noise(value: object) -> float:
-    """Standard deviation of noise from an environment; NaN, which is unknown, if invalid."""
+    """Standard deviation of noise from an environment; NaN, which means unknown, if invalid."""
     noise = reported_number(value)
     return noise if noise >= 0.0 else np.nan
 
 
 def reported_number(value: object) -> float:
-    """Outcome from an environment; NaN, which is failed, if invalid."""
+    """Outcome from an environment; NaN, which means failed, if invalid."""
     number = _as_number(value)
     return np.nan if number is None else number
 
 
 def is_number(value: object) -> bool:
-    """True for what can be an outcome: a number, NaN and infinity among them."""
+    """True for a value that can be an outcome: a number, including NaN and infinity, or None."""
     return _as_number(value) is not None
 
 
 def reported_place(value: object) -> Float[np.ndarray, " d"] | None:
-    """Coordinates from an environment; None if they are not reasonable numbers."""
+    """Coordinates from an environment; None unless they are numbers below 1e60 in size."""
     place = real_array(value)
     is_place = place is not None and place.ndim == 1 and bool((np.abs(place) < LARGEST_OUTCOME).all())
     return place if is_place else None
@@ -72,12 +72,12 @@ def real_array(value: object) -> Float[np.ndarray, "..."] | None:
     try:
         given = unmasked(value)
         return np.array(given, dtype=float) if given.dtype.kind in "biufO" else None
-    except (*_NO_NUMBER, OverflowError):  # the latter of whole numbers beyond those of floats
+    except (*_CONVERSION_ERRORS, OverflowError):  # overflow: an integer beyond the range of floats
         return None
 
 
 def unmasked(value: object) -> np.ndarray:
-    """The value as an array; masked entries are NaN, not the numbers below the mask."""
+    """The value as an array; masked entries are NaN, not the numbers under the mask."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         of = object if value.dtype.kind == "O" else float
         return np.ma.filled(value.astype(of), np.nan) if value.dtype.kind in "biufO" else np.ma.filled(value)
@@ -98,7 +98,7 @@ def whole_number(value: object, smallest: int, at: str, largest: int | None = No
 
 
 def exact(value: Any) -> Any:
-    """Plain data with Python's own texts, numbers and lists for NumPy's, which neither messages nor files accept."""
+    """Plain data with NumPy's strings, numbers and arrays replaced by Python's own: messages and files need those."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, np.ndarray | np.generic):
@@ -144,7 +144,7 @@ def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:
 
 
 def unused_prefix(prefix: str, names: Collection[str]) -> str:
-    """The prefix, or with so many underscores before it that no name has it: for names beside those of a user."""
+    """The prefix, after as many underscores as it takes until no name of a user begins with it."""
     while any(name.startswith(prefix) for name in names):
         prefix = f"_{prefix}"
     return prefix
@@ -156,7 +156,7 @@ def table(given: object, wanted: str, at: str) -> dict[str, Any]:
         raise ConfigError(f"got {short(given)}; wanted a table {wanted}", at=at)
     entries = cast(Mapping[Any, Any], given)
     if strange := [key for key in entries if not isinstance(key, str)]:
-        raise ConfigError(f"got the name {short(strange[0])}; wanted a table {wanted}, its names text", at=at)
+        raise ConfigError(f"got the name {short(strange[0])}; wanted a table {wanted}, names as strings", at=at)
     return {exact(key): value for key, value in entries.items()}
 
 
@@ -177,7 +177,7 @@ def query_name(query: object) -> str:
 
 
 def known_names(given: object, known: Iterable[str], at: str) -> list[str]:
-    """Names from a user, in the order of those known; refuse others."""
+    """Names from a user, in the order of ``known``; refuse unknown names."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigError(f"got {short(given)}; wanted a list of names", at=at)
     names, listed = list(cast(Iterable[Any], given)), dict.fromkeys(known)
@@ -188,7 +188,7 @@ def known_names(given: object, known: Iterable[str], at: str) -> list[str]:
 
 
 def check_links(links: Any, agents: Collection[str] | None = None) -> None:
-    """Refuse links that are neither None nor an undirected graph, or that name no agent (if known); others relay."""
+    """Refuse links other than None and undirected graphs with one of the ``agents`` (if given); other nodes relay."""
     if links is None:
         return
     import networkx as nx  # late: takes a tenth of a second to import
@@ -205,7 +205,7 @@ def check_links(links: Any, agents: Collection[str] | None = None) -> None:
 
 
 def linked(agents: Iterable[str], edges: Iterable[Sequence[str]] | None) -> Any:
-    """Graph of links between agents; None without edges, where every agent reaches every other."""
+    """Graph of links between agents; None if ``edges`` is None: then every agent reaches every other."""
     import networkx as nx  # late, as above
 
     links = None if edges is None else nx.empty_graph(agents)
@@ -215,7 +215,7 @@ def linked(agents: Iterable[str], edges: Iterable[Sequence[str]] | None) -> Any:
 
 
 def _as_number(value: object) -> float | None:
-    """A float, NaN if missing or absurd; None if it is no number."""
+    """A float, NaN if missing, infinite or beyond 1e60; None if the value is not a number."""
     if value is None:
         return np.nan
     try:
@@ -225,13 +225,13 @@ def _as_number(value: object) -> float | None:
         number = float(given.item())
     except OverflowError:
         return np.nan
-    except _NO_NUMBER:
+    except _CONVERSION_ERRORS:
         return None
     return number if abs(number) < LARGEST_OUTCOME else np.nan
 
 
 def is_plain(number: str) -> bool:
-    """True if a number is written in ASCII's digits: Python reads others too, and ``_`` between digits."""
+    """True if a number is written in ASCII digits without ``_``; ``float`` accepts other digits and ``_``, too."""
     return number.isascii() and "_" not in number
 
 
@@ -250,7 +250,7 @@ def error_text(error: BaseException) -> str:
 
 
 def html_table(title: str, rows: Sequence[Sequence[object]], header: Sequence[str] = (), more: str = "") -> str:
-    """Table with a caption; without a header the first cell of a row is its label. ``more`` names what is shortened."""
+    """HTML table; without a header, the first cell of a row is its label. ``more`` is a noun for rows to be cut off."""
     if more and len(rows) > _MOST_ROWS:
         rows = [*rows[: _MOST_ROWS - 1], ("…", f"{len(rows) - _MOST_ROWS + 1} more {more}", *[""] * (len(rows[0]) - 2))]
     head, tag = "".join(_cell(name, 'th scope="col"') for name in header), "td" if header else 'th scope="row"'

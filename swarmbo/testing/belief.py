@@ -19,7 +19,7 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
     on whether data come at once or one by one. Means move towards observations. ``posterior_mean(X)`` and
     ``posterior_cache(X)``, which are optional, agree with ``posterior(X)``. ``condition_on_pending(X)``, which is
     optional, too, changes no mean and raises no variance. With ``restore``, a belief restored from ``state_dict()`` is
-    bit-identical. Other claims hold up to rounding, and all without a fit of hyper-parameters in between.
+    bit-identical. Other claims hold up to rounding. The check fits no hyper-parameters.
 
     Args:
         make: Function that makes a new belief without data.
@@ -48,9 +48,9 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
     claim(belief.n_data == _N_DATA, f"n_data after {_N_DATA} outcomes", belief.n_data, _N_DATA)
     _claim_no_larger(learned[1], prior[1], "data")
     repeated = _marginals(make().update(X, y), places)
-    claim_equal(repeated, learned, "posterior() of another from the same data", "the same")
+    claim_equal(repeated, learned, "posterior() of another belief from the same data", "the same")
     single = np.array([_marginals(belief, place[None]) for place in places])[:, :, 0].T
-    claim_close(single, learned, "posterior() at a place that is asked alone", "that of the place among others")
+    claim_close(single, learned, "posterior() at a single place", "that of the place among others")
     _check_order(empty, learned, X, y, places)
     _check_learning(belief, places[:1])
     _check_refusals(belief, X, y)
@@ -92,7 +92,7 @@ def _check_order(empty: Any, learned: np.ndarray, X: np.ndarray, y: np.ndarray, 
         before = _marginals(one_by_one, places)
         one_by_one = one_by_one.update(X[row : row + 1], y[row : row + 1])
         _claim_no_larger(_marginals(one_by_one, places)[1], before[1], f"outcome {row + 1}")
-    claim_close(_marginals(one_by_one, places), learned, "posterior() after data one by one", "that of all at once")
+    claim_close(_marginals(one_by_one, places), learned, "posterior() after data one by one", "that after all at once")
     backwards = _marginals(empty.update(X[::-1], y[::-1]), places)
     claim_close(backwards, learned, "posterior() after data in another order", "the same")
 
@@ -141,4 +141,4 @@ def _check_state(belief: Any, restore: Callable[[Any], Any], places: np.ndarray)
     same = _marginals(belief, places)
     claim_equal(_marginals(restored, places), same, "posterior() of a restored belief", "the same")
     continued, expected = (_marginals(each.update(places[:1], np.array([0.5])), places) for each in (restored, belief))
-    claim_equal(continued, expected, "posterior() of a restored belief after another outcome", "that of the one saved")
+    claim_equal(continued, expected, "posterior() of a restored belief after another outcome", "that of the saved one")

@@ -1,4 +1,4 @@
-"""Claims that hold also if Python runs without its assert statements, with the values got and wanted."""
+"""Claims that are checked even if Python ignores assert statements; messages have the values got and wanted."""
 
 import reprlib
 from typing import Any, NoReturn
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def claim(holds: object, what: str, got: object, wanted: object) -> None:
-    """Refuse a part that violates a claim, named by its subject, with the result of the part and the required one."""
+    """Refuse a part that violates a claim; the message has the subject ``what``, the result, and the required one."""
     if not holds:
         refuse(what, got, wanted)
 
@@ -32,8 +32,8 @@ def claim_equal(got: Any, expected: Any, what: str, wanted: str) -> None:
 
 
 def claim_close(got: Any, expected: Any, what: str, wanted: str) -> None:
-    """Refuse numbers that are not equal up to rounding, relative to the largest finite one expected, or 1. NaN equals
-    NaN.
+    """Refuse numbers that are not equal up to rounding, relative to the largest finite expected number, at least 1. NaN
+    equals NaN.
     """
     actual, wanted_values = np.asarray(got, dtype=float), np.asarray(expected, dtype=float)
     claim(actual.shape == wanted_values.shape, what, f"shape {actual.shape}", f"shape {wanted_values.shape}")
@@ -45,7 +45,7 @@ def claim_close(got: Any, expected: Any, what: str, wanted: str) -> None:
 
 
 def claim_point(chosen: Any, low: np.ndarray, high: np.ndarray, where: str) -> np.ndarray:
-    """Chosen point as an array, if it lies in the box."""
+    """Return the chosen point as an array; refuse a point outside the box."""
     point = np.asarray(chosen, dtype=float)
     claim(point.shape == low.shape, f"{where}: the shape of the point", point.shape, low.shape)
     inside = np.isfinite(point).all() and (point >= low - 1e-9).all() and (point <= high + 1e-9).all()

@@ -33,7 +33,7 @@ _SCOPES: dict[str, dict[str, list[str]]] = {
 
 
 def graphs() -> Iterator[tuple[str, FactorGraph, "nx.Graph[str]"]]:
-    """Graphs, and links that connect all agents, not all directly; a way to agree may not change these."""
+    """Name, graph and links of each case. Links connect all agents, some through relays; no method may change them."""
     for name, scopes in _SCOPES.items():
         graph = FactorGraph.from_scopes(scopes)
         links = nx.path_graph(list(graph.agents))
@@ -50,11 +50,11 @@ class Bowls(BoxFunctions):
         refuse("numbers asked for in an exchange", f"those of {stack.factors}", "none, as n_exchanges is 0")
 
     def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
-        """Minus the squared distance to the factor's location, and the spread of its variables."""
+        """Minus the squared distance to the factor's location, and minus the spread of its variables."""
         return self.value_and_gradient(stack, U, received)[0]
 
     def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
-        """The same with its gradient."""
+        """Values as in ``value``, and their gradients."""
         if self.owned is not None:
             wanted = f"only its own, {sorted(self.owned)}"
             claim(self.owned.issuperset(stack.factors), "factors that an agent asked for", stack.factors, wanted)
@@ -65,7 +65,7 @@ class Bowls(BoxFunctions):
 
 
 def check_joint_policy(make: Callable[[], Any]) -> None:
-    """Check ``decide_joint``: a point of the unit cube, from the history and the seed."""
+    """Check ``decide_joint``: it returns a point of the unit cube that depends on the history and the seed only."""
     for name, graph, links in graphs():
         case, n_variables = f"decide_joint() over a {name}", len(graph.variables)
         domain = Domain(np.linspace(-2.0, 0.0, n_variables), np.linspace(1.0, 5.0, n_variables))
@@ -86,7 +86,7 @@ def check_joint_policy(make: Callable[[], Any]) -> None:
 
 
 def check_field_policy(make: Callable[[], Any]) -> None:
-    """Check ``decide``: every agent with candidates gets a place of its own list."""
+    """Check ``decide``: every agent with candidates gets one of them."""
     domain = Domain(np.array([0.0, -50.0]), np.array([100.0, 50.0]))
     rng = np.random.default_rng(0)
     points = domain.from_unit(rng.random((30, 2)))
@@ -116,7 +116,7 @@ def check_field_policy(make: Callable[[], Any]) -> None:
     for agent, point in decision.points.items():
         listed = (candidates[agent] == np.asarray(point)).all(axis=1).any()
         claim(listed, f"decide(): the place of {agent!r}", point, f"one of its candidates, {candidates[agent]}")
-    claim_equal((points, X), before, "decide(): what is known", "as it was given")
+    claim_equal((points, X), before, "decide(): candidates and starts", "those that were given")
     claim(graphs_equal(links, nx.path_graph(agents)), "decide(): links afterwards", str(links), "those that were given")
     repeated = make().decide(situation, DBGPUCB()).points
     claim_equal(repeated, decision.points, "decide(): the places in the same situation", "the same")
@@ -275,7 +275,7 @@ def _check_optimum_claims(report: SolveReport, value: float, best: float, case: 
     if report.value is not None and value > -np.inf:
         claim_close(report.value, value, f"{case}: the value {report.value:.6g} in the report", f"{value:.6g}")
     if report.status == "exact":
-        claim_close(value, best, f"{case}: the sum of what is said to be 'exact', {value:.6g}", f"the most, {best:.6g}")
+        claim_close(value, best, f"{case}: the sum of an 'exact' choice, {value:.6g}", f"the maximum, {best:.6g}")
     gap = report.gap
     if value == -np.inf:
         claim(gap is None, f"{case}: the gap of a forbidden choice", gap, "None")

@@ -1,4 +1,4 @@
-"""Contract of a world."""
+"""Contract of an environment."""
 
 import copy
 import json
@@ -31,8 +31,8 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
     An environment has PettingZoo's parallel API. Episodes of one seed are bit-identical. Spaces contain the returned
     values; rewards are finite numbers, and flags are bools. Infos have the locations of measurements, inside the action
     spaces, and the values of measurements that did not fail (NaN would not be equal to itself). For agents that may
-    abstain, infos state whether they did. All agents end together. A deep copy and, with ``get_state`` and
-    ``set_state``, a saved state continue identically in mid-episode. The information for a team is consistent.
+    abstain, infos state whether they did. All agents end together. In mid-episode, a deep copy continues identically,
+    and so does a saved state (``get_state``, ``set_state``). The information for a team is consistent.
 
     Args:
         make: Function that makes a new environment, always with the same arguments.
@@ -50,10 +50,10 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
     _check_reset_and_steps(make(), cycles)
     _check_api(make(), cycles)
     first, second = (_episode(make(), cycles, seed=0) for _ in range(2))
-    claim_equal(second, first, "an episode after the same seed and actions", "the same to the bit")
+    claim_equal(second, first, "an episode after the same seed and actions", "a bit-identical one")
     _episode(env := make(), _FIRST_STEPS, seed=5)
-    ahead, stayed = _episode(copy.deepcopy(env), cycles), "what the original does, which stays where it was"
-    claim_equal(ahead, _episode(env, cycles), "what a deep copy in mid-episode does", stayed)
+    ahead, stayed = _episode(copy.deepcopy(env), cycles), "those of the original, which the copy leaves unchanged"
+    claim_equal(ahead, _episode(env, cycles), "steps of a deep copy in mid-episode", stayed)
     if hasattr(make().unwrapped, "get_state"):
         _check_state(make, cycles)
     env = make()
@@ -62,7 +62,7 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
 
 
 def _episode(env: Any, cycles: int, seed: int | None = None) -> list[Any]:
-    """All results of an episode under random actions; without a seed the present episode continues."""
+    """All results of an episode under random actions; without a seed, the current episode continues."""
     results: list[Any] = [] if seed is None else [env.reset(seed=seed)]
     for number, agent in enumerate(env.possible_agents):
         env.action_space(agent).seed(number)
@@ -76,7 +76,7 @@ def _episode(env: Any, cycles: int, seed: int | None = None) -> list[Any]:
 
 
 def _check_api(env: Any, cycles: int) -> None:
-    with warnings.catch_warnings(), redirect_stdout(StringIO()):  # it prints on success
+    with warnings.catch_warnings(), redirect_stdout(StringIO()):  # the test prints on success
         warnings.filterwarnings("ignore", "Agents have different|Observations are different shapes")
         try:
             parallel_api_test(env, num_cycles=cycles)
@@ -170,14 +170,14 @@ def _check_measurement(env: Any, whose: str, info: Mapping[str, Any], space: Any
     noise = info.get("noise_std", {})
     for name, std in (noise if isinstance(noise, Mapping) else {"measurement": noise}).items():
         what, is_known = f"'noise_std' of {name!r} in {whose}", np.isfinite(reported_noise(std))
-        claim(name in outcomes, what, std, "one of an outcome that is there")
+        claim(name in outcomes, what, std, "none without that outcome")
         claim(is_known, what, std, "a finite number >= 0; left out if it is not known")
     location = np.append(info["location"], space.high[-1]) if hasattr(env.unwrapped, "prices") else info["location"]
     claim(_contains(space, location), f"'location' in {whose}", info["location"], f"one in its action space, {space}")
 
 
 def _contains(space: Any, location: Any) -> bool:
-    """True if a location is in an action space, in which numbers may be of another type: robots' are often doubles."""
+    """True if a location is in an action space, even in another number type: robots often report doubles."""
     if isinstance(space, Dict) and isinstance(location, Mapping):
         return set(location) == set(space.spaces) and all(_contains(space[key], part) for key, part in location.items())
     place = reported_place(location) if isinstance(space, Box) else None
@@ -194,9 +194,9 @@ def _check_state(make: Callable[[], Any], cycles: int) -> None:
     arrays = {name: np.array(array) for name, array in state["arrays"].items()}
     ahead = _episode(env, cycles)
     now = json.loads(json.dumps(state["json"])), state["arrays"]
-    claim_equal(now, (plain, arrays), "a state after its world went on", "what it was")
+    claim_equal(now, (plain, arrays), "a saved state after its world continued", "the same")
     fresh.unwrapped.set_state({"json": plain, "arrays": arrays})
-    claim_equal(_episode(fresh, cycles), ahead, "what a world does from a written state", "what the one saved did")
+    claim_equal(_episode(fresh, cycles), ahead, "steps of a world from a saved state", "those of the saved world")
 
 
 def _check_team_information(env: Any) -> None:

@@ -1,4 +1,4 @@
-"""Forms of actions: how an agent's action has the codes of the variables that the agent sets."""
+"""Forms of actions: how an agent's action encodes the variables that the agent sets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -16,7 +16,7 @@ _WANTED = "wanted a finite Box with one axis, Discrete, MultiDiscrete, or a Dict
 
 
 class _Leaf(NamedTuple):
-    """Space within a ``Dict``, by its keys, or an agent's whole space; an action has ``size`` numbers of it."""
+    """Space within a ``Dict``, at ``keys``, or an agent's whole space; it contributes ``size`` numbers to an action."""
 
     keys: tuple[str, ...]
     space: Any
@@ -31,7 +31,7 @@ class _Leaf(NamedTuple):
         return None if isinstance(self.space, Box) else np.asarray(self.space.start, dtype=float).reshape(-1)
 
     def types(self) -> list[Variable]:
-        """Type of each entry: numbers of a box, choices among the integers of other spaces."""
+        """Type of each entry: real numbers or integers in a box, choices among integers in other spaces."""
         space = self.space
         if isinstance(space, Box):
             ranges = zip(space.low.reshape(-1).tolist(), space.high.reshape(-1).tolist(), strict=True)
@@ -42,20 +42,20 @@ class _Leaf(NamedTuple):
         return [Categorical(range(start, start + n)) for start, n in zip(starts.tolist(), counts.tolist(), strict=True)]
 
     def fits(self, axes: Sequence[Axis]) -> bool:
-        """True if its entries have the codes of these axes."""
+        """True if the entries can hold the codes of these axes, and no others."""
         if isinstance(self.space, Box):
             ends = np.array([(axis.low, axis.high) for axis in axes]).reshape(-1, 2).T
             difference = np.abs(np.array([self.space.low.reshape(-1), self.space.high.reshape(-1)]) - ends)
-            tolerance = 1e-6 * np.ptp(ends, axis=0) + 1e-7 * np.abs(ends).max(axis=0)  # float32 rounds
+            tolerance = 1e-6 * np.ptp(ends, axis=0) + 1e-7 * np.abs(ends).max(axis=0)  # rounding to float32
             return bool((difference <= tolerance).all())
         counts = np.asarray(self.space.n if isinstance(self.space, Discrete) else self.space.nvec).reshape(-1)
         return all(axis.step and n == axis.count for axis, n in zip(axes, counts.tolist(), strict=True))
 
 
 class ActionForm(NamedTuple):
-    """Form of an agent's actions. An entry of a ``Box`` is a variable's code, a number or a choice's position; one of
-    ``Discrete`` or ``MultiDiscrete`` the position of the value, from the start of the space on. A ``Dict`` has a space
-    for each variable, by its name, or further spaces in the order of the variables.
+    """Form of an agent's actions. An entry of a ``Box`` is a variable's code: a number, or the position of a choice. An
+    entry of a ``Discrete`` or ``MultiDiscrete`` is the position of the value plus the start of the space. A ``Dict``
+    has a space for each variable, by its name, or further spaces in the order of the variables.
     """
 
     leaves: Sequence[tuple[_Leaf, Sequence[str]]]
@@ -63,7 +63,7 @@ class ActionForm(NamedTuple):
 
     @classmethod
     def of(cls, space: "Space[Any]", own: Mapping[str, Variable], agent: str) -> "ActionForm":
-        """Form for an agent's own variables; a ConfigError if the space has other values."""
+        """Form for an agent's own variables; raises a ConfigError if the space does not fit them."""
         leaves, axes = list(_leaves(space, agent)), {name: variable.axis for name, variable in own.items()}
         names, keys = list(own), set(space.spaces) if isinstance(space, Dict) else set[str]()
         if keys and keys == set(own):
@@ -77,7 +77,7 @@ class ActionForm(NamedTuple):
         return cls(named_leaves, axes)
 
     def action(self, codes: Mapping[str, float]) -> Any:
-        """Action with codes, inside the space and in its number type."""
+        """Action that sets codes, inside the space and in its number type."""
         action: dict[str, Any] = {}
         for leaf, names in self.leaves:
             numbers, space = np.array([codes[name] for name in names]), leaf.space
@@ -97,7 +97,7 @@ class ActionForm(NamedTuple):
         return action
 
     def codes(self, action: object) -> dict[str, float] | None:
-        """Codes in an action, which may be out of range; None if it has another form."""
+        """Codes in an action, which may be out of range; None if the action has another form."""
         codes: dict[str, float] = {}
         for leaf, names in self.leaves:
             value: Any = action
@@ -119,7 +119,7 @@ class ActionForm(NamedTuple):
 
 
 def variables_of(space: "Space[Any]", agent: str) -> dict[str, Variable]:
-    """Variables of an agent ``a`` in a space: ``a[0]``, ``a[1]``, …, in a ``Dict`` ``a[key]``. A ConfigError unless it
+    """Variables of an agent ``a``: ``a[0]``, ``a[1]``, …, or ``a[key]`` in a ``Dict``. A ConfigError unless the space
     is a finite box with one axis, a ``Discrete`` or ``MultiDiscrete`` of at least two choices, or a ``Dict`` of these.
     """
     variables = dict[str, Variable]()
@@ -141,7 +141,7 @@ def _leaves(space: Any, agent: str, keys: tuple[str, ...] = ()) -> Iterator[_Lea
         for key, inner in space.spaces.items():
             yield from _leaves(inner, agent, (*keys, key))
         return
-    # a number alone is an action only within a table
+    # a space without axes, for a single number, is allowed only within a Dict
     axes = (0, 1) if keys else (1,)
     if not isinstance(space, Discrete) and not (isinstance(space, Box | MultiDiscrete) and len(space.shape) in axes):
         raise ConfigError(f"action space of {agent!r}: got {short(space)}; {_WANTED}", at=_AT)

@@ -22,8 +22,8 @@ from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, Worl
 class FieldWorld(World):
     """A sensing environment as its team sees it: places, links and measurements; never the ground truth.
 
-    ``docs/environments/contract.md`` has the optional methods of its ``ParallelEnv``. With ``prices()``, agents may
-    abstain: the last coordinate of an action, from 0 to 1, then decides on the measurement.
+    ``docs/environments/contract.md`` lists the optional methods of its ``ParallelEnv``. With ``prices()``, agents may
+    abstain: an action then has one more coordinate, from 0 to 1, and an agent measures from 0.5 on.
     """
 
     def __init__(self, env: "ParallelEnv[str, Any, Any]") -> None:
@@ -47,13 +47,13 @@ class FieldWorld(World):
 
     @property
     def task(self) -> Goal | None:
-        """Task in the field; None if the environment states none, or another kind of task."""
+        """Task in the field; None if the environment states no task, or an unknown one."""
         task = getattr(self._world, "task", None)
         return cast(Goal, task) if isinstance(task, str) and task in get_args(Goal) else None
 
     @property
     def stated_task(self) -> Goal | None:
-        """The task, unless it is the default of the world's class."""
+        """The task; None if it is the default of the environment's class."""
         parameter = inspect.signature(type(self._world)).parameters.get("task")
         return None if parameter is not None and parameter.default == self.task else self.task
 
@@ -75,7 +75,7 @@ class FieldWorld(World):
         return [[np.asarray(ring, dtype=float) for ring in rings] for rings in self._optional("no_go", [])]
 
     def bases(self) -> dict[str, Float[np.ndarray, " d"]]:
-        """Bases of agents, where they must be when their batteries are empty."""
+        """Bases of agents, to which they must return before their batteries are empty."""
         bases = {agent: WorldTravel(self._world).base(agent) for agent in self.problem.agents}
         return {agent: base for agent, base in bases.items() if base is not None}
 
@@ -96,7 +96,7 @@ class FieldWorld(World):
         return dict(table)
 
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
-        """Options of a decision; of agents with observations, the live ones take part."""
+        """Options of a decision; live agents with observations take part."""
         if agents is None:
             return Offers(boxes=self.boxes, standpoints=self.standpoints(), level=self.level)
         world, prices = self._world, self._by_agent("prices")
@@ -120,7 +120,7 @@ class FieldWorld(World):
     def actions(
         self, point: Mapping[str, float], agents: Sequence[str], now: Positions | None = None
     ) -> dict[str, np.ndarray]:
-        """Measurement locations of agents; one without a goal stays at its location, or abstains if it can."""
+        """Measurement locations of agents; an agent without a goal stays where it is, and abstains if it may."""
         middle, now = (self.problem.box.low + self.problem.box.high) / 2, now or {}
         sent = self.problem.places_of(point)
         actions: dict[str, np.ndarray] = {}
@@ -130,7 +130,7 @@ class FieldWorld(World):
         return actions
 
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
-        """Locations that agents are sent to; NaN for one that abstains."""
+        """Locations that agents are sent to; NaN for an agent that abstains."""
         places, d = dict[str, Float[np.ndarray, " d"]](), self.problem.box.n_dims
         for agent, action in actions.items():
             place = Report.of({"location": action}).place
@@ -141,7 +141,7 @@ class FieldWorld(World):
         return self.problem.joint(places)
 
     def news(self, sent: Mapping[str, float] | None, step: Step) -> News:
-        """Measurements of a step; an agent with a target and no valid report has failed, except by abstention."""
+        """Measurements of a step; without a valid report, an agent with a target has failed, unless it abstained."""
         targets, problem = {} if sent is None else self.problem.places_of(sent), self.problem
         arguments = {agent: (step.infos.get(agent, {}), targets.get(agent), problem.box) for agent in problem.agents}
         return news_of_measurements(problem, {agent: measurements_of(agent, *own) for agent, own in arguments.items()})
@@ -168,7 +168,7 @@ class WorldTravel:
         return int(min(self._world.rounds_left(agent), NEVER)) if hasattr(self._world, "rounds_left") else NEVER
 
     def base(self, agent: str) -> Float[np.ndarray, " d"] | None:
-        """Location where it has to be back by then; None: anywhere."""
+        """Location where an agent must be when it cannot move any more; None if it may be anywhere."""
         place = self._world.base(agent) if hasattr(self._world, "base") else None
         return None if place is None else np.asarray(place, dtype=float)
 
@@ -176,7 +176,7 @@ class WorldTravel:
 def measurements_of(
     agent: str, info: Mapping[str, Any], target: Float[np.ndarray, " d"] | None, box: Domain
 ) -> tuple[Measurement | None, tuple[Measurement, ...]]:
-    """Final measurement of one agent from its info, if there is one or it has failed, and those en route."""
+    """Measurement of one agent at its stop from its info, None without one, and its measurements en route."""
     report = Report.of(info, box)
     stops = tuple(
         Measurement(agent, stop.place, stop.outcome, stop.noise_std if np.isfinite(stop.outcome) else np.nan)
@@ -192,7 +192,7 @@ def measurements_of(
 def news_of_measurements(
     problem: Problem, found: "Mapping[str, tuple[Measurement | None, tuple[Measurement, ...]]]"
 ) -> News:
-    """Report of a round for a team, from its agents' measurements by ``measurements_of``, in the problem's order."""
+    """News of a round for a team, from the results of ``measurements_of`` for its agents, in the problem's order."""
     measurements = {agent: measurement for agent, (measurement, _) in found.items() if measurement is not None}
     place = problem.joint({agent: measurement.place for agent, measurement in measurements.items()})
     outcomes = {agent: measurement.outcome for agent, measurement in measurements.items()}

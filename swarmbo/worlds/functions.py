@@ -20,15 +20,15 @@ from swarmbo.worlds.actions import ActionForm
 from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
 
 _AT = "$.environment"
-_SLACK = 1e-6  # of a range: actions may have been rounded to float32
+_SLACK = 1e-6  # share of a range, since actions may have been rounded to float32
 
 
 class FactorGraphSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Result of ``env.unwrapped.factor_graph()``.
 
-    ``bounds`` are (low, high) of every variable, in the order of joint points, or the table of its type:
-    ``{"kind": "integer", "low": 1, "high": 9}``. The agent that owns a variable sets it. ``scopes`` and ``owners`` are
-    of factors, None if hidden. ``present`` has the value of every variable now, None if unknown.
+    ``bounds`` has (low, high) of every variable, in the order of joint points, or the table of its type:
+    ``{"kind": "integer", "low": 1, "high": 9}``. The agent that owns a variable sets it. ``scopes`` and ``owners``
+    describe the factors; None if hidden. ``present`` has the current value of every variable; None if unknown.
     """
 
     bounds: dict[str, Any]
@@ -42,17 +42,17 @@ class FactorGraphSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class FunctionWorld(World):
     """A function as its team sees it: variables, factors, links and outcomes; never the ground truth.
 
-    Variables in no factor stay in the middle of their range. An agent's actions have its own variables, in the order of
+    Variables in no factor stay in the middle of their range. An action holds the agent's own variables, in the order of
     ``bounds``, in the form of its action space (``swarmbo.worlds.actions.ActionForm``). Infos have ``"measurement"``,
     the total, or ``"factors"`` with outcomes per factor, and ``"location"``, the action that was carried out. ``spec``
-    is the graph of an environment without one.
+    describes the function of an environment without ``factor_graph()``.
     """
 
     def __init__(self, env: "ParallelEnv[str, Any, Any]", spec: FactorGraphSpec | None = None) -> None:
         super().__init__(env)
         if spec is None:
             if not hasattr(self._world, "factor_graph"):
-                fix = "make its team with Team.for_env(env, measurement=…), and bring it to a state by load_state_dict"
+                fix = "make its team with Team.for_env(env, measurement=…), and restore its state by load_state_dict"
                 raise ConfigError(f"got an environment without factor_graph(); {fix}", at=_AT)
             spec = convert(self._world.factor_graph(), FactorGraphSpec, f"{_AT}.factor_graph")
         self.agents = tuple(env.possible_agents)
@@ -89,11 +89,11 @@ class FunctionWorld(World):
         return FactorGraph(graph.factors, graph.scopes, graph.factor_owners, tuple(inside), tuple(acted.values()))
 
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
-        """Present links; any participants choose the whole joint point."""
+        """Current links; whichever agents take part, they choose the whole joint point."""
         return Offers() if agents is None else Offers(links=self.links())
 
     def place(self, point: Mapping[str, Any]) -> list[float]:
-        """Codes of a joint point: all variables in the world's order, the middle of those that it lacks."""
+        """Codes of all variables at a joint point, in the world's order; if missing, in the middle of their range."""
         pairs = zip(self.types.items(), self._middle, strict=True)
         codes = [variable.code(point[name]) if name in point else middle for (name, variable), middle in pairs]
         return [np.nan if code is None else code for code in codes]
@@ -104,7 +104,7 @@ class FunctionWorld(World):
         return isinstance(self.domain, MixedDomain)
 
     def named(self, place: Sequence[float]) -> dict[str, Any]:
-        """Values of all variables from their codes; NaN for a code that is none."""
+        """Values of all variables from their codes; NaN for an invalid code."""
         return self._valued(dict(zip(self.variables, place, strict=True)))
 
     def _valued(self, codes: Mapping[str, float]) -> dict[str, Any]:
@@ -114,12 +114,12 @@ class FunctionWorld(World):
         return {name: types[name].value(code) if types[name].axis.has(code) else np.nan for name, code in codes.items()}
 
     def coded(self, agent: str, action: object) -> list[float] | None:
-        """Codes of an agent's own variables in its action; None if that has another form."""
+        """Codes of an agent's own variables in its action; None if the action has another form."""
         codes = self._forms[agent].codes(action)
         return None if codes is None else [codes[variable] for variable in self._forms[agent].axes]
 
     def begin(self, infos: Infos) -> News | None:
-        """None: a reset evaluates nothing, and nothing continues."""
+        """Return None: a reset evaluates nothing, and an evaluation takes one step."""
 
     def actions(self, point: Mapping[str, Any], agents: Sequence[str], now: Positions | None = None) -> dict[str, Any]:
         """Actions that jointly set a joint point, inside the agents' spaces and in their number type."""
@@ -127,8 +127,8 @@ class FunctionWorld(World):
         return {agent: self._forms[agent].action(codes) for agent in agents}
 
     def point(self, infos: Infos, sent: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Values at the evaluated joint point: as agents report, else as sent; None if none reports. They are NaN for
-        an agent whose location is invalid.
+        """Values at the evaluated joint point, reported by agents or else as sent. They are NaN for an agent whose
+        location is invalid. The point is None if no agent reports a location.
         """
         stated = {agent: at for agent, info in infos.items() if info and (at := info.get("location")) is not None}
         if not stated:
@@ -140,7 +140,7 @@ class FunctionWorld(World):
         return self._valued(codes)
 
     def outcome(self, infos: Infos) -> float | dict[str, float | None] | None:
-        """Outcome: the first reported total, or a table of the reported factors; None if it failed."""
+        """Outcome: the first reported total, or a table of the reported factors; failed outcomes are None."""
         reports = [Report.of(info) for info in infos.values()]
         if self.outcomes == "total":
             return _known(next((report.outcome for report in reports if report.is_measured), np.nan))
@@ -155,7 +155,7 @@ class FunctionWorld(World):
         return {name: std for report in reports for name, std in report.factor_noise.items() if name in report.factors}
 
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
-        """Joint point that actions set, in codes; between the values of a grid the nearest one."""
+        """Codes of the joint point that actions set, rounded to the values of each variable's grid."""
         domain, codes = self.problem.domain, dict[str, float]()
         for agent, form in self._forms.items():
             codes |= form.codes(actions.get(agent)) or dict.fromkeys(form.axes, np.nan)
@@ -167,7 +167,7 @@ class FunctionWorld(World):
         raise ConfigError(f"got {actions.get(agent)!r:.60}; wanted an action of its space", at=f"$.actions.{agent}")
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
-        """Result of an evaluation from ``env.step``; None without a query. All of one out of bounds have failed."""
+        """Result of an evaluation from ``env.step``; None without a query. Outcomes at a point out of bounds failed."""
         if sent is None:
             return None
         return self._news(sent, self.point(step.infos, sent), self.outcome(step.infos), self.noise_std(step.infos))
@@ -179,7 +179,7 @@ class FunctionWorld(World):
         if point is not None and not problem.has_point(point):
             point, outcome = None, None
         at = sent if point is None else point
-        place = problem.placed({name: at[name] for name in problem.graph.variables})  # a world may report others, too
+        place = problem.placed({name: at[name] for name in problem.graph.variables})  # a world may report more
         if problem.outcomes == "total":
             return News(place, reported_number(outcome), {}, np.nan if isinstance(noise_std, Mapping) else noise_std)
         outcomes = outcome if isinstance(outcome, Mapping) else {}

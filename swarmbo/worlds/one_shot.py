@@ -29,13 +29,13 @@ class OneShotWorld(FunctionWorld):
 
     An evaluation is one joint action, held for ``hold`` steps or until the episode ends. Every entry of an agent's
     action is a variable, ``agent[0]``, ``agent[1]``, …; in a ``Dict``, ``agent[key]``. Discrete actions are choices
-    among integers. The outcome of an agent's factor is the mean of its measurements, functions of observation, reward
-    and info; it failed if one of them is None or not finite. Without scopes, the one outcome is the total over agents.
-    Agents that are in no scope keep the middle of their actions, and those without a scope are not measured.
+    among integers. ``measurement`` is a function of an agent's observation, reward and info; the outcome of its factor
+    is the mean over the steps, and failed if one number is None or not finite. Without scopes, the one outcome is the
+    total over agents. Agents in no scope act in the middle of their spaces; agents without a scope are not measured.
 
-    Evaluations follow one another without a reset, except by the user's loop. Reset before every evaluation, with the
-    same seed, for outcomes that depend on the configuration alone. An agent that is not live when an evaluation begins
-    sets nothing: factors that depend on it fail, and so does the total.
+    The environment is reset only by the user's loop. Reset it before every evaluation, with the same seed, if outcomes
+    should depend on the configuration alone. An agent that is not live when an evaluation begins sets nothing: factors
+    that depend on it fail, and so does the total.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class OneShotWorld(FunctionWorld):
         self._sent_actions, self._step_measurements = None, []
 
     def actions(self, point: Mapping[str, Any], agents: Sequence[str], now: Positions | None = None) -> dict[str, Any]:
-        """Actions that begin an evaluation of a joint point, of the live agents."""
+        """Actions of the live agents that begin an evaluation of a joint point."""
         live = [agent for agent in agents if agent in self._env.agents]
         self._sent_actions, self._step_measurements = super().actions(point, live), []
         return self._repeated_actions(live)
 
     def continued_actions(self, agents: Sequence[str]) -> dict[str, Any] | None:
-        """Actions that continue an evaluation; None without one."""
+        """Actions that continue an evaluation; None if no evaluation is in progress."""
         return self._repeated_actions(agents) if self._sent_actions is not None and self._step_measurements else None
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
@@ -81,7 +81,7 @@ class OneShotWorld(FunctionWorld):
         if len(self._step_measurements) < self._hold and not is_over:
             return None
         outcomes = {agent: self._mean(agent) for agent in self._needed_agents}
-        # in the number type of the actions
+        # the point as sent, rounded to the number type of the actions
         point = self.point({agent: {"location": own} for agent, own in (self._sent_actions or {}).items()}, sent)
         self.begin({})
         return self._news(sent, point, math.fsum(outcomes.values()) if self.outcomes == "total" else outcomes)
@@ -95,7 +95,7 @@ class OneShotWorld(FunctionWorld):
         return values.outcome_from_user(value, repr(agent))
 
     def _mean(self, agent: str) -> float:
-        """Mean of an agent's measurements in this evaluation; NaN if it failed."""
+        """Mean of an agent's measurements in this evaluation; NaN if its outcome failed."""
         measured = [step[agent] for step in self._step_measurements if agent in step]
         needed, sent = self._needed_agents[agent], self._sent_actions
         has_absent = sent is not None and any(other not in sent for other in needed)
@@ -103,7 +103,7 @@ class OneShotWorld(FunctionWorld):
 
 
 def _graph_spec(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> FactorGraphSpec:
-    """Variables of the agents' actions, and factors of scopes between agents."""
+    """Variables of the agents' actions, and one factor for each scope."""
     require_parallel(env)
     if not env.possible_agents:
         raise ConfigError("the environment has no agents", at="$.environment")
@@ -121,7 +121,7 @@ def _graph_spec(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> Fac
 
 
 class _Served(ParallelEnv[str, Any, Any]):
-    """World that only states its problem."""
+    """Environment that states its problem, and refuses to evaluate anything."""
 
     def __init__(self, name: str, unit: str, boxes: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
         self.metadata = {"name": name or "served"}
@@ -130,7 +130,7 @@ class _Served(ParallelEnv[str, Any, Any]):
         try:
             self._boxes = {agent: Box(*np.array(ends, dtype=float), dtype=np.float64) for agent, ends in boxes.items()}
         except (TypeError, ValueError, AssertionError) as error:
-            raise ConfigError(f"got bounds that are no (low, high): {error}; wanted numbers", at="$.bounds") from error
+            raise ConfigError(f"got bounds that are not (low, high): {error}; wanted numbers", at="$.bounds") from error
 
     def action_space(self, agent: str) -> Box:
         return self._boxes[agent]
@@ -187,7 +187,7 @@ class ServedField(_Served):
         low: Lower bounds (d,) of a location.
         high: Upper bounds (d,).
         task: Task: the ``peak``, a ``map``, or the set above a ``level``.
-        level: That level.
+        level: Level of the task ``level``.
         name: Name of the field, for titles.
         unit: Unit of the outcome.
         max_cycles: Number of queries, as in the scenario.

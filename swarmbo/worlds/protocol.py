@@ -1,4 +1,4 @@
-"""Base of worlds for teams, for all kinds of problems, and the parser of agents' reports."""
+"""Base class of all worlds, and the parser of agents' reports."""
 
 import math
 from abc import ABC, abstractmethod
@@ -18,14 +18,14 @@ from swarmbo.problem import Problem
 from swarmbo.problem.data import News
 from swarmbo.spaces import Domain
 
-_LONGEST_WORDS = 200  # characters of a failure message
+_LONGEST_FAILURE = 200  # characters of a failure message
 Infos = Mapping[str, Mapping[str, Any]]  # by agent, as ``env.reset`` and ``env.step`` return them
 Places = Mapping[str, Float[np.ndarray, "k d"]]
 Positions = Mapping[str, Float[np.ndarray, " d"]]
 
 
 class Step(NamedTuple):
-    """Result of ``env.step``, each by agent."""
+    """Result of ``env.step``; each field is a table by agent."""
 
     observations: Mapping[str, Any]
     rewards: Mapping[str, Any]
@@ -37,9 +37,9 @@ class Step(NamedTuple):
 class Report(NamedTuple):
     """Report of one agent; ``docs/environments/contract.md`` explains each key.
 
-    Numbers that are missing, not finite, or beyond 1e60 are NaN; distance and cost are then 0. ``factor_noise`` has
+    Numbers that are missing, not finite, or beyond 1e60 are NaN; such a distance or cost is 0. ``factor_noise`` has
     known standard deviations only. An agent that ``declined`` abstained, so no measurement has failed. In a field, an
-    outcome from elsewhere than its box has failed. ``failure`` is the agent's reason, else what is wrong in its info.
+    outcome from outside the box has failed. ``failure`` is the reason that the agent states, or the fault in its info.
 
     Example:
         >>> report = Report.of({"location": [0.5], "measurement": "high", "cost": 2})
@@ -65,8 +65,8 @@ class Report(NamedTuple):
 
     @classmethod
     def of(cls, info: Mapping[str, Any], box: Domain | None = None) -> "Report":
-        """Report of an agent's info, in a field with its box."""
-        info = info or {}  # None is no report
+        """Parse an agent's info; ``box`` is that of the field, None for a function."""
+        info = info or {}  # None: the agent reports nothing
         noise, source, failure, sampled = (info.get(key) for key in ("noise_std", "source", "failure", "sampled"))
         stated, measured = info.get("location"), info.get("measurement")
         place, outcome = reported_place(stated), reported_number(measured)
@@ -95,7 +95,7 @@ class Report(NamedTuple):
             on_the_way=_on_the_way(info.get("on_the_way"), box),
             path=_path(info.get("path"), box),
             battery=float(np.clip(reported_number(info.get("battery")), 0.0, 1.0)),
-            failure=" ".join(failure.split())[:_LONGEST_WORDS] if isinstance(failure, str) else wrong,
+            failure=" ".join(failure.split())[:_LONGEST_FAILURE] if isinstance(failure, str) else wrong,
         )
 
 
@@ -114,8 +114,8 @@ def _path(stated: object, box: Domain | None) -> Float[np.ndarray, "k d"] | None
 
 @dataclass(frozen=True)
 class Offers:
-    """Options of a world for a decision, None if unknown; ``agents`` None are all, ``links`` None connect all.
-    ``prices``, in the unit of the outcome, are of agents that may abstain; ``standpoints`` of static ones.
+    """Options of a world for a decision. None means unknown, except that without ``agents`` all take part, and without
+    ``links`` all are linked. ``prices`` (unit of the outcome) has agents that may abstain, ``standpoints`` static ones.
     """
 
     agents: tuple[str, ...] | None = None
@@ -143,11 +143,11 @@ class World(ABC):
 
     @property
     def horizon(self) -> int | None:
-        """Rounds in an episode, if the environment states them."""
+        """Rounds in an episode; None if the environment does not state them."""
         return getattr(self._world, "max_cycles", None)
 
     def links(self) -> "nx.Graph[str] | None":
-        """Present communication links; None if unknown."""
+        """Current communication links; None if unknown."""
         return self._optional("interaction_graph")
 
     def sites(self) -> Float[np.ndarray, "k d"] | None:
@@ -160,14 +160,14 @@ class World(ABC):
 
     @abstractmethod
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
-        """Options of a decision of agents with observations; None: options that are independent of an episode."""
+        """Options of a decision by agents that have observations; with None, options that hold in any episode."""
 
     @abstractmethod
     def begin(self, infos: Infos) -> News | None:
-        """Abandon an evaluation in progress; return the measurements at the starts, from ``env.reset``."""
+        """Abandon an evaluation in progress; return the measurements made at ``env.reset``, None without any."""
 
     def continued_actions(self, agents: Sequence[str]) -> dict[str, Any] | None:
-        """Actions that continue an evaluation of several steps; None without one."""
+        """Actions that continue an evaluation of several steps; None if no evaluation is in progress."""
         return None
 
     @abstractmethod
@@ -180,10 +180,10 @@ class World(ABC):
 
     @abstractmethod
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
-        """Result of an evaluation from ``env.step`` of the ``sent`` joint point; None while it continues."""
+        """Result of evaluating the ``sent`` joint point, from ``env.step``; None while the evaluation continues."""
 
     def _within(self, agent: str, action: np.ndarray) -> np.ndarray:
-        """Action inside an agent's space, a box, and in its number type."""
+        """Action clipped to an agent's box, and in the box's number type."""
         space: Any = self._env.action_space(agent)
         return np.clip(action.astype(space.dtype), space.low, space.high)
 
@@ -196,7 +196,7 @@ def require_parallel(env: object) -> None:
         fix = ": parallel_env(…) of its module, or pettingzoo.utils.aec_to_parallel(env)"
     elif missing:
         got = f"which has no {missing[0]}"
-        fix = ", whose agents are named by possible_agents; an environment of one agent can be written as one"
+        fix = ", whose agents are named by possible_agents; wrap a single-agent environment as one"
     else:
         return
     raise ConfigError(f"got {short(env)}, {got}; wanted a PettingZoo ParallelEnv{fix}", at="$.environment")

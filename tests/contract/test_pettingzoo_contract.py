@@ -186,7 +186,7 @@ def test_a_state_that_is_none_or_not_whole_is_refused_and_changes_nothing(kind):
     for one in (array[..., None], array.astype(str), [[1.0], [2.0, 3.0]]):
         broken.append({**state, "arrays": {**arrays, name: one}})
     for one in broken:
-        with pytest.raises(StateVersionError, match=r"got a .* state that is not whole"):
+        with pytest.raises(StateVersionError, match=r"got a .* state that is not valid"):
             env.set_state(one)
     for one in (None, {}, {"json": {}}, {"json": 3, "arrays": {}}, {"arrays": {}}):
         with pytest.raises(StateVersionError, match=r"got no .* state; wanted .* of get_state\(\)"):

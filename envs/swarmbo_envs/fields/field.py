@@ -21,7 +21,7 @@ from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, grid_points
 Surface = Callable[[Places], Values]
 MAX_SITES = 4096  # of a lattice
 MAX_EVALUATION_POINTS = 2500
-_CACHE_SIZE = 4  # cached rounds and scorers: a step asks for its own again and again
+_CACHE_SIZE = 4  # cached rounds and scorers: a step uses its own many times
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -32,13 +32,13 @@ class Field:
 
     ``sites`` are the only measurable locations if ``sites_only``, else a lattice. ``points`` are those at which maps
     are compared. ``minimum`` is the smallest value at the sites, ``maximum`` the largest over all measurable locations.
-    Robots get from site to site with ``least_reach_m`` a round. ``digest`` is that of the data behind the settings.
+    Robots get from site to site with ``least_reach_m`` a round. ``digest`` identifies the data behind the settings.
     ``gaps`` masks map cells without data, south row first; values there are those of the nearest known location.
     ``coordinates`` are those of the input, if they are not the map's.
 
-    A field that changes is that of round 0: ``change`` has the surfaces of all rounds, which can be pickled, and
-    ``span`` the smallest and the largest value of all rounds, at least approximately. Summits of rounds are searched
-    from the places ``searched``, or from the sites if they are the only measurable locations.
+    If the field changes, its values are those of round 0. ``change`` then gives the surface of any round, which can be
+    pickled, and ``span`` is the smallest and the largest value of all rounds, at least approximately. The summit of a
+    round is searched from the places ``searched``, or from the sites if that is None.
     """
 
     name: str
@@ -105,10 +105,10 @@ class Field:
         return max(0.15 * float((self.high - self.low).max()), self.least_reach_m)
 
     def with_surface(self, surface: Surface) -> "Field":
-        """Other values on the same map, without change; the summit is searched again."""
+        """The same map with other values, which do not change; the summit is searched again."""
         maximum, argmax = summit(surface, self.sites if self.searched is None else self.searched, self.low, self.high)
         at_sites = surface(self.sites)
-        # no search finds the summits of a rough field
+        # local searches may miss the summit of a rough field
         for places, values in ((self.sites, at_sites), (self.points, surface(self.points))):
             best = places[values.argmax()]
             if (value := float(surface(best[None])[0])) > maximum:
@@ -117,7 +117,7 @@ class Field:
         return replace(self, surface=surface, change=None, **ends)
 
     def scorer(self, key: tuple[float | None, float], make: Callable[[], T]) -> T:
-        """Scorer that all worlds over this field with one level and noise share."""
+        """Scorer that worlds over this field share if their level and noise are equal."""
         return _cached(self._scorers, key, make)
 
     def require_on_map(self, place: Place, at: str) -> None:
@@ -145,7 +145,7 @@ def lattice(low: Place, high: Place, n_points: int) -> Places:
 
 
 def summit(surface: Surface, places: Places, low: Place, high: Place) -> tuple[float, Place]:
-    """Maximum of a smooth field and its location, by local searches from the ten best places, on every peak's slope."""
+    """Maximum of a smooth field and its place: local searches from the ten best ``places``, which cover all peaks."""
     values = surface(places)
     size = high - low
     best_value, best_place = float(values.max()), places[values.argmax()]
@@ -164,7 +164,7 @@ def summit(surface: Surface, places: Places, low: Place, high: Place) -> tuple[f
 
 
 class Bilinear:
-    """Values between the cell centres of a rectilinear grid of rising coordinates; beyond it only if ``is_endless``."""
+    """Values between the cell centres of a grid of increasing coordinates; beyond the grid only if ``is_endless``."""
 
     def __init__(self, xs: np.ndarray, ys: np.ndarray, values: Rows, *, is_endless: bool = False) -> None:
         beyond: dict[str, Any] = {"bounds_error": False, "fill_value": None} if is_endless else {}
@@ -178,14 +178,14 @@ class Bilinear:
 def _cached(cache: dict[K, T], key: K, make: Callable[[], T]) -> T:
     """Value of a key, made if it is not among the few latest ones."""
     if (value := cache.get(key)) is None:
-        for oldest in list(cache)[: 1 - _CACHE_SIZE]:  # other threads may do so, too
+        for oldest in list(cache)[: 1 - _CACHE_SIZE]:  # other threads may remove them, too
             cache.pop(oldest, None)
         value = cache[key] = make()
     return value
 
 
 def separated_sites(rng: np.random.Generator, sites: Places, n_places: int) -> Float[np.ndarray, "n_places 2"]:
-    """Random sites, separated from each other: by half the side of a site's share of the map, or less if it must be."""
+    """Random sites, separated by half the side of a site's share of the map, or by less if there is no such choice."""
     candidates = sites[rng.permutation(len(sites))]
     separation = 0.5 * float(np.sqrt(np.prod(np.ptp(sites, axis=0)) / n_places))
     while True:

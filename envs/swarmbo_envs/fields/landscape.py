@@ -67,7 +67,7 @@ class DrawnInTime:
 def _over(
     surface: Surface, name: str, size_m: Pair, max_sites: int, n_points: int = MAX_EVALUATION_POINTS, **labels: Any
 ) -> Field:
-    """Field over a region from (0, 0); its candidate sites are a lattice of at most ``max_sites`` and 4096."""
+    """Field over a region from (0, 0); its candidate sites are a lattice of at most min(``max_sites``, 4096) points."""
     low, high = np.zeros(2), np.array(size_m)
     sites, points = lattice(low, high, min(max_sites, MAX_SITES)), lattice(low, high, n_points)
     return Field(name, low, high, sites, points, surface, 0.0, low, 0.0, **labels).with_surface(surface)
@@ -184,7 +184,7 @@ def load_elevation(name: str) -> tuple[str, Rows, Values, Values, kinds.Window]:
     if name == "jacksboro":
         with np.load(get_sample_data("jacksboro_fault_dem.npz", asfileobj=False)) as data:
             heights = data["elevation"].astype(float)
-            # the two are interchanged in the file; row 0 is north
+            # the file interchanges ymin and ymax; row 0 is in the north
             north = max(float(data["ymin"]), float(data["ymax"]))
             rows, columns = np.arange(heights.shape[0]), np.arange(heights.shape[1])
             latitudes = north - float(data["dy"]) * rows
@@ -227,7 +227,7 @@ def _every_nth_cell(xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " r
 
 
 def build_field(table: dict[str, Any] | None, max_sites: int, *, moving: bool = False) -> Field:
-    """Field of a table, None: the default elevation model; with all sites of a CSV file. ``moving`` ones may change."""
+    """Field of a table; None is the default elevation model. A CSV file keeps all sites. ``moving`` permits change."""
     settings = kinds.field_settings(table, moving=moving)
     if isinstance(settings, kinds.PlumeFieldSettings):
         return plume_field(settings.plume, max_sites)

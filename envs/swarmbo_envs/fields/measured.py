@@ -1,4 +1,4 @@
-"""Fields from measurements in a CSV file, still or changing, as sites only or interpolated."""
+"""Fields from measurements in a CSV file, static or changing, at the sites only or interpolated."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,9 +17,9 @@ from swarmbo_envs.fields.field import MAX_EVALUATION_POINTS, MAX_SITES, Field, l
 from swarmbo_envs.fields.settings import MeasuredSettings
 from swarmbo_envs.shared import Place, Places, Starts, Values, digest, nearest
 
-# sites nearer than this differ by rounding at best
+# sites nearer than this are equal up to rounding
 _NEAREST_M = 1e-6
-# of the usual spacing: kriging extrapolates two nearer sites with different values to a summit hundreds as high
+# share of the median spacing: from two nearer sites, kriging may extrapolate a summit hundreds of times as high
 _NEAREST_SHARE = 1e-3
 
 
@@ -127,7 +127,7 @@ def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Places:
 
 
 def _spread(covered: Callable[[Places], Places], sites: Starts, low: Place, high: Place, n: int) -> Places:
-    """At most n points over the hull: nearly n of a lattice, or the sites if it has n / 2 at most and they are more."""
+    """At most n points over the hull: nearly n of a lattice, or sites if the lattice has fewer, and at most n / 2."""
     requested, points = n, covered(lattice(low, high, n))
     while len(points) < 0.9 * n and requested < 16 * n:
         requested = max(requested + 1, int(1.1 * requested))
@@ -158,7 +158,7 @@ def _distance_to_next(sites: Places) -> Values:
 
 
 def merge_duplicates(sites: Places, values: Values) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"]]:
-    """Deduplicated locations with the mean of their values, in the order of first appearance."""
+    """Distinct locations with the mean of their values, in the order of first appearance."""
     places, first, group, count = np.unique(sites, axis=0, return_index=True, return_inverse=True, return_counts=True)
     means = np.bincount(group.ravel(), weights=values) / count
     order = np.argsort(first)
@@ -168,7 +168,7 @@ def merge_duplicates(sites: Places, values: Values) -> tuple[Float[np.ndarray, "
 class SiteSeries:
     """Series of values at fixed sites, linear between their times and constant beyond them.
 
-    ``table`` has rows x, y, time, value; ``time_step``, the time of a round, is by default the median between times.
+    ``table`` has rows x, y, time, value. ``time_step`` is the time of a round; None: the median step between times.
     """
 
     def __init__(self, table: Float[np.ndarray, "n 4"], time_step: float | None, interpolated: bool) -> None:

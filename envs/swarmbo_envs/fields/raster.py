@@ -56,7 +56,7 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
     rasterio = needed("rasterio", "geo", what, at)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of files without georeference
+            warnings.simplefilter("ignore")  # that a file has no georeference
             with rasterio.open(path) as file:
                 if file.width * file.height > _MOST_PIXELS:
                     got = f"got {file.width} x {file.height} pixels"
@@ -90,7 +90,7 @@ def read_array(path: str, at: str) -> Raster:
 
 
 def raster_field(settings: RasterFieldSettings, max_sites: int, *, may_have_gaps: bool = True) -> Field:
-    """Raster as a field, bilinear between cell centres; gaps, where any of four cells has no value, are told."""
+    """Raster as a field, bilinear between four cell centres; ``gaps`` are where any of the four cells has no value."""
     raster = _read(settings)
     values = raster.scale * raster.values[::-1].astype(float) + raster.offset  # south row first
     is_known = ~_missing_cells(settings, raster, may_have_gaps=may_have_gaps)[::-1]
@@ -174,7 +174,7 @@ def _missing_cells(settings: RasterFieldSettings, raster: Raster, *, may_have_ga
 
 
 def _marks(values: Float[np.ndarray, " n"]) -> tuple[list[float], dict[float, int]]:
-    """Numbers that mark missing values, which occur only at the ends of the value range; and doubtful ones."""
+    """Numbers that mark missing values, which occur only at the ends of the value range; counts of doubtful ones."""
     marks, doubtful = list[float](), dict[float, int]()
     while values.size:
         low, high = float(values.min()), float(values.max())
@@ -231,7 +231,7 @@ class _RasterSurface:
         return degrees
 
     def touched(self, squares: Marks) -> Bool[np.ndarray, "own_rows own_columns"]:
-        """Mark the map cells that touch marked squares between four cell centres; without a projection the same."""
+        """Mark map cells that touch marked squares between four cell centres: the squares, if nothing is projected."""
         if self.projection is None:
             return squares
         rows, columns = np.minimum(squares.shape, _MOST_GAP_CELLS)
@@ -244,7 +244,7 @@ class _RasterSurface:
         return any_marked(squares, (first[..., 0], last[..., 0]), (first[..., 1], last[..., 1]))
 
     def coordinates(self, raster: Raster) -> Coordinates | None:
-        """Coordinates of the raster; None if it is on no system."""
+        """Coordinates of the raster; None without a coordinate reference system."""
         if self.projection is not None:
             return Coordinates(("lon", "lat"), self.projection, wraps=raster.edges[2] > _ANTIMERIDIAN)
         if raster.crs is None:

@@ -11,7 +11,7 @@ from swarmbo_envs.shared import PerStart, Starts, Values
 
 Square = Float[np.ndarray, "k k"]
 _MOST_KNOTS = 144
-_MOST_POINTS = 512  # compared with the truth: in a drawn field a step costs little else
+_MOST_POINTS = 512  # compared with the truth, which is most of the cost of a step in a drawn field
 _FITTED_TO = 150  # points of the truth for the choice of a lengthscale
 _LENGTHSCALES = 12  # to choose from
 _LAGS = (1, 2, 4, 8)  # rounds
@@ -22,8 +22,8 @@ class Scorer:
     """A belief about the field and its score, equal for all teams and methods.
 
     A Gaussian process with a Matern 3/2 kernel, never fitted to samples, as a Kalman filter of values at up to 144
-    knots. Mean, standard deviation, lengthscale, and the share by which it returns to its mean between rounds are those
-    of the true field at the beginning.
+    knots. Mean, standard deviation and lengthscale are those of the true field in round 0. The share of a deviation
+    from the mean that remains after a round is estimated from the true field in rounds 0 to 8.
 
     Source: Särkkä, Solin & Hartikainen 2013, IEEE Signal Processing Magazine 30 (a process as a filter); Snelson &
     Ghahramani 2006, Sparse Gaussian processes using pseudo-inputs, eq. (7) (dependence of a location on the knots).
@@ -44,7 +44,7 @@ class Scorer:
         self._to_points = self._weights(self.points)
 
     def _likeliest_lengthscale(self) -> float:
-        """Of the truth, between the distance of knots and the map's longer side."""
+        """Likeliest lengthscale of the truth, between the spacing of knots and the map's longer side."""
         field, places = self._field, thinned(self.points, _FITTED_TO)
         values = (field.value(places) - self._mean) / self._std
         side = float((field.high - field.low).max())
@@ -54,7 +54,7 @@ class Scorer:
 
     def _retention_per_round(self) -> float:
         """Share of the deviation from the mean that remains after a round, by the truth's least autocorrelation."""
-        # a filter forgets by the same share in every round, also if the truth hardly changes at first
+        # a filter forgets the same share in every round, even if the truth hardly changes at first
         first, shares = self._first - self._first.mean(), [1.0]
         for lag in _LAGS if self._field.change is not None else ():
             later = self._truth(lag)
@@ -70,7 +70,7 @@ class Scorer:
     def updated(
         self, mean: Values, covariance: Square, places: Starts, values: PerStart, is_later: bool
     ) -> tuple[Values, Square]:
-        """Belief after samples of one round, at places in m with noisy values; a round of change ``is_later``."""
+        """Belief after the samples of a round, at places (m) with noisy values; ``is_later`` after round 0."""
         if is_later:
             share = self._retention
             mean, covariance = share * mean, share**2 * covariance + (1.0 - share**2) * self._prior

@@ -50,7 +50,7 @@ class MeasuredSettings(Settings, frozen=True):
     Args:
         csv: Path of the file; relative to the current directory.
         x: Column of the coordinate to the east, m (or a longitude in degrees), above -1e12 and below 1e12. Default: the
-            only one with such a name: ``lon``, ``x_m``, ``easting`` and the like.
+            only column with a name such as ``lon``, ``x_m`` or ``easting``.
         y: Column of the coordinate to the north, in the same unit (or a latitude). Default: by its name, like ``x``.
         value: Column of the measured value, in its own unit.
         unit: Its unit, for labels.
@@ -254,14 +254,14 @@ _STATIC_KINDS = {key: kind for key, kind in _KINDS_IN_TIME.items() if key != "pl
 
 
 def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a world over a field, if its field is a table."""
+    """Return the arguments of a world over a field; refuse a ``field`` that is a string instead of a table."""
     if isinstance(field := arguments.get("field"), str):
         ending = field.rpartition(".")[2].lower()
         key = "csv" if ending in ("csv", "txt") else "raster" if ending in ("tif", "tiff", "npy") else None
         if key is None:
             key = "elevation" if field in ("jacksboro", "topobathy") else "survey" if field == "oxford-ph" else "csv"
         more = ', value = "COLUMN"' if key == "csv" else ""
-        fix = f"--set environment.field.{key}={field} where it has that key already"
+        fix = f"--set environment.field.{key}={field} where the table has that key already"
         got = f'got {short(field)}; wanted a table: field={{{key} = "{field}"{more}}}'
         raise ConfigError(f"{got}, or {fix}", at="$.field")
     return arguments
@@ -272,10 +272,10 @@ def field_settings(table: dict[str, Any] | None, *, moving: bool) -> FieldSettin
     if table is None:
         return ElevationSettings(elevation="jacksboro")
     by_key, at = _KINDS_IN_TIME if moving else _STATIC_KINDS, "$.field"
-    fix = "; a table given whole takes the place of another: field = { csv = FILE, … }"
+    fix = "; to replace a table, state all of the new one: field = { csv = FILE, … }"
     settings = convert(table, by_key[kind_of(table, by_key, at, fix)], at=at)
     path = ".time" if isinstance(settings, MeasuredSettings) and settings.time is not None else ""
     path = ".gp.time" if isinstance(settings, DrawFieldSettings) and settings.gp.time is not None else path
     if path and not moving:
-        raise ConfigError("got a field that changes; wanted none here: swarmbo/sensor_field-v0 takes it", at=at + path)
+        raise ConfigError("got a field that changes; wanted a static one, or swarmbo/sensor_field-v0", at=at + path)
     return settings

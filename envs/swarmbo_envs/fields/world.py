@@ -36,7 +36,7 @@ EpisodeKind = TypeVar("EpisodeKind", bound=FieldEpisode)
 
 
 class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSettingsKind, EpisodeKind]):
-    """World over a field, in which the observations of all agents have one box."""
+    """World over a field, in which the observations of all agents have the same box."""
 
     field: Field
     _scorer: Scorer | None = None
@@ -78,7 +78,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         raise ConfigError(f"{got}; wanted a field that has a seed: field = {{gp = {{…}}}}", at="$.worlds")
 
     def _shown_range(self, noise_std: float) -> tuple[float, float]:
-        """Range of shown measurements, of all draws if worlds are drawn; measurements beyond it are clipped."""
+        """Range of measurements in observations, over all draws if worlds are drawn; others are clipped to it."""
         low, high = self.field.span or (self.field.minimum, self.field.maximum)
         if self.settings.worlds == "drawn":
             family: Any = field_settings(self._table_with_seed(0), moving=True)
@@ -88,7 +88,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         return low - margin, high + margin
 
     def _initial_score(self) -> tuple[float, Values, Float[np.ndarray, "k k"]]:
-        """Score, and belief behind it, before any measurement: the scores of tasks begin at 0."""
+        """Score (0), and the belief behind it, before any measurement."""
         mean, covariance = (np.zeros(0), np.zeros((0, 0))) if self._scorer is None else self._scorer.begin()
         return 0.0, mean, covariance
 
@@ -141,7 +141,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
 
 
 class RadioLinks:
-    """Graph of agents within both of their radio ranges; edges carry their ``distance`` in metres."""
+    """Graph of links between agents that are in range of each other; edges carry their ``distance`` in metres."""
 
     def __init__(self, agents: list[str]) -> None:
         self._agents = agents

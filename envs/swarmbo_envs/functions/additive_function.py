@@ -163,7 +163,7 @@ class AdditiveFunction:
         points = self.low + sobol(4096, self.n_variables, stream(0, "spread")) * (self.high - self.low)
         try:
             values = self.value(points)
-        except Exception:  # noqa: BLE001  an own function may fail at some points, which says nothing of the others
+        except Exception:  # noqa: BLE001  a user's function may fail at some points only
             values = np.full(len(points), np.nan)
             for i in range(len(points)):
                 with suppress(Exception):
@@ -221,7 +221,7 @@ def _stretched(X: Points, term: Term, new: np.ndarray, old: np.ndarray, factor: 
 
 
 def _bent(X: Points, term: Term, low: np.ndarray, sides: np.ndarray, move: np.ndarray) -> Values:
-    """X -> term(bent x), each axis onto itself, for rows old, new and power; see ``AdditiveFunction.moved``."""
+    """Term at bent points; each axis is mapped onto itself, by rows old, new and power; see ``moved``, ``rescaled``."""
     old, new, power = move
     inside = (old > 0.0) & (old < 1.0)
     old, at = np.where(inside, old, 0.5), np.where(inside, new, 0.5) ** power
@@ -230,13 +230,13 @@ def _bent(X: Points, term: Term, low: np.ndarray, sides: np.ndarray, move: np.nd
     return term(low + sides * (k * u / (1.0 - u + k * u)))
 
 
-_MOST = 20_000  # joint values of grids, of which the best is searched
+_MOST_JOINT_VALUES = 20_000  # of grids, in a search for the best
 _AT_ONCE = 64
-_SPREAD, _CLIMBED = 64, 8  # points of the other variables for each, and how many of all are improved
+_SPREAD, _CLIMBED = 64, 8  # points of free variables for each joint value; number of candidates that are improved
 
 
 class _TypedAxis(NamedTuple):
-    """Codes of a variable, and the ends of the function's own axis on which they lie; choices in an order."""
+    """Axis of a variable's codes, the ends of the function's own axis on which they lie, and the order of choices."""
 
     axis: Axis
     own: tuple[float, float]
@@ -258,8 +258,8 @@ class _TypedAxis(NamedTuple):
 def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> AdditiveFunction:
     """The same function with other types of some variables; the values of a type lie evenly over the variable's axis.
 
-    Choices are in an order drawn from a seed, unless they are ordered. Points have codes: numbers, and positions of
-    choices. Its maximum is searched, if the grids have at most 20,000 joint values; otherwise it is unknown.
+    Choices lie in an order drawn from a seed, unless they are ordered. Points consist of codes: numbers, and positions
+    of choices. The maximum is searched if the grids have at most 20,000 joint values; otherwise it is unknown.
 
     Args:
         f: A function of real numbers.
@@ -301,9 +301,9 @@ def _read(X: Points, term: Term, axes: Mapping[int, _TypedAxis]) -> Values:
 
 
 def _best(f: AdditiveFunction, axes: Mapping[int, Axis]) -> Float[np.ndarray, " n"] | None:
-    """Best point found: of all joint values of grids, each with spread values of other variables, then improved."""
+    """Best of climbs from the best joint values of grids, with free variables spread; None if there are too many."""
     grids = {column: axis.low + axis.step * np.arange(axis.count) for column, axis in axes.items() if axis.step}
-    if prod(map(len, grids.values())) > _MOST:
+    if prod(map(len, grids.values())) > _MOST_JOINT_VALUES:
         return None
     free = [column for column in range(f.n_variables) if column not in grids]
     unit = sobol(_SPREAD, len(free), stream(0, "spread")) if free else np.zeros((1, 0))
@@ -321,7 +321,7 @@ def _best(f: AdditiveFunction, axes: Mapping[int, Axis]) -> Float[np.ndarray, " 
 
 
 def climb(f: AdditiveFunction, x: Float[np.ndarray, " n"], free: Sequence[int]) -> Float[np.ndarray, " n"]:
-    """End of a climb that moves some variables; the point itself if it is no worse."""
+    """End of a climb that moves the ``free`` variables; the point itself if the end is worse."""
     if not free:
         return x
 

@@ -1,4 +1,4 @@
-"""Test functions drawn from a seed: groups of variables, or the terms."""
+"""Test functions of which a seed draws a part: groups of variables, or the terms."""
 
 from dataclasses import replace
 from functools import partial
@@ -74,8 +74,8 @@ def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, s
     return replace(f, argmax=places[int(values.argmax())], maximum=float(values.max()))
 
 
-_POINTS = 4096  # random ones of a search, or in a factor's grid
-_WELL, _DEPTH = -2.903534027771177, 39.16616570377142  # of the deeper one, by variable
+_POINTS = 4096  # random points of a search, and points of a factor's grid
+_WELL, _DEPTH = -2.903534027771177, 39.16616570377142  # coordinate and depth of the deeper well, per variable
 
 
 def _turned_wells(X: Points, Q: Float[np.ndarray, "a a"]) -> Values:
@@ -87,11 +87,11 @@ def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunct
     """Styblinski-Tang, negated, on [-5, 5]^d, each block of variables rotated by a random rotation.
 
     Every axis has two wells (here peaks), so a block has 2^block of them, of equal width; the deepest is at -2.9035 on
-    all axes. A rotated block is no sum over its variables. Rotations that would move the maximum out of the box are
+    all axes. A rotated block is not a sum over its variables. Rotations that would move the maximum out of the box are
     drawn again.
     """
     scopes = blocks(n_variables, block)
-    if block > 20:  # of 60 rotations one leaves its maximum in the box, of blocks of 40 not one of 7,000
+    if block > 20:  # one of 60 rotations keeps the maximum in the box; with blocks of 40, not one of 7,000 does
         raise ConfigError(f"got blocks of {block} variables; wanted at most 20", at="$.environment.block")
     terms: dict[str, Term] = {}
     argmax, deepest = np.zeros(n_variables), np.full(block, _WELL)

@@ -194,7 +194,7 @@ and that did not fail |
         f, other = self.function, self._build_function(self.settings, self.settings.function_seed + 1)
         X = f.low + rng.sobol(8, f.n_variables, rng.stream(0, "truth points")) * (f.high - f.low)
         if dict(f.scopes) != dict(other.scopes) or np.array_equal(f.value(X), other.value(X)):
-            fix = "wanted moved = true, or a function of a seed and the same factors: wells, additive-gp"
+            fix = "wanted moved = true, or a function with a seed and constant factors: wells, additive-gp"
             raise ConfigError(f"got 'drawn' and {f.name}; {fix}", at="$.worlds")
 
     def factor_graph(self) -> dict[str, Any]:
@@ -209,10 +209,10 @@ and that did not fail |
         }
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Links of agents whose variables share a factor; of all pairs if agents are told totals."""
+        """Links of agents whose variables share a factor; of all pairs if all agents receive the total."""
         groups: Sequence[Collection[str]] = [self.possible_agents]
         if self.settings.outcomes == "per-factor":  # the structure is known then
-            owner = self._variable_owners  # of a factor's variables one has the factor's owner
+            owner = self._variable_owners  # one of a factor's variables has the factor's owner
             groups = [dict.fromkeys(owner[v] for v in scope) for scope in self._scopes.values()]  # sets have no order
         return linked(self.possible_agents, [(a, b) for owners in groups for a in owners for b in owners if a < b])
 
@@ -224,7 +224,7 @@ and that did not fail |
         unit = rng.sobol(_N_TRUTH_POINTS, f.n_variables, rng.stream(0, "truth points"))
         points = f.low + unit * (f.high - f.low)
         truth = GroundTruth(points, f.value(points), f.maximum, f.argmax.copy(), "", "", f.name, f.value)
-        return replace(truth, maximum_is="reference optimum") if f.types else truth  # that of types is searched
+        return replace(truth, maximum_is="reference optimum") if f.types else truth  # with types it is searched
 
     def at_query(self, number: int) -> None:
         """Seed the noise and the failure of the next step by a query's number, >= 1.
@@ -323,7 +323,7 @@ class RobotPush(FunctionWorld, arguments=RobotPushSettings, name="robot_push_v0"
     Args:
         variables: 3, 4 or 14.
         function_seed: Seed of the goal, for 3 and 4.
-        **settings: As of ``FunctionWorld``.
+        **settings: As for ``FunctionWorld``.
 
     Raises:
         ConfigError: If an argument is wrong.

@@ -83,8 +83,8 @@ def _hartmann(X: Points, n_variables: int, scale: float) -> Values:
 def hartmann(n_variables: int = 6, block: int = 6, largest: float = 1.0) -> AdditiveFunction:
     """Hartmann-6 or Hartmann-3, one factor for every ``block`` (6 or 3) variables.
 
-    The factors are multiplied by numbers from 1 to ``largest``, evenly spaced in the logarithm. Maximum of one:
-    3.32237 and 3.86278; the DuMBO paper's 10.5364 is a misprint (that is Shekel-10's).
+    The factors are multiplied by numbers from 1 to ``largest``, evenly spaced in the logarithm. Maximum of one factor:
+    3.32237 or 3.86278; the DuMBO paper's 10.5364 is a misprint (that is Shekel-10's).
     """
     if block not in _HARTMANN_MAXIMA or not largest >= 1.0:
         raise ConfigError(f"got block {block}, largest {largest}; wanted 3 or 6, and >= 1", at="$.environment.block")
@@ -195,10 +195,10 @@ def ackley(n_variables: int = 5, block: int | None = None) -> AdditiveFunction:
 
 
 def ackley_positive(n_variables: int = 5) -> AdditiveFunction:
-    """Ackley itself, maximised on [0, 1]^5, as the EGP-TS paper has it.
+    """Ackley itself, maximised on [0, 1]^5, as in the EGP-TS paper.
 
-    Its maximum is 4.710965, with two coordinates at 1 and three at 0.5767; the paper states 4.6930 at a point that is
-    only the best with one coordinate at 1.
+    Its maximum is 4.710965, with two coordinates at 1 and three at 0.5767; the paper states 4.6930, which is only the
+    maximum over points with one coordinate at 1.
     """
     if n_variables != 5:
         raise ConfigError(f"got {n_variables}; wanted 5", at="$.environment.n_variables")
@@ -255,7 +255,7 @@ def get(name: str, *, moved: bool = False, rescaled: bool = False, seed: int = 0
         moved: Move the optimum; see ``AdditiveFunction.moved``.
         rescaled: Rescale the axes.
         seed: Seed of the function's randomness.
-        **settings: Of the function itself, such as ``n_variables``.
+        **settings: Settings of the function itself, such as ``n_variables``.
 
     Raises:
         ConfigError: If there is no such function, or a setting is refused.
@@ -273,6 +273,6 @@ def get(name: str, *, moved: bool = False, rescaled: bool = False, seed: int = 0
     try:
         function = makers[name](**settings)
     except TypeError as error:
-        raise ConfigError(f"{name} does not take these: {error}", at="$.environment") from error
+        raise ConfigError(f"{name} does not take these settings: {error}", at="$.environment") from error
     function = function.moved(seed) if moved else function
     return function.rescaled(seed) if rescaled else function

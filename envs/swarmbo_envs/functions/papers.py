@@ -14,11 +14,11 @@ from swarmbo.errors import ConfigError, needed
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Values
 
 _START, _GOAL = np.array([0.05, 0.05]), np.array([0.95, 0.95])
-_SAMPLES = 1000
+_SAMPLES = 1000  # points of a path
 _DATA = {"breast-cancer": "load_breast_cancer", "digits": "load_digits", "iris": "load_iris", "wine": "load_wine"}
 _EPOCHS = 20
-_STEP, _ITERATIONS, _FREE = 0.01, 10, 100
-_GAIN = 30.0  # wrench per mass and error of velocity
+_STEP, _ITERATIONS, _FREE = 0.01, 10, 100  # time step in s, iterations of the solver, steps after the last push
+_GAIN = 30.0  # force or torque per mass and error of velocity
 _FULL_TURN = 2.0 * math.pi
 _LOW = {3: (-5.0, -5.0, 1.0), 4: (-5.0, -5.0, 1.0, 0.0), 14: (-5.0, -5.0, -10.0, -10.0, 2.0, 0.0, -5.0) * 2}
 _HIGH = {3: (5.0, 5.0, 30.0), 4: (5.0, 5.0, 30.0, _FULL_TURN), 14: (5.0, 5.0, 10.0, 10.0, 30.0, _FULL_TURN, 5.0) * 2}
@@ -32,9 +32,9 @@ def rover(
 ) -> AdditiveFunction:
     """Negative cost of a rover's path on [0, 1]²: one factor, maximum unknown, below 0.
 
-    The variables are coordinates of points, x and y in turn, scaled to [-0.1, 1.1]. A cubic spline of them is the path.
-    The cost per length is 0.05, and 20 more in any obstacle or outside; missing the start (0.05, 0.05) or the goal
-    (0.95, 0.95) costs ten times the distance in x and y.
+    The variables are coordinates of points, x and y in turn, scaled to [-0.1, 1.1]; the path is their cubic spline. The
+    cost per length is 0.05, and 20 more in any obstacle or outside; missing the start (0.05, 0.05) or the goal (0.95,
+    0.95) costs ten times the distance in x and y.
 
     Source: Wang et al. 2018 (ensemble Bayesian optimisation), with obstacles drawn here; Bardou et al. 2024, table 2.
 
@@ -65,7 +65,7 @@ def path_value(X: Points, centres: Float[np.ndarray, "o 2"], half: float, throug
 
 def _cost(points: Float[np.ndarray, "k 2"], centres: Float[np.ndarray, "o 2"], half: float, through: bool) -> float:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of splines that keep fewer knots than asked for, as all of them do
+        warnings.simplefilter("ignore")  # warnings that a spline has fewer knots than requested: all have
         spline: Any = splprep(points.T, k=3, s=0.0 if through else None)[0]
     path = np.column_stack(splev(np.linspace(0.0, 1.0, _SAMPLES), spline))
     hit = (np.abs(path[:, None] - centres).max(axis=2) <= half).any(axis=1)
@@ -77,16 +77,16 @@ def _cost(points: Float[np.ndarray, "k 2"], centres: Float[np.ndarray, "o 2"], h
 
 
 def network(data: str = "wine", trainings: int = 3, seed: int = 0) -> AdditiveFunction:
-    """Validation accuracy of a network of two layers, by its neurons, learning rate and batch: one factor, at most 1.
+    """Validation accuracy of a two-layer network over neurons, learning rate and batch size: one factor, at most 1.
 
     Ranges: 2 to 100 neurons per layer, learning rate 1e-6 to 0.1 by its logarithm, batch 4 to 64; integers are rounded.
-    70 % of the data train for 20 epochs of Adam, and the value is the mean over ``trainings``.
+    The network is trained on 70 % of the data for 20 epochs of Adam; the value is the mean over ``trainings``.
 
     Source: Lu et al. 2022 (EGP-TS), section 5, on data that scikit-learn brings along.
 
     Args:
         data: ``breast-cancer``, ``digits``, ``iris`` or ``wine``.
-        trainings: Trainings of an evaluation, >= 1, from different first weights.
+        trainings: Trainings per evaluation, >= 1, from different initial weights.
         seed: Seed of the split and of the trainings.
 
     Raises:
@@ -120,22 +120,22 @@ def _accuracy(X: Points, data: str, trainings: int, seed: int) -> Values:
             options = {"learning_rate_init": 10.0**log_rate, "random_state": state, **epochs}
             model = neural.MLPClassifier((round(first), round(second)), **options)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of trainings that have not converged after 20 epochs
+                warnings.simplefilter("ignore")  # warnings that training has not converged after 20 epochs
                 scores.append(float(model.fit(inputs[train], labels[train]).score(inputs[rest], labels[rest])))
         means.append(sum(scores) / trainings)
     return np.array(means)
 
 
 def push(n_variables: int = 3, seed: int = 0) -> AdditiveFunction:
-    """Distance of pushed objects to their goals, with the sign changed, by Box2D; one factor, maximum unknown.
+    """Negative distance of pushed objects to their goals, simulated by Box2D; one factor, maximum unknown.
 
     3 variables: position (x, y) of a hand, and the duration (0.1 s) of a push towards the object at the origin, with 5
-    m/s. 4: also the angle of the hand; with 10 m/s. The value is 5 less the distance to a goal that is drawn from a
+    m/s. 4: also the angle of the hand; with 10 m/s. The value is 5 minus the distance to a goal that is drawn from a
     seed, so 5 is a bound. 14: x, y, vx, vy, duration, angle and spin of each of two robots; the value is the sum of how
     much two objects, the first of them square, approach fixed goals.
 
     Source: Wang & Jegelka 2017 (max-value entropy search), 3 and 4 variables; Wang et al. 2018 (ensemble Bayesian
-    optimisation), 14, whose program orders the variables differently. Without the noise of the hand's velocity.
+    optimisation), 14, whose program orders the variables differently. The noise of the hand's velocity is left out.
 
     Args:
         n_variables: 3, 4 or 14.
@@ -174,14 +174,14 @@ def _commands(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "r 7"]:
     if len(x) == 14:
         return x.reshape(2, 7)
     speed, angle = (5.0, math.atan2(x[1], x[0])) if len(x) == 3 else (10.0, x[3])
-    if len(x) == 3 and x[0] < 0.0:  # atan(y / x) of the authors, which is the same hand turned by half a turn
+    if len(x) == 3 and x[0] < 0.0:  # the authors' atan(y / x), which is half a turn away
         angle += math.pi
     towards = -x[:2] / max(float(np.hypot(*x[:2])), 1e-9)
     return np.array([[*x[:2], *(speed * towards), x[2], angle, 0.0]])
 
 
 def moved_objects(commands: Float[np.ndarray, "r 7"], starts: Float[np.ndarray, "r 2"]) -> Float[np.ndarray, "r 2"]:
-    """Positions of the objects (m) after all pushes, and a second without any.
+    """Positions of the objects (m) after all pushes, and one more second without pushes.
 
     ``commands`` have, for each robot, x, y (m), vx, vy (m/s), duration (0.1 s), angle (rad) and spin (rad/s).
     """

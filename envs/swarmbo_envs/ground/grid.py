@@ -14,17 +14,17 @@ from swarmbo_envs.ground.regions import Region
 from swarmbo_envs.shared import Marks, Mask, Place, Places
 
 _NODE_OFF_CORNER = 0.05  # sides of a cell between a bend and the corner, so that paths do not touch it
-_MOST_NODES = 3000  # all pairs are computed
+_MOST_NODES = 3000  # paths between all pairs are computed
 # finer cells along the map's longer side: narrower passages than two of them are not detected
 _FINEST = 512
-_WITH_CORNERS = np.ones((3, 3), dtype=int)  # blocked cells connect by corners too: no path leads between
+_WITH_CORNERS = np.ones((3, 3), dtype=int)  # blocked cells that share a corner connect: no path leads between them
 
 
 class Ground:
-    """A rectangular map in nearly square cells, of which those that a no-go region touches are blocked.
+    """A rectangular map of nearly square cells; cells that a no-go region touches are blocked.
 
-    A path outside blocked cells keeps at least the clearance from the regions. Connected parts without an anchor (by
-    its path in the settings), or without anchors all but the largest, are blocked too.
+    A path outside blocked cells keeps at least the clearance from the regions. Connected parts without an anchor are
+    blocked, too; if there are no ``anchors`` (places by path in the settings), all parts but the largest are blocked.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Ground:
         for number, region in enumerate(regions):
             if not region.touched(low, self.cell, tuple(self.shape[::-1]), clearance_m).any():
                 (west, south), (east, north) = low, high
-                got = f"got region {number + 1} of {len(regions)} beside the map"
+                got = f"got region {number + 1} of {len(regions)} outside the map"
                 wanted = f"some of it in x {west:g} to {east:g} m, y {south:g} to {north:g} m"
                 raise ConfigError(f"{got}; wanted {wanted}", at=at)
         self.blocked = blocked = self.touched()
@@ -149,7 +149,7 @@ def widest_closed_passage(ground: Ground) -> float | None:
         return None
     away = distance_transform_edt(~fine, sampling=ground.cell[::-1] / factor)
     side = float(ground.cell.max()) / factor
-    # widths in finer cells by which regions can grow with the passage still closed
+    # number of finer cells by which regions must grow to close the passage themselves
     steps = bisect_left(range(1, 2 * factor), True, key=lambda width: not _is_closed(away <= width * side, coarse))
     return (2 * steps + 1) * side
 

@@ -13,10 +13,10 @@ from swarmbo_envs.shared import Ends, Place, Pose, Starts
 
 @dataclass(frozen=True, eq=False)
 class PathTree:
-    """Paths between a place, the first node, and all bends: from it (``paths_from``), or to it (``paths_to``).
+    """Paths from a place, the first node, to all bends (``paths_from``), or from all bends to it (``paths_to``).
 
-    ``times`` are the earliest arrivals (s), or what remains after the turn at a bend; ``headings`` those on arrival, or
-    on departure (NaN: no turn is needed); ``links`` the bends before each, or after it (-1 of the place).
+    From the place: earliest arrivals at nodes as ``times`` (s), ``headings`` on arrival, previous nodes as ``links``.
+    To it: times left after the turn at a node, headings on departure, next nodes. NaN: no turn. -1: no link.
     """
 
     nodes: Float[np.ndarray, "n 2"]
@@ -27,10 +27,10 @@ class PathTree:
 
 @dataclass(frozen=True, eq=False)
 class PathPlanner:
-    """Paths of a robot of one speed on a ground.
+    """Paths of a robot of constant speed on a ground.
 
     It turns on the spot and drives straight courses over ground, held against the current (``wind``: east, north, m/s).
-    Paths between bends are shortest paths on the visibility graph, without turns; times include turns.
+    Bends are chosen by shortest paths on the visibility graph, which neglect turns; times include turns.
 
     The rest of a path never takes longer than planned: a robot that stops and plans again finds it, or a better one.
     """
@@ -41,7 +41,7 @@ class PathPlanner:
     wind: tuple[float, float] = (0.0, 0.0)
 
     def straight_times(self, starts: Starts, ends: Ends) -> Float[np.ndarray, "n m"]:
-        """Times of straight courses, without regard to obstacles."""
+        """Times (s) of straight courses, without regard to obstacles."""
         from swarmbo_envs.ground.sight import times_of  # numba takes a second to import
 
         return times_of(as_rows(starts), as_rows(ends), self.speed_m_s, np.array(self.wind))
@@ -63,7 +63,7 @@ class PathPlanner:
         direct, (between, before) = self._direct_times(root, bends)[0], self._between
         if is_homeward:
             direct, between, before = self._direct_times(bends, root)[:, 0], between.T, self._between_back
-        # to the first bend, then along scipy's paths
+        # straight to a first bend, then along scipy's shortest paths
         total = direct[:, None] + between
         first_bend, shortest = total.argmin(axis=0), total.min(axis=0)
         for bend in np.argsort(shortest, kind="stable"):
@@ -74,7 +74,7 @@ class PathPlanner:
             offset = nodes[leg[1]] - nodes[leg[0]]
             course = float(np.arctan2(offset[1], offset[0])) if offset.any() else float(headings[link])
             straight = self.straight_times(nodes[[leg[0]]], nodes[[leg[1]]])[0, 0]
-            # turns add to the times of paths that were chosen without them: the plan stays one that can be driven
+            # paths were chosen without turns; their times include the turns, so that the plan can be kept
             times[bend + 1] = times[link] + turn_between(headings[link], course) / self.turn_rate_rad_s + straight
             headings[bend + 1], links[bend + 1] = course, link
         return PathTree(nodes, times, headings, links)
@@ -82,11 +82,11 @@ class PathPlanner:
     def arrivals(
         self, tree: PathTree, places: Float[np.ndarray, "m 2"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Times from the pose of a fan to places, the bends before them, and the headings there."""
+        """Times (s) from the tree's pose to places, last nodes before them (-1: no path), and headings there."""
         return self._quickest(tree, np.column_stack([places, np.full(len(places), np.nan)]))
 
     def bends(self, tree: PathTree, bend: int) -> list[Place]:
-        """Bends of the path to a bend, that one included, the pose left out."""
+        """Bends of the path to a bend, including that bend, but not the pose."""
         places: list[Place] = []
         while bend > 0:
             places.append(tree.nodes[bend])
@@ -96,7 +96,7 @@ class PathPlanner:
     def returns(
         self, tree: PathTree, poses: Float[np.ndarray, "m 3"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
-        """Times from poses to the place, and the first bend of each."""
+        """Times (s) from poses to the tree's place, and the first node of each path (-1: no path)."""
         return self._quickest(tree, poses, is_back=True)[:2]
 
     def _quickest(
@@ -109,7 +109,7 @@ class PathPlanner:
         return quickest(as_rows(poses), *reached, motor, ground.blocked, ground.grid, is_back)
 
     def times_between(self, origins: Starts, places: Ends) -> Float[np.ndarray, "n m"]:
-        """Times of the quickest paths, without turns; infinite without a path."""
+        """Times (s) of the quickest paths, without turns; infinite without a path."""
         direct, nodes = self._direct_times(origins, places), self.ground.nodes
         if not len(nodes):
             return direct
@@ -125,7 +125,7 @@ class PathPlanner:
     @cached_property
     def _between_back(self) -> Int[np.ndarray, "n n"]:
         """Bend before the last on each path of the graph with all courses reversed."""
-        # in a current the way back takes another time, so the tree towards a place is not that from it
+        # in a current, the way back takes another time, so paths to a place are not the reversed paths from it
         if not any(self.wind):
             return self._between[1]
         graph = np.where(self.ground.visible, self.straight_times(self.ground.nodes, self.ground.nodes), 0.0).T

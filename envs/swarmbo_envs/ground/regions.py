@@ -17,7 +17,7 @@ from swarmbo_envs.shared import Marks, Mask, Pair, Place, Places, any_marked, ki
 
 Edges = tuple[float, float, float, float]  # west, south, east, north
 _MOST_CORNERS = 100_000
-# around the cells of a raster: more are not distinguishable in pictures
+# outlines of a raster's cells: more are not distinguishable in pictures
 _MOST_RINGS = 300
 
 
@@ -53,14 +53,13 @@ class GeoJSONSettings(Settings, frozen=True):
 class RasterSettings(Settings, frozen=True):
     """A raster over the map, its first row in the north: a ``.npy`` array, or a GeoTIFF (needs the extra ``geo``).
 
-    No-go are true cells of booleans, cells that are NaN, and those of the nodata value. Outside the raster nothing is
-    no-go.
+    Cells are no-go if they are True (booleans), NaN or the nodata value. Outside the raster, nothing is no-go.
 
     Args:
         raster: Path of the file; relative to the current directory.
         nodata: The value of no-go cells. Default: the file's own, if it has one.
         extent: West, south, east and north edge, m on the map. Default: those of a GeoTIFF, else those of the map. A
-            GeoTIFF in the coordinate reference system of the field's raster keeps its location in it.
+            GeoTIFF in the coordinate reference system of the field's raster is placed by its own coordinates.
     """
 
     raster: str
@@ -82,8 +81,8 @@ _KINDS = {"corners": CornersSettings, "geojson": GeoJSONSettings, "raster": Rast
 class Region:
     """Places within an odd number of rings, or in marked cells of a raster.
 
-    Rings are closed outlines, m; a hole is a ring within another. With ``marked`` cells, the first row in the south,
-    they are for pictures only; ``edges`` are then the raster's: west, south, east and north, m.
+    Rings are closed outlines, m; a hole is a ring within another. With ``marked`` cells (south row first), rings are
+    for pictures only, and ``edges`` are those of the raster: west, south, east and north, m.
     """
 
     rings: Sequence[Places]
@@ -96,18 +95,18 @@ class Region:
         return cls(_outlines(marked, edges), marked, edges)
 
     def touched(self, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
-        """Cells of a map that the region, widened by the clearance along each axis, touches."""
+        """Cells of a map that the region touches if it is widened by the clearance along each axis."""
         if self.marked is not None:
             return self._by_marks(self.marked, low, cell, shape, clearance_m)
         from swarmbo_envs.ground.sight import mark_segments  # numba takes a second to import
 
-        # cells near an edge, and all connected cells of a part that lies within
+        # cells near an outline, and all cells of connected parts that lie inside
         touched = np.zeros(shape, dtype=bool)
         for ring in self.rings:
             units = (ring - low) / cell
             mark_segments(units, np.roll(units, -1, axis=0).copy(), clearance_m / cell, touched)
         parts, n = label(~touched)
-        cell_of_part = np.empty(n + 1, dtype=int)  # a cell of each
+        cell_of_part = np.empty(n + 1, dtype=int)  # any of its cells
         cell_of_part[parts.ravel()] = np.arange(parts.size)
         row, column = np.unravel_index(cell_of_part[1:], shape)
         is_inside = np.append(False, self.holds(low + (np.column_stack([column, row]) + 0.5) * cell))
@@ -166,7 +165,7 @@ def _of_geojson(settings: GeoJSONSettings, size: Place, coordinates: Coordinates
     if not in_degrees:
         return [Region(rings) for rings in polygons]
     if not are_valid:
-        got = f"got {settings.geojson!r} with numbers that are no longitudes and latitudes"
+        got = f"got {settings.geojson!r} with numbers that are not longitudes and latitudes"
         raise ConfigError(f"{got}; wanted degrees, or coordinates = 'metres' on the map", at=at)
     if coordinates is None:
         got = "got degrees" if settings.coordinates else f"got {settings.geojson!r}, whose numbers look like degrees,"
@@ -205,8 +204,8 @@ def _of_raster(settings: RasterSettings, low: Place, high: Place, coordinates: C
 
 
 def _outlines(marked: Marks, edges: Edges) -> list[Places]:
-    """Outlines of the marked cells of a raster, half a cell within them at their corners, for pictures only."""
-    # in a raster with many pieces blocks of cells are marked, until the pieces are few enough
+    """Outlines of the marked cells of a raster, which cut corners by half a cell, for pictures only."""
+    # with too many pieces, cells are merged into larger blocks until the pieces are few enough
     west, south, east, north = edges
     rows, columns = marked.shape
     dx, dy = (east - west) / columns, (north - south) / rows

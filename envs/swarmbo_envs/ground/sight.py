@@ -1,7 +1,7 @@
 """Compiled loops over lines of sight on a grid of cells.
 
-A segment touches a cell if any point of it lies in the closed square, within ``_SLACK`` of a cell. So part of a segment
-never touches more cells than the whole.
+A segment touches a cell if any of its points lies in the closed square, up to ``_SLACK`` sides of a cell. So part of a
+segment never touches more cells than the whole.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ def _clipped(p: float, q: float, low: float, high: float) -> tuple[float, float]
 
 @compiled()
 def mark_segments(starts: Places, ends: Places, around: Place, cells: Marks) -> None:
-    """Mark the cells within a distance of segments, along each axis; all in sides of a cell from the corner."""
+    """Mark the cells within the distance ``around`` of segments along each axis; the unit is the side of a cell."""
     rows, columns = cells.shape
     for k in range(len(starts)):
         px, py, qx, qy = starts[k, 0], starts[k, 1], ends[k, 0], ends[k, 1]
@@ -48,7 +48,7 @@ def mark_segments(starts: Places, ends: Places, around: Place, cells: Marks) -> 
 
 @inner()
 def _is_free(px: float, py: float, qx: float, qy: float, blocked: Marks, grid: Grid) -> bool:
-    """True if a segment (m) touches no blocked cell; outside points are moved to the edge."""
+    """True if a segment (m) touches no blocked cell; points outside the map count as on its edge."""
     west, south, width, height = grid
     px, py, qx, qy = (px - west) / width, (py - south) / height, (qx - west) / width, (qy - south) / height
     rows, columns = blocked.shape
@@ -126,10 +126,10 @@ def quickest(
     grid: Grid,
     is_back: bool,
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Least times over one node and a straight course to poses; with ``is_back`` from poses over a node to the root.
+    """Least times from a tree's place to poses, straight from the last node; with ``is_back``, from poses to the place.
 
-    Also those nodes (-1: none), and the courses. ``times`` and ``headings`` are those of a ``PathTree``; a NaN heading
-    needs no turn.
+    Also returns the node next to each pose (-1: no path), and the course between them. ``times`` and ``headings`` are
+    those of a ``PathTree``; a NaN heading needs no turn.
     """
     speed, rate, wind_x, wind_y = motor
     best, bends, courses = np.full(len(poses), np.inf), np.full(len(poses), -1), np.full(len(poses), np.nan)

@@ -15,8 +15,8 @@ from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.settings import RobotTeamSettings, Rules
 from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values, nearest
 
-Robots = Float[np.ndarray, "robots 2"]  # a place of each
-Tracks = Float[np.ndarray, "robots k 2"]  # places of each at all moments of a round
+Robots = Float[np.ndarray, "robots 2"]  # one place per robot
+Tracks = Float[np.ndarray, "robots k 2"]  # places of each robot at all moments of a round
 _MOST_ON_THE_WAY = 64  # measurements of one robot in a round
 
 
@@ -24,9 +24,9 @@ _MOST_ON_THE_WAY = 64  # measurements of one robot in a round
 class Episode(FieldEpisode):
     """State of an episode, in addition to the fields of all worlds over a field.
 
-    ``measured`` masks sites, and is used only if nothing lies between them. Rows of ``samples`` and ``on_the_way`` are
-    robot, x, y, measurement. Batteries are in seconds of driving, infinite without any; ``engine`` has the states of
-    the physics engine, no columns without one.
+    ``measured`` masks measured sites, and is used only if nothing lies between sites. Rows of ``samples`` and
+    ``on_the_way`` are robot, x, y, measurement. ``batteries`` are in seconds of driving, infinite without batteries.
+    ``engine`` has the states of the physics engine; it has no columns without an engine.
     """
 
     poses: Float[np.ndarray, "robots 3"]
@@ -46,7 +46,7 @@ class Episode(FieldEpisode):
 
 
 Stops = Callable[[float], Values]
-"""Distances after which a robot measures on a drive of some length, m, rising."""
+"""Increasing distances after which a robot measures on a drive of some length, all in m."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +63,9 @@ class Drive:
 
 
 class Mover(ABC):
-    """Mover of robots, one at a time; by default without reserves, planning with full speed.
+    """Mover of robots, one at a time; by default, plans use the full speed and no reserves.
 
-    ``pace`` and ``reserve`` are as in ``MujocoSettings``; ``off_m`` is the largest distance from a path, or a base.
+    ``pace`` and ``reserve`` are as in ``MujocoSettings``; a robot within ``off_m`` of its path or base counts as there.
     """
 
     pace: float = 1.0
@@ -105,11 +105,11 @@ class Sensors:
     rules: Rules
     field: Field
     agents: Sequence[str]
-    longest_m: float  # of a drive in a round
+    longest_m: float  # longest drive in a round
 
     def __post_init__(self) -> None:
         if (spacing_m := self.rules.sample_every_m) is not None and self.longest_m / spacing_m > _MOST_ON_THE_WAY:
-            got = f"got {spacing_m:g} m, up to {self.longest_m / spacing_m:.0f} measurements on the way of a round"
+            got = f"got {spacing_m:g} m, up to {self.longest_m / spacing_m:.0f} measurements en route in a round"
             raise ConfigError(f"{got}; wanted at most {_MOST_ON_THE_WAY}", at="$.sample_every_m")
         if self.is_used_on_the_way and self.field.sites_only:
             at = "$.samples_per_leg" if self.rules.samples_per_leg else "$.sample_every_m"
@@ -122,7 +122,7 @@ class Sensors:
         return self.rules.samples_per_leg > 0 or self.rules.sample_every_m is not None
 
     def stops(self, length_m: float) -> Values:
-        """Distances after which a robot measures on a drive of some length, without its end."""
+        """Distances after which a robot measures on a drive of some length, without the measurement at its end."""
         rules = self.rules
         if rules.sample_every_m is not None:
             return np.arange(1, np.ceil(length_m / rules.sample_every_m - 1e-6)) * rules.sample_every_m
@@ -134,7 +134,7 @@ class Sensors:
     ) -> dict[str, Any]:
         """Measure with one robot at its position, unless nothing is ``measurable`` there; return its info."""
         location, site = episode.poses[robot, :2].copy(), -1
-        # a robot near a site measures it: rovers stop a little off
+        # a robot near a site measures that site: rovers stop a little off
         if measurable and self.field.sites_only:
             site = nearest(self.field.sites, location)
             location = self.field.sites[site].copy()
@@ -147,7 +147,7 @@ class Sensors:
         return info if batteries is None else info | {"battery": float(episode.batteries[robot] / batteries[robot])}
 
     def sample(self, episode: Episode, robot: int, location: Place, number: int) -> dict[str, Any]:
-        """Measure en route, by the number of the measurement in this round."""
+        """Measure en route; ``number`` counts the robot's measurements en route in this round."""
         reading = self._read(episode, robot, location, sample=number)
         row = [robot, *location, reading.get("measurement", np.nan)]
         episode.on_the_way = np.vstack([episode.on_the_way, row])

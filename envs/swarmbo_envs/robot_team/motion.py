@@ -132,7 +132,7 @@ def ends_of_arcs(pose: Pose, segments: Float[np.ndarray, "k 3"]) -> Places:
 
 
 def poses_at(pose: Pose, path: Path, times: Values) -> Float[np.ndarray, "k 3"]:
-    """Poses on a path at rising times in s from its beginning; a robot stays at the end."""
+    """Poses on a path at increasing times in s from its beginning; a robot stays at the end."""
     poses, start, begin = np.tile(pose, (len(times), 1)), pose, 0.0
     for number, segment in enumerate(path):
         end = begin + segment[0]
@@ -145,7 +145,7 @@ def poses_at(pose: Pose, path: Path, times: Values) -> Float[np.ndarray, "k 3"]:
 
 
 def places_along(pose: Pose, path: Path, distances: Values) -> Places:
-    """Points at rising distances along a path, m."""
+    """Points at increasing distances along a path, m."""
     driven, passed = (np.append(0.0, np.cumsum(amount)) for amount in (path[:, 0] * path[:, 1], path[:, 0]))
     return poses_at(pose, path, np.interp(distances, driven, passed))[:, :2]
 
@@ -174,8 +174,8 @@ def wrap_angle(angle: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
 class Driver:
     """Motion of a robot on a map with blocked cells.
 
-    In the open, it drives as a ``Unicycle``. Round blocked cells or in a current it turns on the spot and drives
-    straight courses, ``PathPlanner``. ``wind`` is the current (east, north), m/s.
+    In the open, it drives as a ``Unicycle``. Round blocked cells or in a current, it turns on the spot and drives the
+    straight courses of a ``PathPlanner``. ``wind`` is the current (east, north), m/s.
     """
 
     unicycle: Unicycle
@@ -220,7 +220,7 @@ class Driver:
         return self._course_path(pose, [*self.planner.bends(tree, int(bends[0])), place])
 
     def return_path(self, tree: PathTree, pose: Pose) -> Path:
-        """Path to the base; its duration and that of its remainder are those of ``PathPlanner.returns``."""
+        """Path to the base; any remainder of it takes the time that ``PathPlanner.returns`` states."""
         bend, stops = int(self.planner.returns(tree, pose[None])[1][0]), list[Place]()
         while bend >= 0:
             stops.append(tree.nodes[bend])

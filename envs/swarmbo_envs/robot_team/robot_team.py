@@ -28,7 +28,7 @@ from swarmbo_envs.simulated_world import Array, Infos, plain
 _SHADES = " .:-=+*#%@"
 _COLUMNS, _ROWS = 64, 24
 _GROWING = ("trails", "samples", "on_the_way")  # arrays of an episode that grow from round to round
-# in rover lengths between centres: from here on two rovers never touch
+# distance between centres in rover lengths, from which on two rovers never touch
 _LENGTHS_APART = 1.5
 
 
@@ -85,7 +85,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         field: Table as above; None for the default landscape.
         task: ``peak``, ``map`` or ``level``: the aim of the team. It decides rewards, and the scores of runs.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
-        reward: ``task``: an equal share of the increase of ``score``. The score is the best true value measured
+        reward: ``task``: an equal share of the increase of ``score``. The score is minus the simple regret
             (``peak``) or minus the map error (``map``), both in the unit of the field, or the F1 score (``level``).
             ``team``: an equal share of the sum of all measurements. ``own``: the agent's measurement, or 0 if it
             failed. The agent's cost is subtracted.
@@ -246,7 +246,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         saved.require(bool((episode.batteries >= 0.0).all()), "batteries >= 0")
         episode.on_the_way = on_the_way = saved.array("on_the_way", "f", (saved.rows_of("on_the_way"), 4))
         are_valid = np.isin(on_the_way[:, 0], np.arange(robots)).all() and np.isfinite(on_the_way[:, :3]).all()
-        saved.require(bool(are_valid), "measurements on the way of its robots")
+        saved.require(bool(are_valid), "measurements en route by its robots at finite places")
         return episode
 
     def _rows(self, episode: Episode) -> Array:
@@ -260,7 +260,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return robot_frame(self._world, self._current(), self.max_cycles)
 
     def _text(self) -> str:
-        """Map of the field, higher is denser, with the robots' numbers on it, and a line per robot."""
+        """Text map of the field, denser where values are larger, with the robots' numbers, and a line per robot."""
         field, episode = self.field, self._current()
         xs = np.linspace(field.low[0], field.high[0], _COLUMNS)
         ys = np.linspace(field.high[1], field.low[1], _ROWS)

@@ -1,8 +1,8 @@
-"""A rover on a terrain as MuJoCo's MJCF.
+"""Model of a rover on a terrain for MuJoCo, in MJCF.
 
-A rover is driven by the difference of two wheels in its middle. A sprung caster in front and one behind keep it level
-and leave most of the weight to the wheels. Its centre of mass is low. Wheels touch the ground as spheres, which is
-cheap and never catches an edge.
+A rover has a differential drive: two wheels in its middle. A sprung caster in front and one behind keep it level, and
+leave most of the weight to the wheels. Its centre of mass is low. Wheels touch the ground as spheres, which is cheap
+and never catches an edge.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from swarmbo_envs.fields.field import Bilinear, Field
 from swarmbo_envs.robot_team.settings import MujocoSettings
 from swarmbo_envs.shared import Place, Rows, grid_points
 
-_RELIEF = 0.05  # of the map's longer side, if the field is no elevation
+_RELIEF = 0.05  # height range as a share of the map's longer side, if the field is not an elevation
 _STEEPEST = 0.35  # largest slope then: 19 degrees
 _MARGIN = 2.0  # rover lengths of ground beyond the map
 WHEEL = 0.2  # radius, in lengths of a rover
@@ -25,24 +25,24 @@ HALF_TRACK = 0.34  # from the middle to a wheel
 SIDES = (1.0, -1.0)  # of the wheels: left and right
 _CASTER = 0.08  # radius
 _REACH = 0.42  # from the middle to a caster
-_SPRING = 0.04  # compression of a caster's spring on level ground,
-_LOAD = 0.1  # and its share of the weight then
+_SPRING = 0.04  # compression of a caster's spring on level ground
+_LOAD = 0.1  # share of the weight that the spring carries then
 _TRAVEL = 0.1  # of the spring, each way
-_CHASSIS = (0.45, 0.22, 0.1)  # half its sides
+_CHASSIS = (0.45, 0.22, 0.1)  # half the sides of the chassis
 _BALLAST = -0.05  # height of the centre of mass over the axle
 _DENSITY = 30.0  # kg in a cube as long as the rover
-_WHEEL_MASS = 0.05  # of that
-_ARMATURE = 1e-3  # inertia of a motor, by the mass of a rover and its length squared
+_WHEEL_MASS = 0.05  # share of the rover's mass
+_ARMATURE = 1e-3  # inertia of a motor, per mass and squared length of the rover
 _TORQUE = 35.0  # of a motor, N m for a rover of 1 m; like weights, it grows with the fourth power of the length
-_SLIP = 0.5  # rad/s by which a motor at its torque falls behind
+_SLIP = 0.5  # rad/s by which a motor at full torque lags its command
 _GRAVITY = 9.81
-_HUB = 0.02  # radius of the part that the walls stop: the rover's middle, which so stays on the map
+_HUB = 0.02  # radius of the only part that walls stop, so that the rover's middle stays on the map
 _BASE_M = 5.0  # of ground below its lowest point
 
 
 @dataclass(frozen=True, eq=False)
 class Terrain:
-    """Heights over a map and a margin, in which the edge is continued: m above the lowest, south row first."""
+    """Heights over a map, and a margin with the heights of its edge: m above the lowest point, south row first."""
 
     xs: Float[np.ndarray, " columns"]
     ys: Float[np.ndarray, " rows"]
@@ -80,13 +80,13 @@ class Terrain:
         return Bilinear(self.xs, self.ys, self.heights, is_endless=True)
 
     def upright(self, place: Place, heading: float, reach_m: float) -> Float[np.ndarray, "3 3"]:
-        """Frame of a body that stands on the slope taken over ``reach_m``: columns are ahead, left and up."""
+        """Axes of a body that stands on the slope measured over ``reach_m``: columns are ahead, left and up."""
         sides = reach_m * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
         z = self.heights_at(place + sides)
         up = np.array([z[1] - z[0], z[3] - z[2], 2.0 * reach_m])
         up /= np.linalg.norm(up)
         ahead = np.array([np.cos(heading), np.sin(heading), 0.0])
-        ahead[2] = -(ahead @ up) / up[2]  # above the course, on the slope
+        ahead[2] = -(ahead @ up) / up[2]  # same course, but along the slope
         ahead /= np.linalg.norm(ahead)
         return np.column_stack([ahead, np.cross(up, ahead), up])
 
@@ -94,8 +94,8 @@ class Terrain:
 def mjcf(terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float) -> str:
     """Model of one rover on a terrain, with walls around the map; heights are set later, in ``hfield_data``.
 
-    MuJoCo takes the larger friction of two contacts. So the ground has that of the wheels, and walls have none
-    (``condim`` 1) against anything (``priority``). The motors are sized for both the speed and the turn rate at once.
+    In a contact, MuJoCo takes the larger friction of the two. So the ground has that of the wheels, and walls have none
+    (``condim`` 1) against anything (``priority``). The motors are sized for full speed and turn rate at the same time.
     """
     length, mass = settings.rover_m, _DENSITY * settings.rover_m**3
     radius, torque = WHEEL * length, _TORQUE * length**4

@@ -15,22 +15,22 @@ from swarmbo_envs.robot_team.episode import Drive, Episode, Mover, Stops
 from swarmbo_envs.robot_team.settings import MujocoSettings
 from swarmbo_envs.shared import Path, Place, Places, Pose
 
-_SHARP = 0.35  # rad: bend of a route from which on the rover stops and turns
-_AHEAD_S, _AHEAD = 0.8, 1.0  # look-ahead of pure pursuit: this time at full speed, at least so many lengths
-_BRAKES = 1.5  # m/s²: deceleration that it plans with
-_CREEPS = 0.15  # of its speed, on the last metres
-_THERE = 0.1  # lengths from a bend that counts as reached
+_SHARP = 0.35  # rad: smallest bend of a route at which the rover stops and turns
+_AHEAD_S, _AHEAD = 0.8, 1.0  # look-ahead of pure pursuit: this time at full speed, at least so many rover lengths
+_BRAKES = 1.5  # m/s²: deceleration that a rover plans with
+_CREEPS = 0.15  # share of its speed with which a rover creeps on the last metres
+_THERE = 0.1  # rover lengths from a bend at which the bend counts as reached
 _GAIN = 2.5  # 1/s: turn rate per heading error
 _OFF = 0.5  # rad: largest heading error at which it drives
 _CONTROL_S = 0.1  # between commands
 _SETTLES_S = 1.0
 _TIPPED = 0.3  # vertical part of the rover's upward unit vector: below it, beyond 72 degrees, it has tipped over
-_PATIENCE_S = 10.0  # in which it must advance by half a length, besides the time to turn about
-_ASTRAY = 0.75  # rover lengths off its path at which it is stopped, so that it stays within one
+_PATIENCE_S = 10.0  # time, besides that of a full turn, in which a rover must advance by half a length
+_ASTRAY = 0.75  # rover lengths off its path at which a rover is stopped, so that it stays within one length
 _STANDS_M_S = 0.05
 _CLOSE = 0.25  # rover lengths from the end of its route at which it has arrived
-_DROP = 0.02  # rover lengths above the ground from which it is let down
-_MAP = 20.0  # least size of a map in rover lengths
+_DROP = 0.02  # rover lengths above the ground from which a rover is let down
+_LEAST_MAP = 20.0  # rover lengths
 _STRIDE = 0.2  # of a rover's length: largest motion of a wheel in a step
 _MOST_STEPS = 1_000_000
 _TRACE = 10  # control moments between two points of a trace: a second
@@ -38,7 +38,7 @@ Failure = Literal["tipped over", "stuck", "off its way", "battery empty"]
 
 
 class Follower:
-    """A rover's next command on its route: pure pursuit (Coulter 1992, CMU-RI-TR-92-01), with stops at sharp bends."""
+    """Commands for a rover on its route: pure pursuit (Coulter 1992, CMU-RI-TR-92-01), with stops at sharp bends."""
 
     def __init__(self, route: Places, speed_m_s: float, turn_rate_rad_s: float, length_m: float) -> None:
         self.speed_m_s, self.turn_rate_rad_s, self.length_m = speed_m_s, turn_rate_rad_s, length_m
@@ -54,14 +54,14 @@ class Follower:
         self._stops = [*along[1:-1][turns > _SHARP].tolist(), self.route_m]
 
     def off_m(self, x: float, y: float) -> float:
-        """Distance of a place from the route near the rover's current piece."""
+        """Distance of a place from the route, of which only pieces next to the current one count."""
         first, last = max(0, self._piece - 1), min(len(self._points) - 2, self._piece + 1)
         if len(self._points) < 2:
             return hypot(x - self._points[0][0], y - self._points[0][1])
         return min(self._nearest(piece, x, y)[1] for piece in range(first, last + 1))
 
     def command(self, x: float, y: float, heading: float, seconds_left: float) -> tuple[float, float]:
-        """Speed and turn rate for the next moment, ``seconds_left`` before it must stand."""
+        """Speed and turn rate for the next control moment, ``seconds_left`` before the rover must stand still."""
         self._go_on(x, y)
         stop = self._stops[0]
         ahead = max(_AHEAD * self.length_m, _AHEAD_S * self.speed_m_s)
@@ -72,7 +72,7 @@ class Follower:
         error = (atan2(dy, dx) - heading + pi) % (2 * pi) - pi
         turn = max(-self.turn_rate_rad_s, min(self.turn_rate_rad_s, _GAIN * error))
         to_stop = hypot(self.at(stop)[0] - x, self.at(stop)[1] - y)
-        # it can stop before a bend, v² = 2 a s, and before its time is over, v = a t; and creeps so that it gets there
+        # slow enough to stop at a bend, v² = 2 a s, and when its time is over, v = a t; creeping lets it arrive
         speed = min(self.speed_m_s, sqrt(2 * _BRAKES * to_stop) + _CREEPS * self.speed_m_s, _BRAKES * seconds_left)
         return (speed * cos(error) * max(0.0, 1.0 - abs(error) / _OFF), turn)
 
@@ -111,7 +111,7 @@ class Follower:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Result of a drive; ``failure`` is None if it arrived, or its time was over."""
+    """Result of a drive; ``failure`` is None on arrival or at the time limit, ``back`` the last point on its route."""
 
     state: Float[np.ndarray, " n"]
     poses: Float[np.ndarray, "k 3"]
@@ -137,7 +137,7 @@ class Simulator:
         self._tick_s = self._substeps * settings.step_s
 
     def parked(self, pose: Pose) -> Float[np.ndarray, " n"]:
-        """State of a rover that was put upright on the ground, and has settled there."""
+        """State of a rover that was put upright on the ground and has settled there."""
         length = self._settings.rover_m
         self._mujoco.mj_resetData(self._model, self._data)
         frame = self._terrain.upright(pose[:2], float(pose[2]), length / 2)
@@ -185,7 +185,7 @@ class Simulator:
         self._mujoco.mj_step(self._model, self._data, self._substeps)
 
     def _stand(self, most: int, poses: list[tuple[float, float, float]] | None = None) -> None:
-        """Hold the wheels until the rover stands, for a number of moments at most."""
+        """Hold the wheels until the rover stands still, for at most a number of control moments."""
         for moment in range(most):
             self._command(0.0, 0.0)
             if poses is not None:
@@ -220,15 +220,15 @@ class Rovers(Mover):
     ) -> None:
         at, length, step = "$.physics", settings.rover_m, settings.step_s
         needed("mujoco", "mujoco", "physics = 'mujoco'", at)
-        if (least := _MAP * length) > (side := float((field.high - field.low).min())):
-            wanted = f"wanted a map of at least {least:g} m, or a rover_m of at most {side / _MAP:g}"
-            fix = f"physics = {{ mujoco = {{ rover_m = {side / (4 * _MAP):.2g} }} }}"
+        if (least := _LEAST_MAP * length) > (side := float((field.high - field.low).min())):
+            wanted = f"wanted a map of at least {least:g} m, or a rover_m of at most {side / _LEAST_MAP:g}"
+            fix = f"physics = {{ mujoco = {{ rover_m = {side / (4 * _LEAST_MAP):.2g} }} }}"
             raise ConfigError(f"got rovers of {length:g} m on a map of {side:g} m; {wanted}: {fix}", at=at)
         fastest = max(speed + rate * length for speed, rate in limits)
         if fastest * step > _STRIDE * length:
             why = f"too fast for rovers of {length:g} m and steps of {step:g} s"
             wanted = f"wanted at most {_STRIDE * length / step:g} m/s: lower speeds, longer rovers or shorter steps"
-            raise ConfigError(f"got wheels that turn by {fastest:g} m/s, {why}; {wanted}", at=at)
+            raise ConfigError(f"got wheels that run at {fastest:g} m/s, {why}; {wanted}", at=at)
         if (steps := round_time_s / step) > _MOST_STEPS:
             got = f"got {steps:,.0f} steps in a round of {round_time_s:g} s; wanted at most {_MOST_STEPS:,}"
             raise ConfigError(f"{got}: a shorter round_time_s, or a smaller map", at=at)
@@ -264,7 +264,7 @@ class Rovers(Mover):
         return Drive(pose, np.vstack([trace[thin], pose[:2]]), length, result.busy_s, is_done, places, result.failure)
 
     def _recovered(self, result: Result, simulator: Simulator, episode: Episode, robot: int) -> tuple[Result, Pose]:
-        """Outcome after recovery, if a rover needs it, and its pose."""
+        """Result and pose of a rover, after recovery if the rover needs it."""
         pose = result.poses[-1].copy()
         pose[:2] = np.clip(pose[:2], self.ground.low, self.ground.high)
         if result.failure == "battery empty":

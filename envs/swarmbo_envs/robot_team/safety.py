@@ -25,12 +25,12 @@ SLACK = 1 + 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Spacing:
-    """Separation of robots; robots that drive later make way, and staying is always possible.
+    """Separation of robots: robots that drive later make way, and a robot may always stay where it is.
 
-    Paths are compared at moments of the round; what a pair drives in half the time between two is added to the
-    separation, which then holds always. With ``off_m``, the largest distance from planned paths, positions in time are
-    unknown: a robot keeps away from all places of another in the round, and from its stop by ``off_m`` more, so that it
-    can leave.
+    Paths are compared at moments of the round. The distance that a pair drives in half the time between two moments is
+    added to the separation, which then holds at all times. If robots may be ``off_m`` off their planned paths, their
+    positions in time are unknown: a robot keeps away from all places that another passes in the round, and its stop is
+    ``off_m`` farther away from them, so that it can leave.
     """
 
     separation_m: float
@@ -44,15 +44,15 @@ class Spacing:
         return np.linspace(0.0, self.round_time_s, _MOMENTS + 1)
 
     def least(self, robot: int) -> Float[np.ndarray, " robots"]:
-        """Least distance of a robot from each other one at these moments, m; 0 from itself."""
+        """Least permitted distance of a robot from each other robot at ``moments``, m; 0 for itself."""
         both = self.speeds[robot] + np.array(self.speeds)
-        # between two moments a pair nears by what both drive in half the time, as one of the moments is that near
+        # a moment is at most half an interval away: between moments, a pair nears by what both drive in that time
         distances = self.separation_m + self.off_m + both * self.round_time_s / _MOMENTS / 2.0
         distances[robot] = 0.0
         return distances
 
     def stops(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Iterator[int]:
-        """Moments at which a robot may stop and stay, outside others' bases; the last first, always with moment 0."""
+        """Moments at which a robot may stop and stay, clear of others and their bases: latest first, always with 0."""
         if self.off_m:
             yield from self._stops_at_any_time(robot, own, others, bases)
             return
@@ -61,7 +61,7 @@ class Spacing:
         others, least = others[may_meet], least[may_meet, None]
         bases = None if bases is None else bases[may_meet]
         near = (((others - own) ** 2).sum(axis=2) < least).any(axis=0)
-        # a robot stops before it comes near another; others may still drive past its stop
+        # a robot stops before it comes near another; later in the round, others may still drive past its stop
         end = int(near.argmax()) if near.any() else len(own)
         for moment in range(end - 1, 0, -1):
             standing = others[:, moment:] if bases is None else np.column_stack([others[:, moment:], bases[:, None]])
@@ -70,7 +70,7 @@ class Spacing:
         yield 0
 
     def is_clear(self, robot: int, places: Places, others: Robots) -> Mask:
-        """Mask of places far enough from the others' positions."""
+        """Mask of places that are far enough from all positions of ``others``."""
         least = self.least(robot) + self.off_m
         low, high = places.min(axis=0, initial=np.inf), places.max(axis=0, initial=-np.inf)
         near = ((others >= low - least[:, None]) & (others <= high + least[:, None])).all(axis=1)
@@ -78,7 +78,7 @@ class Spacing:
         return (((places[:, None] - others[near]) ** 2).sum(axis=2) >= squared).all(axis=1)
 
     def _may_meet(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Bool[np.ndarray, " robots"]:
-        """Mask of others that (or whose base) the robot may come near in this round."""
+        """Mask of other robots that the robot may come near in this round, either at their places or at their bases."""
         speeds = np.array(self.speeds)
         room = self.least(robot) + (speeds[robot] + speeds) * self.round_time_s
         within = np.hypot(*(others[:, 0] - own[0]).T) <= 1.01 * room
@@ -102,7 +102,7 @@ class Spacing:
 
 @dataclass(frozen=True, eq=False)
 class BatteryLimits:
-    """Limits that batteries set; without batteries none. Within ``near_m`` of its base a robot is at it."""
+    """Limits that batteries set, if there are any. A robot within ``near_m`` of its base counts as being there."""
 
     rules: Rules
     drivers: Sequence[Driver]
@@ -117,7 +117,7 @@ class BatteryLimits:
 
     def rounds_left(self, episode: Episode, robot: int) -> int:
         """Whole rounds that a robot can drive on its battery; ``NEVER`` without one."""
-        # a round may last longer than its time by rounding, which must not cost one of those left
+        # by rounding, a round may last longer than its time; this must not reduce the number of rounds
         left = (episode.batteries[robot] + 2.0 * self._slack(robot)) / self.round_time_s
         return int(left) if np.isfinite(left) else NEVER
 
@@ -150,7 +150,7 @@ class BatteryLimits:
         return self.drivers[robot].return_path(self._return_paths(episode, robot), episode.poses[robot])
 
     def can_return(self, episode: Episode, robot: int, times: Values, poses: Float[np.ndarray, "k 3"]) -> Mask:
-        """Mask of drives of some time, to some pose each, after which the battery lasts for the return."""
+        """Mask of drives, each with its time and final pose, after which the battery lasts for the return."""
         if self.rules.batteries is None:
             return np.ones(len(times), dtype=bool)
         return times + self._return_times(episode, robot, poses) <= episode.batteries[robot]
@@ -163,7 +163,7 @@ class BatteryLimits:
     def discharge(self, episode: Episode, robot: int, time_s: float) -> None:
         """Subtract the time of a drive from a robot's battery, and charge it at the base."""
         if self.rules.batteries is not None:
-            # below 0 is rounding: return paths may be longer by ``_slack``
+            # charges below 0 are due to rounding: return paths may be longer by ``_slack``
             left = max(0.0, float(episode.batteries[robot] - time_s))
             episode.batteries[robot] = self.rules.batteries[robot] if self.is_at_base(episode, robot) else left
 
@@ -174,7 +174,7 @@ class BatteryLimits:
         for robot, (start, base) in enumerate(zip(starts, np.array(self.rules.bases, dtype=float), strict=True)):
             driver = self.drivers[robot]
             return_s = float(driver.planner.returns(driver.planner.paths_to(base), np.array([[*start, np.nan]]))[0][0])
-            # a heading is drawn at reset: it may have to turn about first
+            # the heading is drawn at reset: the robot may have to turn about first
             return_s += np.pi / driver.unicycle.turn_rate_rad_s * bool((start != base).any())
             return_s *= 1.0 + self.reserve
             if return_s > (battery_s := self.rules.batteries[robot]):

@@ -44,7 +44,7 @@ class MujocoSettings(Settings, frozen=True):
 
 
 class PhysicsSettings(Settings, frozen=True):
-    """Table of an engine: ``{mujoco = {...}}``."""
+    """Table of a physics engine: ``{mujoco = {...}}``."""
 
     mujoco: MujocoSettings = MujocoSettings()
 
@@ -53,8 +53,8 @@ class PhysicsSettings(Settings, frozen=True):
 class Rules:
     """Limits of the robots, one number for each; by default those of version 0.
 
-    ``radio_ranges`` None are by the size of the map, ``batteries`` (seconds of driving) None unlimited, ``bases`` None
-    the starts, and with ``sample_every_m`` None there are ``samples_per_leg`` measurements en route.
+    None means: ``radio_ranges`` that depend on the size of the map, unlimited ``batteries`` (seconds of driving), the
+    starts as ``bases``, and for ``sample_every_m``, that ``samples_per_leg`` states the measurements en route.
     """
 
     speeds: Sequence[float]

@@ -23,7 +23,7 @@ from swarmbo_envs.robot_team.settings import MOST_CELLS, RobotTeamSettings
 from swarmbo_envs.shared import Path, Place, Places, grid_points
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
-# cells in the width of a passage that is surely open, along an axis and across
+# width in cells of a passage that is surely open, along an axis and diagonally
 _OPEN = (2.0, 2.0 * np.sqrt(2.0))
 _LOOKED_AT = 32  # sites between which all paths are compared
 _DETOUR = 0.1  # of the map's longer side: a detour that is worth a warning
@@ -37,7 +37,7 @@ def ground_of_field(
     cells: int = 128,
     clearance_m: float = 0.0,
 ) -> tuple[Field, Ground]:
-    """Ground, and the field's reachable part; ``anchors`` must be free. Warns of a closed passage that matters."""
+    """Measurable part of a field, and its ground; ``anchors`` must be free. Warns of a closed passage that matters."""
     at = "$.no_go" if regions else "$.field"
     if field.gaps is not None:
         (west, south), (east, north) = field.low.tolist(), field.high.tolist()
@@ -69,7 +69,7 @@ def _warn_of_closed_passages(ground: Ground, sites: Places, anchors: Mapping[str
             fix = f"route_cells = {cells} would leave them open, and {gain}"
             break
     if fix:
-        closed = f"passages of up to about {width:.3g} m are shut by cells of {cell:.3g} m, and nobody drives through"
+        closed = f"passages of up to about {width:.3g} m are shut by cells of {cell:.3g} m, and no robot drives through"
         warnings.warn(f"{at}: {closed}: {fix}", DataWarning, stacklevel=3)
 
 
@@ -118,7 +118,7 @@ def _highest(field: Field, ground: Ground, sites: Places) -> Place:
 
 
 def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarray, "robots 2"] | None:
-    """Starts of the settings; None to draw them. If only sites can be measured, they move to the nearest free ones."""
+    """Starts of the settings; None to draw them. If only sites can be measured, starts are the nearest free sites."""
     if (settings.starts is None or field.sites_only) and settings.robots > len(field.sites):
         raise ConfigError(f"got {settings.robots}; wanted at most one per site: {len(field.sites)}", at="$.robots")
     bases = settings.rules().bases
@@ -237,13 +237,13 @@ class World:
         limits = self.battery_limits
         must_return = limits.must_return(episode, robot)
         goal, is_as_requested, is_open = self._goal(episode, robot, place, must_return=must_return)
-        # a path too long for the return is replaced before any robot drives: from here on only its length is cut
+        # a path too long for the return is replaced here: from here on, paths are only shortened
         whole, end = self._planned_path(episode, robot, goal, must_return=must_return)
         if end is not goal:
             goal, is_as_requested, is_open = end, False, False
         is_homeward = self.rules.batteries is not None and bool((end == episode.bases[robot]).all())
         planned = limits.cut_return(robot, whole) if is_homeward else motion.cut(whole, self.round_time_s * SLACK)
-        # earlier robots have driven in the tracks, later ones stand: a robot that drives later makes way
+        # in the tracks, earlier robots have driven and later ones stand: a robot that drives later makes way
         path = planned if tracks is None else self._separated_path(episode, robot, planned, tracks)
         # a known end is assigned exactly, so that integration does not let it drift
         is_whole = bool((path[:, 0] == whole[:, 0]).all())
@@ -253,7 +253,7 @@ class World:
             tracks[robot] = np.column_stack([np.interp(moments, numbers, axis) for axis in drive.trace.T])
         episode.trails[robot] = np.concatenate([episode.trails[robot], drive.trace[1:]])
         stops = [self.sensors.sample(episode, robot, stop, number) for number, stop in enumerate(drive.stops, start=1)]
-        # before the measurement at the end, whose info has the battery that is left
+        # discharge before the measurement at the end, whose info has the remaining charge
         episode.poses[robot] = drive.pose
         limits.discharge(episode, robot, drive.busy_s)
         has_arrived = is_whole and drive.is_done
@@ -283,7 +283,7 @@ class World:
         part, place_part = self.ground.part_of(np.stack([position, place]))
         if part == place_part:
             return place, True, True
-        # there is no path to it: the nearest site to which there is one
+        # no path leads to the place: the goal is the nearest site with a path to it
         squared = np.where(self._parts == part, ((self.field.sites - place) ** 2).sum(axis=1), np.inf)
         return (self.field.sites[squared.argmin()] if np.isfinite(squared).any() else position).copy(), False, True
 
@@ -297,7 +297,7 @@ class World:
             return np.zeros((0, 3)), pose[:2].copy()
         if self.battery_limits.can_return_after(episode, robot, motion.cut(path, self.round_time_s * SLACK)):
             return path, goal
-        # it could not return from its stop at the end of the round: it returns at once
+        # the robot could not return from its stop at the end of the round: it returns at once
         return self.battery_limits.return_path(episode, robot), episode.bases[robot].copy()
 
     def _separated_path(self, episode: Episode, robot: int, path: Path, tracks: Tracks) -> Path:

@@ -182,12 +182,12 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
 
     def _rows(self, episode: Episode) -> Array:
         n, battery = len(self.possible_agents), self.settings.battery_j
-        # a battery of 0 J is empty from the first
+        # a battery of 0 J is empty from the start
         charge = np.ones(n) if battery is None else 1.0 - episode.spent_j / battery if battery else np.zeros(n)
         return np.column_stack([episode.spots, episode.last, charge, np.full(n, episode.share_left(self.max_cycles))])
 
     def candidates(self, agent: str) -> Places:
-        """Locations that an agent can sample in this round; empty once its energy does not suffice.
+        """Locations that an agent can sample in this round; empty without enough energy for a sample.
 
         Raises:
             ConfigError: If there is no such agent.
@@ -212,7 +212,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         return self._links.at(self.stations.places, self.stations.radio_range_m)
 
     def ground_truth(self) -> GroundTruth:
-        """Noise-free field of the present round, and of other rounds by its ``at``; for metrics and figures."""
+        """Noise-free field of the current round, and of other rounds by its method ``at``; for metrics and figures."""
         return self._truth(self._current().round)
 
     def _truth(self, round_number: int) -> GroundTruth:

@@ -58,18 +58,18 @@ class Stations:
 
     def __init__(self, settings: SensorFieldSettings, field: Field) -> None:
         self.places = _checked_places(settings, field) if settings.places else _even_places(settings, field)
-        # by default the smallest reach with which every site is in a box, and no box is a point; of the distances along
-        # the two axes the larger counts
+        # default: the smallest reach with which every site is in a box, and no box is a point; a distance is the larger
+        # of the two along the axes
         to_nearest = np.asarray(KDTree(self.places).query(field.sites, p=np.inf)[0])
         covering = max(float(to_nearest.max()), 0.01 * float((field.high - field.low).max()))
         self.reach_m = settings.reach_m or covering
         self.low = np.maximum(self.places - self.reach_m, field.low)
         self.high = np.minimum(self.places + self.reach_m, field.high)
         self.spots = [self._own_spots(sensor, field, settings.spots) for sensor in range(len(self.places))]
-        # by default slightly above the smallest range at which relays connect all sensors
+        # default: slightly above the smallest range at which relays connect all sensors
         tree = minimum_spanning_tree(cdist(self.places, self.places)).toarray()
         self.radio_range_m = settings.radio_range_m or 1.05 * (float(tree.max()) if len(self.places) > 1 else 1.0)
-        # if only sites can be measured, a list may reach beyond the box: its sensor has none nearer
+        # the only candidate of a sensor without a site in its box lies outside the box
         self.low = np.minimum(self.low, [spots.min(axis=0) for spots in self.spots])
         self.high = np.maximum(self.high, [spots.max(axis=0) for spots in self.spots])
 

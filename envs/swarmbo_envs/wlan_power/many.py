@@ -19,14 +19,14 @@ Array = Float[np.ndarray, "..."]
 class ManyWlans:
     """Copies of ``WlanPower`` for a list of seeds, as arrays: b worlds of k access points.
 
-    Results are those of single worlds that are reset by the same seeds, to 1e-12 of their size.
+    Results are those of single worlds that are reset with the same seeds, up to a relative error of 1e-12.
 
     Args:
-        **arguments: Of ``WlanPower``. Users must stay, the radio is the closed form on one channel, and the utility is
-            a sum over users: ``sum``, ``proportional-fair`` or ``users-above``.
+        **arguments: Those of ``WlanPower``. Users must stay, the radio is the closed form on one channel, and the
+            utility is a sum over users: ``sum``, ``proportional-fair`` or ``users-above``.
 
     Raises:
-        ConfigError: If an argument is wrong, or names anything else.
+        ConfigError: If an argument is wrong, or is not as above.
 
     Example:
         >>> worlds = ManyWlans(worlds="drawn", observes="losses")
@@ -59,7 +59,7 @@ class ManyWlans:
             observations, _ = world.reset(seed=seed)
             networks.append(world.network)
             neighbours.append(world.in_range)
-            if world.slots is not None:  # losses, which stay as users do, after three numbers and the powers of others
+            if world.slots is not None:  # losses are constant, since users stay; they follow 3 numbers and the powers
                 losses.append(np.array(list(observations.values()))[:, 3 + world.slots :])
         self._seeds = list(seeds)
         self._wanted, self._unwanted = (np.array([n.gains[i] for n in networks]) for i in (0, 1))

@@ -14,13 +14,13 @@ from swarmbo_envs.wlan_power.settings import Spectrum, shares
 _NEPERS_PER_DB = np.log(10.0) / 10.0
 UtilityName = Literal["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
 FLOOR_MBPS = 1e-3  # least rate in sums of logarithms
-_LARGEST = 1000.0  # bits per second and Hz: of more the SINR would overflow
+_LARGEST = 1000.0  # bit/s per Hz: the SINR for a larger rate would overflow
 _LABELS = {"sum": "", "proportional-fair": "sum of logarithms", "minimum-rate": "least rate"}
 _LABELS |= {"cell-minimum": "sum of least rates", "users-above": "users above"}
 
 
 class Link(NamedTuple):
-    """Rate of a link by its SINR, and its share of the airtime.
+    """Rate of a link as a function of its SINR, and its share of the airtime.
 
     Args:
         gap: Γ: factor by which a real code needs more SINR than Shannon's bound, >= 1.
@@ -42,7 +42,7 @@ class Network:
 
     C_u = W log2(1 + SINR_u) in Mbit/s, for W in MHz, with
 
-        SINR_u = P_a g_au / (N + Σ_{j ≠ a, a listed with j} P_j g_ju),   a the access point of user u,
+        SINR_u = P_a g_au / (N + Σ_{j ≠ a, j disturbs a} P_j g_ju),   for the access point a of user u,
 
     powers P and noise N in mW and gains g = 10^(-loss/10). The outcome of an access point is the sum over its users.
     If access points choose among channels, W and N are those of a's width, and P_j is the power that falls into a's
@@ -53,7 +53,7 @@ class Network:
     whole channel at the same time. Cioffi 1995, SNR gap, for Γ.
 
     Args:
-        disturbs: Interference mask: column j disturbs the users of row i; or the share of its power that does.
+        disturbs: True if access point j (column) disturbs the users of i (row), or the share of its power that does.
         noise_mw: Noise at each receiver, in ``bandwidth_mhz``.
         widths: Width of the channel of each access point, in units of ``bandwidth_mhz``; None: all 1.
         spectrum: Channels to choose among; joint settings then have choices after the powers. None: no choice.
@@ -105,7 +105,7 @@ class Network:
 
     @cached_property
     def turn(self) -> Float[np.ndarray, " m"] | float:
-        """Share of the airtime of each user's access point that the user has."""
+        """Share of its access point's airtime that each user has."""
         return 1.0 / np.maximum(self.n_users[self.serving], 1) if self.link.shared else 1.0
 
     @cached_property
@@ -128,7 +128,7 @@ class Network:
         return np.minimum(rates, self.largest_rates, out=rates)
 
     def needed_sinr(self, rate_mbps: float) -> Float[np.ndarray, " m"]:
-        """Ratio at which each user has a rate, Mbit/s; infinite if the user never has."""
+        """SINR at which each user has a rate in Mbit/s; infinite if the user cannot have it."""
         rate = rate_mbps / (self.turn * self._width)
         nepers = np.log(2.0) / self.bandwidth_mhz * np.minimum(rate, _LARGEST * self.bandwidth_mhz)
         needed = self.link.gap * np.expm1(nepers)
@@ -157,7 +157,7 @@ class Network:
         return capacities
 
     def factor_values(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
-        """Outcome of every access point, Mbit/s."""
+        """Capacity of every access point, Mbit/s."""
         return self.user_capacities(X) @ self.members
 
     def value(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
@@ -165,11 +165,11 @@ class Network:
         return self.user_capacities(X).sum(axis=1)
 
     def uncapped_rates(self, x: Values) -> tuple[Float[np.ndarray, " m"], Callable[[Values], Values]]:
-        """Rates of users without a largest one, Mbit/s, and the gradient, per dB, of their sum with weights (m,).
+        """Rates of users without the cap, Mbit/s, and the gradient, per dB, of their sum with weights (m,).
 
-        ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) at powers in dBm, with disturbance Γ times
-        that of ``sinr``, received = disturbance + wanted signal, g of all these and h of disturbance alone; and
-        dP_j/dx_j = P_j ln(10) / 10.
+        ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) with disturbance = Γ (noise + interference),
+        received = disturbance + wanted signal, and the derivatives g_j of received and h_j of disturbance by P_j. The
+        powers x are in dBm, so dP_j/dx_j = P_j ln(10) / 10.
         """
         power, (wanted, unwanted), gap = milliwatts(x), self.gains, self.link.gap
         signal, disturbance = wanted @ power, gap * (self.noise_mw * self._width + unwanted @ power)
@@ -271,7 +271,7 @@ class Utility:
 
 
 def levels(network: Network, low: float, high: float, n: int) -> list[np.ndarray]:
-    """Values of each setting in a joint one: ``n`` powers evenly from least to largest, all positions of choices."""
+    """Values of entries of a joint setting: ``n`` even powers from ``low`` to ``high``, all positions of a choice."""
     choices = {} if network.spectrum is None else network.spectrum.choices
     sizes = [np.arange(float(len(values))) for values in choices.values()]
     return [axis for axis in [np.linspace(low, high, n), *sizes] for _ in range(network.n_points)]
@@ -286,7 +286,8 @@ def settings_at(network: Network, U: Float[np.ndarray, "n d"], low: float, high:
 def greedy_colouring(network: Network, high: float) -> Values:
     """Joint setting by greedy colouring: all at largest power and the first width, on channels that avoid others.
 
-    Those that disturb and are disturbed most choose first, each the least sum of gains to and from earlier ones' users.
+    Access points that disturb and are disturbed most choose first. Each chooses the channel with the least sum of gains
+    to and from the users of those before it.
 
     Source: Mishra, Banerjee & Arbaugh 2005, Weighted coloring based channel assignment for WLANs.
     """
@@ -297,7 +298,7 @@ def greedy_colouring(network: Network, high: float) -> Values:
     received = np.array([unwanted[network.serving == i].sum(axis=0) for i in range(k)])
     weights = received + received.T
     shared = shares([(channel, spectrum.widths_mhz[0]) for channel in spectrum.channels])
-    disturbance = np.zeros((k, len(shared)))  # what others put into each channel of each access point
+    disturbance = np.zeros((k, len(shared)))  # gains to and from others in each channel of each access point
     for i in np.argsort(-weights.sum(axis=1), kind="stable"):
         point[k + i] = chosen = int(disturbance[i].argmin())
         disturbance += weights[i][:, None] * shared[:, chosen]

@@ -15,17 +15,17 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Pair, Values
 from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility, greedy_colouring, levels, settings_at
 
-# from 64 on, topologies of seeds 0 to 19 with full airtime give the same maximum to 1e-6 Mbit/s
+# from 64 starts on, topologies of seeds 0 to 19 with full airtime give the same maximum to 1e-6 Mbit/s
 _STARTS = 512
-_MOST_LOSSES = 2**23  # of path losses, in all climbs together: in a larger network there are fewer of them
-# starts of climbs on smooth surrogates, and ends that are improved by turns; the latter where links have a largest rate
+_MOST_LOSSES = 2**23  # path losses in all climbs together: a larger network gets fewer climbs
+# climbs on smooth surrogates, and ends improved by coordinate search: without and with a largest rate of links
 _ROUGH, _CAPPED = (128, 16), (64, 4)
 _SHARPNESS = (2.0, 8.0, 32.0)  # of a surrogate, per unit of a logarithm of a rate
-_SHARPER = (10.0, 1e2, 1e3, 1e4, 1e5)  # the same where links have a largest rate, also per share of that
+_SHARPER = (10.0, 1e2, 1e3, 1e4, 1e5)  # the same if links have a largest rate, also per share of that rate
 _LEVELS = 25
 _BISECTIONS, _SYSTEMS = 50, 1000
 _MOST_REMOVED = 256  # users
-_DRAWN_PER_SEARCH = 8  # drawn plans of channels, for each whose powers are improved, too
+_DRAWN_PER_SEARCH = 8  # drawn channel plans for each plan whose powers are improved, too
 SUM = Utility()
 
 
@@ -56,7 +56,7 @@ def best_known(
     1992, Performance of optimum transmitter power control in cellular radio systems, for removals.
 
     There are 512 ``starts`` by default, and fewer, but at least 16, if access points times users are more than 16,384.
-    Returns powers in dBm, with channels also their positions and those of widths; and the utility there, in its unit.
+    Returns the joint setting (powers in dBm, then positions of channels and widths), and its utility, in its unit.
     """
     if starts is None:
         starts = min(_STARTS, max(16, _MOST_LOSSES // max(network.n_points * len(network.present), 1)))
@@ -96,7 +96,7 @@ def _climb(network: Network, utility: Utility, x: Values, limits: Pair) -> tuple
 
 
 def _negative_utility(x: Values, network: Network, utility: Utility, sharpness: float) -> tuple[float, Values]:
-    """Negative utility and gradient, or of a smooth surrogate that is closer to it with larger ``sharpness``."""
+    """Negative utility and its gradient, or those of a smooth surrogate, which is closer with larger ``sharpness``."""
     present, slope, (rates, gradient) = network.present, np.ones(len(network.present)), network.uncapped_rates(x)
     if np.isfinite(network.link.cap_mbps):
         largest = network.largest_rates
@@ -133,7 +133,7 @@ def _best_polished(network: Network, low: float, high: float, starts: int, utili
 
 
 def _coordinate_search(network: Network, low: float, high: float, utility: Utility, x: Values, at: int = 0) -> Values:
-    """Coordinate search: each setting from number ``at`` on to its best level, others fixed, until none improves."""
+    """Coordinate search: set each entry from number ``at`` on to its best level, others fixed, until none improves."""
     axes, best = levels(network, low, high, _LEVELS), float(utility.value(network, x[None])[0])
     unchanged, i = 0, at
     while unchanged < len(x) - at:
@@ -148,7 +148,7 @@ def _coordinate_search(network: Network, low: float, high: float, utility: Utili
 
 
 def _best_with_channels(network: Network, low: float, high: float, n_plans: int, utility: Utility) -> Values:
-    """Best of searches that start at greedy colouring, and at drawn settings as they are and improved at full power."""
+    """Best of searches from drawn settings, and from channels (drawn or by greedy colouring) improved at full power."""
     k = network.n_points
     unit = sobol(n_plans, len(levels(network, low, high, 2)), stream(0, "best known channels"))
     drawn = settings_at(network, unit, low, high)
@@ -225,7 +225,7 @@ def _max_min_powers(network: Network, low: float, high: float) -> Values:
 
 
 def _after_removals(network: Network, low: float, high: float, rate_mbps: float) -> Values:
-    """Powers at which all users have a rate but removed ones: first those in too full cells, then the worst served."""
+    """Powers at which all but removed users have a rate: first those in too full cells go, then the worst served."""
     sinr = network.needed_sinr(rate_mbps) * (1.0 + 1e-9)
     wanted = network.present & np.isfinite(sinr)
     while True:
@@ -318,7 +318,7 @@ def _best(label: str, value: Callable[[np.ndarray], np.ndarray], tried: Float[np
 def _independent(
     outcomes: Callable[[np.ndarray], np.ndarray], x: Values, grid: np.ndarray, budget: int
 ) -> tuple[Values, int]:
-    """Every access point tries the levels in an order shifted by its index, so that not all are loud together."""
+    """Last setting, and number of settings tried; orders of levels are shifted by index, so that not all are loud."""
     k, n_tried, levels = len(x), 0, len(grid)
     while n_tried + levels < budget:
         candidates = grid[(np.arange(levels)[:, None] + np.arange(k)[None]) % levels]

@@ -86,7 +86,7 @@ def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode:
         for lines in (dashed, LineCollection(list(served), colors=look.INK, zorder=3, **thin)):
             ax.add_collection(lines, autolim=False)
     colours, spectrum = np.array(_colours(world, episode)), world.settings.spectrum
-    room = min(1.0, _NUMBERED / len(points))  # for markers; the more there are the smaller
+    room = min(1.0, _NUMBERED / len(points))  # many access points get smaller markers
     own = colours[network.serving[here]]
     edge = "white" if is_small else "none"
     ax.scatter(*users[here].T, s=26 * room, c=own, edgecolors=edge, linewidths=0.7 * room, zorder=4)
@@ -104,7 +104,7 @@ def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode:
 
 
 def _colours(world: World, episode: Episode) -> list[str]:
-    """Colour of each access point: of its channel; without channels its own if there are few."""
+    """Colour of each access point: that of its channel; without channels, its own, or white if there are many."""
     k = len(episode.powers)
     if world.choices:
         return [look.agent_colour(int(position)) for position in episode.choices[:k]]
@@ -113,7 +113,7 @@ def _colours(world: World, episode: Episode) -> list[str]:
 
 def _draw_powers(ax: Axes, world: World, episode: Episode) -> None:
     low, high = world.settings.power_dbm
-    # the foot leaves a bar for the least power too
+    # bars begin below the least power, so that it has a visible bar, too
     numbers, foot = np.arange(len(episode.powers)), low - 0.08 * (high - low)
     if len(numbers) > _NUMBERED:
         ax.hist(episode.powers, bins=24, range=(low, high), color=look.BLUE)

@@ -57,7 +57,7 @@ def whole_channel(channel: int, width_mhz: float) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Channels of 20 MHz among which each access point chooses, and widths; each channel exists with each.
+    """Channels of 20 MHz and widths among which each access point chooses; every channel exists in every width.
 
     A joint setting has all powers, then the position of each access point's channel in ``channels``, then, with several
     widths, the position of each one's width in ``widths_mhz``.
@@ -78,7 +78,7 @@ class Spectrum:
         return [(self.channels[c], self.widths_mhz[w]) for c, w in zip(positions[0], widths, strict=True)]
 
     def labels(self, plan: Values) -> list[str]:
-        """Channel of each access point as text, with its width if it could have another: ``36/40``."""
+        """Channel of each access point as text, with its width if there are several widths: ``36/40``."""
         chosen, has_widths = self.chosen(plan), len(self.widths_mhz) > 1
         return [f"{channel}/{width:g}" if has_widths else str(channel) for channel, width in chosen]
 
@@ -142,7 +142,7 @@ class FileSettings(Settings, frozen=True):
     """Access points and users from a CSV file.
 
     Its columns are ``kind`` (``access_point`` or ``user``), ``x_m`` and ``y_m``. An optional column
-    ``access_point`` has the index of a user's, from 0 in the order of the rows.
+    ``access_point`` has the index of the access point that serves a user, from 0 in the order of the rows.
 
     Args:
         csv: Path of the file; relative to the current directory.
@@ -152,7 +152,7 @@ class FileSettings(Settings, frozen=True):
 
 
 class GeneratorSettings(Settings, frozen=True):
-    """Topology table of a random one: ``{generated = {...}}``."""
+    """Table of a random topology: ``{generated = {...}}``."""
 
     generated: GeneratedSettings
 
@@ -162,7 +162,7 @@ _KINDS: dict[str, Any] = {"generated": GeneratorSettings, "access_points": State
 
 
 def topology_settings(table: dict[str, Any] | None) -> TopologySettings:
-    """Settings of a topology table, whose kind is given by its key; None is a random one of 12 access points."""
+    """Settings of a topology table, whose kind is given by its key; None is a random topology of 12 access points."""
     if table is None:
         return GeneratedSettings()
     settings = convert(table, _KINDS[kind_of(table, _KINDS, "$.topology")], at="$.topology")
@@ -230,12 +230,12 @@ class WlanPowerSettings(WorldSettings, frozen=True):
         require(self, "departures", lambda _: are_stated, "[round >= 1, index of a user >= 0] of each")
         if self.utility == "users-above":
             is_rate = self.rate_mbps is not None and 0.0 < self.rate_mbps <= 1e6
-            wanted = "the rate to have, above 0 to 1e6 Mbit/s, for the utility 'users-above'"
+            wanted = "the rate threshold of the utility 'users-above', above 0 and up to 1e6 Mbit/s"
             require(self, "rate_mbps", lambda _: is_rate, wanted)
         else:
             require(self, "rate_mbps", lambda value: value is None, "no rate, or the utility 'users-above'")
         if self.utility == "minimum-rate":
-            fix = "since the least of all is no sum over access points, or 'cell-minimum', which is"
+            fix = "since the least rate of all users is not a sum over access points, or 'cell-minimum', which is"
             require(self, "utility", lambda _: self.outcomes == "total", f"outcomes = 'total', {fix}")
         if self.objective == "throughput":
             require(self, "objective", lambda _: self.radio == "ns3", "'capacity', or radio = 'ns3'")
@@ -263,9 +263,9 @@ class WlanPowerSettings(WorldSettings, frozen=True):
         if not widths:
             at, widths = "bandwidth_mhz", (self.bandwidth_mhz,)
         require(self, at, lambda _: all(width in known for width in widths), f"{known} MHz, widths of a channel")
-        is_dumb = self.objective == "throughput" and band == 2.4 and 40.0 in widths and max(self.channels) > LAST_ABOVE
+        is_lost = self.objective == "throughput" and band == 2.4 and 40.0 in widths and max(self.channels) > LAST_ABOVE
         fix = f"channels 1 to {LAST_ABOVE}: in ns-3 nothing arrives at 40 MHz on others of 2.4 GHz"
-        require(self, "channels", lambda _: not is_dumb, fix)
+        require(self, "channels", lambda _: not is_lost, fix)
         lacking = [channel for channel in self.channels if any(centre_mhz(channel, width) is None for width in widths)]
         require(self, "channels", lambda _: not lacking, f"channels with all widths, unlike {lacking}")
 

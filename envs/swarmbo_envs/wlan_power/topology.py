@@ -23,7 +23,7 @@ _LARGEST_M = 1e6
 
 
 def path_loss_db(distance_m: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """46.6777 + 30 log10(d / 1 m) dB for distances d >= 0 m; below a metre the loss of a metre.
+    """Path loss, 46.6777 + 30 log10(d / 1 m) dB, at distances d >= 0 m; below a metre, the loss at a metre.
 
     Source: the default of ns-3's LogDistancePropagationLossModel (exponent 3, reference at 1 m, 5.15 GHz).
     """
@@ -49,7 +49,7 @@ def shadowing_to_users(seed: int, std_db: float, n_points: int, n_users: int) ->
 class Topology:
     """Locations, m, of access points and of users at the start, and the shadowing between them.
 
-    Users are served by ``serving``, None: the access point of least path loss; their area is from ``low`` to ``high``.
+    ``serving`` has each user's access point; None: that of least path loss. Users stay between ``low`` and ``high``.
     """
 
     access_points: Places
@@ -98,7 +98,7 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
         places, n_near, between = np.empty((k, 2)), np.zeros(k, dtype=int), np.zeros((k, k))
         for n in range(k):
             tried = rng.random((_TRIES, 2)) * area
-            # hypot, by which the radio works, takes ten times as long
+            # hypot, which the radio uses, takes ten times as long
             apart = cdist(tried, places[:n])
             shadow = std * obstacles.standard_normal((_TRIES, n))
             hears = path_loss_db(apart) + shadow <= reach_db
@@ -144,7 +144,7 @@ def _stated(stated: StatedSettings, settings: WlanPowerSettings) -> Topology:
     if serving is not None and (len(serving) != len(users) or not ((serving >= 0) & (serving < len(points))).all()):
         wanted = f"wanted one index from 0 to {len(points) - 1} for each of {len(users)} users"
         raise ConfigError(f"got {stated.serving!r:.60}; {wanted}", at="$.topology.serving")
-    # by obstacles between access points, independent by pair
+    # shadowing between access points, independent for each pair
     rng, k = stream(settings.topology_seed, "shadowing", "access points"), len(points)
     upper = np.triu(settings.shadowing_db * rng.standard_normal((k, k)), 1)
     to_users = shadowing_to_users(settings.topology_seed, settings.shadowing_db, len(points), len(users))

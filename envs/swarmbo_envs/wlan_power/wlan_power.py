@@ -74,7 +74,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             ``interference`` is. The two rank powers differently.
         utility: Function of the users' rates. ``sum``: their sum. ``proportional-fair``: the sum of their logarithms.
             ``cell-minimum``: the sum of the least rate of each access point. ``users-above``: the number of users with
-            at least ``rate_mbps``. ``minimum-rate``: the least rate of all users, which is no sum over access points
+            at least ``rate_mbps``. ``minimum-rate``: the least rate of all users; it is not a sum over access points
             and needs ``outcomes = "total"``.
         rate_mbps: Rate threshold; required by ``users-above``, and refused otherwise.
         airtime: Time on the air in the closed form. ``shared``: users of an access point take turns of equal time, with
@@ -96,10 +96,10 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             access point does.
         audible_dbm: Least received power, at largest transmit power, at which an access point is in range of another.
         outcomes: ``per-factor``: every agent receives the outcome of its users; ``total``: all receive the sum.
-        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB. Losses are
-            to own users, from each other access point in range to these, and to that one's users. All agents'
-            observations then have equal length; missing entries are the least power and 300 dB. In drawn worlds lengths
-            are always equal.
+        observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB. These are
+            losses to own users, from each access point in range to own users, and to the users of each one in range.
+            All agents' observations then have equal length; missing entries are the least power and 300 dB. In drawn
+            worlds, lengths are always equal.
         worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another topology, with another
             ``topology_seed``; ``reset(options={"world": number})`` picks one.
         noise_std: Standard deviation of the noise of a total, in the unit of the utility. With k access points, each
@@ -138,7 +138,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         self._set_world(world)
         k = len(self.possible_agents)
         self.factors = tuple(f"capacity_{i}" for i in range(k))
-        self.slots: int | None = None  # most others in range of an access point, of any topology that may be drawn
+        self.slots: int | None = None  # largest number of others in range, in any topology that may be drawn
         if settings.worlds == "drawn":
             table = topology_settings(settings.topology)
             self.slots = table.most_heard if isinstance(table, GeneratedSettings) else k - 1
@@ -166,7 +166,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         self._set_world(World.of(structs.replace(self.settings, topology_seed=number)))
 
     def _observed_space(self, n_seen: int) -> Space:
-        """Space of the observation of an access point that sees the settings of some, itself the first."""
+        """Observation space of an access point that sees the settings of ``n_seen`` ones, its own first."""
         n = n_seen if self.slots is None else 1 + self.slots
         low, high = [self._low] * n, [self._high] * n
         if self.settings.observes == "losses":
@@ -264,7 +264,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return {label: reference.point for label, reference in self._references(budget, seed).items()}
 
     def _references(self, budget: int, seed: int) -> dict[str, Reference]:
-        """Results of the baselines by label, which says if their powers were tuned elsewhere."""
+        """Results of the baselines by label, which states if powers were tuned by the closed form."""
         if self.settings.changes:
             return {}
         results = references(self._initial, self._low, self._high, budget=budget, seed=seed, utility=self.utility)
@@ -272,7 +272,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return {one.label + (elsewhere if one.evaluations > 1 else ""): one for one in results.values()}
 
     def worst_off(self, point: ArrayLike) -> dict[str, float]:
-        """Least rates of any access point and any user at a joint setting, Mbit/s, without noise.
+        """Least rate of any access point, and of any user, at a joint setting, Mbit/s, without noise.
 
         Counts the initial users, and access points that have users. With ns-3 this runs a simulation.
 

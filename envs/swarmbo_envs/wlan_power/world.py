@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from swarmbo_envs.wlan_power.ns3 import Failure, Ns3Radio
 
 _CAP_MBPS, _CAP_MHZ = 65.0, 20.0  # MCS 7 of 802.11n with one stream
-_GAP_DB = 10.0  # about that of the least SNR of 802.11n's rates to Shannon's
+_GAP_DB = 10.0  # about the SNR that 802.11n's rates need beyond Shannon's bound
 
 
 @dataclass
 class Episode(WorldEpisode):
     """State of an episode: powers (dBm), and locations of users (m).
 
-    ``choices`` are positions of channels, then of widths, in their lists. ``last`` are good measurements of agents, NaN
-    while there is none; ``totals`` noise-free capacities of rounds, Mbit/s, NaN if a simulation failed.
+    ``choices`` are positions of channels, then of widths, in their lists. ``last`` are last good measurements of
+    agents, NaN while there is none; ``totals`` noise-free utilities of the network, NaN if a simulation failed.
     """
 
     powers: Values
@@ -101,8 +101,8 @@ class World:
     def move_users(self, episode: Episode) -> None:
         """Move users between two rounds: they walk, leave, return. Changes the episode.
 
-        Steps are normal along each axis and reflected at the edge of the area. A user with a stated departure leaves
-        then, for good unless it returns by chance.
+        Steps are normal along each axis and reflected at the edge of the area. A user with a stated departure leaves in
+        that round, for good unless it returns by chance.
         """
         settings, names = self.settings, {"episode": episode.number, "round": episode.round}
         if settings.mobility_m:
@@ -135,14 +135,14 @@ class World:
 
     @property
     def link(self) -> Link:
-        """Rate of a link by its SINR, and its share of the airtime."""
+        """Rate of a link as a function of its SINR, and its share of the airtime."""
         s, shared = self.settings, self.settings.airtime == "shared"
         gap_db = (_GAP_DB if shared else 0.0) if s.snr_gap_db is None else s.snr_gap_db
         usual = _CAP_MBPS * s.bandwidth_mhz / _CAP_MHZ if shared else np.inf
         return Link(10.0 ** (gap_db / 10.0), usual if s.rate_cap_mbps is None else s.rate_cap_mbps, shared)
 
     def rates(self, network: Network, users: Ends, point: Values) -> "Float[np.ndarray, 'runs m'] | Failure":
-        """Rates of users by the radio, Mbit/s, without noise, in each of its runs; or the reason of a failure."""
+        """Noise-free rates of users, Mbit/s, in each run of the radio; or the reason of a failure."""
         if self.radio is None:
             return network.user_capacities(point[None])
         return self.radio.user_rates(network, self.topology, users, point)
@@ -162,7 +162,7 @@ class World:
 
     def random_draws(self, seed: int, number: int, round_number: int) -> tuple[Values, Values]:
         """Uniform draws that decide on failures, and noise, of each access point and of the total (k + 1,)."""
-        # one number more than access points, for the total, so that both kinds of outcomes draw the same failures
+        # one number more than access points, for the total: so draws do not depend on the kind of outcomes
         names, n = {"episode": number, "round": round_number}, len(self.hears) + 1
         failure_draws = stream(seed, "environment", "failure", **names).random(n)
         return failure_draws, self.settings.noise_std * stream(seed, "environment", "noise", **names).standard_normal(n)

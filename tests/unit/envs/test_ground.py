@@ -228,7 +228,7 @@ def test_geojson_in_degrees_is_never_taken_for_metres(tmp_path, side_m, south_we
         read_regions([{**table, "coordinates": "degrees"}], LOW, high)
     assert len(read_regions([{**table, "coordinates": "metres"}], LOW, high)) == 3
     path.write_text(json.dumps({"type": "Polygon", "coordinates": [(np.array(SQUARE["corners"]) * 5).tolist()]}))
-    with pytest.raises(ConfigError, match=r"coordinates: .* with numbers that are no longitudes and latitude"):
+    with pytest.raises(ConfigError, match=r"coordinates: .* with numbers that are not longitudes and latitude"):
         read_regions([table], LOW, high, Coordinates(("lon", "lat"), LocalProjection(9.0, 0.0, 0.0)))
 
 
@@ -282,7 +282,7 @@ def test_a_geotiff_without_the_extra_is_one_clear_line(tmp_path, monkeypatch):
         ({"raster": "map.png"}, r"\$\.no_go\[0\]\.raster: got 'map.png'; wanted a \.npy array or a GeoTIFF"),
         ({"raster": "nowhere.npy"}, r"\$\.no_go\[0\]\.raster: got 'nowhere.npy', which cannot be read"),
         ({"raster": "a.npy", "extent": [1, 0, 0, 1]}, r"\$\.no_go\[0\]\.extent: got .*; wanted \[west, south"),
-        ({"corners": [[500, 500], [600, 500], [600, 600]]}, r"\$\.no_go: got region 1 of 1 beside the map"),
+        ({"corners": [[500, 500], [600, 500], [600, 600]]}, r"\$\.no_go: got region 1 of 1 outside the map"),
         ({"corners": [[-1, -1], [200, -1], [200, 200], [-1, 200]]}, r"\$\.no_go: got no-go regions that cover the map"),
     ],
 )

@@ -268,7 +268,7 @@ def test_levels_are_evenly_spaced_and_only_of_single_numbers():
             robots.step({"robot_0": [0.0, 0.0], "robot_1": wrong})
     with pytest.raises(ConfigError, match=r"\$\.actions: got \['nobody'\]; wanted some of "):
         robots.step({"robot_0": [0.0, 0.0], "nobody": [0.0, 0.0]})
-    with pytest.raises(ConfigError, match="no channels"):
+    with pytest.raises(ConfigError, match="without channels"):
         Normalised(made("wlan_power-v0", {"channels": [1, 6]}))
 
 

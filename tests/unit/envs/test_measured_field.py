@@ -157,7 +157,7 @@ MAP = {"sites": "interpolated"}
         (
             "1,2,nan\n1,3,-9999\n",
             {"missing": [-9999]},
-            "csv: no row of .* is whole: 1 without a number in 'zinc'; 1 with -9999 in 'zinc'; wanted num",
+            "csv: no row of .* is complete: 1 without a number in 'zinc'; 1 with -9999 in 'zinc'; wanted num",
         ),
         ("1,2,3\n1,3,1\n", {"missing": list(range(17))}, "missing: .* at most 16 numbers"),
         ("1,2,3\n1,2,4\n", {}, "csv: got 1 distinct sites in .*; wanted at least 2"),

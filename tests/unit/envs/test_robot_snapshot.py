@@ -101,7 +101,7 @@ def test_states_that_are_not_whole_are_refused_and_change_nothing(state, part, n
     env = world()
     env.reset(seed=9)
     before = env.get_state()
-    with pytest.raises(StateVersionError, match="not whole"):
+    with pytest.raises(StateVersionError, match="not valid"):
         env.set_state({**state, part: {**state[part], name: change(state[part][name])}})
     np.testing.assert_equal(env.get_state(), before)
 

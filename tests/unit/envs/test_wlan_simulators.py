@@ -277,7 +277,7 @@ def test_what_is_missing_is_said_in_one_line(wheel, monkeypatch):
         radio.compiled_library()
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(ConfigError, match=r"^\$\.radio: .* no compiler is there \(g\+\+.*install g\+\+`$"):
+    with pytest.raises(ConfigError, match=r"^\$\.radio: .* found no compiler \(g\+\+.*install g\+\+`$"):
         radio.compiled_library()
     assert list((wheel / "cache").rglob("*.so")) == []
 

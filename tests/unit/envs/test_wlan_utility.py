@@ -255,7 +255,7 @@ def test_access_points_are_told_the_utility_they_are_tuned_for(name, outcomes):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"utility": "users-above"}, r"\$\.rate_mbps: got None; wanted the rate to have, .* for the utility"),
+        ({"utility": "users-above"}, r"\$\.rate_mbps: got None; wanted the rate threshold of the utility"),
         ({"utility": "users-above", "rate_mbps": 0.0}, r"\$\.rate_mbps: got 0\.0; wanted"),
         ({"rate_mbps": 5.0}, r"\$\.rate_mbps: got 5\.0; wanted no rate, or the utility 'users-above'"),
         ({"utility": "fair"}, r"\$\.utility: got 'fair'"),

@@ -126,10 +126,10 @@ BROKEN = {
     ),
     "loses data": ({"n_data": property(lambda self: 0)}, "n_data after 7 outcomes: got 0; wanted 7"),
     "knows less by data": (saying(grown), "a variance after data: got .* more than before; wanted no more"),
-    "draws": ({"update": drawn}, r"posterior\(\) of another from the same data: got .*; wanted the same"),
+    "draws": ({"update": drawn}, r"posterior\(\) of another belief from the same data: got .*; wanted the same"),
     "asks the crowd": (
         saying(lambda self, X, mean, var: (mean + len(X), var)),
-        r"posterior\(\) at a place that is asked alone: got a difference of 8; wanted that of the place among others",
+        r"posterior\(\) at a single place: got a difference of 8; wanted that of the place among others",
     ),
     "the first word counts": (
         saying(swayed),
@@ -137,7 +137,7 @@ BROKEN = {
     ),
     "learns at once only": (
         {"update": lambda self, X, y: type(self)(X, y) if len(X) > 1 else Plane.update(self, X, 0.0 * y)},
-        r"posterior\(\) after data one by one: got a difference of .*; wanted that of all at once",
+        r"posterior\(\) after data one by one: got a difference of .*; wanted that after all at once",
     ),
     "learns nothing": (
         saying(lambda self, X, mean, var: (0.0 * mean, var)),

@@ -176,7 +176,7 @@ BROKEN = {
     ),
     "noise of nothing": (
         telling(on_the_way=[{"location": [5.0], "noise_std": 0.1}]),
-        r"'noise_std' of 'measurement' in 'on_the_way'\[0\] of 'probe_1': got 0.1; wanted one of an outcome that is",
+        r"'noise_std' of 'measurement' in 'on_the_way'\[0\] of 'probe_1': got 0.1; wanted none without that outcome",
     ),
     "one leaves early": (stepping(one_leaves_early), r"agents that ended: got \['probe_0'\]; wanted none, or all at"),
     "goes on after the end": (
@@ -189,11 +189,11 @@ BROKEN = {
     ),
     "unseeded": (
         {"reset": lambda self, seed=None, options=None: Wire.reset(self)},
-        "an episode after the same seed and actions: got .*; wanted the same to the bit",
+        "an episode after the same seed and actions: got .*; wanted a bit-identical one",
     ),
     "a copy that shares its noise": (
         {"__deepcopy__": of_shared_parts},
-        "what a deep copy in mid-episode does: got .*; wanted what the original does",
+        "steps of a deep copy in mid-episode: got .*; wanted those of the original",
     ),
     "a state that lacks a part": (
         {"get_state": lambda self: Wire.get_state(self)["json"]},
@@ -205,11 +205,11 @@ BROKEN = {
                 Wire.set_state(self, state) or setattr(self, "rng", np.random.default_rng(7))
             )
         },
-        "what a world does from a written state: got .*; wanted what the one saved did",
+        "steps of a world from a saved state: got .*; wanted those of the saved world",
     ),
     "a state that goes on": (
         {"get_state": with_its_trace} | stepping(lambda self, *told: self.__dict__.setdefault("trace", []).append(0)),
-        "a state after its world went on: got .*; wanted what it was",
+        "a saved state after its world continued: got .*; wanted the same",
     ),
     "directed links": (
         {"interaction_graph": lambda self: nx.DiGraph([tuple(BOXES)])},

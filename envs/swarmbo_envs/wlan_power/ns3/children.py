@@ -221,5 +221,5 @@ def _end(process: "subprocess.Popen[bytes]", stderr: IO[bytes]) -> None:
     process.wait()
     for stream in (process.stdin, process.stdout, stderr):
         if stream is not None:
-            with contextlib.suppress(OSError):  # what was still buffered, for one that is gone
+            with contextlib.suppress(OSError):  # buffered data of a process that is gone
                 stream.close()

@@ -52,8 +52,8 @@ class Library:
 def compiled_library() -> Library:
     """Library from the cache, or compiled now in some seconds.
 
-    The cache is ``$XDG_CACHE_HOME/swarmbo`` or ``~/.cache/swarmbo``; ``$CXX`` names a compiler. A ConfigError if the
-    wheel, a compiler or the headers of C++ are missing, or the cache cannot be written.
+    The cache is ``$XDG_CACHE_HOME/swarmbo`` or ``~/.cache/swarmbo``; ``$CXX`` names a compiler. Raises a ConfigError if
+    the wheel, a compiler or the headers of C++ are missing, or the cache cannot be written.
     """
     version, root = _wheel()
     needs = next((folder for folder in (root / "lib64", root / "lib") if folder.is_dir()), root)
@@ -86,7 +86,7 @@ def _compiler() -> str:
         if found := shutil.which(name):
             return found
     tried = f"$CXX, {stated!r}," if stated else ", ".join(_COMPILERS)
-    got = f"'ns3' compiles a small C++ file once, and no compiler is there ({tried} not found)"
+    got = f"'ns3' compiles a small C++ file once, and found no compiler ({tried} not found)"
     raise ConfigError(f"{got}; install one, such as by `apt install g++`", at=_AT)
 
 
@@ -150,14 +150,14 @@ class Ns3Radio:
 
     @property
     def runs(self) -> list[int]:
-        """Numbers of ns-3's runs of which an outcome is the mean; one run if nothing is random."""
+        """Numbers of the ns-3 runs over which an outcome is averaged; a single run if nothing is random."""
         first = self.settings.run
         return [first] if self.objective == "capacity" else list(range(first, first + self.settings.runs))
 
     def user_rates(
         self, network: Network, topology: Topology, users: Ends, point: Values
     ) -> Float[np.ndarray, "runs m"] | Failure:
-        """Rates of users at locations (m, 2) in each run, Mbit/s (0 if absent), or the failure; at a joint setting."""
+        """Rates of users at locations (m, 2) for a joint setting, in each run, Mbit/s (0 if absent); or the failure."""
         rates = np.zeros((len(self.runs), len(network.present)))
         if not network.present.any():
             return rates

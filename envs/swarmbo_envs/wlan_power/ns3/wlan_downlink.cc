@@ -61,12 +61,12 @@ extern "C"
         const int32_t* primary;    // (k,), which 20 MHz of it are its primary channel, from 0
         double loss_at_one_metre_db;
         double loss_per_decade_db;
-        double noise_dbm; // of a receiver, over the bandwidth
+        double noise_dbm; // at a receiver, over bandwidth_mhz
         double bandwidth_mhz;
         double user_power_dbm;
-        double warm_up_s; // before anything is counted
-        double seconds;   // that are counted
-        uint32_t run;     // of ns-3's random streams
+        double warm_up_s; // simulated time before payload is counted
+        double seconds;   // simulated time in which payload is counted
+        uint32_t run;     // run number of ns-3's random streams
     };
 }
 
@@ -74,9 +74,9 @@ namespace
 {
 
 constexpr uint16_t PROTOCOL = 0x88B5;       // for local experiments, IEEE 802
-constexpr uint32_t FRAME_BYTES = 1500;      // that count, in each frame
-constexpr uint32_t WAITING = 128;           // frames that are kept waiting for each user
-constexpr double REFILL_S = 0.004;          // in which the fastest link sends less than half of them
+constexpr uint32_t FRAME_BYTES = 1500;      // payload of each frame
+constexpr uint32_t WAITING = 128;           // frames kept in the queue of each user
+constexpr double REFILL_S = 0.004;          // between refills: the fastest link sends less than half of the queue
 constexpr double QUIET = 0.8;               // share of the warm-up without traffic, in which users associate
 constexpr double BOLTZMANN_T0 = 1.3803e-23 * 290.0; // as in ns-3's InterferenceHelper
 
@@ -103,7 +103,7 @@ Of(const NodeContainer& nodes, int32_t i)
     return nodes.Get(i)->GetObject<MobilityModel>();
 }
 
-/// ns-3's log-distance law, and behind it what obstacles add.
+/// ns-3's log-distance law, plus the shadowing of each link.
 Ptr<PropagationLossModel>
 Loss(const Wlan& w, const NodeContainer& points, const NodeContainer& users)
 {
@@ -223,7 +223,7 @@ extern "C"
         auto points = Place(w.point_xy, w.points);
         auto users = Place(w.user_xy, w.users);
 
-        // on one channel the quick model of ns-3; between channels that overlap it has no interference
+        // on one channel, ns-3's quick model, which has no interference between channels that overlap
         const bool one = w.channel[0] == 0;
         auto delay = CreateObject<ConstantSpeedPropagationDelayModel>();
         YansWifiPhyHelper quick;
