@@ -64,7 +64,7 @@ def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors
 
 
 def best_value(received: Sequence[Vector]) -> int:
-    """Lowest index of the largest sum, added from first to last; if all are forbidden, as ``least_forbidden``."""
+    """Lowest index of the largest sum, added from first to last; if all are forbidden, the one that fewest forbid."""
     summed = received[0]
     for message in received[1:]:
         summed = summed + message
