@@ -99,7 +99,7 @@ class OwnRuns:
         self.Z = terms.starts.copy()
         self._terms, self._graph, self._functions = terms, graph, functions
         self._variables, self._column = graph.variables_owned_by(name), graph.column_of
-        self._changed = set(graph.variables)  # variables with news for the own factors
+        self._changed = set(graph.variables)  # variables that changed since own factors climbed
         self._pulls: dict[tuple[str, str], messages.Pull] = {}
         self._climbers = {f: self._climber(stacks_of(graph, [f])[0]) for f in graph.factors_owned_by(name)}
 
@@ -114,7 +114,7 @@ class OwnRuns:
         self._pulls[pull.factor, pull.variable] = pull
 
     def climb(self, received: Mapping[str, Sequence[Float[np.ndarray, "1 p"]]]) -> list[messages.Pull]:
-        """Let every own factor with news of its variables climb its augmented Lagrangian."""
+        """Let every own factor whose variables changed climb its augmented Lagrangian."""
         terms, functions, graph, pulls = self._terms, self._functions, self._graph, list[messages.Pull]()
         for f, climber in self._climbers.items():
             scope, stack = graph.scope(f), climber.stack

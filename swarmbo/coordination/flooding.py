@@ -129,7 +129,7 @@ class Flooding:
         return dict(zip(self.graph.variables, chosen.tolist(), strict=True))
 
     def by_place(self, chosen: Mapping[str, int]) -> Int[np.ndarray, " n_variables"]:
-        """Joint choice in the graph's order of variables; 0 for unknown ones."""
+        """Joint choice in the graph's order of variables; 0 for unknown variables."""
         return np.array([chosen.get(x, 0) for x in self.graph.variables], dtype=np.int64)
 
     def message(self, messages: Flat, factor: str, variable: str) -> Vector:

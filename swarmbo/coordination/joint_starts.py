@@ -78,7 +78,7 @@ class JointStarts:
         self._offers: dict[str, Offer] = {}
         self._utilities: dict[tuple[str, str], Utility] = {}
         self._values: dict[str, Vector] = {}  # values of factors in each joint start, as received
-        self._moved = set(graph.variables)  # variables with news for the own factors
+        self._moved = set(graph.variables)  # variables that changed since own factors were evaluated
 
     # Arrivals
 
