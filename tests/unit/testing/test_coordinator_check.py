@@ -218,7 +218,7 @@ BROKEN = {
         ),
         "calls what is forbidden exact": (
             with_report(status="exact"),
-            "that forbids all: the status: got exact; wanted 'infeasible' for what is forbidden",
+            "that forbids all: the status: got exact; wanted 'infeasible' for a forbidden choice only",
         ),
         "a gap of what is forbidden": (
             with_report(gap=0.0),
@@ -231,13 +231,13 @@ BROKEN = {
         ),
     },
     Agents: {
-        "not as agents do": (second_best(), "what agents choose: got .*; wanted what solve.. does"),
+        "not as agents do": (second_best(), "the choice of agents: got .*; wanted that of solve"),
         "counts otherwise": (
             solving(
                 lambda right, tables, links: msgspec.structs.replace(right, report=with_a_message_more(right.report)),
                 settings=sb.MaxSum,
             ),
-            r"solve\(\) over a chain: the traffic: got Traffic.*; wanted what agents send, Traffic",
+            r"solve\(\) over a chain: the traffic: got Traffic.*; wanted that of agents, Traffic",
         ),
     },
     Draw: {
@@ -282,14 +282,14 @@ BROKEN = {
     Members: {
         "not as members do": (
             {"maximise": lambda self, *given: Draw().maximise(*given)},
-            r"what agents choose: got .*; wanted what maximise\(\) does",
+            r"the choice of agents: got .*; wanted that of maximise\(\)",
         ),
         "counts members otherwise": (
             maximising(
                 lambda right, functions, links: replace(right, report=with_a_message_more(right.report)),
                 settings=sb.ADMM,
             ),
-            r"maximise\(\) over a chain: the traffic: got Traffic.*; wanted what agents send, Traffic",
+            r"maximise\(\) over a chain: the traffic: got Traffic.*; wanted that of agents, Traffic",
         ),
     },
     Dart: {
