@@ -22,7 +22,7 @@ Arrival = tuple[str, bytes]  # the sender, who is authenticated with keys, and t
 
 
 class Link:
-    """Link of a member to all others of a fleet, which it dials without discovery, and its queue of arrivals.
+    """Link of a member to all other members of a fleet, which it dials without discovery, and its queue of arrivals.
 
     A message from ``a`` to ``b`` has the key ``swarmbo/RUN/b/a``; ``join`` as RUN invites an agent of any run. With
     ``tls`` and ``quic`` a member sends and receives only messages under the name in its certificate.
