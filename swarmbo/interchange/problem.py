@@ -40,7 +40,7 @@ class TableProblem:
 
     Raises:
         ShapeError: If tables do not fit the graph or the domains, or hold values that are not numbers.
-        ConfigError: If the objective is neither, or the constant or the upper bound is not a number.
+        ConfigError: If the objective is another word, or the constant or the upper bound is not a number.
 
     Example:
         >>> import numpy as np
