@@ -111,7 +111,7 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
 
 
 def _require_valid(path: Path, member: str | None) -> None:
-    """Refuse a certificate that is expired or of another member: the other members would refuse it silently."""
+    """Refuse a certificate that is not valid now or is another member's: the other members would refuse it silently."""
     x509, now = needed("cryptography.x509", _EXTRA, "a fleet with keys"), datetime.now(UTC)
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
