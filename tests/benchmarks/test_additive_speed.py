@@ -27,7 +27,7 @@ def powell_belief(t=100, outcomes="total"):
 
 @pytest.mark.parametrize(("outcomes", "t"), [("total", 100), ("per-factor", 100), ("total", 500), ("total", 1000)])
 @pytest.mark.parametrize("start", ["cold", "warm"])
-def test_a_fit_of_24_variables_in_cholesky_factors(benchmark, start, outcomes, t):
+def test_a_fit_of_24_variables_in_units_of_a_cholesky_factorisation(benchmark, start, outcomes, t):
     belief, K = powell_belief(t, outcomes), np.eye(t) + 0.5
     warm = powell_belief(t - 3, outcomes).fit(stream(0, "fit")).hyperparameters if start == "warm" else None
     benchmark.pedantic(lambda: belief.fit(stream(1, "fit"), warm=warm), rounds=3)
@@ -35,8 +35,8 @@ def test_a_fit_of_24_variables_in_cholesky_factors(benchmark, start, outcomes, t
     benchmark.extra_info["choleskys"] = benchmark.stats.stats.min / cholesky_s
 
 
-def test_a_draw_of_100_factors_beside_one_of_10(benchmark):
-    """Linear in the number of factors: the observations of each are looked up once, not once for every other."""
+def test_a_draw_of_100_factors_compared_with_a_draw_of_10(benchmark):
+    """Time is linear in the number of factors: the observations of a factor are looked up once."""
 
     def draw_of(k):
         X = stream(0, "benchmark").uniform(size=(100, k))

@@ -30,7 +30,7 @@ def chain(n: int, order: int, size: int) -> tuple[FactorGraph, Tables]:
 
 
 def iteration(graph: FactorGraph, tables: Tables) -> Callable[[], object]:
-    """What a round of max-sum computes: messages of factors, messages of variables, choices and their values."""
+    """What a round of max-sum computes: messages from factors and from variables, choices and their values."""
     flooding = Flooding(graph, tables, graph.variables, sizes_of(graph, tables))
     messages, _ = flooding.from_factors(
         np.zeros(flooding.n_entries), flooding.from_variables(np.zeros(flooding.n_entries))[0], 0.5
@@ -52,7 +52,7 @@ BEYOND_CACHES = 2**25  # entries: 256 MB
 
 @pytest.mark.parametrize(("n", "arity", "size"), SIZES)
 def test_an_iteration_against_reading_the_tables_once(benchmark: Any, n: int, arity: int, size: int) -> None:
-    """Tables are read from a cache where they all fit into it, so the speed of memory itself is a second measure."""
+    """Small tables are read from a cache, so the time is also compared with the speed of main memory."""
     graph, tables = random_graph(n, arity, size)
     compiled, flat = iteration(graph, tables), np.concatenate([table.ravel() for table in tables.values()])
     benchmark.pedantic(compiled, rounds=10, warmup_rounds=1)
@@ -67,8 +67,8 @@ def test_an_iteration_against_reading_the_tables_once(benchmark: Any, n: int, ar
 
 
 @pytest.mark.parametrize("kind", ["tree", "loops"])
-def test_all_of_it_by_the_number_of_tables(benchmark: Any, kind: str) -> None:
-    """Pairs of 16 values in a chain, or at random with one round: parts, layout, counts of messages, last choices."""
+def test_a_whole_solve_as_the_number_of_tables_grows(benchmark: Any, kind: str) -> None:
+    """Pairs of 16 values in a chain, or in a random graph for one round: partition, layout, counts, final choices."""
     method = MaxSum(rounds=1)
     ms: dict[int, float] = {}
     for n in (1000, 10_000, 100_000):
@@ -80,10 +80,10 @@ def test_all_of_it_by_the_number_of_tables(benchmark: Any, kind: str) -> None:
     benchmark.pedantic(lambda: method.solve(graph, tables), rounds=3)
 
 
-def test_exact_on_a_chain_by_its_number_of_full_blocks(benchmark: Any) -> None:
-    """B = 2, 32 values each. Where time is linear, that of a full block is the same from 16 to 64 robots.
+def test_exact_on_a_chain_as_its_number_of_full_blocks_grows(benchmark: Any) -> None:
+    """B = 2, 32 values per variable. If time is linear, the time per full block is the same from 16 to 64 robots.
 
-    Beside it, how many rounds of max-sum one takes on the longest chain.
+    ``exact_over_round`` is the time on the longest chain, in rounds of max-sum.
     """
     robots = (8, 16, 32, 48, 64)
     problems = [chain(n, 2, 32) for n in robots]

@@ -1,4 +1,4 @@
-"""Growth of a decision with the number of factors, in chains of pairs."""
+"""Time of a decision as the number of factors grows, in chains of pairwise factors."""
 
 import resource
 import time
@@ -25,7 +25,7 @@ def team_with_data(
 
 
 def outcomes_at(X: np.ndarray) -> np.ndarray:
-    """What the factors are worth at joint points."""
+    """Outcomes of the factors at joint points."""
     return -((X[:, 1:] - X[:, :-1] - 0.2) ** 2) + 0.3 * np.sin(5.0 * X[:, :-1])
 
 
@@ -34,7 +34,7 @@ def outcomes_at(X: np.ndarray) -> np.ndarray:
 def test_a_cold_ask(
     benchmark: Any, n_factors: int, n_evaluations: int, outcomes: Literal["total", "per-factor"]
 ) -> None:
-    """Hyper-parameters from scratch, then the agreement, with totals on a draw; ``extra_info`` has ms a factor."""
+    """A fit from scratch, then coordination (for totals, on a posterior draw); ``extra_info`` has ms per factor."""
     with threadpool_limits(1, user_api="blas"):
         team = team_with_data(n_factors, n_evaluations, outcomes)
         started = time.process_time()
@@ -44,10 +44,10 @@ def test_a_cold_ask(
 
 
 @pytest.mark.parametrize("n_factors", [100, 1000, 10_000])
-def test_warm_ask_by_factor(benchmark: Any, n_factors: int) -> None:
-    """After 100 evaluations and one more, fitted before; ``extra_info`` has the first query, and one with a fit, too.
+def test_warm_ask_per_factor(benchmark: Any, n_factors: int) -> None:
+    """A query after 100 evaluations and one more, without a fit; ``extra_info`` also has queries with fits.
 
-    Its megabytes are the most that the process had until then.
+    ``MB`` is the peak memory of the process so far.
     """
     with threadpool_limits(1, user_api="blas"):
         team = team_with_data(n_factors, 100)

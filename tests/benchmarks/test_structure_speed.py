@@ -28,7 +28,7 @@ def powell_team(function: AdditiveFunction, belief: dict[str, Any], *, is_known:
 
 
 def test_ask_with_five_sampled_structures_on_powell_after_100_evaluations(benchmark: Any) -> None:
-    """24 variables: ten proposals, a refit of the merged graph, and the agreement; beside a known graph's ask."""
+    """24 variables: ten proposals, a refit of the merged graph, and coordination; compared with a known graph."""
     function = get("powell", moved=True)
     sampled = {"kind": "additive", "structure": {"kind": "sampled", "samples": 5}}
     beliefs = {True: {"kind": "additive"}, False: sampled}
@@ -43,7 +43,7 @@ def test_ask_with_five_sampled_structures_on_powell_after_100_evaluations(benchm
                 team.tell(query, float(function.value(np.array([list(query.point.values())]))[0]))
             states[is_known] = team.state_dict()
             states[is_known]["json"]["learned"]["fitted_at"] = 1  # so that a fit is due
-        states[False]["json"]["learned"]["structure"]["chosen_at"] = 1  # and a structure
+        states[False]["json"]["learned"]["structure"]["chosen_at"] = 1  # and so is a new structure
 
         def prepare(is_known: bool = False) -> tuple[tuple[sb.Team], dict[str, Any]]:
             return (teams[is_known].load_state_dict(states[is_known]),), {}

@@ -1,9 +1,9 @@
-"""Max-sum beside PGMax (Zhou et al. 2023), on the same tables: seconds and values in ``extra_info``; no time asserted.
+"""Max-sum and PGMax (Zhou et al. 2023) on the same tables: seconds and values in ``extra_info``; no time is asserted.
 
 PGMax runs as its authors recommend it: factors of one kind in one group, ``infer.build_inferer`` for max-product
-(temperature 0), 200 iterations with damping 0.5, jitted. What it takes is told apart: to build its graph and arrays, to
-compile, and to run what is compiled, once more on the same tables. Ours is all of ``solve``. Theirs are numbers of 32
-bits and the last beliefs, ours of 64 bits and the best choice of all rounds. ``docs/contributing/contributing.md`` says
+(temperature 0), 200 iterations with damping 0.5, jitted. Its times are separate: to build the graph and arrays,
+to compile, and to run the compiled code again on the same tables. Our time is all of ``solve``. PGMax decodes the last
+beliefs, in 32 bits; our result is the best choice of all rounds, in 64 bits. ``docs/contributing/contributing.md`` says
 how to install it.
 """
 
@@ -20,7 +20,7 @@ import pytest
 from swarmbo.coordination import MaxSum
 from swarmbo.graph import FactorGraph
 
-OLD = "ignore:jax:DeprecationWarning"  # PGMax uses what goes
+OLD = "ignore:jax:DeprecationWarning"  # PGMax uses deprecated names
 pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings(OLD)]
 METHOD = MaxSum(rounds=200, damping=0.5)
 Tables = dict[str, np.ndarray]
@@ -33,7 +33,7 @@ def drawn(pairs: list[tuple[int, int]], size: int) -> tuple[FactorGraph, Tables]
 
 
 def random_pairs(n: int) -> list[tuple[int, int]]:
-    """Of n variables, n pairs, none twice, as PGMax refuses two factors over the same pair."""
+    """n distinct pairs of n variables, because PGMax refuses two factors over the same pair."""
     rng = np.random.default_rng(0)
     pairs: dict[tuple[int, int], None] = {}
     while len(pairs) < n:
@@ -48,7 +48,7 @@ def value(graph: FactorGraph, tables: Tables, assignment: Mapping[str, int]) -> 
 
 @pytest.fixture(autouse=True)
 def pgmax() -> None:
-    """Skips where it is not, or does not start."""
+    """Skip where PGMax is not installed or does not start."""
     pytest.importorskip("pgmax")
     jax: Any = pytest.importorskip("jax")
     if not hasattr(jax.lib, "xla_bridge"):
@@ -56,7 +56,7 @@ def pgmax() -> None:
 
 
 class Seconds(NamedTuple):
-    """By the clock, and of the process, all of its threads: JAX has some of its own."""
+    """Wall-clock time, and CPU time of all threads of the process, as JAX starts threads."""
 
     wall: float
     process: float
@@ -70,7 +70,7 @@ def timed(call: Callable[[], Any]) -> tuple[Seconds, Any]:
 
 
 class PGMax:
-    """A graph of pairs with its inference, and how long it took to get there."""
+    """A graph of pairs with its compiled inference, and the times to build and to compile it."""
 
     def __init__(self, graph: FactorGraph, tables: Tables) -> None:
         self._jax: Any = pytest.importorskip("jax")
@@ -93,7 +93,7 @@ class PGMax:
         bp = infer.build_inferer(built.bp_state, backend="bp")
 
         def run(log_potentials: Any, ftov_msgs: Any, evidence: Any) -> Any:
-            arrays = infer.BPArrays(log_potentials, ftov_msgs, evidence)  # made here, as a call with one copies it
+            arrays = infer.BPArrays(log_potentials, ftov_msgs, evidence)  # created here, as passing it copies it
             last = bp.run(arrays, num_iters=METHOD.rounds, damping=METHOD.damping, temperature=0.0)
             return infer.decode_map_states(bp.get_beliefs(last))[variables]
 
@@ -103,14 +103,14 @@ class PGMax:
         )
 
     def solve(self) -> dict[str, int]:
-        """The values that its last beliefs speak for."""
+        """The values with the largest last beliefs."""
         found = self._jax.block_until_ready(self._run(*self._arrays))
         return dict(zip(self.names, np.asarray(found).tolist(), strict=True))
 
 
 @pytest.mark.parametrize("n", [100, 1000, 10_000])
-def test_random_pairs_beside_pgmax(benchmark: Any, n: int) -> None:
-    """Pairs of 16 values. Both run in turn, and the least of three counts: what is least disturbed by other work."""
+def test_random_pairs_compared_with_pgmax(benchmark: Any, n: int) -> None:
+    """Pairs of 16 values. Both methods alternate; the shortest of three times counts, as it is disturbed least."""
     graph, tables = drawn(random_pairs(n), 16)
     peer = PGMax(graph, tables)
     solution, assignment = METHOD.solve(graph, tables), peer.solve()  # compiled code of ours is loaded here

@@ -1,4 +1,4 @@
-"""Time of a team to decide in a field; ``extra_info`` has this process's own seconds."""
+"""Time of a team's decision in a field; ``extra_info`` has CPU seconds of this process."""
 
 import time
 from typing import Any
@@ -23,8 +23,8 @@ def timed(seconds: dict[str, Any], what: str, call: Any, *arguments: Any) -> Any
 
 
 @pytest.mark.parametrize(("robots", "measurements"), SIZES)
-def test_a_round_by_the_number_of_robots_and_measurements(benchmark: Any, robots: int, measurements: int) -> None:
-    """After a survey."""
+def test_a_round_as_robots_and_measurements_grow_in_number(benchmark: Any, robots: int, measurements: int) -> None:
+    """The decision after a survey."""
     env = robot_team_v0.parallel_env(robots=robots, noise_std=5.0, max_cycles=3)
     team, rng, seconds = sb.Team.for_env(env, seed=0), np.random.default_rng(0), benchmark.extra_info
     U = rng.random((measurements, 2))
@@ -41,11 +41,11 @@ def test_a_round_by_the_number_of_robots_and_measurements(benchmark: Any, robots
 
 
 @pytest.mark.parametrize("sensors", [100, 200, 400])
-def test_a_round_of_beliefs_of_their_own_by_the_number_of_sensors(benchmark: Any, sensors: int) -> None:
-    """The second decision, and what sensors then tell one another."""
+def test_a_round_with_one_belief_per_sensor_as_sensors_grow_in_number(benchmark: Any, sensors: int) -> None:
+    """The second decision, and the messages that sensors then exchange."""
     time_axis = {"lengthscale_rounds": 12.0}
     field = {"gp": {"size_m": [4000.0, 4000.0], "lengthscale_m": 400.0, "seed": 0, "time": time_axis}}
-    reach = 500.0 * np.sqrt(300 / sensors)  # about as many neighbours, however many sensors there are
+    reach = 500.0 * np.sqrt(300 / sensors)  # about the same number of neighbours for any number of sensors
     env = sensor_field_v0.parallel_env(
         sensors=sensors, task="map", field=field, noise_std=0.2, energy_price=0.35, radio_range_m=float(reach)
     )
@@ -62,7 +62,7 @@ def test_a_round_of_beliefs_of_their_own_by_the_number_of_sensors(benchmark: Any
 
 
 @pytest.mark.parametrize("robots", [64, 256])
-def test_dividing_contested_places_by_the_number_of_robots(benchmark: Any, robots: int) -> None:
+def test_dividing_contested_places_as_robots_grow_in_number(benchmark: Any, robots: int) -> None:
     rng = np.random.default_rng(0)
     side = 9 * int(np.sqrt(robots))
     grid = np.array([[i, j] for i in range(side) for j in range(side)], dtype=float)

@@ -1,7 +1,7 @@
-"""Times in benchmarks: of one run and one core, as those of one machine differ by two from hour to hour.
+"""Times in benchmarks, on one core. Compare them within one run only: a machine's speed varies twofold over hours.
 
-None is asserted: ratios to a baseline of the same run go to ``extra_info``. On busy cores ask for
-``--benchmark-timer=time.process_time``, too.
+No time is asserted: ratios to a baseline of the same run go to ``extra_info``. On busy cores, also pass
+``--benchmark-timer=time.process_time``.
 """
 
 import gc
@@ -12,11 +12,11 @@ from typing import Any
 
 
 def seconds(call: Callable[[], Any], repeat: int = 5, number: int = 1, timer: Any = time.perf_counter) -> float:
-    """Of the quickest call."""
+    """Seconds of the fastest call."""
     gc.collect()
     return min(timeit.repeat(call, number=number, repeat=repeat, timer=timer)) / number
 
 
 def own_seconds(call: Callable[[], Any], repeat: int = 5, number: int = 1) -> float:
-    """The same of this process, whatever else the machine does."""
+    """CPU seconds of this process in the fastest call: other processes do not count."""
     return seconds(call, repeat, number, time.process_time)

@@ -1,6 +1,6 @@
-"""Shipped scenarios, driven by a team, and by agents that are told their own outcomes only: what is decided and sent.
+"""Decisions and traffic of shipped scenarios, with a team, and with agents that receive only their own outcomes.
 
-``python tests/oracle/driven.py`` records the decisions anew in ``decisions.jsonl``; with names, of these only.
+``python tests/oracle/driven.py`` records decisions again in ``decisions.jsonl``; with names, of these scenarios only.
 """
 
 import json
@@ -30,21 +30,21 @@ from swarmbo.transport import InProcess
 HERE = Path(__file__).parent
 RECORD = HERE / "decisions.jsonl"
 SCENARIOS = sorted(path.stem for path in (HERE.parent.parent / "scenarios").glob("*.toml"))
-APART = {  # what is needed beside swarmbo
+APART = {  # scenarios that need more than swarmbo, and what they need
     "measured": "a survey, which its command downloads",
     "wlan-ns3": "the simulator ns-3",
 }
 ROUNDS, DIGITS = 5, 7
-FEWER = {"swarm": 2, "swarm-sensors": 2}  # rounds of the largest
+FEWER = {"swarm": 2, "swarm-sensors": 2}  # rounds of the largest scenarios
 INITIAL = 2  # points of the initial design, so that a method decides some of the rounds
 
 
 class Round(NamedTuple):
-    """A round that was decided.
+    """A decided round.
 
     Args:
-        point: Of the query.
-        sent: What it took, by purpose: messages and bytes.
+        point: Point of the query.
+        sent: Messages and bytes that were sent, per purpose.
     """
 
     point: dict[str, Any]
@@ -90,7 +90,7 @@ class Members(Hub):
         ]
 
     def tell(self, query: str | None, news: Any, *, is_all: bool) -> None:
-        """What came, to each agent its own."""
+        """Tell each agent its own outcomes."""
         for name, agent in self.members.items():
             row = row_of(self.problem, name, news, OwnRows(), self.problem.agents[0], has_ended=is_all)
             if not self.problem.is_field and query is not None:
@@ -117,9 +117,9 @@ def driven(name: str, *, by_agents: bool, rounds: int | None = None) -> Iterator
     """The rounds of a shipped scenario.
 
     Args:
-        name: Of the scenario.
-        by_agents: Whether agents decide, each from what itself was told; else a team.
-        rounds: How many.
+        name: Name of the scenario.
+        by_agents: Whether agents decide, each from its own outcomes; else a team decides.
+        rounds: Number of rounds.
     """
     scenario = load(name, [])
     env, team = assemble(scenario)
@@ -153,12 +153,12 @@ def rounded(found: Round) -> dict[str, Any]:
 
 
 def recorded() -> dict[str, list[dict[str, float]]]:
-    """Points of the rounds of each scenario, as they were recorded."""
+    """Recorded points of each scenario, one per round."""
     return {(row := json.loads(line))["scenario"]: row["points"] for line in RECORD.read_text().splitlines()}
 
 
 def main(names: list[str]) -> None:
-    """Record decisions anew."""
+    """Record decisions again."""
     known = recorded() if RECORD.exists() else {}
     for name in names or [name for name in SCENARIOS if name not in APART]:
         with threadpool_limits(1, user_api="blas"):

@@ -70,10 +70,10 @@ def naive_best_round(graph: FactorGraph, tables: Tables, rounds: int, damping: f
             message = [-np.inf] * sizes[x]
             for index in np.ndindex(tables[f].shape):
                 at = dict(zip(graph.scope(f), index, strict=True))
-                said = float(tables[f][index]) + sum(to_factor[f, y][at[y]] for y in graph.scope(f) if y != x)
-                message[at[x]] = max(message[at[x]], said)
+                entry = float(tables[f][index]) + sum(to_factor[f, y][at[y]] for y in graph.scope(f) if y != x)
+                message[at[x]] = max(message[at[x]], entry)
             both, top = zip(to_variable[f, x], message, strict=True), max(message)
-            new[f, x] = [damping * old + (1 - damping) * (said - top) for old, said in both]
+            new[f, x] = [damping * old + (1 - damping) * (entry - top) for old, entry in both]
         to_variable = new
         sums = {x: [sum(to_variable[f, x][i] for f in graph.factors_of(x)) for i in range(sizes[x])] for x in sizes}
         best = max(best, value_at(graph, tables, {x: sums[x].index(max(sums[x])) for x in sums}))
@@ -81,12 +81,12 @@ def naive_best_round(graph: FactorGraph, tables: Tables, rounds: int, damping: f
 
 
 def assert_is_best(solution: Solution, graph: FactorGraph, tables: Tables) -> None:
-    """To the bit where entries are integers."""
+    """Assert that a solution is optimal, and that its value is exactly that of its assignment."""
     best = best_by_enumeration(graph, tables)
     assert solution.value == pytest.approx(best, abs=1e-12)
     assert value_at(graph, tables, solution.assignment) == solution.value
-    said = ("exact", 0.0) if solution.value > -np.inf else ("infeasible", None)
-    assert (solution.report.status, solution.report.gap, solution.upper_bound) == (*said, solution.value)
+    expected = ("exact", 0.0) if solution.value > -np.inf else ("infeasible", None)
+    assert (solution.report.status, solution.report.gap, solution.upper_bound) == (*expected, solution.value)
 
 
 @pytest.mark.parametrize("entries", [TIED, FORBIDDING, REAL], ids=["ties", "forbidden combinations", "real tables"])
@@ -136,12 +136,12 @@ def test_naive_max_sum_is_sharp_enough_to_notice_a_worse_round() -> None:
 
 
 @given(problems(FORBIDDING), st.integers(1, 6))
-def test_an_allowed_choice_from_max_sum_on_loops_is_reported_truly(problem: Problem, rounds: int) -> None:
+def test_max_sum_on_loops_reports_its_value_bound_and_status_correctly(problem: Problem, rounds: int) -> None:
     graph, tables = problem
     solution = max_sum(graph, tables, rounds=rounds)
     assert not np.isnan(solution.value)
     assert solution.value == value_at(graph, tables, solution.assignment)
-    if solution.report.status == "infeasible" and solution.upper_bound is not None:  # a tree, or parts that are
+    if solution.report.status == "infeasible" and solution.upper_bound is not None:  # trees only
         assert solution.upper_bound == best_by_enumeration(graph, tables) == -np.inf
     elif solution.report.status != "exact":
         assert solution.upper_bound is None

@@ -1,4 +1,4 @@
-"""A team, and agents that are told their own outcomes only, decide and count alike; and both as they did before."""
+"""A team, and agents that receive only their own outcomes, decide and send the same, and decide as recorded."""
 
 import pytest
 from threadpoolctl import threadpool_limits
@@ -7,7 +7,7 @@ from .driven import APART, FEWER, SCENARIOS, driven, recorded
 
 SHIPPED = [name for name in SCENARIOS if name not in APART]
 QUICK = {"camel", "field-soil", "hartmann", "robots-depot", "wlan"}
-NEAR = {"rel": 1e-4, "abs": 1e-5}  # processors round in ways of their own, which searches enlarge
+NEAR = {"rel": 1e-4, "abs": 1e-5}  # processors differ in rounding, and searches amplify the differences
 THOROUGH = {"hartmann-mixed", "powell", "robots-obstacles", "wlan-mobility"}  # one of each kind of world
 
 
@@ -23,7 +23,7 @@ def test_a_team_and_its_agents_decide_and_send_the_same_and_as_recorded(name: st
         by_agents = list(driven(name, by_agents=True, rounds=rounds))
     assert [found.point for found in by_agents] == [found.point for found in by_team]
     assert [found.sent for found in by_agents] == [found.sent for found in by_team]
-    n = len(by_team) if name.startswith(("field", "robots")) else 3  # of functions searches enlarge what is rounded
+    n = len(by_team) if name.startswith(("field", "robots")) else 3  # on functions, searches amplify rounding
     before = recorded()[name][:n]
     near = [{v: pytest.approx(x, **NEAR) if isinstance(x, float) else x for v, x in point.items()} for point in before]
     assert [found.point for found in by_team[:n]] == near

@@ -1,4 +1,4 @@
-"""ns-3 itself, where it is installed: what it says of places and powers, and what becomes of a run when it dies."""
+"""ns-3 itself, where it is installed: its outcomes at locations and powers, and runs in which it is killed."""
 
 import importlib.util
 import json
@@ -42,9 +42,9 @@ def one(power=15.0, away=5.0, **settings):
     """What a single access point delivers to a single user, Mbit/s."""
     topology = {"access_points": [[0, 0]], "users": [[away, 0]]}
     env = wlan_power_v0.parallel_env(radio="ns3", objective="throughput", topology=topology, **settings)
-    told = float(env.outcomes([power])[0])
+    delivered = float(env.outcomes([power])[0])
     env.close()
-    return told
+    return delivered
 
 
 def process_of(env):
@@ -58,11 +58,11 @@ def process_of(env):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_closed_form_has_the_sinr_of_ns3(world, interference, shadowing_db, seed):
     drawn = {"topology": None, "topology_seed": seed, "shadowing_db": shadowing_db}
-    env = world(**drawn, interference=interference, airtime="full")  # whose rates tell the SINR
+    env = world(**drawn, interference=interference, airtime="full")  # so that rates determine the SINR
     for powers in np.random.default_rng(seed).uniform(1.0, 25.0, (5, 12)):
         rates = env.rules.radio.user_rates(env.network, env.topology, env.topology.users, powers)[0]
-        told = np.expm1(rates * np.log(2.0) / env.network.bandwidth_mhz)
-        assert 10.0 * np.log10(told / env.network.sinr(powers[None])[0]) == pytest.approx(0.0, abs=1e-9)
+        sinr = np.expm1(rates * np.log(2.0) / env.network.bandwidth_mhz)
+        assert 10.0 * np.log10(sinr / env.network.sinr(powers[None])[0]) == pytest.approx(0.0, abs=1e-9)
         assert env.outcomes(powers) == pytest.approx(env.network.factor_values(powers[None])[0], rel=1e-9)
 
 
@@ -97,12 +97,12 @@ def test_the_closed_form_has_the_sinr_of_ns3_where_users_walk_and_leave(world):
     env.reset(seed=0)
     while env.agents:
         infos = env.step({agent: [5.0 + 4.0 * i] for i, agent in enumerate(env.agents)})[4]
-        told = [info["measurement"] for info in infos.values()]
+        measured = [info["measurement"] for info in infos.values()]
         powers = env.get_state()["arrays"]["powers"]
-        assert told == pytest.approx(env.network.factor_values(powers[None])[0], rel=1e-9, abs=1e-12)
+        assert measured == pytest.approx(env.network.factor_values(powers[None])[0], rel=1e-9, abs=1e-12)
 
 
-def test_one_input_gives_one_output_whatever_was_simulated_before_and_another_run_another(world):
+def test_the_same_input_gives_the_same_output_and_another_run_number_another_output(world):
     env, powers = world(objective="throughput"), np.array([20.0, 15.0, 10.0, 25.0])
     first = env.outcomes(powers)
     env.outcomes(powers[::-1])
@@ -114,7 +114,7 @@ def test_one_input_gives_one_output_whatever_was_simulated_before_and_another_ru
     assert both == pytest.approx((first + other) / 2.0)
 
 
-def test_a_lone_link_delivers_what_80211n_can_and_nothing_where_it_cannot_be_heard():
+def test_a_single_link_delivers_a_rate_of_80211n_and_nothing_out_of_range():
     near = one()
     assert 50.0 < near < 65.0  # one stream at 20 MHz: at most 65 Mbit/s on the air
     assert near < one(bandwidth_mhz=40.0) < 135.0
@@ -122,18 +122,18 @@ def test_a_lone_link_delivers_what_80211n_can_and_nothing_where_it_cannot_be_hea
     assert one(power=1.0, away=60.0) == 0.0  # arrives at -99 dBm; a preamble takes -82 dBm
 
 
-def test_an_access_point_without_user_delivers_nothing_and_one_whose_user_left_neither(world):
+def test_an_access_point_delivers_nothing_without_users_and_after_its_users_left(world):
     topology = {"access_points": [[0, 0], [60, 0]], "users": [[5, 0], [8, 0], [2, 3]], "serving": [0, 0, 0]}
     env = world(topology=topology, objective="throughput", departures=[[2, 1], [3, 0], [3, 2]])
     env.reset(seed=0)
-    told = [[i["measurement"] for i in env.step({"ap_0": [15.0], "ap_1": [15.0]})[4].values()] for _ in range(3)]
-    assert [outcomes[1] for outcomes in told] == [0.0] * 3
-    assert told[0][0] > 30.0
-    assert told[1][0] > 30.0
-    assert told[2][0] == 0.0
+    measured = [[i["measurement"] for i in env.step({"ap_0": [15.0], "ap_1": [15.0]})[4].values()] for _ in range(3)]
+    assert [outcomes[1] for outcomes in measured] == [0.0] * 3
+    assert measured[0][0] > 30.0
+    assert measured[1][0] > 30.0
+    assert measured[2][0] == 0.0
 
 
-def test_ns3_that_is_killed_while_it_simulates_costs_one_outcome(world):
+def test_only_the_outcome_of_a_simulation_in_which_ns3_is_killed_is_lost(world):
     env = world(objective="throughput", simulation={"seconds": 30.0})
     env.reset(seed=0)
     pid = process_of(env).pid
@@ -146,7 +146,7 @@ def test_ns3_that_is_killed_while_it_simulates_costs_one_outcome(world):
     assert sum(info["measurement"] for info in infos.values()) > 10.0
 
 
-def test_ns3_that_takes_too_long_costs_one_outcome_and_is_ended(world):
+def test_ns3_is_killed_after_its_timeout_and_its_outcome_is_lost(world):
     env = world(objective="throughput", simulation={"seconds": 1000.0, "timeout_s": 1.0})
     env.reset(seed=0)
     process = process_of(env)
@@ -155,7 +155,7 @@ def test_ns3_that_takes_too_long_costs_one_outcome_and_is_ended(world):
     assert process.returncode == -signal.SIGKILL
 
 
-def test_a_simulator_ends_with_the_process_that_asked_it():
+def test_a_simulator_ends_when_its_parent_process_ends():
     code = (
         "from swarmbo_envs import wlan_power_v0\n"
         "env = wlan_power_v0.parallel_env(radio='ns3', objective='throughput', simulation={'seconds': 1000.0})\n"
@@ -179,7 +179,7 @@ def test_a_simulator_ends_with_the_process_that_asked_it():
         if state == "Z":
             return
         time.sleep(0.1)
-    pytest.fail("it is still there")
+    pytest.fail("the simulator is still running")
 
 
 def test_the_scenario_runs_and_names_what_it_measured(tmp_path):

@@ -39,12 +39,12 @@ def make_situation(
     for i, factor in enumerate(graph.factors):
         own = domain.to_unit(X)[:, [place[v] for v in graph.scope(factor)]]
         parts[:, i] = 10.0 * np.sin(3.0 * own @ (1.0 + np.arange(own.shape[1])) + i) + noise * rng.standard_normal(t)
-    told = parts if outcomes == "per-factor" else np.full((t, k), np.nan)
+    factor_outcomes = parts if outcomes == "per-factor" else np.full((t, k), np.nan)
     settings: dict[str, Any] = {"links": None, "round": 3, "horizon": None, "seed": seed, **more}
     return JointSituation(
         graph=graph,
         domain=domain,
-        history=Dataset(X, parts.sum(axis=1), told),
+        history=Dataset(X, parts.sum(axis=1), factor_outcomes),
         pending=domain.from_unit(rng.random((pending, n))),
         outcomes=outcomes,  # pyright: ignore[reportArgumentType]
         **settings,
@@ -52,7 +52,7 @@ def make_situation(
 
 
 def play(team: sb.Team, outcome: Callable[[dict[str, float]], Any], rounds: int) -> list[dict[str, float]]:
-    """Points that a team asks for, each of which is told its outcome at once."""
+    """Points that a team asks for; the outcome of each is told before the next ask."""
     points: list[dict[str, float]] = []
     for _ in range(rounds):
         query = team.ask()

@@ -1,4 +1,4 @@
-"""A field in a plane of which something is known, and sensors in it."""
+"""A partly known field in a plane, and sensors in it."""
 
 import functools
 from typing import Any
@@ -20,7 +20,7 @@ NOWHERE = np.full((1, 2), np.nan)
 
 @functools.lru_cache
 def some_belief(seed: int = 0, n: int = 12, *, fades: bool = False, noise: float = 1.0) -> ExactGP:
-    """Belief after n measurements of waves around 50, of height 9."""
+    """Belief after n measurements of waves around 50, of amplitude 9."""
     rng = np.random.default_rng(seed)
     X = DOMAIN.from_unit(rng.random((n, 2)))
     prior = ExactGPSettings(time=TimeAxis(lengthscale_median=4.0)) if fades else ExactGPSettings()
@@ -38,7 +38,7 @@ def situation(belief: Any, prices: Any = (), level: float | None = None, n_agent
 
 
 def prices_of(price: float) -> dict[str, float]:
-    """The same of all three."""
+    """The same price for all three sensors."""
     return {f"s_{n}": price for n in range(3)}
 
 
@@ -52,8 +52,8 @@ def driver(situation: Situation, coordination: Any, transport: InProcess) -> Cen
     """A driver that counts what agents with a factor each would send."""
     agents = situation.agents
     graph = FactorGraph.from_scopes({f"of {a}": [a] for a in agents}, variable_owners={a: a for a in agents})
-    words = CountedExchanges(graph, Routes(agents, situation.links, has_base=True))
-    return CentralDriver(coordination, transport, situation.round, words)
+    exchanges = CountedExchanges(graph, Routes(agents, situation.links, has_base=True))
+    return CentralDriver(coordination, transport, situation.round, exchanges)
 
 
 def log_det_terms(Psi: np.ndarray, order: int) -> np.ndarray:

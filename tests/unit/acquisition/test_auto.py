@@ -1,4 +1,4 @@
-"""The default: what it models, what it maximises, and what it leaves alone."""
+"""The default acquisition: the models that it chooses, and the functions that it maximises."""
 
 import sys
 from dataclasses import replace
@@ -29,7 +29,7 @@ from .conftest import play, team_on, value_at
 
 BELIEF = AdditiveGPSettings()
 BLOCKS = {"f": ["a", "b"], "g": ["c", "d"]}
-AS_THEY_ARE = transforms._OF_TOTALS[:1] * 2  # two models of untransformed sums, which no evidence tells apart
+UNTRANSFORMED = transforms._OF_TOTALS[:1] * 2  # one model of untransformed sums, twice: equal evidence
 PEAKED = {"f": ["a", "b", "c"], "g": ["d"]}
 
 
@@ -58,7 +58,7 @@ def learned_of(situation, previous=None):
 
 
 def decided(situation, auto=None):
-    """What is learned, and what is maximised by it."""
+    """The model that is learned, and the functions that are maximised with it."""
     auto = auto or Auto()
     model = auto.learn(situation, BELIEF, None)
     return model, auto.local_functions(situation, model)
@@ -74,7 +74,7 @@ def at_places(situation, U, factors):
 
 
 def bowl(U):
-    """Far below its top everywhere but near it: a power of a sum."""
+    """A power of a sum: far below its maximum everywhere except near it."""
     return -(((4.0 * U - 1.5) ** 2).sum(axis=1) ** 3)
 
 
@@ -92,7 +92,7 @@ def pairs(U):
 
 
 def peaked(situation_of, fun=lambda U: waves(U[:, :3]), t=40):
-    """Outcomes by factor; ``f`` is any function of three variables."""
+    """Outcomes per factor; ``f`` has the values of ``fun``, a function of three variables."""
     situation = situation_of(PEAKED, t=t, outcomes="per-factor")
     U = unit(situation)
     noise = 0.01 * np.random.default_rng(1).standard_normal((t, 2))
@@ -101,7 +101,7 @@ def peaked(situation_of, fun=lambda U: waves(U[:, :3]), t=40):
 
 
 @pytest.mark.parametrize(("fun", "wanted"), [(bowl, "power"), (pairs, "none")])
-def test_totals_are_transformed_where_the_evidence_speaks_for_it(situation_of, fun, wanted) -> None:
+def test_totals_are_transformed_if_the_evidence_favours_it(situation_of, fun, wanted) -> None:
     situation = by_total(situation_of(BLOCKS, t=40), fun)
     model = Auto().learn(situation, BELIEF, None)
     assert model.warp.kind == model.learned.warps[0][0] == wanted
@@ -117,8 +117,8 @@ def test_the_scale_of_outcomes_does_not_change_the_choice(situation_of) -> None:
         assert len({learned_of(one).warps for one in scaled}) == 1
 
 
-def turns_of(situation, rounds=8):
-    """What is maximised as evaluations come in, by the model that is in use."""
+def models_in_use(situation, rounds=8):
+    """Factors and warping of the model that is used as evaluations come in, and weights of bounds (None: draws)."""
     learned, kinds = None, []
     for t in range(len(situation.history) - rounds, len(situation.history) + 1):
         now = first_of(situation, t)
@@ -129,13 +129,15 @@ def turns_of(situation, rounds=8):
     return kinds
 
 
-def test_sums_take_draws_and_bounds_by_turns_once_outcomes_are_as_many_as_variables(situation_of, monkeypatch) -> None:
-    monkeypatch.setattr(transforms, "_OF_TOTALS", AS_THEY_ARE)
+def test_sums_alternate_draws_and_bounds_once_there_are_as_many_outcomes_as_variables(
+    situation_of, monkeypatch
+) -> None:
+    monkeypatch.setattr(transforms, "_OF_TOTALS", UNTRANSFORMED)
     situation = situation_of(BLOCKS, t=40)
-    plain = turns_of(by_total(situation, ramps))
+    plain = models_in_use(by_total(situation, ramps))
     assert [kind[:3] for kind in plain] == [(2, "none", None), (2, "none", 0.05)] * 4 + [(2, "none", None)]
     wide = situation_of({f"f{i}": [f"a{i}", f"b{i}"] for i in range(4)}, t=10)
-    few = turns_of(by_total(wide, ramps), rounds=4)  # eight variables, six to ten outcomes
+    few = models_in_use(by_total(wide, ramps), rounds=4)  # eight variables, six to ten outcomes
     assert [kind[2] for kind in few] == [0.2, 0.2, None, 0.05, None]
     noise = 0.3 * np.random.default_rng(2).standard_normal(40)
     noisy = with_outcomes(situation, ramps(unit(situation)) + noise)
@@ -146,8 +148,8 @@ def test_sums_take_draws_and_bounds_by_turns_once_outcomes_are_as_many_as_variab
     assert isinstance(functions, SampledFunctions)
 
 
-def test_every_second_draw_of_sums_as_they_are_is_searched_everywhere(situation_of, monkeypatch) -> None:
-    """A box alone never leaves the hollow of the first points; roots point to where the best is, so theirs stay."""
+def test_every_second_draw_of_untransformed_sums_is_searched_in_the_whole_domain(situation_of, monkeypatch) -> None:
+    """A search in a box never leaves the first basin. Roots of outcomes show where the best is and keep the box."""
     situation = situation_of(BLOCKS, t=40)
     plain = by_total(situation, pairs)
     roots = with_outcomes(situation, -((5.0 + waves(unit(situation))) ** 5))
@@ -160,15 +162,15 @@ def test_every_second_draw_of_sums_as_they_are_is_searched_everywhere(situation_
     assert sides_of(plain) == [1.0] * 5  # no other model is as good, so there are draws only
     assert max(sides_of(roots)) < 1.0
     turns = [(2, "power", None), (2, "power", 0.05)] * 4 + [(2, "power", None)]
-    assert [kind[:3] for kind in turns_of(roots)] == turns
-    monkeypatch.setattr(transforms, "_OF_TOTALS", AS_THEY_ARE)
+    assert [kind[:3] for kind in models_in_use(roots)] == turns
+    monkeypatch.setattr(transforms, "_OF_TOTALS", UNTRANSFORMED)
     everywhere, bounds, near, _, again = sides_of(plain)
     assert everywhere == again == 1.0 > max(bounds, near)
 
 
 @pytest.mark.parametrize(("distance", "side"), [(0.45, 0.4), (0.05, 0.05)])
-def test_what_is_in_vain_outside_the_box_of_a_sum_does_not_shrink_it(situation_of, monkeypatch, distance, side) -> None:
-    monkeypatch.setattr(transforms, "_OF_TOTALS", AS_THEY_ARE)
+def test_failures_outside_the_box_of_a_sum_do_not_shrink_it(situation_of, monkeypatch, distance, side) -> None:
+    monkeypatch.setattr(transforms, "_OF_TOTALS", UNTRANSFORMED)
     situation = situation_of(BLOCKS, t=49, initial=40)
     U = unit(situation)
     best = int(np.argmax(ramps(U[:40])))
@@ -181,11 +183,11 @@ def test_what_is_in_vain_outside_the_box_of_a_sum_does_not_shrink_it(situation_o
     np.testing.assert_allclose([functions.low, functions.high], [low, high])
 
 
-def test_models_that_evidence_cannot_tell_apart_take_turns_from_fit_to_fit(situation_of, monkeypatch) -> None:
+def test_models_of_similar_evidence_alternate_from_fit_to_fit(situation_of, monkeypatch) -> None:
     monkeypatch.setattr(transforms, "_OF_TOTALS", transforms._OF_TOTALS[1:3])
     monkeypatch.setattr(transforms, "_TIE", 10.0)
     situation = situation_of(BLOCKS, t=40)
-    kinds = turns_of(by_total(situation, bowl), rounds=6)
+    kinds = models_in_use(by_total(situation, bowl), rounds=6)
     n_factors = [kind[0] for kind in kinds]
     assert n_factors in ([1] * 3 + [2] * 3 + [1], [2] * 3 + [1] * 3 + [2])
     learned = kinds[-1][3]
@@ -195,7 +197,7 @@ def test_models_that_evidence_cannot_tell_apart_take_turns_from_fit_to_fit(situa
     assert msgspec.convert(msgspec.to_builtins(learned), Learned) == learned
 
 
-def test_one_process_for_all_variables_knows_no_factors_and_predicts_in_the_unit_of_outcomes(situation_of) -> None:
+def test_one_process_for_all_variables_ignores_factors_and_predicts_in_the_unit_of_outcomes(situation_of) -> None:
     situation = by_total(situation_of(BLOCKS, t=60), bowl)
     model = Auto().learn(situation, AdditiveGPSettings(factors={"f": FactorPrior(kernel="rbf")}), None)
     assert model.learned.scopes == (("a", "b", "c", "d"),)
@@ -210,15 +212,15 @@ def test_one_process_for_all_variables_knows_no_factors_and_predicts_in_the_unit
 
 
 def crossed(U):
-    """No sum over the blocks: each of its terms has a variable of either."""
+    """Not a sum over the blocks: each of its terms has a variable of both."""
     return np.sin(5.0 * (U[:, 0] + U[:, 2])) + np.sin(5.0 * (U[:, 1] + U[:, 3]))
 
 
-def test_told_scopes_that_are_wrong_give_way_to_one_process_that_is_searched_everywhere(situation_of) -> None:
+def test_wrong_scopes_are_replaced_by_one_process_that_is_searched_in_the_whole_domain(situation_of) -> None:
     situation = by_total(situation_of(BLOCKS, t=60), crossed)
     model = Auto().learn(situation, BELIEF, None)
     assert (model.learned.scopes, model.learned.warps) == ((("a", "b", "c", "d"),), (("none", 1.0),))
-    # nor are they taken in turns
+    # and it does not alternate with models of the given scopes
     assert all(len(hyper.lengthscales) == 1 for _, hyper in model.learned.candidate_models)
     V = np.random.default_rng(3).random((200, 4))
     assert np.corrcoef(model.posterior(situation.domain.from_unit(V))[0], crossed(V))[0, 1] > 0.8
@@ -227,7 +229,7 @@ def test_told_scopes_that_are_wrong_give_way_to_one_process_that_is_searched_eve
     assert (functions.low.tolist(), functions.high.tolist()) == ([0.0] * 4, [1.0] * 4)
 
 
-def test_told_scopes_that_are_right_are_kept(situation_of) -> None:
+def test_right_scopes_are_kept(situation_of) -> None:
     situation = situation_of({"f": ["a", "c"], "g": ["b", "d"]}, t=60)
     variables = situation.graph.variables
     order = [variables.index(v) for v in "abcd"]
@@ -236,7 +238,7 @@ def test_told_scopes_that_are_right_are_kept(situation_of) -> None:
     assert all(len(hyper.lengthscales) == 2 for _, hyper in learned.candidate_models)
 
 
-def test_one_process_of_outcomes_as_they_are_is_tried_of_few_variables_only(situation_of, monkeypatch) -> None:
+def test_one_process_for_untransformed_outcomes_is_tried_with_few_variables_only(situation_of, monkeypatch) -> None:
     situation = by_total(situation_of(BLOCKS, t=60), crossed)
     monkeypatch.setattr(transforms, "_TIE", 10.0)
     for few, places in ((4, {0, 1, 2, 3}), (3, {0, 1, 2})):
@@ -246,7 +248,7 @@ def test_one_process_of_outcomes_as_they_are_is_tried_of_few_variables_only(situ
 
 
 def test_the_search_stays_in_the_box_around_the_incumbent(situation_of, monkeypatch) -> None:
-    monkeypatch.setattr(transforms, "_OF_TOTALS", AS_THEY_ARE)
+    monkeypatch.setattr(transforms, "_OF_TOTALS", UNTRANSFORMED)
     model, functions = decided(situation_of(BLOCKS, t=30, initial=30), Auto(box=TrustRegion(initial=0.2)))
     centre = incumbent(model.belief)
     np.testing.assert_allclose(functions.low, np.maximum(centre - 0.1, 0.0))
@@ -272,7 +274,7 @@ def test_a_factor_is_split_where_it_is_a_sum_over_its_variables(situation_of) ->
     assert not Auto().learn(product, BELIEF, None).splits
 
 
-def test_factors_that_share_variables_are_weighed_against_each_other_in_the_unit_of_outcomes(situation_of) -> None:
+def test_factors_that_share_variables_have_bounds_in_the_unit_of_outcomes(situation_of) -> None:
     situation = situation_of({"f": ["a", "b"], "g": ["b", "c"]}, t=37, outcomes="per-factor")
     U = unit(situation)
     factors = np.column_stack([waves(U[:, :2]), waves(U[:, 1:])])
@@ -285,7 +287,7 @@ def test_factors_that_share_variables_are_weighed_against_each_other_in_the_unit
     np.testing.assert_allclose(model.posterior(situation.history.X)[0], factors.sum(axis=1), atol=0.05)
 
 
-def test_an_unknown_structure_is_taken_for_a_sum_until_the_data_object(situation_of) -> None:
+def test_an_unknown_structure_is_modelled_as_a_sum_until_the_data_contradict_it(situation_of) -> None:
     graph = {"whole": ["a", "b", "c"]}
     few = situation_of(graph, t=8, structure="unknown")
     assert list(Auto().learn(few, BELIEF, None).splits) == ["whole"]
@@ -296,8 +298,8 @@ def test_an_unknown_structure_is_taken_for_a_sum_until_the_data_object(situation
     assert not Auto().learn(many, BELIEF, None).splits
 
 
-def meeting(n_variables):
-    """A sum of wells of neighbouring variables, turned: no sum over the variables; its maximum is 0."""
+def rotated_wells(n_variables):
+    """A sum of rotated wells of neighbouring variables, so no sum over single variables; its maximum is 0."""
     rng = np.random.default_rng(11)
     centre, width = rng.uniform(0.15, 0.85, n_variables), rng.uniform(3.0, 9.0, (2, n_variables - 1))
 
@@ -311,39 +313,39 @@ def meeting(n_variables):
 def test_a_function_of_unknown_structure_has_one_common_lengthscale_with_small_deviations(situation_of) -> None:
     def spread(structure, settings=BELIEF):
         situation = situation_of({"whole": list("abcdefgh")}, t=30, structure=structure)
-        outcomes = meeting(8)(unit(situation))
+        outcomes = rotated_wells(8)(unit(situation))
         hyper = Auto().learn(with_outcomes(situation, outcomes), settings, None).belief.hyperparameters
         return np.ptp(np.log(hyper.lengthscales[0]))
 
     common = spread("unknown")
-    assert common < 0.8 * spread("unknown", AdditiveGPSettings(lengthscales="separate"))  # what a user asks for stands
-    assert common < 0.8 * spread("known")  # a factor that is named belongs together, and its variables may differ
+    assert common < 0.8 * spread("unknown", AdditiveGPSettings(lengthscales="separate"))  # the user's setting is kept
+    assert common < 0.8 * spread("known")  # variables of a known factor may differ
 
 
-def test_a_sum_over_variables_and_the_whole_take_turns_until_the_evidence_is_clear(situation_of) -> None:
-    situation = by_total(situation_of({"whole": list("abcdefgh")}, t=22, structure="unknown"), meeting(8))
-    learned, fronts = None, []
+def test_a_sum_over_variables_and_one_factor_alternate_until_the_evidence_is_clear(situation_of) -> None:
+    situation = by_total(situation_of({"whole": list("abcdefgh")}, t=22, structure="unknown"), rotated_wells(8))
+    learned, is_split = None, []
     for t in range(14, 23):
         model = Auto().learn(first_of(situation, t), BELIEF, learned)
         learned = model.learned
-        fronts.append(bool(model.splits))
-        assert bool(learned.splits) is fronts[-1]
+        is_split.append(bool(model.splits))
+        assert bool(learned.splits) is is_split[-1]
         assert learned.candidate_models[0][1] == (next(iter(learned.splits.values()), learned.hyperparameters))
-    assert fronts == [True] * 3 + [False] * 3 + [True] * 2 + [fronts[-1]]
+    assert is_split == [True] * 3 + [False] * 3 + [True] * 2 + [is_split[-1]]
     clear = situation_of({"whole": list("abc")}, t=60, structure="unknown")
     clear = by_total(clear, waves)
     learned = learned_of(clear)
     assert (list(learned.splits), learned.candidate_models) == (["whole"], ())
 
 
-def test_a_sum_of_pairs_that_nobody_tells_is_found_within_five_evaluations_a_variable() -> None:
-    value = meeting(12)
+def test_the_best_of_an_undeclared_sum_of_pairs_is_found_in_five_evaluations_per_variable() -> None:
+    value = rotated_wells(12)
     team = sb.Team(None, dict.fromkeys([f"x{i}" for i in range(12)], (0.0, 1.0)), seed=4, initial=10, rounds=60)
     play(team, lambda point: float(value(np.array([list(point.values())]))[0]), 60)
     assert max(team.history.totals) > -0.6
 
 
-def test_split_improvements_are_those_of_the_parts_beside_the_whole(situation_of) -> None:
+def test_improvements_of_a_split_factor_are_those_of_its_parts_and_the_other_factor_keeps_its_own(situation_of) -> None:
     situation = peaked(situation_of)
     model, functions = decided(situation)
     assert isinstance(functions, ComposedFunctions)
@@ -363,14 +365,14 @@ def test_split_improvements_are_those_of_the_parts_beside_the_whole(situation_of
     np.testing.assert_allclose(slopes[..., 0], (ahead - behind) / 2e-6, rtol=2e-3, atol=2e-3)
 
 
-def test_what_is_split_has_no_box_and_what_is_not_has_one(situation_of) -> None:
+def test_split_factors_have_no_box_and_other_factors_have_one(situation_of) -> None:
     functions = functions_of(replace(peaked(situation_of), initial=40), Auto(box=TrustRegion(initial=0.2)))
     assert [functions.low[:3].tolist(), functions.high[:3].tolist()] == [[0.0] * 3, [1.0] * 3]
     assert functions.high[3] - functions.low[3] <= 0.2 + 1e-12
 
 
 def valley(U):
-    """No sum over its two variables; its best is at (0.5, 0.5)."""
+    """Not a sum over its two variables; the maximum is at (0.5, 0.5)."""
     return -((U.sum(axis=1) - 1.0) ** 2) - 4.0 * (U[:, 0] - U[:, 1]) ** 2
 
 
@@ -379,7 +381,7 @@ def valleys(U):
 
 
 def after_six_steps(situation_of, **options):
-    """After a design, ``f`` was searched in vain six times, near its best; what was best of ``g`` gained."""
+    """A design, then six searches: near the best point of ``f``, without gain; and of ``g``, with gains."""
     situation = situation_of(BLOCKS, t=36, initial=30, outcomes="per-factor", **options)
     U = unit(situation)
     for columns, shares in ((slice(0, 2), np.full(6, -0.1)), (slice(2, 4), np.linspace(0.4, 0.9, 6))):
@@ -390,7 +392,7 @@ def after_six_steps(situation_of, **options):
 
 @pytest.fixture
 def no_promise(monkeypatch):
-    """No factor expects anything outside its box."""
+    """No factor expects an improvement outside its box."""
     monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE", np.inf)
 
 
@@ -404,12 +406,14 @@ def sides_of(functions):
     ("now", "pending", "box", "side"),
     [
         *((now, pending, TrustRegion(), 1.0 if now % 2 == 0 else 0.1) for now in range(37, 41) for pending in (0, 3)),
-        (38, 0, TrustRegion(failures=4), 0.2),  # not stuck before as many steps as halve its box twice
+        (38, 0, TrustRegion(failures=4), 0.2),  # not stalled before as many steps as halve its box twice
         (38, 0, TrustRegion(failures=3), 1.0),
     ],
 )
 @pytest.mark.usefixtures("no_promise")
-def test_a_stuck_factor_is_searched_everywhere_in_every_second_round(situation_of, now, pending, box, side) -> None:
+def test_a_stalled_factor_is_searched_in_the_whole_domain_in_every_second_round(
+    situation_of, now, pending, box, side
+) -> None:
     situation = replace(after_six_steps(situation_of, pending=pending), round=now)
     f, g = sides_of(functions_of(situation, Auto(box=box)))
     assert f == pytest.approx(side)
@@ -417,7 +421,7 @@ def test_a_stuck_factor_is_searched_everywhere_in_every_second_round(situation_o
 
 
 def in_batches_of(situation, size):
-    """The same where the last evaluations, so many, were asked for together."""
+    """The same situation, in which the last ``size`` evaluations were asked for together."""
     n = len(situation.history)
     basis = np.minimum(np.arange(n), n - size)
     return replace(situation, history=replace(situation.history, basis=basis))
@@ -435,9 +439,9 @@ def test_members_of_a_batch_have_boxes_of_several_sides_for_each_factor(situatio
 @pytest.mark.parametrize("pending", [3, 4, 5])
 @pytest.mark.usefixtures("no_promise")
 def test_successive_points_of_asynchronous_workers_have_boxes_of_all_sides(situation_of, pending) -> None:
-    """Their number of pending points is always the same, and each decision knows another outcome."""
+    """The number of pending points is always the same, and each decision knows one more outcome."""
     sides = set()
-    for attached in range(3):  # in place of fewer evaluations, whose outcomes would be others
+    for attached in range(3):  # instead of fewer evaluations, which would change outcomes
         situation = replace(after_six_steps(situation_of, pending=pending), round=37)
         is_attached = np.arange(len(situation.history)) < attached
         situation = replace(situation, history=replace(situation.history, attached=is_attached))
@@ -452,20 +456,20 @@ def test_successive_points_of_asynchronous_workers_have_boxes_of_all_sides(situa
         (6, 38, 42, 1, 1, True),  # the second of six: four more follow it
         (6, 37, 42, 0, 0, True),
         (6, 38, None, 0, 0, False),
-        (6, 43, 42, 3, 3, False),  # more rounds than anybody planned: who knows how many follow
+        (6, 43, 42, 3, 3, False),  # beyond the planned rounds: it is unknown how many follow
         (2, 38, 42, 2, 2, False),
         (1, 40, 42, 2, 0, True),  # asynchronous: three workers evaluate the last three points
         (1, 39, 42, 2, 0, False),
         (4, 40, 42, 2, 2, False),  # the third of a batch of four, which two will follow
-        (4, 39, 42, 1, 0, True),  # the first of the last four, beside an older point
-        (4, 38, 42, 4, 3, False),  # the last of a batch beside an older point, before another batch
+        (4, 39, 42, 1, 0, True),  # the first of the last four; an older point is pending
+        (4, 38, 42, 4, 3, False),  # the last of a batch, before another batch; an older point is pending
     ],
 )
-def test_no_last_batch_searches_everywhere(
+def test_the_last_batch_is_not_searched_in_the_whole_domain(
     situation_of, monkeypatch, size, now, horizon, pending, batched, is_last
 ) -> None:
-    """What is far off in one factor spoils the total, and nothing follows in which the news could be put to use."""
-    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE", 0.0)  # all expect much
+    """An exploring choice of one factor spoils the total, and no later round could use what it reveals."""
+    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE", 0.0)  # all expect much elsewhere
     situation = in_batches_of(after_six_steps(situation_of, pending=pending), size)
     situation = replace(situation, round=now, horizon=horizon, n_batched=batched)
     sides = sides_of(functions_of(situation))
@@ -473,7 +477,7 @@ def test_no_last_batch_searches_everywhere(
 
 
 @pytest.mark.usefixtures("no_promise")
-def test_whether_a_factor_is_stuck_hangs_on_its_own_outcomes_only(situation_of) -> None:
+def test_whether_a_factor_is_stalled_depends_on_its_own_outcomes_only(situation_of) -> None:
     situation = replace(after_six_steps(situation_of), round=38)
     others = situation.history.factors * [1.0, -3.0]
     changed = by_factor(situation, others)
@@ -483,7 +487,7 @@ def test_whether_a_factor_is_stuck_hangs_on_its_own_outcomes_only(situation_of) 
 
 
 @pytest.mark.usefixtures("no_promise")
-def test_what_attached_points_gained_does_not_count_against_a_factor(situation_of) -> None:
+def test_attached_points_without_gain_do_not_shrink_the_box_of_a_factor(situation_of) -> None:
     situation = replace(after_six_steps(situation_of), round=38)
     chosen = np.zeros(36, dtype=bool)
     attached = replace(situation, history=replace(situation.history, chosen=chosen))
@@ -491,8 +495,8 @@ def test_what_attached_points_gained_does_not_count_against_a_factor(situation_o
     assert f == pytest.approx(0.4)
 
 
-def promised(situation):
-    """Each factor's widest side, and the share of the spread that its belief promises at random places."""
+def expected_improvements(situation):
+    """Each factor's widest side, and its largest expected improvement at random places relative to the spread."""
     model = Auto().learn(situation, BELIEF, None)
     U, centre, shares = unit(situation), model.incumbent(), list[float]()
     for stack in stacks_of(model.belief.graph):
@@ -506,11 +510,11 @@ def promised(situation):
 
 
 @pytest.mark.parametrize(("t", "has_boxes"), [(12, False), (60, True)])
-def test_a_factor_has_a_box_once_little_is_to_be_expected_elsewhere(situation_of, t, has_boxes) -> None:
+def test_a_factor_has_a_box_once_little_improvement_is_expected_elsewhere(situation_of, t, has_boxes) -> None:
     situation = situation_of(BLOCKS, t=t, initial=10, outcomes="per-factor", round=201)
     U = unit(situation)
-    U[20:30] = 0.5  # the best place, if there are so many
-    sides, shares = promised(at_places(situation, U, valleys(U)))
+    U[20:30] = 0.5  # the best place, if there are as many evaluations
+    sides, shares = expected_improvements(at_places(situation, U, valleys(U)))
     assert [side < 1.0 for side in sides] == [has_boxes] * 2
     assert max(shares) < 5e-4 if has_boxes else min(shares) > 2e-3
 
@@ -563,11 +567,11 @@ def test_the_sum_is_predicted_through_splits_in_the_unit_of_outcomes(situation_o
     assert (std < 0.2).all()
 
 
-def test_parts_belong_to_who_can_learn_them_and_have_names_of_their_own() -> None:
+def test_parts_belong_to_agents_that_can_learn_them_and_have_unused_names() -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c"]})
-    told, private = (split_graph(graph, ["f"], shared_outcomes=shared) for shared in (True, False))
+    shared_by_all, private = (split_graph(graph, ["f"], shared_outcomes=shared) for shared in (True, False))
     first, second = graph.factor_owners
-    assert told.factor_owners == (graph.variable_owner("a"), graph.variable_owner("b"), second)
+    assert shared_by_all.factor_owners == (graph.variable_owner("a"), graph.variable_owner("b"), second)
     assert private.factor_owners == (first, first, second)
     assert private.variables == graph.variables
     parts, box = parts_of(graph, "f", sb.spaces.Domain(np.zeros(3), np.array([1.0, 2.0, 3.0])))
@@ -594,14 +598,14 @@ def stalled(situation_of, t=30):
     return with_outcomes(situation, totals)
 
 
-def test_one_factor_starts_over_when_it_no_longer_gains(situation_of) -> None:
+def test_the_search_of_one_factor_restarts_when_it_no_longer_gains(situation_of) -> None:
     situation = stalled(situation_of)
     before = Auto().learn(first_of(situation, 16), BELIEF, None)
     assert before.learned.restarted_at == 0
     model = Auto().learn(first_of(situation, 17), BELIEF, before.learned)
     assert model.learned.restarted_at == 17
     functions = Auto().local_functions(first_of(situation, 17), model)
-    assert isinstance(functions, ConfidenceBounds)  # of all that is known: what was set aside is not looked for again
+    assert isinstance(functions, ConfidenceBounds)  # with all evaluations: areas set aside are not searched again
     assert functions.belief.n_data == 17
     searching = first_of(situation, 23)
     model = Auto().learn(searching, BELIEF, model.learned)
@@ -615,11 +619,11 @@ def test_one_factor_starts_over_when_it_no_longer_gains(situation_of) -> None:
         (Auto(), None, {}, 17),
         (Auto(restarts=Restarts(after=0)), None, {}, 0),
         (Auto(), 20, {}, 17),
-        (Auto(), 19, {}, 0),  # rounds in which a search gets nowhere
+        (Auto(), 19, {}, 0),  # too few rounds for a new search
         (Auto(), None, {"whole_since": 10}, 0),  # until then it was split
     ],
 )
-def test_whether_one_factor_starts_over(situation_of, auto, left, known, wanted) -> None:
+def test_conditions_for_a_restart_of_one_factor(situation_of, auto, left, known, wanted) -> None:
     situation = stalled(situation_of)
     learned = msgspec.structs.replace(learned_of(first_of(situation, 16)), **known)
     now = replace(first_of(situation, 17), round=12, horizon=None if left is None else 12 + left)
@@ -628,13 +632,13 @@ def test_whether_one_factor_starts_over(situation_of, auto, left, known, wanted)
 
 
 @pytest.mark.thorough
-def test_a_search_that_still_gains_does_not_start_over_where_outcomes_have_heavy_tails() -> None:
+def test_a_search_that_still_gains_does_not_restart_if_outcomes_have_heavy_tails() -> None:
     def valley(point) -> float:
         z = 4.0 * np.array(list(point.values())) - 2.0
         return -(((100.0 * (z[1:] - z[:-1] ** 2) ** 2 + (1.0 - z[:-1]) ** 2).sum()) ** 1.5)
 
     team = sb.Team(None, {f"x{i}": (0.0, 1.0) for i in range(5)}, seed=1, initial=10)
-    play(team, valley, 40)  # it was set aside after 34, at -48
+    play(team, valley, 40)  # a restart after 34 would set a search aside that is at -48
     assert team.model.learned.restarted_at == 0
     assert valley(team.recommend().point) > -10.0
 
@@ -642,12 +646,14 @@ def test_a_search_that_still_gains_does_not_start_over_where_outcomes_have_heavy
 @pytest.mark.parametrize(
     ("fun", "noise", "is_sum", "least", "most"),
     [
-        (lambda x, y, z: x + y**2 + z, 0.0, True, 0.0, 0.9e-6),  # of several functions 1e-6 is the least
+        (lambda x, y, z: x + y**2 + z, 0.0, True, 0.0, 0.9e-6),  # with several factors the least is 1e-6
         (lambda x, y, z: x * y + z, 0.0, False, 0.0, 0.9e-6),
         (lambda x, y, z: x * y + np.sin(4.0 * y * z), 0.5, False, 0.1, 0.4),
     ],
 )
-def test_of_one_function_noise_may_be_next_to_none_or_a_fifth_of_all(fun, noise, is_sum, least, most) -> None:
+def test_noise_of_a_single_function_may_be_almost_zero_or_a_fifth_of_the_variance(
+    fun, noise, is_sum, least, most
+) -> None:
     rng = np.random.default_rng(0)
     X = rng.random((60, 3))
     f, team = fun(*X.T), sb.Team(None, dict.fromkeys("xyz", (0.0, 1.0)))
@@ -657,7 +663,7 @@ def test_of_one_function_noise_may_be_next_to_none_or_a_fifth_of_all(fun, noise,
     assert least <= own.hyperparameters.total_noise_variance < most
 
 
-def test_a_prior_of_the_noise_that_somebody_chose_stays() -> None:
+def test_a_noise_prior_that_a_user_chose_is_kept() -> None:
     X = np.random.default_rng(0).random((30, 3))
     chosen = AdditiveGPSettings(noise_floor=1e-3)
     team = sb.Team(None, dict.fromkeys("xyz", (0.0, 1.0)), belief=chosen)
@@ -667,8 +673,8 @@ def test_a_prior_of_the_noise_that_somebody_chose_stays() -> None:
 
 
 @pytest.mark.slow
-def test_searches_that_start_over_leave_the_wrong_hole_of_shekels_function() -> None:
-    """At least one of two: last digits, which processors decide, choose the hole. With random points neither left."""
+def test_restarted_searches_leave_a_wrong_basin_of_the_shekel_function() -> None:
+    """At least one of two: rounding, which differs between processors, selects the basin. Random points left none."""
     shekel, regrets = get("shekel"), []
     for seed in (20, 22):
         team = team_on(shekel, {"whole": shekel.variables}, seed=seed, rounds=150, initial=10)
@@ -677,11 +683,11 @@ def test_searches_that_start_over_leave_the_wrong_hole_of_shekels_function() -> 
     assert min(regrets) < 1.43  # 7.6 and 8.1 with random points
 
 
-def test_what_was_set_aside_stays_so_whatever_is_learned_later(situation_of) -> None:
+def test_evaluations_that_are_set_aside_stay_so_whatever_is_learned_later(situation_of) -> None:
     situation = stalled(situation_of, t=40)
     learned = learned_of(first_of(situation, 16))
     learned = learned_of(first_of(situation, 17), learned)
-    noise = (1.0,)  # would have made it wait three times as long
+    noise = (1.0,)  # with which the restart would have waited three times as long
     hyperparameters = msgspec.structs.replace(learned.before.hyperparameters, noise_variances=noise)
     before = msgspec.structs.replace(learned.before, hyperparameters=hyperparameters)
     noisy = msgspec.structs.replace(learned, before=before)
@@ -701,7 +707,7 @@ def test_evaluations_that_are_set_aside_are_still_recommended(situation_of) -> N
         np.testing.assert_allclose(model.posterior(place)[0], 1.5, atol=0.1)
 
 
-def test_a_failed_outcome_of_a_factor_does_not_rank_its_place(situation_of) -> None:
+def test_a_place_where_a_factor_failed_is_not_its_incumbent(situation_of) -> None:
     situation = situation_of(BLOCKS, t=30, outcomes="per-factor")
     U = unit(situation)
     factors = np.column_stack([-((U[:, :2] - 0.7) ** 2).sum(axis=1), -((U[:, 2:] - 0.2) ** 2).sum(axis=1)])
@@ -714,7 +720,7 @@ def test_a_failed_outcome_of_a_factor_does_not_rank_its_place(situation_of) -> N
     np.testing.assert_allclose(model.incumbent()[2:], U[int(np.nanargmax(factors[:, 1])), 2:])
 
 
-def test_what_was_learned_of_transformed_outcomes_is_not_used_for_others(situation_of) -> None:
+def test_hyperparameters_of_transformed_outcomes_are_not_used_for_untransformed_outcomes(situation_of) -> None:
     situation = by_total(situation_of(BLOCKS, t=40), bowl)
     transformed = learned_of(situation)
     assert transformed.warps[0][0] == "power"
@@ -726,7 +732,7 @@ def test_what_was_learned_of_transformed_outcomes_is_not_used_for_others(situati
         assert acquisition.learn(given, BELIEF, transformed).learned.hyperparameters == fresh.hyperparameters
 
 
-def test_a_split_factor_keeps_the_kernel_and_the_priors_that_were_named_for_it(situation_of) -> None:
+def test_a_split_factor_keeps_the_kernel_and_the_priors_that_were_set_for_it(situation_of) -> None:
     own = FactorPrior(kernel="rbf", lengthscale_log_median=-0.5, lengthscale_log_std=1e-4)
     model = Auto().learn(peaked(situation_of), AdditiveGPSettings(factors={"f": own}), None)
     split = model.splits["f"].hyperparameters
@@ -746,7 +752,7 @@ def test_choices_are_kept_until_the_history_has_grown(situation_of, outcomes) ->
     assert msgspec.convert(msgspec.to_builtins(later), Learned) == later
 
 
-def test_a_team_that_splits_goes_on_from_its_state_to_the_bit() -> None:
+def test_a_team_that_splits_continues_from_its_state_bit_for_bit() -> None:
     team = sb.Team(None, dict.fromkeys("abcd", (0.0, 1.0)), seed=3, initial=10)
 
     def outcome(point):
@@ -760,14 +766,14 @@ def test_a_team_that_splits_goes_on_from_its_state_to_the_bit() -> None:
     assert 4.0 - max(team.history.totals) < 0.05
 
 
-HOLLOWS = FactorGraph.from_scopes({f"f{i}": [f"a{i}", f"b{i}"] for i in range(4)})
+BASINS = FactorGraph.from_scopes({f"f{i}": [f"a{i}", f"b{i}"] for i in range(4)})
 
 
-def hollows(point):
-    """Each factor has four hollows, the deepest of them as wide as the others; maximum 0."""
+def with_basins(point):
+    """Outcomes of factors with four basins each, the deepest as wide as the others; maximum 0."""
     values = {}
     for i in range(4):
-        angle = 0.3 + 0.4 * i  # so that it is no sum over the variables
+        angle = 0.3 + 0.4 * i  # so that it is not a sum over the variables
         a, b = 10.0 * np.array([point[f"a{i}"], point[f"b{i}"]]) - 5.0
         z = np.array([np.cos(angle) * a - np.sin(angle) * b, np.sin(angle) * a + np.cos(angle) * b])
         values[f"f{i}"] = float(-0.5 * (z**4 - 16.0 * z**2 + 5.0 * z).sum()) - 2 * 39.16616570377142
@@ -775,34 +781,34 @@ def hollows(point):
 
 
 def searched(rounds, budget, seed):
-    """A team that was told outcomes by factor so often, and its totals."""
-    bounds = dict.fromkeys(HOLLOWS.variables, (0.0, 1.0))
-    team = sb.Team(HOLLOWS, bounds, outcomes="per-factor", seed=seed, rounds=budget)
-    return team, [sum(hollows(point).values()) for point in play(team, hollows, rounds)]
+    """A team after so many rounds with outcomes per factor, and its totals."""
+    bounds = dict.fromkeys(BASINS.variables, (0.0, 1.0))
+    team = sb.Team(BASINS, bounds, outcomes="per-factor", seed=seed, rounds=budget)
+    return team, [sum(with_basins(point).values()) for point in play(team, with_basins, rounds)]
 
 
 @pytest.mark.slow
-def test_few_factors_stay_in_a_hollow_that_is_not_their_deepest() -> None:
+def test_few_factors_stay_in_a_basin_that_is_not_their_deepest() -> None:
     n_wrong = 0
     for seed in (0, 1):
         team, totals = searched(60, 60, seed)
-        found = hollows(team.recommend().point).values()
+        found = with_basins(team.recommend().point).values()
         n_wrong += sum(value < -1.0 for value in found)
-        assert max(totals) > sum(found) - 2.0  # nor is what was evaluated far from the best of all factors
-    assert n_wrong <= 2  # of eight; in boxes alone six stay
+        assert max(totals) > sum(found) - 2.0  # and the best evaluated total is close to the recommended one
+    assert n_wrong <= 2  # of eight; six if boxes only are searched
 
 
-def test_the_last_round_of_a_known_budget_evaluates_what_is_best_of_all_parts_together() -> None:
+def test_the_last_round_of_a_known_budget_evaluates_the_combined_best_of_all_parts() -> None:
     _, long = searched(24, 1000, 0)
     team, known = searched(24, 25, 0)
     assert known == long
     best = team.recommend().point
     query = team.ask()
     np.testing.assert_allclose([query.point[v] for v in best], list(best.values()), atol=1e-12)
-    assert sum(hollows(query.point).values()) > max(known)
+    assert sum(with_basins(query.point).values()) > max(known)
 
 
-def gathers(situation) -> bool:
+def evaluates_combined_best(situation) -> bool:
     model, functions = decided(situation)
     if not isinstance(functions, FixedPoint):
         return False
@@ -812,14 +818,14 @@ def gathers(situation) -> bool:
 
 
 @pytest.mark.thorough
-def test_without_a_budget_the_best_of_all_parts_is_evaluated_whenever_the_history_grew_by_half(situation_of) -> None:
+def test_without_a_budget_the_combined_best_is_evaluated_whenever_the_history_grew_by_half(situation_of) -> None:
     whole = situation_of(BLOCKS, t=40, initial=10, outcomes="per-factor", round=100)
     around = [n + more for n in (15, 23, 35) for more in (-1, 0, 1)]
-    assert [n for n in around if gathers(first_of(whole, n - 1))] == [15, 23, 35]
+    assert [n for n in around if evaluates_combined_best(first_of(whole, n - 1))] == [15, 23, 35]
     out = replace(first_of(whole, 12), pending=whole.history.X[12:14])
-    assert gathers(out)  # those that are pending are counted
-    assert not gathers(replace(first_of(whole, 14), horizon=1000))
-    assert not gathers(replace(first_of(whole, 14), initial=14))
+    assert evaluates_combined_best(out)  # pending evaluations are counted
+    assert not evaluates_combined_best(replace(first_of(whole, 14), horizon=1000))
+    assert not evaluates_combined_best(replace(first_of(whole, 14), initial=14))
 
 
 @pytest.mark.parametrize(
@@ -827,29 +833,29 @@ def test_without_a_budget_the_best_of_all_parts_is_evaluated_whenever_the_histor
     [
         ({"f": ["a", "b"], "g": ["b", "c"]}, "per-factor"),  # one part: its best point is evaluated already
         ({"f": ["a", "b"]}, "per-factor"),
-        (BLOCKS, "total"),  # which tells of no part what it is worth
+        (BLOCKS, "total"),  # totals do not show the values of parts
     ],
 )
-def test_where_nothing_is_to_be_put_together_no_round_is_spent_on_it(situation_of, scopes, outcomes) -> None:
+def test_the_combined_best_is_not_evaluated_with_one_part_or_with_totals(situation_of, scopes, outcomes) -> None:
     situation = situation_of(scopes, t=14, initial=10, outcomes=outcomes)
-    assert not gathers(situation)
-    assert not gathers(replace(situation, round=15, horizon=15))
+    assert not evaluates_combined_best(situation)
+    assert not evaluates_combined_best(replace(situation, round=15, horizon=15))
 
 
-def test_parts_that_share_variables_within_are_evaluated_together_too(situation_of) -> None:
+def test_the_combined_best_is_evaluated_if_parts_have_several_factors_too(situation_of) -> None:
     scopes = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"]}
-    assert gathers(situation_of(scopes, t=14, initial=10, outcomes="per-factor"))
-    fading = situation_of(scopes, t=14, initial=10, outcomes="per-factor")
-    history = replace(fading.history, rounds=np.arange(14.0))
+    assert evaluates_combined_best(situation_of(scopes, t=14, initial=10, outcomes="per-factor"))
+    changing = situation_of(scopes, t=14, initial=10, outcomes="per-factor")
+    history = replace(changing.history, rounds=np.arange(14.0))
     settings = AdditiveGPSettings(time=sb.TimeAxis())
-    functions = Auto().local_functions(fading, Auto().learn(replace(fading, history=history), settings, None))
-    assert isinstance(functions, ContrastBounds)  # what was best need not be
+    functions = Auto().local_functions(changing, Auto().learn(replace(changing, history=history), settings, None))
+    assert isinstance(functions, ContrastBounds)  # what was best in earlier rounds may no longer be
 
 
-def test_bounds_of_factors_told_by_themselves_are_bold_and_cautious_after_draws_and_grow_as_their_sum(
+def test_bounds_for_outcomes_per_factor_are_bold_or_cautious_after_draws_and_weigh_less_with_many_factors(
     situation_of, monkeypatch
 ) -> None:
-    """Cautious ones begin with three times the initial design; beyond 128 factors there are no draws."""
+    """Cautious bounds begin at three times the initial design; beyond 128 factors there are no draws."""
     monkeypatch.setattr("swarmbo.acquisition.auto._IDLE", 100)
     cautious, bold = 0.05, 0.2
     for n, t, initial, weight in (
@@ -861,13 +867,13 @@ def test_bounds_of_factors_told_by_themselves_are_bold_and_cautious_after_draws_
         assert functions.weight == pytest.approx(weight * np.sqrt(np.log(2 * t) * min(1.0, 32 / n)))
 
 
-def test_parts_without_progress_are_drawn_and_others_go_on_with_bounds(situation_of) -> None:
-    """Five of six points are then draws of the part's factors; its owners may evaluate no others."""
+def test_parts_without_progress_use_draws_and_others_continue_with_bounds(situation_of) -> None:
+    """Such a part then uses draws at five of six points; owners may evaluate their own factors only."""
     scopes = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d", "e"], "k": ["e"]}
     situation = situation_of(scopes, t=44, outcomes="per-factor")
     U, gains = unit(situation), np.linspace(0.0, 1.0, 44)
     factors = np.column_stack([waves(U[:, :2]), waves(U[:, 1:3]), gains, gains])
-    factors[2, :2] = 5.0  # the best of the first part is of the initial design
+    factors[2, :2] = 5.0  # the best of the first part is in the initial design
     situation = by_factor(situation, factors)
     for t in range(38, 44):
         now = first_of(situation, t)
@@ -879,14 +885,14 @@ def test_parts_without_progress_are_drawn_and_others_go_on_with_bounds(situation
         assert isinstance(bounds, ContrastBounds)
         for factor, columns in zip(model.belief.graph.factors, model.belief.graph.columns, strict=True):
             one, points = FactorStack((factor,), np.array([columns])), unit(now)[None, :5, columns]
-            told = functions.of({factor}).value(one, points, ())
+            found = functions.of({factor}).value(one, points, ())
             wanted = draw if factor in "fg" else replace(bounds, owned=None)
-            np.testing.assert_array_equal(told, wanted.value(one, points, ()))
+            np.testing.assert_array_equal(found, wanted.value(one, points, ()))
             with pytest.raises(sb.errors.OwnershipError):
                 functions.of(set(scopes) - {factor}).value(one, points, ())
 
 
-def test_a_part_that_is_told_late_leaves_the_idle_steps_of_others(situation_of) -> None:
+def test_late_outcomes_of_one_part_do_not_change_the_idle_steps_of_others(situation_of) -> None:
     situation = situation_of({"f": ["a", "b"], "g": ["b", "c"], "h": ["d"]}, t=38, outcomes="per-factor")
     U = unit(situation)
     factors = np.column_stack([waves(U[:, :2]), waves(U[:, 1:3]), np.linspace(0.0, 1.0, 38)])
@@ -912,7 +918,7 @@ def test_agents_out_of_contact_agree_on_one_process_for_all(as_agents) -> None:
 
 
 @pytest.mark.parametrize("kind", ["expected-improvement", "dec-hbo"])
-def test_the_default_goes_on_from_what_another_acquisition_learned_of_one_factor(kind) -> None:
+def test_the_default_continues_with_one_factor_from_the_state_of_another_acquisition(kind) -> None:
     bounds = dict.fromkeys("ab", (0.0, 1.0))
     other = sb.Team(None, bounds, seed=1, acquisition=kind, initial=4)
     play(other, lambda point: 1.0, 30)  # no gain: a restart would be due
@@ -921,7 +927,7 @@ def test_the_default_goes_on_from_what_another_acquisition_learned_of_one_factor
     assert team.n_data == 31
 
 
-def test_points_that_are_out_count_among_the_random_ones_after_a_restart(situation_of) -> None:
+def test_pending_points_count_among_the_first_points_after_a_restart(situation_of) -> None:
     situation = stalled(situation_of, t=17)
     model = Auto().learn(situation, BELIEF, learned_of(first_of(situation, 16)))
     assert model.learned.restarted_at == 17
@@ -931,7 +937,7 @@ def test_points_that_are_out_count_among_the_random_ones_after_a_restart(situati
         assert isinstance(Auto().local_functions(out, Auto().learn(out, BELIEF, model.learned)), kind)
 
 
-def test_the_members_of_a_batch_take_turns_of_models_that_evidence_cannot_tell_apart(situation_of, monkeypatch) -> None:
+def test_members_of_a_batch_alternate_between_models_of_similar_evidence(situation_of, monkeypatch) -> None:
     monkeypatch.setattr("swarmbo.belief.model.transforms._TIE", 1e3)
     situation, settings = situation_of(t=12), AdditiveGPSettings(max_iterations=5)
     learned, places = sb.Auto().learn(situation, settings, None).learned, list[int]()
@@ -940,10 +946,10 @@ def test_the_members_of_a_batch_take_turns_of_models_that_evidence_cannot_tell_a
         places.append(learned.candidate_models[0][0])
     assert sorted(places[:4]) == sorted(places[4:]) == [0, 1, 2, 3]
     alone = sb.Auto().learn(situation, settings, learned).learned
-    assert alone.candidate_models == learned.candidate_models  # from fit to fit
+    assert alone.candidate_models == learned.candidate_models  # without a batch they alternate from fit to fit
 
 
-def test_bounds_of_factors_that_share_variables_have_more_weight_the_more_is_pending(situation_of) -> None:
+def test_bounds_of_factors_that_share_variables_weigh_more_with_more_pending_queries(situation_of) -> None:
     rule, weights = sb.Auto(), list[float]()
     for count in (0, 3):
         situation = situation_of(t=14, outcomes="per-factor", pending=count)
@@ -951,8 +957,8 @@ def test_bounds_of_factors_that_share_variables_have_more_weight_the_more_is_pen
     assert weights[1] == pytest.approx(1.9 * weights[0])
 
 
-def test_every_third_query_of_factors_that_share_variables_is_a_draw_searched_everywhere(situation_of) -> None:
-    """Of up to 128 factors, and from twice the initial design on; pending queries count."""
+def test_every_third_query_of_factors_that_share_variables_is_a_draw_searched_in_the_whole_domain(situation_of) -> None:
+    """This holds for up to 128 factors, from twice the initial design on; pending queries count."""
 
     def of(count, **more):
         return functions_of(situation_of(t=count, outcomes="per-factor", **{"initial": 6} | more))
@@ -967,7 +973,7 @@ def test_every_third_query_of_factors_that_share_variables_is_a_draw_searched_ev
 
 @pytest.mark.slow
 def test_draws_lead_factors_that_share_variables_along_a_curved_valley() -> None:
-    """By bounds alone regret is 1.5 in the geometric mean; a seed alone depends on the last digits of the machine."""
+    """With bounds only, the geometric mean of regrets is 1.5; a single seed depends on the machine's rounding."""
     graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(13)})
     regrets = []
     for seed in (4, 9, 11):
@@ -976,14 +982,14 @@ def test_draws_lead_factors_that_share_variables_along_a_curved_valley() -> None
         for _ in range(60):
             query = team.ask()
             x = np.array([query.point[v] for v in graph.variables])
-            told = -100.0 * (x[1:] - x[:-1] ** 2) ** 2 - (1.0 - x[:-1]) ** 2
-            best = max(best, told.sum())
-            team.tell(query, dict(zip(graph.factors, told.tolist(), strict=True)))
+            outcomes = -100.0 * (x[1:] - x[:-1] ** 2) ** 2 - (1.0 - x[:-1]) ** 2
+            best = max(best, outcomes.sum())
+            team.tell(query, dict(zip(graph.factors, outcomes.tolist(), strict=True)))
         regrets.append(-best)
     assert np.exp(np.mean(np.log(regrets))) < 0.8
 
 
-def test_of_totals_every_model_of_a_batch_takes_draws_and_bounds_in_several_boxes(situation_of, monkeypatch) -> None:
+def test_in_a_batch_for_totals_every_model_uses_draws_and_bounds_in_several_boxes(situation_of, monkeypatch) -> None:
     monkeypatch.setattr(transforms, "_TIE", 1e3)
     monkeypatch.setattr(transforms, "_OF_TOTALS", (("power", 0.6, "given"), ("power", 0.5, "given")))
     rule, settings, learned = Auto(), AdditiveGPSettings(max_iterations=5), None
@@ -998,7 +1004,7 @@ def test_of_totals_every_model_of_a_batch_takes_draws_and_bounds_in_several_boxe
     assert sides == {0.4, 0.2, 0.1}
 
 
-def test_in_a_batch_a_root_of_all_variables_has_the_whole_box(situation_of, monkeypatch) -> None:
+def test_in_a_batch_a_model_of_roots_over_all_variables_has_the_whole_box(situation_of, monkeypatch) -> None:
     """In smaller boxes batches of eight ended with 1.25 times the regret on a sum of quadruples (30 seeds)."""
     monkeypatch.setattr(transforms, "_OF_TOTALS", (("power", 0.5, "whole"),))
     rule, settings, learned, sides = Auto(), AdditiveGPSettings(max_iterations=5), None, set[float]()
@@ -1011,12 +1017,12 @@ def test_in_a_batch_a_root_of_all_variables_has_the_whole_box(situation_of, monk
 
 
 @pytest.mark.parametrize("is_sum", [True, False])
-def test_of_totals_factors_that_are_larger_than_needed_are_replaced(is_sum: bool) -> None:
+def test_factors_that_are_larger_than_needed_for_totals_are_replaced(is_sum: bool) -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"]})
     team = sb.Team(graph, dict.fromkeys("abc", (0.0, 1.0)))
     X = np.random.default_rng(0).random((40, 3))
     waves = np.cos(9.0 * (X - [0.31, 0.42, 0.53]))
     team.attach(X, waves.sum(axis=1) if is_sum else waves[:, 0] * waves[:, 1] + waves[:, 1] * waves[:, 2])
     assert team.model.belief.graph.scopes == ((("a",), ("b",), ("c",)) if is_sum else graph.scopes)
-    assert not is_sum or len(team.model.learned.candidate_models) == 2  # the best other model takes turns
+    assert not is_sum or len(team.model.learned.candidate_models) == 2  # the second-best model alternates with it
     assert len(team.ask(3)) == 3

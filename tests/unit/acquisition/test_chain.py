@@ -42,7 +42,7 @@ def test_relayed_contact_is_contact_and_agents_without_position_come_last():
 
 
 def by_hand(P: np.ndarray) -> list[int]:
-    """Nearest neighbours, then stretches turned round one pair of ends after the other, as long as that shortens."""
+    """Nearest neighbours, then 2-opt: segments are reversed as long as that shortens the path."""
     d, n = np.linalg.norm(P[:, None] - P[None], axis=-1), len(P)
     path = [int(d.sum(axis=1).argmax())]
     while len(path) < n:
@@ -59,15 +59,15 @@ def by_hand(P: np.ndarray) -> list[int]:
 
 
 @given(st.integers(0, 1000), st.integers(8, 40), st.booleans())
-def test_a_long_path_is_the_one_that_single_exchanges_lead_to(seed, n, on_lattice):
-    """On a lattice many are equally long, and which one is found decides who are neighbours."""
+def test_a_long_path_is_that_of_a_plain_2_opt_search(seed, n, on_lattice):
+    """On a lattice many paths are equally long, and the one that is found decides which agents are neighbours."""
     rng = np.random.default_rng(seed)
     P = rng.integers(0, 7, size=(n, 2)).astype(float) if on_lattice else rng.normal(size=(n, 2))
     assert shortest_path_order(P) == by_hand(P)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
-def test_a_path_through_a_point_or_none_is_that(n: int):
+def test_a_path_through_two_points_or_fewer_keeps_their_order(n: int):
     assert shortest_path_order(np.zeros((n, 2))) == list(range(n))
 
 
@@ -93,7 +93,7 @@ def test_robots_that_share_no_factor_share_no_place(seed, order):
 
 
 @given(st.integers(0, 10_000), st.integers(0, 3))
-def test_a_place_is_kept_by_the_nearest_that_reach_it_and_by_whoever_shares_a_factor_with_all_of_them(seed, order):
+def test_a_place_is_kept_by_the_nearest_robots_that_all_share_a_factor_with_each_other(seed, order):
     rng = np.random.default_rng(seed)
     n, lattice = int(rng.integers(2, 12)), np.array([(x, y) for x in range(6) for y in range(5)], dtype=float)
     agents = [f"r{i}" for i in range(n)]
@@ -107,7 +107,7 @@ def test_a_place_is_kept_by_the_nearest_that_reach_it_and_by_whoever_shares_a_fa
             claims[agent] = np.array(mine[0])
             free.discard(mine[0])
     wanted: dict[str, list[list[float]]] = {agent: [] for agent in agents}
-    for place in lattice:  # one place after the other, one robot after the other
+    for place in lattice:  # place by place, robot by robot
         reaching = [a for a in agents if (candidates[a] == place).all(axis=1).any()]
         claim = {a for a in reaching if a in claims and (claims[a] == place).all()}
         kept: list[str] = []
@@ -116,12 +116,12 @@ def test_a_place_is_kept_by_the_nearest_that_reach_it_and_by_whoever_shares_a_fa
             if all(b in chain and abs(chain.index(a) - chain.index(b)) <= order for b in kept):
                 kept.append(a)
                 wanted[a].append(place.tolist())
-    if all(wanted[a] or not len(candidates[a]) for a in agents):  # else somebody gets one back
+    if all(wanted[a] or not len(candidates[a]) for a in agents):  # else some robot gets a place back
         found = divide(chain_list, order, candidates, positions, claims)
         assert {a: found[a].tolist() for a in agents} == wanted
 
 
-def test_a_robot_left_with_nothing_gets_a_place_back_from_one_that_can_spare_it():
+def test_a_robot_left_without_places_gets_one_back_from_a_robot_with_several():
     places = np.array([[0.0, 0.0], [1.0, 0.0]])
     kept = divide([("a",), ("b",)], 1, {"a": places, "b": places}, {"a": np.zeros(2), "b": np.array([50.0, 0.0])})
     assert len(kept["a"]) == len(kept["b"]) == 1
@@ -135,7 +135,7 @@ def test_one_place_for_two_robots_leaves_one_idle():
     assert len(kept["b"]) == 1
 
 
-def test_places_at_equal_distance_are_dealt_out():
+def test_places_at_equal_distance_are_divided_evenly():
     lattice = np.array([(x, y) for x in range(5) for y in range(4)], dtype=float)
     agents = "abcd"
     for positions in ({}, dict.fromkeys(agents, np.zeros(2))):
@@ -153,7 +153,7 @@ def test_robots_with_few_places_are_matched_to_distinct_ones():
     assert len(idle) == 1
 
 
-def test_a_claimed_place_goes_to_who_claims_it_and_is_never_given_back():
+def test_a_claimed_place_goes_to_its_claimant_and_is_never_given_to_another_robot():
     places = np.array([[0.0, 0.0], [1.0, 0.0]])
     near, far = np.zeros(2), np.array([50.0, 0.0])
     kept = divide([("a",), ("b",)], 2, {"a": places, "b": places}, {"a": near, "b": far}, {"b": places[0]})
@@ -197,7 +197,7 @@ def test_all_agents_measure_if_there_is_a_place_for_each(wanted):
 
 
 def test_an_agent_with_unlikely_places_only_measures_at_one_of_them():
-    """All measurements failed, so c prefers the place of b, who has no other one."""
+    """All measurements failed, so c prefers the place of b, which has no other place."""
     line = np.linspace(0.0, 1.0, 9)[:, None]
     team = sb.Team.for_field([*"abc"], [0.0], [1.0], acquisition="information", seed=1)
     team.attach([[0.14], [0.2], [0.3], [0.5]], [np.nan] * 4)

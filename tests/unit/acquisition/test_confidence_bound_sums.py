@@ -44,7 +44,7 @@ def test_add_gp_ucb_weighs_each_group_by_its_own_size(situation_of) -> None:
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_the_bound_of_one_factor_is_bolder_by_turns_once_nothing_is_gained(stays, situation_of) -> None:
+def test_the_bound_of_one_factor_is_bolder_in_every_second_query_once_nothing_is_gained(stays, situation_of) -> None:
     situation = situation_of({"whole": ["a", "b"]}, t=12, pending=1)
     totals = situation.history.X.sum(axis=1)
     # the best of all comes in the middle, or each is better than the one before
@@ -52,21 +52,21 @@ def test_the_bound_of_one_factor_is_bolder_by_turns_once_nothing_is_gained(stays
     X, totals = situation.history.X[order], totals[order]
     weights = list[float]()
     for t, p in ((11, 0), (12, 0), (12, 1)):  # the last two are a batch
-        told = Dataset(X[:t], totals[:t], situation.history.factors[:t])
-        now = replace(situation, history=told, pending=situation.pending[:p])
+        known = Dataset(X[:t], totals[:t], situation.history.factors[:t])
+        now = replace(situation, history=known, pending=situation.pending[:p])
         functions = DECHBO().local_functions(now, DECHBO().learn(now, BELIEF, None))
         weights.append(functions.sqrt_beta["whole"] / np.sqrt(0.2 * 2 * np.log(2 * t)))
     np.testing.assert_allclose(weights, [3.0, 1.0, 3.0] if stays else [1.0] * 3)
 
 
 @pytest.mark.slow
-def test_no_wrong_hole_holds_dec_hbo_on_shekels_function() -> None:
+def test_dec_hbo_leaves_wrong_basins_of_the_shekel_function() -> None:
     shekel = get("shekel")
     for seed in (31, 32):
         scopes = {"whole": shekel.variables}
         team = team_on(shekel, scopes, acquisition="dec-hbo", seed=seed, rounds=90, initial=10)
         play(team, partial(value_at, shekel), 90)
-        # which the paper prints; 8.1 is the hole that two in three ended in
+        # the paper's regret; that of the wrong basin is 8.1
         assert shekel.maximum - max(team.history.totals) < 1.43
 
 
@@ -89,7 +89,7 @@ def test_dec_hbo_weighs_all_factors_alike(kind, beta, situation_of) -> None:
 SAMPLED = AdditiveGPSettings(structure=SampledStructure(samples=4, burn_in=0, moves=2))
 
 
-def test_a_team_agrees_on_bounds_over_the_papers_lattice_by_messages_as_without() -> None:
+def test_a_team_decides_the_same_on_the_papers_lattice_with_and_without_messages() -> None:
     X = np.random.default_rng(0).random((12, 3))
     found = []
     for as_agents in (False, True):
@@ -158,7 +158,7 @@ def test_a_graph_of_groups_keeps_variables_and_owners_and_avoids_their_names() -
     assert [part.variables for part in grouped.components] == [("y", "group_0"), ("x",)]
 
 
-def test_of_the_groupings_tried_the_one_with_the_most_evidence_is_taken(situation_of) -> None:
+def test_the_grouping_with_the_most_evidence_is_used(situation_of) -> None:
     situation, kind = situation_of(t=20), AddGPUCB(groups="learned", group_size=2, groupings=4)
     model = kind.learn(situation, BELIEF, None)
     evidences = []
@@ -179,7 +179,7 @@ def test_groups_that_explain_the_data_are_found(situation_of) -> None:
     assert model.belief.graph.variables == ("a", "b", "c", "d")
 
 
-def test_groups_stay_until_they_are_due(situation_of) -> None:
+def test_groups_are_kept_until_a_new_choice_is_due(situation_of) -> None:
     kind = AddGPUCB(groups="learned", group_size=2, learn_every=5)
     settings, learned, seen = AdditiveGPSettings(max_iterations=5, refit_every=2), None, []
     for t in range(10, 21):
@@ -191,13 +191,13 @@ def test_groups_stay_until_they_are_due(situation_of) -> None:
     assert sorted(v for group in learned.scopes for v in group) == list("abcde")
 
 
-def test_groups_chosen_without_data_are_chosen_again_with_the_first(situation_of) -> None:
+def test_groups_chosen_without_data_are_chosen_again_with_the_first_evaluation(situation_of) -> None:
     kind = AddGPUCB(groups="learned")
     blind = kind.learn(situation_of(t=0), BELIEF, None).learned
     assert (blind.decomposed_at, kind.learn(situation_of(t=1), BELIEF, blind).learned.decomposed_at) == (0, 1)
 
 
-def test_groups_that_are_the_given_scopes_by_chance_have_no_priors_of_given_factors(situation_of) -> None:
+def test_groups_that_equal_the_given_scopes_by_chance_do_not_have_the_priors_of_given_factors(situation_of) -> None:
     settings = AdditiveGPSettings(max_iterations=5, factors={"f": FactorPrior(kernel="rbf")})
     situation = situation_of({"f": ["a"], "g": ["b"]}, seed=1)  # two of five groupings are the scopes, in their order
     model = AddGPUCB(groups="learned", group_size=1).learn(situation, settings, None)
@@ -234,7 +234,7 @@ def test_where_agents_agree_coupled_slopes_add_up_to_that_of_the_acquisition(sit
     np.testing.assert_allclose(sum_of_slopes(functions, U), exact, atol=2e-5 * np.abs(exact).max(), rtol=0)
 
 
-def test_without_coupling_they_do_not(situation_of) -> None:
+def test_without_coupling_slopes_do_not_add_up_to_that_of_the_acquisition(situation_of) -> None:
     situation, kind = situation_of(RING, noise=3.0), DuMBO()
     functions = kind.local_functions(situation, kind.learn(situation, BELIEF, None))
     U = np.random.default_rng(0).random((3, 5))
@@ -242,14 +242,14 @@ def test_without_coupling_they_do_not(situation_of) -> None:
     assert np.abs(sum_of_slopes(functions, U) - exact).max() > 0.01 * np.abs(exact).max()
 
 
-def test_coupled_or_not_the_acquisition_is_the_same_and_is_the_papers(situation_of) -> None:
+def test_the_acquisition_is_that_of_the_paper_with_and_without_coupling(situation_of) -> None:
     situation = situation_of(OVERLAPPING, t=20)
     U = np.random.default_rng(5).random((6, 5))
     model = DuMBO().learn(situation, BELIEF, None)
     own = moments(model, U)
-    # eq. (8) by hand: f is beside g; g beside f and i; h beside i; i beside g and h
-    beside = {"f": "fg", "g": "fgi", "h": "hi", "i": "ghi"}
-    spread = sum(np.sqrt(sum(own[k][1] / len(beside[k]) ** 2 for k in beside[i])) for i in beside)
+    # eq. (8) by hand: f is next to g; g next to f and i; h next to i; i next to g and h
+    neighbours = {"f": "fg", "g": "fgi", "h": "hi", "i": "ghi"}
+    spread = sum(np.sqrt(sum(own[k][1] / len(neighbours[k]) ** 2 for k in neighbours[i])) for i in neighbours)
     means = sum(mean for mean, _ in own.values())
     # by hand too: the sum of the four roots, squared, over the four variances, if all are 1
     excess = (np.sqrt(13 / 36) + np.sqrt(17 / 36) + np.sqrt(13 / 36) + np.sqrt(17 / 36)) ** 2 / 4
@@ -259,7 +259,7 @@ def test_coupled_or_not_the_acquisition_is_the_same_and_is_the_papers(situation_
         np.testing.assert_allclose(total_value(functions, U), expected, rtol=1e-9)
 
 
-def test_on_a_complete_graph_the_root_is_of_the_sum_of_all_variances(situation_of) -> None:
+def test_on_a_complete_graph_the_deviation_is_the_root_of_the_sum_of_all_variances(situation_of) -> None:
     scopes = {f"f{i}{j}": ["all", f"x{i}", f"x{j}"] for i, j in itertools.combinations(range(3), 2)}
     situation, kind = situation_of(scopes, t=15), DuMBO(exploration="paper", exploration_scale=2.0)
     model = kind.learn(situation, BELIEF, None)
@@ -270,7 +270,7 @@ def test_on_a_complete_graph_the_root_is_of_the_sum_of_all_variances(situation_o
     np.testing.assert_allclose(total_value(kind.local_functions(situation, model), U), bound, rtol=1e-9)
 
 
-def test_on_disjoint_factors_it_is_add_gp_ucb_to_the_bit_of_the_weight(situation_of) -> None:
+def test_on_disjoint_factors_dumbo_is_add_gp_ucb_except_for_the_weight(situation_of) -> None:
     situation = situation_of(APART, t=15)
     model = DuMBO().learn(situation, BELIEF, None)
     dumbo = DuMBO(exploration="theory").local_functions(situation, model)
@@ -296,7 +296,7 @@ def test_before_anything_was_received_neighbours_count_as_certain(situation_of) 
 
 
 def regret_on_powells_function(outcomes: str, seed: int, n: int, **settings) -> float:
-    """Rest after n evaluations."""
+    """Regret after n evaluations."""
     function = get("powell")
     scopes = {f: [function.variables[j] for j in s] for f, s in function.scopes.items()}
     rule = DuMBO(**settings)
@@ -311,8 +311,8 @@ def regret_on_powells_function(outcomes: str, seed: int, n: int, **settings) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("outcomes", "at_most"), [("total", 1000.0), ("per-factor", 469.0)])
-def test_powells_function_ends_near_what_the_paper_prints(outcomes, at_most) -> None:
-    # it prints 496 and 469, means of five runs; of totals seeds spread over a factor of ten
+def test_the_regret_on_the_powell_function_is_near_that_of_the_paper(outcomes, at_most) -> None:
+    # the paper has 496 and 469, means of five runs; with totals, regrets of seeds differ by a factor of ten
     found = [regret_on_powells_function(outcomes, seed, 150) for seed in range(3)]
     assert np.median(found) <= at_most
     assert regret_on_powells_function(outcomes, 1, 150, exploration="paper") > 1.5 * at_most

@@ -41,7 +41,7 @@ def test_tables_sum_to_equation_5_at_every_joint_choice(seed, n_robots, order):
 
 
 @pytest.mark.parametrize("exploration", ["annealed", "practical"])
-def test_a_lone_robot_gets_the_ucb_bonus_of_the_schedule_at_an_unexplored_place(exploration):
+def test_a_single_robot_gets_the_ucb_bonus_of_the_schedule_at_an_unexplored_place(exploration):
     belief, place = ExactGP.create(ExactGPSettings(), DOMAIN), np.array([[50.0, 25.0]])
     acquisition, now = DBGPUCB(exploration=exploration), situation(belief, {"a": place})
     mean, var = belief.posterior(place)
@@ -74,7 +74,7 @@ def test_no_two_robots_can_choose_one_place(seed, order):
             assert len(set(chosen)) == len(chosen)
 
 
-def test_robots_out_of_contact_bargain_separately_and_idle_robots_do_not_relay():
+def test_robots_out_of_contact_negotiate_separately_and_idle_robots_do_not_relay():
     rng = np.random.default_rng(0)
     candidates = {agent: DOMAIN.from_unit(rng.random((5, 2))) for agent in "abcd"}
     links = nx.Graph([("a", "c"), ("c", "d")])
@@ -103,7 +103,7 @@ PLACES = np.array([(x, y) for x in np.linspace(0, 100, 40) for y in np.linspace(
 BY_UCB = LocalUtility(2.0, bonus=1.0, noise_variance=1.0)
 
 
-def test_half_of_a_shortlist_is_picked_with_all_before_pending_and_half_is_the_best_of_the_others():
+def test_half_of_a_shortlist_is_picked_with_earlier_picks_pending_and_half_is_the_best_of_the_rest():
     belief = conditioned = some_belief()
     picks, wanted = shortlist(belief, PLACES, 32, BY_UCB), list[int]()
     for _ in range(16):
@@ -130,13 +130,13 @@ def test_shortlists_shrink_so_that_tables_keep_to_their_budget():
     assert max(table.size for table in problem.tables.values()) == 8**4
 
 
-@pytest.mark.parametrize("order", [-1, 5, 2**62])  # the last at once: no such power is ever computed
+@pytest.mark.parametrize("order", [-1, 5, 2**62])  # the last at once: its power is never computed
 def test_orders_out_of_range_are_refused_with_their_path(order):
     with pytest.raises(ConfigError, match=r"\$\.acquisition\.markov_order: got .*; wanted"):
         convert({"kind": "db-gp-ucb", "markov_order": order}, DBGPUCB, "$.acquisition")
 
 
-def test_by_default_a_team_measures_near_the_best_it_knows_where_annealing_looks_around_first() -> None:
+def test_by_default_a_team_measures_near_its_best_point_where_annealing_would_explore() -> None:
     line = np.linspace(0.0, 1.0, 21)[:, None]
     places = list[float]()
     for rule in ("db-gp-ucb", DBGPUCB(exploration="annealed")):
@@ -147,13 +147,13 @@ def test_by_default_a_team_measures_near_the_best_it_knows_where_annealing_looks
     assert places[1] > 0.5
 
 
-class ByItsEarlierName(sb.ChainAcquisition, frozen=True):
+class WithEarlierName(sb.ChainAcquisition, frozen=True):
     def worth(self, situation, n_agents=None):
         return sb.LocalWorth(sqrt_beta=0.0, bonus=0.0, noise_variance=situation.belief.noise_variance)
 
 
-def test_a_utility_by_its_earlier_name_is_used() -> None:
+def test_a_utility_under_its_earlier_name_is_used() -> None:
     line = np.linspace(0.0, 1.0, 21)[:, None]
-    team = sb.Team.for_field(["a"], low=[0.0], high=[1.0], acquisition=ByItsEarlierName())
+    team = sb.Team.for_field(["a"], low=[0.0], high=[1.0], acquisition=WithEarlierName())
     team.attach(line, -((line[:, 0] - 0.2) ** 2))
     assert team.ask({"a": line}).points["a"] == np.array([0.2])

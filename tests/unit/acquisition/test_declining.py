@@ -1,4 +1,4 @@
-"""Acquisitions for maps and levels, and agents that decline what is not worth its price: held to brute force."""
+"""Acquisitions for maps and levels, and agents that abstain if a measurement is not worth its price."""
 
 import itertools
 import math
@@ -20,14 +20,14 @@ from .fields import DOMAIN, NOWHERE, decide, log_det_terms, prices_of, situation
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
-def test_tables_equal_the_value_of_those_who_measure_alone(order):
+def test_tables_count_measuring_agents_only(order):
     """Every joint choice, idle agents included: sums of merits and Markov terms over the measuring agents' places."""
     belief, rng = some_belief(), np.random.default_rng(1)
     places = [DOMAIN.from_unit(rng.random((3, 2))) for _ in range(3)]
     options = [np.vstack([own, NOWHERE]) for own in places]
     more = {"merit": lambda mean: -np.abs(mean - 50.0), "opt_out_utility": 1.5}
-    worth = LocalUtility(2.0, 7.0, 2.0 * belief.noise_variance, **more)
-    tables = [local_acquisition(belief, options[n : n + order + 1], worth, price=0.4 * n) for n in range(3)]
+    utility = LocalUtility(2.0, 7.0, 2.0 * belief.noise_variance, **more)
+    tables = [local_acquisition(belief, options[n : n + order + 1], utility, price=0.4 * n) for n in range(3)]
     for choice in itertools.product(range(4), repeat=3):
         got = [tables[n][choice[n : n + order + 1]] for n in range(3)]
         for n in range(3):
@@ -37,14 +37,14 @@ def test_tables_equal_the_value_of_those_who_measure_alone(order):
             ahead = [m for m in range(n, min(n + order, 2) + 1) if choice[m] < 3]
             batch = np.array([places[m][choice[m]] for m in ahead])
             mean, cov = belief.joint_posterior(batch)
-            term = log_det_terms(np.eye(len(batch)) + cov / worth.noise_variance, len(batch))[0]
+            term = log_det_terms(np.eye(len(batch)) + cov / utility.noise_variance, len(batch))[0]
             expected = -abs(mean[0] - 50.0) + 7.0 * np.sqrt(max(term, 0.0)) - 0.4 * n
             assert got[n] == pytest.approx(expected, rel=1e-7, abs=1e-7)
 
 
 @pytest.mark.parametrize("acquisition", [DBGPUCB(), Information(), Straddle(level=52.0)])
 @pytest.mark.parametrize("price", [0.0, 3.0, 8.0, 1e6])
-def test_the_agreement_is_the_best_over_all_ways_to_measure_or_not(acquisition, price):
+def test_the_decision_is_the_best_of_all_choices_to_measure_or_abstain(acquisition, price):
     now = situation(some_belief(), prices_of(price))
     problem = acquisition.local_problem(now)
     decision = decide(now, acquisition, Exact(), InProcess())
@@ -58,21 +58,21 @@ def test_the_agreement_is_the_best_over_all_ways_to_measure_or_not(acquisition, 
         assert decision.points == {}
 
 
-def test_the_dearer_a_measurement_the_fewer_are_made():
+def test_agents_measure_less_at_higher_prices():
     now = [situation(some_belief(), prices_of(price)) for price in (0.0, 2.0, 4.0, 8.0, 20.0)]
     counts = [len(decide(one, Information(), Exact(), InProcess()).points) for one in now]
     assert counts == sorted(counts, reverse=True)
     assert (counts[0], counts[-1]) == (3, 0)
 
 
-def test_without_prices_nobody_declines_and_at_any_price_all_do():
+def test_without_prices_no_agent_abstains_and_at_a_huge_price_all_do():
     for acquisition in (DBGPUCB(), Information(), Straddle(level=1e9), ExpectedImprovement(), Thompson()):
         for prices, n_measuring in (({}, 3), (prices_of(1e10), 0)):
             made = decide(situation(some_belief(), prices), acquisition, Exact(), InProcess())
             assert len(made.points) == n_measuring, acquisition
 
 
-def test_information_of_an_unknown_place_is_worth_its_prior_std():
+def test_the_information_of_an_unknown_place_is_its_prior_standard_deviation():
     belief = ExactGP.create(ExactGPSettings(), DOMAIN)
     now = situation(belief, n_agents=1)
     problem = Information().local_problem(now)
@@ -82,12 +82,12 @@ def test_information_of_an_unknown_place_is_worth_its_prior_std():
 def test_straddle_of_single_places_is_bryans_score():
     belief = some_belief()
     X = DOMAIN.from_unit(np.random.default_rng(3).random((9, 2)))
-    worth = Straddle(level=53.0).utility(situation(belief))
+    utility = Straddle(level=53.0).utility(situation(belief))
     mean, var = belief.posterior(X)
-    np.testing.assert_allclose(worth.single(mean, var), 1.96 * np.sqrt(var) - np.abs(mean - 53.0), rtol=1e-12)
+    np.testing.assert_allclose(utility.single(mean, var), 1.96 * np.sqrt(var) - np.abs(mean - 53.0), rtol=1e-12)
 
 
-def test_straddle_takes_the_worlds_level_unless_it_has_its_own_and_wants_one_of_them():
+def test_straddle_uses_its_own_level_or_that_of_the_environment_and_requires_one():
     belief = some_belief()
     mean = np.array([50.0])
     assert Straddle().utility(situation(belief, level=44.0)).merit(mean)[0] == -6.0
@@ -97,15 +97,15 @@ def test_straddle_takes_the_worlds_level_unless_it_has_its_own_and_wants_one_of_
 
 
 @pytest.mark.parametrize("baseline", [Greedy(), Independent()])
-def test_baselines_decline_too(baseline):
+def test_baselines_abstain_too(baseline):
     belief = some_belief()
     assert len(baseline.decide(situation(belief, prices_of(0.01)), Information()).points) == 3
     assert baseline.decide(situation(belief, prices_of(1e3)), Information()).points == {}
 
 
-@pytest.mark.parametrize(("noise", "taken_for"), [(0.5, 0.5), (0.04, 0.04), (0.01, 0.04), (0.0, 0.04)])
-def test_noise_counts_as_it_is_unless_it_is_below_the_floor(noise, taken_for):
+@pytest.mark.parametrize(("noise", "counted"), [(0.5, 0.5), (0.04, 0.04), (0.01, 0.04), (0.0, 0.04)])
+def test_noise_below_the_floor_counts_as_the_floor(noise, counted):
     now = SimpleNamespace(belief=SimpleNamespace(prior_variance=4.0, noise_variance=noise))
     noise_variance, weight = information_scale(now, 0.01)  # pyright: ignore[reportArgumentType]
-    assert noise_variance == pytest.approx(taken_for)
-    assert weight * math.sqrt(math.log1p(4.0 / noise_variance)) == pytest.approx(2.0)  # of an unknown place
+    assert noise_variance == pytest.approx(counted)
+    assert weight * math.sqrt(math.log1p(4.0 / noise_variance)) == pytest.approx(2.0)  # the value of an unknown place

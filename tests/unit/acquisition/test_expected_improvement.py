@@ -30,7 +30,7 @@ BELIEF = AdditiveGPSettings(max_iterations=20)
 DISJOINT = {"f": ["a", "b"], "g": ["c", "d"]}
 
 
-def test_with_one_factor_it_is_the_log_of_the_expected_improvement_over_the_incumbent(situation_of) -> None:
+def test_with_one_factor_the_value_is_the_log_of_the_expected_improvement_over_the_incumbent(situation_of) -> None:
     situation, kind = situation_of({"f": ["a", "b", "c"]}, t=5, noise=2.0), ExpectedImprovement()
     model = kind.learn(situation, BELIEF, None)
     functions = kind.local_functions(situation, model)
@@ -41,7 +41,7 @@ def test_with_one_factor_it_is_the_log_of_the_expected_improvement_over_the_incu
         both = situation.domain.from_unit(np.array([u, functions.reference]))
         mean, cov = model.belief.joint_posterior(both)  # of the function here and at the incumbent
         centre, std = mean[0] - mean[1], np.sqrt(cov[0, 0] + cov[1, 1] - 2.0 * cov[0, 1])
-        if centre > -5.0 * std:  # beyond that plain quadrature sees nothing
+        if centre > -5.0 * std:  # below that plain quadrature is not accurate
             gain = quad(lambda d, c=centre, s=std: d * norm.pdf(d, c, s), 0.0, abs(centre) + 8.0 * std, limit=500)[0]
             assert value == pytest.approx(np.log(gain), rel=1e-6, abs=1e-6)
             checked += 1
@@ -59,7 +59,7 @@ def test_the_incumbent_is_the_evaluated_point_with_the_largest_posterior_mean_th
         situation = replace(situation, history=Dataset(history.X, totals, history.factors))
 
 
-def test_factors_seen_one_by_one_put_their_best_points_together(situation_of) -> None:
+def test_with_outcomes_per_factor_the_incumbent_combines_the_best_points_of_factors(situation_of) -> None:
     situation = situation_of(DISJOINT, t=20, outcomes="per-factor", noise=0.0)
     belief = ExpectedImprovement().learn(situation, BELIEF, None).belief
     at = belief.domain.from_unit(incumbent(belief))
@@ -68,7 +68,7 @@ def test_factors_seen_one_by_one_put_their_best_points_together(situation_of) ->
         np.testing.assert_allclose(at[part], situation.history.X[best, part])
 
 
-def test_at_the_incumbent_nothing_is_to_be_gained_and_the_value_is_finite(situation_of) -> None:
+def test_at_the_incumbent_the_value_is_low_and_finite(situation_of) -> None:
     situation, kind = situation_of(), ExpectedImprovement()
     functions = kind.local_functions(situation, kind.learn(situation, BELIEF, None))
     here = total_value(functions, functions.reference[None])[0]
@@ -81,14 +81,16 @@ def test_at_the_incumbent_nothing_is_to_be_gained_and_the_value_is_finite(situat
     ("rule", "outcomes"),
     [(ExpectedImprovement(), "total"), (ExpectedImprovement(), "per-factor"), (sb.Auto(), "per-factor")],
 )
-def test_improvement_is_over_the_best_mean_of_told_and_pending_points_by_part(situation_of, rule, outcomes) -> None:
+def test_the_reference_of_each_part_is_its_best_mean_at_evaluated_and_pending_points(
+    situation_of, rule, outcomes
+) -> None:
     situation = situation_of(DISJOINT, t=20, outcomes=outcomes, noise=0.0)
     alone = rule.local_functions(situation, rule.learn(situation, BELIEF, None))
     near = alone.reference + np.random.default_rng(1).uniform(-0.2, 0.2, (200, 4))
-    hoped = situation.domain.from_unit(near.clip(0.0, 1.0))
-    model = rule.learn(replace(situation, pending=hoped), BELIEF, None)
-    functions, belief = rule.local_functions(replace(situation, pending=hoped), model), model.belief
-    U = belief.domain.to_unit(hoped)
+    awaited = situation.domain.from_unit(near.clip(0.0, 1.0))
+    model = rule.learn(replace(situation, pending=awaited), BELIEF, None)
+    functions, belief = rule.local_functions(replace(situation, pending=awaited), model), model.belief
+    U = belief.domain.to_unit(awaited)
     for stack in stacks_of(belief.graph):
         before, now, most = (
             belief.local_mean(stack, stack.take(points)).max(axis=1)
@@ -122,7 +124,7 @@ def test_starts_are_each_parts_best_points_best_first(situation_of) -> None:
     assert starting_points(belief, np.zeros(4), np.ones(4), count=99).shape == (20, 4)
 
 
-def test_without_data_the_centre_stands_in_for_the_incumbent(situation_of) -> None:
+def test_without_data_the_centre_is_the_incumbent(situation_of) -> None:
     belief = ExpectedImprovement().learn(situation_of(t=0), BELIEF, None).belief
     assert incumbent(belief).tolist() == [0.5] * 5
     assert starting_points(belief, np.zeros(5), np.ones(5)).shape == (0, 5)
@@ -138,13 +140,13 @@ def by_quadrature(z: float) -> float:
 
 
 @pytest.mark.parametrize("z", [-1e6, -1e3, -100.0, -20.001, -19.999, -8.0, -1.001, -0.999, 0.0, 0.7, 6.0, 30.0])
-def test_it_is_the_integral(z: float) -> None:
+def test_the_log_improvement_is_the_log_of_the_integral(z: float) -> None:
     value, _, _ = log_improvement(np.array([z]), np.ones(1))
     assert value[0] == pytest.approx(by_quadrature(z), rel=1e-11, abs=1e-11)
 
 
 @given(st.floats(-1e5, 1e5), st.floats(1e-6, 1e3))
-def test_it_is_finite_and_scales_with_the_unit(mean: float, std: float) -> None:
+def test_the_log_improvement_is_finite_and_scales_with_the_unit(mean: float, std: float) -> None:
     value, by_mean, by_std = log_improvement(np.array([mean]), np.array([std]))
     assert np.isfinite([value, by_mean, by_std]).all()
     other, _, _ = log_improvement(np.array([10.0 * mean]), np.array([10.0 * std]))
@@ -185,7 +187,7 @@ def chain_sum(rule, mean, cov, order=None):
     return sum(rule.of_first(mean[own], cov[np.ix_(own, own)]) for own in rows)
 
 
-def test_alone_it_is_the_closed_form_over_the_best_known_value():
+def test_the_improvement_of_a_single_place_is_the_closed_form():
     belief, rng = some_belief(), np.random.default_rng(3)
     X = DOMAIN.from_unit(rng.random((9, 2)))
     mean, var = belief.posterior(X)
@@ -207,7 +209,7 @@ def test_what_each_adds_to_those_after_it_sums_to_the_improvement_of_the_batch(s
     assert chain_sum(JointImprovement(over=best), mean, cov) == pytest.approx(expected, rel=0.05, abs=0.003)
 
 
-def test_who_sees_fewer_overstates_what_it_adds():
+def test_an_agent_that_knows_fewer_other_places_overestimates_its_gain():
     mean, cov = np.zeros(5), 0.6 * np.ones((5, 5)) + 0.4 * np.eye(5)
     sums = [chain_sum(JointImprovement(over=0.5), mean, cov, order) for order in range(5)]
     assert sums == sorted(sums, reverse=True)
@@ -215,7 +217,7 @@ def test_who_sees_fewer_overstates_what_it_adds():
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_tables_say_what_a_place_adds_to_those_of_who_measures(order):
+def test_tables_have_the_gain_of_a_place_over_those_of_other_measuring_agents(order):
     belief, rng, rule = some_belief(), np.random.default_rng(1), JointImprovement(over=55.0)
     options = [np.vstack([DOMAIN.from_unit(rng.random((4, 2))), NOWHERE]) for _ in range(order + 1)]
     table = local_acquisition(belief, options, rule, price=0.4)
@@ -230,12 +232,12 @@ def test_tables_say_what_a_place_adds_to_those_of_who_measures(order):
         assert table[choice] + 0.4 <= 1.1 * alone + 1e-15
 
 
-def test_a_utility_values_a_choice_by_its_table_unless_it_has_a_faster_way():
+def test_the_generic_value_of_a_choice_equals_the_faster_one_of_a_utility():
     rule, mean, A = LocalUtility(2.0, 1.0, 0.1), np.array([0.4, 0.2, 0.7]), np.random.default_rng(2).normal(size=(3, 3))
     assert PlaceUtility.of_first(rule, mean, A @ A.T) == pytest.approx(rule.of_first(mean, A @ A.T))
 
 
-def test_two_agents_never_take_one_place_and_the_second_look_is_worth_less():
+def test_two_agents_never_choose_one_place_and_a_second_measurement_nearby_gains_less():
     rule, cov = JointImprovement(over=0.0), np.array([[1.0, 0.999], [0.999, 1.0]])
     assert rule.of_first(np.zeros(2), cov) < 0.1 * rule.of_first(np.zeros(1), cov[:1, :1])
     team = sb.Team.for_field(["a", "b"], [0.0], [1.0], acquisition="expected-improvement")
@@ -244,7 +246,7 @@ def test_two_agents_never_take_one_place_and_the_second_look_is_worth_less():
     assert points["a"][0] != points["b"][0]
 
 
-def test_hopeless_places_are_ordered_and_nothing_overflows():
+def test_places_without_expected_improvement_are_ranked_without_overflow():
     rule = JointImprovement(over=1e6)
     mean, var = np.array([0.0, 1.0, 0.5, 1.0]), np.array([0.0, 0.0, 1e-8, 1e-30])
     with np.errstate(over="raise", invalid="raise"):
@@ -255,20 +257,20 @@ def test_hopeless_places_are_ordered_and_nothing_overflows():
     assert (np.diff(hopeful) > 0).all()
 
 
-def test_without_hope_an_agent_still_takes_the_least_hopeless_place():
+def test_without_expected_improvement_an_agent_chooses_the_best_ranked_place():
     belief = some_belief()
     near = belief.X[:4, :2] + np.array([[0.01, 0.0], [0.3, 0.0], [4.0, 0.0], [0.1, 0.0]])
     mean, var = belief.posterior(near)
-    least_hopeless = int(((mean - 1e4) / np.sqrt(var)).argmax())
+    best_ranked = int(((mean - 1e4) / np.sqrt(var)).argmax())
     rule = JointImprovement(over=1e4)
     assert (rule.single(mean, var) == 0.0).all()
-    assert rule.best_of(belief, near) == least_hopeless != 0
-    assert shortlist(belief, near, 9, rule)[0] == least_hopeless  # ties of sums go to who comes first
+    assert rule.best_of(belief, near) == best_ranked != 0
+    assert shortlist(belief, near, 9, rule)[0] == best_ranked  # if sums are equal, the first in rank wins
 
 
 @pytest.mark.parametrize("n", [60, 300])
-def test_near_places_where_much_is_known_gain_no_more_together_than_each_alone(n):
-    """Covariances between them are mostly rounding: no matrix of a covariance, and more than their variances allow."""
+def test_close_places_where_much_is_known_gain_no_more_together_than_the_best_alone(n):
+    """Their covariances are mostly rounding errors: not positive definite, and larger than the variances allow."""
     X, near = np.linspace(0.0, 1.0, n)[:, None], 0.5 + 1e-3 * np.random.default_rng(1).random((16, 1))
     prior, domain = ExactGPSettings(kernel="rbf", restarts=0, max_iterations=20), Domain(np.zeros(1), np.ones(1))
     belief = ExactGP.create(prior, domain).update(X, np.sin(3.0 * X[:, 0])).fit(np.random.default_rng(0))
@@ -281,7 +283,7 @@ def test_near_places_where_much_is_known_gain_no_more_together_than_each_alone(n
     assert 0.0 <= min(gains) <= max(gains) <= most
 
 
-def test_it_improves_on_the_largest_mean_where_somebody_measured_as_far_as_each_knows():
+def test_the_reference_is_the_largest_mean_at_places_that_an_agent_knows_to_be_measured():
     belief = some_belief()
     other = ExactGP.create(ExactGPSettings(), DOMAIN).update([[50.0, 25.0]], [7.0])
     now = situation(Views({"s_0": belief, "s_1": other, "s_2": belief}, "s_0"))
@@ -294,7 +296,7 @@ def test_it_improves_on_the_largest_mean_where_somebody_measured_as_far_as_each_
     ("belief", "coordination"),
     [("exact", "exact"), ("fused", "max-sum"), (CONSENSUS, "greedy"), ("exact", "independent")],
 )
-def test_a_team_finds_a_peak_with_every_belief_and_way_to_agree(belief, coordination):
+def test_a_team_finds_a_peak_with_every_belief_and_coordination_method(belief, coordination):
     settings = {"acquisition": "expected-improvement", "belief": belief, "coordination": coordination}
     team = sb.Team.for_field(["a", "b"], [0.0], [1.0], seed=1, **settings)
     best = -np.inf
@@ -306,7 +308,7 @@ def test_a_team_finds_a_peak_with_every_belief_and_way_to_agree(belief, coordina
     assert best > -0.01
 
 
-def test_settings_that_only_the_other_kind_of_team_looks_at_are_refused():
+def test_settings_that_only_the_other_kind_of_team_uses_are_refused():
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
     words = r"\$\.acquisition\.markov_order: got 1, which has no effect for agents that set the variables of one f"
     with pytest.raises(ConfigError, match=words):
@@ -315,7 +317,7 @@ def test_settings_that_only_the_other_kind_of_team_looks_at_are_refused():
         sb.Team.for_field(["a"], [0.0], [1.0], acquisition=sb.Thompson(n_features=64))
 
 
-def test_a_batch_asked_while_another_is_out_improves_on_what_that_promises():
+def test_a_batch_asked_while_another_is_pending_improves_on_the_expected_outcomes_of_that():
     situations = list[Situation]()
 
     class Watching:

@@ -1,4 +1,4 @@
-"""Choices one after the other, held to a belief that is conditioned on one after the other."""
+"""Sequential choices, compared with a belief that is conditioned on one choice after the other."""
 
 from dataclasses import replace
 
@@ -44,8 +44,8 @@ def test_choices_are_those_of_a_belief_conditioned_choice_by_choice(robots: int)
     assert {agent: place.tolist() for agent, place in chosen.items()} == one_by_one(now, rule)
 
 
-def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(monkeypatch):
-    """The choice is that of a look at all of them, and a tie goes to the first place."""
+def test_with_many_pending_places_only_those_that_may_be_the_best_are_evaluated(monkeypatch):
+    """The choice is the same as if all places were evaluated, and a tie goes to the first place."""
     now, asked = situation(1, 120.0), list[int]()
     places, rule = now.candidates["r0"], DBGPUCB().utility(now)
     pending = SITES[np.random.default_rng(0).integers(len(SITES), size=40)]
@@ -66,28 +66,28 @@ def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(mo
     assert rule.best_of(quick, np.concatenate([places[best:], places])) == 0
 
 
-def test_where_much_is_pending_a_rule_of_a_users_own_or_one_that_wants_no_place_chooses_as_it_does_of_all() -> None:
+def test_with_many_pending_places_a_users_rule_and_a_rule_of_equal_values_choose_as_if_all_were_evaluated() -> None:
     now = situation(1, 120.0)
     places, pending = now.candidates["r0"], SITES[np.random.default_rng(0).integers(len(SITES), size=40)]
     quick = AtPlaces.of(now.belief, places).condition_on_pending(pending)
     var = quick.posterior(places)[1]
     wanted = float(np.sort(var)[300])
 
-    class AsUnsure(LocalUtility):
-        """Goes where it is as unsure as somebody wants."""
+    class ClosestVariance(LocalUtility):
+        """Prefers places with a variance close to the wanted one."""
 
         def single(self, mean, var):
             return -abs(var - wanted)
 
-    assert AsUnsure(1.0, 0.0, 1.0).best_of(quick, places) == abs(var - wanted).argmin()
+    assert ClosestVariance(1.0, 0.0, 1.0).best_of(quick, places) == abs(var - wanted).argmin()
     assert LocalUtility(1.0, 0.0, 1.0, merit=lambda mean: np.full(len(mean), -np.inf)).best_of(quick, places) == 0
 
 
 @pytest.mark.parametrize("rule", [DBGPUCB(exploration="annealed"), DBGPUCB()], ids=lambda rule: rule.exploration)
-def test_what_the_nearest_choices_leave_out_hardly_counts(rule: DBGPUCB) -> None:
-    """Of 120 robots in one field each sees the nearest 64, and chooses as if it saw all.
+def test_choices_beyond_the_nearest_have_almost_no_effect(rule: DBGPUCB) -> None:
+    """Each of 120 robots in one field knows the nearest 64 choices, and chooses as if it knew all.
 
-    Where they spread, standard deviations are right to a hundredth of what is left; close together, to two or so.
+    Standard deviations are accurate to one percent if robots spread, and to about two percent if they are close.
     """
     now = situation(120, 12.0)
     choices = {agent: place.tolist() for agent, place in at_once(greedy_picks(now, rule.alone(now))).items()}
@@ -103,7 +103,7 @@ def test_what_the_nearest_choices_leave_out_hardly_counts(rule: DBGPUCB) -> None
         assert np.sqrt(by_near / by_all).max() < (1.01 if rule.exploration == "annealed" else 1.025)
 
 
-def test_the_nearest_are_those_by_shares_of_the_box_in_their_own_order() -> None:
+def test_the_nearest_choices_are_by_distance_in_the_unit_box_and_keep_their_order() -> None:
     rng = np.random.default_rng(0)
     others, places = DOMAIN.from_unit(rng.random((IN_SIGHT + 30, 2))), SITES[:5]
     rows = nearest(places, others, DOMAIN).tolist()
@@ -115,8 +115,8 @@ def test_the_nearest_are_those_by_shares_of_the_box_in_their_own_order() -> None
     assert len(nearest(places, others[:3], DOMAIN)) == 3
 
 
-def test_tables_of_a_large_team_cost_no_more_a_robot(monkeypatch):
-    """However many robots there are, none is conditioned on more than it has in sight."""
+def test_tables_of_a_large_team_cost_no_more_per_robot(monkeypatch):
+    """In a team of any size, no belief is conditioned on more choices than a robot has in sight."""
     seen = list[int]()
     quick = AtPlaces.condition_on_pending
     monkeypatch.setattr(AtPlaces, "condition_on_pending", lambda self, X: seen.append(len(X)) or quick(self, X))
@@ -124,8 +124,8 @@ def test_tables_of_a_large_team_cost_no_more_a_robot(monkeypatch):
     assert max(seen) == IN_SIGHT
 
 
-def test_tables_of_a_large_team_have_so_many_entries_and_lose_next_to_nothing(monkeypatch):
-    """Held to agreements over whole shortlists, that of shorter ones is as good to a thousandth of a deviation each."""
+def test_tables_of_a_large_team_have_a_limited_size_and_lose_almost_nothing(monkeypatch):
+    """Shorter shortlists lose less than a thousandth of a standard deviation per robot, compared with whole ones."""
     few, many = situation(48, 15.0), situation(49, 15.0)
     rule = DBGPUCB(markov_order=1, candidates=32, table_entries=2**10)
     spared, cut = rule.local_problem(few), rule.local_problem(many)
@@ -139,7 +139,7 @@ def test_tables_of_a_large_team_have_so_many_entries_and_lose_next_to_nothing(mo
     assert best.value - found.value < 1e-3 * len(many.movers) * np.sqrt(many.belief.prior_variance)
 
 
-def test_what_is_measured_far_away_is_left_out_of_many_and_takes_next_to_nothing() -> None:
+def test_distant_choices_among_many_are_left_out_with_almost_no_effect() -> None:
     now = situation(60, 12.0)
     learned = now.belief
     short = msgspec.structs.replace(learned.hyperparameters, lengthscales=(0.08, 0.1))
@@ -149,10 +149,10 @@ def test_what_is_measured_far_away_is_left_out_of_many_and_takes_next_to_nothing
     whole = belief.condition_on_pending(chosen)
     for agent in now.movers:
         places = now.candidates[agent]
-        told = relevant_places(belief, places, chosen, DOMAIN)
-        left_out += len(chosen) - len(told)
-        var = belief.condition_on_pending(told).posterior(places)[1]
+        relevant = relevant_places(belief, places, chosen, DOMAIN)
+        left_out += len(chosen) - len(relevant)
+        var = belief.condition_on_pending(relevant).posterior(places)[1]
         np.testing.assert_allclose(var, whole.posterior(places)[1], rtol=1e-3, atol=1e-5 * now.belief.prior_variance)
     assert left_out > 10 * len(now.movers)
-    assert len(relevant_places(belief, SITES[:3], chosen[:16], DOMAIN)) == 16  # of few none is
+    assert len(relevant_places(belief, SITES[:3], chosen[:16], DOMAIN)) == 16  # of few choices none is left out
     assert len(relevant_places(now.belief, SITES[:3], chosen, DOMAIN)) == 60

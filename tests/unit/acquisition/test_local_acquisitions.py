@@ -1,4 +1,4 @@
-"""What all acquisitions of teams with a factor graph promise: gradients, independence of stacks, ownership, resume."""
+"""Contract of all acquisitions of teams with a factor graph: gradients, independence of stacks, ownership, resume."""
 
 import msgspec
 import numpy as np
@@ -32,7 +32,7 @@ KINDS = [
 names = [f"{type(kind).__name__}-{getattr(kind, 'exploration', '')}-{getattr(kind, 'coupled', '')}" for kind in KINDS]
 every_kind = pytest.mark.parametrize(
     "kind",
-    [  # one of each class, of the others what is made of the same parts
+    [  # others of the same class share most code, and are "thorough"
         pytest.param(kind, id=name, marks=[pytest.mark.thorough] if type(kind) in map(type, KINDS[:n]) else [])
         for n, (name, kind) in enumerate(zip(names, KINDS, strict=True))
     ],
@@ -46,7 +46,7 @@ def functions_of(kind: Acquisition, situation) -> BoxFunctions:
 
 @every_kind
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_the_gradient_is_that_of_what_a_factor_climbs(kind, outcomes, situation_of) -> None:
+def test_the_gradient_is_that_of_the_value_that_a_factor_maximises(kind, outcomes, situation_of) -> None:
     scopes = OVERLAPPING
     if isinstance(kind, AddGPUCB) and outcomes == "per-factor":
         kind, scopes = AddGPUCB(), {"f": ["a", "b"], "g": ["c", "d"], "h": ["e"]}  # groups are learned from totals only
@@ -68,7 +68,7 @@ def test_the_gradient_is_that_of_what_a_factor_climbs(kind, outcomes, situation_
 
 
 @every_kind
-def test_what_comes_out_for_a_factor_does_not_depend_on_the_others_in_the_stack(kind, situation_of) -> None:
+def test_results_of_a_factor_do_not_depend_on_other_factors_in_the_stack(kind, situation_of) -> None:
     functions = functions_of(kind, situation_of())
     stacks = stacks_of(functions.graph)
     U = np.random.default_rng(2).random((7, len(functions.graph.variables)))
@@ -85,12 +85,12 @@ def test_what_comes_out_for_a_factor_does_not_depend_on_the_others_in_the_stack(
             assert np.array_equal(one_gradient[0], gradient[g])
             assert np.array_equal(theirs.value(alone, X[g : g + 1], own)[0], plain[g])
             for phase in range(functions.n_exchanges):
-                told = functions.published(stack, X, received[:phase])
-                assert np.array_equal(theirs.published(alone, X[g : g + 1], own[:phase])[0], told[g])
+                published = functions.published(stack, X, received[:phase])
+                assert np.array_equal(theirs.published(alone, X[g : g + 1], own[:phase])[0], published[g])
 
 
 @every_kind
-def test_it_is_what_agents_agree_on_with_the_teams_variables_in_order(kind, situation_of) -> None:
+def test_functions_have_the_teams_variables_in_order_and_the_whole_unit_cube(kind, situation_of) -> None:
     situation = situation_of()
     functions = functions_of(kind, situation)
     for name in ("variables", "variable_owners"):
@@ -112,7 +112,7 @@ def test_an_owner_may_ask_for_its_own_factors_only(kind, situation_of) -> None:
 
 @every_kind
 @pytest.mark.parametrize("t", [0, 2])
-def test_hardly_any_data_is_enough(kind, t, situation_of) -> None:
+def test_values_are_finite_with_hardly_any_data(kind, t, situation_of) -> None:
     U = np.random.default_rng(3).random((4, 5))
     assert np.isfinite(total_value(functions_of(kind, situation_of(t=t)), U)).all()
 
@@ -128,19 +128,19 @@ def test_a_model_is_a_function_of_the_history_and_what_was_learned_before(kind, 
     first, second = situation_of(t=12), situation_of(t=14, pending=2)
     learned = kind.learn(first, BELIEF, None).learned
     record = msgspec.json.encode(learned)
-    goes_on = decided(kind.learn(second, BELIEF, learned), second)
+    uninterrupted = decided(kind.learn(second, BELIEF, learned), second)
     resumed = decided(kind.learn(second, BELIEF, msgspec.json.decode(record, type=Learned)), second)
-    assert goes_on == resumed
-    assert goes_on != decided(kind.learn(first, BELIEF, None), first)
+    assert uninterrupted == resumed
+    assert uninterrupted != decided(kind.learn(first, BELIEF, None), first)
 
 
 @pytest.mark.parametrize("kind", ["add-gp-ucb", "dec-hbo", "dumbo"])
-def test_the_schedule_by_its_earlier_name_is_refused_and_the_present_name_said(kind) -> None:
+def test_the_earlier_name_of_the_schedule_is_refused_and_the_present_name_is_suggested(kind) -> None:
     with pytest.raises(ConfigError, match=r"\$\.acquisition: unknown key 'beta'; did you mean 'exploration'"):
         convert({"kind": kind, "beta": "theory"}, AddGPUCB | DECHBO | DuMBO, at="$.acquisition")
 
 
-def test_a_base_without_functions_says_so(situation_of) -> None:
+def test_an_acquisition_without_functions_raises_an_error_that_names_them(situation_of) -> None:
     situation = situation_of(t=2)
     with pytest.raises(NotImplementedError, match="the functions that agents maximise"):
         Acquisition().local_functions(situation, Acquisition().learn(situation, BELIEF, None))

@@ -22,7 +22,7 @@ def some_block(seed: int, sizes: list[int]) -> tuple[Block, list[np.ndarray]]:
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 5), min_size=1, max_size=4))
-def test_rows_of_a_table_are_to_the_bit_what_they_are_in_all_of_it(seed, sizes):
+def test_some_rows_of_a_table_are_bit_identical_to_those_of_the_whole_table(seed, sizes):
     block, variances = some_block(seed, sizes)
     known = of_successors(block, variances)
     whole = of_first(block, variances, known)
@@ -32,7 +32,7 @@ def test_rows_of_a_table_are_to_the_bit_what_they_are_in_all_of_it(seed, sizes):
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 5), min_size=1, max_size=4))
-def test_a_table_does_not_depend_on_how_much_of_it_is_worked_out_at_once(seed, sizes):
+def test_a_table_does_not_depend_on_how_many_entries_are_computed_at_once(seed, sizes):
     block, _ = some_block(seed, sizes)
     rule, tables = LocalUtility(sqrt_beta=1.0, bonus=2.0, noise_variance=0.5, neighbours_noise=0.1), list[np.ndarray]()
     for entries in (1, 2**15):

@@ -24,7 +24,7 @@ MIXED = {**DISCRETE, "b": sb.Real(0.01, 1.0, log=True), "d": (0.0, 2.0)}
 
 
 class Watched:
-    """A user's own coordination: it keeps the functions, and agrees as another does."""
+    """A user's own coordination: it records the functions and the agreements of another method."""
 
     def __init__(self, method: Any) -> None:
         self.method, self.functions, self.agreement = method, list[Any](), list[Agreement]()
@@ -38,7 +38,7 @@ class Watched:
 def decided(
     types: dict[str, Any], scopes: dict[str, list[str]], acquisition: str, rounds: int = 3, method: Any = None
 ) -> Iterator[tuple[MixedFunctions, Agreement]]:
-    """Functions of some decisions, and what was agreed on by them."""
+    """Functions of some decisions, and the agreements on them."""
     graph = FactorGraph.from_scopes(scopes)
     watched = Watched(method or sb.ADMM(rounds=3, starts=3, screened=16))
     problem = sb.Problem.of(graph, {v: types[v] for v in graph.variables}, outcomes="per-factor")
@@ -94,14 +94,14 @@ def allowed(functions: MixedFunctions, X: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("acquisition", ["dec-hbo", "thompson"])
-def test_of_a_forest_of_choices_the_decision_is_the_best_of_all_points(acquisition: str):
+def test_on_a_forest_of_discrete_variables_the_decision_is_the_best_of_all_points(acquisition: str):
     for functions, agreement in decided(DISCRETE, CHAIN, acquisition):
         best = total(functions, allowed(functions, every_point(functions))).max()
         assert total(functions, agreement.point[None])[0] == pytest.approx(best, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("types", [DISCRETE, MIXED], ids=["choices", "mixed"])
-def test_of_a_loop_the_decision_is_never_worse_than_its_starts(types: dict[str, Any]):
+def test_on_a_loop_the_decision_is_never_worse_than_its_starts(types: dict[str, Any]):
     for functions, agreement in decided(types, LOOP, "dec-hbo"):
         reached = total(functions, agreement.point[None])[0]
         assert reached >= total(functions, functions.starts).max() - 1e-9

@@ -1,4 +1,4 @@
-"""What is learned from a history: when hyper-parameters are refitted, what totals are worth, pending points."""
+"""Learning from a history: when hyper-parameters are refitted, when totals count, transformed outcomes."""
 
 from dataclasses import replace
 
@@ -24,11 +24,11 @@ def learned_over(situation_of, rounds, settings=BELIEF) -> list[int]:
     return fits
 
 
-def test_hyperparameters_are_refitted_every_so_many_evaluations(situation_of) -> None:
+def test_hyperparameters_are_refitted_after_every_few_evaluations(situation_of) -> None:
     assert learned_over(situation_of, [10, 11, 12, 13, 14, 17, 18]) == [10, 10, 10, 13, 13, 17, 17]
 
 
-def test_what_was_set_without_data_is_fitted_as_soon_as_there_is_some(situation_of) -> None:
+def test_hyperparameters_set_without_data_are_fitted_with_the_first_data(situation_of) -> None:
     assert learned_over(situation_of, [0, 1, 2], AdditiveGPSettings(max_iterations=20, refit_every=100)) == [0, 1, 1]
 
 
@@ -39,7 +39,7 @@ def test_a_refit_starts_from_what_was_learned_before(situation_of) -> None:
     assert warm.log_evidence() > cold.log_evidence() + 0.2
 
 
-def test_between_fits_data_are_learned_with_the_hyperparameters_of_the_last(situation_of) -> None:
+def test_between_fits_data_are_learned_with_the_hyperparameters_of_the_last_fit(situation_of) -> None:
     first = DECHBO().learn(situation_of(t=10), BELIEF, None)
     situation = situation_of(t=12)
     second = DECHBO().learn(situation, BELIEF, first.learned)
@@ -57,7 +57,7 @@ def test_what_was_learned_for_another_graph_is_not_used(situation_of) -> None:
     assert DECHBO().learn(situation_of(t=11), BELIEF, other).learned.fitted_at == 11
 
 
-def test_a_total_told_with_all_factors_adds_nothing_and_does_not_tie_them(situation_of) -> None:
+def test_a_total_told_with_all_factors_adds_nothing_and_does_not_couple_them(situation_of) -> None:
     situation = situation_of(outcomes="per-factor")
     h = situation.history
     assert np.isfinite(h.totals).all()
@@ -78,7 +78,7 @@ def test_a_total_told_where_a_factor_failed_is_learned(situation_of) -> None:
 
 
 def assert_moments_are_those_of(draws, model, X) -> None:
-    """Of sums of many draws that are transformed back."""
+    """Assert that a model has the moments of sums of many draws that are transformed back."""
     mean, std = model.posterior(X)
     np.testing.assert_allclose(mean, draws.mean(axis=0), atol=5.0 * (std / np.sqrt(len(draws))).max())
     np.testing.assert_allclose(std, draws.std(axis=0), rtol=0.1)
@@ -107,7 +107,7 @@ def test_transformed_factors_add_up_in_the_unit_of_the_outcomes(situation_of) ->
     assert_moments_are_those_of(draws, Model(model.belief, model.learned, factor_warps=warps), h.X)
 
 
-def test_an_untransformed_model_says_what_its_belief_says(situation_of) -> None:
+def test_an_untransformed_model_predicts_as_its_belief(situation_of) -> None:
     situation = situation_of()
     model = DECHBO().learn(situation, BELIEF, None)
     mean, var = model.belief.posterior(situation.history.X)

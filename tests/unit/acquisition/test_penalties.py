@@ -1,4 +1,4 @@
-"""Local functions are bounded by where evaluations failed, and joint points go back where that is not enough."""
+"""Local functions are penalised where evaluations failed, and joint points are moved back if that is not enough."""
 
 import numpy as np
 import pytest
@@ -20,15 +20,15 @@ def situation_of(team: sb.Team):
     return team._learner.situation(team._log, None)
 
 
-def _team(failing, *, outcomes="total", told=None, **more) -> sb.Team:
-    """A team that knows of 24 evaluations, those in a region failed."""
+def _team(failing, *, outcomes="total", failing_factors=None, **more) -> sb.Team:
+    """A team with 24 evaluations, of which those in a region failed."""
     X = 2.0 * np.random.default_rng(1).random((24, 3))
     F = np.stack([-((X[:, 0] - 0.5) ** 2), -((X[:, 1] - X[:, 2]) ** 2)], axis=1)
-    dead = failing(X / 2.0)
+    failed = failing(X / 2.0)
     if outcomes == "total":
-        y = np.where(dead, np.nan, F.sum(axis=1))
+        y = np.where(failed, np.nan, F.sum(axis=1))
     else:
-        y = np.where(dead[:, None] & np.isin(["f", "g"], told or ["f", "g"]), np.nan, F)
+        y = np.where(failed[:, None] & np.isin(["f", "g"], failing_factors or ["f", "g"]), np.nan, F)
     team = sb.Team(GRAPH, BOX, outcomes=outcomes, **more)
     team.attach(X, y)
     return team
@@ -62,7 +62,7 @@ def test_without_a_failure_nothing_is_required() -> None:
     assert requirements(situation_of(team)) == ()
     query = team.ask()
     team.tell(query, {"f": 0.1})
-    assert not situation_of(team).failed.any()  # g is still out
+    assert not situation_of(team).failed.any()  # g is still pending
     team.tell(query, {"g": None})
     assert situation_of(team).failed.tolist()[-1] == [False, True]
 
@@ -86,7 +86,7 @@ def test_slopes_of_bounded_functions_are_those_of_differences(kind, tight) -> No
         for axis, shift in enumerate(1e-6 * np.eye(stack.size)):
             change = (penalty(X + shift) - penalty(X - shift)) / 2e-6
             np.testing.assert_allclose((bare - slope)[..., axis], change, atol=1e-2 * scale)
-    assert penalised  # some points of the box are in the dead region
+    assert penalised  # some points of the box are in the failing region
 
 
 def test_a_bounded_function_is_the_function_itself_where_evaluations_succeed() -> None:
@@ -95,13 +95,13 @@ def test_a_bounded_function_is_the_function_itself_where_evaluations_succeed() -
     U = np.random.default_rng(4).random((300, 3))
     free = (U[:, 0] < 0.4) & (np.abs(needed[0].model.logit(U) - needed[0].model.offset) < 5.0)
     np.testing.assert_array_equal(total_value(limited, U[free]), total_value(functions, U[free]))
-    dead = U[:, 0] > 0.9
-    assert (total_value(limited, U[dead]) < total_value(functions, U[dead])).mean() > 0.9
+    failed = U[:, 0] > 0.9
+    assert (total_value(limited, U[failed]) < total_value(functions, U[failed])).mean() > 0.9
 
 
 @given(st.integers(0, 10_000))
 def test_factors_that_keep_equal_shares_meet_the_requirement_together(seed) -> None:
-    """Of a model whose terms all lie in a scope: whatever each factor does, the sum is what it must be."""
+    """All terms of the model lie within scopes: if each factor keeps its share, the sum meets the requirement."""
     rng = np.random.default_rng(seed)
     U = rng.random((20, 3))
     whole = SuccessGP.learned(U, rng.random(20) < 0.7, [(0, 1), (1, 2)])
@@ -118,8 +118,8 @@ def test_factors_that_keep_equal_shares_meet_the_requirement_together(seed) -> N
     assert (lacking[kept] <= 1e-9).all()
 
 
-def test_a_factor_that_fails_is_blamed_alone() -> None:
-    team = _team(_wall, outcomes="per-factor", told=["f"], acquisition="dec-hbo")
+def test_only_the_factor_that_fails_is_penalised() -> None:
+    team = _team(_wall, outcomes="per-factor", failing_factors=["f"], acquisition="dec-hbo")
     functions, needed, origin, situation = _bound(team)
     assert [requirement.columns.tolist() for requirement in needed] == [[0, 1]]
     assert set(limits(functions, needed, origin).penalties) == {"f"}
@@ -129,7 +129,7 @@ def test_a_factor_that_fails_is_blamed_alone() -> None:
     assert [requirement.columns.tolist() for requirement in whole] == [[0, 1, 2]]
 
 
-def test_parts_without_failures_are_not_asked() -> None:
+def test_parts_without_failures_are_left_out() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
     model = SuccessGP.learned(np.array([[0.5, 0.5]]), np.array([False]))
     ((columns, _, agents),) = parts_together(graph, (Requirement(np.array([0, 1]), model, 0.4),))
@@ -138,7 +138,7 @@ def test_parts_without_failures_are_not_asked() -> None:
 
 
 @pytest.mark.parametrize("region", [_wall, _across])
-def test_a_point_in_a_dead_region_goes_back_no_farther_than_it_must(region) -> None:
+def test_a_point_in_a_failing_region_is_moved_back_no_farther_than_necessary(region) -> None:
     _, needed, origin, _ = _bound(_team(region, acquisition="dec-hbo"))
     drawn = np.random.default_rng(2).random((500, 3))
     inside = drawn[int(least_margin(needed, drawn).argmin())]
@@ -153,7 +153,7 @@ def test_a_point_in_a_dead_region_goes_back_no_farther_than_it_must(region) -> N
     assert least_margin(needed, farther[None])[0] < min(0.0, least_margin(needed, origin[None])[0])
 
 
-def test_where_nothing_ever_succeeded_the_likeliest_place_is_where_one_starts() -> None:
+def test_without_any_success_the_reference_is_a_likely_place() -> None:
     team = _team(lambda U: np.ones(len(U), dtype=bool), acquisition="dec-hbo")
     situation = situation_of(team)
     needed = requirements(situation)
@@ -163,7 +163,7 @@ def test_where_nothing_ever_succeeded_the_likeliest_place_is_where_one_starts() 
     assert np.isfinite(list(team.ask().point.values())).all()
 
 
-def test_failures_of_learned_scopes_are_those_of_evaluations() -> None:
+def test_with_learned_scopes_a_team_avoids_the_region_of_failed_evaluations() -> None:
     belief = {"kind": "additive", "structure": {"kind": "sampled", "samples": 1, "burn_in": 3, "largest": 2}}
     team = _team(_wall, acquisition="dec-hbo", belief=belief)
     point = team.ask().point
@@ -190,7 +190,7 @@ def test_penalties_are_in_the_unit_of_what_is_maximised() -> None:
     assert weights_of(flat, flat.penalties) == {4.0}
 
 
-def test_a_part_weighs_its_penalties_by_what_its_own_factors_may_gain() -> None:
+def test_a_part_weighs_its_penalties_by_the_spread_of_its_own_factors() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
     team = sb.Team(graph, BOX, outcomes="per-factor", acquisition="dec-hbo")
     X = 2.0 * np.random.default_rng(1).random((24, 3))
@@ -203,7 +203,7 @@ def test_a_part_weighs_its_penalties_by_what_its_own_factors_may_gain() -> None:
 
 
 class FlatImprovements(LogImprovements):
-    """Worth the same everywhere."""
+    """Zero everywhere."""
 
     @classmethod
     def of_team(cls, team: sb.Team) -> "FlatImprovements":

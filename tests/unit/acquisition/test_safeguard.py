@@ -1,4 +1,4 @@
-"""What agents agree on is held against what they would choose one after the other, by an oracle of its own."""
+"""Agreed batches are compared with sequential choices, by an independent oracle."""
 
 import dataclasses
 import itertools
@@ -43,22 +43,22 @@ def some_team(seed: int, n_agents: int, kind: str, *, packed: bool, price: float
 
 
 def eq_5(now: Situation, acquisition: ChainAcquisition, points: Mapping[str, np.ndarray], order: int) -> float:
-    """The sum of local acquisitions, term by term from joint posteriors: what a checker would write down."""
+    """The sum of local acquisitions, written out term by term from joint posteriors."""
     links = now.links.subgraph(now.movers) if now.links is not None else None
     value = 0.0
     for chain in chains(now.movers, now.positions, links):
         for n, agent in enumerate(chain):
             seen = now.seen_by(agent)
-            worth = acquisition.utility(seen)
+            utility = acquisition.utility(seen)
             if agent not in points:
-                value += worth.opt_out_utility
+                value += utility.opt_out_utility
                 continue
             ahead = [other for other in chain[n + 1 : n + 1 + order] if other in points]
             mean, cov = seen.belief.joint_posterior(np.array([points[a] for a in (agent, *ahead)]))
-            told = cov[1:, 1:] + seen.belief.noise_variance * np.eye(len(ahead))
-            var = cov[0, 0] - cov[0, 1:] @ np.linalg.inv(told) @ cov[1:, 0]
-            value += worth.merit(mean[:1])[0] - now.prices.get(agent, 0.0)
-            value += worth.bonus * np.sqrt(np.log(1.0 + max(var, 0.0) / worth.noise_variance))
+            noisy = cov[1:, 1:] + seen.belief.noise_variance * np.eye(len(ahead))
+            var = cov[0, 0] - cov[0, 1:] @ np.linalg.inv(noisy) @ cov[1:, 0]
+            value += utility.merit(mean[:1])[0] - now.prices.get(agent, 0.0)
+            value += utility.bonus * np.sqrt(np.log(1.0 + max(var, 0.0) / utility.noise_variance))
     return float(value)
 
 
@@ -80,7 +80,9 @@ ACQUISITIONS = {
     st.sampled_from([None, 0.5, 4.0]),
     st.booleans(),
 )
-def test_no_batch_is_worth_less_than_greedys(seed, n_agents, kind, task, coordination, order, packed, price, parted):
+def test_no_batch_has_a_lower_value_than_that_of_greedy(
+    seed, n_agents, kind, task, coordination, order, packed, price, parted
+):
     now = some_team(seed, n_agents, kind, packed=packed, price=price, parted=parted)
     acquisition = ACQUISITIONS[task](order)
     greedy = Greedy().decide(now, acquisition).points
@@ -96,8 +98,8 @@ def test_no_batch_is_worth_less_than_greedys(seed, n_agents, kind, task, coordin
         assert decided >= sequential - 1e-6 * (1.0 + abs(sequential))
 
 
-def test_an_exact_agreement_is_more_than_going_back_to_greedy():
-    """Where all reach the same places, what is agreed on is often worth more by eq. (5), and taken."""
+def test_an_exact_agreement_is_often_better_than_greedy():
+    """If all reach the same places, the agreed batch often has a higher value by eq. (5), and is used."""
     gains = []
     for seed, kind in itertools.product(range(8), ("shared", "own")):
         now = some_team(seed, 8, kind, packed=True, price=None, parted=False)
@@ -107,33 +109,37 @@ def test_an_exact_agreement_is_more_than_going_back_to_greedy():
     assert sum(gain > 1e-6 for gain in gains) >= 4
 
 
-def test_priced_sensors_that_see_the_same_places_do_not_buy_what_others_tell():
-    """The samples of an agreement are those of greedy, a fifth more at most, and worth more to the whole team."""
-    bought, bought_in_turn = 0, 0
+def test_priced_sensors_do_not_buy_samples_that_others_make_redundant():
+    """An agreement has at most a fifth more samples than greedy, and no lower value to the whole team."""
+    bought, bought_by_greedy = 0, 0
     for seed in range(6):
         belief = some_belief(seed, 6)
         agents = tuple(f"s_{n}" for n in range(12))
-        spots = {a: DOMAIN.from_unit(np.random.default_rng([seed, n]).random((30, 2))) for n, a in enumerate(agents)}
+        candidates = {
+            a: DOMAIN.from_unit(np.random.default_rng([seed, n]).random((30, 2))) for n, a in enumerate(agents)
+        }
         prices = dict.fromkeys(agents, 0.75 * float(np.sqrt(belief.prior_variance)))
-        now = Situation(agents, spots, {a: p[0] for a, p in spots.items()}, {}, belief, None, DOMAIN, 1, 10, 0, prices)
+        now = Situation(
+            agents, candidates, {a: p[0] for a, p in candidates.items()}, {}, belief, None, DOMAIN, 1, 10, 0, prices
+        )
         decided, greedy = decide(now, Information(), Exact(), InProcess()).points, Greedy().decide(now, Information())
-        bought, bought_in_turn = bought + len(decided), bought_in_turn + len(greedy.points)
+        bought, bought_by_greedy = bought + len(decided), bought_by_greedy + len(greedy.points)
         assert eq_5(now, Information(), decided, 12) >= eq_5(now, Information(), greedy.points, 12) - 1e-9
-        for agent in decided:  # given all that are taken ahead of it in the chain, each is worth its price
+        for agent in decided:  # each sample gains more than its price, given those ahead of it in the chain
             [chain] = chains(agents, now.positions, None)
             ahead = {a: decided[a] for a in chain[chain.index(agent) + 1 :] if a in decided}
             with_it = {agent: decided[agent]} | ahead
             assert eq_5(now, Information(), with_it, 12) > eq_5(now, Information(), ahead, 12)
-    assert 6 < bought_in_turn < 60
-    assert bought <= 1.2 * bought_in_turn
+    assert 6 < bought_by_greedy < 60
+    assert bought <= 1.2 * bought_by_greedy
 
 
-def test_tables_take_those_an_agent_cannot_see_to_measure_where_they_would_in_turn():
+def test_tables_assume_that_agents_out_of_scope_choose_as_greedy():
     now = some_team(3, 6, "shared", packed=True, price=None, parted=False)
     acquisition = DBGPUCB(markov_order=1, candidates=4)
     problem = acquisition.local_problem(now)
     greedy = Greedy().decide(now, acquisition).points
-    worth = acquisition.utility(now)
+    utility = acquisition.utility(now)
     [chain] = chains(now.movers, now.positions, None)
     for n, agent in enumerate(chain):
         scope = problem.graph.scope(f"w_{agent}")
@@ -144,16 +150,16 @@ def test_tables_take_those_an_agent_cannot_see_to_measure_where_they_would_in_tu
             if len({tuple(place) for place in places}) < len(places):
                 continue
             mean, cov = now.belief.joint_posterior(np.array([*places, *unseen]))
-            told = cov[1:, 1:] + now.belief.noise_variance * np.eye(len(cov) - 1)
-            var = cov[0, 0] - cov[0, 1:] @ np.linalg.inv(told) @ cov[1:, 0]
-            wanted = mean[0] + worth.bonus * np.sqrt(np.log(1.0 + var / worth.noise_variance))
+            noisy = cov[1:, 1:] + now.belief.noise_variance * np.eye(len(cov) - 1)
+            var = cov[0, 0] - cov[0, 1:] @ np.linalg.inv(noisy) @ cov[1:, 0]
+            wanted = mean[0] + utility.bonus * np.sqrt(np.log(1.0 + var / utility.noise_variance))
             assert problem.tables[f"w_{agent}"][choice] == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize(
     "rule", [Information(candidates=5), pytest.param(Information(markov_order=1, candidates=3), marks=pytest.mark.slow)]
 )
-def test_greedys_places_are_on_the_lists_of_those_who_would_choose_them_and_their_batch_has_a_value(rule):
+def test_shortlists_contain_the_places_of_greedy_whose_batch_has_a_value(rule):
     for seed, parted in itertools.product(range(8), (False, True)):
         now = some_team(seed, 6, "own", packed=True, price=None, parted=parted)
         problem, greedy = rule.local_problem(now), Greedy().decide(now, rule).points
@@ -163,8 +169,8 @@ def test_greedys_places_are_on_the_lists_of_those_who_would_choose_them_and_thei
         assert -np.inf < value <= Exact().solve(problem.graph, problem.tables).value + 1e-9
 
 
-def test_a_report_says_how_far_below_the_best_agreement_a_batch_chosen_in_turn_is():
-    gone_back = set()
+def test_a_report_has_the_gap_between_the_decision_and_the_best_agreement():
+    decided = set()
     for seed in range(12):
         now = some_team(seed, 7, "shared", packed=True, price=None, parted=False)
         decision, problem = decide(now, Information(), Exact(), InProcess()), Information().local_problem(now)
@@ -173,21 +179,21 @@ def test_a_report_says_how_far_below_the_best_agreement_a_batch_chosen_in_turn_i
         greedy = Greedy().decide(now, Information()).points
         for name, batch in (("agreed", agreed), ("in turn", greedy)):
             if all((decision.points[agent] == batch[agent]).all() for agent in now.agents):
-                gone_back.add(name)
+                decided.add(name)
                 assert decision.report.value == pytest.approx(at_once(problem.value_steps(now, batch)))
         assert decision.report.gap == pytest.approx(best.value - decision.report.value)
-    assert gone_back == {"agreed", "in turn"}
+    assert decided == {"agreed", "in turn"}
 
 
 class FirstOfAll(MaxSum, frozen=True, tag="first-of-all"):
-    """Max-sum that ends where it began: everybody at the first place of the list."""
+    """Max-sum that ends where it started: all agents at the first place of the list."""
 
     def solve(self, graph, tables, links=None):
         first = dict.fromkeys(graph.variables, 0)
         return solution_of(graph, tables, [TableOutcome(first, "max_rounds", 0)], Traffic())
 
 
-def test_a_clash_that_max_sum_ends_in_is_settled_by_the_places_chosen_in_turn():
+def test_an_infeasible_result_of_max_sum_is_replaced_by_sequential_choices():
     now = some_team(0, 3, "shared", packed=True, price=None, parted=False)
     now = dataclasses.replace(now, candidates=dict.fromkeys(now.agents, LATTICE[:8]))
     problem, greedy = DBGPUCB().local_problem(now), Greedy().decide(now, DBGPUCB()).points
@@ -210,11 +216,13 @@ def test_neighbours_measure_with_their_sensors_noise():
 
 
 @pytest.mark.parametrize("price", [4.0, pytest.param(None, marks=pytest.mark.slow)])
-def test_agents_with_beliefs_of_their_own_look_again_at_all_places_in_sight_and_no_others(monkeypatch, price):
-    """In a long chain each works out the posterior at its own place and the next 64, and values them by it."""
+def test_agents_with_separate_beliefs_check_all_places_in_sight_and_no_others(monkeypatch, price):
+    """In a long chain each agent computes the posterior at its own place and the next 64, and values them with it."""
     now, asked = some_team(1, IN_SIGHT + 12, "own", packed=False, price=price, parted=False), list[int]()
-    spots = {agent: DOMAIN.from_unit(np.random.default_rng(n).random((6, 2))) for n, agent in enumerate(now.agents)}
-    now = dataclasses.replace(now, candidates=spots)
+    candidates = {
+        agent: DOMAIN.from_unit(np.random.default_rng(n).random((6, 2))) for n, agent in enumerate(now.agents)
+    }
+    now = dataclasses.replace(now, candidates=candidates)
     jointly, term = LocalUtility.jointly, _Check._term
 
     def counted(self, belief, places):

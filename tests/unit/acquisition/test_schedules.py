@@ -1,4 +1,4 @@
-"""Weights of papers, evaluated by another route than the code's."""
+"""Weights of papers, computed independently of the code."""
 
 import math
 from fractions import Fraction
@@ -22,14 +22,14 @@ def test_theory_beta_is_theorem_1_of_srinivas_et_al():
     assert np.isclose(beta("theory", Progress(3, None, 40, 2, 558), 0.05), wanted)
 
 
-def test_alpha_gives_a_fresh_point_the_ucb_bonus_of_its_schedule():
+def test_alpha_gives_an_unmeasured_point_the_ucb_bonus_of_its_schedule():
     s2, progress = 0.02, Progress(5, 10, 30, 2, 1000)
     for kind in ("annealed", "practical"):
         bonus = math.sqrt(0.5 * alpha(kind, progress, 4, s2) * math.log(1 + 1 / s2))
         assert np.isclose(bonus, math.sqrt(beta(kind, progress)))
 
 
-def test_practical_and_theory_grow_with_the_data_and_are_defined_without():
+def test_practical_and_theory_weights_grow_with_the_data_and_are_defined_without_data():
     for kind in ("practical", "theory"):
         values = [beta(kind, Progress(1, None, t, 2, 100)) for t in (0, 1, 10, 100)]
         assert values == sorted(values)
@@ -55,14 +55,14 @@ def test_the_finite_weight_makes_the_failures_of_all_times_points_and_factors_ad
 
 
 def test_the_continuous_weight_is_the_finite_one_on_the_papers_grid() -> None:
-    # lemma 6: delta is halved twice, and the grid has d t² b sqrt(log(4 |U| a / delta)) points a side
+    # lemma 6: delta is halved twice, and the grid has d t² b sqrt(log(4 |U| a / delta)) points per side
     d, k, t, delta, a, b = 5, 4, 7, 0.2, 2.0, 3.0
     points_a_side = d * t**2 * b * math.sqrt(math.log(4 * k * a / delta))
     on_grid = finite_beta(d * math.log(points_a_side), k, t, delta / 4.0)
     assert continuous_beta(d, k, t, delta, a, b) == pytest.approx(on_grid, rel=1e-12)
 
 
-def test_the_group_weight_is_theorem_5s() -> None:
+def test_the_group_weight_is_that_of_theorem_5() -> None:
     # e^(beta/2) = (M pi² t² / (2 delta)) (D t³)^d, in exact arithmetic but for pi
     M, D, d, t, delta = 6, 24, 4, 10, Fraction(1, 10)
     exact = Fraction(M * t**2) / (2 * delta) * Fraction(D * t**3) ** d

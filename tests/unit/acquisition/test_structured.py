@@ -1,4 +1,4 @@
-"""Teams whose scopes are learned from totals, or drawn: by every method, to the bit, and within what was asked for."""
+"""Teams whose scopes are learned from totals or sampled: with every method, repeatable, and within the settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -83,7 +83,7 @@ def test_every_method_works_on_scopes_that_cover_the_variables(kind, settings) -
 
 
 @every_structure
-def test_a_look_in_between_changes_no_decision_and_the_seed_does(structure) -> None:
+def test_recommend_and_refit_change_no_decision_but_the_seed_does(structure) -> None:
     quiet, curious, other = team_of(structure), team_of(structure), team_of(structure, seed=3)
     expected, points = play(quiet, outcome, 9), []
     for _ in range(9):
@@ -94,7 +94,7 @@ def test_a_look_in_between_changes_no_decision_and_the_seed_does(structure) -> N
     assert play(other, outcome, 9) != expected
 
 
-def test_scopes_are_chosen_anew_when_due_and_not_while_a_query_is_out() -> None:
+def test_scopes_are_chosen_again_when_due_but_not_while_a_query_is_pending() -> None:
     team, chosen = team_of({**KINDS["capped"], "every": 3}), []
     for _ in range(9):
         play(team, outcome, 1)
@@ -107,7 +107,7 @@ def test_scopes_are_chosen_anew_when_due_and_not_while_a_query_is_out() -> None:
 
 
 class Spy(Acquisition, frozen=True, tag="spy"):
-    """Keeps what it was given to learn from."""
+    """Records the arguments of ``learn``."""
 
     seen: list[Any] = msgspec.field(default_factory=list[Any])
 
@@ -147,7 +147,7 @@ def test_hyperparameters_move_with_the_scopes_and_are_refitted_when_due_only() -
         assert sum(previous.hyperparameters.outputscales) == pytest.approx(sum(carried[0].hyperparameters.outputscales))
 
 
-def test_one_factor_and_many_may_follow_one_another(monkeypatch) -> None:
+def test_scopes_may_change_between_one_factor_and_many(monkeypatch) -> None:
     whole, parts = (tuple(range(6)),), ((0, 2), (1, 4), (3,), (5,))
     turns = iter([whole, parts, whole, parts])
     settings, team = AdditiveGPSettings(structure=ScreenedScopes(every=1), max_iterations=15), team_of(None)
@@ -166,7 +166,7 @@ def test_one_factor_and_many_may_follow_one_another(monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (((0, 1), (1, 2), (0, 2), (3, 4, 5)), ((0, 1), (1, 2), (3, 4, 5))),  # nothing new
+        (((0, 1), (1, 2), (0, 2), (3, 4, 5)), ((0, 1), (1, 2), (3, 4, 5))),  # no new scopes
         (((0, 1), (2,), (3,), (4, 5)), ((0, 1), (2, 3), (4, 5))),
         (((0, 1), (2, 3), (4, 5)), ((0, 1), (2,), (3,), (4, 5))),
     ],
@@ -187,7 +187,7 @@ def test_the_prior_of_the_sum_stays_when_scopes_change_between_fits(monkeypatch,
 
 
 @pytest.mark.parametrize("kind", ["sampled", "screened"])
-def test_scopes_chosen_before_outcomes_said_anything_are_chosen_again_as_if_first(kind) -> None:
+def test_scopes_chosen_without_informative_outcomes_are_chosen_again_as_if_first(kind) -> None:
     settings = AdditiveGPSettings(structure=convert({**KINDS[kind], "every": 50}, StructureSettings, "$"))
     team, fresh = team_of(None), team_of(None)
     team.attach(np.zeros((2, 6)), [np.nan, 1.0])
@@ -195,9 +195,9 @@ def test_scopes_chosen_before_outcomes_said_anything_are_chosen_again_as_if_firs
     play(team, outcome, 6)
     fresh.attach(team.history.X, team.history.totals)
     seeing = learn_model(team.acquisition.learn, situation_of(team), settings, blind).learned
-    anew = learn_model(fresh.acquisition.learn, situation_of(fresh), settings, None).learned
+    first = learn_model(fresh.acquisition.learn, situation_of(fresh), settings, None).learned
     assert blind.structure.start is None
-    assert seeing.structure == anew.structure
+    assert seeing.structure == first.structure
     assert (seeing.structure.chosen_at, seeing.structure.start is None) == (8, False)
 
 
@@ -212,7 +212,7 @@ def test_groups_that_make_up_a_function_are_sampled() -> None:
     assert sum(shares.get(group, 0.0) for group in ((0, 2), (1, 4), (3, 5))) > 0.8
 
 
-def test_a_known_graph_gives_way() -> None:
+def test_a_learned_structure_replaces_a_known_graph() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["u", "w"], "g": ["v", "x", "y", "z"]}, owners={"f": "ann", "g": "bob"})
     belief = AdditiveGPSettings(structure=SampledStructure(samples=1, largest=2), max_iterations=10)
     team = sb.Team(graph, BOUNDS, belief=belief, initial=3)
@@ -231,7 +231,7 @@ def test_a_known_graph_gives_way() -> None:
         ({"kind": "sampled", "smples": 3}, {}, r"did you mean 'samples'"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(structure, settings, message) -> None:
+def test_inconsistent_or_misspelt_settings_are_refused(structure, settings, message) -> None:
     with pytest.raises(ConfigError, match=message):
         team_of(structure, **settings)
 
@@ -240,7 +240,7 @@ def test_settings_that_make_no_sense_are_refused(structure, settings, message) -
     ("priors", "outcomes", "message"),
     [({}, "per-factor", "outcomes per factor"), ({"f": {}}, "total", "none where a structure")],
 )
-def test_structures_of_given_factors_and_of_priors_by_name_are_refused(priors, outcomes, message) -> None:
+def test_a_structure_with_outcomes_per_factor_or_priors_by_name_is_refused(priors, outcomes, message) -> None:
     belief = {"kind": "additive", "structure": {"kind": "sampled"}, "factors": priors}
     with pytest.raises(ConfigError, match=message):
         sb.Team(sb.FactorGraph.from_scopes({"f": NAMES}), BOUNDS, belief=belief, outcomes=outcomes)

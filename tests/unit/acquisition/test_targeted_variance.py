@@ -1,4 +1,4 @@
-"""Weighted variance reduction, held to posterior variances that scikit-learn works out, and to brute force."""
+"""Weighted variance reduction, compared with posterior variances of scikit-learn and with brute force."""
 
 import itertools
 
@@ -31,78 +31,78 @@ def situation_of(belief, n_agents: int = 3, seed: int = 0, **more) -> Situation:
     return Situation(agents, near, positions, {}, belief, None, DOMAIN, 2, 10, 0, **more)
 
 
-def reduction(belief, worth: TargetUtility, batch: np.ndarray) -> float:
-    """W of a set by joint posterior covariances and an inverse: what a checker would write down."""
+def reduction(belief, utility: TargetUtility, batch: np.ndarray) -> float:
+    """W of a set, from joint posterior covariances and an explicit inverse."""
     if len(batch) == 0:
         return 0.0
     n = len(batch)
-    _, cov = belief.joint_posterior(np.concatenate([batch, worth.targets]))
+    _, cov = belief.joint_posterior(np.concatenate([batch, utility.targets]))
     across = cov[:n, n:]
-    gone = np.diag(across.T @ np.linalg.inv(cov[:n, :n] + worth.noise_variance * np.eye(n)) @ across)
-    return float(worth.weights @ gone)
+    gone = np.diag(across.T @ np.linalg.inv(cov[:n, :n] + utility.noise_variance * np.eye(n)) @ across)
+    return float(utility.weights @ gone)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_a_set_takes_away_is_the_fall_of_scikit_learns_posterior_variances(seed: int) -> None:
+def test_the_reduction_by_a_set_is_that_of_scikit_learns_posterior_variances(seed: int) -> None:
     belief, rng = some_belief(seed, 8, noise=0.3), np.random.default_rng(seed)
     targets, weights = DOMAIN.from_unit(rng.random((30, 2))), rng.random(30)
-    worth = TargetUtility(targets, weights, belief.noise_variance)
+    utility = TargetUtility(targets, weights, belief.noise_variance)
     batch = DOMAIN.from_unit(rng.random((4, 2)))
     own = belief.hyperparameters
     kernel = ConstantKernel(belief.prior_variance) * Matern(own.lengthscales, nu=2.5)
     variances = []
     for X in (belief.X, np.concatenate([belief.X, batch])):
-        peer = GaussianProcessRegressor(kernel, alpha=belief.noise_variance, optimizer=None)
-        peer.fit(DOMAIN.to_unit(X), np.zeros(len(X)))
-        variances.append(peer.predict(DOMAIN.to_unit(targets), return_std=True)[1] ** 2)
+        process = GaussianProcessRegressor(kernel, alpha=belief.noise_variance, optimizer=None)
+        process.fit(DOMAIN.to_unit(X), np.zeros(len(X)))
+        variances.append(process.predict(DOMAIN.to_unit(targets), return_std=True)[1] ** 2)
     wanted = weights @ (variances[0] - variances[1])
-    value = worth.jointly(belief, batch)
-    told = sum(value(range(n, 4), False) for n in range(4))  # each adds to those after it: in all, the whole
-    assert told == pytest.approx(wanted, rel=1e-6)
-    assert reduction(belief, worth, batch) == pytest.approx(wanted, rel=1e-6)
+    value = utility.jointly(belief, batch)
+    summed = sum(value(range(n, 4), False) for n in range(4))  # gains over later places add up to the whole
+    assert summed == pytest.approx(wanted, rel=1e-6)
+    assert reduction(belief, utility, batch) == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("fades", [False, True])
-def test_a_table_holds_what_the_first_adds_to_the_others(fades: bool) -> None:
+def test_a_table_has_what_the_first_place_adds_to_the_other_places(fades: bool) -> None:
     belief = some_belief(1, 8, fades=fades, noise=0.3)
-    worth = TargetedVariance(task="map").utility(situation_of(belief))
+    utility = TargetedVariance(task="map").utility(situation_of(belief))
     options = [LATTICE[:4], LATTICE[20:25], LATTICE[[3, 21, 40]]]
-    declining = [np.vstack([own, np.full(2, np.nan)]) for own in options]
-    table = local_acquisition(belief, declining, worth, price=0.25)
+    with_abstention = [np.vstack([own, np.full(2, np.nan)]) for own in options]
+    table = local_acquisition(belief, with_abstention, utility, price=0.25)
     assert table.shape == (5, 6, 4)
     for choice in itertools.product(*map(range, table.shape)):
-        places = [own[c] for own, c in zip(declining, choice, strict=True)]
+        places = [own[c] for own, c in zip(with_abstention, choice, strict=True)]
         there = [place for place in places if not np.isnan(place).any()]
         if len({tuple(place) for place in there}) < len(there):
             assert table[choice] == -np.inf
             continue
         if np.isnan(places[0]).any():
-            assert table[choice] == worth.opt_out_utility == 0.0
+            assert table[choice] == utility.opt_out_utility == 0.0
             continue
-        wanted = reduction(belief, worth, np.array(there)) - reduction(belief, worth, np.array(there[1:]))
+        wanted = reduction(belief, utility, np.array(there)) - reduction(belief, utility, np.array(there[1:]))
         assert table[choice] == pytest.approx(wanted - 0.25, rel=1e-6, abs=1e-9)
 
 
-def test_scores_follow_what_was_taken() -> None:
+def test_scores_are_gains_over_the_places_taken_before() -> None:
     belief = some_belief(2, 8, noise=0.3)
-    worth = TargetedVariance(task="map").utility(situation_of(belief))
-    scores = worth.scores(belief, LATTICE, picks=4)
+    utility = TargetedVariance(task="map").utility(situation_of(belief))
+    scores = utility.scores(belief, LATTICE, picks=4)
     taken: list[int] = []
     for _ in range(4):
-        gone = reduction(belief, worth, LATTICE[taken])
-        wanted = [reduction(belief, worth, LATTICE[[*taken, k]]) - gone for k in range(len(LATTICE))]
+        gone = reduction(belief, utility, LATTICE[taken])
+        wanted = [reduction(belief, utility, LATTICE[[*taken, k]]) - gone for k in range(len(LATTICE))]
         assert scores.value == pytest.approx(wanted, rel=1e-6, abs=1e-9)
         pick = int(scores.rank.argmax())
         scores.take(pick)
         taken.append(pick)
-    assert greedy_batch(worth.scores(belief, LATTICE, picks=4), 4).tolist() == taken
-    assert taken[0] in shortlist(belief, LATTICE, 6, worth)
+    assert greedy_batch(utility.scores(belief, LATTICE, picks=4), 4).tolist() == taken
+    assert taken[0] in shortlist(belief, LATTICE, 6, utility)
 
 
-def test_weights_are_what_is_open_about_a_level_and_a_peak() -> None:
+def test_weights_are_the_uncertainty_about_a_level_or_a_peak() -> None:
     now = situation_of(some_belief(3, 8, noise=0.3), level=52.0, measured=some_belief(3, 8, noise=0.3).X)
     mean, std = np.array([40.0, 52.0, 60.0]), np.array([2.0, 3.0, 4.0])
-    level = TargetedVariance(floor=0.01).weights(now, mean, std)  # the world states a level: that is the task
+    level = TargetedVariance(floor=0.01).weights(now, mean, std)  # the environment states a level, so that is the task
     wrong = np.minimum(norm.cdf(52.0, mean, std), norm.sf(52.0, mean, std))
     assert level == pytest.approx(wrong + 0.01)
     peak = TargetedVariance(task="peak", floor=0.0).weights(now, mean, std)
@@ -111,18 +111,18 @@ def test_weights_are_what_is_open_about_a_level_and_a_peak() -> None:
     assert TargetedVariance().weights(situation_of(some_belief(3, 8, noise=0.3)), mean, std).tolist() == [1.0, 1.0, 1.0]
 
 
-def test_what_nobody_knows_is_worth_the_prior_standard_deviation() -> None:
+def test_the_value_of_an_unknown_place_is_the_prior_standard_deviation() -> None:
     line = Domain(np.zeros(1), np.ones(1))
     belief = ExactGP.create(ExactGPSettings(), line)
     now = Situation(("a",), {"a": np.array([[0.5]])}, {}, {}, belief, None, line, 1, None, 0)
-    worth = TargetedVariance().utility(now)
-    alone = worth.scores(belief, np.array([[0.5]])).value[0]
+    utility = TargetedVariance().utility(now)
+    alone = utility.scores(belief, np.array([[0.5]])).value[0]
     assert alone == pytest.approx(np.sqrt(belief.prior_variance), rel=0.05)
 
 
 @pytest.mark.parametrize("kind", ["shared", "own", "fading"])
 @pytest.mark.parametrize("coordination", [Exact(), MaxSum(), Greedy()])
-def test_teams_agree_by_it_on_any_belief_and_never_on_less_than_in_turn(kind: str, coordination) -> None:
+def test_teams_decide_with_any_belief_and_never_worse_than_greedy(kind: str, coordination) -> None:
     belief = some_belief(0, 8, fades=kind == "fading", noise=0.3)
     if kind == "own":
         belief = Views({f"r{n}": some_belief(0, 6 + n, noise=0.3) for n in range(3)}, "r0")
@@ -135,19 +135,21 @@ def test_teams_agree_by_it_on_any_belief_and_never_on_less_than_in_turn(kind: st
         total = 0.0
         for n, agent in enumerate(chain):
             seen = now.seen_by(agent)
-            worth, ahead = acquisition.utility(seen), [batch[other] for other in chain[n + 1 :]]
-            total += reduction(seen.belief, worth, np.array([batch[agent], *ahead]))
-            total -= reduction(seen.belief, worth, np.array(ahead))
+            utility, ahead = acquisition.utility(seen), [batch[other] for other in chain[n + 1 :]]
+            total += reduction(seen.belief, utility, np.array([batch[agent], *ahead]))
+            total -= reduction(seen.belief, utility, np.array(ahead))
         return total
 
     assert value(points) >= value(Greedy().decide(now, acquisition).points) * (1.0 - 1e-6)
 
 
-def test_a_price_is_held_against_what_is_left_to_be_known() -> None:
+def test_a_price_is_compared_with_the_remaining_uncertainty() -> None:
     belief = some_belief(0, 60, noise=0.3)
-    spots = {f"r{n}": LATTICE[9 * n : 9 * n + 9] for n in range(3)}
+    candidates = {f"r{n}": LATTICE[9 * n : 9 * n + 9] for n in range(3)}
     for price, measures in ((1e-6, True), (5.0 * float(np.sqrt(belief.prior_variance)), False)):
-        now = Situation(tuple(spots), spots, {}, {}, belief, None, DOMAIN, 2, 9, 0, dict.fromkeys(spots, price))
+        now = Situation(
+            tuple(candidates), candidates, {}, {}, belief, None, DOMAIN, 2, 9, 0, dict.fromkeys(candidates, price)
+        )
         assert bool(decide(now, TargetedVariance(), Exact(), InProcess()).points) is measures
 
 
@@ -166,7 +168,7 @@ def test_planning_places_are_sites_spread_over_the_map(d: int, n_places: int, se
     assert all(tuple(place) in known for place in chosen)
 
 
-def test_a_level_that_nobody_states_is_refused() -> None:
+def test_a_level_task_without_a_level_and_a_map_task_with_a_level_are_refused() -> None:
     with pytest.raises(ConfigError, match="level"):
         TargetedVariance(task="level").utility(situation_of(some_belief(noise=0.3)))
     with pytest.raises(ValueError, match="wanted no level, or the task 'level'"):

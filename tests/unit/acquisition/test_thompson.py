@@ -1,4 +1,4 @@
-"""Thompson sampling: draws follow the posterior; in a field each agent has its own, of ensembles a member is drawn."""
+"""Thompson sampling: draws follow the posterior; agents in a field have separate draws; ensembles draw a member."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ BOTH = pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 
 @BOTH
 @pytest.mark.parametrize("kind", [Thompson(), EGPTS()])
-def test_a_draw_is_the_same_wherever_and_whenever_it_is_asked_but_for_the_round_the_seed_and_what_is_out(
+def test_a_draw_depends_on_round_seed_and_pending_points_but_not_on_where_it_is_evaluated(
     situation_of, outcomes, kind
 ) -> None:
     base, U = situation_of(outcomes=outcomes), np.random.default_rng(0).random((6, 5))
@@ -75,7 +75,7 @@ def test_draws_have_the_mean_and_the_covariance_of_the_posterior():
     assert np.abs((np.cov(draws.T) - cov) / scale).max() < 0.1
 
 
-def test_a_place_is_chosen_as_often_as_it_is_the_best():
+def test_a_place_is_chosen_with_the_probability_that_it_is_the_best():
     """The definition of Thompson sampling, with one agent."""
     belief = some_belief()
     now = situation(belief, n_agents=1)
@@ -92,7 +92,7 @@ def test_a_place_is_chosen_as_often_as_it_is_the_best():
     assert np.abs(counts / 600 - expected).max() < 0.07
 
 
-def test_the_agents_maximise_draws_of_their_own():
+def test_each_agent_maximises_a_separate_draw():
     now = situation(some_belief())
     problem = Thompson().local_problem(now)
     for agent in now.agents:
@@ -105,7 +105,7 @@ def test_the_agents_maximise_draws_of_their_own():
 
 
 @pytest.mark.parametrize("coordination", ["exact", "max-sum", "greedy"])
-def test_agents_that_may_go_to_the_same_places_never_meet(coordination):
+def test_agents_with_the_same_candidates_never_choose_the_same_place(coordination):
     agents = list("abc")
     team = sb.Team.for_field(agents, [0.0], [1.0], acquisition="thompson", coordination=coordination)
     team.attach(LINE[:5], LINE[:5, 0])
@@ -114,12 +114,12 @@ def test_agents_that_may_go_to_the_same_places_never_meet(coordination):
         assert sorted(float(x[0]) for x in points.values()) == pytest.approx([0.9, 0.95, 1.0])
 
 
-def test_a_place_at_minus_zero_is_that_at_zero():
+def test_a_place_at_minus_zero_equals_a_place_at_zero():
     team = sb.Team.for_field(["a"], [-1.0], [1.0], acquisition="thompson")
     assert team.ask({"a": [[-0.0], [0.0]]}).points["a"].tolist() == [0.0]
 
 
-def test_rounds_and_seeds_draw_anew_and_the_same_seed_draws_the_same():
+def test_draws_differ_between_rounds_and_seeds_and_equal_seeds_give_equal_draws():
     def chosen(seed):
         team = sb.Team.for_field(["a"], [0.0], [1.0], acquisition="thompson", seed=seed)
         return [float(team.ask({"a": LINE}).points["a"][0]) for _ in range(6)]
@@ -129,7 +129,7 @@ def test_rounds_and_seeds_draw_anew_and_the_same_seed_draws_the_same():
     assert len(set(chosen(0))) > 2
 
 
-def test_of_very_many_places_some_are_drawn_at():
+def test_a_draw_covers_some_of_very_many_places():
     belief, places = some_belief(), DOMAIN.from_unit(np.random.default_rng(2).random((1500, 2)))
     draw = FieldDraw.of(belief, places, np.random.default_rng(0))
     drawn = draw.posterior_mean(places)
@@ -163,8 +163,8 @@ def test_draws_of_many_rounds_have_the_mixtures_mean_and_spread(situation_of, ou
 
 
 @BOTH
-def test_members_are_drawn_as_often_as_they_weigh(situation_of, outcomes) -> None:
-    settings = msgspec.structs.replace(SMALL, floor=0.2)  # nobody is too rare to be counted
+def test_members_are_drawn_as_often_as_their_weights_say(situation_of, outcomes) -> None:
+    settings = msgspec.structs.replace(SMALL, floor=0.2)  # so no member is too rare to be counted
     first = situation_of(t=12, outcomes=outcomes, noise=2.0)
     last = learn_ensemble(first, settings, None)
     models = [learn_ensemble(replace(first, round=r), settings, last.learned, last) for r in range(150)]
@@ -174,7 +174,7 @@ def test_members_are_drawn_as_often_as_they_weigh(situation_of, outcomes) -> Non
         assert np.abs(error).max() < 4.0
 
 
-def test_points_that_are_out_change_neither_weights_nor_means(situation_of) -> None:
+def test_pending_points_change_neither_weights_nor_means(situation_of) -> None:
     base = situation_of()
     alone = learn_ensemble(base, SMALL, None)
     waiting = learn_ensemble(replace(base, pending=situation_of(pending=3, seed=4).pending), SMALL, None)
@@ -186,7 +186,7 @@ def test_points_that_are_out_change_neither_weights_nor_means(situation_of) -> N
 
 
 @BOTH
-def test_going_on_from_the_last_model_changes_no_bit(situation_of, outcomes) -> None:
+def test_continuing_from_the_last_model_is_bit_identical(situation_of, outcomes) -> None:
     whole, learned, last = situation_of(t=30, outcomes=outcomes), None, None
     for t in range(10, 31):
         situation = cut(whole, t)
@@ -202,7 +202,7 @@ def test_going_on_from_the_last_model_changes_no_bit(situation_of, outcomes) -> 
     assert {learned.fitted_at, *(part.fitted_at for part in learned.ensemble.parts)} == {28}  # 10, 16, 22, 28
 
 
-def test_features_are_drawn_anew_with_each_fit_only(situation_of) -> None:
+def test_features_are_redrawn_with_each_fit_only(situation_of) -> None:
     whole = situation_of(t=20)
     first = learn_ensemble(cut(whole, 10), SMALL, None)
     later = learn_ensemble(cut(whole, 15), SMALL, first.learned)
@@ -215,7 +215,7 @@ def test_features_are_drawn_anew_with_each_fit_only(situation_of) -> None:
     assert waves(first) != waves(refitted)
 
 
-def test_what_was_learned_survives_being_written_down(situation_of) -> None:
+def test_what_was_learned_survives_serialisation(situation_of) -> None:
     situation = situation_of(t=14)
     learned = learn_ensemble(cut(situation, 10), SMALL, None).learned
     read = msgspec.convert(msgspec.json.decode(msgspec.json.encode(learned)), Learned)
@@ -225,7 +225,7 @@ def test_what_was_learned_survives_being_written_down(situation_of) -> None:
 
 
 @BOTH
-def test_the_incumbent_is_the_evaluated_point_the_mixture_thinks_most_of(situation_of, outcomes) -> None:
+def test_the_incumbent_is_the_evaluated_point_with_the_largest_mean_of_the_mixture(situation_of, outcomes) -> None:
     situation = situation_of(scopes={"f": ["a"], "g": ["b"]}, outcomes=outcomes, t=15)
     model = learn_ensemble(situation, SMALL, None)
     U = situation.domain.to_unit(situation.history.X)
@@ -252,7 +252,7 @@ def test_expected_improvement_is_that_of_the_exact_process_of_the_drawn_member(s
 
 
 @BOTH
-def test_failures_and_nothing_at_all_are_learned_from(situation_of, outcomes) -> None:
+def test_failures_and_empty_histories_give_finite_functions(situation_of, outcomes) -> None:
     whole = situation_of(t=10, outcomes=outcomes)
     failed = Dataset(whole.history.X, np.full(10, np.nan), np.full((10, 4), np.nan))
     some = Dataset(whole.history.X, whole.history.totals.copy(), whole.history.factors.copy())
@@ -268,7 +268,7 @@ def test_failures_and_nothing_at_all_are_learned_from(situation_of, outcomes) ->
         assert np.isfinite(model.incumbent()).all()
 
 
-def test_members_are_fitted_anew_until_outcomes_show_their_scale(situation_of) -> None:
+def test_members_are_refitted_until_outcomes_show_their_scale(situation_of) -> None:
     whole = situation_of(t=12)
     flat = Dataset(whole.history.X, np.where(np.arange(12) < 11, 5.0, 9.0), whole.history.factors)
     situation = replace(whole, history=flat)
@@ -282,7 +282,7 @@ def test_members_are_fitted_anew_until_outcomes_show_their_scale(situation_of) -
 
 
 @pytest.mark.parametrize("kind", [EGPTS(), EGPEI()])
-def test_a_belief_that_is_no_ensemble_is_refused(situation_of, kind) -> None:
+def test_a_belief_that_is_not_an_ensemble_is_refused(situation_of, kind) -> None:
     situation = situation_of()
     model = kind.learn(situation, AdditiveGPSettings(max_iterations=5), None)
     assert not isinstance(model, EnsembleModel)

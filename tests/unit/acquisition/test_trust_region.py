@@ -1,4 +1,4 @@
-"""Boxes that react to outcomes, and searches that start over."""
+"""Boxes that react to outcomes, and restarts of searches."""
 
 import itertools
 
@@ -16,12 +16,12 @@ OUTCOMES = st.lists(st.one_of(st.floats(-100.0, 100.0), st.just(np.nan)), max_si
     [
         ([0.0, 1.0, 2.0, 3.0], 0.8),  # three gains
         ([0.0, -1.0, 0.0, -1.0], 0.2),  # three without one
-        ([0.0] + [np.nan] * 5, 0.4),  # what failed says nothing
+        ([0.0] + [np.nan] * 5, 0.4),  # failed evaluations do not count
         ([0.0, -1.0, np.nan, 0.0, np.nan, -1.0], 0.2),
         ([0.0, 1.0, 2.0, 2.0, 3.0], 0.4),  # not in a row
         ([0.0, *range(1, 10)], 1.0),  # never larger than the domain
         ([0.0] + 12 * [-1.0], 0.1),  # never smaller than the smallest
-        ([np.nan] * 5, 0.4),  # nothing to fail against
+        ([np.nan] * 5, 0.4),  # no outcome to compare with
         ([np.nan] * 5 + [1.0] * 4, 0.2),
         ([0.0], 0.4),
         ([], 0.4),
@@ -32,7 +32,7 @@ def test_the_side_doubles_after_gains_and_halves_after_failures(outcomes, side) 
 
 
 @given(OUTCOMES, st.integers(0, 10), st.floats(0.01, 50.0), st.floats(-10.0, 10.0))
-def test_the_side_knows_only_the_order_of_outcomes(outcomes, n_initial, scale, shift) -> None:
+def test_the_side_depends_on_the_order_of_outcomes_only(outcomes, n_initial, scale, shift) -> None:
     y, box = np.round(np.array(outcomes, dtype=float), 2), TrustRegion()
     side = box.side(y, n_initial)
     assert box.smallest <= side <= 1.0
@@ -40,9 +40,9 @@ def test_the_side_knows_only_the_order_of_outcomes(outcomes, n_initial, scale, s
     assert box.side(np.exp(0.1 * scale * y / 50.0) + shift, n_initial) == side
 
 
-def test_points_outside_the_box_are_no_steps_of_it_but_may_move_it() -> None:
+def test_points_outside_the_box_do_not_count_as_steps_but_may_move_it() -> None:
     box = TrustRegion(initial=0.4, successes=2, failures=2)
-    near, far = [0.5, 0.6], [0.5, 0.75]  # of a centre at (0.5, 0.5) the first is in the box
+    near, far = [0.5, 0.6], [0.5, 0.75]  # the first is in the box around (0.5, 0.5)
 
     def side(*steps):
         outcomes, places = zip((0.0, [0.5, 0.5]), *steps, strict=True)
@@ -50,17 +50,17 @@ def test_points_outside_the_box_are_no_steps_of_it_but_may_move_it() -> None:
 
     assert side((-1.0, near), (-1.0, near)) == 0.2
     assert side((-1.0, near), (-1.0, far)) == 0.4
-    assert side((-1.0, near), (np.nan, near), (-1.0, far), (-1.0, near)) == 0.2  # in a row, others left out
+    assert side((-1.0, near), (np.nan, near), (-1.0, far), (-1.0, near)) == 0.2  # in a row, not counting the other two
     assert side((1.0, near), (2.0, near)) == 0.8
     assert side((1.0, far), (2.0, far)) == 0.4  # the second is at the new centre: one success
     assert side((1.0, far), (-1.0, near), (-1.0, near)) == 0.2  # 0.15 from the new centre
     assert side((1.0, [0.5, 0.9]), (-1.0, near), (-1.0, near)) == 0.4  # 0.3 from it
-    assert side((-1.0, [0.7, 0.5]), (-1.0, [0.3, 0.7])) == 0.2  # the faces belong to it
+    assert side((-1.0, [0.7, 0.5]), (-1.0, [0.3, 0.7])) == 0.2  # the faces belong to the box
     first_known = box.state(np.array([np.nan, 1.0, 0.0, 0.0]), 1, places=np.full((4, 1), 0.5))
-    assert first_known.side == 0.2  # it has no box
+    assert first_known.side == 0.2  # the first known point is in no box
 
 
-def test_steps_are_idle_until_small_gains_add_up_or_a_point_outside_brings_one() -> None:
+def test_steps_are_idle_until_small_gains_add_up_or_a_point_outside_gains() -> None:
     box, design = TrustRegion(initial=0.4), [0.0, 0.0, 10.0]  # of spread 10
 
     def idle(*steps, gain=0.1):
@@ -68,18 +68,18 @@ def test_steps_are_idle_until_small_gains_add_up_or_a_point_outside_brings_one()
         return box.state(outcomes, 3, places=places, gain=gain).idle
 
     assert idle() == 0
-    assert idle((9.0, 0.5), (np.nan, 0.5), (9.5, 0.5)) == 2  # what failed says nothing
-    assert idle((9.0, 0.5), (9.0, 0.9)) == 1  # outside: no step
+    assert idle((9.0, 0.5), (np.nan, 0.5), (9.5, 0.5)) == 2  # failed evaluations do not count
+    assert idle((9.0, 0.5), (9.0, 0.9)) == 1  # a point outside is not a step
     assert idle((10.4, 0.5), (10.8, 0.5)) == 2
     assert idle((10.4, 0.5), (10.8, 0.5), (11.2, 0.5)) == 0
     assert idle((10.4, 0.5), (10.8, 0.5), (11.2, 0.5), (11.3, 0.5)) == 1
     assert idle((9.0, 0.5), (12.0, 0.9)) == 0
     assert idle((10.4, 0.5), gain=0.0) == 0
-    assert box.state(np.array([np.nan, np.nan]), 0, gain=0.1).idle == 0  # nothing known, nothing in vain
+    assert box.state(np.array([np.nan, np.nan]), 0, gain=0.1).idle == 0  # without outcomes no step is idle
 
 
 @given(OUTCOMES, st.integers(0, 10), st.floats(0.0, 1.0))
-def test_no_less_is_idle_where_a_gain_has_to_be_more_than_nothing(outcomes, n_initial, gain) -> None:
+def test_idle_steps_do_not_decrease_if_a_larger_gain_is_required(outcomes, n_initial, gain) -> None:
     y, box = np.array([0.0, *outcomes]), TrustRegion()
     loose, strict = (box.state(y, n_initial, gain=g) for g in (0.0, gain))
     assert loose.side == strict.side == box.side(y, n_initial)
@@ -101,8 +101,8 @@ def test_the_side_does_not_depend_on_points_outside_that_gain_nothing(outcomes, 
 @pytest.mark.parametrize(
     ("gain", "wanted"), [(0.0, True), (0.0004, True), (0.0006, False), (np.nan, False), (-5.0, True)]
 )
-def test_a_search_starts_over_when_a_full_turn_gains_less_than_a_share_of_its_spread(gain, wanted) -> None:
-    # of the design and the turn their best less their median is half of one
+def test_a_search_restarts_when_a_full_window_gains_less_than_a_share_of_its_spread(gain, wanted) -> None:
+    # best minus median, of the design and of the window, is 0.5
     outcomes, restarts = np.array([0.0, 1.0, -1.0, 0.5, 0.5, 1.0 + gain, 0.5]), Restarts(after=4)
     arguments = {"since": 0, "start": 3, "patience": 1}
     assert restarts.is_due(outcomes, **arguments) is wanted
@@ -121,20 +121,20 @@ BATCHES = np.concatenate([[0, 1, 2], np.repeat([3, 11, 19], 8)])
 @pytest.mark.parametrize(
     ("outcomes", "after", "given", "wanted"),
     [
-        (HEAVY, 4, {"start": 8}, False),  # a gain counts by what the search is about now, not by its first points
+        (HEAVY, 4, {"start": 8}, False),  # gains are relative to recent outcomes, not to the first ones
         (NARROW, 4, {"start": 8}, True),
-        ([*DESIGN, *IDLE, 9.0], 4, {}, True),  # full turns count, whatever came since
+        ([*DESIGN, *IDLE, 9.0], 4, {}, True),  # full windows count, whatever came since
         ([*DESIGN, 9.0, *IDLE], 4, {}, False),
         (RISEN, 2, {"start": 5}, True),  # what was gained before the search began does not count for it
         (RISEN, 2, {"start": 5, "since": 4}, False),
         ([1.0] * 8, 3, {"start": 5}, True),  # outcomes that never vary
         ([np.nan] * 8, 3, {"start": 5}, False),
         ([*DESIGN, *[0.5] * 24], 4, {}, True),
-        ([*DESIGN, *[0.5] * 24], 4, {"basis": BATCHES}, False),  # batches in vain count, not evaluations
+        ([*DESIGN, *[0.5] * 24], 4, {"basis": BATCHES}, False),  # batches without gain count, not evaluations
         ([*DESIGN, *[0.5] * 24], 3, {"basis": BATCHES}, True),
     ],
 )
-def test_when_a_search_starts_over(outcomes, after, given, wanted) -> None:
+def test_conditions_of_a_restart(outcomes, after, given, wanted) -> None:
     arguments = {"since": 0, "start": 3, "patience": 1} | given
     assert Restarts(after=after).is_due(np.array(outcomes), **arguments) is wanted
 
@@ -149,7 +149,7 @@ def test_failures_neither_end_a_search_nor_change_a_box(outcomes, places) -> Non
     assert TrustRegion().side(y, 2) == TrustRegion().side(failed, 2)
 
 
-def test_a_batch_in_vain_is_one_failure_and_one_with_a_gain_is_one_success() -> None:
+def test_a_batch_without_gain_is_one_failure_and_a_batch_with_a_gain_is_one_success() -> None:
     box, design = TrustRegion(initial=0.4, successes=2, failures=2), [0.0]
 
     def side(*batches):
@@ -162,12 +162,12 @@ def test_a_batch_in_vain_is_one_failure_and_one_with_a_gain_is_one_success() -> 
     assert side([-1.0] * 7 + [1.0], [0.5] * 8) == 0.4  # one success, one failure, whatever their order
     assert side([1.0, 2.0, 3.0], [0.0]) == 0.4
     assert side([1.0, 2.0, 3.0], [0.0, 4.0]) == 0.8
-    assert side([np.nan] * 4, [-1.0], [-1.0, np.nan]) == 0.2  # what failed says nothing
+    assert side([np.nan] * 4, [-1.0], [-1.0, np.nan]) == 0.2  # failed evaluations do not count
     assert side(*([y] for y in (-1.0, -1.0))) == box.side(np.array([0.0, -1.0, -1.0]), 1)
 
 
-def test_a_batch_in_vain_is_idle_for_at_most_three_evaluations() -> None:
-    """Its members have regions of three sides: two batches of them try as much as six single steps."""
+def test_a_batch_without_gain_counts_as_at_most_three_idle_steps() -> None:
+    """Its members have boxes of three sizes: two batches try as much as six single steps."""
 
     def idle(*sizes):
         basis = np.repeat(1 + np.cumsum([0, *sizes[:-1]]), sizes)
@@ -177,7 +177,7 @@ def test_a_batch_in_vain_is_idle_for_at_most_three_evaluations() -> None:
     assert [idle(2, 2), idle(8, 1), idle(8, 8), idle(1, 1, 1)] == [4, 4, 6, 3]
 
 
-def test_a_member_that_betters_what_was_known_before_its_batch_gains_whatever_others_of_it_found() -> None:
+def test_a_member_gains_if_it_improves_on_outcomes_before_its_batch_whatever_other_members_found() -> None:
     box, basis = TrustRegion(initial=0.4, successes=1, failures=1), np.array([0, 1, 1])
     places = np.array([[0.5, 0.5], [0.9, 0.9], [0.5, 0.6]])  # the second is far out of the box
 
@@ -187,17 +187,17 @@ def test_a_member_that_betters_what_was_known_before_its_batch_gains_whatever_ot
     assert side(0.0, 2.0, 1.0) == 0.8
     assert side(0.0, 2.0, -1.0) == 0.2
     assert side(0.0, -1.0, 1.0) == 0.8
-    assert box.state(np.array([0.0, 2.0, 1.0]), 1, places=np.full((3, 2), 0.5)).side == 0.4  # one by one: in vain
+    assert box.state(np.array([0.0, 2.0, 1.0]), 1, places=np.full((3, 2), 0.5)).side == 0.4  # one by one
 
 
-def test_with_eight_queries_out_at_all_times_a_failure_counts_once_something_was_learned_of_it() -> None:
-    asked_knowing = np.maximum(1, np.arange(-6, 26))  # eight at first, then one whenever one is told
+def test_with_eight_pending_queries_a_failure_counts_once_a_later_query_knows_of_it() -> None:
+    asked_knowing = np.maximum(1, np.arange(-6, 26))  # eight at first, then one new query per outcome
     box = TrustRegion(initial=0.8, failures=1, smallest=1e-3)
     assert box.side(np.array([0.0] + [-1.0] * 32), 1, basis=np.array([0, *asked_knowing])) == 0.8 / 2**4
-    knowing = np.array([0, 1, 1, 2, 2, 3])  # of two out at all times every second failure counts
+    knowing = np.array([0, 1, 1, 2, 2, 3])  # with two pending queries every second failure counts
     assert box.side(np.array([0.0] + [-1.0] * 5), 1, basis=knowing) == 0.8 / 2**2
 
 
-def test_a_box_is_cut_off_at_the_faces() -> None:
+def test_a_box_is_clipped_at_the_faces_of_the_unit_cube() -> None:
     low, high = box_around(np.array([0.1, 0.5]), 0.4)
     np.testing.assert_allclose((low, high), ([0.0, 0.3], [0.3, 0.7]))

@@ -17,7 +17,7 @@ def some_points(t: int, n: int = 2, seed: int = 0):
 
 @pytest.fixture(scope="session")
 def joint_situation():
-    """Makes what a team of pairs of variables knows after some evaluations, all of them told as totals."""
+    """Makes situations of a team with pairs of variables after some evaluations, with totals."""
 
     def make(X, totals, pending=(), seed=0, initial=4, low=-2.0, high=3.0, factors=None) -> JointSituation:
         points = np.asarray(X, dtype=float)

@@ -39,13 +39,13 @@ def test_independent_agents_with_equal_choices_all_take_the_place_of_highest_ucb
     assert decision.report.messages == 0
 
 
-def test_greedy_starts_like_independent_never_repeats_a_place_and_leaves_out_who_has_none():
+def test_greedy_starts_like_independent_never_repeats_a_place_and_skips_agents_without_places():
     now = situation()
     first = Independent().decide(now, DBGPUCB()).points["robot_0"]
     decision = Greedy().decide(now, DBGPUCB())
     assert (decision.points["robot_0"] == first).all()
     assert len({tuple(point) for point in decision.points.values()}) == 3
-    assert decision.report.messages == 0  # all know the same, so each knows what the others choose
+    assert decision.report.messages == 0  # all agents know the same, so each can compute all choices
     only = {"robot_0": LATTICE[:1], "robot_1": LATTICE[:1], "robot_2": LATTICE}
     assert set(Greedy().decide(situation(only), DBGPUCB()).points) == {"robot_0", "robot_2"}
 
@@ -78,29 +78,29 @@ def test_a_sweep_stays_in_its_strip_and_is_evenly_spaced(n_points):
     plan = sweep(ground_of(DOMAIN, None), 1, 4, n_points)
     assert plan.shape == (n_points, 2)
     assert ((plan >= [25.0, 0.0]) & (plan <= [50.0, 60.0])).all()
-    steps = np.abs(np.diff(plan, axis=0)).sum(axis=1)  # along the lanes and the turns between them
+    steps = np.abs(np.diff(plan, axis=0)).sum(axis=1)  # along the tracks and the turns between them
     if n_points > 10:  # shorter only where a step cuts a turn
         assert (steps <= np.median(steps) + 1e-9).all()
         assert np.isclose(steps, np.median(steps)).mean() > 0.8
     if n_points > 1:
-        assert plan[0, 1] < 30.0  # begins in the south where nobody knows where the agent is
+        assert plan[0, 1] < 30.0  # begins in the south if the position of the agent is unknown
 
 
-def test_a_sweep_begins_at_its_start_and_goes_no_farther_than_it_gets():
+def test_a_sweep_begins_at_its_start_and_never_steps_beyond_its_reach():
     for start, reach in [((49.0, 60.0), 5.0), ((90.0, 3.0), 9.0), ((30.0, 30.0), 2.0)]:
         plan = np.array([start, *sweep(ground_of(DOMAIN, None), 1, 4, 25, start, reach)])
         steps = np.linalg.norm(np.diff(plan, axis=0), axis=1)
         assert steps.max() <= reach + 1e-9
         assert np.median(steps) > 0.9 * min(reach, 8.0)
-    assert (sweep(ground_of(DOMAIN, None), 1, 4, 25, (30.0, 55.0), 2.0)[-1] < [50.0, 40.0]).all()  # where more is left
+    assert (sweep(ground_of(DOMAIN, None), 1, 4, 25, (30.0, 55.0), 2.0)[-1] < [50.0, 40.0]).all()  # more is left there
 
 
 PLACES = [(x, y) for x in np.linspace(1, 99, 50) for y in np.linspace(1, 59, 30)]
 SHORE = np.array([(x, y) for x, y in PLACES if not (30 < x < 70 and 10 < y < 50)])
 
 
-def test_lanes_are_cut_and_swept_in_cells_on_either_side_of_what_is_closed():
-    """Every open place is near the sweep, no lane crosses the lake, and ways round it are as long as they are."""
+def test_tracks_are_cut_at_closed_areas_and_swept_in_cells_on_either_side():
+    """Every open place is near the sweep, no track crosses the lake, and detours have their true length."""
     ground = ground_of(DOMAIN, SHORE)
     assert len(ground.open_parts(50.0, 3.0, 57.0)) == 2
     assert len(ground.open_parts(10.0, 3.0, 57.0)) == 1
@@ -114,7 +114,7 @@ def test_lanes_are_cut_and_swept_in_cells_on_either_side_of_what_is_closed():
 
 
 def test_a_lawn_mower_gets_round_a_wall_and_covers_what_is_behind_it():
-    """Agents drive where they see; one that went for the nearest place would stand at the wall."""
+    """Agents move to visible places; one that went to the nearest place would stop at the wall."""
     wall = np.array([(x, y) for x, y in SHORE if not (28 < x < 34 and y < 52)])
     ground, place, start = SweptGround(DOMAIN, wall), np.array([5.0, 5.0]), np.array([5.0, 5.0])
     seen = [place]
@@ -131,14 +131,14 @@ def test_a_lawn_mower_gets_round_a_wall_and_covers_what_is_behind_it():
 
 @pytest.mark.parametrize("n_sites", [10, 1000, pytest.param(6000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("start", [None, (10.0, 6.0)])
-def test_sweeps_get_to_sites_in_clusters_that_are_small_beside_the_map(n_sites, start):
+def test_sweeps_reach_sites_in_clusters_that_are_small_compared_with_the_map(n_sites, start):
     noise = np.random.default_rng(0).uniform(-0.1, 0.1, (2, n_sites // 2, 2))
     sites = noise + np.array([[[10.0, 6.0]], [[90.0, 54.0]]])
     ground = ground_of(DOMAIN, sites.reshape(-1, 2))
     for strip, own in enumerate(sites):
         plan = sweep(ground, strip, 2, 40, start)
         off = np.linalg.norm(own[:, None] - plan, axis=-1)
-        assert off.min(axis=1).max() < (30.0 if n_sites == 10 else 0.3)  # of few sites anything is near
+        assert off.min(axis=1).max() < (30.0 if n_sites == 10 else 0.3)  # few sites are passed at a distance
 
 
 def test_lawn_mower_strips_stay_when_an_agent_leaves():
@@ -148,7 +148,7 @@ def test_lawn_mower_strips_stay_when_an_agent_leaves():
     assert (one == other).all()
 
 
-def test_lawn_mower_needs_a_horizon_and_a_map():
+def test_lawn_mower_needs_a_horizon():
     with pytest.raises(ConfigError, match="rounds"):
         LawnMower().decide(situation(horizon=None), DBGPUCB())
 

@@ -48,15 +48,15 @@ def test_any_number_of_points_begins_the_sequence_without_a_warning(n):
     assert points.shape == (n, 3)
 
 
-def test_points_out_for_evaluation_are_not_asked_for_again(joint_situation):
-    told, more = joint_situation(np.zeros((5, 4)), np.zeros(5)), np.zeros((1, 4))
+def test_pending_points_are_not_asked_for_again(joint_situation):
+    known, more = joint_situation(np.zeros((5, 4)), np.zeros(5)), np.zeros((1, 4))
     for method in (Sobol(), Random()):
-        first, _ = method.decide_joint(told, None)
+        first, _ = method.decide_joint(known, None)
         second, _ = method.decide_joint(joint_situation(np.zeros((5, 4)), np.zeros(5), pending=more), None)
         assert not np.isclose(first, second).any()
 
 
-def test_an_agent_draws_its_own_variables_whatever_others_there_are(joint_situation):
+def test_the_draw_of_a_variable_does_not_depend_on_how_many_other_variables_there_are(joint_situation):
     small, _ = Random().decide_joint(joint_situation(np.zeros((5, 4)), np.zeros(5)), None)
     large, _ = Random().decide_joint(joint_situation(np.zeros((5, 8)), np.zeros(5)), None)
     assert (small == large[:4]).all()
@@ -66,7 +66,7 @@ def test_an_agent_draws_its_own_variables_whatever_others_there_are(joint_situat
     assert min(np.min(draws), 1.0 - np.max(draws)) < 0.02
 
 
-def test_outcomes_of_all_factors_are_seen_as_their_sum_and_one_missing_hides_it(joint_situation):
+def test_the_total_is_the_sum_of_outcomes_of_factors_unless_one_is_missing(joint_situation):
     X = np.array([[-2.0] * 4, [3.0] * 4, [0.5] * 4, [1.0] * 4])
     parts = [[np.nan, np.nan], [1.0, 2.0], [1.0, np.nan], [4.0, 5.0]]
     now = joint_situation(X, [7.0, np.nan, np.nan, 8.0], factors=parts)
@@ -97,7 +97,7 @@ def waves(X):
 
 
 @pytest.mark.parametrize(("function", "scale", "n"), [(bowl, 0.1, 4), (bowl, 4.0, 4), (waves, 0.1, 2), (waves, 2.0, 2)])
-def test_it_asks_in_the_box_where_the_bound_written_out_is_largest_far_and_near(function, scale, n, joint_situation):
+def test_the_isotropic_gp_asks_for_the_point_of_its_box_with_the_largest_bound(function, scale, n, joint_situation):
     X = some_points(14 if n == 4 else 30, n)
     y = function(X)
     now = joint_situation(X, y, initial=len(y))
@@ -116,15 +116,15 @@ def test_it_asks_in_the_box_where_the_bound_written_out_is_largest_far_and_near(
     assert report.messages == 0
 
 
-def test_its_box_halves_after_failures_and_it_asks_closer_to_the_best_point(joint_situation):
+def test_the_box_of_the_isotropic_gp_halves_after_failures(joint_situation):
     X = some_points(4, 4)
     X[0] = 1.0
     worse = np.concatenate([X, some_points(30, 4, seed=1)])
     near, _ = IsotropicGP().decide_joint(joint_situation(worse, bowl(worse)), None)
-    assert np.abs(near - 0.6).max() <= 2.0**-7 / 2 + 1e-12  # its smallest box
+    assert np.abs(near - 0.6).max() <= 2.0**-7 / 2 + 1e-12  # the smallest box
 
 
-def test_it_gets_to_the_top_of_a_bowl(joint_situation):
+def test_the_isotropic_gp_finds_the_top_of_a_bowl(joint_situation):
     X = some_points(6, 4)
     for _ in range(25):
         point, _ = IsotropicGP().decide_joint(joint_situation(X, bowl(X), initial=6), None)
@@ -133,13 +133,15 @@ def test_it_gets_to_the_top_of_a_bowl(joint_situation):
     assert bowl(X).max() > -0.02
 
 
-def test_failures_and_points_pending_are_taken_in(joint_situation):
+def test_the_isotropic_gp_uses_failures_and_pending_points(joint_situation):
     X = some_points(8, 4)
     y = np.where(np.arange(8) == 2, np.nan, bowl(X))
     first, _ = IsotropicGP(exploration_scale=1.0).decide_joint(joint_situation(X, y), None)
-    beside, _ = IsotropicGP(exploration_scale=1.0).decide_joint(joint_situation(X, y, pending=-2.0 + 5.0 * first), None)
+    with_pending, _ = IsotropicGP(exploration_scale=1.0).decide_joint(
+        joint_situation(X, y, pending=-2.0 + 5.0 * first), None
+    )
     blind, _ = IsotropicGP().decide_joint(joint_situation(X, np.full(8, np.nan)), None)
-    assert np.abs(first - beside).max() > 0.05
+    assert np.abs(first - with_pending).max() > 0.05
     assert ((blind >= 0.0) & (blind <= 1.0)).all()
 
 
@@ -157,7 +159,7 @@ def functions_of(kind: Thompson | DuMBO, seed: int = 0) -> BoxFunctions:
 
 @pytest.mark.parametrize("kind", [Thompson(), DuMBO(), DuMBO(coupled=True)], ids=["draw", "dumbo", "coupled"])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_it_is_as_high_as_a_fine_grid_says(kind, seed) -> None:
+def test_the_centralised_search_finds_the_maximum_of_a_fine_grid(kind, seed) -> None:
     functions = functions_of(kind, seed)
     axis = np.linspace(0.0, 1.0, 201)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
@@ -185,7 +187,7 @@ def test_the_centralised_search_climbs_although_some_points_are_forbidden():
     assert fenced.point == pytest.approx(free.point, abs=1e-5)
 
 
-def test_it_says_that_it_is_centralised_and_exchanged_nothing() -> None:
+def test_the_centralised_search_reports_its_status_and_no_traffic() -> None:
     found = Centralised(starts=2).maximise(functions_of(Thompson()))
     assert found.report == SolveReport(status="centralised", value=found.value, traffic=Traffic())
 
@@ -195,7 +197,7 @@ def test_more_starts_are_no_worse() -> None:
     assert many >= few - 1e-12
 
 
-def test_a_team_asks_by_it_but_not_as_agents() -> None:
+def test_a_team_uses_the_centralised_search_but_not_with_separate_agents() -> None:
     graph = sb.FactorGraph.from_scopes(SCOPES)
     for as_agents in (False, True):
         bounds, transport = {"a": (0.0, 1.0), "b": (-1.0, 1.0)}, sb.InProcess(as_agents=as_agents)

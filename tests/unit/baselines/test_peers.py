@@ -31,7 +31,7 @@ def peer(method, package, *more):
     marks = [
         pytest.mark.peers,
         pytest.mark.skipif(is_absent, reason="needs the extra `peers`"),
-        pytest.mark.filterwarnings("ignore"),  # their warnings are theirs
+        pytest.mark.filterwarnings("ignore"),  # warnings of these packages do not matter here
     ]
     return pytest.param(method, *more, marks=marks, id=type(method).__name__)
 
@@ -41,7 +41,7 @@ STUDIES = PEERS[3:]
 
 
 @pytest.mark.parametrize("method", [method for method, _ in METHODS])
-def test_without_its_package_a_peer_says_in_one_line_what_to_install(method, joint_situation, monkeypatch):
+def test_without_its_package_a_peer_names_in_one_line_what_to_install(method, joint_situation, monkeypatch):
     def absent(name: str):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
@@ -52,7 +52,7 @@ def test_without_its_package_a_peer_says_in_one_line_what_to_install(method, joi
 
 
 @pytest.mark.parametrize(("method", "package"), METHODS)
-def test_a_team_or_an_agent_refuses_a_peer_at_once_whose_package_is_not_there(method, package, monkeypatch):
+def test_a_team_or_an_agent_refuses_a_peer_without_its_package_at_once(method, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     problem = sb.Problem.of(None, {"x": (0.0, 1.0)}, None, "total")
     for make in (sb.Team, lambda *given, **more: sb.Agent(problem.agents[0], *given, **more)):
@@ -60,7 +60,7 @@ def test_a_team_or_an_agent_refuses_a_peer_at_once_whose_package_is_not_there(me
             make(problem, coordination=method)
 
 
-def test_the_line_names_the_package_that_is_missing_and_other_trouble_is_not_hidden(monkeypatch):
+def test_the_message_names_the_missing_package_and_other_import_errors_are_not_hidden(monkeypatch):
     def lacks_torch(name: str):
         raise ModuleNotFoundError("No module named 'torch'", name="torch.nn")
 
@@ -83,27 +83,27 @@ def test_a_decision_is_a_function_of_history_pending_points_and_seed(method, joi
     first, report = method.decide_joint(joint_situation(X, bowl(X)), None)
     again, _ = method.decide_joint(joint_situation(X, bowl(X)), None)
     other, _ = method.decide_joint(joint_situation(X, bowl(X), seed=1), None)
-    beside, _ = method.decide_joint(joint_situation(X, bowl(X), pending=-2.0 + 5.0 * first), None)
+    with_pending, _ = method.decide_joint(joint_situation(X, bowl(X), pending=-2.0 + 5.0 * first), None)
     assert (first == again).all()
     assert (first != other).any()
-    assert np.abs(beside - first).max() > 1e-6
+    assert np.abs(with_pending - first).max() > 1e-6
     assert ((first >= 0.0) & (first <= 1.0)).all()
     assert report.messages == 0
     assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
 
 
 @pytest.mark.parametrize("method", PEERS)
-def test_any_history_is_taken(method, joint_situation):
-    """Evaluations that failed, also all of them; places that were told twice; points out before any outcome is told."""
+def test_any_history_is_accepted(method, joint_situation):
+    """Some or all evaluations failed; points were evaluated twice; points are pending before any outcome."""
     X, twice, nothing = some_points(8), np.concatenate([some_points(5)] * 2), np.zeros((0, 2))
-    told = [
+    histories = [
         (X, np.where(np.arange(8) % 3 == 0, np.nan, bowl(X)), nothing),
         (X, np.full(8, np.nan), nothing),
         (twice, bowl(twice) + np.arange(10) / 10.0, nothing),
         (nothing, [], some_points(6)),  # more than the initial design has
         (nothing, [], some_points(7)),
     ]
-    points = [method.decide_joint(joint_situation(x, y, pending=out), None)[0] for x, y, out in told]
+    points = [method.decide_joint(joint_situation(x, y, pending=out), None)[0] for x, y, out in histories]
     assert all(((point >= 0.0) & (point <= 1.0)).all() for point in points)
     assert (points[-1] != points[-2]).any()
 
@@ -124,7 +124,7 @@ def test_peers_find_the_top_of_a_bowl(method, within, steps, joint_situation):
 
 
 @pytest.mark.peers
-def test_replayed_cma_es_asks_what_one_that_was_never_stopped_asks(joint_situation):
+def test_a_replayed_cma_es_asks_the_same_points_as_an_uninterrupted_one(joint_situation):
     cma = pytest.importorskip("cma")
     from swarmbo.boundary.rng import stream
 
@@ -143,7 +143,7 @@ def test_replayed_cma_es_asks_what_one_that_was_never_stopped_asks(joint_situati
 
 
 @pytest.mark.peers
-def test_later_outcomes_do_not_change_how_cma_es_took_a_failure(joint_situation):
+def test_later_outcomes_do_not_change_how_cma_es_ranked_a_failure(joint_situation):
     pytest.importorskip("cma")
     for seed in range(6):
         X, y = some_points(4), bowl(some_points(4))
@@ -159,7 +159,7 @@ def test_later_outcomes_do_not_change_how_cma_es_took_a_failure(joint_situation)
 
 
 @pytest.mark.peers
-def test_cma_es_that_sees_no_differences_starts_again_with_a_larger_population(joint_situation):
+def test_cma_es_with_equal_outcomes_restarts_with_a_larger_population(joint_situation):
     pytest.importorskip("cma")
     X = some_points(4)
     y = np.zeros(4)
@@ -179,7 +179,7 @@ def test_draws_of_turbo_have_the_mean_and_variance_of_gpytorchs_posterior():
 
     rng = np.random.default_rng(0)
     U, X = rng.random((12, 2)), rng.random((40, 2))
-    U = np.concatenate([U, U])  # told twice, differently: the noise counts
+    U = np.concatenate([U, U])  # evaluated twice with different outcomes: the noise counts
     z = np.sin(5.0 * U).sum(axis=1) + np.repeat([-0.4, 0.4], 12)
     model = _fitted(U, z)
     draws = np.array([_draw(rng, model, U, z, X) for _ in range(1500)])
@@ -213,14 +213,14 @@ def test_log_nei_asks_where_improvement_over_joint_draws_at_the_points_evaluated
     improvement = np.maximum(draws[:, 7:] - draws[:, :7].max(axis=1, keepdims=True), 0.0).mean(axis=0)
     chosen = np.interp(point[0], grid, improvement)
     assert chosen > 0.9 * improvement.max()
-    assert np.median(improvement) < 0.5 * improvement.max()  # or nearly any place would do
+    assert np.median(improvement) < 0.5 * improvement.max()  # otherwise almost any place would pass
 
 
 @pytest.mark.parametrize("method", STUDIES)
-def test_studies_that_are_told_again_say_nothing_and_leave_random_numbers_alone(method, joint_situation, capfd):
+def test_replayed_studies_print_nothing_and_leave_global_random_states_alone(method, joint_situation, capfd):
     torch = pytest.importorskip("torch")
     X = some_points(6)
-    method.decide_joint(joint_situation(X, bowl(X)), None)  # what is imported now may say something
+    method.decide_joint(joint_situation(X, bowl(X)), None)  # imports may print something
     states = torch.random.get_rng_state(), random.getstate()
     capfd.readouterr()
     method.decide_joint(joint_situation(X, bowl(X)), None)
@@ -230,29 +230,29 @@ def test_studies_that_are_told_again_say_nothing_and_leave_random_numbers_alone(
 
 
 @pytest.mark.parametrize("method", STUDIES)
-def test_the_initial_design_takes_the_place_of_their_own_random_points(method, joint_situation):
+def test_the_initial_design_replaces_the_random_points_of_studies(method, joint_situation):
     X = some_points(4)
     down, up = (method.decide_joint(joint_situation(X, sign * bowl(X)), None)[0] for sign in (1.0, -1.0))
     assert np.abs(down - up).max() > 1e-3  # outcomes count from the first decision on
 
 
-def test_peers_that_keep_trials_hear_that_what_was_told_in_part_is_still_running(joint_situation):
+def test_partly_told_evaluations_are_running_trials(joint_situation):
     X = some_points(4)
     situation = joint_situation(X, bowl(X), pending=some_points(1, seed=1))
     factors = np.stack([bowl(X), np.array([1.0, np.nan, np.nan, 2.0])], axis=1)
-    told = {"totals": np.full(4, np.nan), "factors": factors, "awaited": np.arange(8).reshape(4, 2) == 3}
-    history = dataclasses.replace(situation.history, **told)
+    changes = {"totals": np.full(4, np.nan), "factors": factors, "awaited": np.arange(8).reshape(4, 2) == 3}
+    history = dataclasses.replace(situation.history, **changes)
     graph = FactorGraph.from_scopes({"f": ["x0"], "g": ["x1"]})
-    told = trials(dataclasses.replace(situation, graph=graph, history=history))
-    assert [trial.status for trial in told] == ["complete", "failed", "complete", "running", "running"]
-    assert [trial.total for trial in told[:3:2]] == pytest.approx(factors[[0, 3]].sum(axis=1).tolist())
-    np.testing.assert_allclose(told[-1].point, situation.domain.to_unit(X[1:2])[0])
+    kept = trials(dataclasses.replace(situation, graph=graph, history=history))
+    assert [trial.status for trial in kept] == ["complete", "failed", "complete", "running", "running"]
+    assert [trial.total for trial in kept[:3:2]] == pytest.approx(factors[[0, 3]].sum(axis=1).tolist())
+    np.testing.assert_allclose(kept[-1].point, situation.domain.to_unit(X[1:2])[0])
 
 
 @pytest.mark.parametrize(
     ("package", "method", "rounds"), [("cma", "cma-es", 150), ("torch", "turbo-1", 15), ("torch", "botorch-log-nei", 8)]
 )
-def test_the_unit_of_outcomes_decides_nothing(package, method, rounds):
+def test_the_unit_of_outcomes_does_not_change_decisions(package, method, rounds):
     pytest.importorskip(package)
 
     def decided(unit):

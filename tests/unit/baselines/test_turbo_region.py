@@ -26,8 +26,8 @@ def length_after(outcomes: list[float], n_dims: int = 6, region: TurboRegion | N
         (RISING[1:13], 6, 1.6),
         *(([0.0] * (n - 1), d, 0.8) for d, n in TOLERANCES),  # as many failures as variables, but four at least
         *(([failed] * n, d, 0.4) for d, n in TOLERANCES for failed in (0.0, np.nan)),
-        ([*[0.0] * 5, 2.0, *[0.0] * 5], 6, 0.8),  # a success starts the count of failures anew
-        ([2.0, 3.0, 0.0, 4.0, 5.0], 6, 0.8),  # and the other way round
+        ([*[0.0] * 5, 2.0, *[0.0] * 5], 6, 0.8),  # a success resets the count of failures
+        ([2.0, 3.0, 0.0, 4.0, 5.0], 6, 0.8),  # and a failure resets that of successes
         ([1.0005] * 6, 6, 0.4),  # a gain of less than a thousandth of the best is a failure
         ([1.002, 1.004, 1.0066], 6, 1.6),
     ],
@@ -36,16 +36,16 @@ def test_improvements_double_the_length_and_failures_halve_it(outcomes, n_dims, 
     assert length_after(outcomes, n_dims) == length
 
 
-def test_a_length_doubles_from_where_it_began():
+def test_a_length_doubles_from_its_initial_value():
     assert length_after(RISING[1:7], region=TurboRegion(initial=0.1)) == 0.4
 
 
-def test_the_initial_design_counts_neither_way():
+def test_the_initial_design_does_not_change_the_length():
     state = replay(RISING, len(RISING), 6)
     assert (state.length, state.first, state.n_fresh) == (0.8, 0, 0)
 
 
-def test_below_its_smallest_length_it_starts_over_with_a_design_of_its_own_and_forgets_the_best():
+def test_below_its_smallest_length_a_region_restarts_with_a_new_design_and_forgets_the_best():
     region = TurboRegion(fresh=5)
     outcomes = [9.0, 8.0, *[0.0] * (7 * 4)]  # 0.8 is halved seven times before it is below 2^-7
     assert replay(outcomes[:-1], 2, 4, region).restarts == 0
@@ -58,7 +58,7 @@ def test_below_its_smallest_length_it_starts_over_with_a_design_of_its_own_and_f
 
 
 @given(st.lists(st.one_of(st.floats(-5, 5), st.just(np.nan)), max_size=120), st.integers(1, 12), st.integers(1, 10))
-def test_the_length_stays_within_its_limits_whatever_is_told(outcomes, initial, n_dims):
+def test_the_length_stays_within_its_limits_for_all_outcomes(outcomes, initial, n_dims):
     region = TurboRegion()
     state = replay(outcomes, initial, n_dims, region)
     assert region.smallest <= state.length <= region.largest

@@ -1,4 +1,4 @@
-"""A belief that is quick at places known beforehand is held to the same belief asked the long way."""
+"""A belief that is quick at places known beforehand, compared with the same belief without them."""
 
 from dataclasses import replace
 
@@ -25,7 +25,9 @@ def belief_of(seed: int, n: int, time: TimeAxis | None = None) -> ExactGP:
 
 
 @given(st.integers(0, 50), st.integers(0, 12), st.booleans(), st.data())
-def test_places_pending_tell_what_they_tell_the_belief(seed: int, n: int, fades: bool, data: st.DataObject) -> None:
+def test_pending_places_have_the_same_effect_as_in_the_plain_belief(
+    seed: int, n: int, fades: bool, data: st.DataObject
+) -> None:
     belief = belief_of(seed, n, TimeAxis(lengthscale_median=4.0) if fades else None)
     belief = belief.condition_on_pending(DOMAIN.from_unit(np.random.default_rng(seed).random((2, 2))))
     quick = AtPlaces.of(belief, np.concatenate([SITES, SITES[:5]]))
@@ -51,8 +53,8 @@ def test_places_pending_tell_what_they_tell_the_belief(seed: int, n: int, fades:
     np.testing.assert_allclose(quick.at(9.0).posterior(looked)[1], plain.at(9.0).posterior(looked)[1], atol=1e-8 * unit)
 
 
-def test_beliefs_of_agents_own_stay_as_they_are() -> None:
-    """An agent that knows no belief but its own has to come to the same bits as a team that knows all."""
+def test_separate_beliefs_of_agents_are_not_replaced() -> None:
+    """An agent that knows only its own belief has to be bit-identical to a team that knows all beliefs."""
     a, b = belief_of(0, 8), belief_of(1, 8)
     quick = quick_at(Views({"r": a, "s": b, "t": a}, "s"), {"r": SITES[:4], "t": SITES[4:8], "s": SITES})
     assert (quick.by_agent["r"], quick.by_agent["s"], quick.by_agent["t"]) == (a, b, a)
@@ -72,14 +74,14 @@ def test_different_places_are_those_of_numpy(rows: list[tuple[int, int]]) -> Non
     np.testing.assert_array_equal(number, inverse.reshape(-1))
 
 
-def test_places_with_one_key_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_with_equal_keys_are_still_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swarmbo.spaces.box.place_keys", lambda X: np.zeros(len(X), dtype=np.uint64))
     places, number = unique_places(SITES[::-1])
     np.testing.assert_array_equal(places[number], SITES[::-1])
     assert len(places) == len(SITES)
 
 
-def test_keys_tell_a_hundred_thousand_sites_apart() -> None:
+def test_keys_of_a_hundred_thousand_sites_are_distinct() -> None:
     side = np.linspace(0.0, 1.0, 316)
     sites = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     assert len(np.unique(place_keys(sites))) == len(sites)
@@ -90,7 +92,7 @@ def test_keys_tell_a_hundred_thousand_sites_apart() -> None:
 def test_a_table_of_places_finds_each_and_no_other(asked: list[tuple[int, int]], shift: int) -> None:
     known, X = np.array([(i, j) for i in range(-3, 3) for j in (-1, 0, 3)]) / 3.0, np.array(asked) / 3.0
     with pytest.MonkeyPatch.context() as patch:
-        keys = place_keys  # with 20 bits fewer all begin alike, with 63 many are equal
+        keys = place_keys  # with 20 bits fewer all keys begin alike, with 63 many are equal
         patch.setattr("swarmbo.spaces.box.place_keys", lambda X: keys(X) >> np.uint64(shift))
         table, asked_for = PlaceTable(known), np.where(X == 0.0, -0.0, X)
         rows, found = table.rows_of(asked_for), table.find(asked_for)
@@ -124,7 +126,7 @@ def test_no_prior_correlation_is_larger_than_that_with_the_box_around_places(ker
 
 
 @given(st.integers(0, 20), st.booleans(), st.lists(st.integers(0, 29), min_size=1, max_size=5, unique=True))
-def test_rows_of_covariances_know_what_was_taken_as_measured(seed: int, fades: bool, taken: list[int]) -> None:
+def test_rows_of_covariances_count_the_taken_places_as_measured(seed: int, fades: bool, taken: list[int]) -> None:
     belief, places = belief_of(seed, 9, TimeAxis(lengthscale_median=4.0) if fades else None), SITES[::2][:30]
     quick = AtPlaces.of(belief, SITES).condition_on_pending(SITES[1:4])
     looked = quick.posterior_cache(places)
@@ -141,17 +143,17 @@ def test_rows_of_covariances_know_what_was_taken_as_measured(seed: int, fades: b
 
 BOX = Domain(np.array([0.0, -5.0]), np.array([10.0, 5.0]))
 STILL = Hyperparameters("matern52", (0.3, 0.2), 1.3, 0.04, mean=0.2, offset=7.0, scale=3.0)
-FADING = Hyperparameters("rbf", (0.3, 0.2), 0.8, 0.02, offset=-1.0, scale=2.0, time=TimeCorrelation("matern32", 4.0))
+OVER_TIME = Hyperparameters("rbf", (0.3, 0.2), 0.8, 0.02, offset=-1.0, scale=2.0, time=TimeCorrelation("matern32", 4.0))
 RNG = np.random.default_rng(0)
-READINGS = np.column_stack([BOX.from_unit(RNG.random((30, 2))), RNG.integers(0, 6, 30), RNG.normal(size=30)])
-READINGS[20:25, :2] = READINGS[3:8, :2]  # some places were measured twice
+MEASUREMENTS = np.column_stack([BOX.from_unit(RNG.random((30, 2))), RNG.integers(0, 6, 30), RNG.normal(size=30)])
+MEASUREMENTS[20:25, :2] = MEASUREMENTS[3:8, :2]  # some places were measured twice
 PLACES = BOX.from_unit(RNG.random((40, 2)))
 
 
 def view(hyperparameters, rows):
-    """The belief by some of the readings."""
+    """The belief about some of the measurements."""
     columns = [0, 1, 2] if hyperparameters.time is not None else [0, 1]
-    X, y = READINGS[rows][:, columns], READINGS[rows][:, 3]
+    X, y = MEASUREMENTS[rows][:, columns], MEASUREMENTS[rows][:, 3]
     return ExactGP.from_hyperparameters(ExactGPSettings(kernel=hyperparameters.kernel), BOX, hyperparameters, X, y)
 
 
@@ -160,18 +162,18 @@ def view(hyperparameters, rows):
     is_fading=st.booleans(),
     is_pending=st.booleans(),
 )
-def test_means_of_all_are_the_means_of_each(known, is_fading, is_pending):
-    views = [view(FADING if is_fading else STILL, rows).at(7.0) for rows in known]
+def test_means_of_several_beliefs_at_once_are_those_of_each(known, is_fading, is_pending):
+    views = [view(OVER_TIME if is_fading else STILL, rows).at(7.0) for rows in known]
     if is_pending:
         views[0] = views[0].condition_on_pending(PLACES[:2])
     for got, each in zip(ExactGP.posterior_means(views, PLACES), views, strict=True):
         np.testing.assert_allclose(got, each.posterior(PLACES)[0], rtol=1e-9, atol=1e-9)
 
 
-def test_agents_may_differ_in_hyperparameters_and_in_moment_and_may_have_one_view_in_common():
-    one = view(FADING, [1, 2, 3]).at(3.0)
-    louder = view(msgspec.structs.replace(FADING, noise_variance=0.5), [1, 2, 3]).at(3.0)
-    by_agent = {"a": one, "b": view(FADING, [2, 9]).at(3.0), "c": one, "d": one.at(50.0), "e": louder}
+def test_agents_may_differ_in_hyperparameters_and_rounds_and_may_share_a_belief():
+    one = view(OVER_TIME, [1, 2, 3]).at(3.0)
+    louder = view(msgspec.structs.replace(OVER_TIME, noise_variance=0.5), [1, 2, 3]).at(3.0)
+    by_agent = {"a": one, "b": view(OVER_TIME, [2, 9]).at(3.0), "c": one, "d": one.at(50.0), "e": louder}
     means = means_by_agent(Views(by_agent, "a"), PLACES)
     assert list(means) == list(by_agent)
     assert means["a"] is means["c"]
@@ -180,6 +182,6 @@ def test_agents_may_differ_in_hyperparameters_and_in_moment_and_may_have_one_vie
     assert len({means[name][0] for name in "abde"}) == 4
 
 
-def test_places_that_are_none_are_refused():
+def test_places_that_are_not_finite_are_refused():
     with pytest.raises(ShapeError, match="finite"):
         means_by_agent(Views({"a": view(STILL, [0]), "b": view(STILL, [1])}, "a"), np.full((1, 2), np.nan))

@@ -1,6 +1,6 @@
-"""Of how many points the truth lies in the 95 % interval of fused beliefs, over fields drawn from their own prior.
+"""Coverage of the 95 % intervals of fused beliefs, over fields drawn from the prior.
 
-Single beliefs are held to closed forms, in other files, which leave no room for this.
+Single beliefs need no such test: other files compare them with closed forms.
 """
 
 import networkx as nx
@@ -13,7 +13,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
 
-# Shares over 80 fields of 60 points have a standard error of at most 0.7 %, as points of one field err together
+# Shares over 80 fields of 60 points have a standard error of at most 0.7 %, as errors in one field are correlated
 N_DATA, N_TEST, NOISE = 20, 60, 0.05
 SQUARE = Domain(np.zeros(2), np.ones(2))
 START = Proposal(0, "", Hyperparameters("matern52", (0.25, 0.4), 1.0, NOISE), seed=2, n_features=60)
@@ -21,7 +21,7 @@ LINKS = nx.cycle_graph(["a", "b", "c", "d"])
 
 
 def coverage(kind, fields, steps):
-    """Every agent has its own share of the readings; the belief is that of the agent they reach last."""
+    """Every agent has a share of the measurements; the belief is that of the agent that they reach last."""
     basis, inside = START.basis, []
     for k in range(fields):
         rng = stream(0, "calibration", field=k)
@@ -43,5 +43,5 @@ def coverage(kind, fields, steps):
 @pytest.mark.parametrize(
     ("kind", "fields", "steps", "most"), [(PushSum, 80, 40, 0.97), (CovarianceIntersection, 40, 10, 1.0)]
 )
-def test_95_percent_intervals_cover_at_least_93_percent_and_of_a_pool_at_most_97(kind, fields, steps, most):
+def test_95_percent_intervals_cover_at_least_93_percent_and_those_of_a_pool_at_most_97(kind, fields, steps, most):
     assert 0.93 <= coverage(kind, fields, steps) <= most

@@ -1,4 +1,4 @@
-"""Sums of local functions to be maximised; what a factor itself is worth, each test says in a class of its own."""
+"""Sums of local functions to be maximised; subclasses define the value of a single factor."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ DISJOINT = {"f": ["a", "b", "c"], "g": ["d", "e"], "h": ["i"], "k": ["j", "l"]}
 
 @dataclass(frozen=True, eq=False)
 class ExampleSum(BoxFunctions):
-    """A sum whose factors, if it is coupled, weigh their worth by what their neighbours publish."""
+    """A sum; if it is coupled, values of factors are weighted by what their neighbours publish."""
 
     seed: int = 0
     ripples: float = 0.0
@@ -48,10 +48,10 @@ class ExampleSum(BoxFunctions):
 
     @abstractmethod
     def own(self, factor: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What a factor is worth by itself, and its gradient."""
+        """Value of a factor without coupling, and its gradient."""
 
-    def of_its_own(self, factor: str) -> tuple[int, np.random.Generator]:
-        """Number of variables of a factor, and what its random numbers come from; refused to agents without it."""
+    def size_and_rng(self, factor: str) -> tuple[int, np.random.Generator]:
+        """Number of variables of a factor, and its random numbers; refused to agents that do not own it."""
         assert self.owned is None or factor in self.owned
         return len(self.graph.scope(factor)), np.random.default_rng([self.seed, self.graph.factors.index(factor)])
 
@@ -85,7 +85,7 @@ def _bowl(seed: int, index: int, size: int, steepness: float | None) -> tuple[np
 
 @dataclass(frozen=True, eq=False)
 class Quadratics(ExampleSum):
-    """Concave ones, plus ripples; their centres are in or out of the box, or in it where a steepness is given."""
+    """Concave quadratics plus ripples; centres may be outside the box, but not if a steepness is given."""
 
     steepness: float | None = None  # ratio of the largest to the smallest curvature
 
@@ -102,7 +102,7 @@ class Quadratics(ExampleSum):
 
 
 def maximiser_of(functions: Quadratics) -> np.ndarray:
-    """The maximiser in the box of a sum of quadratics: one matrix, put together here, by bounded quasi-Newton steps."""
+    """The maximiser of a sum of quadratics in the box, from one assembled matrix, by bounded quasi-Newton steps."""
     place = {variable: i for i, variable in enumerate(functions.graph.variables)}
     H, h = np.zeros((len(place), len(place))), np.zeros(len(place))
     for factor in functions.graph.factors:
@@ -125,7 +125,7 @@ def maximiser_of(functions: Quadratics) -> np.ndarray:
 
 
 def check_agents(functions: BoxFunctions, method: BoxMethod, links: Any = None, seed: int = 7) -> SolveReport:
-    """Agents do to the bit what the fast path does, and count alike; the report."""
+    """Assert that agents and the fast path agree bit for bit, traffic included; return the report."""
     fast = method.maximise(functions, links, seed)
     by_agents = maximise_with_agents(method, functions, InProcess().open(functions.graph.agents, links), seed)
     assert by_agents.point.tobytes() == fast.point.tobytes()

@@ -1,4 +1,4 @@
-"""Graphs with tables to be solved; and what all joint choices are worth, by looking at each."""
+"""Graphs with tables to be solved, and values of all joint choices by enumeration."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def drawn(graph: FactorGraph, seed: int = 0, size: int = 4) -> Tables:
 def some_problem(
     rng: np.random.Generator, n: int, n_factors: int, *, arity: int = 4, forbidden: float = 0.0, forest: bool = False
 ) -> Problem:
-    """Any graph, loops, equal scopes and variables in one factor only included, unless it is to be a forest."""
+    """A random graph, possibly with loops, equal scopes and variables in one factor only; or a forest."""
     scopes, trees = dict[str, list[str]](), nx.utils.UnionFind(range(n))
     for k in range(n_factors):
         scope = list[int]()
@@ -46,7 +46,7 @@ def some_problem(
 
 
 def values_at(graph: FactorGraph, tables: Tables, chosen: dict[str, int]) -> dict[str, float]:
-    """What each factor is worth."""
+    """Value of each factor."""
     return {f: float(tables[f][tuple(chosen[x] for x in graph.scope(f))]) for f in graph.factors}
 
 
@@ -61,5 +61,5 @@ def joint_values(graph: FactorGraph, tables: Tables) -> np.ndarray:
 
 
 def by_agents(method: TableMethod, graph: FactorGraph, tables: Tables, links: Any = None, **more: Any) -> Solution:
-    """What agents decide that send each other messages."""
+    """The solution of agents that exchange messages."""
     return solve_with_agents(method, graph, tables, InProcess().open(graph.agents, links), **more)

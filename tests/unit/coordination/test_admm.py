@@ -1,4 +1,4 @@
-"""Consensus ADMM: it finds the maximum of concave sums, says how it ended, and agents do the same."""
+"""Consensus ADMM: maxima of concave sums, status reports, and equality of agents and the fast path."""
 
 from dataclasses import dataclass, field
 
@@ -36,7 +36,7 @@ BOXES = st.sampled_from([(0.0, 1.0), (0.0, 0.4), (0.4, 0.55)])
 
 @dataclass(frozen=True, eq=False)
 class InUnits(Sum):
-    """The same in another unit: maximisers stay where they are."""
+    """The same sum in another unit: maximisers do not change."""
 
     unit: float = 1.0
 
@@ -67,20 +67,20 @@ def test_however_few_points_are_screened_rounds_find_the_maximiser(
 
 @pytest.mark.parametrize("unit", [2.0**-90, 2.0**-50, 2.0**50])
 @pytest.mark.parametrize("scopes", [CHAIN, {"f": ["x", "y"], "g": ["z"]}], ids=["one part", "two parts"])
-def test_the_unit_of_outcomes_decides_nothing(scopes, unit) -> None:
+def test_the_unit_of_outcomes_does_not_change_the_maximiser(scopes, unit) -> None:
     found = [ADMM(starts=1).maximise(InUnits.on_box(scopes, 3, unit=each), seed=0).point for each in (1.0, unit)]
     np.testing.assert_array_equal(*found)
 
 
-def test_the_natural_penalty_goes_with_the_unit_and_not_with_the_level() -> None:
+def test_the_natural_penalty_is_proportional_to_the_unit_and_independent_of_the_level() -> None:
     values = np.random.default_rng(0).normal(size=64)
     assert natural_penalty(values, 0) == 12.0 * values.std()
     for unit in (1e-30, 1e30):
         assert natural_penalty(unit * values, 0) == pytest.approx(unit * natural_penalty(values, 0))
     assert natural_penalty(1e3 + values, 0) == pytest.approx(natural_penalty(values, 0))
-    assert natural_penalty(np.append(50.0, values), 1) == natural_penalty(values, 0)  # given ones don't count
+    assert natural_penalty(np.append(50.0, values), 1) == natural_penalty(values, 0)  # given points don't count
     assert natural_penalty(np.append(-np.inf, values), 0) == natural_penalty(values, 0)
-    same = np.append(3.0, np.zeros(16))  # a given one tells the unit, where random ones are worth the same
+    same = np.append(3.0, np.zeros(16))  # a given point shows the unit if random ones are equal
     assert natural_penalty(same, 1) == 12.0 * same.std()
     for flat in (np.zeros(16), np.full(16, 0.1), np.full(16, -np.inf), np.full(1, 7.0)):
         assert natural_penalty(flat, 0) == natural_penalty(flat, 1) == 1.0
@@ -95,7 +95,7 @@ def test_on_concave_sums_the_defaults_find_the_maximiser_with_more_polish(scopes
 
 
 @pytest.mark.parametrize("scopes", [CHAIN, {**CHAIN, "g": ["y"]}], ids=["one part", "one of two"])
-def test_too_few_rounds_are_said_with_residuals_that_are_too_large(scopes) -> None:
+def test_too_few_rounds_are_reported_with_residuals_that_are_too_large(scopes) -> None:
     functions = Sum.on_box(scopes, 1)
     few, many = (ADMM(rounds=rounds, tolerance=1e-4).maximise(functions).report for rounds in (2, 500))
     assert (few.status, few.rounds) == ("max_rounds", 2)
@@ -117,7 +117,7 @@ def test_sums_over_variables_count_each_variable_once_whoever_owns_the_factors(s
 
 
 @pytest.mark.parametrize("residual", ["primal", "dual"])
-def test_both_residuals_must_be_small(residual) -> None:
+def test_convergence_requires_both_residuals_to_be_small(residual) -> None:
     """A large penalty makes copies agree at once, on a point that still moves; a small one lets them stay apart."""
     method = ADMM(rounds=3, starts=1, penalty={"primal": 1e-4, "dual": 1e4}[residual], balance=1e9, tolerance=1e-2)
     report = method.maximise(Sum.on_box(CHAIN, 2)).report
@@ -171,7 +171,7 @@ def test_rounds_are_those_of_the_textbook(seed, rounds, penalty, balance) -> Non
     np.testing.assert_allclose(method.maximise(functions, seed=seed).point, expected, atol=1e-5)
 
 
-# Where functions are not concave.
+# Functions that are not concave.
 
 
 def central_searches(functions: Sum, seed: int, n: int) -> tuple[float, float]:
@@ -192,7 +192,7 @@ def central_searches(functions: Sum, seed: int, n: int) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("scopes", [RING, pytest.param(TREE, marks=pytest.mark.slow)], ids=["ring", "tree"])
-def test_on_rippled_sums_it_comes_as_high_as_forty_central_searches(scopes) -> None:
+def test_on_rippled_sums_admm_is_as_good_as_forty_central_searches(scopes) -> None:
     shares = []
     for seed in range(3):
         functions = Sum.on_box(scopes, seed, ripples=0.05)
@@ -244,7 +244,7 @@ def test_polish_never_lowers_the_value(scopes, seed, coupling) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Counted(Sum):
-    """Keeps the shapes of the points at which it was asked for slopes."""
+    """Records the shapes of points at which gradients are evaluated."""
 
     asked: list[tuple[int, ...]] = field(default_factory=list)
 
@@ -254,12 +254,12 @@ class Counted(Sum):
 
 
 def polished(functions: Sum, Z: np.ndarray, steps: int, **more) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points after some steps, what they are worth, and what they were worth before."""
+    """Points after some steps, and their values after and before."""
     part = Part(functions.graph, 0, Routes(functions.graph.agents))
     return Central(part).run(polish(BoxView.on(LocalView.of(part), functions), Z, steps, **more))
 
 
-def test_polish_is_not_left_for_the_length_of_its_first_step() -> None:
+def test_polish_does_not_end_because_of_the_length_of_its_first_step() -> None:
     functions = Sum.on_box(CHAIN, seed=3)
 
     def gain(steps: int, tolerance: float) -> float:
@@ -269,15 +269,15 @@ def test_polish_is_not_left_for_the_length_of_its_first_step() -> None:
     assert gain(100, 0.2) > 0.9 * gain(100, 1e-7) > 2.0 * gain(1, 0.2)  # the first step is 0.1 long
 
 
-def test_polish_goes_on_from_a_worse_point_though_the_best_one_has_arrived() -> None:
+def test_polish_continues_from_a_worse_point_although_the_best_one_has_converged() -> None:
     functions = Sum.on_box(CHAIN, seed=3)
     high, low = polished(functions, functions.low[None], 100)[0] + 1e-5, functions.high[None]
     (alone,) = polished(functions, low, 40)[1]
-    assert polished(functions, low, 10)[1][0] < alone  # it takes a while
+    assert polished(functions, low, 10)[1][0] < alone  # ten steps are too few
     assert polished(functions, np.concatenate([high, low]), 40)[1][1] == alone
 
 
-def test_polish_ends_when_four_steps_bring_little_of_what_it_brought() -> None:
+def test_polish_ends_when_four_steps_add_little_to_its_gain() -> None:
     def gain(least: float) -> tuple[float, int]:
         functions = Counted.on_box(CHAIN, seed=3)
         _, value, before = polished(functions, np.full((1, 5), 0.5), 100, least=least)
@@ -288,7 +288,7 @@ def test_polish_ends_when_four_steps_bring_little_of_what_it_brought() -> None:
     assert 4 < steps < all_steps / 2
 
 
-def test_the_seed_decides_and_nothing_else() -> None:
+def test_random_results_depend_on_the_seed_only() -> None:
     functions = Sum.on_box(RING, ripples=0.5)
     first, again, other = (ADMM(screened=0, rounds=2).maximise(functions, seed=seed).point for seed in (1, 1, 2))
     assert first.tobytes() == again.tobytes()
@@ -296,7 +296,7 @@ def test_the_seed_decides_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("scopes", [{"f": ["x"]}, {"f": ["x"], "g": ["x"]}], ids=["alone", "together"])
-def test_suggested_points_are_started_from_even_if_random_ones_are_worth_more(scopes) -> None:
+def test_suggested_points_are_starts_even_if_random_ones_have_higher_values(scopes) -> None:
     class TwoHills(Sum):
         def own(self, factor, X):
             hills = [(1.0, 0.2), (0.5, 0.8)]
@@ -311,7 +311,7 @@ def test_suggested_points_are_started_from_even_if_random_ones_are_worth_more(sc
 
 
 @pytest.mark.parametrize("method", [ADMM(), ADMM(starts=1, screened=0), RefinedMaxSum()])
-def test_where_nothing_matters_the_first_start_stays_and_a_box_without_sides_is_its_corner(method) -> None:
+def test_a_constant_sum_keeps_the_first_start_and_a_box_without_sides_gives_its_corner(method) -> None:
     class Flat(Sum):
         def own(self, factor, X):
             return np.zeros(X.shape[:-1]), np.zeros_like(X)
@@ -353,7 +353,7 @@ def test_agents_of_large_parts_do_what_the_fast_path_does(scopes, monkeypatch) -
         check_agents(functions, ADMM(**FEW, recombination_entries=entries))
 
 
-def test_disjoint_factors_that_act_for_themselves_send_nothing() -> None:
+def test_owners_of_disjoint_factors_send_nothing() -> None:
     own = {x: f for f, scope in DISJOINT.items() for x in scope}
     owners = {"owners": {f: f for f in DISJOINT}, "variable_owners": own}
     report = check_agents(Sum.on_box(DISJOINT, 1, owners=owners), ADMM())
@@ -369,7 +369,7 @@ def test_parts_do_not_depend_on_one_another() -> None:
 # What is refused.
 
 
-def test_a_function_that_is_no_number_is_refused() -> None:
+def test_a_function_with_nan_values_is_refused() -> None:
     class Broken(Sum):
         def own(self, factor, X):
             value, slope = super().own(factor, X)
@@ -393,7 +393,7 @@ def test_a_choice_without_a_value_loses_to_others(scopes) -> None:
     assert found.point.tolist() == [0.25] + [0.75] * (len(variables) - 1)
 
 
-def test_where_a_variable_has_a_grid_runs_are_recombined_by_the_turns_over_choices_only() -> None:
+def test_with_a_grid_variable_recombination_entries_have_no_effect() -> None:
     functions = Sum.on_box(CHAIN, 3, levels={"x1": np.array([0.25, 0.75])})
     few = {"rounds": 2, "starts": 3, "screened": 8, "polish_steps": 2}
     found = [ADMM(**few, recombination_entries=n).maximise(functions, seed=1) for n in (0, 1024)]
@@ -402,12 +402,12 @@ def test_where_a_variable_has_a_grid_runs_are_recombined_by_the_turns_over_choic
 
 
 @pytest.mark.parametrize("coupling", [0.0, 0.3])
-def test_a_round_begins_with_what_is_known_of_where_the_last_one_ended(coupling):
-    """Unless neighbours weigh one another: what they say changes what a factor climbs."""
+def test_a_round_reuses_the_evaluation_at_the_end_of_the_last_one(coupling):
+    """Except with coupling, where messages from neighbours change what a factor maximises."""
     rounds, steps, functions = 5, 3, Counted.on_box(CHAIN, seed=3, coupling=coupling)
     method = ADMM(rounds=rounds, inner_steps=steps, tolerance=1e-12, polish_steps=0, recombination_entries=0)
     method.maximise(functions)
-    in_rounds = [shape for shape in functions.asked if shape[1] == method.starts]  # the points at the end are others
+    in_rounds = [shape for shape in functions.asked if shape[1] == method.starts]  # not the final points
     assert len(in_rounds) == (rounds * (1 + steps) if coupling else 1 + rounds * steps)
 
 
@@ -416,32 +416,32 @@ def test_climbs_are_half_as_long_in_parts_of_128_factors_and_more() -> None:
     for n_factors, n_steps in ((127, 3), (128, 2)):
         functions = Counted.on_box({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(n_factors)})
         ADMM(rounds=2, inner_steps=3, **few).maximise(functions)
-        # the second round begins where the first one ended; what comes out is looked at once more
+        # the second round starts where the first one ended; the result is evaluated once more
         assert [shape[0] for shape in functions.asked] == [n_factors] * (1 + 2 * n_steps + 1)
 
 
 @pytest.mark.thorough
-def test_large_parts_come_to_the_maximiser_too() -> None:
+def test_large_parts_find_the_maximiser_too() -> None:
     functions = Sum.on_box({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(128)}, seed=3)
     best = maximiser_of(functions)
     agreement = ADMM(rounds=300, starts=1, screened=0, recombination_entries=0).maximise(functions)
     np.testing.assert_allclose(agreement.point, best, atol=3e-3)
 
 
-def test_large_parts_of_small_factors_come_as_high_as_the_best_of_a_fine_grid() -> None:
+def test_large_parts_of_small_factors_are_as_good_as_the_best_of_a_fine_grid() -> None:
     n, m = 128, 49
     functions = Sum.on_box({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(n)}, seed=4, ripples=0.1, n_starts=1)
     agreement = ADMM().maximise(functions)
     (stack,), grid = stacks_of(functions.graph), np.linspace(0.0, 1.0, m)
     U = np.broadcast_to(np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2), (n, m * m, 2))
-    best = np.zeros(m)  # of all factors before, by the value of the variable in common
+    best = np.zeros(m)  # of all earlier factors, per value of the shared variable
     for table in functions.value(stack, U, ()).reshape(n, m, m):
         best = (best[:, None] + table).max(axis=0)
     start = float(total_value(functions, functions.starts)[0])
     assert agreement.value - start > 0.999 * (best.max() - start)
 
 
-def test_large_parts_look_at_no_random_joint_points(monkeypatch) -> None:
+def test_large_parts_evaluate_no_random_joint_points(monkeypatch) -> None:
     monkeypatch.setattr(admm, "_MANY", 2)
     asked = list[int]()
 
@@ -451,6 +451,6 @@ def test_large_parts_look_at_no_random_joint_points(monkeypatch) -> None:
             return super().value(stack, U, received)
 
     report = ADMM(screened=256).maximise(Looked.on_box(CHAIN, n_starts=1)).report
-    assert asked[0] == MOST**2  # a table of what is put together
+    assert asked[0] == MOST**2  # a table for recombination
     assert max(asked) == MOST**2
     assert (report.rounds, report.primal_residual, report.status) == (0, None, "converged")

@@ -20,7 +20,7 @@ def pairs(rng: np.random.Generator, n: int, n_factors: int) -> dict[str, list[st
 
 
 def celar_like(seed: int, n: int, size: int) -> Problem:
-    """Frequencies that must, or had better, be far enough from each other; what missing that costs is 1 to 1,000."""
+    """Frequencies with hard or soft constraints on their distances; violating a soft one costs 1 to 1,000."""
     rng, (i, j) = np.random.default_rng([1, seed]), np.indices((size, size))
     scopes, tables = pairs(rng, n, 5 * n // 2), dict[str, np.ndarray]()
     for f in scopes:
@@ -33,7 +33,7 @@ def celar_like(seed: int, n: int, size: int) -> Problem:
 
 
 def forbidding(seed: int, n: int, size: int) -> Problem:
-    """30 % of all entries are forbidden, but those of one joint choice."""
+    """30 % of all entries are forbidden, except those of one joint choice."""
     rng = np.random.default_rng([2, seed])
     scopes, tables = pairs(rng, n, 2 * n), dict[str, np.ndarray]()
     allowed = dict(zip([f"x{v}" for v in range(n)], rng.integers(0, size, n).tolist(), strict=True))
@@ -45,7 +45,7 @@ def forbidding(seed: int, n: int, size: int) -> Problem:
 
 
 def colouring(seed: int, n: int, size: int) -> Problem:
-    """Neighbours must differ, and everyone likes some colours better."""
+    """Neighbours must differ, and each variable prefers some colours."""
     rng = np.random.default_rng([3, seed])
     true = rng.integers(0, size, n)
     edges = [(a, b) for a, b in itertools.combinations(range(n), 2) if true[a] != true[b]]
@@ -58,7 +58,7 @@ def colouring(seed: int, n: int, size: int) -> Problem:
 
 
 def tied(seed: int, n: int, size: int) -> Problem:
-    """Entries of few different values, or forbidden; of one to three variables."""
+    """Tables of one to three variables, with few different values and forbidden entries."""
     rng = np.random.default_rng([4, seed])
     scopes = {f"f{k}": [f"x{v}" for v in rng.permutation(n)[: rng.integers(1, 4)]] for k in range(2 * n)}
     tables = {f: rng.choice([NO, 0.0, 1.0], (size,) * len(scope), p=[0.3, 0.4, 0.3]) for f, scope in scopes.items()}
@@ -90,7 +90,7 @@ def test_a_round_more_is_never_worse_and_agents_decide_and_send_as_a_team(proble
 def test_choices_under_constraints_are_allowed_and_near_the_best(
     make: Callable[[int, int, int], Problem], share: float
 ) -> None:
-    """In units of the best less the first allowed choice that local moves alone come to."""
+    """The share of the gain of the optimum over the first allowed choice of a local search."""
     gained, possible = 0.0, 0.0
     for seed in range(6):
         graph, tables = make(seed, 14, 4)
@@ -108,7 +108,7 @@ def test_the_trace_of_hard_constraints_never_falls() -> None:
     assert values == sorted(values)
     assert values[-1] > NO
     assert len(set(values)) > 2
-    assert len(rows) <= 22  # one a round, what is made of the last messages, and the end
+    assert len(rows) <= 22  # one per round, one for the last messages, and the end
 
 
 def test_on_a_large_graph_a_hundred_rounds_are_no_worse_than_a_few() -> None:

@@ -1,4 +1,4 @@
-"""Ascent of many problems side by side: none of them waits for, or depends on, another row."""
+"""Simultaneous ascent of many problems: no row waits for, or depends on, another row."""
 
 import numpy as np
 from hypothesis import given, strategies as st
@@ -28,7 +28,7 @@ def hills(rows: np.ndarray, size: int):
     steps=st.integers(0, 40),
     is_warm=st.booleans(),
 )
-def test_a_row_comes_out_the_same_to_the_bit_alone_and_in_company(seed, size, n_rows, n_points, steps, is_warm) -> None:
+def test_a_row_is_bit_identical_alone_and_with_other_rows(seed, size, n_rows, n_points, steps, is_warm) -> None:
     rng = np.random.default_rng(seed)
     rows, X = rng.integers(1000, size=n_rows), rng.random((n_rows, n_points, size))
     first = 10.0 ** rng.uniform(-4.0, 1.0, (n_rows, n_points)) if is_warm else None
@@ -61,16 +61,16 @@ def test_enough_steps_end_at_the_nearest_point_to_the_top() -> None:
     np.testing.assert_allclose(climbed.X, np.broadcast_to(np.clip(centre, 0.0, 1.0), X.shape), atol=1e-6)
 
 
-def test_the_steps_that_come_out_let_a_climb_go_on() -> None:
-    """From near the top, a first step of a tenth of the box is too long by far; the step of before is right."""
+def test_an_ascent_can_continue_with_the_last_step_lengths() -> None:
+    """Near the maximum, a first step of a tenth of the box is far too long; the last step length is right."""
     function, centre = hills(np.array([1]), 1)
     low, high = np.zeros((1, 1, 1)), np.ones((1, 1, 1))
     centre = np.clip(centre, 0.0, 1.0)
     warm = ascend(function, np.full((1, 1, 1), 0.5), low, high, 6)
     X = np.clip(centre - 1e-5, 0.0, 1.0)
-    gone_on = ascend(function, X, low, high, 3, first_step=warm.step)
-    afresh = ascend(function, X, low, high, 3)
-    assert abs(gone_on.X - centre).max() < 1e-7 < abs(afresh.X - centre).max()
+    continued = ascend(function, X, low, high, 3, first_step=warm.step)
+    restarted = ascend(function, X, low, high, 3)
+    assert abs(continued.X - centre).max() < 1e-7 < abs(restarted.X - centre).max()
 
 
 def test_a_first_step_never_goes_beyond_half_the_box() -> None:

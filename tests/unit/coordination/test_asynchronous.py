@@ -1,4 +1,4 @@
-"""Agreements by a deadline: whatever is lost, delayed, repeated or cut, and whoever dies, everybody acts in time."""
+"""Agreements by a deadline: agents decide in time despite losses, delays, repetitions, cuts and failed agents."""
 
 import itertools
 from functools import partial
@@ -29,7 +29,7 @@ agree = partial(agree_by_deadline, guesses=False)
 
 @st.composite
 def owned_graphs(draw, least=2, most_factors=5):
-    """A small graph with a factor for each variable and some for two or three, and who owns what."""
+    """A small graph with a factor for each variable and some for two or three, and random owners."""
     n = draw(st.integers(least, 6))
     variables = [f"x{k}" for k in range(n)]
     scopes = {f"own{k}": [x] for k, x in enumerate(variables)}
@@ -82,7 +82,7 @@ METHODS = st.builds(
 )
 
 
-def act_in_time_and_in_nobodys_way(problem, faults, method, with_default):
+def decide_in_time_without_clashes(problem, faults, method, with_default):
     graph, tables = problem
     default = dict.fromkeys(graph.variables, 0) if with_default else {}
     transport = faults.open(graph.agents)
@@ -90,38 +90,38 @@ def act_in_time_and_in_nobodys_way(problem, faults, method, with_default):
     links = settled.report.links
     assert links.clashes == 0
     assert transport.now == method.deadline == links.ticks
-    dead = {a for a in graph.agents if any(not faults.is_present(a, 0, t) for t in range(method.deadline + 1))}
-    words = settled.assignment
-    acting = set(words)
-    assert not any(graph.variable_owner(x) in dead for x in acting)
+    failed = {a for a in graph.agents if any(not faults.is_present(a, 0, t) for t in range(method.deadline + 1))}
+    decisions = settled.assignment
+    acting = set(decisions)
+    assert not any(graph.variable_owner(x) in failed for x in acting)
     assert {graph.variable_owner(x) for x in set(graph.variables) - acting} == set(links.without)
     sizes = sizes_of(graph, tables)
-    assert all(0 <= words[x] < sizes[x] for x in acting)
+    assert all(0 <= decisions[x] < sizes[x] for x in acting)
     again = faults.open(graph.agents)
     chosen = agree_by_deadline(method, graph, tables, again, default=default).assignment
-    assert set(chosen) == {x for x in graph.variables if graph.variable_owner(x) not in dead}
-    assert all(chosen[x] == words[x] for x in acting)
-    for f in graph.factors:  # nothing that two agents chose forbids each other, by the tables themselves
+    assert set(chosen) == {x for x in graph.variables if graph.variable_owner(x) not in failed}
+    assert all(chosen[x] == decisions[x] for x in acting)
+    for f in graph.factors:  # no two chosen values forbid each other in the tables
         for x, y in itertools.combinations([x for x in graph.scope(f) if x in acting], 2):
-            both = {x: words[x], y: words[y]}
+            both = {x: decisions[x], y: decisions[y]}
             assert np.any(tables[f][tuple(both.get(v, slice(None)) for v in graph.scope(f))] > -np.inf)
 
 
 @given(problems(), SCHEDULES, METHODS, st.booleans())
 def test_any_schedule_of_faults_over_any_small_graph(problem, faults, method, with_default):
-    act_in_time_and_in_nobodys_way(problem, faults, method, with_default)
+    decide_in_time_without_clashes(problem, faults, method, with_default)
 
 
 @pytest.mark.slow
 @given(problems(), SCHEDULES, METHODS, st.booleans())
 @settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
 def test_ten_thousand_schedules(problem, faults, method, with_default):
-    act_in_time_and_in_nobodys_way(problem, faults, method, with_default)
+    decide_in_time_without_clashes(problem, faults, method, with_default)
 
 
 @given(problems(), METHODS, st.integers(0, 10**6))
-def test_agents_whose_clocks_skip_and_who_are_asked_at_any_time_never_clash(problem, method, seed):
-    """Even what the dead would have done, and those who were cut off, is in nobody's way."""
+def test_agents_with_skipped_ticks_that_are_asked_at_any_time_never_clash(problem, method, seed):
+    """This includes decisions of failed and of disconnected agents."""
     graph, tables = problem
     rng = np.random.default_rng(seed)
     terms = terms_of(graph, tables, method)
@@ -130,14 +130,14 @@ def test_agents_whose_clocks_skip_and_who_are_asked_at_any_time_never_clash(prob
     for now in range(method.deadline + 3):
         for name, agent in agents.items():
             if rng.random() < 0.3:
-                continue  # it was busy, or dead
+                continue  # the agent was busy or failed
             inbox = [envelope for envelope in waiting if envelope.recipient == name and rng.random() < 0.6]
             waiting += agent.tick(now, inbox)
             if rng.random() < 0.05:
                 agent.decided_values()
-    words = {x: value for agent in agents.values() for x, value in agent.decided_values().items()}
-    assert terms.conflicts.clashes(words) == 0
-    assert set(words) == set(graph.variables)
+    decisions = {x: value for agent in agents.values() for x, value in agent.decided_values().items()}
+    assert terms.conflicts.clashes(decisions) == 0
+    assert set(decisions) == set(graph.variables)
 
 
 def terms_of(graph, tables, method=BY_DEADLINE):
@@ -150,7 +150,7 @@ def agents_of(terms, tables):
 
 
 def ticked(agents, n_ticks, arrives=lambda envelope: True):
-    """Tick all agents' clocks, over links without faults: the number of each tick, and what was said in it."""
+    """Tick all agents' clocks, over links without faults: the number of each tick, and the messages sent in it."""
     out = []
     for now in range(n_ticks):
         come = [envelope for envelope in out if arrives(envelope)]
@@ -177,8 +177,8 @@ def test_on_a_tree_without_faults_the_optimum_is_found(seed):
 LOOP = FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{(n + 1) % 5}", f"x{(n + 2) % 5}"] for n in range(5)})
 
 
-def test_words_are_taken_back_for_better_ones_where_none_forbids_another():
-    """In turn, so that without faults nobody gains by changing its own word alone."""
+def test_decisions_are_revised_for_better_ones_if_no_values_forbid_each_other():
+    """Agents revise sequentially, so without faults no agent gains by changing its decision alone."""
     long = sb.MaxSum(mode="asynchronous", deadline=90)
     for seed in range(3):
         tables = drawn(LOOP, seed)
@@ -195,7 +195,7 @@ def test_words_are_taken_back_for_better_ones_where_none_forbids_another():
     [pytest.param(Faults(loss=0.5, delay=5), 0.9, id="bad"), pytest.param(Faults(), 0.97, id="clean", marks=SLOW)],
 )
 def test_on_loops_the_best_of_several_joint_choices_is_nearly_the_optimum(faults, least):
-    """The share of the optimum, mean over eight draws; by messages and words alone it was 0.92 and 0.85."""
+    """Mean share of the optimum over eight draws; with messages and decisions only it is 0.92 and 0.85."""
     shares = []
     for seed in range(8):
         tables = drawn(LOOP, seed)
@@ -209,8 +209,8 @@ RING = FactorGraph.from_scopes(ring(6))
 
 
 @pytest.mark.parametrize("faults", [Faults(), Faults(loss=0.4, delay=2, reorder=0.5)], ids=["clean", "faults"])
-def test_what_factors_are_worth_is_handed_on_until_all_know_and_choose_alike(faults):
-    """Around a ring: of half of the factors nobody hears from their owners."""
+def test_values_of_factors_are_relayed_until_all_agents_know_them_and_choose_alike(faults):
+    """On a ring, half of the factors reach an agent only by relay."""
     tables = drawn(RING, 1)
     terms = terms_of(RING, tables, sb.MaxSum(mode="asynchronous", deadline=100, patience=30))
     agents, inboxes, transport = agents_of(terms, tables), {}, faults.open(RING.agents)
@@ -220,14 +220,14 @@ def test_what_factors_are_worth_is_handed_on_until_all_know_and_choose_alike(fau
                 transport.send(envelope)
         inboxes = transport.deliver()
     known = [agent._joint_starts for agent in agents.values()]  # pyright: ignore[reportPrivateUsage]
-    assert all(set(lanes._values) == set(RING.factors) for lanes in known)  # pyright: ignore[reportPrivateUsage]
-    assert all(lanes._best == known[0]._best for lanes in known)  # pyright: ignore[reportPrivateUsage]
+    assert all(set(starts._values) == set(RING.factors) for starts in known)  # pyright: ignore[reportPrivateUsage]
+    assert all(starts._best == known[0]._best for starts in known)  # pyright: ignore[reportPrivateUsage]
     assert not any(agent.refused for agent in agents.values())
 
 
 @pytest.mark.parametrize("deadline", [1, 2, 3])
-def test_in_a_few_ticks_on_loops_all_go_at_least_by_their_own_factors(deadline):
-    """The share of the optimum; it was 0.05 to 0.7 while all began at their first values."""
+def test_in_a_few_ticks_on_loops_agents_decide_at_least_by_their_own_factors(deadline):
+    """The share of the optimum; if all agents start at their first values it is 0.05 to 0.7."""
     scopes = ring(6) | {f"g{n}": [f"x{n}"] for n in range(6)}
     graph = FactorGraph.from_scopes(scopes, owners={f: f"x{f[1:]}" for f in scopes}, variable_owners=OWN_NAMES)
     method, shares = sb.MaxSum(mode="asynchronous", deadline=deadline), []
@@ -238,7 +238,7 @@ def test_in_a_few_ticks_on_loops_all_go_at_least_by_their_own_factors(deadline):
     assert np.mean(shares) >= 0.8
 
 
-def test_who_is_asked_before_its_clock_ran_goes_by_its_own_factors():
+def test_an_agent_that_is_asked_before_its_first_tick_decides_by_its_own_factors():
     tables = drawn(LOOP, 0)
     for name, agent in agents_of(terms_of(LOOP, tables), tables).items():
         (f,), ((x, word),) = LOOP.factors_owned_by(name), agent.decided_values().items()
@@ -247,31 +247,31 @@ def test_who_is_asked_before_its_clock_ran_goes_by_its_own_factors():
 
 
 @pytest.mark.parametrize(("has_default", "least"), [(True, 0.75), (False, 0.86)], ids=["default", "none"])
-def test_on_loops_who_falls_silent_is_taken_to_do_its_default_or_what_is_best_for_each_factor(has_default, least):
-    """The share of what survivors can do about that; it was 0.6 and 0.82 while the dead stood where they had said."""
+def test_on_loops_a_silent_agent_is_assumed_at_its_default_or_at_the_best_value_for_each_factor(has_default, least):
+    """The share of the survivors' optimum; if failed agents are assumed at their last decisions it is 0.6 and 0.82."""
     shares = []
     for seed in range(10):
         tables, gone, left = drawn(LOOP, seed), LOOP.agents[seed % 5], {}
         faults = Faults(loss=0.1, seed=seed, deaths=(Event(agent=gone, round=0, step=20),))
         method, default = sb.MaxSum(mode="asynchronous", deadline=40), dict.fromkeys(LOOP.variables, 0)
         given = default if has_default else {}
-        said = agree(method, LOOP, tables, faults.open(LOOP.agents), default=given).assignment
-        assert said.keys() == {x for x in LOOP.variables if LOOP.variable_owner(x) != gone}
+        chosen = agree(method, LOOP, tables, faults.open(LOOP.agents), default=given).assignment
+        assert chosen.keys() == {x for x in LOOP.variables if LOOP.variable_owner(x) != gone}
         for f in LOOP.factors:
-            axes = tuple(i for i, x in enumerate(LOOP.scope(f)) if x not in said)
+            axes = tuple(i for i, x in enumerate(LOOP.scope(f)) if x not in chosen)
             if has_default:
                 left[f] = tables[f].take(0, axis=axes[0]) if axes else tables[f]
             elif LOOP.owner(f) != gone:
                 left[f] = tables[f].max(axis=axes)
-        scopes = {f: [x for x in LOOP.scope(f) if x in said] for f in left}
+        scopes = {f: [x for x in LOOP.scope(f) if x in chosen] for f in left}
         best = sb.exact(FactorGraph.from_scopes(scopes), left).value
-        shares.append(share_of(sum(left[f][tuple(said[x] for x in scopes[f])] for f in left), left, best))
+        shares.append(share_of(sum(left[f][tuple(chosen[x] for x in scopes[f])] for f in left), left, best))
     assert np.mean(shares) >= least
 
 
 @pytest.mark.parametrize("deadline", [1, 3, 5, 8, 12, 60])
-def test_neighbours_never_take_their_words_back_at_once(deadline):
-    """Not even where there are fewer ticks than turns."""
+def test_neighbours_never_revise_their_decisions_at_the_same_time(deadline):
+    """Not even if there are fewer ticks than turns."""
     for graph in (CHAIN, LOOP):
         tables = drawn(graph, 0)
         terms = terms_of(graph, tables, sb.MaxSum(mode="asynchronous", deadline=deadline))
@@ -280,28 +280,28 @@ def test_neighbours_never_take_their_words_back_at_once(deadline):
             assert all(set(moving) & set(graph.scope(f)) <= {x} for x in moving for f in graph.factors_of(x))
 
 
-def test_a_word_is_final_where_values_forbid_one_another():
+def test_a_decision_is_final_if_values_forbid_each_other():
     tables = drawn(LOOP, 0)
     tables["f0"][0, 0] = -np.inf
-    agents, words = agents_of(terms_of(LOOP, tables), tables), {}
+    agents, decisions = agents_of(terms_of(LOOP, tables), tables), {}
     for _ in ticked(agents, BY_DEADLINE.deadline + 1):
         for agent in agents.values():
             for x, word in agent._decided.items():  # pyright: ignore[reportPrivateUsage]
-                assert words.setdefault(x, word) == word
+                assert decisions.setdefault(x, word) == word
 
 
-@pytest.mark.parametrize("hears", [True, False])
-def test_a_word_waits_a_slot_for_an_earlier_colour_that_is_silent(hears):
-    """Three of which no two may take their first value: of 27 ticks the last 18 are for words, six for each in turn."""
+@pytest.mark.parametrize("is_received", [True, False])
+def test_a_decision_waits_one_slot_for_an_earlier_colour_that_is_silent(is_received):
+    """No two of three variables may have their first value; the last 18 of 27 ticks are for decisions, six for each."""
     graph = FactorGraph.from_scopes({f"f{i}{j}": [f"x{i}", f"x{j}"] for i, j in ((0, 1), (0, 2), (1, 2))})
     tables = dict.fromkeys(graph.factors, np.diag([-np.inf, 0.0]))
     terms = terms_of(graph, tables, sb.MaxSum(mode="asynchronous", deadline=27, patience=99))
-    agents, said = agents_of(terms, tables), {}
-    for now, _ in ticked(agents, 28, lambda e: hears or (e.sender, e.recipient) != ("x0", "x1")):
+    agents, decided_at = agents_of(terms, tables), {}
+    for now, _ in ticked(agents, 28, lambda e: is_received or (e.sender, e.recipient) != ("x0", "x1")):
         for agent in agents.values():
             for x in agent._decided:  # pyright: ignore[reportPrivateUsage]
-                said.setdefault((agent.name, x), now)
-    assert [said[f"x{i}", f"x{i}"] for i in range(2)] == [9, 15 if hears else 21]
+                decided_at.setdefault((agent.name, x), now)
+    assert [decided_at[f"x{i}", f"x{i}"] for i in range(2)] == [9, 15 if is_received else 21]
 
 
 def test_with_losses_and_delays_a_tree_is_solved_nearly_always():
@@ -313,19 +313,19 @@ def test_with_losses_and_delays_a_tree_is_solved_nearly_always():
     assert n_found >= 18
 
 
-def test_a_silent_neighbour_is_taken_to_do_nothing():
-    """x wants what y has, unless y does nothing: its value 2."""
+def test_a_silent_neighbour_is_assumed_at_its_default():
+    """The best x is 0 if y is 0, and 1 if y is at its default, 2."""
     graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y"]}, owners=OWNERS, variable_owners=NAMESAKES)
     tables = {"f": np.array([[5.0, 0.0, 0.0], [0.0, 0.0, 3.0]]), "g": np.array([1.0, 0.0, 0.0])}
-    dead = Faults(deaths=(Event(agent="y", round=0),))
+    failed = Faults(deaths=(Event(agent="y", round=0),))
     for default, wanted in (({"y": 2}, 1), ({}, 0)):
-        settled = agree(BY_DEADLINE, graph, tables, dead.open(graph.agents), default=default)
+        settled = agree(BY_DEADLINE, graph, tables, failed.open(graph.agents), default=default)
         assert settled.assignment == {"x": wanted}
         assert (settled.report.links.silent, settled.report.links.without) == (("y",), ("y",))
         assert settled.report.value is None
 
 
-def test_agents_that_no_links_join_decide_by_themselves():
+def test_agents_without_links_decide_independently():
     apart = nx.Graph()
     apart.add_nodes_from(CHAIN.agents)
     settled = agree(BY_DEADLINE, CHAIN, drawn(CHAIN, 0), InProcess().open(CHAIN.agents, apart))
@@ -334,21 +334,21 @@ def test_agents_that_no_links_join_decide_by_themselves():
     assert settled.report.links.silent == CHAIN.agents
 
 
-def test_who_hears_of_no_word_stays_rather_than_take_what_may_be_taken():
+def test_an_agent_that_receives_no_decision_abstains_rather_than_risk_a_clash():
     graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y"]}, owners=OWNERS, variable_owners=NAMESAKES)
     tables = {"f": np.where(np.eye(2), -np.inf, 0.0), "g": np.zeros(2)}
     cut = Faults(cuts=(Cut(parts=(("x",),)),))
     settled = agree(BY_DEADLINE, graph, tables, cut.open(graph.agents))
     assert set(settled.assignment) == {"x"}
     assert settled.report.links.without == ("y",)
-    guessed = agree_by_deadline(BY_DEADLINE, graph, tables, cut.open(graph.agents))  # it takes a value all the same
+    guessed = agree_by_deadline(BY_DEADLINE, graph, tables, cut.open(graph.agents))  # with guesses it takes a value
     assert (guessed.assignment, guessed.report.status) == ({"x": 0, "y": 0}, "infeasible")
     assert (guessed.report.links.without, guessed.report.links.clashes) == ((), 1)
-    solution = sb.MaxSum(mode="asynchronous").solve(graph, tables)  # without the cut both find a place
+    solution = sb.MaxSum(mode="asynchronous").solve(graph, tables)  # without the cut both find a value
     assert solution.assignment["x"] != solution.assignment["y"]
 
 
-def test_a_constraint_of_three_is_not_claimed_but_counted_and_shown():
+def test_a_constraint_on_three_variables_is_not_enforced_but_counted_and_reported():
     graph = FactorGraph.from_scopes({"f": ["x", "y", "z"]})
     table = np.zeros((2, 2, 2))
     table[0, 0, 0] = -np.inf
@@ -359,7 +359,7 @@ def test_a_constraint_of_three_is_not_claimed_but_counted_and_shown():
     assert (settled.report.status == "infeasible") == (settled.report.violated == ("f",))
 
 
-def test_what_is_told_again_and_again_changes_nothing():
+def test_repeated_messages_change_nothing():
     tables = drawn(CHAIN, 3)
     clean = agree(BY_DEADLINE, CHAIN, tables, InProcess().open(CHAIN.agents))
     twice = agree(BY_DEADLINE, CHAIN, tables, Faults(duplicate=0.999).open(CHAIN.agents))
@@ -367,7 +367,7 @@ def test_what_is_told_again_and_again_changes_nothing():
     assert twice.report.traffic == clean.report.traffic
 
 
-def test_once_messages_stay_as_they_are_only_signs_of_life_are_sent():
+def test_once_messages_no_longer_change_only_signs_of_life_are_sent():
     tables, method = drawn(CHAIN, 0, size=30), sb.MaxSum(mode="asynchronous", deadline=200, patience=20)
     agents = agents_of(terms_of(CHAIN, tables, method), tables)
     sent = [sum(len(envelope.payload) for envelope in out) for _, out in ticked(agents, 90)]
@@ -376,7 +376,7 @@ def test_once_messages_stay_as_they_are_only_signs_of_life_are_sent():
 
 
 @pytest.mark.parametrize("hops", [1, 3])
-def test_who_lives_far_behind_links_that_lose_is_heard_of_and_who_is_dead_is_named(hops):
+def test_a_distant_agent_behind_lossy_links_is_not_silent_and_a_failed_one_is_named(hops):
     graph = FactorGraph.from_scopes({"f": ["x", "y"]}, variable_owners={"x": "a", "y": "b"}, owners={"f": "a"})
     names = ["a", *(f"relay{n}" for n in range(hops - 1)), "b"]
     tables, links = {"f": np.zeros((2, 2))}, nx.path_graph(names, nx.Graph)
@@ -391,21 +391,21 @@ def test_who_lives_far_behind_links_that_lose_is_heard_of_and_who_is_dead_is_nam
     assert [silent(gone, seed) for seed in range(3)] == [("b",)] * 3
 
 
-def test_who_has_nothing_to_say_speaks_more_often_where_links_lose():
-    def spoken(heard: int, before: int) -> int:
+def test_an_agent_without_news_sends_more_often_over_lossy_links():
+    def n_sent(newest: int, earlier: int) -> int:
         one = Peer(patience=6)
-        one.receive(Bundle(0, heard, before, (), ()), now=0)
+        one.receive(Bundle(0, newest, earlier, (), ()), now=0)
         return sum(one.next_bundle(now) is not None for now in range(12))
 
-    assert spoken(heard=32, before=2**32 - 1) == spoken(heard=-1, before=0) == 12 / 2
-    assert spoken(heard=32, before=0x55555555) == 12
+    assert n_sent(newest=32, earlier=2**32 - 1) == n_sent(newest=-1, earlier=0) == 12 / 2
+    assert n_sent(newest=32, earlier=0x55555555) == 12
 
 
-def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
+def test_invalid_messages_and_those_that_the_sender_may_not_send_are_dropped_and_counted():
     tables = drawn(CHAIN, 0)
     (agent, *_), other = agents_of(terms_of(CHAIN, tables), tables).values(), CHAIN.variable_owner("x1")
-    before, fine = heard_by(agent), np.ones(4)
-    said = [
+    before, fine = received_by(agent), np.ones(4)
+    messages = [
         *(FromVariable("f0", "x1", bad) for bad in (np.full(4, np.nan), np.zeros(5), np.full(4, np.inf))),
         FromVariable("f9", "x1", fine),
         FromVariable("f0", "x0", fine),  # its own
@@ -417,50 +417,50 @@ def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
     for sender, number, decision in ((other, 9, 7), ("stranger", 0, 0)):
         bundle = Bundle(number, -1, 0, (5,), (Choice("x1", 1),))
         inbox.append((sender, Codec.encode(bundle, Label(decision, number))))
-    for number, message in enumerate(said):
+    for number, message in enumerate(messages):
         inbox.append((other, Codec.encode(Bundle(number, -1, 0, (5,), (message,)), Label(0, number))))
     for sender, payload in inbox:
         agent._receive(Envelope(sender, agent.name, payload))  # pyright: ignore[reportPrivateUsage]
-    assert agent.refused == {other: len(said)}
-    assert heard_by(agent) == before
+    assert agent.refused == {other: len(messages)}
+    assert received_by(agent) == before
 
 
-def heard_by(agent):
-    """What it goes by."""
+def received_by(agent):
+    """Messages and decisions that an agent has received."""
     messages = agent._from_variables, agent._from_factors  # pyright: ignore[reportPrivateUsage]
     return [array.tolist() for array in messages], dict(agent._decided)  # pyright: ignore[reportPrivateUsage]
 
 
-def test_whatever_number_a_bundle_says_it_is_heard_as_the_newest():
+def test_a_bundle_with_any_number_counts_as_the_newest():
     ordinary, enormous = Peer(patience=6), Peer(patience=6)
     for one, number in ((ordinary, 1000), (enormous, 2**62)):
-        for said in (0, 1, number, number - 1):
-            one.receive(Bundle(said, -1, 0, (), ()), now=0)
-    told = [one.next_bundle(now=0) for one in (ordinary, enormous)]
-    assert [bundle.newest for bundle in told] == [1000, 2**62]
-    assert [bundle.earlier for bundle in told] == [1, 1]
+        for sent_number in (0, 1, number, number - 1):
+            one.receive(Bundle(sent_number, -1, 0, (), ()), now=0)
+    answers = [one.next_bundle(now=0) for one in (ordinary, enormous)]
+    assert [bundle.newest for bundle in answers] == [1000, 2**62]
+    assert [bundle.earlier for bundle in answers] == [1, 1]
 
 
 def test_an_acknowledgement_reaches_32_bundles_back_and_no_further():
     one = Peer(patience=6)
     for number in (33, 1, 0):
         one.receive(Bundle(number, -1, 0, (), ()), 0)
-    said = one.next_bundle(0)
-    assert (said.newest, said.earlier) == (33, 1 << 31)
+    answer = one.next_bundle(0)
+    assert (answer.newest, answer.earlier) == (33, 1 << 31)
 
 
-def test_no_bound_is_promised_and_agents_that_wait_are_not_given_a_plan():
+def test_the_asynchronous_mode_has_no_bound_and_no_plan():
     with pytest.raises(ValueError, match="bound"):
         sb.MaxSum(mode="asynchronous", bound="mplp")
     with pytest.raises(sb.errors.ConfigError, match=r"\$\.coordination\.mode"):
         BY_DEADLINE.plan(CHAIN, dict.fromkeys(CHAIN.variables, 2), InProcess().open(CHAIN.agents).routes)
 
 
-def test_who_keeps_nobody_waiting_waits_for_a_word_until_the_deadline():
+def test_an_agent_that_no_other_waits_for_waits_for_a_decision_until_the_deadline():
     scopes = {"f": ["x", "y"], "g": ["p", "q"], "h": ["q", "r"], "k": ["r", "p"]}  # the triangle has a third colour
     owners = {"f": "b", "g": "c", "h": "c", "k": "c"}
     graph = FactorGraph.from_scopes(scopes, owners, {"x": "a", "y": "b", "p": "c", "q": "c", "r": "c"})
-    forbids = np.array([[-np.inf, 5.0, 0.0], [5.0, -np.inf, 0.0]])  # the last value is safe, and worth little
+    forbids = np.array([[-np.inf, 5.0, 0.0], [5.0, -np.inf, 0.0]])  # the last value is safe, but of low utility
     tables = {"f": forbids} | dict.fromkeys(["g", "h", "k"], np.zeros((2, 2)))
     terms = terms_of(graph, tables)
     agent = DeadlineTableAgent("b", terms, {"f": forbids})
@@ -486,7 +486,7 @@ def test_a_message_whose_entries_have_become_equal_is_sent_in_any_unit(unit: flo
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("seed", [1, 3, 7])
-def test_large_utilities_of_no_spread_overflow_nothing(seed: int):
+def test_large_utilities_without_spread_do_not_overflow(seed: int):
     graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"], "u": ["x"]})
     rng = np.random.default_rng(seed)
     tables = {factor: np.round(3.0 * rng.normal(size=(2, 2))) * 2.0**53 for factor in "fgh"} | {"u": np.full(2, 9e16)}

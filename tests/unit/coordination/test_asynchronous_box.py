@@ -1,4 +1,4 @@
-"""Joint points by a deadline: whatever is lost, delayed, repeated or cut, and whoever dies, everybody acts in time."""
+"""Joint points by a deadline: agents decide in time despite losses, delays, repetitions, cuts and failed agents."""
 
 import itertools
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ BY_DEADLINE = sb.ADMM(mode="asynchronous")
 
 @dataclass(frozen=True, eq=False)
 class Hills(Bowls):
-    """Bowls with waves on them, in places forbidden, of which neighbours tell each other numbers if need be."""
+    """Bowls with waves, which may forbid a part of the box, and in which neighbours may exchange numbers."""
 
     phases: int = 0
     forbids: bool = False
@@ -65,31 +65,31 @@ METHODS = st.builds(
 )
 
 
-def act_in_time_and_in_the_box(functions, faults, method, shares):
+def decide_in_time_and_in_the_box(functions, faults, method, shares):
     graph = functions.graph
     transport = faults.open(graph.agents)
     agreement = maximise_by_deadline(method, functions, transport, seed=1, shares=shares)
     assert transport.now == method.deadline == agreement.report.links.ticks
     assert (functions.low <= agreement.point).all()
     assert (agreement.point <= functions.high).all()
-    dead = {a for a in graph.agents if any(not faults.is_present(a, 0, t) for t in range(method.deadline + 1))}
-    assert dead <= set(agreement.report.links.silent)
+    failed = {a for a in graph.agents if any(not faults.is_present(a, 0, t) for t in range(method.deadline + 1))}
+    assert failed <= set(agreement.report.links.silent)
     standing = functions.starts[0] if len(functions.starts) else (functions.low + functions.high) / 2
     for i, x in enumerate(graph.variables):
-        if graph.variable_owner(x) in dead:
+        if graph.variable_owner(x) in failed:
             assert agreement.point[i] == standing[i]
 
 
 @given(problems(), SCHEDULES, METHODS, st.booleans())
 def test_any_schedule_of_faults_over_any_small_graph(functions, faults, method, shares):
-    act_in_time_and_in_the_box(functions, faults, method, shares)
+    decide_in_time_and_in_the_box(functions, faults, method, shares)
 
 
 @pytest.mark.slow
 @given(problems(), SCHEDULES, METHODS, st.booleans())
 @settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
 def test_ten_thousand_schedules(functions, faults, method, shares):
-    act_in_time_and_in_the_box(functions, faults, method, shares)
+    decide_in_time_and_in_the_box(functions, faults, method, shares)
 
 
 def hills(graph, seed=0, n_starts=2):
@@ -99,7 +99,7 @@ def hills(graph, seed=0, n_starts=2):
 
 
 def best_of(functions, k=24):
-    """By elimination on a grid: the graph is a chain of pairs."""
+    """The maximum on a grid by elimination, for a chain of pairs."""
     grid, graph = np.linspace(0.0, 1.0, k), functions.graph
     pairs = np.array(list(itertools.product(grid, grid)))
     message = np.zeros(k)
@@ -110,7 +110,7 @@ def best_of(functions, k=24):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_without_faults_the_best_of_a_grid_is_nearly_reached_and_never_less_than_the_best_start(seed):
+def test_without_faults_the_value_is_near_the_best_of_a_grid_and_never_below_the_first_start(seed):
     functions = hills(CHAIN, seed)
     agreement = BY_DEADLINE.maximise(functions)
     start = total_value(functions, functions.starts[:1])[0]
@@ -121,16 +121,16 @@ def test_without_faults_the_best_of_a_grid_is_nearly_reached_and_never_less_than
 
 
 @pytest.mark.parametrize("starts", [1, 12])
-def test_without_faults_nobody_gains_by_a_small_step_alone(starts):
+def test_without_faults_no_agent_gains_by_a_small_step_alone(starts):
     functions = hills(CHAIN)
     rough = sb.ADMM(mode="asynchronous", deadline=120, starts=starts, inner_steps=1, penalty=100.0)
     agreement = rough.maximise(functions)
     for step in (-0.1, -0.01, -0.003, 0.003, 0.01, 0.1):
-        beside = np.clip(agreement.point + step * np.eye(5), 0.0, 1.0)
-        assert (total_value(functions, beside) <= agreement.value + 1e-5).all()
+        moved = np.clip(agreement.point + step * np.eye(5), 0.0, 1.0)
+        assert (total_value(functions, moved) <= agreement.value + 1e-5).all()
 
 
-def test_half_lost_and_late_it_is_nearly_as_good():
+def test_with_lost_and_late_messages_the_result_is_nearly_as_good():
     functions = hills(CHAIN)
     mean = total_value(functions, np.random.default_rng(0).random((500, 5))).mean()
     best = best_of(functions)
@@ -142,7 +142,7 @@ def test_half_lost_and_late_it_is_nearly_as_good():
 
 @dataclass(frozen=True, eq=False)
 class Wells(Bowls):
-    """Every factor wants its variables near 0.2, or better near 0.8, and strongly at one and the same place."""
+    """Factors are best near 0.8, second best near 0.2, and strongly penalise differences between variables."""
 
     def value_and_gradient(self, stack, U, received):
         near = [(height, np.exp(-20.0 * (U - at) ** 2), at) for height, at in ((0.5, 0.2), (1.0, 0.8))]
@@ -152,22 +152,22 @@ class Wells(Bowls):
 
 
 @pytest.mark.parametrize("faults", [Faults(), Faults(loss=0.3, delay=2)], ids=["clean", "faults"])
-def test_all_go_together_where_nobody_gains_by_going_alone(faults):
+def test_agents_move_together_if_none_gains_by_moving_alone(faults):
     wells = Wells(CHAIN, np.zeros(5), np.ones(5), np.full((1, 5), 0.2))  # the best evaluation, which all know
-    for i in range(5):  # whoever goes alone loses
-        beside = np.where(np.arange(5) == i, np.linspace(0.25, 1.0, 50)[:, None], 0.2)
-        assert (total_value(wells, beside) < total_value(wells, wells.starts)[0]).all()
+    for i in range(5):  # each agent loses by moving alone
+        moved = np.where(np.arange(5) == i, np.linspace(0.25, 1.0, 50)[:, None], 0.2)
+        assert (total_value(wells, moved) < total_value(wells, wells.starts)[0]).all()
     method = sb.ADMM(mode="asynchronous", deadline=80)
     found = maximise_by_deadline(method, wells, faults.open(CHAIN.agents))
     np.testing.assert_allclose(found.point, 0.8, atol=0.1)
 
 
-def test_a_dead_agents_factor_is_judged_by_whoever_owns_its_variables_if_they_know_enough():
-    """f pulls x to 0.3, and g, which is the dead one's, to 0.4 and y: where y stands for good."""
+def test_the_factor_of_a_failed_agent_is_evaluated_by_owners_of_its_variables_if_they_know_it():
+    """f pulls x to 0.3; g, of the failed agent, pulls x elsewhere; y stays where it stands."""
     graph = FactorGraph.from_scopes({"f": ["x"], "g": ["x", "y"]}, {"f": "f", "g": "g"}, {"x": "f", "y": "g"})
     bowls = Bowls(graph, np.zeros(2), np.ones(2), starts=np.array([[0.9, 0.8]]))
-    dead = Faults(deaths=(Event(agent="g", round=0),))
-    found = [maximise_by_deadline(BY_DEADLINE, bowls, dead.open("fg"), shares=shares) for shares in (False, True)]
+    failed = Faults(deaths=(Event(agent="g", round=0),))
+    found = [maximise_by_deadline(BY_DEADLINE, bowls, failed.open("fg"), shares=shares) for shares in (False, True)]
     assert [agreement.report.links.silent for agreement in found] == [("g",), ("g",)]
     x = np.linspace(0.0, 1.0, 1001)
     whole = total_value(bowls, np.stack([x, np.full_like(x, 0.8)], axis=1))
@@ -178,7 +178,7 @@ def test_a_dead_agents_factor_is_judged_by_whoever_owns_its_variables_if_they_kn
 
 @dataclass(frozen=True, eq=False)
 class Waves(Bowls):
-    """What is good for one variable depends on where the others of its factor stand."""
+    """The best value of a variable depends on the other variables of its factor."""
 
     def value_and_gradient(self, stack, U, received):
         slope = 7.0 * np.arange(1, U.shape[-1] + 1) + stack.columns[:, None, :]
@@ -187,10 +187,10 @@ class Waves(Bowls):
         return value, np.cos(phase)[..., None] * slope - 0.6 * (U - 0.5)
 
 
-def test_who_dies_in_mid_decision_is_taken_to_stand_where_it_does_and_not_where_it_last_was_to_go():
-    """The others' share of what turns find that know where it stands; it was 0.5."""
+def test_an_agent_that_fails_during_a_decision_is_assumed_where_it_stands_and_not_at_its_last_target():
+    """The gain relative to a failure that is known from the start; with the last target assumed it is 0.5."""
     shares, method = [], sb.ADMM(mode="asynchronous", deadline=60)
-    for seed in range(2, 5):  # the owner of a variable in the middle; its own factor nobody knows
+    for seed in range(2, 5):  # the owner of a middle variable fails; no other agent knows its factor
         start = np.random.default_rng(seed).random((1, 5))
         waves, gone = Waves(CHAIN, np.zeros(5), np.ones(5), start), CHAIN.agents[seed - 1]
         dies = Faults(deaths=(Event(agent=gone, round=0, step=25),))
@@ -202,18 +202,18 @@ def test_who_dies_in_mid_decision_is_taken_to_stand_where_it_does_and_not_where_
     assert np.mean(shares) >= 0.75
 
 
-def test_owners_of_two_variables_of_a_dead_agents_factor_tell_each_other_where_they_stand():
+def test_owners_of_two_variables_of_a_failed_agents_factor_send_each_other_their_points():
     scopes = {"f": ["x"], "g": ["y"], "h": ["x", "y"]}
     graph = FactorGraph.from_scopes(scopes, {"f": "a", "g": "b", "h": "c"}, {"x": "a", "y": "b"})
     bowls = Bowls(graph, np.zeros(2), np.ones(2), starts=np.array([[0.9, 0.1]]))
-    dead = Faults(deaths=(Event(agent="c", round=0),))
+    failed = Faults(deaths=(Event(agent="c", round=0),))
     long = sb.ADMM(mode="asynchronous", deadline=120)
-    found = maximise_by_deadline(long, bowls, dead.open(graph.agents), shares=True)
+    found = maximise_by_deadline(long, bowls, failed.open(graph.agents), shares=True)
     best = sb.ADMM().maximise(bowls)
     assert found.value == pytest.approx(best.value, abs=1e-3)
 
 
-def test_agents_that_no_links_join_climb_by_themselves():
+def test_agents_without_links_search_independently():
     apart = nx.Graph()
     apart.add_nodes_from(CHAIN.agents)
     agreement = maximise_by_deadline(BY_DEADLINE, hills(CHAIN), InProcess().open(CHAIN.agents, apart))
@@ -221,7 +221,7 @@ def test_agents_that_no_links_join_climb_by_themselves():
     assert agreement.report.links.silent == CHAIN.agents
 
 
-def test_what_is_told_again_and_again_changes_nothing():
+def test_repeated_messages_change_nothing():
     functions = hills(CHAIN)
     clean = maximise_by_deadline(BY_DEADLINE, functions, InProcess().open(CHAIN.agents))
     twice = maximise_by_deadline(BY_DEADLINE, functions, Faults(duplicate=0.999).open(CHAIN.agents))
@@ -236,25 +236,25 @@ def test_a_larger_threshold_sends_less():
     assert sent[0] > sent[1] > sent[2]
 
 
-def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
+def test_invalid_messages_and_those_that_the_sender_may_not_send_are_dropped_and_counted():
     functions = replace(hills(CHAIN), phases=1)
     terms = BoxTerms.of(BY_DEADLINE, functions, 0, shares=False)
     agent = DeadlineBoxAgent("x0", terms)
     owns, other, m = agent.name, CHAIN.variable_owner("x1"), len(terms.starts)
     agent.tick(terms.schedule.first)
     before = agent._joint_starts.points[:, 1:].tolist()  # pyright: ignore[reportPrivateUsage]
-    fine, nan, long, lanes = (np.full(n, value) for n, value in ((m, 0.5), (m, np.nan), (m + 1, 0.5), (m + 1, 0.0)))
-    points = np.full(2 * m + 1, 0.5)  # in each run and each lane
-    offered = (np.zeros(0), lanes, np.full(2 * (m + 1), np.nan), np.full(2 * (m + 1), -1.0))  # the last looks back
-    said = [
+    fine, nan, long, per_start = (np.full(n, value) for n, value in ((m, 0.5), (m, np.nan), (m + 1, 0.5), (m + 1, 0.0)))
+    points = np.full(2 * m + 1, 0.5)  # for each run and each joint start
+    offered = (np.zeros(0), per_start, np.full(2 * (m + 1), np.nan), np.full(2 * (m + 1), -1.0))  # negative reach
+    messages = [
         *(Runs("x1", bad) for bad in (nan, long, np.full(m, np.inf))),
-        *(Runs(x, fine) for x in ("x0", "x9")),  # its own, and nobody's
-        *(Pull(factor, "x0", fine, 1.0) for factor in ("f0", "f1")),  # its own, and no factor of it
+        *(Runs(x, fine) for x in ("x0", "x9")),  # its own, and an unknown one
+        *(Pull(factor, "x0", fine, 1.0) for factor in ("f0", "f1")),  # its own, and not a factor of x0
         *(Offer("x1", bad, 0) for bad in offered),
         Offer("x0", np.full(2, 0.5), 0),  # its own
         *(Utility(factor, "x0", fine, 0) for factor in ("f0", "f1")),
-        *(Valued(factor, lanes) for factor in ("f0", "f9")),
-        *(Valued("f1", bad) for bad in (fine, np.full(m + 1, np.nan))),  # too few, and none
+        *(Valued(factor, per_start) for factor in ("f0", "f9")),
+        *(Valued("f1", bad) for bad in (fine, np.full(m + 1, np.nan))),  # too few numbers, and NaN
         Published("f1", "f0", points, 1),  # no such phase
         Published("f1", "f0", long, 0),
         Published("f3", "f0", points, 0),
@@ -265,15 +265,15 @@ def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
         return Envelope(other, owns, Codec.encode(bundle, Label(decision, number)))
 
     inbox = [Envelope(other, owns, b"nonsense"), Envelope(other, owns, Codec.encode(Runs("x1", fine), Label(0, 0)))]
-    inbox += [bundled(9, Runs("x1", fine), decision=7), *(bundled(n, message) for n, message in enumerate(said))]
+    inbox += [bundled(9, Runs("x1", fine), decision=7), *(bundled(n, message) for n, message in enumerate(messages))]
     agent.tick(terms.schedule.first + 1, inbox)
-    assert agent.refused == {other: len(said)}
+    assert agent.refused == {other: len(messages)}
     assert agent._joint_starts.points[:, 1:].tolist() == before  # pyright: ignore[reportPrivateUsage]
     agent.tick(terms.schedule.first + 2, [bundled(99, Runs("x1", fine), Published("f1", "f0", points, 0))])
-    assert agent.refused == {other: len(said)}
+    assert agent.refused == {other: len(messages)}
 
 
-def test_agents_that_wait_are_not_given_a_plan():
+def test_the_asynchronous_mode_has_no_plan():
     with pytest.raises(sb.errors.ConfigError, match=r"\$\.coordination\.mode"):
         BY_DEADLINE.plan(hills(CHAIN), InProcess().open(CHAIN.agents).routes)
 
@@ -295,7 +295,7 @@ APART = FactorGraph.from_scopes(
 
 @dataclass(frozen=True, eq=False)
 class Counted(Bowls):
-    """Bowls that note how often they are climbed."""
+    """Bowls that record evaluations of their gradients."""
 
     asked: list[int] = field(default_factory=list)
 
@@ -309,20 +309,21 @@ def of_apart(method: sb.ADMM) -> tuple[Counted, BoxTerms]:
     return functions, BoxTerms.of(method, functions, 0, shares=False)
 
 
-def test_a_variable_stands_where_its_factors_want_it_by_how_hard_they_pull():
+def test_a_variable_is_at_the_weighted_mean_of_the_points_of_its_factors():
     _, terms = of_apart(BY_DEADLINE)
     agent, m = DeadlineBoxAgent("a", terms), len(terms.starts)
     pulls = {"b": Pull("f", "x", np.full(m, 0.2), 3.0), "c": Pull("g", "x", np.full(m, 0.6), 1.0)}
     inbox = [
-        Envelope(who, "a", Codec.encode(Bundle(0, -1, 0, (1,), (pull,)), Label(0, 0))) for who, pull in pulls.items()
+        Envelope(sender, "a", Codec.encode(Bundle(0, -1, 0, (1,), (pull,)), Label(0, 0)))
+        for sender, pull in pulls.items()
     ]
     sent = [Codec.read(envelope.payload)[1] for envelope in agent.tick(0, inbox)]
-    told = [update.entries for bundle in sent for update in bundle.updates if isinstance(update, Runs)]
-    assert len(told) == 2
-    assert np.allclose(told, (3.0 * 0.2 + 1.0 * 0.6) / 4.0)
+    sent_entries = [update.entries for bundle in sent for update in bundle.updates if isinstance(update, Runs)]
+    assert len(sent_entries) == 2
+    assert np.allclose(sent_entries, (3.0 * 0.2 + 1.0 * 0.6) / 4.0)
 
 
-def test_a_factor_of_whose_variables_nothing_is_new_does_not_climb_again():
+def test_a_factor_without_news_about_its_variables_does_not_climb_again():
     functions, terms = of_apart(sb.ADMM(mode="asynchronous", deadline=600))
     agent = DeadlineBoxAgent("b", terms)
     climbs = []

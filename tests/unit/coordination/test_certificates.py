@@ -16,7 +16,7 @@ from .example_tables import TRIANGLE, Problem, Tables, by_agents, joint_values, 
 
 @st.composite
 def problems(draw: st.DrawFn, forest: bool = False) -> Problem:
-    """Of one to four variables a factor, some with forbidden combinations, some with many."""
+    """Problems with one to four variables per factor, and no, some or many forbidden combinations."""
     rng, n, n_factors = np.random.default_rng(draw(st.integers(0, 2**32 - 1))), st.integers(1, 6), st.integers(1, 8)
     forbidden, scale = draw(st.sampled_from([0.0, 0.0, 0.2, 0.6])), draw(st.sampled_from([1e-6, 1.0, 1e9]))
     graph, tables = some_problem(rng, draw(n), draw(n_factors), forbidden=forbidden, forest=forest)
@@ -55,7 +55,7 @@ def test_without_loops_the_bound_is_the_optimum(problem: Problem) -> None:
 
 
 @given(problems(), st.integers(1, 5))
-def test_agents_come_to_the_same_bound_by_messages_and_count_them(problem: Problem, n_agents: int) -> None:
+def test_agents_find_the_same_bound_by_messages_and_count_them(problem: Problem, n_agents: int) -> None:
     graph, tables = problem
     owner = {name: f"agent {k % n_agents}" for k, name in enumerate([*graph.factors, *graph.variables])}
     scopes = dict(zip(graph.factors, graph.scopes, strict=True))
@@ -96,7 +96,7 @@ def test_a_combination_that_is_forbidden_stays_so_in_the_bound() -> None:
     assert np.isfinite(sb.MGM(bound="mplp").solve(graph, tables).upper_bound or np.nan)
 
 
-def test_where_values_die_out_one_after_the_other_mplp_proves_that_nothing_is_allowed() -> None:
+def test_mplp_proves_infeasibility_if_values_are_excluded_one_after_the_other() -> None:
     """x < y < z < x on a ring: pairs allow something, all three together nothing."""
     graph = sb.FactorGraph.from_scopes(TRIANGLE)
     less = np.where(np.triu(np.ones((4, 4)), 1) > 0, 0.0, -np.inf)
@@ -104,7 +104,7 @@ def test_where_values_die_out_one_after_the_other_mplp_proves_that_nothing_is_al
     assert (solution.upper_bound, solution.report.gap, solution.report.status) == (-np.inf, None, "infeasible")
 
 
-def test_parts_add_up_and_those_that_are_solved_are_their_own_bound() -> None:
+def test_bounds_of_parts_add_up_and_a_solved_part_is_its_own_bound() -> None:
     rng = np.random.default_rng(1)
     loop, pair = ring(5), {"t": ["p", "q"], "u": ["q", "r"]}
     tables = {f: rng.normal(size=(3, 3)) for f in [*loop, *pair]}
@@ -117,13 +117,13 @@ def test_parts_add_up_and_those_that_are_solved_are_their_own_bound() -> None:
     assert sb.MaxSum().solve(whole, tables).upper_bound is None
 
 
-def test_a_bound_is_asked_for_by_name() -> None:
+def test_a_bound_is_selected_by_name() -> None:
     assert convert({"kind": "max-sum", "bound": "mplp", "bound_rounds": 7}, sb.MaxSum).bound_rounds == 7
     with pytest.raises(ConfigError, match=r"\$\.bound.*mplp"):
         convert({"kind": "max-sum", "bound": "mplb"}, sb.MaxSum)
 
 
-def test_entries_as_large_as_tables_may_hold_stay_numbers() -> None:
+def test_entries_of_the_largest_size_give_a_finite_bound() -> None:
     graph = sb.FactorGraph.from_scopes(TRIANGLE)
     rng = np.random.default_rng(0)
     tables = {f: 1e200 * rng.choice([-1.0, 1.0], size=(3, 3)) for f in graph.factors}

@@ -1,4 +1,4 @@
-"""Messages of max-sum, compiled and laid out, held to the formula; what leaves one out, damping, changes."""
+"""Compiled messages of max-sum and their layout, compared with the formula; damping and changes."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def by_formula(tables: np.ndarray, incoming: list[np.ndarray], axis: int) -> np.
     return tables.max(axis=tuple(k + 1 for k in others))
 
 
-# Few values and many, just below and above what one step over a row takes: all of them are roads of their own.
+# Few and many values, just below and above the length of one step over a row: each has its own code path.
 lengths = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 65])
 any_shape = st.lists(lengths, min_size=1, max_size=5).map(tuple).filter(lambda shape: np.prod(shape) <= 20_000)
 
@@ -53,41 +53,41 @@ seeds, shares = st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 1.0])
 
 @given(any_shape, st.integers(1, 4), seeds, shares, st.sampled_from([0.0, 0.25]))
 @settings(deadline=None)  # the first call compiles
-def test_factors_say_what_the_formula_says_and_by_how_much_that_changed(
+def test_messages_of_factors_and_their_changes_are_those_of_the_formula(
     shape: tuple[int, ...], n: int, seed: int, forbidden: float, damping: float
 ) -> None:
     tables, incoming = problem(shape, n, seed, forbidden)
     starts, rng = np.cumsum([0, *(message.size for message in incoming)])[:-1], np.random.default_rng(seed)
-    heard = np.concatenate([message.ravel() for message in incoming])
-    previous, out, spreads = rng.normal(size=heard.shape), np.full(heard.shape, np.nan), rng.uniform(0.5, 2.0, n)
+    received = np.concatenate([message.ravel() for message in incoming])
+    previous, out, spreads = rng.normal(size=received.shape), np.full(received.shape, np.nan), rng.uniform(0.5, 2.0, n)
     previous[rng.random(previous.shape) < forbidden / 2] = -np.inf
-    change = compiled.renew_factors(tables, starts, heard, previous, spreads, damping, out)
+    change = compiled.renew_factors(tables, starts, received, previous, spreads, damping, out)
     changes = [0.0]
-    for axis, (before, said) in enumerate(zip(*(by_axis(x, starts, tables) for x in (previous, out)), strict=True)):
+    for axis, (before, sent) in enumerate(zip(*(by_axis(x, starts, tables) for x in (previous, out)), strict=True)):
         wanted = damped(before, normalised(by_formula(tables, incoming, axis)), damping)
-        np.testing.assert_allclose(said, wanted, rtol=0.0, atol=1e-12)
-        changes.append(float((largest_changes(before, said) / spreads).max()))
+        np.testing.assert_allclose(sent, wanted, rtol=0.0, atol=1e-12)
+        changes.append(float((largest_changes(before, sent) / spreads).max()))
     assert change == max(changes)
 
 
 @given(st.integers(1, 5), st.integers(1, 6), lengths, seeds, shares)
-def test_variables_say_and_choose_the_same_many_at_once_and_one_by_one(
+def test_variables_send_and_choose_the_same_together_and_one_by_one(
     n: int, degree: int, size: int, seed: int, forbidden: float
 ) -> None:
     rng = np.random.default_rng(seed)
-    heard = rng.integers(-3, 3, n * degree * size) / 3.0  # with ties
-    heard[rng.random(heard.shape) < forbidden] = -np.inf
-    starts, said = rng.permutation(n * degree).reshape(n, degree) * size, np.full(heard.shape, np.nan)
-    chosen = compiled.renew_variables(starts, size, heard, said)
+    received = rng.integers(-3, 3, n * degree * size) / 3.0  # with ties
+    received[rng.random(received.shape) < forbidden] = -np.inf
+    starts, sent = rng.permutation(n * degree).reshape(n, degree) * size, np.full(received.shape, np.nan)
+    chosen = compiled.renew_variables(starts, size, received, sent)
     graph = FactorGraph.from_scopes({f"f{k}": ["x"] for k in range(degree)})
     for own, choice in zip(starts, chosen, strict=True):
-        told = [heard[start : start + size] for start in own]
-        wanted = messages_of_variable(graph, "x", size, {(f"f{k}", "x"): one for k, one in enumerate(told)})
-        assert np.array_equal([said[start : start + size] for start in own], list(wanted.values()))
-        assert choice == np.add.accumulate(told)[-1].argmax()
+        incoming = [received[start : start + size] for start in own]
+        wanted = messages_of_variable(graph, "x", size, {(f"f{k}", "x"): one for k, one in enumerate(incoming)})
+        assert np.array_equal([sent[start : start + size] for start in own], list(wanted.values()))
+        assert choice == np.add.accumulate(incoming)[-1].argmax()
 
 
-def test_importing_the_room_does_not_load_numba() -> None:
+def test_importing_the_package_does_not_load_numba() -> None:
     code = "import sys, swarmbo.coordination.participant; sys.exit('numba' in sys.modules or 'networkx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -98,17 +98,17 @@ some_rows = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 4)).f
 
 
 @given(some_rows)
-def test_a_variable_tells_each_factor_what_the_others_say(said: np.ndarray) -> None:
-    _, degree, size = said.shape
+def test_a_variable_sends_each_factor_the_sum_of_the_messages_from_other_factors(sent: np.ndarray) -> None:
+    _, degree, size = sent.shape
     graph = FactorGraph.from_scopes({f"f{k}": ["x"] for k in range(degree)})
-    for row in said:
-        heard = {(f"f{k}", "x"): row[k] for k in range(degree) if row[k].any()}  # none counts as zero
-        found = messages_of_variable(graph, "x", size, heard)
+    for row in sent:
+        received = {(f"f{k}", "x"): row[k] for k in range(degree) if row[k].any()}  # a missing message counts as zero
+        found = messages_of_variable(graph, "x", size, received)
         for k in range(degree):
             assert np.array_equal(found[f"f{k}"], np.delete(row, k, axis=0).sum(axis=0))
 
 
-def test_damping_mixes_and_what_was_forbidden_stays_so() -> None:
+def test_damping_mixes_messages_and_forbidden_values_stay_forbidden() -> None:
     previous, new = np.array([[0.0, -4.0, -np.inf, 0.0]]), np.array([[-2.0, 0.0, -np.inf, -np.inf]])
     assert damped(previous, new, 0.25).tolist() == [[-1.5, -1.0, -np.inf, -np.inf]]
     assert np.array_equal(damped(previous, new, 0.0), new)
@@ -125,7 +125,9 @@ def test_a_change_is_zero_between_equal_infinities_and_infinite_where_a_value_be
 
 
 @given(seeds, st.integers(1, 9), st.integers(1, 6), st.booleans())
-def test_messages_laid_out_are_those_made_one_by_one(seed: int, n_factors: int, n_variables: int, is_whole: bool):
+def test_messages_in_the_layout_are_those_computed_one_by_one(
+    seed: int, n_factors: int, n_variables: int, is_whole: bool
+):
     rng = np.random.default_rng(seed)
     graph, tables = some_problem(rng, n_variables, n_factors, forbidden=0.1)
     sizes = sizes_of(graph, tables)
@@ -134,27 +136,27 @@ def test_messages_laid_out_are_those_made_one_by_one(seed: int, n_factors: int, 
     flooding = Flooding(graph, {f: tables[f] for f in factors}, variables, sizes)
     edges = {(f, x) for f in graph.factors for x in graph.scope(f) if f in factors or x in variables}
     assert flooding.n_entries == sum(sizes[x] for _, x in edges)
-    heard, previous, said = (rng.normal(size=flooding.n_entries) for _ in range(3))
-    from_factors, before, from_variables = map(flooding.by_edge, (heard, previous, said))
+    received, previous, sent = (rng.normal(size=flooding.n_entries) for _ in range(3))
+    from_factors, before, from_variables = map(flooding.by_edge, (received, previous, sent))
     assert from_factors.keys() == edges
 
-    told, chosen = flooding.from_variables(heard)
+    outgoing, chosen = flooding.from_variables(received)
     for x in variables:
         wanted = messages_of_variable(graph, x, sizes[x], from_factors)
-        assert all(same(flooding.message(told, f, x), wanted[f]) for f in graph.factors_of(x))
+        assert all(same(flooding.message(outgoing, f, x), wanted[f]) for f in graph.factors_of(x))
         summed = np.add.accumulate([from_factors[f, x] for f in graph.factors_of(x)])[-1]
         assert chosen[graph.column_of[x]] == summed.argmax()
     assert not chosen[[graph.column_of[x] for x in graph.variables if x not in variables]].any()
 
-    renewed, change = flooding.from_factors(previous, said, 0.3)
+    renewed, change = flooding.from_factors(previous, sent, 0.3)
     changes = [0.0]
     for f in factors:
         for x, message in messages_of_factor(graph, f, tables[f], from_variables).items():
             wanted = damped(before[f, x], message, 0.3)
             assert same(flooding.message(renewed, f, x), wanted)
-            heard = [spreads(from_variables[f, y][None])[0] for y in graph.scope(f)]
+            received = [spreads(from_variables[f, y][None])[0] for y in graph.scope(f)]
             if (change_of := float(largest_changes(before[f, x], wanted))) > 0.0:
-                unit = float(spreads(tables[f][None])[0]) or max(heard)
+                unit = float(spreads(tables[f][None])[0]) or max(received)
                 changes.append(change_of / unit if unit else np.inf)
     assert change == max(changes)
 
@@ -165,5 +167,5 @@ def test_messages_laid_out_are_those_made_one_by_one(seed: int, n_factors: int, 
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
-    """To the bit, but for the sign of zero."""
+    """Whether two arrays are equal bit for bit, except for signs of zero."""
     return one.shape == other.shape and np.array_equal(one, other)

@@ -1,4 +1,4 @@
-"""Whole graphs in compiled passes: they decide and count as Python does message by message."""
+"""Compiled passes over whole graphs have the decisions and traffic of Python message by message."""
 
 import networkx as nx
 import numpy as np
@@ -13,7 +13,7 @@ from swarmbo.transport import InProcess
 
 from .example_tables import NO, Problem, by_agents
 
-AGENTS = ["ann", "bob", "é" * 40, "d" * 300]  # names of every width that is told apart
+AGENTS = ["ann", "bob", "é" * 40, "d" * 300]  # names of every width that MessagePack distinguishes
 seeds, kinds = st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2, 0.7])
 
 
@@ -34,7 +34,7 @@ def draw(seed: int, n_factors: int, *, loops: int, largest: int, forbidden: floa
 
 
 def decided(method: MaxSum, problem: Problem, is_relayed: bool) -> Solution:
-    """At once, and message by message to the bit."""
+    """The solution by compiled passes; assert that it is bit-identical message by message."""
     links = nx.path_graph(AGENTS) if is_relayed else None
     found = method.solve(*problem, links)
     assert repr(by_agents(method, *problem, links)) == repr(found)
@@ -43,7 +43,7 @@ def decided(method: MaxSum, problem: Problem, is_relayed: bool) -> Solution:
 
 @given(seeds, st.integers(1, 12), kinds, st.booleans())
 @settings(deadline=None, max_examples=25)  # the first call compiles
-def test_a_tree_at_once_is_decided_and_counted_as_message_by_message(
+def test_a_compiled_pass_over_a_tree_decides_and_counts_as_message_by_message(
     seed: int, n_factors: int, forbidden: float, is_relayed: bool
 ) -> None:
     graph, tables = draw(seed, n_factors, loops=0, largest=6, forbidden=forbidden)
@@ -60,33 +60,35 @@ def test_the_last_choices_on_loops_are_those_of_variable_after_variable(
     decided(MaxSum(rounds=rounds, repairs=2), problem, is_relayed)
 
 
-# names, numbers of values and indices of every width that is told apart
+# names, numbers of values and indices of every width that MessagePack distinguishes
 OWNERS = {"f": "a", "g": "b" * 40, "ß" * 20: "c" * 300, "i": "a"}
 SCOPES = {"f": ["x", "y"], "g": ["y", "z" * 31], "ß" * 20: ["z" * 31, "x", "ü" * 20], "i": ["x"]}
 SIZES = {"x": 2, "y": 31, "z" * 31: 32, "ü" * 20: 300}
 GRAPH = FactorGraph.from_scopes(SCOPES, OWNERS, dict(zip(SIZES, ["a", "b" * 40, "a", "a"], strict=True)))
 LINKS = {
-    "everyone hears everyone": None,
+    "all in range": None,
     "relayed": nx.path_graph(GRAPH.agents),
-    "relayed by one that owns nothing": nx.path_graph([*GRAPH.agents[:2], "relay", *GRAPH.agents[2:]]),
+    "relayed by an agent that owns nothing": nx.path_graph([*GRAPH.agents[:2], "relay", *GRAPH.agents[2:]]),
 }
 
 
 @pytest.mark.parametrize("links", LINKS.values(), ids=LINKS)
 @pytest.mark.parametrize("forbidden", [0.0, 0.5, 0.999])
-def test_rounds_comparisons_choices_and_repairs_take_what_agents_send(links: nx.Graph | None, forbidden: float) -> None:
+def test_traffic_of_rounds_comparisons_choices_and_repairs_is_what_agents_send(
+    links: nx.Graph | None, forbidden: float
+) -> None:
     rng = np.random.default_rng(3)
     tables = {f: rng.normal(size=[SIZES[x] for x in GRAPH.scope(f)]) for f in GRAPH.factors}
     for table in tables.values():
         table[rng.random(table.shape) < forbidden] = -np.inf
     method, transport = MaxSum(rounds=9, repairs=4, bound="mplp"), InProcess().open(GRAPH.agents, links)
-    told = solve_with_agents(method, GRAPH, tables, transport)
-    assert told == method.solve(GRAPH, tables, links)
-    assert told.report.traffic == transport.traffic
+    by_messages = solve_with_agents(method, GRAPH, tables, transport)
+    assert by_messages == method.solve(GRAPH, tables, links)
+    assert by_messages.report.traffic == transport.traffic
 
 
 @pytest.mark.parametrize("length", [0, 1, 31, 32, 255, 256, 2**16 - 1, 2**16])
-def test_names_take_what_messagepack_has_for_them(length: int) -> None:
+def test_widths_of_names_are_those_of_messagepack(length: int) -> None:
     entries = np.zeros(0)
     without = Codec.size(FromFactor("", "x", entries))
     assert text_widths(["n" * length]).tolist() == [Codec.size(FromFactor("n" * length, "x", entries)) - without]

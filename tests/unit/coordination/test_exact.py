@@ -1,4 +1,4 @@
-"""Exact: orders of elimination, the tables they join, one step, budgets, and what is counted."""
+"""Exact: orders of elimination, sizes of joined tables, one step, budgets, and counted traffic."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ def chain(n: int, order: int) -> FactorGraph:
 
 
 def min_fill_from_scratch(graph: FactorGraph, sizes: dict[str, int]) -> tuple[str, ...]:
-    """The rule as it stands: every cost anew at every step."""
+    """The plain rule: all costs are computed again at every step."""
     links = nx.Graph()
     links.add_nodes_from(graph.variables)
     links.add_edges_from(pair for scope in graph.scopes for pair in itertools.combinations(scope, 2))
@@ -43,7 +43,7 @@ def min_fill_from_scratch(graph: FactorGraph, sizes: dict[str, int]) -> tuple[st
 
 
 @given(seed=st.integers(0, 10_000), n=st.integers(4, 14))
-def test_costs_that_are_kept_are_those_of_the_links_as_they_are(seed: int, n: int) -> None:
+def test_cached_costs_are_those_of_the_current_links(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     scopes = {f"f{i}": [f"x{v}" for v in rng.choice(n, size=int(rng.integers(2, 4)), replace=False)] for i in range(n)}
     graph = FactorGraph.from_scopes(scopes)
@@ -68,7 +68,7 @@ STAR = {f"f{i}": ["hub", f"x{i}"] for i in range(8)}
     [(STAR, {}, 10**2), (ring(7), {}, 10**3), (ring(4), {"x0": 2, "x2": 2}, 40)],
     ids=["a star whose hub comes first", "a ring", "numbers of values"],
 )
-def test_the_largest_table_is_as_small_as_it_can_be(scopes: dict[str, list[str]], sizes: dict[str, int], largest: int):
+def test_the_largest_table_is_as_small_as_possible(scopes: dict[str, list[str]], sizes: dict[str, int], largest: int):
     graph = FactorGraph.from_scopes(scopes)
     sizes = dict.fromkeys(graph.variables, 10) | sizes
     assert largest_clique(elimination_steps(graph, sizes), sizes)[0] == largest
@@ -91,7 +91,7 @@ def test_a_step_is_the_maximum_of_the_joined_sum_whatever_the_block(block: int, 
     assert np.allclose(got, joined.max(axis=0), atol=1e-12)
 
 
-def test_between_orders_with_equally_large_tables_the_graphs_own_is_kept() -> None:
+def test_among_orders_with_equally_large_tables_that_of_the_graph_is_kept() -> None:
     stars = {f"{leaf}{i}": [f"hub{i}", f"{leaf}_end{i}"] for i in range(3) for leaf in "ab"}  # min-fill: ends first
     graph = FactorGraph.from_scopes({"triple": ["p", "q", "r"]} | stars)
     sizes = dict.fromkeys(graph.variables, 10)
@@ -110,7 +110,9 @@ def test_the_budget_is_the_entries_of_the_largest_step() -> None:
 
 
 @pytest.mark.parametrize(("size", "entries", "mebibytes"), [(10**9, 360, 355), (10**200, 8000, 7995)])
-def test_a_table_beyond_all_floats_is_refused_like_any_other(size: int, entries: int, mebibytes: int) -> None:
+def test_a_table_with_more_entries_than_any_float_is_refused_like_other_large_tables(
+    size: int, entries: int, mebibytes: int
+) -> None:
     graph = FactorGraph.from_scopes({f"f{i}_{j}": [f"x{i}", f"x{j}"] for i, j in itertools.combinations(range(40), 2)})
     with pytest.raises(BudgetError) as refused:
         Exact().plan(graph, dict.fromkeys(graph.variables, size), Routes(graph.agents))
@@ -131,7 +133,7 @@ def test_a_sweep_up_and_down_the_chain_is_counted_in_rounds_and_messages() -> No
 
 
 @pytest.mark.parametrize(("actors", "rounds"), [("aaaa", 0), ("aabb", 2), ("abab", 6), ("abbc", 4)])
-def test_steps_that_stay_with_one_agent_are_no_rounds(actors: str, rounds: int) -> None:
+def test_steps_that_stay_with_one_agent_do_not_count_as_rounds(actors: str, rounds: int) -> None:
     graph = FactorGraph.from_scopes(SCOPES, variable_owners=dict(zip("abcd", actors, strict=True)))
     report = exact(graph, TABLES).report
     assert (report.rounds, report.messages) == (rounds, rounds)
@@ -145,7 +147,7 @@ def test_rounds_are_those_of_the_path_with_most_steps_to_another_agent() -> None
         assert exact(graph, tables).report.rounds == rounds, actors
 
 
-def test_a_factor_held_by_an_agent_that_does_not_act_is_sent_once_to_the_one_that_joins_it() -> None:
+def test_a_factor_of_an_agent_without_variables_is_sent_once_to_the_agent_that_joins_it() -> None:
     base = FactorGraph.from_scopes(SCOPES, {"f": "base", "g": "b"}, {x: x for x in "abcd"})
     at_home, away = exact(CHAIN, TABLES).report, exact(base, TABLES).report
     assert away.messages == at_home.messages + 1

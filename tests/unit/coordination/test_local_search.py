@@ -20,7 +20,7 @@ def loopy(draw: st.DrawFn, forbidden: float = 0.0) -> Problem:
 
 
 def rank(graph: sb.FactorGraph, tables: Tables, chosen: dict[str, int]) -> tuple[int, float]:
-    """Fewer broken factors first, then the sum of the others."""
+    """Fewer violated factors first, then the sum of all others."""
     values = values_at(graph, tables, chosen).values()
     return -sum(v == -np.inf for v in values), sum(v for v in values if v > -np.inf)
 
@@ -58,7 +58,7 @@ def test_where_dsa_a_converged_no_single_change_is_better_than_its_last_choice(p
 
 
 @pytest.mark.parametrize("variant", ["A", "B", "C"])
-def test_variables_on_their_own_are_at_their_best_after_one_round_with_probability_1(variant: str) -> None:
+def test_unconnected_variables_have_their_best_values_after_one_round_with_probability_1(variant: str) -> None:
     rng = np.random.default_rng(0)
     graph = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}"] for i in range(20)})
     tables = {f: rng.normal(size=6) for f in graph.factors}
@@ -66,8 +66,8 @@ def test_variables_on_their_own_are_at_their_best_after_one_round_with_probabili
     assert solution.assignment == {f"x{i}": int(tables[f"f{i}"].argmax()) for i in range(20)}
 
 
-def test_with_probability_1_neighbours_that_start_alike_move_to_and_fro_for_ever() -> None:
-    """Two that want to differ: Zhang et al. 2005 draw because of this."""
+def test_with_probability_1_neighbours_that_start_equal_alternate_for_ever() -> None:
+    """Two variables should differ. This is why Zhang et al. 2005 move at random."""
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
     apart = {"f": 1.0 - np.eye(2)}
     reports = {sb.DSA(probability=1.0).solve(graph, apart, seed=seed).report.status for seed in range(20)}
@@ -76,15 +76,15 @@ def test_with_probability_1_neighbours_that_start_alike_move_to_and_fro_for_ever
 
 
 def moves_of_x(variant: str, graph: sb.FactorGraph, tables: Tables, rounds: int) -> int:
-    """Rounds in which x takes another value, where it moves whenever it may."""
+    """Number of rounds in which x takes another value, if it moves whenever it may."""
     methods = [sb.DSA(variant=variant, probability=1.0, rounds=r + 1, keep_best=False) for r in range(rounds)]
     ends = [method.solve(graph, tables).assignment["x"] for method in methods]
     return sum(a != b for a, b in itertools.pairwise(ends))
 
 
-def test_a_value_as_good_is_taken_by_c_always_and_by_b_only_in_conflict() -> None:
+def test_an_equally_good_value_is_taken_by_variant_c_always_and_by_b_in_conflict_only() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y"]})
-    # whatever x does f is 0 where y is 0, so y stays at 0 and x has nothing to gain, nor a factor that could be better
+    # f is 0 for every x if y is 0, so y stays at 0, x cannot gain, and no factor could be better
     tables = {"f": np.zeros((4, 2)), "g": np.array([5.0, 0.0])}
 
     assert [moves_of_x(variant, graph, tables, 7) for variant in "ABC"] == [0, 0, 6]
@@ -94,7 +94,7 @@ def test_a_value_as_good_is_taken_by_c_always_and_by_b_only_in_conflict() -> Non
     assert moves_of_x("B", torn, swing, 2) == 1
 
 
-def test_a_forbidden_choice_is_left_for_any_that_is_allowed_however_poor() -> None:
+def test_a_forbidden_choice_is_left_for_any_allowed_choice_however_poor() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["x"]})
     tables = {"f": np.array([[-1e6, -1e6], [-np.inf, -np.inf]]), "g": np.array([0.0, 1e9])}
     for method in (sb.DSA(), sb.MGM()):
@@ -103,7 +103,7 @@ def test_a_forbidden_choice_is_left_for_any_that_is_allowed_however_poor() -> No
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_of_equal_gains_mgm_lets_the_first_variable_of_the_graph_move(seed: int) -> None:
+def test_with_equal_gains_mgm_moves_the_first_variable_of_the_graph(seed: int) -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["y", "x"], "g": ["x"], "h": ["y"]})  # y comes first
     drawn = {x: int(stream(seed, "mgm", variable=x).integers(2)) for x in graph.variables}
     tables = {"f": 1.0 - np.eye(2), "g": np.zeros(2), "h": np.zeros(2)}

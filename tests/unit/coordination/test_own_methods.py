@@ -1,4 +1,4 @@
-"""A way to agree is what one agent does; both forms follow from it. No name of the room hides a module of it."""
+"""A coordination method defines the steps of one agent; both forms follow. No name of the package hides a module."""
 
 import importlib
 import pkgutil
@@ -19,7 +19,7 @@ from swarmbo.testing.coordinator import Bowls
 
 
 class BestResponse(TableMethod, frozen=True, tag="best-response"):
-    """Every variable in turn takes its best value, given all others."""
+    """Variables sequentially take their best values, given all others."""
 
     sweeps: int = 5
     looks_at_others: bool = False
@@ -33,24 +33,24 @@ class BestResponse(TableMethod, frozen=True, tag="best-response"):
         return TableOutcome({x: chosen[x] for x in view.variables}, "max_rounds", self.sweeps)
 
 
-def test_what_one_agent_does_makes_a_method_that_keeps_the_contract() -> None:
+def test_a_method_defined_by_the_steps_of_one_agent_keeps_the_contract() -> None:
     sb.testing.check_coordinator(BestResponse)
 
 
-def test_an_agent_has_no_tables_but_its_own_to_look_at() -> None:
+def test_an_agent_has_access_to_its_own_tables_only() -> None:
     with pytest.raises(KeyError):
         sb.testing.check_coordinator(lambda: BestResponse(looks_at_others=True))
 
 
 class OtherName(Bowls):
-    """Bowls whose methods call the received sums otherwise."""
+    """Bowls with another name for the argument of received sums."""
 
     def value_and_gradient(self, stack, U, heard):
         return super().value_and_gradient(stack, U, heard)
 
 
 @pytest.mark.parametrize("mode", ["lockstep", "asynchronous"])
-def test_functions_may_name_their_arguments_otherwise(mode: str) -> None:
+def test_functions_may_have_other_names_for_their_arguments(mode: str) -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
     corners = graph, np.zeros(3), np.ones(3), np.empty((0, 3))
     one, other = (sb.ADMM(rounds=3, mode=mode).maximise(kind(*corners)) for kind in (Bowls, OtherName))

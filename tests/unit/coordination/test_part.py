@@ -1,4 +1,4 @@
-"""Common knowledge of a part: when messages are final, the tree that sums run on, and how choices are decoded."""
+"""Common knowledge of a part: the tree of sums, the order of decoding, and comparisons of choices."""
 
 import networkx as nx
 import numpy as np
@@ -15,14 +15,14 @@ from swarmbo.transport import Routes
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d"]})
 
 
-def test_where_everyone_hears_everyone_it_is_a_star_round_the_first_agent() -> None:
+def test_if_all_agents_are_in_range_the_tree_is_a_star_around_the_first_one() -> None:
     tree = Part(GRAPH, 0, Routes(GRAPH.agents)).tree
     assert tree.parent == {"a": None, "b": "a", "c": "a", "d": "a"}
     assert tree.children["a"] == ("b", "c", "d")
     assert tree.factors == {"a": ("f", "g", "h"), "b": ("g",), "c": ("h",), "d": ()}
 
 
-def test_it_follows_the_links_and_skips_agents_that_only_relay() -> None:
+def test_the_tree_follows_the_links_and_skips_agents_that_only_relay() -> None:
     links = nx.Graph([("a", "mast"), ("mast", "d"), ("d", "c"), ("c", "b")])
     tree = Part(GRAPH, 0, Routes(GRAPH.agents, links)).tree
     assert tree.parent == {"a": None, "b": "c", "c": "d", "d": "a"}
@@ -37,7 +37,7 @@ def test_agents_out_of_reach_are_refused() -> None:
 @pytest.mark.parametrize("present", [("b",), ("b", "c"), ("c",)])
 def test_sums_are_those_of_present_agents(present: tuple[str, ...]) -> None:
     part = Part(GRAPH, 0, Routes(GRAPH.agents), present=present)
-    terms = {"a": 1.0, "b": 10.0, "c": 100.0}  # of the factors' owners
+    terms = {"a": 1.0, "b": 10.0, "c": 100.0}  # per owner of factors
     summed = Central(part).run(single_request(AllReduce(np.array([*terms.values()])[:, None, None])))
     assert summed == sum(terms[agent] for agent in present)
 
@@ -55,7 +55,7 @@ def test_two_optima_are_not_mixed() -> None:
     assert Central(part).run(decode(LocalView.of(part), {"f": apart}, message, message)) == {"a": 0, "b": 1}
 
 
-def test_of_equally_good_choices_the_first_is_kept() -> None:
+def test_the_first_of_equally_good_choices_is_kept() -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b"]})
     part, equal = Part(graph, 0, Routes(graph.agents)), [np.array([1.0, 2.0]), np.array([2.0, 1.0])]
     verdict, best = Compare(equal, None).verdict(part)
@@ -69,7 +69,7 @@ def test_forbidden_choices_are_repaired_once_and_better_ones_improved_from_then_
     part, tried = Part(graph, 0, Routes(graph.agents)), set[bytes]()
     broken, allowed = [np.array([-np.inf, 9.0])], [np.array([1.0, 2.0])]
     assert Compare(allowed, None, tried=tried).verdict(part)[0].stop is True  # as long as nothing was forbidden
-    assert Compare(broken, None).verdict(part)[0].stop is True  # nobody is to repair it
+    assert Compare(broken, None).verdict(part)[0].stop is True  # no repair is asked for
     verdict, best = Compare(broken, None, tried=tried).verdict(part)
     assert (verdict.best, verdict.stop) == (1, None)
     assert Compare(broken, best, tried=tried).verdict(part)[0].stop is True

@@ -49,7 +49,7 @@ def problems(draw: st.DrawFn, most_variables: int = 6) -> Problem:
 
 @st.composite
 def connected_links(draw: st.DrawFn) -> nx.Graph:
-    """A random tree on the agents, and some links more."""
+    """A random tree over the agents, and some more links."""
     order = draw(st.permutations(AGENTS))
     links = nx.Graph()
     links.add_nodes_from(order)
@@ -60,7 +60,7 @@ def connected_links(draw: st.DrawFn) -> nx.Graph:
 
 
 class Unruly(InProcessTransport):
-    """Delivers everything, but in any order, up to some steps late, and some of it again, even decisions later."""
+    """Delivers all messages, but in any order, up to some steps late, and some repeatedly, even in later decisions."""
 
     def __init__(self, routes: Routes, seed: int) -> None:
         super().__init__(routes)
@@ -89,12 +89,14 @@ class Unruly(InProcessTransport):
 
 @every_method
 @given(problem=problems(), links=st.none() | connected_links())
-def test_agents_decide_and_report_as_the_fast_path_to_the_bit(method: Method, problem: Problem, links: Any) -> None:
+def test_agents_are_bit_identical_to_the_fast_path_in_decisions_and_reports(
+    method: Method, problem: Problem, links: Any
+) -> None:
     transport = InProcess().open(AGENTS, links)
-    told, fast = solve_with_agents(method, *problem, transport), method.solve(*problem, links)
-    assert told == fast
-    assert np.float64(told.value).tobytes() == np.float64(fast.value).tobytes()
-    assert transport.traffic == told.report.traffic  # also of relays that own nothing
+    by_messages, fast = solve_with_agents(method, *problem, transport), method.solve(*problem, links)
+    assert by_messages == fast
+    assert np.float64(by_messages.value).tobytes() == np.float64(fast.value).tobytes()
+    assert transport.traffic == by_messages.report.traffic  # also of relays that own nothing
 
 
 @every_method
@@ -104,8 +106,11 @@ def test_order_delay_and_repetition_of_messages_do_not_matter(method: Method, pr
     graph, tables = problem
     transport = Unruly(Routes(graph.agents), seed)
     turned = {f: -np.where(table > -np.inf, table, 9.0) for f, table in tables.items()}
-    for decision, told in ((1, tables), (2, turned)):  # some of what the first one says arrives again in the second
-        assert solve_with_agents(method, graph, told, transport, decision) == method.solve(graph, told)
+    for decision, given_tables in (
+        (1, tables),
+        (2, turned),
+    ):  # some messages of the first decision arrive again in the second
+        assert solve_with_agents(method, graph, given_tables, transport, decision) == method.solve(graph, given_tables)
 
 
 ROOT, MODULE = Path(__file__).parents[3], "tests.unit.coordination.test_participant"
@@ -116,7 +121,7 @@ SEARCHES: list[sb.ADMM | sb.RefinedMaxSum] = [
 
 
 def unruly_searches(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> tuple[bool, int]:
-    """Whether agents agree on two boxes, one after the other, as the fast path does; how many messages came again."""
+    """Whether agents decide on two boxes, one after the other, as the fast path does; number of repeated messages."""
     graph = FactorGraph.from_scopes(TRIANGLE | {"k": ["v", "w"]})
     transport, same = Unruly(Routes(graph.agents), seed), True
     for decision, low in ((1, 0.0), (2, 0.35)):
@@ -130,19 +135,21 @@ def unruly_searches(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> tuple[bool
 @pytest.mark.parametrize("method", SEARCHES)
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=2, deadline=None)
-def test_nor_do_they_where_domains_are_continuous(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> None:
+def test_order_delay_and_repetition_do_not_matter_on_continuous_domains(
+    method: sb.ADMM | sb.RefinedMaxSum, seed: int
+) -> None:
     same, repeated = unruly_searches(method, seed)
     assert same
     assert repeated > 0
 
 
 @pytest.mark.thorough
-def test_nor_do_they_where_python_leaves_asserts_out() -> None:
+def test_order_delay_and_repetition_do_not_matter_if_python_skips_asserts() -> None:
     subprocess.run([sys.executable, "-O", "-m", MODULE], check=True, cwd=ROOT, timeout=100.0)
 
 
 @pytest.mark.parametrize("place", [0, 5, 12, -1])
-def test_a_message_that_was_changed_on_the_way_is_refused_by_name(place: int) -> None:
+def test_a_message_that_was_changed_in_transit_is_refused_by_name(place: int) -> None:
     class Mangling(InProcessTransport):
         def send(self, envelope: Envelope) -> None:
             mangled = bytearray(envelope.payload)
@@ -153,24 +160,24 @@ def test_a_message_that_was_changed_on_the_way_is_refused_by_name(place: int) ->
         solve_with_agents(sb.MaxSum(), GRAPH, TABLES, Mangling(Routes(GRAPH.agents)))
 
 
-def test_what_an_agent_had_already_changes_nothing_and_what_is_of_the_future_is_refused() -> None:
+def test_repeated_messages_change_nothing_and_those_of_later_decisions_are_refused() -> None:
     plan = sb.MaxSum().plan(GRAPH, sizes_of(GRAPH, TABLES), Routes(GRAPH.agents))
 
     def beginner(name: str, decision: int) -> Participant[Any]:
         own = {f: TABLES[f] for f in GRAPH.factors_owned_by(name)}
         return Participant.of(name, plan, own, decision=decision)
 
-    said = [e for e in beginner("bob", 4).tick(0.0) if e.recipient == "ann"]
+    sent = [e for e in beginner("bob", 4).tick(0.0) if e.recipient == "ann"]
     ann = beginner("ann", 4)
-    assert ann.tick(0.0, [*said, *said])
-    assert ann.tick(0.0, said) == []
-    assert beginner("ann", 5).tick(0.0, said) == beginner("ann", 5).tick(0.0)
+    assert ann.tick(0.0, [*sent, *sent])
+    assert ann.tick(0.0, sent) == []
+    assert beginner("ann", 5).tick(0.0, sent) == beginner("ann", 5).tick(0.0)
     with pytest.raises(TransportError, match="of decision 4 while deciding 3; hold it back"):
-        beginner("ann", 3).tick(0.0, said)
+        beginner("ann", 3).tick(0.0, sent)
 
 
 @pytest.mark.parametrize("decision", [-1, 2**32])
-def test_a_number_of_a_decision_that_fits_no_label_is_refused(decision: int) -> None:
+def test_a_decision_number_out_of_the_range_of_labels_is_refused(decision: int) -> None:
     with pytest.raises(ConfigError, match=rf"got decision {decision}; wanted 0 to 4294967295"):
         by_agents(sb.MaxSum(), GRAPH, TABLES, decision=decision)
 
@@ -189,7 +196,7 @@ def test_the_names_of_the_agents_do_not_matter(method: Method, problem: Problem,
 
 
 @every_method
-def test_agents_that_must_talk_but_have_no_path_are_refused_by_both_ways(method: Method) -> None:
+def test_agents_that_must_exchange_messages_but_have_no_path_are_refused_in_both_forms(method: Method) -> None:
     links = nx.Graph([("ann", "bob")])
     for decide in (method.solve, partial(by_agents, method)):
         with pytest.raises(TransportError, match="no path"):
@@ -197,7 +204,7 @@ def test_agents_that_must_talk_but_have_no_path_are_refused_by_both_ways(method:
 
 
 @every_method
-def test_parts_out_of_radio_contact_are_fine_when_they_share_nothing(method: Method) -> None:
+def test_parts_out_of_radio_contact_are_accepted_if_they_share_nothing(method: Method) -> None:
     graph, links = FactorGraph.from_scopes({"f": ["w", "x"], "g": ["y", "z"]}), nx.Graph([("w", "x"), ("y", "z")])
     tables = {"f": np.eye(2), "g": np.eye(3)}
     assert by_agents(method, graph, tables, links) == method.solve(graph, tables, links)
@@ -215,7 +222,7 @@ def test_lost_messages_are_an_error_and_not_a_wrong_answer(method: Method) -> No
 
 @every_method
 @pytest.mark.parametrize("scopes", [{"f": ["x", "y"]}, TRIANGLE])
-def test_indices_of_more_than_one_byte_are_counted_as_long_as_they_are(method: Method, scopes: dict[str, list[str]]):
+def test_indices_of_more_than_one_byte_are_counted_with_their_length(method: Method, scopes: dict[str, list[str]]):
     graph, sizes = FactorGraph.from_scopes(scopes), {"x": 300, "y": 2, "z": 300}
     tables = {f: np.add.outer(*(np.arange(float(sizes[x])) for x in scope)) for f, scope in scopes.items()}
     solution = by_agents(method, graph, tables)
@@ -242,7 +249,7 @@ def bowls_of(graph):
 
 
 @given(LOSSY, st.sampled_from(sorted(GRAPHS)), st.sampled_from([sb.MaxSum(rounds=6), sb.Exact()]))
-def test_tables_are_decided_alike_to_the_bit_whatever_is_lost(faults, name, method):
+def test_decisions_about_tables_are_bit_identical_whatever_is_lost(faults, name, method):
     graph, links = GRAPHS[name]
     tables = drawn(graph, size=3)
     clean = solve_with_agents(method, graph, tables, InProcess().open(graph.agents, links))
@@ -255,7 +262,7 @@ def test_tables_are_decided_alike_to_the_bit_whatever_is_lost(faults, name, meth
 
 
 @pytest.mark.parametrize("method", SEARCHES)
-def test_points_are_agreed_alike_to_the_bit_whatever_is_lost(method):
+def test_agreed_points_are_bit_identical_whatever_is_lost(method):
     graph, links = GRAPHS["loop"]
     clean, lossy = (
         maximise_with_agents(method, bowls_of(graph), transport.open(graph.agents, links), 1)
@@ -274,7 +281,7 @@ def test_points_are_agreed_alike_to_the_bit_whatever_is_lost(method):
         Faults(cuts=(Cut(parts=(("x",),)),)),
     ],
 )
-def test_who_waits_for_the_dead_or_the_cut_off_reports_it_and_stands_where_it_was(faults):
+def test_agents_that_wait_for_failed_or_disconnected_ones_report_it_and_keep_their_points(faults):
     graph, links = GRAPHS["loop"]
     for method in (sb.MaxSum(), sb.Exact()):
         solution = solve_with_agents(method, graph, drawn(graph, size=3), faults.open(graph.agents, links))
@@ -288,13 +295,13 @@ def test_who_waits_for_the_dead_or_the_cut_off_reports_it_and_stands_where_it_wa
     assert np.array_equal(agreement.point, np.full(len(graph.variables), 0.25))
 
 
-def test_parts_that_nobody_died_in_decide():
+def test_parts_without_failed_agents_decide():
     graph, _ = GRAPHS["two parts"]
     part, other = graph.components
-    dead = part.agents[0]
+    failed = part.agents[0]
     alive = set(other.variables)
     tables = drawn(graph, size=3)
-    faults = Faults(deaths=(Event(agent=dead, round=0),))
+    faults = Faults(deaths=(Event(agent=failed, round=0),))
     solution = solve_with_agents(sb.MaxSum(), graph, tables, faults.open(graph.agents))
     whole = sb.MaxSum().solve(graph, tables)
     assert alive <= set(solution.assignment)
@@ -310,7 +317,7 @@ def test_parts_that_nobody_died_in_decide():
 
 @pytest.mark.parametrize("step", [0, 1, 4])
 @pytest.mark.parametrize("agent", ["ann", "bob", "cyd"])
-def test_who_is_absent_for_a_while_only_delays_the_decision(agent, step):
+def test_an_agent_that_is_absent_for_a_while_only_delays_the_decision(agent, step):
     faults = Faults(loss=0.5, deaths=(Event(agent, 0, step),), joins=(Event(agent, 0, step + 50),))
     late = solve_with_agents(sb.DSA(rounds=3), GRAPH, TABLES, faults.open(OWNERS), seed=2)
     in_time = sb.DSA(rounds=3).solve(GRAPH, TABLES, seed=2)
@@ -318,7 +325,7 @@ def test_who_is_absent_for_a_while_only_delays_the_decision(agent, step):
     assert late.report.links.silent == ()
 
 
-def test_a_decision_of_which_only_an_owner_of_factors_missed_the_end_is_worth_what_it_is():
+def test_a_decision_has_a_value_if_only_an_owner_of_factors_missed_its_end():
     graph = FactorGraph.from_scopes(TRIANGLE, {"f": "dan", "g": "y", "h": "z"}, dict(zip("xyz", "xyz", strict=True)))
     faults, tables = Faults(deaths=(Event("dan", 0, 2),)), drawn(graph, size=3)
     solution = solve_with_agents(sb.MGM(), graph, tables, faults.open(graph.agents))

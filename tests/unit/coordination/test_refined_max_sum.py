@@ -1,4 +1,4 @@
-"""Max-sum with refinement: it converges where it should, never gets worse, and agents do the same."""
+"""Max-sum with refinement: convergence, values that never fall, and equality of agents and the fast path."""
 
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ FORESTS = [CHAIN, TREE, DISJOINT, {"f": ["x"]}]
 
 @dataclass(frozen=True, eq=False)
 class Bowls(Quadratics):
-    """Their centres are in the box."""
+    """Quadratics with centres in the box."""
 
     steepness: float | None = 10.0
 
@@ -68,7 +68,7 @@ def test_a_lattice_is_finer_by_the_same_factor_each_time_and_windows_cover_the_c
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_on_concave_sums_over_loops_it_comes_as_near_in_these_cases(seed) -> None:
+def test_on_these_concave_sums_over_loops_it_finds_the_maximum(seed) -> None:
     functions = Bowls.on_box(RING, seed)
     assert RefinedMaxSum().maximise(functions).value >= maximum_of(functions) - 1e-6
 
@@ -126,7 +126,7 @@ def test_the_best_coordinates_of_several_starts_are_put_together() -> None:
     assert RefinedMaxSum(points=5).maximise(replace(peaks, starts=starts)).value == pytest.approx(2.0)
 
 
-def test_parts_are_served_side_by_side_so_that_more_of_them_take_no_more_calls() -> None:
+def test_parts_are_evaluated_together_so_that_more_parts_take_no_more_calls() -> None:
     class Counting(Bowls):
         calls = 0
 
@@ -164,9 +164,9 @@ def owned(of_factors: str, of_variables: str) -> dict[str, dict[str, str]]:
 
 
 TEAMS = {
-    "one agent a variable": None,
+    "one agent per variable": None,
     "two agents": owned("mnmn", "mnmnmnm"),
-    "factors and variables apart": owned("tttt", "1234567"),
+    "separate owners of factors and variables": owned("tttt", "1234567"),
     "one agent": owned("tttt", "ttttttt"),
 }
 
@@ -204,6 +204,6 @@ def test_the_result_does_not_depend_on_what_agents_own() -> None:
 # What is refused.
 
 
-def test_a_factor_of_too_many_variables_is_refused_with_what_it_would_take() -> None:
+def test_a_factor_of_too_many_variables_is_refused_with_the_entries_that_it_needs() -> None:
     with pytest.raises(BudgetError, match=r"'f' has 9 variables: with 4 values each.* 262144 entries.*16384.*admm"):
         RefinedMaxSum().maximise(Bowls.on_box({"f": [f"x{i}" for i in range(9)]}))

@@ -1,4 +1,4 @@
-"""Grids around an incumbent, and joint points that are put together from them."""
+"""Grids around an incumbent, and joint points that are combined from them."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def tables(functions, stack, values, received, **more) -> np.ndarray:
 
 
 def answered(steps):
-    """What comes out where requests for values are answered one by one."""
+    """The result of steps whose requests for values are answered one by one."""
     answer = None
     while True:
         try:
@@ -36,7 +36,7 @@ def answered(steps):
 
 
 class Climbing:
-    """Functions with two phases of exchange, which climb something else than their value."""
+    """Functions with two phases of exchange, where agents maximise something other than the value."""
 
     n_exchanges = 2
 
@@ -79,7 +79,7 @@ def test_a_choice_is_at_the_edge_where_the_window_ends_unless_the_box_ends_there
     assert not is_at_edge(at_bounds, np.array([0.0, 1.0]), np.zeros(2), np.ones(2)).any()
 
 
-def test_what_was_received_stays_fixed_over_a_table_of_what_is_climbed() -> None:
+def test_received_numbers_are_fixed_over_a_table() -> None:
     stack = FactorStack(("f", "g"), np.array([[0], [1]]))
     found = tables(
         Climbing(), stack, np.array([[0.0, 0.5], [0.25, 0.75]]), (np.array([[1.0], [3.0]]), np.array([[2.0], [4.0]]))
@@ -88,7 +88,7 @@ def test_what_was_received_stays_fixed_over_a_table_of_what_is_climbed() -> None
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_value_that_is_no_number_is_named_with_its_factor_and_point(bad) -> None:
+def test_a_value_that_is_not_finite_is_reported_with_its_factor_and_point(bad) -> None:
     class Broken:
         n_exchanges = 0
 
@@ -105,7 +105,7 @@ def test_a_value_that_is_no_number_is_named_with_its_factor_and_point(bad) -> No
 
 
 class Weighed(ExampleSum):
-    """Factors that tell their variables apart, and are weighed by what they receive."""
+    """Factors that depend on the order of their variables, and are weighted by what they receive."""
 
     def own(self, factor, X):
         return X @ 10.0 ** np.arange(X.shape[-1]) + self.graph.factors.index(factor), np.zeros_like(X)
@@ -152,14 +152,14 @@ def test_grids_fit_the_budget_or_are_refused(arity, points, refinement, starts, 
     assert first + 1 > budgets[0] ** (1.0 / arity) - 1e-9 or found.coarse == points  # as fine as fits
 
 
-# Joint points put together from few values of each variable: over the whole box first, then ever nearer.
+# Joint points combined from few values per variable: over the whole box first, then closer and closer.
 
 
 class Peaks(ExampleSum):
-    """Every factor has a low, wide hill in the middle of the box, and a higher one near a corner of its own."""
+    """Every factor has a low, wide hill in the middle of the box, and a higher one near a random corner."""
 
     def own(self, factor, X):
-        size, rng = self.of_its_own(factor)
+        size, rng = self.size_and_rng(factor)
         corner = rng.integers(0, 2, size).astype(float)
         value, slope = np.zeros(X.shape[:-1]), np.zeros(X.shape)
         for height, width, centre in ((1.0, 0.3, np.full(size, 0.5)), (1.0 + size, 0.2, corner)):
@@ -177,7 +177,7 @@ def found_of(functions, seed=0, n_values=MOST):
 
 
 def best_of_lattice(functions, n):
-    """The largest sum on a lattice of n values of each of a few variables, by going through all of them."""
+    """The largest sum on a lattice of n values per variable, by enumeration, for few variables."""
     sides = [np.linspace(a, b, n) for a, b in zip(functions.low, functions.high, strict=True)]
     points = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, len(sides))
     return float(total_value(functions, points).max())
@@ -186,7 +186,7 @@ def best_of_lattice(functions, n):
 @pytest.mark.parametrize("n_starts", [0, 2, 5])
 @pytest.mark.parametrize("scopes", [CHAIN, ring(4)], ids=["chain", "ring"])
 @pytest.mark.parametrize("box", [(0.0, 1.0), (0.2, 0.7)])
-def test_what_is_found_is_as_good_as_the_best_of_a_lattice_of_the_whole_box(scopes, n_starts, box) -> None:
+def test_the_result_is_as_good_as_the_best_of_a_lattice_of_the_whole_box(scopes, n_starts, box) -> None:
     for seed in range(3):
         functions = Peaks.on_box(scopes, seed, n_starts=n_starts, box=box)
         found = found_of(functions)
@@ -197,14 +197,14 @@ def test_what_is_found_is_as_good_as_the_best_of_a_lattice_of_the_whole_box(scop
         assert values[0] >= best_of_lattice(functions, 9) - 1e-12
 
 
-def test_levels_after_the_first_come_nearer() -> None:
+def test_the_last_level_is_better_than_the_first() -> None:
     functions = Peaks.on_box(CHAIN, 2)
     values = total_value(functions, found_of(functions))
     assert len(values) == 4  # last level first, and no points were given
     assert values[0] > values[-1]
 
 
-def test_a_variable_without_a_side_stays_where_it_is() -> None:
+def test_variables_without_a_range_stay_where_they_are() -> None:
     functions = Peaks.on_box(CHAIN, 1, box=(0.4, 0.4))
     np.testing.assert_array_equal(found_of(functions, n_values=7), np.full((4, len(functions.low)), 0.4))
 
@@ -213,12 +213,12 @@ class Waves(ExampleSum):
     """So many maxima that a random value is often the best of those that a variable may take."""
 
     def own(self, factor, X):
-        size, rng = self.of_its_own(factor)
+        size, rng = self.size_and_rng(factor)
         phase = 60.0 * (X + rng.random(size))
         return np.cos(phase).sum(axis=-1), -60.0 * np.sin(phase)
 
 
-def test_what_is_drawn_for_a_part_depends_on_no_other_part() -> None:
+def test_random_values_of_a_part_do_not_depend_on_other_parts() -> None:
     more = {**CHAIN, "g": ["y", "z"], "h": ["z", "y"]}
     one, both = Waves.on_box(CHAIN, 3), Waves.on_box(more, 3)
     (part,) = (

@@ -1,4 +1,4 @@
-"""Hard factors: what is forbidden is said and named, and max-sum finds what is allowed nearly always."""
+"""Hard constraints: violated factors are reported, and max-sum nearly always finds allowed choices."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ Kind = Literal["random", "colouring", "all different"]
 
 
 def hard_problem(kind: Kind, seed: int) -> Problem:
-    """A graph with loops, about as tight as it can be: half of what its factors say is forbidden, or equal values."""
+    """A graph with loops and tight constraints: half of its entries are forbidden, or all with equal values."""
     rng = np.random.default_rng([seed, len(kind)])
     n = int(rng.integers(7, 11))
     size = int(rng.integers(2, 4)) if kind == "random" else 3
@@ -46,14 +46,14 @@ def hard_problem(kind: Kind, seed: int) -> Problem:
 
 
 @pytest.mark.slow
-def test_what_is_allowed_is_found_in_nearly_all_of_the_problems_that_allow_it() -> None:
+def test_an_allowed_choice_is_found_in_nearly_all_feasible_problems() -> None:
     found, without = list[bool](), list[bool]()
     for kind in ("random", "colouring", "all different"):
         drawn = (hard_problem(kind, seed) for seed in itertools.count())
         for graph, tables in itertools.islice((problem for problem in drawn if joint_values(*problem).max() > NO), 60):
             found.append(max_sum(graph, tables).value > NO)
             without.append(max_sum(graph, tables, repairs=0).value > NO)
-    assert np.mean(found) >= 0.97  # of 180: all, and 178 without
+    assert np.mean(found) >= 0.97  # of 180 problems: all, and 178 without repairs
     assert sum(found) > sum(without)
 
 
@@ -63,7 +63,7 @@ def test_what_is_allowed_is_found_in_nearly_all_of_the_problems_that_allow_it() 
     kind=st.sampled_from(["random", "colouring", "all different"]),
     method=st.sampled_from([Exact(), MaxSum(), MaxSum(rounds=1, repairs=3), MaxSum(rounds=2, repairs=0)]),
 )
-def test_agents_repair_as_the_fast_path_does_and_both_say_what_is_violated(
+def test_agents_repair_as_the_fast_path_does_and_both_report_violated_factors(
     seed: int, kind: Kind, method: Exact | MaxSum
 ) -> None:
     graph, tables = hard_problem(kind, seed)
@@ -84,7 +84,7 @@ EQUAL = np.array([[0.0, NO], [NO, 0.0]])
 
 
 @pytest.mark.parametrize("method", [exact, max_sum])
-def test_on_a_tree_that_allows_nothing_one_factor_too_many_is_named(method) -> None:
+def test_on_an_infeasible_tree_violated_factors_are_named(method) -> None:
     graph = FactorGraph.from_scopes({"a": ["x"], "xy": ["x", "y"], "b": ["y"], "free": ["y", "z"]})
     tables = {"a": WANTS["is 0"], "xy": EQUAL, "b": WANTS["is 1"], "free": np.ones((2, 2))}
     solution = method(graph, tables)
@@ -95,17 +95,17 @@ def test_on_a_tree_that_allows_nothing_one_factor_too_many_is_named(method) -> N
 
 
 @pytest.mark.parametrize("n", [3, 5, 7])
-def test_on_an_odd_ring_of_two_colours_max_sum_breaks_one_factor_only(n: int) -> None:
+def test_on_an_odd_ring_of_two_colours_max_sum_violates_one_factor_only(n: int) -> None:
     graph = FactorGraph.from_scopes(ring(n))
     tables = dict.fromkeys(graph.factors, np.array([[NO, 0.0], [0.0, NO]]))
     solution = max_sum(graph, tables)
     assert solution.report.status == "infeasible"
     assert len(solution.report.violated) == 1
-    assert solution.upper_bound is None  # loops prove nothing
+    assert solution.upper_bound is None  # on loops max-sum proves nothing
     assert exact(graph, tables).upper_bound == NO
 
 
-def test_a_factor_that_forbids_everything_is_named_and_the_others_are_kept() -> None:
+def test_a_factor_that_forbids_everything_is_named_and_other_factors_are_kept() -> None:
     graph = FactorGraph.from_scopes(TRIANGLE)
     tables = {"f": np.full((2, 2), NO), "g": EQUAL, "h": EQUAL}
     assert max_sum(graph, tables).report.violated == ("f",)
@@ -118,17 +118,17 @@ def test_on_feasible_problems_repair_sends_nothing() -> None:
     assert with_repair == without
 
 
-def test_the_value_that_breaks_least_is_taken_then_the_largest_sum_then_the_lowest() -> None:
+def test_the_value_that_violates_least_is_taken_then_the_largest_sum_then_the_lowest() -> None:
     lines = [np.array([NO, 1.0, 0.0, 1.0]), np.array([5.0, NO, 2.0, NO])]
     assert least_forbidden(lines, [1.0, 1.0]) == 2
     assert least_forbidden([line[[0, 1, 3]] for line in lines], [1.0, 1.0]) == 0
     assert least_forbidden([line[[0, 1, 3]] for line in lines], [2.0, 1.0]) == 1
-    assert least_forbidden([line[[0, 1, 3]] for line in lines], [2.0, 1.0], present=1) == 2  # it moves on
-    assert least_forbidden(lines, [2.0, 1.0], present=2) == 2  # where nothing is broken it stays
+    assert least_forbidden([line[[0, 1, 3]] for line in lines], [2.0, 1.0], present=1) == 2  # another value is taken
+    assert least_forbidden(lines, [2.0, 1.0], present=2) == 2  # if nothing is violated it stays
 
 
 class Apart(ExampleSum):
-    """Factors that allow nothing but the left or the right third of the box, by their number; slopes are zero."""
+    """Factors that allow only the left or the right third of the box, by their number; slopes are zero."""
 
     def own(self, factor, X):
         left = self.graph.factors.index(factor) % 2 == 0
@@ -139,12 +139,12 @@ class Apart(ExampleSum):
 @pytest.mark.parametrize("method", [RefinedMaxSum(points=5, levels=3), ADMM(rounds=3, polish_steps=2)])
 @pytest.mark.parametrize("scopes", [{"f": ["x", "y"], "g": ["y", "z"]}, TRIANGLE])
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
-def test_where_a_continuous_sum_is_forbidden_everywhere_that_is_said_by_both_ways(method, scopes) -> None:
+def test_a_continuous_sum_that_is_forbidden_everywhere_is_reported_in_both_forms(method, scopes) -> None:
     functions = Apart.on_box(scopes)
     fast = method.maximise(functions)
-    told = maximise_with_agents(method, functions, InProcess().open(functions.graph.agents))
-    assert told.report == fast.report
-    assert told.point.tobytes() == fast.point.tobytes()
+    by_messages = maximise_with_agents(method, functions, InProcess().open(functions.graph.agents))
+    assert by_messages.report == fast.report
+    assert by_messages.point.tobytes() == fast.point.tobytes()
     assert (fast.report.status, fast.value) == ("infeasible", NO)
     assert fast.report.violated
     assert np.isfinite(fast.point).all()

@@ -1,4 +1,4 @@
-"""Tables are checked at the boundary and summed in one order; which values they forbid, and who speaks when."""
+"""Tables: checks at the boundary, one order of summation, forbidden values, and the order of decisions."""
 
 import itertools
 from decimal import Decimal
@@ -41,7 +41,7 @@ def test_tables_that_do_not_fit_are_refused(method: MaxSum | Exact, wrong: dict[
         method.solve(GRAPH, wrong)
 
 
-def test_tables_become_float64_in_c_order_without_copies_where_they_are_so() -> None:
+def test_tables_become_float64_in_c_order_and_are_copied_only_if_necessary() -> None:
     tables = {"f": np.asfortranarray(np.arange(6).reshape(2, 3)), "g": np.array([0.0, -np.inf, 1.0])}
     checked = checked_tables(GRAPH, tables)
     assert checked["f"].dtype == np.float64
@@ -104,7 +104,7 @@ def test_a_pair_is_forbidden_if_a_factor_forbids_it_whatever_else_is_chosen(seed
             assert ((x, y) in claims.forbidden and claims.forbidden[x, y][i, j]) == wanted
 
 
-def test_neighbours_never_speak_together():
+def test_neighbours_never_decide_at_the_same_time():
     claims = Conflicts.of(SHARED, forbidding(0, 0.5))
     assert {x: "".join(sorted(y)) for x, y in claims.neighbours.items()} == {"x": "yz", "y": "xz", "z": "wxy", "w": "z"}
     assert all(claims.colour[x] != claims.colour[y] for x, others in claims.neighbours.items() for y in others)
@@ -112,19 +112,19 @@ def test_neighbours_never_speak_together():
 
 
 @given(st.integers(0, 1000), st.floats(0.1, 0.9))
-def test_whoever_hears_of_whom_what_they_may_take_never_clashes(seed, share):
-    """Each variable takes any value that it may, in any order, having heard of any of those who spoke before."""
+def test_allowed_values_never_clash_whichever_earlier_decisions_are_received(seed, share):
+    """In any order, each variable takes any allowed value, given some of the earlier decisions."""
     rng = np.random.default_rng(seed)
     claims = Conflicts.of(SHARED, forbidding(seed, share))
-    words = {}
+    decisions = {}
     for x in rng.permutation(SHARED.variables):
-        heard = {y: word for y, word in words.items() if rng.random() < 0.5}
-        open_to = np.flatnonzero(claims.allowed(x, SIZES[x], heard))
-        words[x] = int(rng.choice(open_to)) if len(open_to) else None
-    assert claims.clashes(words) == 0
+        received = {y: value for y, value in decisions.items() if rng.random() < 0.5}
+        open_to = np.flatnonzero(claims.allowed(x, SIZES[x], received))
+        decisions[x] = int(rng.choice(open_to)) if len(open_to) else None
+    assert claims.clashes(decisions) == 0
 
 
-def test_what_an_earlier_one_may_take_waits_for_its_word_and_a_later_one_need_not_be_heard():
+def test_a_variable_waits_for_decisions_of_earlier_neighbours_but_not_of_later_ones():
     graph = FactorGraph.from_scopes({"f": ["x", "y"]})
     claims = Conflicts.of(graph, {"f": np.where(np.eye(3), -np.inf, 0.0)[:, :2]})  # x has a third value, y has not
     assert claims.allowed("x", 3, {}).tolist() == [True, True, True]
@@ -135,7 +135,7 @@ def test_what_an_earlier_one_may_take_waits_for_its_word_and_a_later_one_need_no
     assert claims.clashes({"x": 1, "y": None}) == 0
 
 
-def test_whole_numbers_that_a_float_rounds_are_refused_and_other_numbers_are_not():
+def test_integers_that_a_float_rounds_are_refused_and_other_numbers_are_not():
     graph = FactorGraph.from_scopes({"f": ["x"]})
     exact = Decimal("12345678901234567.5"), Fraction(10**17, 3), 2**60
     assert checked_tables(graph, {"f": np.array(exact, dtype=object)})["f"].tolist() == [*map(float, exact)]

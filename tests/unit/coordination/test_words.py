@@ -1,4 +1,4 @@
-"""What agents say to all, at once or one after the other: by messages as in one place, and counted alike."""
+"""Broadcasts of agents, together or sequentially: by messages as in one place, with equal traffic."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from swarmbo.transport import InProcess, Routes
 
 
 def some_graph(agents: tuple[str, ...]) -> FactorGraph:
-    """A factor of each agent, of a variable of its own."""
+    """A graph with one variable and one factor per agent."""
     own = {agent: agent for agent in agents}
     return FactorGraph.from_scopes(
         {f"f {a}": [a] for a in agents}, owners={f"f {a}": a for a in agents}, variable_owners=own
@@ -46,19 +46,21 @@ def by_messages(part: Part, links: "nx.Graph[str]", requests: Mapping[str, Any])
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7))
-def test_everybody_hears_what_all_say(seed: int, n_agents: int):
+def test_all_agents_receive_the_broadcasts_of_all_agents(seed: int, n_agents: int):
     part, links = some_part(seed, n_agents)
-    words = {name: name.encode() * (place % 4) for place, name in enumerate(part.graph.agents)}
-    heard, traffic = by_messages(part, links, {name: ToAll({name: words[name]}) for name in words})
+    broadcasts = {name: name.encode() * (place % 4) for place, name in enumerate(part.graph.agents)}
+    received, traffic = by_messages(part, links, {name: ToAll({name: broadcasts[name]}) for name in broadcasts})
     central = Central(part)
-    assert central.run(single_request(ToAll(words))) == words
-    assert all(all_said == words for all_said in heard.values())
+    assert central.run(single_request(ToAll(broadcasts))) == broadcasts
+    assert all(all_sent == broadcasts for all_sent in received.values())
     assert traffic == central.traffic
     assert traffic.messages == 2 * (n_agents - 1)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7), st.integers(0, 7))
-def test_everybody_hears_what_some_say_in_turn_and_each_knew_those_before_it(seed: int, n_agents: int, n_speakers: int):
+def test_all_agents_receive_sequential_broadcasts_and_each_sender_knows_earlier_ones(
+    seed: int, n_agents: int, n_speakers: int
+):
     part, links = some_part(seed, n_agents)
     agents = part.graph.agents
     order = [agents[n] for n in np.random.default_rng(seed).permutation(n_agents)[:n_speakers]]
@@ -67,25 +69,25 @@ def test_everybody_hears_what_some_say_in_turn_and_each_knew_those_before_it(see
         assert list(before) == order[: order.index(agent)]
         return b"".join(before.values())[-3:] + agent[-1:].encode()
 
-    heard, traffic = by_messages(part, links, dict.fromkeys(agents, InTurn(order, say)))
+    received, traffic = by_messages(part, links, dict.fromkeys(agents, InTurn(order, say)))
     central = Central(part)
-    said = central.run(single_request(InTurn(order, say)))
-    assert list(said) == order
-    assert all(all_said == said for all_said in heard.values())
+    sent = central.run(single_request(InTurn(order, say)))
+    assert list(sent) == order
+    assert all(all_sent == sent for all_sent in received.values())
     assert traffic == central.traffic
     assert traffic.messages == (len(order) + n_agents - 2 if order else 0)
 
 
-def test_what_is_said_may_be_any_plain_data_and_costs_what_it_takes_over_a_base_station():
+def test_broadcasts_may_be_any_plain_data_and_are_counted_over_a_base_station():
     apart: nx.Graph[str] = nx.Graph([("a", "b")])
-    company, anything = ("a", "b", "c"), lambda *_: True
-    words = CountedExchanges(some_graph(company), Routes(company, apart, has_base=True))
-    said = words.answer(EachSends("all", ("a", "c"), lambda agent, _: [agent, None, 0.1], anything))
-    assert said == {"a": ["a", None, 0.1], "c": ["c", None, 0.1]}
-    assert words.sent["all"].messages == 4
-    assert words.sent["all"].transmissions == 2 * (1 + 2)  # b over its link, c up to the base and down
-    turns = words.answer(EachSends("turns", ("c", "a"), lambda agent, before: len(before), anything, True))
+    agents, anything = ("a", "b", "c"), lambda *_: True
+    broadcasts = CountedExchanges(some_graph(agents), Routes(agents, apart, has_base=True))
+    sent = broadcasts.answer(EachSends("all", ("a", "c"), lambda agent, _: [agent, None, 0.1], anything))
+    assert sent == {"a": ["a", None, 0.1], "c": ["c", None, 0.1]}
+    assert broadcasts.sent["all"].messages == 4
+    assert broadcasts.sent["all"].transmissions == 2 * (1 + 2)  # b over its link, c up to the base and down
+    turns = broadcasts.answer(EachSends("turns", ("c", "a"), lambda agent, before: len(before), anything, True))
     assert turns == {"c": 0, "a": 1}
-    assert words.sent["turns"].transmissions == 2 + 2 + 1  # from c to a, then a tells both
+    assert broadcasts.sent["turns"].transmissions == 2 + 2 + 1  # from c to a, then from a to both
     with pytest.raises(TypeError):
-        words.answer(EachSends("", ("a",), lambda agent, _: object(), anything))
+        broadcasts.answer(EachSends("", ("a",), lambda agent, _: object(), anything))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Doing:
-    """Each point is a list of words; ``marks`` is a folder where each begun task leaves a file."""
+    """Each point is a list of actions with amounts; ``marks`` is a folder where each started task leaves a file."""
 
     marks: Path | None = None
 
@@ -30,7 +30,7 @@ class Doing:
                 raise SystemExit(int(amount))
             elif what == "return":
                 return {"function": lambda: None}
-            elif what == "kill" and count < amount:  # so many times, then not
+            elif what == "kill" and count < amount:  # the first tries only
                 os.kill(os.getpid(), signal.SIGKILL)
             elif what == "hang" and count < amount:
                 time.sleep(600.0)

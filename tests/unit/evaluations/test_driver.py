@@ -40,7 +40,7 @@ def value(point):
 
 
 def bits(one):
-    """State of a team, comparable."""
+    """State of a team in a comparable form."""
     state = one.state_dict()
     arrays = {name: np.asarray(array).tobytes() for name, array in state["arrays"].items()}
     return json.dumps(state["json"], sort_keys=True), arrays
@@ -53,11 +53,11 @@ def apply(ledger, operation, index):
     if operation == "ask" or not waiting:
         return
     query_id = waiting[index % len(waiting)]
-    told, waits = value(ledger.query(query_id).point), ledger.team._log.open[query_id].awaited
+    outcomes, waits = value(ledger.query(query_id).point), ledger.team._log.open[query_id].awaited
     if operation == "tell":
-        ledger.tell(query_id, {channel: told[channel] for channel in waits}, noise_std=0.1 if index == 3 else None)
+        ledger.tell(query_id, {channel: outcomes[channel] for channel in waits}, noise_std=0.1 if index == 3 else None)
     elif operation == "part":
-        ledger.tell(query_id, {waits[0]: told[waits[0]]})
+        ledger.tell(query_id, {waits[0]: outcomes[waits[0]]})
     elif operation == "fail":
         ledger.tell(query_id, failed=True)
     else:
@@ -65,7 +65,7 @@ def apply(ledger, operation, index):
 
 
 @given(operations=OPERATIONS, cut=st.floats(0.0, 1.0), every=st.sampled_from([1, 3, 25]))
-def test_a_ledger_cut_anywhere_is_as_it_was_after_its_whole_lines(operations, cut, every):
+def test_a_ledger_cut_anywhere_is_restored_up_to_its_last_complete_line(operations, cut, every):
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr("swarmbo.evaluations.ledger.STATE_EVERY", every)
         folder = Path(name)
@@ -90,9 +90,9 @@ def test_what_the_team_refuses_is_not_logged(tmp_path):
     ledger = Ledger.create(tmp_path, team())
     query = ledger.ask()
     before = (tmp_path / LEDGER).read_bytes()
-    for told in ({"f": "high"}, {"h": 1.0}, [1.0]):
+    for wrong in ({"f": "high"}, {"h": 1.0}, [1.0]):
         with pytest.raises(sb.SwarmboError):
-            ledger.tell(query.id, told)
+            ledger.tell(query.id, wrong)
     with pytest.raises(UnknownQueryError, match="q00009"):
         ledger.tell("q00009", 1.0)
     with pytest.raises(UnknownQueryError, match="never asked"):
@@ -127,13 +127,13 @@ def test_other_teams_changed_lines_and_other_decisions_are_refused(tmp_path):
         Ledger.open(tmp_path / "nowhere", team)
 
 
-def test_an_outcome_that_the_team_takes_in_another_way_than_an_earlier_version_is_named_by_its_line(tmp_path):
+def test_an_outcome_that_an_earlier_version_treated_differently_is_reported_with_its_line(tmp_path):
     def in_field():
         return sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 1.0], seed=1)
 
     ledger = Ledger.create(tmp_path, in_field())
     query = ledger.ask()
-    for outcome in (None, {"a": 1.0, "b": 2.0}):  # None told nothing once; now it is a failure
+    for outcome in (None, {"a": 1.0, "b": 2.0}):  # earlier versions ignored None; now it is a failure
         ledger._append(Event("tell", 1.0, query.id, outcome=outcome))
     with pytest.raises(RunFolderError, match=r"line 4: .*; recorded before: a failure; wanted .* versions that"):
         Ledger.open(tmp_path, in_field)
@@ -161,7 +161,7 @@ def test_a_ledger_that_another_program_opened_is_left_to_it(tmp_path):
 
 
 def test_decisions_and_their_replay_have_one_thread_of_linear_algebra(tmp_path):
-    """With more, those from 150 outcomes differ in their last bits, and so do those of another number of cores."""
+    """With more, decisions from 150 outcomes differ in their last bits, also between numbers of cores."""
     threads = []
 
     def choose(one):
@@ -185,7 +185,7 @@ def test_data_that_a_team_had_before_are_restored(tmp_path):
     assert bits(again.team) == bits(begun)
 
 
-def test_data_that_a_team_had_before_survive_a_kill_in_the_first_line(tmp_path):
+def test_data_that_a_team_had_before_survive_a_crash_during_the_first_line(tmp_path):
     begun = team("total")
     begun.attach([[0.5, 0.0, 1.0]], [2.0])
     Ledger.create(tmp_path, begun)
@@ -196,7 +196,7 @@ def test_data_that_a_team_had_before_survive_a_kill_in_the_first_line(tmp_path):
 
 
 def test_a_total_of_any_type_of_number_is_logged_as_a_number(tmp_path):
-    designed = partial(team, "total", initial=12)  # no decision takes time
+    designed = partial(team, "total", initial=12)  # all queries belong to the initial design, which is quick
     ledger = Ledger.create(tmp_path, designed())
     given = (np.float32(0.5), np.array(2.0), np.array([2.5]), np.nan, 3, True, np.True_, Decimal("2.5"), Fraction(5, 2))
     for outcome in given:
@@ -216,10 +216,10 @@ def test_limited_quantities_are_logged_and_restored(tmp_path):
     ledger, alone = Ledger.create(tmp_path, make()), make()
     for number in range(6):
         query, own = ledger.ask(), alone.ask()
-        told = {"load": None if number == 1 else np.float64(query.point["x"])}
-        assert ledger.tell(query.id, query.point["x"], constraints=told)
-        assert not ledger.tell(query.id, query.point["x"], constraints=told)
-        alone.tell(own, own.point["x"], constraints=told)
+        measured = {"load": None if number == 1 else np.float64(query.point["x"])}
+        assert ledger.tell(query.id, query.point["x"], constraints=measured)
+        assert not ledger.tell(query.id, query.point["x"], constraints=measured)
+        alone.tell(own, own.point["x"], constraints=measured)
     with pytest.raises(ConfigError, match=r"got \['lod'\]; wanted some of the limits"):
         ledger.tell(query.id, query.point["x"], constraints={"lod": 1.0})
     for teller, pending in ((ledger, ledger.ask().id), (alone, alone.ask())):
@@ -229,7 +229,7 @@ def test_limited_quantities_are_logged_and_restored(tmp_path):
     assert np.isnan(alone.history.measured).sum() == 1
 
 
-def test_what_cannot_be_logged_is_refused_and_the_ledger_goes_on(tmp_path):
+def test_what_cannot_be_logged_is_refused_and_the_ledger_remains_usable(tmp_path):
     ledger = Ledger.create(tmp_path, team())
     query = ledger.ask()
     for refused in (
@@ -316,20 +316,20 @@ def test_without_queries_asked_ahead_no_outcome_is_missing_when_the_next_one_is_
     assert [event.kind for event in ledger.events if event.kind != "begin"] == ["ask", "tell"] * 8
 
 
-@pytest.mark.parametrize("told", [{"f": 1.0}, {}])
-def test_a_query_that_is_not_told_whole_is_named_and_not_waited_for(tmp_path, told):
+@pytest.mark.parametrize("outcomes", [{"f": 1.0}, {}])
+def test_a_partly_told_query_is_named_and_not_waited_for(tmp_path, outcomes):
     ledger = Ledger.create(tmp_path, team())
     with pytest.raises(sb.errors.ConfigError, match=r"query q0000. still waits; wanted all outcomes"):
-        Driver(ledger, Scripted(0), 1, 4, lambda query_id, end: told and ledger.tell(query_id, told)).run()
+        Driver(ledger, Scripted(0), 1, 4, lambda query_id, end: outcomes and ledger.tell(query_id, outcomes)).run()
 
 
 @pytest.mark.parametrize(("key", "wrong", "least"), [("workers", 0, 1), ("ahead", -1, 0)])
-def test_with_none_out_nothing_would_be_evaluated(tmp_path, key, wrong, least):
+def test_settings_with_which_nothing_would_be_evaluated_are_refused(tmp_path, key, wrong, least):
     with pytest.raises(sb.errors.ConfigError, match=f"{key}: got {wrong}; wanted an integer >= {least}"):
         drive(tmp_path, Scripted(0), **{"workers": 1, key: wrong})
 
 
-def test_a_world_that_raises_may_end_the_run(tmp_path):
+def test_an_evaluation_that_raises_may_end_the_run(tmp_path):
     with pytest.raises(EvaluationError, match="query q00003: 6"):
         drive(tmp_path, Scripted(0, lambda task, _: "error" if task == "q00003" else "done"), stops=True)
 
@@ -351,8 +351,8 @@ def test_results_on_the_disk_are_told_first_and_not_measured_again(tmp_path):
 
 
 @pytest.mark.thorough
-def test_workers_are_busy_where_a_task_lasts_ten_decisions(tmp_path):
-    """On a simulated clock, log-normal durations; without the first tasks and the last."""
+def test_workers_are_busy_if_a_task_lasts_ten_decisions(tmp_path):
+    """On a simulated clock, with log-normal durations; the first and the last tasks do not count."""
     sys.path.insert(0, str(STUDIES))
     try:
         workers = importlib.import_module("workers")

@@ -1,4 +1,4 @@
-"""Pool and adapters: each end of a task is reported once, and costs no other task."""
+"""Pool and adapters: each end of a task is reported once, and affects no other task."""
 
 import concurrent.futures
 import dataclasses
@@ -25,7 +25,7 @@ LONG = 120.0
 
 
 def ends_of(executor, count):
-    """The next so many ends, by task."""
+    """The next ``count`` ends, by task."""
     ends, deadline = [], time.monotonic() + LONG
     while len(ends) < count:
         assert time.monotonic() < deadline, ends
@@ -51,7 +51,7 @@ def pool_of(tmp_path):
         pool.close()
 
 
-def test_what_crashes_hangs_or_raises_costs_its_own_task_only(pool_of, tmp_path):
+def test_crashes_hangs_and_exceptions_affect_their_own_tasks_only(pool_of, tmp_path):
     pool = pool_of(timeout_s=3.0)
     points = {"fine": [("sleep", 0.1)], "killed": [("kill", 9)], "hung": [("hang", 9)]}
     points |= {"raised": [("raise", 3)], "left": [("leave", 3)], "after": []}
@@ -70,7 +70,7 @@ def test_what_crashes_hangs_or_raises_costs_its_own_task_only(pool_of, tmp_path)
     assert stored == {"fine", "raised", "left", "after"}
     assert stored_result(tmp_path / "results", "fine") == ends["fine"]
     assert stored_result(tmp_path / "results", "hung") is None
-    pool.submit("killed", [("kill", 1)])  # it is tried again, and its folder of marks says so
+    pool.submit("killed", [("kill", 1)])  # it is tried again, as the folder of marks shows
     assert ends_of(pool, 1)["killed"].status == "done"
 
 
@@ -85,7 +85,7 @@ def test_a_result_that_cannot_be_written_is_reported_all_the_same(pool_of, tmp_p
     ("results", "words"),
     [(True, "got a result with <function .*; wanted numbers, texts"), (False, "Can't (pickle|get) local")],
 )
-def test_a_result_that_is_no_plain_data_is_an_error_and_not_a_lost_worker(pool_of, results, words):
+def test_a_result_that_is_not_plain_data_is_an_error_and_not_a_lost_worker(pool_of, results, words):
     pool = pool_of(count=1, results=results)
     pool.submit("strange", [("return", 1)])
     pool.submit("after", [])
@@ -95,7 +95,7 @@ def test_a_result_that_is_no_plain_data_is_an_error_and_not_a_lost_worker(pool_o
 
 
 @pytest.mark.thorough
-def test_a_worker_that_is_killed_between_tasks_costs_none(pool_of):
+def test_no_task_is_lost_if_a_worker_is_killed_between_tasks(pool_of):
     pool = pool_of(count=1)
     pool.submit("first", [])
     assert ends_of(pool, 1)["first"].status == "done"
@@ -108,7 +108,7 @@ def test_a_worker_that_is_killed_between_tasks_costs_none(pool_of):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("work", "match"), [(Broken(), "no licence"), (Dies(), "do not start: its process ended")])
-def test_work_that_cannot_begin_ends_the_run_and_not_each_task(pool_of, work, match):
+def test_work_that_cannot_start_ends_the_run_and_not_each_task(pool_of, work, match):
     pool = pool_of(work=work)
     pool.submit("never", [])
     with pytest.raises(ConfigError, match=match):
@@ -136,13 +136,13 @@ def test_any_executor_of_the_standard_library_is_adapted(tmp_path):
 class Remembering(concurrent.futures.ThreadPoolExecutor):
     """Threads that have one future for equal calls, as Dask has."""
 
-    def submit(self, do, /, *told):
+    def submit(self, do, /, *arguments):
         self.known = getattr(self, "known", {})
-        return self.known.setdefault(pickle.dumps(told), super().submit(do, *told))
+        return self.known.setdefault(pickle.dumps(arguments), super().submit(do, *arguments))
 
 
-def test_a_hung_task_of_an_adapted_executor_holds_up_no_other_and_is_done_again(tmp_path):
-    with Remembering(1) as threads:  # which waits for them at its end
+def test_a_hung_task_of_an_adapted_executor_does_not_block_others_and_is_done_again(tmp_path):
+    with Remembering(1) as threads:  # its end waits for its threads
         executor = FuturesExecutor(threads, Doing(tmp_path), timeout_s=1.6)
         executor.submit("hung", [("hang", 1)])
         executor.submit("queued", [("sleep", 0.9)])
@@ -163,7 +163,7 @@ def test_work_that_no_adapted_worker_can_make_ends_the_run_and_not_each_task(tim
 
 
 @pytest.mark.parametrize("work", [Broken(), lambda: None], ids=["broken", "not pickled"])
-def test_tasks_after_the_first_of_a_worker_that_cannot_begin_are_refused_like_it(work):
+def test_a_worker_that_cannot_start_refuses_all_tasks_like_the_first(work):
     executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(1), work, timeout_s=60.0)
     for task in ("first", "second"):
         executor.submit(task, [])
@@ -174,7 +174,7 @@ def test_tasks_after_the_first_of_a_worker_that_cannot_begin_are_refused_like_it
 
 
 def test_evaluations_in_threads_do_not_limit_the_linear_algebra_of_their_caller(monkeypatch):
-    """Decisions that it makes meanwhile would have one thread or more, by chance."""
+    """Otherwise concurrent decisions of the caller would have one thread or more, by chance."""
     monkeypatch.setattr("swarmbo.evaluations.engines.one_blas_thread", None)
     executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(1), Doing())
     executor.submit("a", [])
@@ -183,16 +183,16 @@ def test_evaluations_in_threads_do_not_limit_the_linear_algebra_of_their_caller(
 
 
 class Ready(concurrent.futures.Executor):
-    """Executor whose tasks have ended at once: the first well, the others in workers that cannot begin."""
+    """Executor whose tasks end at once: the first one succeeds, others are in workers that cannot start."""
 
-    def submit(self, do, /, *told):
+    def submit(self, do, /, *arguments):
         future = concurrent.futures.Future()
-        future.set_result(ConfigError("no licence") if hasattr(self, "begun") else Ended(told[-2], "done"))
+        future.set_result(ConfigError("no licence") if hasattr(self, "begun") else Ended(arguments[-2], "done"))
         self.begun = True
         return future
 
 
-def test_no_end_is_lost_to_a_worker_that_cannot_begin():
+def test_no_end_is_lost_because_of_a_worker_that_cannot_start():
     executor, ends, errors = FuturesExecutor(Ready(), Doing()), [], 0
     for task in "abc":
         executor.submit(task, [])
@@ -212,7 +212,7 @@ class Scan:
     heights: object
 
 
-def test_a_result_is_kept_whatever_holds_its_numbers(tmp_path):
+def test_a_result_is_kept_whatever_containers_have_its_numbers(tmp_path):
     value = [Scan(np.arange(3.0)), {np.float64(2.5)}, np.array([np.float32(1.5), [np.int64(4)]], dtype=object)]
     store_result(tmp_path, Ended("q", "done", value))
     assert stored_result(tmp_path, "q").value == [{"heights": [0.0, 1.0, 2.0]}, [2.5], [1.5, [4]]]
@@ -220,7 +220,7 @@ def test_a_result_is_kept_whatever_holds_its_numbers(tmp_path):
         store_result(tmp_path, Ended("q", "done", 1j))
 
 
-def test_the_death_of_an_adapted_pools_process_loses_its_tasks_and_then_says_so(tmp_path):
+def test_tasks_of_a_killed_process_of_an_adapted_pool_are_lost_and_later_ones_are_refused(tmp_path):
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, context) as futures:
         executor = FuturesExecutor(futures, Doing(tmp_path))

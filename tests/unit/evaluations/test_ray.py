@@ -1,4 +1,4 @@
-"""Ray: a node that is killed with tasks on it costs them a retry, and other trouble its own task."""
+"""Ray: tasks of a killed node are tried again, and other failures affect their own task only."""
 
 import sys
 import time
@@ -28,7 +28,7 @@ def cluster(monkeypatch):
     made.shutdown()
 
 
-def test_the_tasks_of_a_killed_node_come_back(cluster, tmp_path):
+def test_the_tasks_of_a_killed_node_are_tried_again(cluster, tmp_path):
     second = cluster.add_node(num_cpus=2, object_store_memory=80_000_000)
     ray.init(address=cluster.address, log_to_driver=False)
     executor = RayExecutor(Valley(2.0), 4, 60.0)
@@ -54,7 +54,7 @@ def test_the_tasks_of_a_killed_node_come_back(cluster, tmp_path):
             assert event.outcome == Valley().evaluate(event.query, ledger.query(event.query).point)
 
 
-def test_crashes_hangs_and_exceptions_on_ray_cost_their_own_task(cluster, tmp_path):
+def test_crashes_hangs_and_exceptions_on_ray_affect_their_own_tasks_only(cluster, tmp_path):
     ray.init(address=cluster.address, log_to_driver=False)
     executor, ends = RayExecutor(Doing(tmp_path), 2, 5.0), {}
     points = {"fine": [], "killed": [("kill", 9)], "hung": [("hang", 9)], "raised": [("raise", 3)], "after": []}

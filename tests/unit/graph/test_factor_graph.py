@@ -11,7 +11,7 @@ from swarmbo.errors import ConfigError, OwnershipError
 from swarmbo.graph import FactorGraph
 from swarmbo.graph.groups import split_graph
 
-HOUSE = {"f1": ["x1", "x3"], "f2": ["x2"]}
+SCOPES = {"f1": ["x1", "x3"], "f2": ["x2"]}
 
 
 @st.composite
@@ -22,15 +22,15 @@ def scopes(draw: st.DrawFn) -> dict[str, list[str]]:
 
 
 def test_variables_come_in_order_of_first_appearance() -> None:
-    graph = FactorGraph.from_scopes(HOUSE)
+    graph = FactorGraph.from_scopes(SCOPES)
     assert (graph.variables, graph.factors) == (("x1", "x3", "x2"), ("f1", "f2"))
     assert (graph.scope("f1"), graph.max_factor_size) == (("x1", "x3"), 2)
     with pytest.raises(KeyError, match=r"no factor 'g'.*f1"):
         graph.scope("g")
 
 
-def test_owners_given_are_the_owners() -> None:
-    graph = FactorGraph.from_scopes(HOUSE, {"f1": "b", "f2": "a"}, {"x1": "a", "x3": "c", "x2": "a"})
+def test_given_owners_are_the_owners() -> None:
+    graph = FactorGraph.from_scopes(SCOPES, {"f1": "b", "f2": "a"}, {"x1": "a", "x3": "c", "x2": "a"})
     assert graph.agents == ("a", "c", "b")
     assert (graph.owner("f1"), graph.variable_owner("x3")) == ("b", "c")
     assert graph.factors_owned_by("a") == ("f2",)
@@ -65,7 +65,7 @@ def test_owners_that_are_not_given_follow_from_scopes(owners, variable_owners, o
 )
 def test_missing_and_unknown_owners_are_refused(owners, variable_owners, says) -> None:
     with pytest.raises(OwnershipError, match=says):
-        FactorGraph.from_scopes(HOUSE, owners, variable_owners)
+        FactorGraph.from_scopes(SCOPES, owners, variable_owners)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_networkx_and_back_is_the_same_graph(given_scopes: dict[str, list[str]])
     assert hash(FactorGraph.from_networkx(owned.to_networkx())) == hash(owned)
 
 
-def test_networkx_graphs_that_are_no_factor_graphs_are_refused() -> None:
+def test_networkx_graphs_that_are_not_factor_graphs_are_refused() -> None:
     with pytest.raises(ConfigError, match="bipartite=None"):
         FactorGraph.from_networkx(nx.path_graph(2))
     g = nx.Graph()
@@ -155,7 +155,7 @@ def test_a_graph_of_lists_is_that_of_tuples_and_does_not_change() -> None:
 
 
 def test_parts_keep_their_owners() -> None:
-    graph = FactorGraph.from_scopes(HOUSE, {"f1": "a", "f2": "b"}, {"x1": "c", "x3": "a", "x2": "c"})
+    graph = FactorGraph.from_scopes(SCOPES, {"f1": "a", "f2": "b"}, {"x1": "c", "x3": "a", "x2": "c"})
     first, second = graph.components
     assert (first.owner("f1"), first.variable_owner("x1"), second.variable_owner("x2")) == ("a", "c", "c")
 

@@ -1,4 +1,4 @@
-"""Graphs of networkx, of every make, wherever a factor graph is taken; choices are those of brute force."""
+"""Graphs of networkx, in every form, wherever a factor graph is accepted; choices are those of brute force."""
 
 import itertools
 from collections.abc import Callable
@@ -44,12 +44,12 @@ Made = tuple[Any, Any, list[tuple[tuple[str, ...], np.ndarray]]]
 
 
 def of_factors(kind: str) -> Made:
-    """Nodes x, y, z and f (y, x), g (y, z), h (z), whose axes are those of their edges."""
+    """Variables x, y, z and factors f (y, x), g (y, z), h (z), with axes in the order of their edges."""
     terms = [(("y", "x"), entries(0, "y", "x")), (("y", "z"), entries(1, "y", "z")), (("z",), entries(2, "z"))]
     tables = dict(zip("fgh", (table for _, table in terms), strict=True))
     g = nx.Graph()
     if kind != "inferred":
-        is_factor = 0 if kind == "turned round" else 1
+        is_factor = 0 if kind == "swapped" else 1
         g.add_nodes_from("xyz", bipartite=1 - is_factor)
         g.add_nodes_from("fgh", bipartite=is_factor)
     if kind == "axes":
@@ -61,7 +61,7 @@ def of_factors(kind: str) -> Made:
 
 
 def of_interactions(kind: str) -> Made:
-    """A triangle x, y, z with w beside it; nodes x and w have tables too."""
+    """A triangle x, y, z and a separate node w; nodes x and w have tables too."""
     scopes = [("x", "y"), ("z", "y"), ("x", "z"), ("x",), ("w",)]
     terms = [(scope, entries(i, *scope)) for i, scope in enumerate(scopes)]
     g = nx.Graph()
@@ -89,13 +89,13 @@ def of_interactions(kind: str) -> Made:
     return g, tables, terms
 
 
-MAKES = [*((of_factors, kind) for kind in ("attribute", "turned round", "axes", "inferred"))]
-MAKES += [*((of_interactions, kind) for kind in ("edges", "attributes", "numbers", "np.str_"))]
+FORMS = [*((of_factors, kind) for kind in ("attribute", "swapped", "axes", "inferred"))]
+FORMS += [*((of_interactions, kind) for kind in ("edges", "attributes", "numbers", "np.str_"))]
 
 
-@pytest.mark.parametrize(("make", "kind"), MAKES)
+@pytest.mark.parametrize(("make", "kind"), FORMS)
 @pytest.mark.parametrize("solve", [sb.exact, sb.max_sum])
-def test_every_make_of_graph_is_solved_as_by_brute_force(make: Callable[[str], Made], kind: str, solve: Solve) -> None:
+def test_every_form_of_graph_is_solved_as_by_brute_force(make: Callable[[str], Made], kind: str, solve: Solve) -> None:
     g, tables, terms = make(kind)
     best, choice = brute_force(terms)
     solution = solve(g) if tables is None else solve(g, tables)
@@ -105,7 +105,7 @@ def test_every_make_of_graph_is_solved_as_by_brute_force(make: Callable[[str], M
 
 
 @pytest.mark.parametrize("solve", SOLVERS)
-def test_every_way_to_solve_takes_a_graph_of_networkx(solve: Solve) -> None:
+def test_every_solver_accepts_a_graph_of_networkx(solve: Solve) -> None:
     g, tables, terms = of_interactions("edges")
     solution, (best, _) = solve(g, tables), brute_force(terms)
     chosen = solution.assignment
@@ -165,7 +165,7 @@ def test_tables_that_do_not_fit_are_refused(g: Any, tables: Any, says: str) -> N
         ({"f": ["x"]}, r"wanted a FactorGraph \(FactorGraph.from_scopes\), or a graph of networkx"),
     ],
 )
-def test_graphs_that_say_no_factors_are_refused_the_same_everywhere(g: Any, says: str) -> None:
+def test_graphs_that_do_not_define_factors_are_refused_in_the_same_way_everywhere(g: Any, says: str) -> None:
     tables, bounds = {("x", "y"): PAIR}, {"x": (0.0, 1.0), "y": (0.0, 1.0)}
     for call in (
         lambda: sb.exact(g, tables),
@@ -193,8 +193,8 @@ def test_edges_or_cliques_or_named_nodes_are_factors() -> None:
         read(g, 5)
 
 
-@pytest.mark.parametrize("kind", ["attribute", "inferred", "turned round", "edges", "numbers"])
-def test_a_team_and_agents_take_every_make_and_decide_as_by_scopes(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["attribute", "inferred", "swapped", "edges", "numbers"])
+def test_a_team_and_agents_accept_every_form_and_decide_as_with_scopes(kind: str) -> None:
     bounds: dict[Any, tuple[float, float]] = dict.fromkeys("xyz", (0.0, 1.0))
     if kind in ("edges", "numbers"):
         scopes = {"f(x,y)": ["x", "y"], "f(y,z)": ["y", "z"]}
@@ -234,7 +234,7 @@ def test_a_graph_of_networkx_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("axes", [(0, 0), (1, None), (5, None), ("a", "b"), (np.nan, 0), ([0], [1])])
-def test_edges_that_say_no_order_of_axes_are_refused(axes: Any) -> None:
+def test_edges_without_a_clear_order_of_axes_are_refused(axes: Any) -> None:
     g: Any = nx.Graph()
     for variable, axis in zip("xy", axes, strict=True):
         g.add_edge("f", variable, **({} if axis is None else {"axis": axis}))
@@ -242,7 +242,7 @@ def test_edges_that_say_no_order_of_axes_are_refused(axes: Any) -> None:
         sb.exact(g, {"f": np.eye(2)})
 
 
-def test_owners_beside_a_graph_are_refused_and_not_forgotten() -> None:
+def test_owners_in_addition_to_a_graph_are_refused_and_not_ignored() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
     with pytest.raises(ConfigError, match=r"\$\.variable_owners: got {'x': 'robot'} and a graph; wanted none"):
         sb.Team(graph, {"x": (0.0, 1.0)}, variable_owners={"x": "robot"})

@@ -1,4 +1,4 @@
-"""Kernels in compiled code are those in NumPy; and how many threads there are."""
+"""Compiled kernels are those in NumPy; and the number of threads."""
 
 import numba
 import numpy as np
@@ -8,7 +8,7 @@ from swarmbo.kernels import KERNEL_NAMES, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, fall, radial
 from swarmbo.kernels.threads import n_threads
 
-falls, put = numba.njit(lambda x: fall(x)), numba.njit(lambda *told: radial(*told))  # called from compiled code alone
+falls, put = numba.njit(lambda x: fall(x)), numba.njit(lambda *given: radial(*given))  # compiled code can call them
 
 
 def test_the_exponential_is_right_to_two_units_in_the_last_place():
@@ -30,15 +30,15 @@ def test_covariances_and_slopes_are_those_in_numpy(kernel):
     np.testing.assert_allclose(slope, 3.0 * wanted[1], rtol=1e-14, atol=1e-290)
 
 
-@pytest.mark.parametrize(("said", "wanted"), [("3", 3), ("4,2", 4), (" 5 , 2,1", 5)])
-def test_the_environment_says_how_many_of_a_list_the_first_number(said, wanted, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", said)
+@pytest.mark.parametrize(("setting", "wanted"), [("3", 3), ("4,2", 4), (" 5 , 2,1", 5)])
+def test_the_number_of_threads_is_the_first_number_in_the_environment(setting, wanted, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", setting)
     assert n_threads() == wanted
 
 
-@pytest.mark.parametrize("said", ["", "0", "-2", "many", ",4"])
-def test_what_is_no_number_of_threads_is_as_if_nothing_were_said(said, monkeypatch):
+@pytest.mark.parametrize("setting", ["", "0", "-2", "many", ",4"])
+def test_an_invalid_number_of_threads_is_ignored(setting, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS")
     cores = n_threads()
-    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    monkeypatch.setenv("OMP_NUM_THREADS", setting)
     assert n_threads() == cores >= 1

@@ -1,4 +1,4 @@
-"""Kernels of a user's own do what those that swarmbo brings do."""
+"""User-defined kernels do what built-in kernels do."""
 
 import sys
 from types import ModuleType
@@ -63,7 +63,7 @@ def played(kernel, acquisition):
 @pytest.mark.parametrize("acquisition", ["dec-hbo", "thompson", "auto"])
 def test_team_with_a_copy_of_a_kernel_decides_as_with_the_kernel(twin, acquisition):
     points, team = played(twin, acquisition)
-    # the first decision: what rounding leaves open grows from one to the next
+    # up to the first decision: later ones amplify rounding
     np.testing.assert_allclose(points[:5], played("matern12", acquisition)[0][:5], rtol=0.0, atol=1e-6)
     again = sb.Team.from_state_dict(team.state_dict())
     assert again.ask().point == team.ask().point
@@ -99,7 +99,7 @@ def test_functions_that_work_in_place_are_a_kernel_like_others():
     np.testing.assert_allclose(np.concatenate(fits[0]), np.concatenate(fits[1]), rtol=1e-4)
 
 
-def test_team_in_a_field_takes_an_own_kernel(twin):
+def test_a_team_in_a_field_accepts_a_user_defined_kernel(twin):
     asked = []
     for kernel in (twin, "matern12"):
         settings = sb.ExactGPSettings(kernel=kernel)
@@ -120,14 +120,14 @@ def test_own_frequencies_are_scaled_and_draw_the_kernel():
     np.testing.assert_allclose(np.cos(X @ v.T).mean(axis=1), expected, atol=0.008)
 
 
-def test_a_kernel_without_frequencies_learns_but_draws_nothing():
+def test_a_kernel_without_frequencies_can_be_learned_but_not_drawn():
     register_kernel("rq", correlation=rq, slope=rq_slope)
     assert played("rq", "dec-hbo")[1].n_data == 7
     graph, sides = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["x", "y"]}), {"x": (0.0, 1.0), "y": (0.0, 1.0)}
     apart = {"outcomes": "per-factor", "belief": sb.AdditiveGPSettings(kernel="rq")}
-    sb.Team(sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), sides, **apart)  # nor does auto of factors apart
-    sb.Team(None, sides, belief=sb.AdditiveGPSettings(kernel="rq"))  # or of one factor
-    sb.Team(graph, sides, coordination="sobol", belief=sb.AdditiveGPSettings(kernel="rq"))  # or where none is asked
+    sb.Team(sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), sides, **apart)  # no draws
+    sb.Team(None, sides, belief=sb.AdditiveGPSettings(kernel="rq"))  # no draws of one factor
+    sb.Team(graph, sides, coordination="sobol", belief=sb.AdditiveGPSettings(kernel="rq"))  # Sobol uses no kernel
     own, ensemble = {"kind": "additive", "kernel": "rq"}, {"kind": "ensemble", "kernels": ["rbf", "rq"]}
     for kind, belief in (("auto", own), ("thompson", own), ("egp-ei", ensemble)):
         with pytest.raises(ConfigError, match="got 'rq', which was registered without frequencies"):
@@ -143,9 +143,9 @@ def test_a_kernel_without_frequencies_learns_but_draws_nothing():
         (lambda rng, k, d: rng.standard_normal((k, d)), r"got E cos\(v·x\) of about .*; wanted c\(r\) = "),
         (lambda rng, k, d: np.hstack([rq_frequencies(rng, k, 1)] * d), r"got E cos\(v·x\) of about .* at r = 0\.[37]"),
     ],
-    ids=["turned", "no numbers", "per turn", "another kernel", "equal along the axes"],
+    ids=["transposed", "not finite", "in cycles", "another kernel", "equal along the axes"],
 )
-def test_frequencies_that_are_no_draws_of_the_kernel_are_refused(wrong, message):
+def test_frequencies_that_are_not_draws_of_the_kernel_are_refused(wrong, message):
     with pytest.raises(ConfigError, match=rf"\$\.frequencies: kernel 'rq': {message}"):
         register_kernel("rq", correlation=rq, slope=rq_slope, frequencies=wrong)
 
@@ -168,7 +168,7 @@ def test_a_kernel_on_a_line_alone_may_have_frequencies():
     assert np.abs(spectral_frequencies(stream(0, "test"), "cosine", np.full(1, 2.0), 8)).tolist() == [[0.5]] * 8
 
 
-def test_a_cusped_kernel_of_ones_own_keeps_close_points_apart():
+def test_a_user_defined_cusped_kernel_keeps_close_points_apart():
     register_kernel("cusp", correlation=lambda r: np.exp(-r), slope=lambda r: correlation_and_slope("matern12", r)[1])
     beliefs = [
         sb.AdditiveGP(GRAPH, kernel=kernel, noise_variance=1e-8).update([[0.5] * 3, [0.5 + 1e-9] * 3], [0.0, 1e-9])
@@ -190,7 +190,7 @@ def test_a_cusped_kernel_of_ones_own_keeps_close_points_apart():
         ("rq", TOO_FLAT, "got a covariance matrix with the eigenvalue -.*; wanted a positive definite function"),
     ],
 )
-def test_what_is_no_kernel_is_refused(name, functions, words):
+def test_functions_that_are_not_kernels_are_refused(name, functions, words):
     with np.errstate(all="ignore"), pytest.raises(ConfigError, match=words):
         register_kernel(name, **({"correlation": rq, "slope": rq_slope} | functions))
     assert registry.kernel_names() == registry.KERNEL_NAMES

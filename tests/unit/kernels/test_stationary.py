@@ -25,7 +25,7 @@ def points(n, seed=0):
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
 @pytest.mark.parametrize("shape", [(3, 8191), (0, 4), ()])
-def test_correlations_of_many_distances_are_those_of_each_and_distances_stay(name, shape):
+def test_correlations_of_many_distances_are_those_of_each_and_distances_do_not_change(name, shape):
     r = np.random.default_rng(0).uniform(0.0, 5.0, size=shape)
     given = r.copy()
     expected = [float(correlation(name, one)) for one in r.ravel()[::-31]]  # of every 31st, the last one included
@@ -43,7 +43,7 @@ def test_slope_is_minus_derivative_over_distance(name):
 
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
-def test_correlation_with_the_slope_is_to_the_bit_that_without_and_they_share_no_memory(name):
+def test_correlations_with_and_without_slopes_are_bit_identical_and_share_no_memory_with_them(name):
     r = np.concatenate([[0.0], np.geomspace(1e-9, 1e4, 200), [np.inf]])
     near, slope = correlation_and_slope(name, r)
     np.testing.assert_array_equal(near, correlation(name, r))

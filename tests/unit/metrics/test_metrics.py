@@ -1,4 +1,4 @@
-"""Regrets, errors of maps, messages and ways of a run."""
+"""Regrets, errors of maps, traffic and travelled distances of a run."""
 
 import math
 from dataclasses import replace
@@ -63,7 +63,7 @@ def test_traces_equal_sums_and_minima_over_the_true_values(rounds):
     assert [record.score.batch_regret for record in records] == pytest.approx([min(row) for row in regrets])
 
 
-def test_failed_measurements_count_for_nothing():
+def test_failed_measurements_do_not_count():
     first = scored(0, [0.0, 4.0], None, failed={1})
     assert first.score.simple_regret == 16.0
     second = scored(1, [4.0], first, failed={0})
@@ -71,7 +71,7 @@ def test_failed_measurements_count_for_nothing():
     assert math.isnan(mean_regret([first]))  # nothing was chosen yet
 
 
-def test_regrets_are_unknown_until_the_first_scored_round_and_then_without_the_measurements_before():
+def test_regrets_are_unknown_until_the_first_scored_round_and_then_omit_earlier_measurements():
     first, second = (RoundRecord(round=number, samples=[sample(2.0)]) for number in range(2))
     records = [first, second, scored(2, [3.0, 4.0], second)]
     np.testing.assert_array_equal(cumulative_regret(records), [np.nan, np.nan, 1.0])
@@ -90,7 +90,7 @@ def test_rounds_in_which_all_failed_before_the_first_success_add_nothing():
 
 
 def test_regrets_of_recommendations_are_summed_from_the_first_round_on():
-    """Daxberger & Low (2017) score their experiments by it; what follows the reset was no method's choice."""
+    """Daxberger & Low (2017) use this score; no method chose the measurements of the reset."""
     places, previous, so_far = [1.0, 6.0, None, 3.5, 4.0], None, []
     for number, x in enumerate(places):
         recommendation = None if x is None else Recommendation([x], 99.0, 1.0)
@@ -107,7 +107,7 @@ def test_recommendation_regret_and_map_error_are_taken_from_the_truth():
     assert score.map_rmse == pytest.approx(3.0)
 
 
-def test_simple_regret_of_a_field_that_moves_is_of_the_round_and_where_nobody_looks_of_what_is_recommended():
+def test_simple_regret_of_a_moving_field_is_that_of_the_round_or_without_measurements_of_the_recommendation():
     def truth(number):
         def value(points):
             return -np.abs(points[:, 0] - number)
@@ -128,8 +128,8 @@ def test_simple_regret_of_a_field_that_moves_is_of_the_round_and_where_nobody_lo
     assert score_round(still, previous, [], Recommendation([1.0], 0.0, 1.0), None).simple_regret == 6.0
 
 
-def test_a_score_is_of_the_places_where_the_truth_is_known_and_can_be_logged():
-    """Such as an interpolated truth, NaN beyond the hull of its samples: NaN and infinity are null in a log."""
+def test_a_score_covers_places_where_the_truth_is_known_and_can_be_logged():
+    """An interpolated truth is NaN outside the hull of its samples; NaN and infinity are null in a log."""
     truth = replace(TRUTH, value=lambda points: np.where(points[:, 0] > 6.0, np.nan, parabola(points)))
     assert score_round(truth, None, [sample(7.0)], Recommendation([8.0], 0.0, 1.0), None) is None
     first = score_round(truth, None, [sample(6.0), sample(7.0)], Recommendation([8.0], 0.0, 1.0), None)
@@ -159,7 +159,7 @@ def test_maps_are_scored_where_the_truth_is_known():
     assert (score.map_rmse, score.level_f1, score.view_rmse) == (None, None, None)
 
 
-def test_level_f1_is_the_mean_of_precision_and_recall():
+def test_level_f1_is_the_harmonic_mean_of_precision_and_recall():
     values, mean = np.array([0.0, 1.0, 2.0, 3.0, 4.0]), np.array([2.5, 0.0, 0.0, 3.0, 9.0])
     precision, recall = 2 / 3, 2 / 2
     assert level_f1(mean, values, 2.2) == pytest.approx(2 * precision * recall / (precision + recall))
@@ -187,7 +187,7 @@ def test_traffic_is_summed_by_purpose_and_distance_by_agent_even_if_it_missed_a_
     assert distance_travelled(RECORDS) == pytest.approx({"a": 1.5, "b": 2.25})
 
 
-def test_map_rmse_equals_scikit_learns():
+def test_map_rmse_equals_that_of_scikit_learn():
     rng = np.random.default_rng(3)
     mean, values = rng.normal(size=50), rng.normal(size=50)
     assert map_rmse(mean, values) == pytest.approx(root_mean_squared_error(values, mean), rel=1e-14)
@@ -203,7 +203,7 @@ def test_unequal_or_empty_maps_are_refused(mean, values):
 
 @pytest.mark.parametrize("n", [2, 20, 60])
 @pytest.mark.parametrize(("slope", "largest"), [(0.0, -0.09), (0.1, -0.06)], ids=["even", "steep"])
-def test_the_reference_optimum_beside_a_no_go_region_is_the_largest_allowed_value(n, slope, largest):
+def test_the_reference_optimum_with_a_no_go_region_is_the_largest_allowed_value(n, slope, largest):
     names = [f"x{i}" for i in range(n)]
     graph = sb.FactorGraph.from_scopes({f"f{name}": [name] for name in names})
     shut = sb.NoGoBox(low=(0.2,), high=(0.8,), variables=("x0",))
@@ -220,7 +220,7 @@ def test_the_reference_optimum_beside_a_no_go_region_is_the_largest_allowed_valu
     assert problem.is_allowed(problem.box.to_unit(found.argmax)[None])[0]
 
 
-def test_the_allowed_maximum_of_a_changing_truth_is_searched_once_a_round():
+def test_the_allowed_maximum_of_a_changing_truth_is_searched_once_per_round():
     truth, searched = GroundTruth(X, X[:, 0], 10.0, X[-1], "", "", "", lambda X: X[:, 0]), []
     moving = replace(truth, at_round=lambda number: replace(truth, name=str(number)))
     seen = moving.changed(lambda then: searched.append(then.name) or then)

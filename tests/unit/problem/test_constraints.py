@@ -1,4 +1,4 @@
-"""Constraints known beforehand and limits on what is measured: queries keep them, and optima under them are found."""
+"""Constraints known beforehand and limits on measured quantities: queries keep them, and optima are found."""
 
 import math
 from dataclasses import replace
@@ -28,7 +28,7 @@ NAMES = "abcd"
 
 
 def drawn(seed, *values):
-    """True for joint values that are allowed, as good as at random."""
+    """Whether joint values are allowed, pseudo-randomly."""
     return crc32(repr((seed, values)).encode()) % 3 > 0
 
 
@@ -61,7 +61,7 @@ def small_problems(draw):
 
 
 def kept(constraint, point):
-    """A constraint's own words, evaluated without the library's code for depths or programs."""
+    """Whether a point keeps a constraint, without the library's code for depths or programs."""
     if isinstance(constraint, Separation):
         one, other = (point[name][0] for name in constraint.variables)
         return abs(one - other) >= constraint.at_least
@@ -79,7 +79,7 @@ def pairs(space, point):
 
 
 def all_points(space):
-    """For every joint point each variable's (value, position)."""
+    """The (value, position) of each variable, for every joint point."""
     values = [v.values if isinstance(v, sb.Categorical) else range(v.low, v.high + 1) for v in space.values()]
     axes = [[(value, place) for place, value in enumerate(each)] for each in values]
     return [dict(zip(space, joint, strict=True)) for joint in product(*axes)]
@@ -92,7 +92,7 @@ def test_the_nearest_allowed_point_is_that_of_brute_force(problem, seed):
     fitted = tuple(one.fitting(space, "$") for one in constraints)
     points = all_points(space)
     allowed = [point for point in points if all(kept(one, point) for one in fitted)]
-    room = Feasible(tuple(space.values()), tuple(space), fitted)
+    feasible = Feasible(tuple(space.values()), tuple(space), fitted)
     start = points[np.random.default_rng(seed).integers(len(points))]
 
     def codes(point):
@@ -103,7 +103,7 @@ def test_the_nearest_allowed_point_is_that_of_brute_force(problem, seed):
         steps = zip(space.values(), np.abs(codes(point) - codes(start)), strict=True)
         return sum(step > 0 if isinstance(v, sb.Categorical) else step / (v.high - v.low) for v, step in steps)
 
-    found, conflict = room.nearest(codes(start)), room.conflict()
+    found, conflict = feasible.nearest(codes(start)), feasible.conflict()
     if not allowed:
         assert found is None
         for without in conflict:  # each of them is needed for the contradiction
@@ -126,7 +126,7 @@ def test_every_query_and_recommendation_keeps_every_constraint(problem, by_facto
     try:
         problem = Problem.of(graph, space).with_constraints(constraints)
     except ConfigError:
-        reject()  # in conflict: another test has these
+        reject()  # in conflict: another test covers these
     outcomes = "per-factor" if by_factor else "total"
     team = sb.Team(replace(problem, outcomes=outcomes), seed=seed, initial=3)
     for _ in range(5):
@@ -160,7 +160,7 @@ def test_a_budget_over_parts_that_share_no_variable_is_spent_where_it_gains_most
         Separation(variables=("x", "r"), at_least=0.5),
     ],
 )
-def test_slopes_of_depths_are_their_differences(constraint):
+def test_slopes_of_depths_are_those_of_finite_differences(constraint):
     problem = Problem.of(None, {"x": (0.0, 3.0), "r": sb.Real(0.1, 10.0, log=True), "n": sb.Integer(0, 3)})
     (limit,) = problem.with_constraints([constraint]).regions
     U, step = np.random.default_rng(0).random((50, 2)), 1e-6
@@ -274,7 +274,7 @@ class TestLimitsOnMeasuredQuantities:
         point = team.ask().point
         assert point["x"] ** 2 + point["y"] < 0.85
 
-    def test_the_best_values_of_separate_parts_are_not_put_together_against_a_limit(self):
+    def test_the_best_values_of_separate_parts_are_not_combined_against_a_limit(self):
         graph, bounds = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), {"x": (0.0, 1.0), "y": (0.0, 1.0)}
         team = sb.Team(graph, bounds, outcomes="per-factor", limits={"load": (None, 1.1)}, initial=4)
         X = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.2, 0.3], [0.9, 0.9]])
@@ -302,9 +302,9 @@ class TestLimitsOnMeasuredQuantities:
             lambda x, y: -((x - 0.1) ** 2) - (y - 0.1) ** 2, -0.003, 0, 16, id="a ball in a corner",
             marks=pytest.mark.slow,
         ),
-        pytest.param(  # of 0.763 and 1.193
+        pytest.param(  # which are 0.763 and 1.193
             lambda x, y: math.sin(7 * x) * math.sin(5 * y) + math.cos(3 * x + 1) * y + x, 1.38, 4, 28,
-            id="beside lower maxima",
+            id="next to lower maxima",
         ),
     ])  # fmt: skip
     def test_a_small_allowed_part_of_several_variables_is_found(self, load, least, seed, n):
@@ -316,13 +316,13 @@ class TestLimitsOnMeasuredQuantities:
             is_kept = is_kept or load(x, y) >= least
         assert is_kept
 
-    def test_a_batch_is_apart_while_no_evaluation_keeps_the_limit(self):
+    def test_points_of_a_batch_are_far_apart_while_no_evaluation_keeps_the_limit(self):
         team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, limits={"load": (None, 0.01)}, seed=0, initial=1)
         X = np.random.default_rng(0).random((12, 2))
         team.attach(X, X.sum(axis=1), constraints={"load": 0.02 + ((X - 0.3) ** 2).sum(axis=1)})
         assert pdist([[*query.point.values()] for query in team.ask(8)]).min() > 0.04
 
-    def test_what_broke_a_limit_is_not_recommended_although_an_outcome_that_kept_it_was_luckier(self):
+    def test_a_point_that_violated_a_limit_is_not_recommended_although_its_mean_is_higher(self):
         team = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.5)}, seed=0)
         x = np.array([0.3] * 6 + [0.05, 0.45] + [0.8] * 6)[:, None]
         y = np.array([1.0, 0.0, 0.05, -0.05, 0.02, -0.02, 0.0, 0.1, *(0.94 + 0.001 * np.arange(6))])
@@ -345,7 +345,7 @@ class TestLimitsOnMeasuredQuantities:
         np.testing.assert_array_equal(told.history.measured, attached.history.measured)
         assert attached.ask().point.keys() == {"x"}
 
-    def test_attached_quantities_that_are_lacking_or_unknown_are_told(self):
+    def test_missing_and_unknown_attached_quantities_are_reported(self):
         team = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.8)})
         with pytest.warns(sb.errors.DataWarning, match=r"no column of load, .*columns: x, total, Load"):
             team.attach({"x": [0.5], "total": [1.0], "Load": [0.3]})
@@ -356,7 +356,7 @@ class TestLimitsOnMeasuredQuantities:
         with pytest.raises(ConfigError, match="wanted a team with limits"):
             sb.Team(None, {"x": (0.0, 1.0)}).attach([[0.5]], [1.0], constraints={"load": [1.0]})
 
-    def test_a_repeated_quantity_is_taken_and_another_one_is_a_conflict(self):
+    def test_a_repeated_quantity_is_accepted_and_another_one_is_a_conflict(self):
         team, told = self.run(3)
         query, value, load = told[0]
         team.tell(query, value, constraints={"load": load})
@@ -373,7 +373,7 @@ class TestLimitsOnMeasuredQuantities:
 
 
 class TestInAWorld:
-    """Two agents that set a number each; the load of their sum has a limit, and a rule holds between them."""
+    """Two agents that set one number each; the load has a limit, and a constraint holds between the numbers."""
 
     def env(self):
         class Pair(ParallelEnv):
@@ -400,7 +400,7 @@ class TestInAWorld:
 
         return Pair()
 
-    def test_its_infos_have_the_measured_quantities_and_a_saved_team_goes_on(self, tmp_path):
+    def test_infos_of_an_environment_have_the_measured_quantities_and_a_saved_team_continues(self, tmp_path):
         env = self.env()
         rule = Linear(weights={"x": 1.0, "y": -1.0}, at_least=0.0)
         team = sb.Team.for_env(env, seed=0, initial=5, constraints=[rule], limits={"load": (None, 0.8)}, rounds=14)
@@ -443,8 +443,8 @@ def test_a_scenario_states_constraints_as_tables():
         pytest.param("no_go=[{kind='box', low=[-0.5, -1.5], high=[3.0, 0.5]}]", 1.031628, id="other maximum"),
     ],
 )
-def test_regret_is_to_the_largest_value_that_the_rules_of_a_run_allow(rules, largest, tmp_path):
-    """Largest values are of a grid of 6 million points, or of the literature."""
+def test_regret_is_relative_to_the_largest_value_that_the_rules_of_a_run_allow(rules, largest, tmp_path):
+    """Largest values are from a grid of 6 million points, or from the literature."""
     summary = run(load("camel", ["rounds=2", rules]), tmp_path / "run")
     assert summary.maximum == pytest.approx(largest, abs=2e-5)
     assert summary.maximum_is == "reference optimum"
@@ -474,7 +474,7 @@ def test_a_wrong_table_in_a_list_of_a_scenario_is_refused_with_what_was_wanted(t
         ([Linear(weights={"a": 1.0}, at_least=5.0), Linear(weights={"b": 1.0}, at_least=5.0)], "constraints[1] (b)"),
     ],
 )
-def test_a_constraint_that_cannot_be_kept_by_itself_is_named(impossible, named):
+def test_a_constraint_that_no_point_keeps_even_alone_is_named(impossible, named):
     with pytest.raises(ConfigError, match="which no point keeps") as caught:
         sb.Team(None, {"a": (0.0, 1.0), "b": (0.0, 1.0)}, constraints=impossible)
     assert named in caught.value.message
@@ -501,7 +501,7 @@ def test_the_nearest_allowed_point_and_a_conflict_are_the_same_in_every_unit(uni
 
 @pytest.mark.parametrize("step", [1, 0.3, *(pytest.param(step, marks=pytest.mark.slow) for step in (0.1, 1 / 3))])
 @pytest.mark.parametrize("rule", ["sum", "distance", "box"])
-def test_values_on_the_border_of_a_rule_are_allowed_whatever_rounding_says(rule, step):
+def test_values_on_the_border_of_a_rule_are_allowed_despite_rounding(rule, step):
     for n in range(2, 10):
         axis = sb.Real(0.0, 10 * step, step=step)
         team = {
@@ -532,7 +532,7 @@ def test_values_on_the_border_of_a_rule_are_allowed_whatever_rounding_says(rule,
         (dict.fromkeys("abc", (5e6, 5e6 + 1.0)), 1.0, 15e6 + 1.3),
     ],
 )
-def test_a_sum_that_must_have_one_value_has_it_in_many_points(space, weight, total):
+def test_an_equality_constraint_is_met_by_many_points(space, weight, total):
     equation = Linear(weights=dict.fromkeys(space, weight), at_most=total, at_least=total)
     problem = Problem.of(None, space).with_constraints([equation])
     U = np.random.default_rng(0).random((20, len(space)))

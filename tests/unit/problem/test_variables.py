@@ -41,7 +41,7 @@ def test_wrong_types_are_refused_by_field(given: Any, message: str):
 
 
 @pytest.mark.parametrize("given", [(0.0,), (1.0, 0.0), "ab", {"kind": "integer"}, {"kind": "set"}, None, (0.0, np.nan)])
-def test_bounds_that_are_none_are_refused_with_their_path(given: Any):
+def test_invalid_bounds_are_refused_with_their_path(given: Any):
     with pytest.raises(ConfigError, match=r"\$\.bounds\.x"):
         Problem.of(None, {"x": given})
 
@@ -109,7 +109,7 @@ def test_coordinates_are_read_back_and_constant_in_a_cell(n_choices: int, top: i
 
 
 @pytest.mark.parametrize("kernel", ["matern12", "matern52", "rbf"])
-def test_any_two_choices_are_equally_alike_in_a_model(kernel: Any):
+def test_any_two_choices_are_equally_similar_in_a_model(kernel: Any):
     """The prior covariance of two choices is that of two places at distance 1: k(1 / lengthscale), closed form."""
     coding = coding_of({"c": COLOURS, "x": sb.Real(0.0, 1.0)})
     Z = coding.inside(np.column_stack([(np.arange(4) + 0.5) / 4, np.full(4, 0.3)]))
@@ -141,7 +141,7 @@ def test_any_two_choices_are_equally_alike_in_a_model(kernel: Any):
         (sb.Integer(0, 2), {"constraints": [sb.Constraint(scope=["x"], allowed=[np.True_, np.False_, np.True_])]}),
     ],
 )
-def test_numpy_s_numbers_are_settled_and_saved(variable, more, tmp_path):
+def test_numbers_of_numpy_are_accepted_in_settings_and_saved(variable, more, tmp_path):
     team = sb.Team(None, {"x": variable, "y": (0.0, 1.0)}, initial=2, seed=0, **more)
     team.tell(team.ask(), 1.0)
     team.save(tmp_path / "team.npz")
@@ -168,7 +168,7 @@ def test_lists_and_tables_of_wrong_parts_are_refused_by_field(make, says):
 
 
 @pytest.mark.parametrize("y", [(0.0, 1.0), sb.Integer(0, 1)])
-def test_a_table_whose_values_are_none_of_the_variables_is_no_point(y):
+def test_a_table_with_values_that_variables_cannot_have_is_not_a_point(y):
     problem = Problem.of(None, {"x": (0.0, 1.0), "y": y})
     assert problem.has_point({"x": np.array(0.2), "y": 1})
     assert not any(problem.has_point({"x": x, "y": 1}) for x in ("a", None, [0.1], {}, np.nan, 1.1))

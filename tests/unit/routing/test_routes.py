@@ -1,4 +1,4 @@
-"""Routes by auction: held to a plain auction written down again, to brute force, and to messages between agents."""
+"""Routes by auction, compared with a plain auction, with brute force, and with messages between agents."""
 
 import dataclasses
 import itertools
@@ -32,7 +32,7 @@ TARGETED = TargetedVariance(places=40)
 
 
 class Straight:
-    """Ways in straight lines, so many metres a round; some agents have a battery and a base."""
+    """Travel in straight lines, ``reach`` metres per round; some agents have a battery and a base."""
 
     def __init__(self, reach: float = 12.0, left: Mapping[str, int] | None = None) -> None:
         self.reach, self.left = reach, left or {}
@@ -49,7 +49,7 @@ class Straight:
 
 
 class Table:
-    """Ways by a table over places on a line; there may be no way."""
+    """Travel by a table over places on a line; some places may be unreachable."""
 
     def __init__(self, rounds: np.ndarray, left: int = NEVER) -> None:
         self.table, self.left = rounds, left
@@ -80,13 +80,13 @@ def a_team(seed: int = 0, n_agents: int = 3, travel: Straight | None = None, **m
     return Situation(agents, near, positions, {}, domain=DOMAIN, seed=0, travel=travel, **given)  # pyright: ignore[reportArgumentType]
 
 
-def reduction(belief: ExactGP, worth: TargetUtility, batch: np.ndarray) -> float:
+def reduction(belief: ExactGP, utility: TargetUtility, batch: np.ndarray) -> float:
     """W of a set, by joint posterior covariances and an inverse."""
     n = len(batch)
-    _, cov = belief.joint_posterior(np.concatenate([batch.reshape(n, 2), worth.targets]))
+    _, cov = belief.joint_posterior(np.concatenate([batch.reshape(n, 2), utility.targets]))
     across = cov[:n, n:]
-    gone = np.diag(across.T @ np.linalg.inv(cov[:n, :n] + worth.noise_variance * np.eye(n)) @ across)
-    return float(worth.weights @ gone)
+    gone = np.diag(across.T @ np.linalg.inv(cov[:n, :n] + utility.noise_variance * np.eye(n)) @ across)
+    return float(utility.weights @ gone)
 
 
 def places_of(decision: Decision) -> dict[str, list[float]]:
@@ -94,7 +94,7 @@ def places_of(decision: Decision) -> dict[str, list[float]]:
 
 
 def legs_of(now: Situation, coordination: Routes):
-    """The routes themselves, of which a decision tells the first legs only."""
+    """Whole routes, of which a decision has the first legs only."""
     planned = coordination.planned(now, TARGETED)
     assert planned is not None
     outcomes, _ = planned.plan.central_driver(planned.pilots)
@@ -102,9 +102,9 @@ def legs_of(now: Situation, coordination: Routes):
 
 
 def a_plain_auction(now: Situation, order: str, way_points: int = 40) -> dict[str, list[np.ndarray]]:
-    """The rule of the class docstring, by brute force: every bid by the determinant of nothing but sets."""
+    """The rule of the class docstring, by brute force: each bid is computed from whole sets of places."""
     assert isinstance(now.belief, ExactGP)
-    worth = TARGETED.utility(now)
+    utility = TARGETED.utility(now)
     left = (now.horizon or 0) - now.round + 1
     routes: dict[str, list[np.ndarray]] = {agent: [] for agent in now.agents}
     taken: list[np.ndarray] = []
@@ -114,12 +114,12 @@ def a_plain_auction(now: Situation, order: str, way_points: int = 40) -> dict[st
         return int(sum(max(1, now.travel.rounds(agent, a[None], b[None])[0, 0]) for a, b in itertools.pairwise(stops)))
 
     while True:
-        before, bids = reduction(now.belief, worth, np.array(taken)) if taken else 0.0, []
+        before, bids = reduction(now.belief, utility, np.array(taken)) if taken else 0.0, []
         for turn, agent in enumerate(now.agents):
             for place in planning_places(DOMAIN, SITES, way_points):
                 if any((place == other).all() for other in taken):
                     continue
-                gain = reduction(now.belief, worth, np.array([*taken, place])) - before
+                gain = reduction(now.belief, utility, np.array([*taken, place])) - before
                 for slot in range(len(routes[agent]) + 1):
                     longer = [*routes[agent][:slot], place, *routes[agent][slot:]]
                     if (total := length(agent, longer)) <= left:
@@ -149,7 +149,7 @@ def test_routes_are_those_of_an_auction_by_brute_force(order, way_points: int, h
 
 @given(st.integers(0, 10_000), st.integers(2, 7), st.integers(1, 12), st.booleans())
 def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon: int, has_battery: bool) -> None:
-    """Against all ways to put it in, over any table of rounds; and it fits, with the way home."""
+    """Compared with all insertions, for any table of rounds; the route fits, with the way home."""
     rng = np.random.default_rng(seed)
     table = rng.integers(1, 6, size=(n, n)) * (1 - np.eye(n, dtype=int))
     table[rng.random((n, n)) < 0.1] = NEVER
@@ -190,13 +190,13 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
 
 
 def decided_alike(now: Situation, coordination: Routes, acquisition: sb.ChainAcquisition = TARGETED) -> Decision:
-    """What planners decide in one place, held to what agents do who send each other messages."""
+    """The decision of planners in one place; assert that agents with messages decide the same."""
     names = {name: name for name in now.agents}
     graph = sb.FactorGraph.from_scopes({f"of {name}": [name] for name in names}, variable_owners=names)
     decisions = list[Decision]()
     for transport in (InProcess(), InProcess(as_agents=True)):
-        words = CountedExchanges(graph, RadioRoutes(now.agents, now.links, has_base=True))
-        driver = CentralDriver(coordination, transport, now.round, words)
+        exchanges = CountedExchanges(graph, RadioRoutes(now.agents, now.links, has_base=True))
+        driver = CentralDriver(coordination, transport, now.round, exchanges)
         decisions.append(driver.run(place_steps(now, acquisition, coordination)))
     alone, by_messages = decisions
     assert (places_of(alone), alone.report) == (places_of(by_messages), by_messages.report)
@@ -206,7 +206,7 @@ def decided_alike(now: Situation, coordination: Routes, acquisition: sb.ChainAcq
 
 @pytest.mark.parametrize("order", ["auction", "sequential"])
 @pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery"])
-def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str) -> None:
+def test_agents_that_exchange_messages_decide_bit_identically(order, kind: str) -> None:
     more, travel = {}, Straight()
     if kind == "own":
         more["belief"] = Views({f"r{n}": some_belief(0, 6 + n) for n in range(5)}, "r0")
@@ -224,7 +224,7 @@ def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str)
     assert up.report.rounds == 2 * (3 if kind == "parted" else 5)
 
 
-def test_each_measures_among_its_candidates_and_is_in_time_for_its_first_way_point() -> None:
+def test_each_agent_measures_among_its_candidates_and_is_in_time_for_its_first_way_point() -> None:
     away = 0
     for seed in range(6):
         now = a_team(seed, 4, Straight(5.0), horizon=25)
@@ -241,8 +241,8 @@ def test_each_measures_among_its_candidates_and_is_in_time_for_its_first_way_poi
     assert away > 3
 
 
-def test_a_battery_brings_its_robot_home() -> None:
-    """Planned anew each round, it is never farther from its base than the rounds that are left."""
+def test_a_robot_with_a_battery_can_always_return() -> None:
+    """With a new plan each round, it is never farther from its base than the remaining rounds."""
     travel, base = Straight(9.0), np.array([50.0, 30.0])
     place = base + np.array([1.0, 0.0])
     for left in range(8, 0, -1):
@@ -254,8 +254,8 @@ def test_a_battery_brings_its_robot_home() -> None:
 
 
 @pytest.mark.parametrize("planner", [Routes(horizon=3), Routes()], ids=["routes of 3 rounds", "until the end"])
-def test_who_has_battery_enough_need_not_be_home_when_a_route_ends(planner: Routes) -> None:
-    """Five rounds from home, with three left to plan, as if it had no battery."""
+def test_a_robot_with_enough_battery_need_not_end_its_route_at_home(planner: Routes) -> None:
+    """Five rounds from home, with three rounds to plan, it plans as without a battery."""
     far = {"r0": np.array([98.0, 30.0])}
     near = {"r0": SITES[Straight(9.0).rounds("r0", far["r0"][None], SITES)[0] <= 1]}
     found = []
@@ -266,36 +266,36 @@ def test_who_has_battery_enough_need_not_be_home_when_a_route_ends(planner: Rout
     assert len(found[0]) >= 2
 
 
-def test_routes_are_full_and_longer_ones_tell_more() -> None:
-    told = []
+def test_routes_keep_their_horizon_and_longer_ones_reduce_more_variance() -> None:
+    reductions = []
     for horizon in (1, 3, 6):
         now = a_team(3, 3)
         routes = legs_of(now, Routes(horizon=horizon))
         visited = np.concatenate([route for route in routes.values() if len(route)])
-        told.append(reduction(now.belief, TARGETED.utility(now), visited))  # pyright: ignore[reportArgumentType]
+        reductions.append(reduction(now.belief, TARGETED.utility(now), visited))  # pyright: ignore[reportArgumentType]
         for agent, route in routes.items():
             stops = [now.positions[agent], *route]
             ways = [max(1, now.travel.rounds(agent, a[None], b[None])[0, 0]) for a, b in itertools.pairwise(stops)]
             assert sum(ways) <= horizon
-    assert told[0] < told[1] < told[2]
+    assert reductions[0] < reductions[1] < reductions[2]
 
 
-def test_one_step_ahead_where_data_fade_or_nobody_says_how_long_ways_take() -> None:
-    fading, unknown = a_team(0, belief=some_belief(0, fades=True)), dataclasses.replace(a_team(0), travel=None)
-    for now in (fading, unknown):
+def test_routes_look_one_step_ahead_if_data_lose_weight_or_travel_times_are_unknown() -> None:
+    forgetting, unknown = a_team(0, belief=some_belief(0, fades=True)), dataclasses.replace(a_team(0), travel=None)
+    for now in (forgetting, unknown):
         in_turn, decided = Greedy().decide(now, TARGETED), Routes().decide(now, TARGETED)
         assert (places_of(decided), decided.report) == (places_of(in_turn), in_turn.report)
-    assert Routes(horizon=4).decide(fading, TARGETED).report.rounds > 2  # who states a horizon gets it
+    assert Routes(horizon=4).decide(forgetting, TARGETED).report.rounds > 2  # a stated horizon is kept
 
 
 @pytest.mark.parametrize(("share", "horizon"), [(0.9, 9), (0.0, 10)])
-def test_who_has_few_rounds_or_is_told_not_to_explore_looks_one_step_ahead(share: float, horizon: int) -> None:
+def test_with_few_rounds_or_without_exploration_routes_look_one_step_ahead(share: float, horizon: int) -> None:
     now = a_team(0, round=1, horizon=horizon)
     decided, in_turn = (each.decide(now, sb.DBGPUCB()) for each in (Routes(explore_share=share), Greedy()))
     assert (places_of(decided), decided.report) == (places_of(in_turn), in_turn.report)
 
 
-def test_to_explore_for_an_acquisition_that_is_never_asked_is_refused() -> None:
+def test_a_share_of_exploration_that_never_uses_the_acquisition_is_refused() -> None:
     assert Routes().explores(a_team(0, round=10), TARGETED)
     with pytest.raises(ConfigError, match=r"explore_share: got 1 with acquisition 'db-gp-ucb', which would never"):
         Routes(explore_share=1.0).decide(a_team(0), sb.DBGPUCB())
@@ -305,7 +305,7 @@ UCB = sb.DBGPUCB()
 
 
 def upper(now: Situation, places: np.ndarray, given: list[np.ndarray], rule: sb.DBGPUCB = UCB) -> np.ndarray:
-    """Mean and so many standard deviations, by joint posterior covariances and an inverse."""
+    """Upper confidence bounds, from joint posterior covariances and an inverse."""
     assert isinstance(now.belief, ExactGP)
     n = len(places)
     mean, cov = now.belief.joint_posterior(np.vstack([places, *given]))
@@ -325,7 +325,7 @@ def an_ascent(now: Situation) -> tuple[float, dict[str, list[float]]]:
             back[agent] = np.maximum(now.travel.rounds(agent, places, base[None])[:, 0], 1)
     reached = {a: (ways[a] <= left) & (ways[a] + back[a] <= now.travel.rounds_left(a)) for a in now.agents}
     anyhow = np.flatnonzero(np.any(list(reached.values()), axis=0))
-    nearest = -np.inf  # nobody gets anywhere: there is nothing to leave for
+    nearest = -np.inf  # no agent can reach any place
     if len(anyhow):
         best = anyhow[upper(now, places[anyhow], []).argmax()]
         nearest = min(ways[agent][best] if reached[agent][best] else np.inf for agent in now.agents)
@@ -351,7 +351,7 @@ def an_ascent(now: Situation) -> tuple[float, dict[str, list[float]]]:
 
 
 @pytest.mark.parametrize("left", [{}, {"r0": 6, "r1": 9}])
-def test_who_looks_for_the_peak_explores_until_it_is_time_to_go_there(left: dict[str, int]) -> None:
+def test_agents_that_seek_the_peak_explore_until_it_is_time_to_go_there(left: dict[str, int]) -> None:
     seen = dict.fromkeys(("explores", "in time", "too late"), 0)
     for seed, round_ in itertools.product(range(2), (2, 9, 13, 15, 17, 20)):
         now = a_team(seed, 3, Straight(7.0, left), round=round_, horizon=20)
@@ -376,8 +376,8 @@ class Walled(Straight):
 
 @pytest.mark.parametrize("own_views", [False, True])
 @pytest.mark.parametrize("travel", [Walled(), Straight(6.0, dict.fromkeys(("r0", "r1", "r2"), 8))])
-def test_what_nobody_gets_to_does_not_end_exploring(travel: Straight, own_views: bool) -> None:
-    """There nobody ever measures, so the upper bound is largest there, round after round."""
+def test_unreachable_places_do_not_end_exploration(travel: Straight, own_views: bool) -> None:
+    """They are never measured, so their upper bound remains the largest in every round."""
     rule, belief = sb.DBGPUCB(exploration="annealed"), ExactGP.create(ExactGPSettings(), DOMAIN)
     X = DOMAIN.from_unit(np.random.default_rng(0).random((12, 2)) * [0.6, 1.0])
     belief = belief.update(X, np.sin(X[:, 0] / 17.0)).fit(np.random.default_rng(0))
@@ -393,14 +393,14 @@ def test_what_nobody_gets_to_does_not_end_exploring(travel: Straight, own_views:
     assert places_of(decided) == places_of(explored)
 
 
-def test_what_was_measured_is_no_way_point_and_nor_is_what_will_fail() -> None:
+def test_measured_places_are_not_way_points() -> None:
     now = a_team(2)
     visited = np.concatenate(list(legs_of(now, Routes()).values()))
     again = np.concatenate(list(legs_of(dataclasses.replace(now, measured=visited), Routes()).values()))
     assert not ({tuple(place) for place in visited} & {tuple(place) for place in again})
 
 
-def test_the_contract_of_ways_to_agree_holds() -> None:
+def test_the_contract_of_coordination_methods_holds() -> None:
     sb.testing.check_coordinator(Routes)
     sb.testing.check_coordinator(lambda: Routes(order="sequential", horizon=3, explore_share=0.5))
 
@@ -421,18 +421,18 @@ def test_robots_that_sample_sites_never_meet_at_one(as_agents: bool) -> None:
     observations, infos = env.reset(seed=2)
     places = [tuple(info["location"]) for info in infos.values()]
     while env.agents:
-        observations, *told, infos = env.step(team.act(observations, infos))
-        team.observe(observations, *told, infos)
+        observations, *given, infos = env.step(team.act(observations, infos))
+        team.observe(observations, *given, infos)
         places += [tuple(info["location"]) for info in infos.values()]
         assert all(info["reached"] for info in infos.values())
     assert len(set(places)) == len(places) == 24
 
 
-@pytest.mark.parametrize("told", [np.ones((2, 3)), np.ones((3, 2), dtype=int), -np.ones((2, 3), dtype=int)])
-def test_rounds_that_make_no_sense_are_refused_in_one_line(told: np.ndarray) -> None:
+@pytest.mark.parametrize("given", [np.ones((2, 3)), np.ones((3, 2), dtype=int), -np.ones((2, 3), dtype=int)])
+def test_inadmissible_travel_rounds_are_refused_in_one_line(given: np.ndarray) -> None:
     class World:
         def travel_rounds(self, agent, origins, places):
-            return told
+            return given
 
     with pytest.raises(ShapeError, match=r"travel_rounds\('a', …\): got .*; wanted whole numbers \(2, 3\), >= 0"):
         WorldTravel(World()).rounds("a", np.zeros((2, 2)), np.zeros((3, 2)))

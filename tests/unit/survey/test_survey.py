@@ -1,4 +1,4 @@
-"""Samples of a user's file to a map and the next places: by command line, in the coordinates of the file."""
+"""From samples in a user's file to a map and the next places: by command line, in the coordinates of the file."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ CORNER = HERE.metres(np.array([[9.1, 48.0]]))[0]
 
 @pytest.fixture(autouse=True)
 def undrawn(request, monkeypatch):
-    """Leave out the figure, which takes most of the time, where no test looks at it."""
+    """Leave out the figure, which takes most of the time, in tests that do not examine it."""
     if "drawn" not in request.fixturenames:
         monkeypatch.setattr("swarmbo.survey.output.survey_figure", lambda *plan: None)
         monkeypatch.setattr("swarmbo.plotting.style.save", lambda figure, path: path)
@@ -33,7 +33,7 @@ def undrawn(request, monkeypatch):
 
 @pytest.fixture
 def drawn():
-    """Figures are drawn in a test with this."""
+    """Ask for figures in a test."""
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ def test_places_and_map_come_in_the_coordinates_of_the_file(survey, drawn):
     np.testing.assert_allclose([point["geometry"]["coordinates"] for point in points], own, atol=1e-8)
     marks = ElementTree.parse(folder / "next.gpx").getroot()
     np.testing.assert_allclose([[float(m.get("lon")), float(m.get("lat"))] for m in marks], own, atol=1e-8)
-    said = [f"expected {float(row['expected']):.4g} ± {float(row['std']):.3g}; {row['why']}" for row in places]
-    assert [mark[1].text for mark in marks] == said
+    comments = [f"expected {float(row['expected']):.4g} ± {float(row['std']):.3g}; {row['why']}" for row in places]
+    assert [mark[1].text for mark in marks] == comments
     with rasterio.open(folder / "map.tif") as tiff:
         assert tiff.crs.to_string() == "EPSG:4326"
         found = np.array(list(tiff.sample(at_cells[::97])))
@@ -89,7 +89,7 @@ def test_places_and_map_come_in_the_coordinates_of_the_file(survey, drawn):
     assert "error of the map at samples that are left out" in result.output
 
 
-def test_a_map_across_the_date_line_counts_on_and_differs_in_nothing_else(survey):
+def test_longitudes_across_the_date_line_continue_beyond_180_and_nothing_else_differs(survey):
     wanted = [float(row["expected"]) for row in rows_of(survey("--agents", "2")[1] / "map.csv")]
     _, folder = survey("--agents", "2", kind="date line")
     cells = rows_of(folder / "map.csv")
@@ -101,7 +101,7 @@ def test_a_map_across_the_date_line_counts_on_and_differs_in_nothing_else(survey
 
 
 @pytest.mark.parametrize(("side", "ratio"), [(0.0, 6.0), (5.0, 2.0)])
-def test_a_map_is_true_to_scale_unless_samples_on_a_line_would_not_be_seen(side, ratio):
+def test_a_map_is_true_to_scale_except_for_samples_on_a_line(side, ratio):
     places = np.array([[side * (i % 3) / 2.0, i] for i in range(11)])
     samples = Samples(places, np.sin(places[:, 1]), None, Coordinates(("x", "y")), "depth")
     figure = survey_figure(plan_next(samples, aim="level", level=0.1))
@@ -111,7 +111,7 @@ def test_a_map_is_true_to_scale_unless_samples_on_a_line_would_not_be_seen(side,
     assert box.height / box.width == pytest.approx(ratio, rel=0.2)
 
 
-def test_longitudes_from_0_to_360_stay_so(survey):
+def test_longitudes_from_0_to_360_are_kept(survey):
     _, folder = survey(kind="0 to 360")
     assert all(float(row["lon"]) > 359.0 for row in rows_of(folder / "next.csv"))
     assert -1.0 < json.loads((folder / "next.geojson").read_text())["features"][0]["geometry"]["coordinates"][0] < 0.0
@@ -153,7 +153,7 @@ def test_regions_to_avoid_and_areas_are_kept(survey, tmp_path):
     assert (east < 801.0).all()
 
 
-def test_agents_go_the_shortest_ways_in_sum(survey, tmp_path):
+def test_the_sum_of_distances_to_the_next_places_is_minimal(survey, tmp_path):
     begin = HERE.degrees(CORNER + np.array([[0.0, 0.0], [1000.0, 1000.0], [0.0, 1000.0]]))
     lines = ["lon,lat,agent", *(f"{a},{b},{name}" for (a, b), name in zip(begin, ("ann", "bob", "cyd"), strict=True))]
     (tmp_path / "now.csv").write_text("\n".join(lines))
@@ -178,7 +178,7 @@ def test_more_samples_move_the_next_place_and_the_same_file_gives_the_same_bytes
     assert (then["x"], then["y"]) != (row["x"], row["y"])
 
 
-def test_noise_by_row_is_believed():
+def test_noise_per_row_is_used():
     places = np.random.default_rng(1).random((30, 2)) * 100.0
     values = places[:, 0] / 50.0
     values[0] += 3.0
@@ -216,7 +216,7 @@ def test_error_at_left_out_samples_is_that_of_beliefs_without_them():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--aim", "level"], "wanted a number for 'level'"),
         (["--noise", "ph2"], "--noise COLUMN"),
@@ -227,14 +227,14 @@ def test_error_at_left_out_samples_is_that_of_beliefs_without_them():
         (["--crs", "EPSG:32632"], "with longitudes and latitudes; wanted none"),
     ],
 )
-def test_mistakes_are_told_in_one_line(survey, options, told):
+def test_mistakes_are_reported_in_one_line(survey, options, message):
     result, _ = survey(*options, ends_with=2)
-    assert told in result.output
+    assert message in result.output
     assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("lon;lat;ph\n9,1;48,0;5\n", "cannot read 's.csv': its columns are separated by ';'; wanted a CSV file"),
         ("x,y,ph\n9.10123,48.00213,5\n9.10345,48.00345,6\n", "wanted --coordinates degrees, or metres"),
@@ -245,15 +245,15 @@ def test_mistakes_are_told_in_one_line(survey, options, told):
         ("lon,lat,ph\n400,2,5\n2,3,6\n", "from -180 to 360, or --coordinates metres"),
     ],
 )
-def test_columns_that_need_a_word_are_told_with_the_option_that_says_it(tmp_path, monkeypatch, text, told):
+def test_ambiguous_columns_are_reported_with_the_option_that_resolves_them(tmp_path, monkeypatch, text, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.csv").write_text(text)
     stated = ["--x", "lat", "--y", "lon"] if text.startswith("lat") else []
     result = CliRunner().invoke(app, ["next", "s.csv", *stated])
-    assert (result.exit_code, told in result.output) == (2, True), result.output
+    assert (result.exit_code, message in result.output) == (2, True), result.output
 
 
-def test_a_file_that_does_not_say_its_value_is_refused(tmp_path):
+def test_a_file_without_a_clear_value_column_is_refused(tmp_path):
     (tmp_path / "s.csv").write_text("x,y,ph,zinc\n1,2,3,4\n")
     with pytest.raises(ConfigError, match="got columns ph, zinc; wanted the column of the values: --value COLUMN"):
         read_samples(tmp_path / "s.csv")
@@ -264,7 +264,7 @@ def test_a_file_that_does_not_say_its_value_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("x,y,ph\n1,5,2,5,7,1\n", "line 2 has 6 cells, and the header 3; wanted .* points in numbers"),
         ("x,y,ph,ph\n1,2,3,4\n", "it has the column 'ph' twice"),
@@ -272,20 +272,20 @@ def test_a_file_that_does_not_say_its_value_is_refused(tmp_path):
         ("x,y,\n1,2,3\n", "line 2 has 3 cells, and the header 2"),
     ],
 )
-def test_a_file_whose_cells_have_no_certain_column_is_refused(tmp_path, text, told):
+def test_a_file_whose_cells_have_ambiguous_columns_is_refused(tmp_path, text, message):
     (tmp_path / "s.csv").write_text(text)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         read_samples(tmp_path / "s.csv", "ph")
 
 
-@pytest.mark.parametrize(("told", "of"), [({"noise": "x"}, "x"), ({"noise": "ph"}, "value"), ({"value": "y"}, "y")])
-def test_a_column_has_one_meaning(tmp_path, told, of):
+@pytest.mark.parametrize(("options", "of"), [({"noise": "x"}, "x"), ({"noise": "ph"}, "value"), ({"value": "y"}, "y")])
+def test_a_column_has_one_meaning(tmp_path, options, of):
     (tmp_path / "s.csv").write_text("x,y,ph\n1,2,3\n2,3,5\n")
     with pytest.raises(ConfigError, match=f"which is the column of {of}; wanted another"):
-        read_samples(tmp_path / "s.csv", **({"value": "ph", "x": "x", "y": "y"} | told))
+        read_samples(tmp_path / "s.csv", **({"value": "ph", "x": "x", "y": "y"} | options))
 
 
-def test_empty_lines_and_columns_without_name_and_cells_are_no_content(tmp_path):
+def test_empty_lines_and_columns_without_name_and_cells_are_ignored(tmp_path):
     (tmp_path / "s.csv").write_bytes(b"\xef\xbb\xbf\r\n,,,\r\nx,y,ph,\r\n\r\n1,2,3,\r\n4,5,6,,\r\n")
     read = read_samples(tmp_path / "s.csv")
     assert (read.quantity, read.places.tolist(), read.values.tolist()) == ("ph", [[1, 2], [4, 5]], [3, 6])
@@ -337,7 +337,7 @@ def test_places_on_a_plate_of_millimetres_keep_their_digits(tmp_path, monkeypatc
     assert all(f"{float(row['x']):.6f}" in result.output for row in rows_of(tmp_path / "next" / "s" / "next.csv"))
 
 
-def test_a_row_of_positions_without_its_name_is_told(survey, tmp_path):
+def test_a_row_of_positions_without_its_name_is_reported(survey, tmp_path):
     (tmp_path / "now.csv").write_text("lon,lat,agent\n9.1,48.0\n")
     result, _ = survey("--from", "now.csv", ends_with=2)
     assert "got the agents ['']; wanted one row for each, with distinct names" in result.output
@@ -352,7 +352,7 @@ def test_each_agent_has_a_row_of_positions(survey, tmp_path):
 
 
 @pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
-def test_marks_of_gaps_are_stated_as_the_warning_says(survey):
+def test_marks_of_missing_values_are_set_as_the_warning_says(survey):
     rows = ["9.1,48.0,-999", "9.11,48.01,9999"]
     result, _ = survey(rows=rows)
     assert "--missing nan takes all numbers as they are" in result.output

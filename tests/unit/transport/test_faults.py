@@ -1,4 +1,4 @@
-"""What a transport with faults loses."""
+"""Transports with faults: losses, delays, cuts and failed agents."""
 
 import random
 from typing import Any
@@ -20,7 +20,7 @@ def cut(transport, *parts):
 
 
 def arrivals(transport, sender, recipient, n):
-    """For each of n messages, sent in steps of their own, whether it arrives."""
+    """For each of n messages, one sent per step, whether it arrives."""
     fates = []
     for _ in range(n):
         transport.send(Envelope(sender, recipient, b"12"))
@@ -35,7 +35,7 @@ def test_a_share_of_the_messages_is_lost_and_all_are_counted():
     assert transport.traffic == Traffic(messages=4000, bytes=8000, transmissions=4000)
 
 
-def test_each_direction_loses_on_its_own_and_whatever_others_carry():
+def test_losses_of_each_direction_are_independent_of_other_traffic():
     alone = Faults(loss=0.5, seed=3).open(["a", "b", "c"])
     there = arrivals(alone, "a", "b", 200)
     busy = Faults(loss=0.5, seed=3).open(["a", "b", "c"])
@@ -64,13 +64,13 @@ def test_nothing_crosses_a_cut_until_it_heals():
     assert arrivals(transport, "a", "d", 3) == [True] * 3
 
 
-def test_a_note_to_oneself_is_never_lost():
+def test_a_message_to_its_own_sender_is_never_lost():
     transport = Faults(loss=0.9).open("ab")
     cut(transport, ["a"])
     assert all(arrivals(transport, "a", "a", 50))
 
 
-def steps_under_way(transport, n, size=2):
+def steps_in_transit(transport, n, size=2):
     """For each of n messages, all sent at once, the steps until it arrives."""
     for k in range(n):
         transport.send(Envelope("a", "b", bytes([k]) * size))
@@ -82,18 +82,18 @@ def steps_under_way(transport, n, size=2):
 
 
 def test_delays_are_drawn_up_to_the_largest_and_let_messages_overtake_one_another():
-    took = steps_under_way(Faults(delay=3).open("ab"), 200)
+    took = steps_in_transit(Faults(delay=3).open("ab"), 200)
     assert set(took) == {1, 2, 3, 4}
     assert took != sorted(took)
-    assert steps_under_way(Faults().open("ab"), 5) == [1] * 5
+    assert steps_in_transit(Faults().open("ab"), 5) == [1] * 5
 
 
-def test_a_delay_is_counted_on_every_link_of_the_way():
+def test_a_delay_is_counted_on_every_link_of_the_path():
     transport = Faults(delay=2, seed=1).open("abc", nx.path_graph(["a", "c", "b"]))
-    assert max(steps_under_way(transport, 200)) == 5
+    assert max(steps_in_transit(transport, 200)) == 5
 
 
-def test_messages_that_come_twice_are_sent_and_counted_once():
+def test_messages_that_arrive_twice_are_sent_and_counted_once():
     transport = Faults(duplicate=0.4).open("ab")
     for _ in range(1000):
         transport.send(Envelope("a", "b", b"1"))
@@ -111,25 +111,25 @@ def test_inboxes_are_shuffled_without_loss_or_gain():
     assert sorted(got) == sent
 
 
-def test_a_link_carries_so_many_bytes_a_step_and_the_rest_waits_its_turn():
-    assert steps_under_way(Faults(bandwidth=10).open("ab"), 5, size=5) == [1, 1, 2, 2, 3]
-    assert steps_under_way(Faults(bandwidth=2).open("ab"), 2, size=5) == [3, 5]
+def test_a_link_carries_its_bandwidth_per_step_and_further_messages_wait():
+    assert steps_in_transit(Faults(bandwidth=10).open("ab"), 5, size=5) == [1, 1, 2, 2, 3]
+    assert steps_in_transit(Faults(bandwidth=2).open("ab"), 2, size=5) == [3, 5]
     transport = Faults(bandwidth=5).open("ab")
     transport.send(Envelope("a", "b", b"12345"))
-    transport.send(Envelope("b", "a", b"12345"))  # the other direction has room of its own
+    transport.send(Envelope("b", "a", b"12345"))  # the other direction has its own bandwidth
     assert set(transport.deliver()) == {"a", "b"}
 
 
-def test_a_message_behind_a_long_queue_takes_no_look_at_each_of_its_steps():
+def test_a_message_behind_a_long_queue_does_not_iterate_over_its_steps():
     transport = Faults(bandwidth=1).open("ab")
-    for _ in range(4000):  # 400,000 steps, of which each message would pass all before it
+    for _ in range(4000):  # 400,000 steps; iterating would visit all earlier ones per message
         transport.send(Envelope("a", "b", bytes(100)))
     transport.send(Envelope("b", "a", b"1"))
     assert transport.deliver().keys() == {"a"}
     assert max(transport._due)[0] == 400_000
 
 
-def test_no_link_of_a_way_carries_more_than_its_bandwidth_and_each_carries_while_others_do():
+def test_no_link_of_a_path_carries_more_than_its_bandwidth_and_all_links_carry_at_the_same_time():
     def arrived(turns):
         transport, found = Faults(bandwidth=10).open("abc", nx.path_graph(["a", "b", "c"])), []
         for sent in [*turns, *[""] * 9]:
@@ -155,23 +155,23 @@ FROM_STEP_2: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("faults", FROM_STEP_2, ids=["a cut", "a relay", "the sender"])
-def test_a_message_that_waits_before_a_link_meets_what_holds_when_it_comes_there(faults):
+def test_faults_apply_when_a_waiting_message_crosses_a_link(faults):
     transport = Faults(bandwidth=2, **faults).open("abc", nx.path_graph(["a", "b", "c"]))
-    for k in range(4):  # one a step
+    for k in range(4):  # one per step
         transport.send(Envelope("a", "c", bytes([k]) * 2))
     arrived = [envelope.payload[0] for _ in range(9) for envelope in transport.deliver().get("c", [])]
     assert arrived == [0, 1]
 
 
-def test_cuts_hold_in_their_rounds_and_steps():
+def test_cuts_apply_in_their_rounds_and_steps_only():
     faults = Faults(cuts=(Cut(parts=(("a",),), rounds=(3, 4), steps=(1, 2)),))
     assert arrivals(faults.open("ab", round=2), "a", "b", 4) == [True] * 4
     assert arrivals(faults.open("ab", round=3), "a", "b", 4) == [True, False, False, True]
 
 
-def test_messages_go_round_a_relay_that_is_dead_where_links_allow():
+def test_messages_avoid_a_failed_relay_if_links_allow():
     ring, deaths = nx.cycle_graph(5), (Event(agent="1", round=0, step=1), Event(agent="4", round=0, step=2))
-    links = nx.relabel_nodes(ring, str)  # from 0 to 2 over 1, and the other way over 4 and 3
+    links = nx.relabel_nodes(ring, str)  # from 0 to 2 over 1, or over 4 and 3
     transport = Faults(deaths=deaths).open(list("01234"), links)
     arrived, hops = [], []
     for _ in range(3):
@@ -180,10 +180,10 @@ def test_messages_go_round_a_relay_that_is_dead_where_links_allow():
         hops.append(transport.traffic.transmissions - before)
         arrived.append("2" in transport.deliver())
     assert hops == [2, 3, 2]
-    assert arrived == [True, True, False]  # over the relay; the other way; no way is left
+    assert arrived == [True, True, False]  # over the relay; over the other path; no path is left
 
 
-def test_who_is_dead_says_hears_and_relays_nothing_until_it_joins_again():
+def test_a_failed_agent_sends_receives_and_relays_nothing_until_it_joins_again():
     faults = Faults(deaths=(Event(agent="b", round=2, step=1),), joins=(Event(agent="b", round=4),))
     path = nx.path_graph(["a", "b", "c"])
     for sender, recipient in ["ab", "bc", "ac"]:
@@ -193,15 +193,15 @@ def test_who_is_dead_says_hears_and_relays_nothing_until_it_joins_again():
         assert arrivals(faults.open("abc", path, round=4), sender, recipient, 2) == [True, True]
     transport = faults.open("abc", path, round=3)
     transport.send(Envelope("b", "a", b"1"))
-    assert transport.traffic == Traffic()  # the dead send nothing
+    assert transport.traffic == Traffic()  # failed agents send nothing
 
 
-def test_who_joins_first_was_not_there_before():
+def test_an_agent_whose_first_event_is_to_join_was_absent_before():
     faults = Faults(joins=(Event(agent="b", round=2),), deaths=(Event(agent="b", round=5),))
     assert ["".join(faults.present("ab", round)) for round in (0, 1, 2, 4, 5)] == ["a", "a", "ab", "ab", "a"]
 
 
-def test_edges_say_what_was_sent_lost_and_how_old_it_was():
+def test_edges_report_what_was_sent_and_lost_and_how_old_it_was():
     transport = Faults(delay=4, loss=0.5, seed=2).open("ab")
     for _ in range(100):
         transport.send(Envelope("a", "b", b"12"))
@@ -231,12 +231,12 @@ def test_draws_differ_by_team_and_round_and_repeat():
         ({"deaths": [{"agent": "a", "round": 1, "when": 2}]}, "unknown key 'when'"),
     ],
 )
-def test_faults_that_cannot_be_are_refused(table, wanted):
+def test_impossible_faults_are_refused(table, wanted):
     with pytest.raises(ConfigError, match=wanted):
         convert({"kind": "faulty", **table}, Faults)
 
 
 @pytest.mark.parametrize("given", [{"deaths": (("a", 0),)}, {"cuts": [5]}, {"joins": Event("a", 0)}, {"deaths": None}])
-def test_events_and_cuts_that_are_no_such_things_are_refused_where_they_are_given(given):
+def test_malformed_events_and_cuts_are_refused_with_their_path(given):
     with pytest.raises(ConfigError, match=r"^(deaths(\[0\])?|cuts\[0\]|joins): got .*; wanted a (table|list)$"):
         Faults(**given)

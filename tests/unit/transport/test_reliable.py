@@ -1,4 +1,4 @@
-"""Messages that are acknowledged and repeated: each comes once, whatever is lost, and nobody is waited for in vain."""
+"""Acknowledged and repeated messages: each arrives once, whatever is lost, and unreachable agents are given up."""
 
 import networkx as nx
 import pytest
@@ -18,7 +18,7 @@ FAULTS = st.builds(
 
 
 def received(transport):
-    """What comes until nothing more will, by recipient."""
+    """All messages that arrive, by recipient."""
     out = {}
     while inboxes := transport.deliver():
         for agent, inbox in inboxes.items():
@@ -27,7 +27,7 @@ def received(transport):
 
 
 @given(FAULTS, st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), max_size=20))
-def test_every_message_comes_exactly_once(faults, pairs):
+def test_every_message_arrives_exactly_once(faults, pairs):
     transport = Reliable(faults.open("abc", nx.path_graph("abc")))
     sent = [Envelope(sender, recipient, bytes([n])) for n, (sender, recipient) in enumerate(pairs)]
     for envelope in sent:
@@ -47,7 +47,7 @@ def test_without_faults_inboxes_are_those_of_a_faultless_transport_and_nothing_i
     assert transport.traffic.messages == 3 + acknowledged
 
 
-def test_who_never_answers_is_given_up():
+def test_an_agent_that_never_answers_is_given_up():
     for faults in (Faults(cuts=(Cut(parts=(("b",),)),)), Faults(deaths=(Event(agent="b", round=0),))):
         transport = Reliable(faults.open("abc"))
         transport.send(Envelope("a", "b", b"1"))
@@ -64,7 +64,7 @@ def test_who_never_answers_is_given_up():
 
 
 @pytest.mark.parametrize(("loss", "agents"), [(0.99999, "ab"), (1.0 - 2.0**-53, "abcdefghijkl")])
-def test_who_is_behind_links_that_lose_nearly_everything_is_given_up_in_bounded_time(monkeypatch, loss, agents):
+def test_an_agent_behind_links_that_lose_nearly_everything_is_given_up_in_bounded_time(monkeypatch, loss, agents):
     monkeypatch.setattr("swarmbo.transport.reliable._RAREST", 2e-3)  # after 20,000 repetitions, to save time
     transport = Reliable(Faults(loss=loss).open(agents, nx.path_graph(list(agents))))
     transport.send(Envelope(agents[0], agents[-1], b"1"))
@@ -74,7 +74,7 @@ def test_who_is_behind_links_that_lose_nearly_everything_is_given_up_in_bounded_
 
 
 @pytest.mark.parametrize("faults", [Faults(delay=2000), Faults(bandwidth=1)], ids=["delays", "little bandwidth"])
-def test_who_answers_over_slow_links_is_not_given_up(faults):
+def test_an_agent_that_answers_over_slow_links_is_not_given_up(faults):
     transport = Reliable(faults.open("ab"))
     for n in range(5):
         transport.send(Envelope("a", "b", bytes([n]) * 500))

@@ -11,7 +11,7 @@ from swarmbo.errors import ConfigError, TransportError
 from swarmbo.transport import Routes
 
 
-def test_without_links_everyone_hears_everyone() -> None:
+def test_without_links_all_agents_are_in_range() -> None:
     routes = Routes(["b", "a", "c"])
     assert routes.hops("a", "c") == 1
     assert routes.hops("a", "a") == 0
@@ -39,11 +39,11 @@ def test_hops_are_shortest_path_lengths_and_paths_follow_links(n: int, pairs: se
 
 
 @given(st.integers(2, 70), st.floats(0.02, 0.5), st.integers(0, 50))
-def test_of_equally_short_paths_the_one_is_taken_that_is_found_first_by_name(n: int, p: float, seed: int) -> None:
+def test_among_equally_short_paths_the_first_by_name_is_taken(n: int, p: float, seed: int) -> None:
     links = nx.relabel_nodes(nx.fast_gnp_random_graph(n, p, seed), {i: f"r{i}" for i in range(n)})
     routes = Routes(links, links)
     towards, queue = {"r0": "r0"}, ["r0"]
-    for node in queue:  # the textbook's
+    for node in queue:  # breadth-first search
         for other in sorted(set(links[node]) - set(towards)):
             towards[other] = node
             queue.append(other)
@@ -54,7 +54,7 @@ def test_of_equally_short_paths_the_one_is_taken_that_is_found_first_by_name(n: 
         assert routes.path(node, "r0") == tuple(path)
 
 
-def test_nodes_that_are_no_agents_relay_but_neither_send_nor_receive() -> None:
+def test_nodes_that_are_not_agents_relay_but_neither_send_nor_receive() -> None:
     routes = Routes(["a", "b"], nx.Graph([("a", "mast"), ("mast", "b")]))
     assert routes.path("a", "b") == ("a", "mast", "b")
     assert routes.agents == ("a", "b")
@@ -64,7 +64,7 @@ def test_nodes_that_are_no_agents_relay_but_neither_send_nor_receive() -> None:
     assert routes.hops_from("a") == {"a": 0, "b": 2}
 
 
-def test_an_agent_without_links_hears_nobody() -> None:
+def test_an_agent_without_links_has_no_path_to_others() -> None:
     with pytest.raises(TransportError, match=r"no path of links from 'c' to 'a'.* separate parts"):
         Routes(["a", "b", "c"], nx.Graph([("a", "b")])).hops("c", "a")
 
@@ -76,6 +76,6 @@ def test_unknown_agents_are_refused(pair: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("links", ["ab", {"a": ["b"]}, nx.DiGraph([("a", "b")])])
-def test_links_that_are_no_undirected_graph_are_refused(links: Any) -> None:
+def test_links_that_are_not_an_undirected_graph_are_refused(links: Any) -> None:
     with pytest.raises(ConfigError, match="wanted an undirected networkx"):
         Routes("ab", links)

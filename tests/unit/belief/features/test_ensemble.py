@@ -27,7 +27,7 @@ DOMAIN = Domain(np.array([-1.0, 0.0, 0.0]), np.array([1.0, 2.0, 5.0]))
 SMALL = EnsembleSettings(n_features=40)
 
 
-def seen(t=14, outcomes="total", seed=0):
+def some_data(t=14, outcomes="total", seed=0):
     rng = np.random.default_rng(seed)
     U = rng.random((t, 3))
     parts = np.column_stack([np.sin(5.0 * U[:, 0] + U[:, 1]), np.cos(4.0 * U[:, 1]) * U[:, 2]]) * 7.0 + 3.0
@@ -44,7 +44,7 @@ def with_noise(data, seed=7):
 
 
 class Taught(Ensemble):
-    """An ensemble that is told outcomes as other beliefs are; hyper-parameters and features stay."""
+    """An ensemble that is updated as other beliefs are; hyper-parameters and features stay."""
 
     @property
     def n_data(self):
@@ -71,15 +71,15 @@ def taught(data, outcomes="total", settings=SMALL, **more):
 
 
 def fitted(outcomes="total", settings=SMALL, t=14):
-    return taught(seen(t, outcomes), outcomes, settings)
+    return taught(some_data(t, outcomes), outcomes, settings)
 
 
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("has_noise", [False, True])
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_weights_by_recursion_are_those_of_the_batch_evidence_of_random_features(outcomes, told) -> None:
-    # the oracle goes back to the bases: y ~ N(c, Phi Phi' + D) member by member, in the unit of the outcomes
-    known, more = seen(14, outcomes), seen(9, outcomes, seed=1)
-    if told:
+def test_weights_by_recursion_are_those_of_the_batch_evidence_of_random_features(outcomes, has_noise) -> None:
+    # the oracle computes y ~ N(c, Phi Phi' + D) of each member from its bases, in standardised units
+    known, more = some_data(14, outcomes), some_data(9, outcomes, seed=1)
+    if has_noise:
         known, more = with_noise(known), with_noise(more, seed=8)
     belief = learn(taught(known, outcomes), more)
     U = DOMAIN.to_unit(np.concatenate([known.X, more.X]))
@@ -101,8 +101,8 @@ def test_weights_by_recursion_are_those_of_the_batch_evidence_of_random_features
         np.testing.assert_allclose(part.weights(0.0), odds / odds.sum(), atol=1e-8)
 
 
-def test_learning_one_by_one_in_any_cuts_gives_the_same_bits() -> None:
-    base, more = fitted(), seen(8, seed=1)
+def test_learning_in_parts_of_any_size_is_bit_identical() -> None:
+    base, more = fitted(), some_data(8, seed=1)
     whole = learn(base, more)
     cut = base
     for rows in (slice(3), slice(3, 4), slice(4, None)):
@@ -126,26 +126,26 @@ def test_weights_are_a_distribution_above_the_floor_in_the_order_of_evidence(evi
     assert (np.diff(w[order]) >= 0.0).all()
 
 
-def test_an_ensemble_of_one_keeps_what_every_belief_keeps_to() -> None:
-    # of several, the variance of the mixture may grow with data that make another member likelier
+def test_an_ensemble_of_one_member_passes_the_checks_of_all_beliefs() -> None:
+    # with several members, data that favour another member may increase the variance of the mixture
     one = EnsembleSettings(kernels=("matern52",), lengthscales=(0.5,), n_features=200)
     none = Dataset(np.zeros((0, 3)), np.zeros(0), np.zeros((0, 2)))
     check_belief(lambda: taught(none, settings=one))
 
 
-def test_parts_of_factors_do_not_hear_of_each_other() -> None:
-    ours, theirs = seen(30, "per-factor"), seen(30, "per-factor")
+def test_parts_of_factors_do_not_use_outcomes_of_other_parts() -> None:
+    ours, theirs = some_data(30, "per-factor"), some_data(30, "per-factor")
     theirs.factors[:, 1] = np.nan
     previous = [None, None]
     for t in range(10, 31, 5):
-        told = zip((ours, theirs), previous, strict=True)
-        both = [taught(data.take(slice(t)), "per-factor", previous=kept) for data, kept in told]
+        given = zip((ours, theirs), previous, strict=True)
+        both = [taught(data.take(slice(t)), "per-factor", previous=kept) for data, kept in given]
         previous = [belief.hyper for belief in both]
         assert both[0].weights[0].tolist() == both[1].weights[0].tolist()
         assert both[0].hyper.parts[0] == both[1].hyper.parts[0]
 
 
-def test_the_member_that_made_the_data_wins() -> None:
+def test_the_member_that_generated_the_data_has_the_largest_weight() -> None:
     dictionary = EnsembleSettings(kernels=("rbf", "matern12"), lengthscales=(0.05, 0.5), n_features=1000)
     graph, domain = FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
     X = np.linspace(0.0, 1.0, 150)[:, None]
@@ -158,13 +158,13 @@ def test_the_member_that_made_the_data_wins() -> None:
         assert int(belief.weights[0].argmax()) == m
 
 
-def test_lengthscales_from_a_ten_thousandth_to_a_million_do_no_harm() -> None:
+def test_lengthscales_from_a_ten_thousandth_to_a_million_give_finite_values() -> None:
     # the paper's second dictionary; pytest turns warnings into errors
     lengths = tuple(10.0**c for c in range(-4, 7))
     wide = EnsembleSettings(kernels=("rbf", "matern12"), lengthscales=lengths, n_features=40)
     for outcomes in ("total", "per-factor"):
-        belief = learn(fitted(outcomes, wide), seen(10, outcomes, seed=2)).condition_on_pending(seen(3).X)
-        mean, var = belief.posterior(seen(30, seed=9).X)
+        belief = learn(fitted(outcomes, wide), some_data(10, outcomes, seed=2)).condition_on_pending(some_data(3).X)
+        mean, var = belief.posterior(some_data(30, seed=9).X)
         assert np.isfinite(mean).all()
         assert (var > 0.0).all()
         for part in belief.parts:
@@ -179,8 +179,8 @@ def test_lengthscales_from_a_ten_thousandth_to_a_million_do_no_harm() -> None:
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_a_draw_splits_over_factors_and_goes_through_the_features(outcomes) -> None:
-    belief = learn(fitted(outcomes), seen(4, outcomes, seed=1))
+def test_a_draw_splits_over_factors_and_is_a_weighted_sum_of_features(outcomes) -> None:
+    belief = learn(fitted(outcomes), some_data(4, outcomes, seed=1))
     k, U = len(belief.parts), np.random.default_rng(1).random((7, 3))
     chosen = (5, 7)[:k]
 
@@ -209,7 +209,7 @@ def test_a_draw_splits_over_factors_and_goes_through_the_features(outcomes) -> N
 def test_with_many_features_a_member_is_the_exact_process_of_its_hyperparameters(outcomes) -> None:
     many = EnsembleSettings(kernels=("rbf",), lengthscales=(0.5,), n_features=8000)
     belief = fitted(outcomes, many)
-    exact, X = belief.exact((0,) * len(belief.parts)), seen(6, seed=4).X
+    exact, X = belief.exact((0,) * len(belief.parts)), some_data(6, seed=4).X
     mean, var = belief.posterior(X)
     wanted, wanted_var = exact.posterior(X)
     scale = belief.hyper.parts[0].scale
@@ -226,7 +226,7 @@ def test_with_many_features_a_member_is_the_exact_process_of_its_hyperparameters
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_the_posterior_is_that_of_a_member_drawn_by_weight(outcomes) -> None:
-    belief, X = fitted(outcomes), seen(5, seed=8).X
+    belief, X = fitted(outcomes), some_data(5, seed=8).X
     U = DOMAIN.to_unit(X)
     mean, var = np.zeros(5), np.zeros(5)
     for part, w in zip(belief.parts, belief.weights, strict=True):
@@ -240,7 +240,7 @@ def test_the_posterior_is_that_of_a_member_drawn_by_weight(outcomes) -> None:
 
 
 def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
-    known = seen(14, "per-factor")
+    known = some_data(14, "per-factor")
     totals = known.factors.sum(axis=1)
     factors = known.factors.copy()
     totals[:7], factors[7:] = np.nan, np.nan
@@ -252,7 +252,7 @@ def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
 
 @given(st.floats(0.01, 50.0), st.floats(1e-5, 1.0), st.integers(0, 99), st.sampled_from(["none", "some", "all"]))
 def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed, told) -> None:
-    """Where all noises are told, that of outcomes to come is their mean."""
+    """If all noises are known, that of future outcomes is their mean."""
     rng = np.random.default_rng(seed)
     Phi = rng.standard_normal((20, 30)) / np.sqrt(30)
     z = 0.7 + Phi @ rng.standard_normal(30) * np.sqrt(scale) + np.sqrt(noise) * rng.standard_normal(20)
@@ -281,9 +281,9 @@ def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed
 @pytest.mark.parametrize("t", [0, 1, 2])
 def test_few_or_equal_or_huge_outcomes_give_a_proper_belief(t) -> None:
     for y in (np.full(t, 3.0), np.linspace(1e59, 2e59, t), np.linspace(0.0, 1e-40, t)):
-        data = Dataset(seen(t).X, y, np.full((t, 2), np.nan))
-        belief = taught(data).update(seen(1).X, [-9e59])
-        mean, var = belief.posterior(seen(5).X)
+        data = Dataset(some_data(t).X, y, np.full((t, 2), np.nan))
+        belief = taught(data).update(some_data(1).X, [-9e59])
+        mean, var = belief.posterior(some_data(5).X)
         assert all(np.isfinite(found).all() for found in (mean, var, belief.weights[0]))
 
 
@@ -292,9 +292,9 @@ def test_few_or_equal_or_huge_outcomes_give_a_proper_belief(t) -> None:
 def test_fitted_lengthscales_are_those_of_an_additive_belief_with_the_same_priors(outcomes, length, model) -> None:
     noise = {"noise_median": 0.2, "noise_log_std": 0.3, "noise_floor": 0.01}
     belief = fitted(outcomes, EnsembleSettings(kernels=("rbf",), lengthscales=(0.3, length), n_features=20, **noise))
-    data, kind = seen(14, outcomes), AdditiveGPSettings(kernel="rbf", lengthscales=model, **noise)
-    told = AdditiveGP.create(kind, GRAPH, DOMAIN, outcomes).update(data.X, totals=data.totals, factors=data.factors)
-    wanted = told.fit(np.random.default_rng(0)).hyperparameters.lengthscales
+    data, kind = some_data(14, outcomes), AdditiveGPSettings(kernel="rbf", lengthscales=model, **noise)
+    additive = AdditiveGP.create(kind, GRAPH, DOMAIN, outcomes).update(data.X, totals=data.totals, factors=data.factors)
+    wanted = additive.fit(np.random.default_rng(0)).hyperparameters.lengthscales
     got = [lengths for part in belief.hyper.parts for lengths in part.members[1].lengthscales]
     np.testing.assert_allclose(got, wanted, rtol=1e-9)
     alike = [len(set(lengths)) == 1 for lengths in got] + [outcomes == "per-factor" or got[0] == got[1]]
@@ -327,8 +327,8 @@ def test_settings_out_of_range_are_refused_by_name(wrong, names) -> None:
         EnsembleSettings(lengthscales=(0.3, "guessed"))
 
 
-def test_members_whose_outcomes_all_have_a_known_noise_foresee_that_of_the_mean() -> None:
-    data = replace(seen(14), noise_std=np.full((14, 3), 0.5))
+def test_members_predict_the_mean_of_known_noises_if_all_are_known() -> None:
+    data = replace(some_data(14), noise_std=np.full((14, 3), 0.5))
     belief = taught(data)
     noises = np.array([member.noise_variance for member in belief.parts[0].hyper.members])
     np.testing.assert_allclose(noises * belief.parts[0].hyper.scale ** 2, 0.25, rtol=1e-9)

@@ -1,4 +1,4 @@
-"""Random features: bases are kernels, the recursion is Bayes' rule, and beliefs are those of the function space."""
+"""Random features: bases approximate kernels, updates are Bayes' rule, beliefs equal those in function space."""
 
 import msgspec
 import numpy as np
@@ -64,7 +64,7 @@ def test_another_lengthscale_stretches_the_basis():
         ({"kernel": "none such"}, "kernel"),
     ],
 )
-def test_what_is_out_of_range_is_refused_with_the_place(change, at):
+def test_values_out_of_range_are_refused_with_their_path(change, at):
     seed, kernel, n_features = ({"seed": 0, "kernel": "rbf", "n_features": 8} | change).values()
     with pytest.raises(ConfigError, match=rf"^\$\.{at}: "):
         FeatureBasis.create(seed, Covariance(kernel, LENGTHSCALES, 1.0), n_features)
@@ -139,7 +139,7 @@ def test_rows_stay_below_twice_the_features_however_the_data_came(p, first, late
         np.testing.assert_allclose(mean, dense(rows[m], y[m], noise[m])[1], rtol=1e-6, atol=1e-7)
 
 
-def test_without_data_all_is_as_the_prior_says() -> None:
+def test_without_data_results_are_those_of_the_prior() -> None:
     models = FeatureModels.given(np.zeros((2, 0, 3)), np.zeros((2, 0)), np.ones(2))
     Phi, prior = np.ones((2, 1, 3)), np.array([1.0, 2.0, 3.0])
     mean, var = models.marginals(Phi)
@@ -148,22 +148,22 @@ def test_without_data_all_is_as_the_prior_says() -> None:
     assert models.log_evidence.tolist() == [0.0, 0.0]
 
 
-def test_what_is_pending_lowers_the_variance_as_if_it_was_known_and_changes_nothing_else() -> None:
+def test_pending_points_lower_the_variance_like_known_ones_and_change_nothing_else() -> None:
     rows, y, noise = data(t=9)
-    told, Phi = one_by_one(rows[:, :8], y[:, :8], noise), np.random.default_rng(5).standard_normal((3, 4, 8))
-    waiting, known = told.awaiting(rows[:, 8]), told.updated(rows[:, 8], y[:, 8])
-    np.testing.assert_allclose(waiting.marginals(Phi)[0], told.marginals(Phi)[0], atol=1e-12)
+    base, Phi = one_by_one(rows[:, :8], y[:, :8], noise), np.random.default_rng(5).standard_normal((3, 4, 8))
+    waiting, known = base.awaiting(rows[:, 8]), base.updated(rows[:, 8], y[:, 8])
+    np.testing.assert_allclose(waiting.marginals(Phi)[0], base.marginals(Phi)[0], atol=1e-12)
     np.testing.assert_allclose(waiting.marginals(Phi)[1], known.marginals(Phi)[1], atol=1e-12)
-    assert waiting.log_evidence.tolist() == told.log_evidence.tolist()
+    assert waiting.log_evidence.tolist() == base.log_evidence.tolist()
     prior, e = np.ones(8), np.ones(8)
-    assert waiting.draw(1, prior, e).tolist() == told.draw(1, prior, e).tolist()
+    assert waiting.draw(1, prior, e).tolist() == base.draw(1, prior, e).tolist()
 
 
-def test_models_that_go_on_from_one_another_do_not_disturb_each_other() -> None:
+def test_models_that_continue_from_the_same_model_do_not_change_each_other() -> None:
     rows, y, noise = data(t=60, p=31)
     base = one_by_one(rows[:, :30], y[:, :30], noise)
     left, right = base, base
-    for i in range(30, 60):  # alternately, through more than one enlargement of the room
+    for i in range(30, 60):  # alternately, with more than one enlargement of the arrays
         left, right = left.updated(rows[:, i], y[:, i]), right.updated(rows[:, 90 - i - 1], -y[:, i])
     for branch, order, sign in ((left, range(30, 60), 1.0), (right, range(59, 29, -1), -1.0)):
         alone = one_by_one(rows[:, :30], y[:, :30], noise)
@@ -173,7 +173,7 @@ def test_models_that_go_on_from_one_another_do_not_disturb_each_other() -> None:
         assert branch.draw(2, np.ones(31), np.ones(60)).tolist() == alone.draw(2, np.ones(31), np.ones(60)).tolist()
 
 
-def test_the_same_datum_many_times_over_stays_sound() -> None:
+def test_many_repetitions_of_one_datum_give_finite_results() -> None:
     rows, noise = np.repeat(data(t=1, p=4)[0], 300, axis=1), np.full(3, 1e-6)
     models = one_by_one(rows, np.full((3, 300), 2.0), noise)
     mean, var = models.marginals(rows[:, :1])
@@ -216,7 +216,7 @@ def test_posterior_is_that_of_the_function_space():
     np.testing.assert_allclose(gp.posterior(PLACES), (mean, np.diag(cov)), rtol=1e-8)
 
 
-def test_with_many_features_it_is_the_exact_process():
+def test_with_many_features_the_belief_is_close_to_the_exact_process():
     exact = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, H, X, y)
     gp = belief(n_features=3000)
     mean, var = exact.posterior(PLACES)
@@ -227,7 +227,7 @@ def test_with_many_features_it_is_the_exact_process():
     assert gp.n_data == exact.n_data
 
 
-def test_points_pending_take_variance_and_leave_the_mean():
+def test_pending_points_reduce_the_variance_and_keep_the_mean():
     gp = belief(rows=slice(0, 10))
     pending = gp.condition_on_pending(X[10:12]).condition_on_pending(X[12:])
     assert gp.condition_on_pending(X[:0]) is gp
@@ -253,24 +253,24 @@ def test_a_vector_of_another_length_is_refused():
         Information.unpacked(np.zeros(7), 30)
 
 
-def test_with_a_time_axis_data_fade_as_those_of_the_exact_process():
-    fading = msgspec.structs.replace(H, time=TimeCorrelation("matern32", 8.0))
+def test_with_a_time_axis_data_lose_weight_as_in_the_exact_process():
+    over_time = msgspec.structs.replace(H, time=TimeCorrelation("matern32", 8.0))
     rounds = np.linspace(0.0, 14.0, 15)[:, None]
-    basis = Proposal(0, "", fading, 0, 2000).basis
-    known = information_of(basis, fading, DOMAIN, np.hstack([X, rounds]), y)
-    gp = FeatureGP(domain=DOMAIN, hyperparameters=fading, basis=basis, information=known)
-    exact = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, fading, np.hstack([X, rounds]), y)
+    basis = Proposal(0, "", over_time, 0, 2000).basis
+    known = information_of(basis, over_time, DOMAIN, np.hstack([X, rounds]), y)
+    gp = FeatureGP(domain=DOMAIN, hyperparameters=over_time, basis=basis, information=known)
+    exact = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, over_time, np.hstack([X, rounds]), y)
     for moment in (14.0, 30.0, 200.0):
         got, wanted = gp.at(moment).posterior(PLACES), exact.at(moment).posterior(PLACES)
         np.testing.assert_allclose(got[0], wanted[0], atol=0.15 * 3.0)
         np.testing.assert_allclose(got[1], wanted[1], atol=0.1 * 9.0)
-    np.testing.assert_allclose(got[1], gp.prior_variance, rtol=0.05)  # long ago tells nothing
+    np.testing.assert_allclose(got[1], gp.prior_variance, rtol=0.05)  # old data have no weight
     now = gp.at(14.0)
     np.testing.assert_array_equal(now.posterior(PLACES), gp.posterior(np.insert(PLACES, 2, 14.0, axis=1)))
 
 
-def test_a_reading_of_known_noise_weighs_as_many_of_the_fitted_noise_as_it_is_quieter():
-    """m readings of one place and outcome, of noise variance s: the same information as one of s / m."""
+def test_a_measurement_with_a_third_of_the_noise_variance_weighs_as_much_as_three():
+    """m measurements of one place and outcome with noise variance s have the information of one with s / m."""
     basis, s = Proposal(0, "", H, 0, 30).basis, H.noise_variance * H.scale**2
     thrice = information_of(basis, H, DOMAIN, X[[0, 0, *range(15)]], y[[0, 0, *range(15)]])
     once = information_of(basis, H, DOMAIN, X, y, np.array([s / 3.0, *[np.nan] * 14]))

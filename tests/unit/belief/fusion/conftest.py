@@ -1,4 +1,4 @@
-"""Teams of agents on a ring, and the posterior of pooled readings by another route than theirs."""
+"""Teams of agents on a ring, and an independent posterior of pooled measurements."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def cut(transport: FaultyTransport, *parts: Sequence[str]) -> None:
 
 
 def near(agent: Any, neighbours: Iterable[str], **settings: Any) -> Any:
-    """An agent with neighbours, and with attributes of its own."""
+    """The agent with these neighbours and with other values of its attributes."""
     agent.meet(neighbours)
     for key, value in settings.items():
         setattr(agent, key, value)
@@ -49,7 +49,7 @@ def measure(agent: FusedView, n: int, seed: int = 0) -> None:
 
 
 def team(kind: Callable[..., Any], names: Sequence[str], **settings: Any) -> dict[str, Any]:
-    """A ring whose first agent has two readings, and each one more than the one before."""
+    """A ring whose first agent has two measurements, and each next agent one more."""
     agents = ring(kind, names, **settings)
     for k, agent in enumerate(agents.values()):
         measure(agent, 2 + k)

@@ -1,4 +1,4 @@
-"""A committee that is asked like one process: rounds against those of its experts, worked out one by one."""
+"""A committee with the interface of one process, compared with its experts one by one."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def expert(agent):
     return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), DOMAIN, h, agent.X, agent.y)
 
 
-def test_jointly_it_has_its_variances_and_its_owners_correlations(agents):
+def test_joint_covariances_have_variances_of_the_committee_and_correlations_of_the_owner(agents):
     for agent in agents.values():
         cache, mean = agent.belief.posterior_cache(PLACES), agent.belief.posterior(PLACES)[0]
         np.testing.assert_allclose(agent.belief.posterior_mean(PLACES), mean, rtol=1e-9)
@@ -46,7 +46,7 @@ def test_jointly_it_has_its_variances_and_its_owners_correlations(agents):
         np.testing.assert_allclose(cache.cov(rows, cols), covariance[np.ix_(rows, cols)])
 
 
-def test_measurements_to_come_take_variance_and_leave_the_mean(agents):
+def test_pending_measurements_reduce_the_variance_and_keep_the_mean(agents):
     for agent in agents.values():
         belief, nothing = agent.belief, agent.belief.condition_on_pending(np.zeros((0, 2)))
         np.testing.assert_array_equal(nothing.posterior(PLACES), belief.posterior(PLACES))
@@ -59,7 +59,7 @@ def test_measurements_to_come_take_variance_and_leave_the_mean(agents):
         assert (later_var[:3] < 0.5 * var[:3]).any()
 
 
-def test_without_readings_it_is_the_prior_and_strange_points_are_refused():
+def test_without_measurements_the_belief_is_the_prior_and_points_of_another_shape_are_refused():
     belief = CommitteeFlooding("a", DOMAIN, START).belief
     mean, var = belief.posterior(PLACES)
     np.testing.assert_allclose(mean, 7.6)
@@ -68,7 +68,7 @@ def test_without_readings_it_is_the_prior_and_strange_points_are_refused():
         belief.posterior(np.zeros((2, 3)))
 
 
-def test_with_a_time_axis_its_experts_fade():
+def test_with_a_time_axis_the_data_of_experts_lose_weight():
     h = Hyperparameters("matern52", (0.3, 0.5), 1.3, 0.05, 0.2, 7.0, 3.0, TimeCorrelation("matern32", 4.0))
     agent = CommitteeFlooding("a", DOMAIN, type(START)(0, "", h, 0, 24))
     agent.measure(np.column_stack([PLACES[:5], np.ones(5)]), 7.0 + stream(0, "outcomes").standard_normal(5))
@@ -95,7 +95,7 @@ def some_experts():
     return rng.normal(1.0, 1.0, (3, 5)), rng.uniform(0.1, 1.9, (3, 5))
 
 
-def test_the_robust_committee_divides_the_product_by_the_prior_as_often_as_it_is_in_it():
+def test_the_robust_committee_counts_the_prior_once():
     means, variances = some_experts()
     mean, var = robust_committee(means, variances, 1.5, 2.0)
     weights = 0.5 * np.log(2.0 / variances)
@@ -105,7 +105,7 @@ def test_the_robust_committee_divides_the_product_by_the_prior_as_often_as_it_is
         np.testing.assert_allclose((mean[m], var[m]), expected, rtol=1e-6)
 
 
-def test_experts_who_know_nothing_leave_the_prior_and_do_not_spoil_the_others():
+def test_experts_without_data_give_the_prior_and_do_not_change_the_result_of_others():
     ignorant = (np.full((2, 3), 1.5), np.full((2, 3), 2.0))
     np.testing.assert_allclose(robust_committee(*ignorant, 1.5, 2.0), [np.full(3, 1.5), np.full(3, 2.0)])
     means, variances = np.vstack([ignorant[0], np.full((1, 3), 4.0)]), np.vstack([ignorant[1], np.full((1, 3), 0.2)])

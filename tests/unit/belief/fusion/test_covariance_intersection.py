@@ -1,4 +1,4 @@
-"""Covariance intersection where readings travel two ways."""
+"""Covariance intersection of measurements that arrive by two routes."""
 
 import numpy as np
 import pytest
@@ -19,10 +19,10 @@ KNOWN = Proposal(0, "", Hyperparameters("rbf", (0.25,), 1.0, 0.1), seed=1, n_fea
 NAMES = ["a", "b", "c", "d"]
 
 
-def after_planted_double_counting(readings):
-    """Two rounds on a ring of four: every reading reaches the agent on the other side by both ways round."""
+def after_planted_double_counting(measurements):
+    """Two rounds on a ring of four: every measurement reaches the opposite agent by both routes."""
     agents = {name: near(CovarianceIntersection(name, LINE, KNOWN), links_of(NAMES)[name]) for name in NAMES}
-    for name, (X, y) in readings.items():
+    for name, (X, y) in measurements.items():
         agents[name].measure(X, y)
     exchange(agents.values(), InProcess().open(NAMES, links_of(NAMES)), steps=2)
     return agents
@@ -32,8 +32,8 @@ def after_planted_double_counting(readings):
 def trials():
     """For each agent: errors of the weights over trials, and the covariance it reports.
 
-    The estimate is linear in the outcomes, and the covariance does not depend on them. So one exchange for each reading
-    gives the map from readings to estimates, and trials are its products with outcomes of drawn fields.
+    The estimate is linear in the outcomes, and the covariance does not depend on them. So one exchange per measurement
+    gives the map from outcomes to estimates, and trials are its products with outcomes of drawn fields.
     """
     rng, basis = stream(0, "trials"), KNOWN.basis
     X = {name: rng.random((3 + k, 1)) for k, name in enumerate(NAMES)}
@@ -41,7 +41,7 @@ def trials():
     Phi = np.concatenate([basis.features(points) for points in X.values()])
     w = rng.standard_normal((TRIALS, P))
     Y = w @ Phi.T + np.sqrt(0.1) * rng.standard_normal((TRIALS, n_measurements))
-    runs = [after_planted_double_counting(told(X, y)) for y in (*np.eye(n_measurements), Y[0])]
+    runs = [after_planted_double_counting(by_agent(X, y)) for y in (*np.eye(n_measurements), Y[0])]
     errors, covariances = {}, {}
     for name in NAMES:
         weights_of = np.array([run[name].belief.weights for run in runs[:-1]])
@@ -51,26 +51,26 @@ def trials():
     return X, errors, covariances
 
 
-def told(X, y):
+def by_agent(X, y):
     ends = np.cumsum([len(points) for points in X.values()])
     return {name: (X[name], part) for name, part in zip(NAMES, np.split(y, ends[:-1]), strict=True)}
 
 
 def largest_ratio(errors, covariance):
-    """The largest eigenvalue of the mean of e eᵀ, in the unit of the reported covariance; 1 where that is the truth."""
+    """The largest eigenvalue of the mean of e eᵀ, relative to the reported covariance; 1 if that is correct."""
     L = np.linalg.cholesky(covariance)
     whitened = np.linalg.solve(L, errors.T)
     return np.linalg.eigvalsh(whitened @ whitened.T / len(errors))[-1]
 
 
-# Where the reported covariance is the truth, the largest eigenvalue from 1,000 trials of 12 weights has its edge at
+# If the reported covariance is correct, the largest eigenvalue from 1,000 trials of 12 weights has its edge at
 # (1 + sqrt(12 / 1000))² = 1.23 (Marchenko & Pastur), give or take a few per cent
 SLACK = 1.3
 
 
 def test_the_reported_covariance_covers_the_errors(trials):
     _, errors, covariances = trials
-    assert max(largest_ratio(errors[name], covariances[name]) for name in NAMES) < SLACK  # adding up: above 1.5
+    assert max(largest_ratio(errors[name], covariances[name]) for name in NAMES) < SLACK  # by addition above 1.5
 
 
 def test_the_variance_is_no_worse_than_the_best_single_agents(trials):
@@ -84,7 +84,7 @@ def test_the_variance_is_no_worse_than_the_best_single_agents(trials):
         assert fused <= best * (1.0 + 1e-2)  # the agents take the mean over 256 other places
 
 
-def test_the_share_is_the_best_one():
+def test_the_share_minimises_the_weighted_variance():
     rng = stream(1, "information")
     A, B, C = (rng.standard_normal((n, 5)) for n in (4, 7, 9))
     first, second = (Information(F.T @ F, rng.standard_normal(5), float(len(F))) for F in (A, B))
@@ -99,7 +99,7 @@ def test_the_share_is_the_best_one():
     assert measure_at(share) <= min(measure_at(a) for a in np.linspace(0.0, 1.0, 1001)) * (1.0 + 1e-9)
 
 
-def test_one_that_knows_more_in_every_direction_is_taken_whole():
+def test_information_that_is_larger_in_every_direction_is_used_alone():
     rng = stream(2, "information")
     A = rng.standard_normal((6, 4))
     more, less = Information(A.T @ A, rng.standard_normal(4), 6.0), Information(0.3 * A.T @ A, np.zeros(4), 6.0)
@@ -107,7 +107,7 @@ def test_one_that_knows_more_in_every_direction_is_taken_whole():
         np.testing.assert_array_equal(fused.packed(), more.packed())
 
 
-def test_agents_fall_silent_and_hearing_more_never_makes_them_less_sure(names):
+def test_agents_stop_sending_once_all_are_about_as_certain_as_the_best(names):
     agents = team(CovarianceIntersection, names)
     transport = Faults(loss=0.3).open(names, links_of(names))
     mean_var = {name: agent.belief.posterior(PLACES)[1].mean() for name, agent in agents.items()}
@@ -123,7 +123,7 @@ def test_agents_fall_silent_and_hearing_more_never_makes_them_less_sure(names):
     assert all(agent.proposal == proposal for agent in agents.values())
 
 
-def test_who_joins_late_with_nothing_hears_what_the_others_know(names):
+def test_an_agent_that_joins_late_without_measurements_receives_the_information_of_others(names):
     agents = ring(CovarianceIntersection, names)
     for name in names[:7]:
         measure(agents[name], 3)
@@ -135,7 +135,7 @@ def test_who_joins_late_with_nothing_hears_what_the_others_know(names):
     assert all(agent.is_finished for agent in agents.values())
 
 
-def test_two_who_know_equally_much_and_not_the_same_fall_silent():
+def test_two_agents_with_different_data_of_equal_information_stop_sending():
     agents = {name: near(CovarianceIntersection(name, LINE, KNOWN), ["a", "b"]) for name in ["a", "b"]}
     agents["a"].measure([[0.5]], [1.0])
     agents["b"].measure([[0.5]], [2.0])

@@ -1,4 +1,4 @@
-"""Flooding of tagged readings."""
+"""Flooding of tagged measurements."""
 
 import json
 
@@ -51,19 +51,19 @@ def assert_all_have_fused(kind, agents, proposal=START):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", [0.0, 0.3])
-def test_all_reaches_all_and_then_nobody_speaks(kind, loss, names):
+def test_all_measurements_reach_all_agents_and_then_no_agent_sends(kind, loss, names):
     agents = team(kind, names)
     exchange(agents.values(), Faults(loss=loss).open(names, links_of(names)), steps=200)
     assert_all_have_fused(kind, agents)
     for agent in agents.values():
         assert agent.reached == {name: 2.0 + k for k, name in enumerate(names)}
         assert agent.outbox() == []
-    first = agents["s0"].belief.posterior(PLACES)  # equal knowledge, equal beliefs, to the bit
+    first = agents["s0"].belief.posterior(PLACES)  # equal data give bit-identical beliefs
     np.testing.assert_array_equal(first, agents["s7"].belief.posterior(PLACES))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_belief_is_exact_for_what_has_reached_the_agent_at_every_step(kind, names):
+def test_a_belief_is_exact_for_the_measurements_that_reached_its_agent_at_every_step(kind, names):
     agents, transport = team(kind, names), InProcess().open(names, links_of(names))
     for step in range(1, 5):
         exchange(agents.values(), transport, steps=1)
@@ -73,7 +73,7 @@ def test_a_belief_is_exact_for_what_has_reached_the_agent_at_every_step(kind, na
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_proposal_reaches_all_also_when_they_have_fallen_silent(kind, names):
+def test_a_proposal_reaches_all_agents_after_they_stopped_sending(kind, names):
     agents = team(kind, names)
     transport = Faults(loss=0.2, seed=3).open(names, links_of(names))
     exchange(agents.values(), transport, steps=100)
@@ -84,7 +84,7 @@ def test_a_proposal_reaches_all_also_when_they_have_fallen_silent(kind, names):
 
 
 @given(st.sampled_from(KINDS), st.integers(0, 2**32), st.floats(0.0, 0.5), st.lists(st.integers(0, 6), max_size=6))
-def test_whatever_happens_in_between_all_is_there_once_when_links_are_up_again(kind, seed, loss, events):
+def test_after_any_events_each_measurement_counts_once_when_links_are_up_again(kind, seed, loss, events):
     names = ["a", "b", "c", "d"]
     agents, transport = team(kind, names), Faults(loss=loss, seed=seed).open(names, links_of(names))
     for event in events:
@@ -103,7 +103,7 @@ def test_whatever_happens_in_between_all_is_there_once_when_links_are_up_again(k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_kept_of_neighbours_does_not_grow_with_those_whom_all_have_heard_of(kind):
+def test_the_state_about_neighbours_does_not_grow_with_agents_that_all_know_of(kind):
     sizes = []
     for n in (4, 12):
         names = [f"s{k:02d}" for k in range(n)]
@@ -114,28 +114,28 @@ def test_what_is_kept_of_neighbours_does_not_grow_with_those_whom_all_have_heard
     assert sizes[0] == sizes[1]
 
 
-def test_readings_cost_what_they_hold(names):
+def test_traffic_of_measurements_is_in_proportion_to_their_size(names):
     agents = team(MeasurementFlooding, names)
     n_bytes = exchange(agents.values(), InProcess().open(names, links_of(names)), steps=50).bytes
-    crossings = 8 + 4  # an entry crosses every link of the ring, and the one in the middle of its ways from both ends
+    crossings = 8 + 4  # an entry crosses every link of the ring, and where its two routes meet from both ends
     n_measurements = sum(range(2, 10))
     assert n_bytes > 7 * n_measurements * 24
     assert n_bytes < crossings * n_measurements * 24 + 200 * 400
 
 
 def by_hand(agents, steps, arrives=lambda envelope: True):
-    """Synchronous steps in which the messages arrive that shall; returns all that was sent."""
-    said = []
+    """Run synchronous steps with the messages that ``arrives`` admits; return all that were sent."""
+    sent = []
     for _ in range(steps):
         outbox = [envelope for agent in agents.values() for envelope in agent.outbox()]
-        said += outbox
+        sent += outbox
         for envelope in outbox:
             if arrives(envelope):
                 agents[envelope.recipient].receive([envelope])
-    return said
+    return sent
 
 
-def test_a_new_reading_costs_tens_of_bytes_a_link_however_much_is_known(names):
+def test_a_new_measurement_costs_tens_of_bytes_per_link_however_much_is_known(names):
     agents = team(MeasurementFlooding, names)
     transport = InProcess().open(names, links_of(names))
     exchange(agents.values(), transport, steps=50)
@@ -143,11 +143,11 @@ def test_a_new_reading_costs_tens_of_bytes_a_link_however_much_is_known(names):
     exchange(agents.values(), transport, steps=50)
     measure(agents["s3"], 1)
     traffic = exchange(agents.values(), transport, steps=50)
-    assert traffic.messages == 2 * 8  # there and back; the one opposite hears it from both sides at once
-    assert traffic.bytes < 16 * 40  # of which the reading is 24, there
+    assert traffic.messages == 2 * 8  # forth and back; the opposite agent receives it from both sides at once
+    assert traffic.bytes < 16 * 40  # of which the measurement itself is 24, in one direction
 
 
-def test_neighbours_that_meet_again_do_not_tell_what_both_have_heard_from_others():
+def test_neighbours_that_meet_again_do_not_send_what_both_received_from_others():
     names = ["a", "b", "c"]
     agents = team(MeasurementFlooding, names)
     for measures in names:
@@ -157,28 +157,28 @@ def test_neighbours_that_meet_again_do_not_tell_what_both_have_heard_from_others
         by_hand(agents, 12)
         agents["a"].meet(["b", "c"])
         agents["b"].meet(["a", "c"])
-        said = by_hand(agents, 12)
-        between = sum(len(e.payload) for e in said if "c" not in (e.sender, e.recipient))
-        own_news = 24 * 2 * (measures in ("a", "b"))  # each tells its own newest at once
+        sent = by_hand(agents, 12)
+        between = sum(len(e.payload) for e in sent if "c" not in (e.sender, e.recipient))
+        own_news = 24 * 2 * (measures in ("a", "b"))  # each agent sends its newest measurement at once
         assert between < own_news + 6 * 60
         wanted = {name: float(agents[name].n_measurements) for name in names}
         assert agents["a"].reached == agents["b"].reached == wanted
 
 
-def test_what_was_lost_is_sent_again_although_there_is_always_news():
+def test_lost_measurements_are_sent_again_although_there_are_always_new_ones():
     agents = team(MeasurementFlooding, ["a", "b", "c"])
     agents["a"].meet(["b"])
     agents["c"].meet(["b"])
     by_hand(agents, 10)
     measure(agents["a"], 1)
     by_hand(agents, 2, arrives=lambda envelope: envelope.recipient != "c")
-    for _ in range(6):  # b's news hide from c that it has missed some of a's
+    for _ in range(6):  # messages from b hide from c that it has missed some measurements of a
         measure(agents["b"], 1)
         by_hand(agents, 1)
     assert agents["c"].reached["a"] == agents["a"].n_measurements
 
 
-def test_who_comes_back_with_nothing_learns_all_if_it_had_told_nothing():
+def test_an_agent_that_returns_without_state_learns_all_if_it_had_not_measured():
     agents = ring(MeasurementFlooding, ["a", "b", "c"])
     measure(agents["a"], 2)
     by_hand(agents, 12)
@@ -192,7 +192,7 @@ def test_who_comes_back_with_nothing_learns_all_if_it_had_told_nothing():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_comes_back_without_readings_that_others_know_of_is_refused_and_the_others_are_as_before(kind):
+def test_an_agent_that_returns_without_measurements_known_to_others_is_refused_and_others_do_not_change(kind):
     agents = team(kind, ["a", "b", "c"])
     by_hand(agents, 12)
     agents["c"] = near(kind("c", DOMAIN, START), ["a", "b"])
@@ -203,8 +203,8 @@ def test_who_comes_back_without_readings_that_others_know_of_is_refused_and_the_
         assert agents[name].reached == {"a": 2.0, "b": 3.0, "c": 4.0}
 
 
-def test_what_all_were_started_with_is_no_strangers_proposal():
-    """One that proposes before it meets others says nothing of it, and is told what they hold."""
+def test_measurements_under_the_initial_proposal_are_accepted():
+    """An agent proposes before it meets others, which still hold the initial proposal."""
     agents = {name: MeasurementFlooding(name, DOMAIN, START) for name in "abc"}
     for agent in agents.values():
         agent.team = frozenset(agents)
@@ -219,7 +219,7 @@ def test_what_all_were_started_with_is_no_strangers_proposal():
         assert agent.reached == dict.fromkeys("abc", 2.0)
 
 
-def test_who_comes_back_with_an_older_state_is_told_what_it_has_forgotten():
+def test_an_agent_that_returns_with_an_older_state_receives_what_it_lacks():
     agents = team(MeasurementFlooding, ["a", "b", "c"])
     agents["b"].meet(["a"])
     agents["c"].meet(["a"])
@@ -229,20 +229,20 @@ def test_who_comes_back_with_an_older_state_is_told_what_it_has_forgotten():
     measure(agents["c"], 1)
     by_hand(agents, 12)
     agents["b"].load_state_dict(state)
-    measure(agents["a"], 1)  # it shows b that it has forgotten some of a's, and perhaps others'
+    measure(agents["a"], 1)  # it shows b that it lacks measurements of a, and perhaps of others
     by_hand(agents, 12)
     assert agents["b"].reached == {"a": 5.0, "b": 3.0, "c": 5.0}
     assert_has_fused(MeasurementFlooding, agents["b"], list(agents.values()))
 
 
-def test_readings_told_under_a_proposal_that_is_no_longer_the_newest_are_not_lost():
+def test_measurements_sent_under_an_older_proposal_are_not_lost():
     agents = team(MeasurementFlooding, ["a", "b"])
     agents["a"].propose(OTHER)
     by_hand(agents, 1)
     assert agents["a"].reached == agents["b"].reached == {"a": 2.0, "b": 3.0}
 
 
-def test_agents_started_with_different_proposals_come_to_one():
+def test_agents_with_different_initial_proposals_agree_on_one():
     other = Proposal(0, "", OTHER, 3, 24)
     agents = {"a": near(MeasurementFlooding("a", DOMAIN, START), ["b"])}
     agents["b"] = near(MeasurementFlooding("b", DOMAIN, other), ["a"])
@@ -253,7 +253,7 @@ def test_agents_started_with_different_proposals_come_to_one():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_does_not_fit_is_refused(kind):
+def test_inadmissible_proposals_measurements_and_states_are_refused(kind):
     agent = near(kind("a", DOMAIN, START), ["b"])
     with pytest.raises(ShapeError, match="proposal: got 1 lengthscales; wanted 2"):
         agent.propose(Hyperparameters("rbf", (0.3,), 1.0, 0.1))
@@ -274,7 +274,7 @@ def test_what_does_not_fit_is_refused(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_entry_whose_noise_is_none_is_no_entry(kind):
+def test_entries_with_an_inadmissible_noise_variance_are_refused(kind):
     agent = near(kind("a", DOMAIN, START), ["b"])
 
     def is_entry(variance):
@@ -293,12 +293,12 @@ def test_other_sizes_of_a_basis_are_refused(n_features):
 @pytest.mark.parametrize("kind", [*KINDS, PushSum, CovarianceIntersection])
 @pytest.mark.parametrize("lengthscale", [1e-4, 1e6])
 @pytest.mark.parametrize("noise", [1e-8, 1.0])
-def test_extremes_do_no_harm(kind, lengthscale, noise):
+def test_extreme_hyperparameters_give_finite_beliefs(kind, lengthscale, noise):
     h = Hyperparameters("matern52", (lengthscale, lengthscale), 1.3, noise, 0.2, 7.0, 3.0)
     start = Proposal(0, "", h, 0, n_features=2)
     agents = {name: near(kind(name, DOMAIN, start), ["a", "b", "c"]) for name in ["a", "b", "c"]}
     agents["a"].measure([[50.0, 10.0]], [8.0])
-    agents["b"].measure([[50.0, 10.0]] * 5, [8.0] * 5)  # c has none
+    agents["b"].measure([[50.0, 10.0]] * 5, [8.0] * 5)  # c has no measurements
     by_hand(agents, 40)
     for agent in agents.values():
         mean, var = agent.belief.posterior(PLACES)

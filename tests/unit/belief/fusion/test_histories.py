@@ -1,4 +1,4 @@
-"""Whatever happens: beliefs are made of the readings that ``reached`` tells, none of them weighing more than once."""
+"""After any events, beliefs consist of the measurements that ``reached`` counts, and none weighs more than once."""
 
 import json
 
@@ -25,15 +25,15 @@ from .conftest import OTHER, PLACES, START as PRIOR, links_of, measure, near, te
 NAMES = ["a", "b", "c", "d"]
 DOMAIN = Domain(np.zeros(2), np.array([4.0, 2.0]))
 KERNELS = [Hyperparameters("matern52", (scale, scale), 1.3, 0.05, 0.2, 7.0, 3.0) for scale in (0.02, 0.03, 0.04)]
-# far below the spacing of readings: their features are then all but independent, and one can tell what is in a sum
+# far below the spacing of measurements: their features are nearly independent, so that sums can be decomposed
 START = Proposal(0, "", KERNELS[0], seed=0, n_features=24)
 KINDS = [MeasurementFlooding, PushSum, CovarianceIntersection]
 
 agent_numbers = st.integers(0, 3)
 events = st.one_of(
     st.tuples(st.just("measure"), agent_numbers, st.integers(1, 3)),
-    st.tuples(st.just("links"), st.integers(0, 63)),  # which of the six pairs hear each other
-    st.tuples(st.just("deaf"), agent_numbers, agent_numbers),  # one direction of a link that both take for up
+    st.tuples(st.just("links"), st.integers(0, 63)),  # which of the six pairs have a link
+    st.tuples(st.just("deaf"), agent_numbers, agent_numbers),  # one direction of a link fails unnoticed
     st.tuples(st.just("goes"), agent_numbers),
     st.tuples(st.just("comes"), agent_numbers),
     st.tuples(st.just("proposes"), agent_numbers, st.integers(0, 2)),
@@ -63,7 +63,7 @@ class Radio:
 
 
 class History:
-    """Agents, who of them is there, and what was ever measured."""
+    """Agents, which of them are present, and all measurements."""
 
     def __init__(self, kind, seed, loss):
         self.kind, self.radio, self.measured = kind, Radio(seed, loss), {name: [] for name in NAMES}
@@ -113,21 +113,21 @@ class History:
             assert (of_author > -1e-5).all()
             assert (of_author < 1.0 + 1e-5).all(), (agent.name, author, of_author)
             assert of_author.sum() == pytest.approx(reached.get(author, 0.0), abs=1e-4)
-            if self.kind is MeasurementFlooding:  # the first so many of them, whole
+            if self.kind is MeasurementFlooding:  # the first measurements, with weight 1
                 assert np.allclose(of_author, np.arange(len(of_author)) < reached.get(author, 0.0), atol=1e-5)
         assert set(reached) <= set(weights)
         if self.kind is MeasurementFlooding:
             assert reached.get(agent.name, 0.0) == len(self.measured[agent.name])
 
     def weights(self, agent):
-        """How much every reading counts in an agent's belief, worked out from the belief alone."""
+        """The weight of every measurement in an agent's belief, computed from the belief alone."""
         if self.kind is MeasurementFlooding:
             rows = [tuple(row) for row in np.column_stack([agent.belief.X, agent.belief.y])]
             return {
-                author: np.array([rows.count((*x, y)) for x, y in readings], dtype=float)
-                for author, readings in self.measured.items()
+                author: np.array([rows.count((*x, y)) for x, y in measurements], dtype=float)
+                for author, measurements in self.measured.items()
             }
-        h, every = agent.proposal.hyperparameters, [r for readings in self.measured.values() for r in readings]
+        h, every = agent.proposal.hyperparameters, [r for measurements in self.measured.values() for r in measurements]
         Phi = agent.proposal.basis.features(DOMAIN.to_unit(np.array([x for x, _ in every])))
         z = (np.array([y for _, y in every]) - h.offset) / h.scale - h.mean
         rows, columns = np.triu_indices(Phi.shape[1])
@@ -137,11 +137,11 @@ class History:
         packed = agent.belief.information.packed()
         found = np.linalg.lstsq(design, packed, rcond=None)[0]
         assert np.abs(design @ found - packed).max() <= 1e-5 * max(1.0, np.abs(packed).max())
-        ends = np.cumsum([len(readings) for readings in self.measured.values()])
+        ends = np.cumsum([len(measurements) for measurements in self.measured.values()])
         return dict(zip(self.measured, np.split(found, ends[:-1]), strict=True))
 
     def ends_well(self):
-        """All come, all links are up, nothing is lost any more."""
+        """All agents are present, all links are up, and no more messages are lost."""
         self.present, self.radio.loss, self.radio.deaf = set(NAMES), 0.0, set()
         for agent in self.agents.values():
             agent.meet(NAMES)
@@ -151,7 +151,7 @@ class History:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.0, 0.5), st.lists(events, max_size=10))
-def test_no_reading_ever_weighs_more_than_once_and_at_last_all_weigh_once(kind, seed, loss, happenings):
+def test_no_measurement_ever_weighs_more_than_once_and_finally_all_weigh_once(kind, seed, loss, happenings):
     history = History(kind, seed, loss)
     history.measure("b", 2)
     for happening in happenings:
@@ -169,18 +169,18 @@ def test_no_reading_ever_weighs_more_than_once_and_at_last_all_weigh_once(kind, 
 
 
 @pytest.mark.parametrize("kind", [*KINDS, CommitteeFlooding])
-def test_a_saved_agent_goes_on_to_the_bit(kind, names):
+def test_a_saved_agent_continues_bit_identically(kind, names):
     agents = team(kind, names)
     transport = Faults(loss=0.3, seed=5).open(names, links_of(names))
     exchange(agents.values(), transport, steps=5)
     agents["s4"].propose(OTHER)
     exchange(agents.values(), transport, steps=4)
-    del agents["s1"]  # gone, and its neighbours do not yet take it for gone when they are saved
+    del agents["s1"]  # its neighbours do not know yet that it is gone when they are saved
     exchange(agents.values(), transport, steps=5)
     copies = {}
     for name, agent in agents.items():
         state = agent.state_dict()
-        for in_order in (True, False):  # whatever order names are kept in, no reading changes its author
+        for in_order in (True, False):  # no order of stored names changes the author of a measurement
             copies[name] = kind(name, agent.domain, PRIOR)
             plain = json.loads(json.dumps(state["json"], sort_keys=in_order))
             copies[name].load_state_dict({"json": plain, "arrays": state["arrays"]})

@@ -26,7 +26,7 @@ def test_with_all_links_up_every_agent_has_the_pooled_posterior(names):
     assert traffic.bytes > 70 * 12 * 8 * (24 * 25 / 2)
 
 
-def test_under_one_way_loss_it_still_has_it(names):
+def test_with_lost_messages_every_agent_still_has_the_pooled_posterior(names):
     agents = team(PushSum, names)
     exchange(agents.values(), Faults(loss=0.3, seed=1).open(names, links_of(names)), steps=150)
     assert_all_pooled(agents)
@@ -36,7 +36,7 @@ def test_each_half_of_a_cut_network_has_the_pool_of_its_half_and_after_healing_t
     agents = team(PushSum, names)
     transport = Faults(loss=0.2, seed=2).open(names, links_of(names))
     left, right = [agents[name] for name in names[:3]], [agents[name] for name in names[3:]]
-    exchange(agents.values(), transport, steps=7)  # in mid-flow, when mass of each half is on the other side
+    exchange(agents.values(), transport, steps=7)  # before convergence, when mass of each half is in the other
     cut(transport, names[:3], names[3:])
     measure(agents["s1"], 3)
     exchange(agents.values(), transport, steps=180)
@@ -60,11 +60,11 @@ def test_a_link_that_works_one_way_only_is_down_for_both_ends(deaf):
     agents["a"].meet(["b"])  # a line: a, b, c
     agents["c"].meet(["b"])
 
-    def talk(steps, is_heard):
+    def talk(steps, arrives):
         for _ in range(steps):
-            said = [envelope for agent in agents.values() for envelope in agent.outbox()]
+            sent = [envelope for agent in agents.values() for envelope in agent.outbox()]
             for name, agent in agents.items():
-                agent.receive([e for e in said if e.recipient == name and is_heard(e)])
+                agent.receive([e for e in sent if e.recipient == name and arrives(e)])
 
     talk(60, lambda envelope: True)
     assert_pooled(agents["a"], list(agents.values()))
@@ -75,7 +75,7 @@ def test_a_link_that_works_one_way_only_is_down_for_both_ends(deaf):
     assert_all_pooled(agents)
 
 
-def test_of_two_proposals_at_once_the_name_that_comes_first_wins(names):
+def test_the_first_name_wins_between_two_simultaneous_proposals(names):
     agents = team(PushSum, names)
     transport = InProcess().open(names, links_of(names))
     agents["s5"].propose(OTHER)
@@ -85,7 +85,7 @@ def test_of_two_proposals_at_once_the_name_that_comes_first_wins(names):
     assert_all_pooled(agents, winner)
 
 
-def test_an_agent_alone_believes_its_own_readings_and_one_without_any_the_prior():
+def test_a_single_agent_has_the_posterior_of_its_measurements_or_the_prior_without_any():
     agent = PushSum("a", DOMAIN, START)
     mean, var = agent.belief.posterior(PLACES)
     np.testing.assert_allclose(mean, 7.0 + 3.0 * 0.2)
@@ -96,7 +96,7 @@ def test_an_agent_alone_believes_its_own_readings_and_one_without_any_the_prior(
     assert agent.reached == {"a": 5.0}
 
 
-def test_who_comes_back_with_nothing_is_taken_for_a_new_agent(names):
+def test_an_agent_that_returns_without_state_counts_as_a_new_agent(names):
     agents = team(PushSum, names)
     transport = Faults(loss=0.2, seed=7).open(names, links_of(names))
     exchange(agents.values(), transport, steps=90)
@@ -112,7 +112,7 @@ def test_who_comes_back_with_nothing_is_taken_for_a_new_agent(names):
     assert all(agent.reached["s3"] == pytest.approx(2.0) for agent in agents.values())
 
 
-def test_who_comes_back_with_an_older_state_goes_on_from_it(names):
+def test_an_agent_that_returns_with_an_older_state_continues_from_it(names):
     agents = team(PushSum, names)
     transport = InProcess().open(names, links_of(names))
     exchange(agents.values(), transport, steps=20)
@@ -125,7 +125,7 @@ def test_who_comes_back_with_an_older_state_goes_on_from_it(names):
     assert_all_pooled(agents)
 
 
-def test_while_news_spread_nothing_that_was_known_is_lost_and_no_reading_weighs_more_than_once(names):
+def test_while_new_measurements_spread_no_known_ones_are_lost_and_none_weighs_more_than_once(names):
     agents = team(PushSum, names)
     transport = InProcess().open(names, links_of(names))
     exchange(agents.values(), transport, steps=90)
@@ -148,13 +148,13 @@ def test_an_echo_of_the_last_message_does_not_keep_a_link_up():
     exchange(agents.values(), InProcess().open(["a", "b"]), steps=30)
     assert_pooled(agents["b"], list(agents.values()))
     last = [envelope for envelope in agents["a"].outbox() if envelope.recipient == "b"]
-    for _ in range(20):  # "a" is gone, but what it said last comes again and again
+    for _ in range(20):  # "a" is gone, but its last message arrives again and again
         agents["b"].receive(last)
         agents["b"].outbox()
     assert_pooled(agents["b"], [agents["b"]])
 
 
-def test_the_least_patience_is_enough_where_no_message_is_lost(names):
+def test_the_smallest_patience_is_enough_if_no_message_is_lost(names):
     agents = team(PushSum, names, patience=1)
     exchange(agents.values(), InProcess().open(names, links_of(names)), steps=80)
     for agent in agents.values():

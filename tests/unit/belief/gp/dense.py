@@ -1,4 +1,4 @@
-"""Posteriors of all factors by whole matrices, and a kernel of a user's own."""
+"""Posteriors of all factors from dense matrices, and a user-defined kernel."""
 
 from typing import Any
 
@@ -16,17 +16,17 @@ register_kernel(MINE, correlation=lambda r: 1.0 / (1.0 + 0.5 * r**2), slope=lamb
 
 
 def with_own(belief: AdditiveGP, **own: tuple[Any, ...]) -> AdditiveGP:
-    """A belief whose factors have hyper-parameters of their own, in the order of its graph."""
+    """A belief with these hyper-parameters of its factors, in the order of its graph."""
     return belief.with_hyperparameters(msgspec.structs.replace(belief.hyperparameters, **own))
 
 
 class Dense:
-    """All that a belief was told as one normal vector, in the unit of outcomes."""
+    """All outcomes of a belief as one normal vector, in the unit of outcomes."""
 
     def __init__(self, belief: AdditiveGP) -> None:
         self.belief, h, k = belief, belief.hyperparameters, len(belief.scopes)
-        told, scales = np.column_stack([belief.totals, belief.factors]), np.array(h.scales)
-        rows, channel = np.nonzero(~np.isnan(told))
+        outcomes, scales = np.column_stack([belief.totals, belief.factors]), np.array(h.scales)
+        rows, channel = np.nonzero(~np.isnan(outcomes))
         self.X, self.rounds = belief.domain.to_unit(belief.points)[rows], belief.rounds[rows]
         self.holds = np.array([(channel == 0) | (channel == 1 + i) for i in range(k)], dtype=float)
         noises = np.array([h.total_noise_variance * (scales**2).mean(), *(h.noise_variances * scales**2)])
@@ -34,7 +34,7 @@ class Dense:
         self.K = np.diag(np.where(np.isnan(known), noises[channel], known))
         for i in range(k):
             self.K += self.prior(i, self.X, self.X, self.rounds, self.rounds) * np.outer(self.holds[i], self.holds[i])
-        self.residual = told[rows, channel] - np.array([h.constant, *h.constants])[channel]
+        self.residual = outcomes[rows, channel] - np.array([h.constant, *h.constants])[channel]
 
     def prior(self, i: int, A: np.ndarray, B: np.ndarray, when: np.ndarray, then: np.ndarray) -> np.ndarray:
         h, own = self.belief.hyperparameters, list(self.belief.scopes[i])

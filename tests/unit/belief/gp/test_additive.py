@@ -41,7 +41,7 @@ def created(outcomes="total", **changes):
 
 
 def assert_sound(belief):
-    """Posteriors that are finite, in total and of every factor, with variances >= 0."""
+    """Assert that posteriors of the sum and of every factor are finite, with variances >= 0."""
     X = DOMAIN.from_unit(np.random.default_rng(9).random((8, 3)))
     everything = list(belief.posterior(np.concatenate([X, belief.X[:5]])))
     stacks = stacks_of(GRAPH)
@@ -63,43 +63,43 @@ def test_a_belief_without_data_needs_no_fit_and_is_in_the_unit_of_outcomes():
     assert belief.fit(np.random.default_rng(0)).hyperparameters.scales == (1.0, 1.0, 1.0)
 
 
-def test_a_fit_leaves_the_belief_it_came_from_as_it_was_and_arrays_are_not_shared():
+def test_a_fit_does_not_change_the_original_belief_and_arrays_are_not_shared():
     data, X = outcomes_of("mixed", 12), DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
     belief = created().update(**data)
     before = belief.joint_posterior(X)
     belief.fit(np.random.default_rng(0))
-    data["X"][:] = 7.0  # the caller's array stays the caller's
+    data["X"][:] = 7.0  # the belief has a copy of the caller's array
     for ours, theirs in zip(belief.joint_posterior(X), before, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(ValueError, match="read-only"):
         belief.X[0, 0] = 3.0
 
 
-def test_a_first_total_after_outcomes_of_factors_ties_them_in_one_unit():
+def test_a_first_total_after_outcomes_of_factors_couples_them_in_one_unit():
     data = outcomes_of("per-factor", 10)
     fitted = created("per-factor").update(**data).fit(np.random.default_rng(0))
     assert len(set(fitted.hyperparameters.scales)) == 3
     X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
-    new = fitted.update(X[:2], [1e9, np.nan], noise_variance=[1e18, np.nan])  # a total that says nothing
+    new = fitted.update(X[:2], [1e9, np.nan], noise_variance=[1e18, np.nan])  # a total without information
     assert new.is_coupled
     assert not fitted.is_coupled
     np.testing.assert_allclose(new.posterior(X), fitted.posterior(X), rtol=1e-6, atol=1e-5)
 
 
-def test_an_update_or_a_fit_ends_what_was_pending():
+def test_an_update_or_a_fit_removes_pending_points():
     belief = created().update(**outcomes_of("total", 10)).fit(np.random.default_rng(0))
     X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
     waiting = belief.condition_on_pending(X[:1]).condition_on_pending(X[1:2])
     assert waiting.n_pending == 2
     assert (waiting.posterior(X)[1][:2] < 0.01 * belief.posterior(X)[1][:2]).all()
-    told = waiting.update(X[:1], [3.0])
-    assert told.n_pending == waiting.fit(np.random.default_rng(0)).n_pending == 0
-    np.testing.assert_array_equal(told.posterior(X)[1], belief.update(X[:1], [3.0]).posterior(X)[1])
+    updated = waiting.update(X[:1], [3.0])
+    assert updated.n_pending == waiting.fit(np.random.default_rng(0)).n_pending == 0
+    np.testing.assert_array_equal(updated.posterior(X)[1], belief.update(X[:1], [3.0]).posterior(X)[1])
     assert waiting.log_evidence() == belief.log_evidence()
     assert belief.condition_on_pending(X[:0]) is belief
 
 
-def test_a_fit_is_due_at_once_and_then_every_so_many_evaluations():
+def test_a_fit_is_due_at_once_and_then_after_every_few_evaluations():
     data, due = outcomes_of("total", 9), []
     data["totals"][3] = np.nan  # a failed measurement is no reason to refit
     belief = created(refit_every=3)
@@ -156,7 +156,7 @@ def test_failed_measurements_are_left_out():
     np.testing.assert_array_equal(failed.joint_posterior(X)[1], belief.joint_posterior(X)[1])
 
 
-DEGENERATE = {  # of points and outcomes of factors
+DEGENERATE = {  # functions of points and of outcomes of factors
     "nothing": lambda U, F: (U[:0], F[:0]),
     "constant": lambda U, F: (U, np.full_like(F, 4.2)),
     "300 duplicates": lambda U, F: (np.vstack([U, U[[0] * 300]]), np.vstack([F, F[[0] * 300]])),
@@ -195,7 +195,7 @@ def test_duplicates_without_any_noise_are_reported_by_their_jitter():
     assert (jittered.posterior(X)[1] < 1e-6).all()
 
 
-def test_by_hand_everything_is_in_the_unit_of_variables_and_outcomes():
+def test_hyperparameters_given_by_hand_are_in_the_units_of_variables_and_outcomes():
     lengths = {"a": 0.5, "b": 2.0, "c": 40.0}
     given = {"noise_variance": np.float32(0.5), "mean": np.array(6.0)}
     belief = AdditiveGP(GRAPH, BOUNDS, kernel="rbf", lengthscale=lengths, **given)
@@ -237,12 +237,12 @@ def test_by_hand_everything_is_in_the_unit_of_variables_and_outcomes():
         ({"bounds": {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}}, "bounds"),
     ],
 )
-def test_what_makes_no_belief_is_refused_by_its_name(wrong, path):
+def test_inadmissible_arguments_are_refused_by_name(wrong, path):
     with pytest.raises(ConfigError, match=rf"\$\.{path}"):
         AdditiveGP(GRAPH, **wrong)
 
 
-def test_on_axes_with_a_grid_or_a_logarithm_a_factor_is_what_the_sum_is():
+def test_on_grid_and_logarithmic_axes_a_single_factor_equals_the_sum():
     axes = MixedDomain.of([sb.Integer(0, 4), sb.Real(0.01, 100.0, log=True)])
     belief = AdditiveGP.create(AdditiveGPSettings(), FactorGraph.from_scopes({"f": ["a", "b"]}), axes)
     belief = belief.update([[1.0, 0.1], [3.0, 9.0]], [1.0, -2.0])
@@ -250,7 +250,7 @@ def test_on_axes_with_a_grid_or_a_logarithm_a_factor_is_what_the_sum_is():
     np.testing.assert_allclose(belief.factor_posterior("f", X), belief.posterior(X), rtol=1e-12)
 
 
-def test_what_does_not_fit_the_factors_is_refused():
+def test_settings_and_data_that_do_not_fit_the_factors_are_refused():
     with pytest.raises(ConfigError, match=r"\$\.factors.*'q'"):
         created(factors={"q": FactorPrior(kernel="rbf")})
     with pytest.raises(ConfigError, match="outputscale_median"):
@@ -267,7 +267,7 @@ def test_what_does_not_fit_the_factors_is_refused():
         created().with_hyperparameters(AdditiveGP(FactorGraph.from_scopes({"f": ["a"]})).hyperparameters)
 
 
-def test_another_decomposition_keeps_what_is_known_of_variables_and_of_the_sum():
+def test_another_decomposition_keeps_lengthscales_of_variables_and_the_prior_of_the_sum():
     rng = np.random.default_rng(0)
     old = created().update(DOMAIN.from_unit(rng.random((20, 3))), rng.normal(size=20)).fit(rng).hyperparameters
     other = FactorGraph.from_scopes({"q": ["c", "a"], "h": ["c"], "r": ["b"]})
@@ -281,6 +281,6 @@ def test_another_decomposition_keeps_what_is_known_of_variables_and_of_the_sum()
     assert sum(h.outputscales) == pytest.approx(sum(old.outputscales))
     assert h.constant == pytest.approx(old.constant)
     assert regrouped(old, GRAPH, GRAPH, {0: 0, 1: 1, 2: 2}, "rbf") == old
-    fading = msgspec.structs.replace(old, times=(TimeCorrelation("matern12", 6.0),) * 3)
-    paces = [time.lengthscale for time in regrouped(fading, GRAPH, other, {1: 2}, "rbf").times]
+    with_time = msgspec.structs.replace(old, times=(TimeCorrelation("matern12", 6.0),) * 3)
+    paces = [time.lengthscale for time in regrouped(with_time, GRAPH, other, {1: 2}, "rbf").times]
     assert paces == pytest.approx([6.0] * 3)

@@ -56,7 +56,7 @@ def test_a_factor_may_have_a_kernel_and_priors_of_its_own():
 
 
 def additive_data(t, seed=0, noise=0.0):
-    """Draws from the model: two factors with lengthscales 0.2 and 0.8 sides."""
+    """Draws from the model: two factors with lengthscales of 0.2 and 0.8 sides of the box."""
     rng = np.random.default_rng(seed)
     graph = FactorGraph.from_scopes({"short": ["a", "b"], "long": ["b", "c"]})
     short, long = (draw(rng, "matern52", np.full(2, length), 1.0) for length in (0.2, 0.8))
@@ -66,7 +66,7 @@ def additive_data(t, seed=0, noise=0.0):
 
 
 @pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
-def test_a_fit_finds_which_factor_is_short_and_predicts_what_it_has_not_seen(way):
+def test_a_fit_finds_the_factor_with_short_lengthscales_and_predicts_unseen_points(way):
     graph, X, F = additive_data(90)
     settings = AdditiveGPSettings(lengthscales="separate")
     has_factors = {"total": np.zeros(90), "per-factor": np.ones(90), "mixed": np.arange(90) % 2}[way] > 0
@@ -91,7 +91,7 @@ def test_mixed_outcomes_are_fitted_jointly_not_by_the_larger_part_of_them():
     factors = np.where((np.arange(60) >= 40)[:, None], F, np.nan)
     mixed = belief.update(X, totals=totals, factors=factors).fit(np.random.default_rng(0))
     assert mixed.hyperparameters.lengthscales != only_totals.hyperparameters.lengthscales
-    # the factors' own outcomes say where each lies, which totals can't
+    # outcomes of factors determine the level of each factor, which totals cannot
     for name, column in (("short", 0), ("long", 1)):
         own = X[:, column : column + 2]
         means = (belief.factor_posterior(name, own)[0] for belief in (mixed, only_totals))
@@ -101,13 +101,13 @@ def test_mixed_outcomes_are_fitted_jointly_not_by_the_larger_part_of_them():
 
 
 @pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
-def test_a_warm_fit_reaches_what_a_cold_one_does_in_other_units_too(way):
+def test_a_warm_fit_is_as_good_as_a_cold_one_in_other_units_too(way):
     graph, X, F = additive_data(60, noise=0.3)
     belief = AdditiveGP.create(AdditiveGPSettings(), graph, BOX)
     every = {"totals": F.sum(axis=1), "factors": F}
-    told = {name: every[name] for name in {"total": ["totals"], "per-factor": ["factors"]}.get(way, every)}
-    first = belief.update(X[:50], **{name: y[:50] for name, y in told.items()}).fit(np.random.default_rng(0))
-    full = belief.update(X, **told)
+    given = {name: every[name] for name in {"total": ["totals"], "per-factor": ["factors"]}.get(way, every)}
+    first = belief.update(X[:50], **{name: y[:50] for name, y in given.items()}).fit(np.random.default_rng(0))
+    full = belief.update(X, **given)
     cold, warm = full.fit(np.random.default_rng(0)), full.fit(np.random.default_rng(0), warm=first.hyperparameters)
     assert warm.log_evidence() == pytest.approx(cold.log_evidence(), abs=0.5)
     h = first.hyperparameters
@@ -119,7 +119,7 @@ def test_a_warm_fit_reaches_what_a_cold_one_does_in_other_units_too(way):
     np.testing.assert_allclose(found, wanted, atol=0.05)
 
 
-def test_noise_that_was_taken_for_narrow_peaks_is_found_once_repeated_points_show_it():
+def test_a_fit_finds_noise_that_its_warm_start_explains_by_narrow_peaks():
     rng, graph = np.random.default_rng(0), FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
     X = np.concatenate([rng.random((10, 3)), 0.8 + 0.02 * rng.random((24, 3))])
     belief = AdditiveGP(graph, dict.fromkeys("xyz", (0.0, 1.0))).update(X, rng.normal(size=34))

@@ -1,4 +1,4 @@
-"""A sum of processes that changes: held to scikit-learn's kernels and the exact belief."""
+"""Sums of processes over time, compared with scikit-learn's kernels and the exact belief."""
 
 import msgspec
 import numpy as np
@@ -56,16 +56,16 @@ def test_one_factor_equals_the_exact_belief_and_has_the_evidence_of_scikit_learn
     assert belief.log_evidence() == pytest.approx(multivariate_normal(cov=gram).logpdf(y), rel=1e-9)
 
 
-def test_a_belief_without_a_time_axis_knows_no_moments():
+def test_a_belief_without_a_time_axis_ignores_rounds():
     X, outcomes, rounds = data_of(8)
     still = AdditiveGP(GRAPH, lengthscale=0.4)
     assert still.at(9.0) is still
-    told, untold = still.update(X, outcomes, rounds=rounds), still.update(X, outcomes)
-    np.testing.assert_array_equal(told.posterior(X), untold.posterior(X))
+    with_rounds, without = still.update(X, outcomes, rounds=rounds), still.update(X, outcomes)
+    np.testing.assert_array_equal(with_rounds.posterior(X), without.posterior(X))
 
 
 @pytest.mark.parametrize("way", ["total", "per-factor"])
-def test_pending_points_keep_their_moment_as_outcomes_do(way):
+def test_pending_points_keep_their_round_as_outcomes_do(way):
     X, outcomes, rounds = data_of(10)
     belief = belief_of(outcomes=way).update(X, outcomes, rounds=rounds).at(20.0)
     ahead, when = np.random.default_rng(2).random((4, 3)), [20.0, 20.0, 3.0, 9.0]
@@ -83,7 +83,7 @@ def test_pending_points_keep_their_moment_as_outcomes_do(way):
 
 
 @pytest.mark.parametrize("way", ["total", "per-factor"])
-def test_a_fit_finds_how_fast_outcomes_fade(way):
+def test_a_fit_finds_the_lengthscales_over_time(way):
     rng = np.random.default_rng(1)
     n, graph = 160, FactorGraph.from_scopes({"f": ["a"], "g": ["b"]})
     X, rounds = rng.random((n, 2)), np.repeat(np.arange(40.0), 4)

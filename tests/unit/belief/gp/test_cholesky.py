@@ -61,13 +61,13 @@ def test_a_singular_matrix_is_factorised_with_jitter_and_a_sound_one_without():
 
 
 @pytest.mark.parametrize("bad", [np.diag([1.0, -1.0]), np.array([[1.0, np.nan], [np.nan, 1.0]])])
-def test_what_is_no_covariance_matrix_is_refused(bad):
+def test_matrices_that_are_not_covariances_are_refused(bad):
     with pytest.raises(ValueError, match="covariance matrix"):
         factorise(bad)
 
 
 @pytest.mark.parametrize("lowest", [0.5, 1e-9, -1e-9, -0.02])
-def test_a_root_is_that_of_the_matrix_or_of_one_as_near_as_its_negative_eigenvalues(lowest):
+def test_the_error_of_a_root_is_of_the_size_of_negative_eigenvalues(lowest):
     axes, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
     C = axes @ np.diag([1.0, 0.7, lowest]) @ axes.T
     R = root_of(C)

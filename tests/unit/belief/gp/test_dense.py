@@ -1,4 +1,4 @@
-"""Sums of processes against whole matrices, with units, noises, kernels and paces of each factor; and scikit-learn."""
+"""Sums of processes, compared with dense matrices and scikit-learn; factors differ in units, noises and kernels."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ VARIABLES = ("a", "b", "c", "d")
 
 
 def belief_of(seed, way, kernels, pace, n_rows, cut, now):
-    """Scopes that may overlap, and data observed in one of three ways, in two updates."""
+    """A belief with random scopes, which may overlap, and with data of one of three kinds in two updates."""
     rng, k = np.random.default_rng(seed), len(kernels)
     scopes = {f"f{i}": [str(v) for v in rng.permutation(VARIABLES)[: rng.integers(1, 4)]] for i in range(k - 1)}
     graph = FactorGraph.from_scopes({**scopes, "all": VARIABLES})
@@ -37,17 +37,17 @@ def belief_of(seed, way, kernels, pace, n_rows, cut, now):
     domain = Domain(low, low + np.exp(rng.normal(size=4)))
     prior = AdditiveGPSettings(time=TimeAxis("matern12") if len(paces) else None)
     belief = AdditiveGP.create(prior, graph, domain).with_hyperparameters(h)
-    told = {"totals": scale * rng.normal(size=n_rows), "factors": scale * rng.normal(size=(n_rows, k))}
-    for kind, array in told.items():
+    given = {"totals": scale * rng.normal(size=n_rows), "factors": scale * rng.normal(size=(n_rows, k))}
+    for kind, array in given.items():
         is_other = way == {"totals": "per-factor", "factors": "total"}[kind]
         array[rng.random(array.shape) < (1.0 if is_other else 0.2)] = np.nan
     noise = scale**2 * np.exp(rng.normal(size=(n_rows, 1 + k)) - 4.0)
-    noise[rng.random(noise.shape) < 0.5] = np.nan  # as fitted
-    told |= {"noise_variance": noise, "rounds": rng.integers(0, 15, n_rows).astype(float)}
+    noise[rng.random(noise.shape) < 0.5] = np.nan  # the fitted noise is used
+    given |= {"noise_variance": noise, "rounds": rng.integers(0, 15, n_rows).astype(float)}
     X = domain.from_unit(rng.random((n_rows, 4)))
-    for rows in (slice(0, cut), slice(cut, n_rows)):  # learned at different rounds of the belief's own
-        belief = belief.at(float(cut)).update(X[rows], **{name: array[rows] for name, array in told.items()})
-    np.testing.assert_array_equal(belief.rounds, told["rounds"])
+    for rows in (slice(0, cut), slice(cut, n_rows)):  # learned while the belief is at different rounds
+        belief = belief.at(float(cut)).update(X[rows], **{name: array[rows] for name, array in given.items()})
+    np.testing.assert_array_equal(belief.rounds, given["rounds"])
     return belief.at(now)
 
 
@@ -61,7 +61,7 @@ def belief_of(seed, way, kernels, pace, n_rows, cut, now):
     now=st.floats(-3.0, 40.0),
 )
 @settings(max_examples=50)
-def test_all_that_a_belief_says_is_that_of_whole_matrices(**case):
+def test_all_results_of_a_belief_are_those_of_dense_matrices(**case):
     belief, U = belief_of(**case), np.random.default_rng(case["seed"] + 1).random((5, 4))
     X, unit, dense = belief.domain.from_unit(U), max(belief.hyperparameters.scales), Dense(belief)
     means, cov = dense.posterior(U)
@@ -92,7 +92,7 @@ def test_all_that_a_belief_says_is_that_of_whole_matrices(**case):
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 @pytest.mark.parametrize("name", KERNEL_NAMES)
-def test_one_factor_equals_scikit_learns(name, outcomes):
+def test_a_single_factor_equals_scikit_learn(name, outcomes):
     rng, lengths = np.random.default_rng(0), (0.3, 0.5, 0.2)
     given = {"lengthscale": dict(zip("abc", lengths, strict=True)), "outputscale": 1.7, "noise_variance": 1e-3}
     graph = FactorGraph.from_scopes({"f": ["a", "b", "c"]})

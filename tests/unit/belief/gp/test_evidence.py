@@ -1,4 +1,4 @@
-"""The evidence of totals, and of some factors too, is what a dense formula says; few numbers may stand for many."""
+"""The evidence of totals and of mixed outcomes equals a dense formula; many factors may share hyper-parameters."""
 
 import tracemalloc
 
@@ -61,7 +61,7 @@ def test_factors_of_one_size_and_prior_have_hyperparameters_in_common(model: str
 
 
 def dense(prior, kernels, U, z, known, channel, rounds, is_mixed, theta):
-    """Log posterior density and profiled means, by whole matrices."""
+    """Log posterior density and profiled means, from dense matrices."""
     lengths, outputs, noises = prior.unpack(theta)
     holds = np.array([(channel == TOTAL) | (channel == i) for i in range(6)], dtype=float)
     K, ends = np.zeros((len(z), len(z))), np.cumsum(SIZES)
@@ -95,7 +95,7 @@ def test_values_gradients_and_means_are_those_of_a_dense_formula(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(priors, "TIED_FROM", 6 if has_ties else 7)
         prior = prior_of(model, 7 if is_mixed else 1, TimeAxis() if fades else None)
-    if has_ties:  # of a size and a prior one kernel; without priors of their own all pairs are alike
+    if has_ties:  # equal size and prior imply one kernel; without own priors that holds for all pairs
         kernels = ["matern52", "matern52", "rbf", "matern52", "rbf", "matern52" if fades else "matern32"]
     channel = rng.choice([TOTAL, TOTAL, 1, 4], n_outcomes) if is_mixed else np.full(n_outcomes, TOTAL)
     U, z = rng.random((n_outcomes, 4)), rng.normal(size=n_outcomes)
@@ -104,15 +104,15 @@ def test_values_gradients_and_means_are_those_of_a_dense_formula(
     log_posterior = LogPosterior(prior, kernels, SCOPES, U, z, known, channel if is_mixed else None, rounds)
     theta = prior.centre + 0.3 * rng.normal(size=len(prior.centre))
     theta[-7 if is_mixed and not has_ties else -1 :] = np.log(0.1)
-    told = kernels, U, z, known, channel, rounds, is_mixed
+    case = kernels, U, z, known, channel, rounds, is_mixed
     value, gradient = log_posterior(theta)
-    expected, means = dense(prior, *told, theta)
+    expected, means = dense(prior, *case, theta)
     assert value == pytest.approx(expected, rel=1e-8, abs=1e-8)
     np.testing.assert_allclose(log_posterior.means(theta), means, rtol=1e-6, atol=1e-8)
     steps = 1e-5 * np.eye(len(theta))
-    changes = [dense(prior, *told, theta + step)[0] - dense(prior, *told, theta - step)[0] for step in steps]
+    changes = [dense(prior, *case, theta + step)[0] - dense(prior, *case, theta - step)[0] for step in steps]
     np.testing.assert_allclose(gradient, np.array(changes) / 2e-5, rtol=1e-4, atol=1e-5)
-    again = log_posterior(theta)  # nothing of one theta is left when another is asked for
+    again = log_posterior(theta)  # a call does not depend on earlier calls
     log_posterior(prior.sample(rng))
     np.testing.assert_array_equal(again[1], log_posterior(theta)[1])
 
@@ -146,7 +146,7 @@ def belief_of(n: int, n_outcomes: int) -> AdditiveGP:
     return belief.update(X, totals)
 
 
-def test_a_fit_of_many_factors_goes_on_from_the_last_one() -> None:
+def test_a_fit_of_many_factors_continues_from_the_last_one() -> None:
     belief = belief_of(TIED_FROM, 20)
     fitted = belief.fit(np.random.default_rng(0))
     h = fitted.hyperparameters
@@ -167,5 +167,5 @@ def test_memory_of_a_fit_to_totals_is_linear_in_the_factors() -> None:
         tracemalloc.stop()
         return most
 
-    peak(TIED_FROM)  # what is loaded once
+    peak(TIED_FROM)  # what is loaded once does not count
     assert peak(4 * TIED_FROM) < 1.3 * 4 * peak(TIED_FROM)

@@ -1,4 +1,4 @@
-"""The engine of beliefs, of fields and of sums alike."""
+"""The engine of beliefs about fields and about sums."""
 
 import json
 
@@ -40,13 +40,13 @@ def hyperparameters(name="matern52", time=None):
 
 
 def scikit_learns(kernel, U, y, alpha=1e-3):
-    """The same by scikit-learn, of places in the unit cube."""
+    """The same process in scikit-learn, for points of the unit cube."""
     process = GaussianProcessRegressor(ConstantKernel(1.7) * kernel, alpha=alpha, optimizer=None)
     return process.fit(U, (y - 290.0) / 35.0 - 0.2)
 
 
 def assert_is(belief, oracle, X, U):
-    """Posteriors and evidence, in the unit of the outcomes."""
+    """Assert that posteriors and evidence are those of scikit-learn, in the unit of the outcomes."""
     wanted, cov = oracle.predict(U, return_cov=True)
     for mean in (belief.posterior(X)[0], belief.joint_posterior(X)[0], belief.posterior_mean(X)):
         np.testing.assert_allclose((mean - 290.0) / 35.0 - 0.2, wanted, rtol=0.0, atol=1e-8)
@@ -57,7 +57,7 @@ def assert_is(belief, oracle, X, U):
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
 @pytest.mark.parametrize("n", [1, 10, 100])
-def test_posterior_and_evidence_equal_scikit_learns(name, n):
+def test_posterior_and_evidence_are_those_of_scikit_learn(name, n):
     belief, X, places = belief_on(n // 2, name, n), random_points(n, n), random_points(40, seed=1)
     for i in range(n // 2, n):
         belief = belief.update(X[i : i + 1], field(X[i : i + 1]))
@@ -66,12 +66,12 @@ def test_posterior_and_evidence_equal_scikit_learns(name, n):
 
 
 def belief_on(n, name="matern52", of=None):
-    """Knows of the first n of so many random places."""
+    """A belief about measurements at the first n of ``of`` random places."""
     X = random_points(n if of is None else of, of or 0)[:n]
     return ExactGP.from_hyperparameters(ExactGPSettings(kernel=name), DOMAIN, hyperparameters(name), X, field(X))
 
 
-def assert_equal_to_the_bit(first, second):
+def assert_bit_identical(first, second):
     X = random_points(30, seed=99)
     for a, b in zip(first.joint_posterior(X), second.joint_posterior(X), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -108,7 +108,7 @@ def test_a_whole_map_is_predicted_in_pieces_without_seams():
         assert var[i] == pytest.approx(one_var[0], rel=1e-9)
 
 
-def test_fit_is_asked_for_with_the_first_data_and_then_every_so_many_tells():
+def test_a_fit_is_due_with_the_first_data_and_then_after_every_few_tells():
     belief = ExactGP.create(ExactGPSettings(refit_every=3), DOMAIN)
     X = random_points(8)
     seen = []
@@ -121,7 +121,7 @@ def test_fit_is_asked_for_with_the_first_data_and_then_every_so_many_tells():
     assert not belief.update(X[:0], np.zeros(0)).fit(np.random.default_rng(0)).needs_fit
 
 
-def test_update_keeps_hyperparameters_and_outcome_scale_and_fit_moves_them():
+def test_an_update_keeps_hyperparameters_and_outcome_scale_and_a_fit_changes_them():
     belief = belief_on(20)
     updated = belief.update(random_points(5, 7), np.full(5, 1e4))
     assert updated.hyperparameters == belief.hyperparameters
@@ -155,7 +155,7 @@ def test_a_state_read_in_another_memory_order_is_put_back_in_order():
     restored = ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, state)
     assert restored.state_dict()["arrays"]["L_0"].flags.f_contiguous
     assert restored.X.flags.c_contiguous
-    assert_equal_to_the_bit(restored, belief)
+    assert_bit_identical(restored, belief)
 
 
 def test_a_state_of_another_version_or_with_a_wrong_hyperparameter_is_refused():
@@ -229,9 +229,9 @@ def sum_of(way, n=9, seed=3):
 
 
 @pytest.mark.parametrize("steps", [[25], [10, 1, 14]])
-def test_noise_by_row_equals_scikit_learns_alpha(steps):
+def test_noise_per_row_equals_scikit_learns_alpha(steps):
     X, noise = random_points(25), np.random.default_rng(1).uniform(1.0, 400.0, 25)
-    noise[::4] = np.nan  # theirs is the fitted one
+    noise[::4] = np.nan  # these have the fitted noise
     y = field(X) + np.sqrt(np.nan_to_num(noise)) * np.random.default_rng(2).normal(size=25)
     belief = field_of(X[:0], y[:0])
     for rows in np.split(np.arange(25), np.cumsum(steps)[:-1]):
@@ -246,18 +246,18 @@ def test_a_fit_does_not_take_known_noise_for_noise_of_the_field():
     noise = np.where(np.arange(80) % 2, 30.0**2, np.nan)
     y = field(X) + np.sqrt(np.nan_to_num(noise)) * rng.normal(size=80)
     empty = ExactGP.create(ExactGPSettings(), DOMAIN)
-    told, untold = (empty.update(X, y, known).fit(np.random.default_rng(0)) for known in (noise, None))
-    assert told.noise_variance < 0.01 * untold.noise_variance
+    with_noise, without = (empty.update(X, y, known).fit(np.random.default_rng(0)) for known in (noise, None))
+    assert with_noise.noise_variance < 0.01 * without.noise_variance
     places = random_points(200, seed=9)
-    errors = [np.abs(belief.posterior_mean(places) - field(places)).mean() for belief in (told, untold)]
+    errors = [np.abs(belief.posterior_mean(places) - field(places)).mean() for belief in (with_noise, without)]
     assert errors[0] < 0.5 * errors[1]
 
 
-def test_what_is_masked_is_no_number_and_text_is_refused():
+def test_masked_values_count_as_nan_and_text_is_refused():
     masked = np.ma.array([0.1, 1e6, 0.3], mask=[False, True, False])
-    told = sum_of("total", 3).update(np.full((3, 3), 0.5), masked, noise_variance=np.ma.abs(masked))
-    np.testing.assert_array_equal(told.totals[-3:], [0.1, np.nan, 0.3])
-    np.testing.assert_array_equal(told.noise[-3:, 0], [0.1, np.nan, 0.3])
+    updated = sum_of("total", 3).update(np.full((3, 3), 0.5), masked, noise_variance=np.ma.abs(masked))
+    np.testing.assert_array_equal(updated.totals[-3:], [0.1, np.nan, 0.3])
+    np.testing.assert_array_equal(updated.noise[-3:, 0], [0.1, np.nan, 0.3])
     with pytest.raises(ShapeError, match=r"y\[1\]: got nan; wanted a finite number"):
         field_of(random_points(3), masked)
     with pytest.raises(ShapeError, match=r"X\[0\]: got \[nan, 2.0\]; wanted finite coordinates"):
@@ -266,7 +266,7 @@ def test_what_is_masked_is_no_number_and_text_is_refused():
         field_of([["a", "b"]], [1.0])
 
 
-def test_noise_that_is_none_is_refused_with_its_row():
+def test_inadmissible_noise_variances_are_refused_with_their_row():
     with pytest.raises(ShapeError, match=r"noise_variance\[1\]: got -1.0; wanted a finite number >= 0, or NaN for the"):
         field_of(random_points(2), np.zeros(2), [0.0, -1.0])
     with pytest.raises(ShapeError, match=r"noise_variance\[0\]\[2\]: got inf; wanted a finite number >= 0"):
@@ -276,8 +276,8 @@ def test_noise_that_is_none_is_refused_with_its_row():
 
 
 @pytest.mark.parametrize("way", ["field", "fading field", "total", "factors", "mixed"])
-def test_an_outcome_told_to_be_useless_changes_nothing_whatever_its_noise(way):
-    """Rounding is measured row by row; else noise of one outcome hides all others from a fit, or makes it give up."""
+def test_an_outcome_with_huge_noise_has_no_effect_however_large_its_noise(way):
+    """Rounding is judged per row. Otherwise the noise of one outcome would hide all other outcomes from a fit."""
     X, time = np.random.default_rng(1).random((24, 1)), TimeAxis() if way == "fading field" else None
     y, graph, box = np.sin(6.0 * X[:, 0]), FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
 
@@ -285,28 +285,31 @@ def test_an_outcome_told_to_be_useless_changes_nothing_whatever_its_noise(way):
         noise, rng = np.where(np.arange(24) == 7, worst, 1e-6), np.random.default_rng(0)
         if way.endswith("field"):
             return ExactGP.create(ExactGPSettings(time=time), box).update(X, y, noise).fit(rng)
-        told = {"totals": y} if way == "total" else {"factors": y[:, None]}
+        outcomes = {"totals": y} if way == "total" else {"factors": y[:, None]}
         if way == "mixed":
-            told = {"totals": np.where(np.arange(24) % 2, y, np.nan), "factors": np.where(np.arange(24) % 2, np.nan, y)}
-            told["factors"] = told["factors"][:, None]
-        return AdditiveGP.create(AdditiveGPSettings(), graph, box).update(X, noise_variance=noise, **told).fit(rng)
+            outcomes = {
+                "totals": np.where(np.arange(24) % 2, y, np.nan),
+                "factors": np.where(np.arange(24) % 2, np.nan, y),
+            }
+            outcomes["factors"] = outcomes["factors"][:, None]
+        return AdditiveGP.create(AdditiveGPSettings(), graph, box).update(X, noise_variance=noise, **outcomes).fit(rng)
 
     usual, extreme = fitted(1e4), fitted(1e20)
     for one, other in zip(usual.posterior([[0.31], [0.77]]), extreme.posterior([[0.31], [0.77]]), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-8)
     assert extreme.jitter == 0.0
-    assert extreme.noise_variance == pytest.approx(1e-6)  # of outcomes to come: the usual one of those told
+    assert extreme.noise_variance == pytest.approx(1e-6)  # future outcomes have the usual known noise
 
 
-def test_noise_ahead_is_the_median_of_that_of_readings_where_all_are_told():
+def test_noise_of_future_outcomes_is_the_median_of_known_noises_if_all_are_known():
     X, noise = random_points(30), np.where(np.arange(30) % 2, 4.0, 16.0)
     y = field(X) + np.sqrt(noise) * np.random.default_rng(5).normal(size=30)
     belief = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y, noise).fit(np.random.default_rng(0))
     assert belief.noise_variance == pytest.approx(10.0)
-    assert_equal_to_the_bit(ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, belief.state_dict()), belief)
+    assert_bit_identical(ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, belief.state_dict()), belief)
 
 
-def test_outcomes_that_are_told_to_be_exact_are_learned_without_jitter():
+def test_outcomes_without_noise_are_learned_without_jitter():
     X = np.repeat(random_points(8), 2, axis=0)
     belief = field_of(X, field(X), 0.0)
     assert belief.jitter == 0.0
@@ -314,17 +317,17 @@ def test_outcomes_that_are_told_to_be_exact_are_learned_without_jitter():
 
 
 @pytest.mark.parametrize("time", [None, TimeCorrelation("matern32", 6.0)])
-def test_a_total_to_come_ties_factors_that_were_told_apart(time):
-    """Variances are those of the total being told, whatever it is, also in a later round and of points one by one."""
+def test_a_pending_total_couples_factors_with_separate_outcomes(time):
+    """Variances are those after any outcome of the total, also in a later round and for points one by one."""
     rng = np.random.default_rng(3)
     X, F, ahead, places = rng.random((9, 3)), rng.normal(size=(9, 3)), rng.random((2, 3)), rng.random((6, 3))
     known = AdditiveGP(GRAPH, lengthscale=0.6, noise_variance=1e-2, time=time)
     known = with_own(known, outputscales=(1.0, 2.0, 0.5)).update(X, factors=F, rounds=np.arange(9.0))
-    told = known.update(ahead, np.zeros(2), rounds=[9.0, 10.0])
+    updated = known.update(ahead, np.zeros(2), rounds=[9.0, 10.0])
     waiting = known.condition_on_pending(ahead[:1], rounds=9.0).condition_on_pending(ahead[1:], rounds=10.0)
     assert waiting.is_coupled
     assert not known.is_coupled
-    for one, other in ((waiting, told), (waiting.at(12.0), told.at(12.0))):
+    for one, other in ((waiting, updated), (waiting.at(12.0), updated.at(12.0))):
         covariances = one.joint_posterior(places)[1], other.joint_posterior(places)[1]
         np.testing.assert_allclose(*covariances, rtol=1e-6, atol=1e-9)
         for factor, columns in (("f", [0, 1]), ("h", [0])):
@@ -342,27 +345,27 @@ def test_covariances_between_subsets_are_those_of_all_points(way):
     np.testing.assert_array_equal(cache.mean, belief.joint_posterior(X)[0])
 
 
-def test_points_pending_one_after_the_other_survive_saving_to_the_bit():
+def test_points_that_became_pending_one_by_one_survive_saving_bit_identically():
     belief, more = belief_on(20), random_points(1, seed=7)
     for place in random_points(4, seed=6):
         belief = belief.condition_on_pending(place[None])
     restored = ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, belief.state_dict())
-    assert_equal_to_the_bit(restored, belief)
-    assert_equal_to_the_bit(restored.condition_on_pending(more), belief.condition_on_pending(more))
+    assert_bit_identical(restored, belief)
+    assert_bit_identical(restored.condition_on_pending(more), belief.condition_on_pending(more))
 
 
 SETTINGS = ExactGPSettings(time=TimeAxis(kernel="matern12"))
-FADING = hyperparameters(time=TimeCorrelation("matern12", 5.0))
+OVER_TIME = hyperparameters(time=TimeCorrelation("matern12", 5.0))
 
 
-def fading_data(n=25, seed=0):
+def data_over_time(n=25, seed=0):
     rng = np.random.default_rng(seed)
     X = np.column_stack([DOMAIN.from_unit(rng.uniform(size=(n, 2))), rng.integers(0, 12, size=n)])
     return X, 300.0 + 40.0 * np.sin(X[:, 0] / 17.0 + X[:, 2] / 4.0) + 0.2 * X[:, 1]
 
 
 class Columns(Kernel):
-    """One of scikit-learn's kernels on some columns, so that theirs multiply over space and time."""
+    """A kernel of scikit-learn on some columns, so that kernels over space and over time can be multiplied."""
 
     def __init__(self, kernel, columns):
         self.kernel, self.columns = kernel, columns
@@ -381,9 +384,9 @@ class Columns(Kernel):
         return list[Hyperparameter]()
 
 
-def test_posterior_and_evidence_equal_scikit_learns_with_a_product_kernel():
-    X, y = fading_data()
-    belief = ExactGP.from_hyperparameters(SETTINGS, DOMAIN, FADING, X[:10], y[:10])
+def test_posterior_and_evidence_are_those_of_scikit_learn_with_a_product_kernel():
+    X, y = data_over_time()
+    belief = ExactGP.from_hyperparameters(SETTINGS, DOMAIN, OVER_TIME, X[:10], y[:10])
     for i in range(10, 25):
         belief = belief.update(X[i : i + 1], y[i : i + 1])
     kernel = Columns(Matern((0.3, 0.5), nu=2.5), [0, 1]) * Columns(Matern(5.0, nu=0.5), [2])
@@ -391,13 +394,13 @@ def test_posterior_and_evidence_equal_scikit_learns_with_a_product_kernel():
     def unit(points):
         return np.column_stack([DOMAIN.to_unit(points[:, :2]), points[:, 2]])
 
-    ahead, _ = fading_data(30, seed=1)
+    ahead, _ = data_over_time(30, seed=1)
     assert_is(belief, scikit_learns(kernel, unit(X), y), ahead, unit(ahead))
 
 
-def test_points_without_a_moment_are_of_the_beliefs_own():
-    belief = ExactGP.from_hyperparameters(SETTINGS, DOMAIN, FADING, *fading_data())
-    places = fading_data(6, seed=3)[0][:, :2]
+def test_points_without_a_round_have_that_of_the_belief():
+    belief = ExactGP.from_hyperparameters(SETTINGS, DOMAIN, OVER_TIME, *data_over_time())
+    places = data_over_time(6, seed=3)[0][:, :2]
     for moment in (0.0, 3.5, 40.0):
         stated = belief.posterior(np.column_stack([places, np.full(6, moment)]))
         np.testing.assert_array_equal(belief.at(moment).posterior(places), stated)
@@ -410,7 +413,7 @@ def test_points_without_a_moment_are_of_the_beliefs_own():
 
 
 def test_fitting_finds_how_fast_a_field_changes():
-    """Truth drawn from the prior itself: the fitted time lengthscale is near that of the draw."""
+    """The truth is drawn from the prior: the fitted time lengthscale is near that of the draw."""
     rng, settings = np.random.default_rng(2), ExactGPSettings(time=TimeAxis(kernel="matern32"))
     X = np.column_stack([DOMAIN.from_unit(rng.uniform(size=(240, 2))), np.repeat(np.arange(24.0), 10)])
     U = np.column_stack([DOMAIN.to_unit(X[:, :2]), X[:, 2]])
@@ -423,22 +426,24 @@ def test_fitting_finds_how_fast_a_field_changes():
     assert all(0.5 < ratio < 2.0 for ratio in fitted), fitted
 
 
-def test_a_saved_belief_goes_on_to_the_bit():
+def test_a_saved_belief_continues_bit_identically():
     belief = (
-        ExactGP.from_hyperparameters(SETTINGS, DOMAIN, FADING, *fading_data()).at(9.0).fit(np.random.default_rng(0))
+        ExactGP.from_hyperparameters(SETTINGS, DOMAIN, OVER_TIME, *data_over_time())
+        .at(9.0)
+        .fit(np.random.default_rng(0))
     )
     state = belief.state_dict()
     plain = json.loads(json.dumps(state["json"]))
     again = ExactGP.from_state_dict(SETTINGS, DOMAIN, {"json": plain, "arrays": state["arrays"]})
-    places = fading_data(9, seed=7)[0][:, :2]
+    places = data_over_time(9, seed=7)[0][:, :2]
     np.testing.assert_array_equal(again.posterior(places), belief.posterior(places))
-    X, y = fading_data(3, seed=8)
+    X, y = data_over_time(3, seed=8)
     one, other = (b.update(X, y).fit(np.random.default_rng(1)) for b in (belief, again))
     assert one.hyperparameters == other.hyperparameters
     assert one.log_evidence() == other.log_evidence()
 
 
-def test_wrong_settings_of_the_time_axis_say_where():
+def test_wrong_settings_of_the_time_axis_are_refused_with_their_path():
     with pytest.raises(ConfigError, match=r"\$\.belief\.time\.lengthscale_median: got 0\.0; wanted a number > 0"):
         convert({"kind": "exact", "time": {"lengthscale_median": 0.0}}, ExactGPSettings, at="$.belief")
     with pytest.raises(ConfigError, match=r"\$\.belief\.time\.kernel: got 'matern33'; .*did you mean 'matern32'"):

@@ -49,7 +49,7 @@ def test_standardised_outcomes_have_mean_zero_and_deviation_one_at_any_magnitude
 
 
 @pytest.mark.parametrize("y", [[], [7.0], [7.0] * 5, [0.0] * 3, [1e12] * 4, [0.1 + 0.2, 0.3], [-1e59] * 3])
-def test_outcomes_that_do_not_show_their_scale_get_one(y):
+def test_outcomes_that_do_not_show_their_scale_get_scale_one(y):
     offset, scale, is_informative = standardisation(np.array(y))
     assert (scale, is_informative) == (1.0, False)
     assert offset == pytest.approx(y[0] if y else 0.0)
@@ -80,7 +80,7 @@ def test_the_fit_ends_where_the_gradient_vanishes_and_no_start_is_better():
     rng = np.random.default_rng(5)
     assert value > max(log_posterior(prior.sample(rng))[0] for _ in range(300))
     numeric = approx_fprime(prior.centre, lambda t: log_posterior(t)[0], 1e-6)
-    assert np.abs(numeric).max() > 0.02  # the mode of the prior is no optimum here, so the claim above is not empty
+    assert np.abs(numeric).max() > 0.02  # the mode of the prior is not an optimum here, so the check above can fail
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 6])
@@ -93,7 +93,7 @@ def test_few_points_do_not_collapse_the_fit(n):
         assert 1e-6 <= h.noise_variance < 0.2
 
 
-def test_lengthscale_models_differ_as_they_say():
+def test_lengthscale_models_differ_as_documented():
     U, z = sample_field(1, 80, [0.1, 0.8])
     kinds = [ExactGPSettings(lengthscales=model) for model in ("shared", "hierarchical", "separate")]
     shared, hierarchical, separate = (fit_hyperparameters(kind, U, z).lengthscales for kind in kinds)
@@ -164,8 +164,8 @@ def test_a_fit_of_degenerate_data_gives_a_finite_posterior(case, name):
 
 
 @pytest.mark.parametrize("model", ["shared", "separate"])
-def test_the_gradient_is_that_of_the_evidence_with_what_was_added_to_the_diagonal_held_fixed(model, monkeypatch):
-    """Where jitter is needed for real, finite differences see rounding only; so it is made large enough to be seen."""
+def test_the_gradient_is_that_of_the_evidence_with_a_fixed_jitter(model, monkeypatch):
+    """Where jitter is really needed, finite differences show rounding only, so it is made larger here."""
     jitter = 0.05
 
     def with_jitter(K):
@@ -200,7 +200,7 @@ def test_log_density_is_the_normal_one_up_to_a_constant_and_pack_inverts_unpack(
     np.testing.assert_allclose(prior.pack(*prior.unpack(theta)), theta, atol=1e-12)
 
 
-def test_pack_moves_what_lies_outside_to_the_bounds():
+def test_pack_moves_values_outside_to_the_bounds():
     prior = HyperparameterPrior.of_field(ExactGPSettings(noise_floor=1e-5), SQUARE)
     theta = prior.pack(np.array([1e-9, 1e9]), np.array([1e12]), np.zeros(1))
     lengthscales, (outputscale,), (noise,) = prior.unpack(theta)
@@ -228,7 +228,7 @@ def test_samples_follow_the_prior():
 
 @pytest.mark.parametrize("spread", [1e-6, 100.0])
 @pytest.mark.parametrize("deviation", [1e-4, 100.0])
-def test_at_the_ends_of_its_ranges_a_prior_can_be_used_and_beyond_them_there_is_none(spread, deviation):
+def test_a_prior_works_at_the_ends_of_its_ranges_and_is_refused_beyond_them(spread, deviation):
     box = Domain(np.zeros(100), np.ones(100))
     own = {"lengthscale_log_std": spread, "deviation_log_std": deviation}
     prior = HyperparameterPrior.of_field(ExactGPSettings(**own), box)

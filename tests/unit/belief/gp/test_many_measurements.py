@@ -1,4 +1,4 @@
-"""Thousands of measurements of a field: what is exact, what is not, and how far off."""
+"""Thousands of measurements of a field: exact results, and errors of approximate ones."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def belief_of(n: int) -> ExactGP:
     return ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, HYPER, *survey(n))
 
 
-def test_tiles_of_readings_with_useless_ones_among_them_predict_as_without_these():
+def test_tiles_with_some_measurements_of_huge_noise_predict_as_without_these():
     (X, y), is_useless = survey(2100), np.arange(2100) % 50 == 0
     noise = np.where(is_useless, 1e20, 1e-4)
     given = [ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, HYPER, X, y, noise)]
@@ -52,7 +52,7 @@ def test_tiles_of_readings_with_useless_ones_among_them_predict_as_without_these
     assert np.abs((with_all[0] - without[0]) / np.sqrt(without[1])).max() < 0.5
 
 
-def test_tiles_predict_nothing_at_no_points():
+def test_predictions_of_tiles_at_no_points_are_empty():
     belief = belief_of(2100)
     for known in (belief, belief.condition_on_pending(SITES[:3]), quick_at(belief, {"a": SITES})):
         cache = known.posterior_cache(np.zeros((0, 2)))
@@ -60,7 +60,7 @@ def test_tiles_predict_nothing_at_no_points():
 
 
 def exact_and_tiled(n: int, patch: pytest.MonkeyPatch, fades: bool = False) -> tuple[ExactGP, ExactGP]:
-    """One belief twice, of which the second is by tiles."""
+    """One belief twice: exact, and with tiles."""
     X, y = survey(n)
     X[: n // 8] = X[n // 8 : 2 * (n // 8)]  # measured twice
     noise = np.where(np.arange(n) % 3 == 0, 0.05, np.nan)
@@ -77,7 +77,7 @@ def exact_and_tiled(n: int, patch: pytest.MonkeyPatch, fades: bool = False) -> t
 
 @contextmanager
 def exactly() -> Iterator[None]:
-    """In it no belief is by tiles."""
+    """A context in which no belief uses tiles."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 10**9)
         yield
@@ -106,32 +106,32 @@ def test_with_all_measurements_in_each_tile_the_posterior_is_exact(fades, monkey
                 scores.take(pick)
                 by_all.take(pick)
             np.testing.assert_allclose(scores.value, by_all.value, rtol=0, atol=1e-8)
-    told = tiled.update(X[:3], np.ones(3))  # what is told is in the tiles at once
+    updated = tiled.update(X[:3], np.ones(3))  # tiles use new data immediately
     with exactly():
         wanted = plain.update(X[:3], np.ones(3)).posterior(X)
-    np.testing.assert_allclose(told.posterior(X), wanted, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(updated.posterior(X), wanted, rtol=0, atol=1e-9)
 
 
-def test_tiles_of_2000_measurements_differ_little_from_all(monkeypatch):
+def test_tiles_of_2000_measurements_differ_little_from_the_exact_posterior(monkeypatch):
     belief = belief_of(2000)
     mean, var = belief.posterior(SITES)
     monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 1999)
     by_tiles, var_by_tiles = belief.posterior(SITES)
     off = np.abs(by_tiles - mean) / np.sqrt(var)
-    assert np.all(var_by_tiles >= var * (1.0 - 1e-9))  # fewer data never know more
+    assert np.all(var_by_tiles >= var * (1.0 - 1e-9))  # fewer data never give a smaller variance
     assert np.sqrt(var_by_tiles / var).max() < 1.01
     assert off.max() < 0.25
     assert np.sqrt((off**2).mean()) < 0.03
     one_by_one = [belief.posterior(SITES[n : n + 1])[0][0] for n in range(0, len(SITES), 99)]
-    np.testing.assert_allclose(one_by_one, by_tiles[::99], rtol=1e-9)  # whatever else is asked
-    # of two close places the covariance is that given all, too
+    np.testing.assert_allclose(one_by_one, by_tiles[::99], rtol=1e-9)  # independent of other points
+    # the covariance of two close places is that of the exact posterior, too
     pair, every = SITES[[400, 401]], np.arange(2)
     with exactly():
         wanted = belief.posterior_cache(pair).cov(every, every)
     np.testing.assert_allclose(belief.posterior_cache(pair).cov(every, every), wanted, rtol=0.05)
 
 
-def test_covariances_by_tiles_are_of_a_distribution_with_the_marginals_of_the_tiles(monkeypatch):
+def test_covariances_of_tiles_are_positive_semidefinite_with_the_marginals_of_the_tiles(monkeypatch):
     monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles", partial(Tiles, neighbours=40, jointly=20))
     _, tiled = exact_and_tiled(160, monkeypatch)
     X, every = SITES[300:420:4], np.arange(30)
@@ -153,7 +153,7 @@ def test_covariances_by_tiles_are_of_a_distribution_with_the_marginals_of_the_ti
     np.testing.assert_allclose(waiting.var, wanted, rtol=1e-9)
 
 
-def test_a_belief_by_tiles_is_saved_without_a_matrix_and_continues_to_the_bit(monkeypatch):
+def test_a_belief_with_tiles_is_saved_without_a_matrix_and_continues_bit_identically(monkeypatch):
     _, tiled = exact_and_tiled(120, monkeypatch)
     waiting = tiled.condition_on_pending(SITES[:3])
     state = waiting.state_dict()
@@ -162,7 +162,7 @@ def test_a_belief_by_tiles_is_saved_without_a_matrix_and_continues_to_the_bit(mo
     np.testing.assert_array_equal(again.posterior(SITES), waiting.posterior(SITES))
 
 
-def test_beliefs_by_tiles_of_agents_know_their_own_places(monkeypatch):
+def test_beliefs_with_tiles_of_agents_predict_at_the_agents_places(monkeypatch):
     _, tiled = exact_and_tiled(120, monkeypatch)
     views = quick_at(Views({"a": tiled, "b": tiled, "c": belief_of(20)}, "c"), {"a": SITES[:6], "b": SITES[-6:]})
     for agent, own in (("a", SITES[:6]), ("b", SITES[-6:])):
@@ -173,18 +173,18 @@ def test_beliefs_by_tiles_of_agents_know_their_own_places(monkeypatch):
     np.testing.assert_allclose(means["a"], tiled.posterior_mean(SITES[:9]), rtol=1e-9)
 
 
-def test_further_measurements_factorise_no_more_than_themselves(monkeypatch):
+def test_further_measurements_factorise_only_their_own_rows(monkeypatch):
     belief = belief_of(200)
     belief.posterior(SITES[:1])
     sizes, plain = list[int](), cholesky._factorise_above  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(cholesky, "_factorise_above", lambda K, level: sizes.append(len(K)) or plain(K, level))
-    told = belief.update(*survey(7, seed=1))
-    assert not sizes  # telling works nothing out
-    told.posterior(SITES[:1])
+    updated = belief.update(*survey(7, seed=1))
+    assert not sizes  # an update alone computes nothing
+    updated.posterior(SITES[:1])
     assert sizes == [7]
 
 
-def test_a_fit_to_many_is_one_to_as_many_as_are_drawn(monkeypatch):
+def test_a_fit_to_many_measurements_uses_a_random_part_of_them(monkeypatch):
     empty = ExactGP.create(ExactGPSettings(), DOMAIN)
     whole = empty.update(*survey(160)).fit(np.random.default_rng(0)).hyperparameters
     monkeypatch.setattr("swarmbo.belief.gp.fit.FITTED_TO", 120)
@@ -193,19 +193,19 @@ def test_a_fit_to_many_is_one_to_as_many_as_are_drawn(monkeypatch):
     assert few.hyperparameters == empty.update(*survey(160)).fit(np.random.default_rng(0)).hyperparameters
     assert (few.hyperparameters.offset, few.hyperparameters.scale) == (whole.offset, whole.scale)
     np.testing.assert_allclose(few.hyperparameters.lengthscales, whole.lengthscales, rtol=0.35)
-    again = few.fit(np.random.default_rng(1)).hyperparameters  # from the last one, by other rows
+    again = few.fit(np.random.default_rng(1)).hyperparameters  # from the last one, with other rows
     np.testing.assert_allclose(again.lengthscales, whole.lengthscales, rtol=0.35)
-    assert few.n_data == 160  # all of them are known all the same
+    assert few.n_data == 160  # the belief still has all of them
     monkeypatch.setattr("swarmbo.belief.gp.fit.SETTLED_FROM", 150)
     monkeypatch.setattr("swarmbo.belief.gp.fit._SEARCHED", 40)
     searched = empty.update(*survey(160)).fit(np.random.default_rng(0)).hyperparameters
-    assert searched != few.hyperparameters  # by another way, to the same optimum
+    assert searched != few.hyperparameters  # another search finds the same optimum
     np.testing.assert_allclose(searched.lengthscales, few.hyperparameters.lengthscales, rtol=1e-2)
     np.testing.assert_allclose(searched.noise_variance, few.hyperparameters.noise_variance, rtol=1e-2)
 
 
 @pytest.mark.parametrize(("rows", "wait"), [(30, 1), (50, 1), (51, 2), (100, 4), (250, 25)])
-def test_with_many_rows_fits_come_less_often(monkeypatch, rows: int, wait: int):
+def test_with_many_rows_fits_are_less_frequent(monkeypatch, rows: int, wait: int):
     monkeypatch.setattr("swarmbo.belief.gp.fit.FITTED_TO", 50)
     belief, tells = belief_of(rows), 0
     while not belief.needs_fit:
@@ -213,7 +213,7 @@ def test_with_many_rows_fits_come_less_often(monkeypatch, rows: int, wait: int):
     assert tells == wait
 
 
-def test_later_fits_to_many_find_without_drawn_starts_what_they_find_with_them(monkeypatch):
+def test_later_fits_to_many_measurements_are_as_good_without_random_starts(monkeypatch):
     made, starts = list[float](), list[int]()
     plain = evidence.maximise
 
@@ -225,18 +225,18 @@ def test_later_fits_to_many_find_without_drawn_starts_what_they_find_with_them(m
     for seed in range(2):
         X, y = survey(240, seed)
         first = ExactGP.create(ExactGPSettings(), DOMAIN).update(X[:100], y[:100]).fit(np.random.default_rng(seed))
-        told = first.update(X[100:], y[100:] + 9.0 * (np.arange(140) % 20 == 7))  # some tell of something else
-        by_all = told.fit(np.random.default_rng(seed)).log_evidence()
+        updated = first.update(X[100:], y[100:] + 9.0 * (np.arange(140) % 20 == 7))  # some are outliers
+        by_all = updated.fit(np.random.default_rng(seed)).log_evidence()
         with monkeypatch.context() as patch:
             patch.setattr(fit, "SETTLED_FROM", 200)
             patch.setattr(fit, "_SEARCHED", 100)
-            made.append(told.fit(np.random.default_rng(seed)).log_evidence() - by_all)
-    assert starts == [3, 4, 2, 1] * 2  # the last two by every second row, and from the best of what these find
+            made.append(updated.fit(np.random.default_rng(seed)).log_evidence() - by_all)
+    assert starts == [3, 4, 2, 1] * 2  # the last two: with every second row, and from the best result of that
     assert min(made) > -1e-3
 
 
 @pytest.mark.parametrize("kind", ["exact", "readings", pytest.param("experts", marks=pytest.mark.slow)])
-def test_a_team_whose_tiles_have_all_measurements_decides_as_by_the_exact_belief(kind, monkeypatch):
+def test_a_team_whose_tiles_have_all_measurements_decides_as_with_the_exact_belief(kind, monkeypatch):
     agents, (X, y) = ["a", "b", "c"], survey(60)
     prior = ExactGPSettings(restarts=0, max_iterations=5)
     belief = prior if kind == "exact" else FusedSettings(prior=prior, method=cast(Any, kind))
@@ -256,26 +256,26 @@ def test_a_team_whose_tiles_have_all_measurements_decides_as_by_the_exact_belief
         assert one.point == other.point
         np.testing.assert_allclose(list(one.stds.values()), list(other.stds.values()), rtol=1e-6)
     assert tiled[-1].location == exact[-1].location
-    assert asked()[:-1] == tiled[:-1]  # and by the same bits again
+    assert asked()[:-1] == tiled[:-1]  # and bit-identically again
 
 
-def test_a_run_and_a_survey_say_what_tiles_neglect(tmp_path: Path, monkeypatch):
+def test_a_run_and_a_survey_report_what_tiles_neglect(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("swarmbo.belief.gp.tiles.TILED_FROM", 20)
     monkeypatch.setattr("swarmbo.belief.gp.tiles.Tiles", partial(Tiles, neighbours=10, jointly=10))
     summary = run(load("robots", ["rounds=6"]), tmp_path / "run")
-    said = summary.neglected
-    assert (said.neighbours, dict(report_rows(summary))["map"]) == (10, str(said))
-    assert 0.0 < said.mean < 3.0
+    neglected = summary.neglected
+    assert (neglected.neighbours, dict(report_rows(summary))["map"]) == (10, str(neglected))
+    assert 0.0 < neglected.mean < 3.0
     records = RunFolder(tmp_path / "run").records()
-    told = [record.neglected for record in records]
-    assert [found is UNSET for found in told] == [record.round < 5 for record in records]
-    assert set(told[5:]) == {said}
+    recorded = [record.neglected for record in records]
+    assert [found is UNSET for found in recorded] == [record.round < 5 for record in records]
+    assert set(recorded[5:]) == {neglected}
     samples = Samples(SITES[::20], np.sin(SITES[::20, 0]), None, Coordinates(("x", "y")), "depth")
     assert isinstance(plan_next(samples, aim="map").neglected, Neglected)
 
 
 @pytest.mark.parametrize(("noise", "fewer"), [(0.5, True), (0.001, False)])
-def test_near_measurements_count_as_one_where_noise_hides_the_field_between(noise, fewer, monkeypatch):
+def test_close_measurements_are_merged_if_noise_hides_the_field_between_them(noise, fewer, monkeypatch):
     X, _ = survey(900)
     y = np.sin(X[:, 0] / 20.0) * np.cos(X[:, 1] / 15.0) + np.sqrt(noise) * np.random.default_rng(2).normal(size=900)
     hyper = Hyperparameters("matern52", (0.4, 0.6), 1.0, noise)
@@ -293,7 +293,7 @@ def test_near_measurements_count_as_one_where_noise_hides_the_field_between(nois
 
 
 @pytest.mark.parametrize("case", ["precise among noisy", "clustered", "beyond the box"])
-def test_tiles_hold_where_measurements_are_unlike(case: str):
+def test_tiles_are_accurate_for_heterogeneous_measurements(case: str):
     n, rng = 2100, np.random.default_rng(5)
     U, noise, query = rng.random((n, 2)), np.full(n, 0.09), rng.random((150, 2))
     if case == "precise among noisy":
@@ -306,8 +306,8 @@ def test_tiles_hold_where_measurements_are_unlike(case: str):
         U, query = 1.1 + 0.2 * U, 1.1 + 0.2 * query
     X, y = DOMAIN.from_unit(U), np.sin(8.0 * U).sum(axis=1) + np.sqrt(noise) * rng.normal(size=n)
     hyper = Hyperparameters("matern52", (0.3, 0.3), 1.0, 0.09)
-    told = DOMAIN, hyper, X, y, np.sqrt(noise)
-    exact, tiled = (ExactGP.from_hyperparameters(ExactGPSettings(), *told) for _ in range(2))
+    given = DOMAIN, hyper, X, y, np.sqrt(noise)
+    exact, tiled = (ExactGP.from_hyperparameters(ExactGPSettings(), *given) for _ in range(2))
     with exactly():
         mean, var = exact.posterior(DOMAIN.from_unit(query))
     by_tiles, var_by_tiles = tiled.posterior(DOMAIN.from_unit(query))
@@ -318,8 +318,8 @@ def test_tiles_hold_where_measurements_are_unlike(case: str):
 def test_nothing_is_neglected_where_all_measurements_are_neighbours():
     X, y = survey(900)
     noise = np.full(900, 2.0)
-    X[:500], noise[:500] = X[:20].repeat(25, axis=0), 0.01  # once each place counts once, most are noisy
+    X[:500], noise[:500] = X[:20].repeat(25, axis=0), 0.01  # once repeated places are merged, most are noisy
     hyper = Hyperparameters("matern52", (0.4, 0.6), 1.0, 0.1)
     belief = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, hyper, X, y, noise)
-    said = Tiles(belief.channels, belief.observations, neighbours=900).neglected(0.0)
-    assert (said.neighbours, said.mean, said.std) == (900, 0.0, 0.0)
+    neglected = Tiles(belief.channels, belief.observations, neighbours=900).neglected(0.0)
+    assert (neglected.neighbours, neglected.mean, neglected.std) == (900, 0.0, 0.0)

@@ -61,7 +61,7 @@ def test_draws_have_the_mean_and_all_cross_covariances_of_the_joint_posterior(wa
     error = np.sqrt((np.outer(spread, spread) ** 2 + cov**2) / n)
     np.testing.assert_array_less(np.abs(np.cov(draws.T) - cov), 4.0 * error + 1e-9)
     if way == "total" and time is None:
-        assert cov[0, 3] < -0.05  # what one factor gains another loses: the covariance that is to be kept
+        assert cov[0, 3] < -0.05  # negative, as only sums are observed
 
 
 def test_draws_add_up_to_totals_without_noise():
@@ -72,9 +72,9 @@ def test_draws_add_up_to_totals_without_noise():
     belief = belief.update(seen.X, totals=np.where(np.isnan(seen.totals), np.nan, totals), factors=factors)
     sample = belief.sample(streams(1), np.random.default_rng(2))
     values = values_at(sample, belief.X)
-    for drawn, told in ((values.sum(axis=0), belief.totals), (values, belief.factors.T)):
-        is_told = ~np.isnan(told)
-        np.testing.assert_allclose(drawn[is_told], told[is_told], rtol=0.0, atol=1e-6)
+    for drawn, outcomes in ((values.sum(axis=0), belief.totals), (values, belief.factors.T)):
+        is_known = ~np.isnan(outcomes)
+        np.testing.assert_allclose(drawn[is_known], outcomes[is_known], rtol=0.0, atol=1e-6)
     other = values_at(belief.sample(streams(2), np.random.default_rng(2)), PLACES)
     assert np.abs(other - values_at(sample, PLACES)).max() > 0.1
 
@@ -92,7 +92,7 @@ def test_gradients_of_draws_equal_finite_differences(way, time):
 
 
 @pytest.mark.parametrize("way", ["total", "per-factor"])
-def test_points_pending_do_not_change_a_draw(way):
+def test_pending_points_do_not_change_a_draw(way):
     belief = belief_of(way)
     before = values_at(belief.sample(streams(1), np.random.default_rng(2), 64), PLACES)
     after = values_at(belief.condition_on_pending(PLACES[:2]).sample(streams(1), np.random.default_rng(2), 64), PLACES)
@@ -108,7 +108,7 @@ def test_without_data_draws_are_of_the_prior():
 
 @pytest.mark.parametrize("fades", [False, True])
 def test_waves_are_sines_and_cosines(fades):
-    """Against NumPy, with derivatives by finite differences, in phases of many turns either way."""
+    """Compared with NumPy and with finite differences, at phases of many turns in both directions."""
     hyper = belief_of("per-factor", time=TimeCorrelation("matern32", 0.01) if fades else None).hyperparameters
     draws = [draw_prior(np.random.default_rng(i), hyper, 0, 64) for i in range(2)]
     U, rounds = np.random.default_rng(3).normal(size=(2, 7, 2)) * 20.0, np.arange(7.0)

@@ -1,4 +1,4 @@
-"""Posteriors of many factors observed one by one: rows of L⁻¹ and nothing else, held to NumPy and SciPy."""
+"""Posteriors of many separately observed factors, from rows of L⁻¹ only, compared with NumPy and SciPy."""
 
 import pickle
 
@@ -47,7 +47,7 @@ def arrays_of(parts: StackedParts) -> list[bytes]:
     fades=st.booleans(),
     seed=st.integers(0, 9),
 )
-def test_rows_that_come_one_by_one_are_to_the_bit_those_that_come_together(t, more, fades, seed):
+def test_rows_added_step_by_step_are_bit_identical_to_rows_added_together(t, more, fades, seed):
     belief, n = belief_of(last=MINE, time=TimeCorrelation("matern32", 5.0) if fades else None), t + sum(more)
     X, F = evaluations(n, seed, 0.3)
     known = belief.update(X[:t], F[:t])
@@ -59,7 +59,7 @@ def test_rows_that_come_one_by_one_are_to_the_bit_those_that_come_together(t, mo
     assert arrays_of(parts) == arrays_of(parts_of(belief, belief.update(X, F).observations))
 
 
-def test_points_pending_take_variance_and_leave_the_weights_of_the_mean_to_the_bit():
+def test_pending_points_reduce_the_variance_and_keep_the_weights_of_the_mean_bit_identical():
     belief, rng = belief_of().update(*evaluations(19, 1)), np.random.default_rng(2)
     awaited = np.array([[True, True, False, False, True]])
     waiting = belief.condition_on_pending(rng.random((1, 3)), awaited=awaited)
@@ -75,7 +75,7 @@ def test_points_pending_take_variance_and_leave_the_weights_of_the_mean_to_the_b
     assert not parts.alpha[:, 19:].any()
 
 
-def test_to_what_is_singular_to_rounding_as_much_is_added_as_lapack_needs():
+def test_numerically_singular_matrices_get_the_jitter_that_lapack_needs():
     empty = belief_of(noise_variance=0.0)
     X, F = evaluations(10, 3)
     X[7], F[7] = X[2], F[2]
@@ -107,7 +107,7 @@ def test_to_what_is_singular_to_rounding_as_much_is_added_as_lapack_needs():
         np.testing.assert_allclose(found.var[0], np.maximum(1.0 - explained, 0.0), rtol=1e-5, atol=1e-7)
 
 
-def test_what_counts_as_singular_does_not_depend_on_how_much_is_told_of_other_factors():
+def test_whether_a_matrix_is_singular_does_not_depend_on_data_of_other_factors():
     empty = belief_of(noise_variance=3e-15)
     X, F = evaluations(40, 12)
     X[1], F[2:, 0] = X[0], np.nan
@@ -119,11 +119,11 @@ def test_what_counts_as_singular_does_not_depend_on_how_much_is_told_of_other_fa
 
 @pytest.mark.parametrize("missing", [0.0, 0.1, 0.6])
 @pytest.mark.parametrize("case", ["plain", "twice", "fading"])
-def test_means_where_factors_were_observed_are_those_that_are_asked_for(missing, case):
+def test_stored_means_at_the_data_are_the_predicted_means(missing, case):
     time = TimeCorrelation("matern12", 2.0) if case == "fading" else None
     empty = belief_of(noise_variance=0.0 if case == "twice" else 1e-2, time=time)
     X, F = evaluations(12, 10, missing)
-    X[5], F[:, 0] = (X[3] if case == "twice" else X[5]), 1.0  # outcomes told twice without noise are singular
+    X[5], F[:, 0] = (X[3] if case == "twice" else X[5]), 1.0  # repeated outcomes without noise are singular
     if missing == 0.6:
         F[0] = np.nan  # then no factor was observed everywhere
         F[0, 1] = F[1:3, 1] = 2.0
@@ -136,7 +136,7 @@ def test_means_where_factors_were_observed_are_those_that_are_asked_for(missing,
         np.testing.assert_allclose(means, belief.factor_posterior(factor, X[:, columns])[0], rtol=1e-6, atol=1e-8)
 
 
-def test_a_copy_is_asked_where_its_own_rows_lie():
+def test_a_copy_reads_its_own_rows():
     belief = belief_of().update(*evaluations(17, 8))
     (stack,), U = stacks_of(GRAPH, ["f"]), np.random.default_rng(9).random((1, 5, 2))
     expected = belief.local(stack, U)
@@ -147,11 +147,11 @@ def test_a_copy_is_asked_where_its_own_rows_lie():
     np.testing.assert_array_equal(again.local(stack, U).var, expected.var)
 
 
-def test_what_was_worked_out_is_gone_on_from_where_the_first_data_and_all_else_are_the_same():
+def test_a_computed_belief_is_extended_if_its_data_come_first_and_all_else_is_the_same():
     X, F = evaluations(29, 4, 0.2)
     earlier = belief_of().update(X[:20], F[:20])
     later = belief_of().update(X, F)
-    assert later.extended_from(earlier).base is None  # nothing was worked out yet
+    assert later.extended_from(earlier).base is None  # nothing was computed yet
     known = earlier._on_data.parts
     grown, alone = later.extended_from(earlier)._on_data.parts, later._on_data.parts
     assert arrays_of(grown) == arrays_of(alone)
@@ -168,16 +168,16 @@ def test_what_was_worked_out_is_gone_on_from_where_the_first_data_and_all_else_a
         assert other.extended_from(earlier).base is None
 
 
-def test_a_singular_matrix_is_worked_out_anew():
+def test_a_singular_matrix_is_computed_again():
     X, F = evaluations(12, 4)
-    X[3], X[9] = X[2], X[1]  # told twice without noise
+    X[3], X[9] = X[2], X[1]  # repeated without noise
     for n in (8, 12):
         earlier, later = (belief_of(noise_variance=0.0).update(X[:m], F[:m]) for m in (n, 12))
         assert earlier.jitter > 0.0
         assert arrays_of(later.extended_from(earlier)._on_data.parts) == arrays_of(later._on_data.parts)
 
 
-def test_what_is_forgotten_is_worked_out_again_to_the_bit():
+def test_a_dropped_cache_is_computed_again_bit_identically():
     X, F = evaluations(20, 5, 0.2)
     belief = belief_of().update(X[:11], F[:11])
     before = arrays_of(belief._on_data.parts)

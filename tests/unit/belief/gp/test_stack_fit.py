@@ -1,4 +1,4 @@
-"""Fits of factors, and of sums, side by side: the stacked evidence is the plain one, and its searches find as much."""
+"""Simultaneous fits of factors and of sums: the stacked evidence is the plain one, and its searches are as good."""
 
 import msgspec
 import numpy as np
@@ -61,8 +61,8 @@ def problems(count, n_outcomes, size, seed=0):
     is_many=st.booleans(),
     seed=st.integers(0, 10**6),
 )
-def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, is_many, seed):
-    """Latents by themselves, also of a user's own kernel and such that fade, and sums of some; LAPACK's part too."""
+def test_the_evidence_of_each_in_a_stack_is_its_separate_evidence(case, model, n_outcomes, is_many, seed):
+    """Single latent functions, also with a user's kernel or a time axis, and sums; with and without LAPACK."""
     kernel, sizes, fades = case
     prior, rng = prior_of(sizes, model, TimeAxis("matern12") if fades else None), np.random.default_rng(seed)
     U, z = rng.random((3, n_outcomes, sum(sizes))), rng.normal(size=(3, n_outcomes))
@@ -76,16 +76,16 @@ def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, is_m
         patch.setattr(stack_evaluation, "MANY", 1 if is_many else 31)
         found = stacked(theta, which)
     for row, i in enumerate(which):
-        told = U[i], z[i], noise[i]
-        plain = LogPosterior(prior, [kernel] * len(sizes), scopes_of(sizes), *told, rounds=rounds[i])
+        own = U[i], z[i], noise[i]
+        plain = LogPosterior(prior, [kernel] * len(sizes), scopes_of(sizes), *own, rounds=rounds[i])
         value, gradient = plain(theta[row])
         assert found.value[row] == pytest.approx(value, rel=1e-6, abs=1e-6)
         np.testing.assert_allclose(found.gradient[row], gradient, rtol=1e-5, atol=1e-5 * np.abs(gradient).max())
         assert found.mean[row] == pytest.approx(plain.means(theta[row])[0], rel=1e-6, abs=1e-6)
 
 
-def test_room_of_a_large_fit_has_nothing_in_it_that_numpy_warns_of(monkeypatch):
-    """Memory comes with what others left there, here NaN that signal; LAPACK leaves a triangle as it is."""
+def test_uninitialised_memory_in_a_large_fit_causes_no_warning(monkeypatch):
+    """New memory has arbitrary content, here signalling NaNs; LAPACK does not write to one triangle."""
     signalling = np.array([0x7FF0000000000001], dtype=np.uint64).view(float)
     monkeypatch.setattr(stack_evaluation, "MANY", 1)
     monkeypatch.setattr(stack_evaluation.np, "empty", lambda shape, dtype=float: np.full(shape, signalling[0], dtype))
@@ -97,7 +97,7 @@ def test_room_of_a_large_fit_has_nothing_in_it_that_numpy_warns_of(monkeypatch):
 @pytest.mark.parametrize("many", [1, 700])
 @pytest.mark.parametrize("fades", [False, True])
 def test_the_information_is_the_average_of_the_observed_and_the_expected_one(fades, many, monkeypatch):
-    """Against its definition, with derivatives of the covariance by finite differences."""
+    """Compared with its definition, with derivatives of the covariance by finite differences."""
     monkeypatch.setattr(stack_evaluation, "MANY", many)
     sizes = [2] if fades else [2, 1]
     prior, rng = prior_of(sizes, time=TimeAxis("matern52") if fades else None), np.random.default_rng(1)
@@ -124,7 +124,7 @@ def test_the_information_is_the_average_of_the_observed_and_the_expected_one(fad
 
 @pytest.mark.parametrize("many", [1, 700])
 @pytest.mark.parametrize("sizes", [[2], [1, 1]])
-def test_to_a_matrix_that_is_singular_to_rounding_as_much_is_added_as_lapack_needs(sizes, many, monkeypatch):
+def test_a_numerically_singular_matrix_gets_the_jitter_that_lapack_needs(sizes, many, monkeypatch):
     monkeypatch.setattr(stack_evaluation, "MANY", many)
     prior = prior_of(sizes)
     U = np.repeat(np.random.default_rng(0).random((5, 2)), 2, axis=0)  # every point twice
@@ -132,12 +132,12 @@ def test_to_a_matrix_that_is_singular_to_rounding_as_much_is_added_as_lapack_nee
     theta = np.array([prior.centre, prior.centre])
     theta[0, :2] = np.log(0.01)
     apart = U + 0.1 * np.arange(10.0)[:, None] % 0.2  # no point twice
-    told = np.array([apart, U]), np.array([z, z]), noise, np.zeros((2, 10))
-    log_posterior = StackedLogPosterior([prior] * 2, "matern12", *told)
+    given = np.array([apart, U]), np.array([z, z]), noise, np.zeros((2, 10))
+    log_posterior = StackedLogPosterior([prior] * 2, "matern12", *given)
     found = log_posterior(theta, np.arange(2))
     for row, points in enumerate((apart, U)):
         plain = LogPosterior(prior, ["matern12"] * len(sizes), scopes_of(sizes), points, z, no_noise)
-        value, gradient = plain(theta[row])  # where something is added pivots are as large as their rounding errors
+        value, gradient = plain(theta[row])  # with jitter, pivots are as small as their rounding errors
         assert found.value[row] == pytest.approx(value, rel=1e-6 if points is apart else 2e-2)
         assert np.isfinite(found.gradient[row]).all()
         if points is apart:
@@ -146,8 +146,8 @@ def test_to_a_matrix_that_is_singular_to_rounding_as_much_is_added_as_lapack_nee
 
 @pytest.mark.parametrize("brisk", [{}, BRISK])
 @pytest.mark.parametrize(("n_outcomes", "size"), [(5, 1), (12, 2), (40, 2), (30, 4)])
-def test_searches_side_by_side_find_as_much_as_one_that_learns_the_curvature_from_gradients(n_outcomes, size, brisk):
-    """L-BFGS-B from the same starts. Noise has many maxima, so single ones may differ, either way."""
+def test_stacked_searches_are_as_good_as_l_bfgs_b(n_outcomes, size, brisk):
+    """L-BFGS-B has the same starts. Noise has many maxima, so single results may be better or worse."""
     prior = prior_of([size])
     U, z, _ = problems(16, n_outcomes, size)
     starts = starting_thetas(prior, [], None)
@@ -163,8 +163,8 @@ def test_searches_side_by_side_find_as_much_as_one_that_learns_the_curvature_fro
 
 
 @pytest.mark.parametrize("has_earlier", [False, True])
-def test_of_many_outcomes_a_part_says_where_to_look_and_all_of_them_how_good_it_is(has_earlier, monkeypatch):
-    """Against a search with all outcomes from every start; also where an earlier fit ended at the maximum."""
+def test_a_search_with_part_of_many_outcomes_leads_to_the_maximum_with_all(has_earlier, monkeypatch):
+    """Compared with a search with all outcomes from every start; also if an earlier fit ended at the maximum."""
     prior = prior_of([2])
     U, z, _ = problems(12, 64, 2)
     whole = of_each(prior, U, z)
@@ -192,7 +192,7 @@ def test_of_many_outcomes_a_part_says_where_to_look_and_all_of_them_how_good_it_
     assert n_sketched < (0.7 if has_earlier else 0.6) * sum(asked)
 
 
-def test_searches_that_meet_go_on_as_one():
+def test_searches_that_meet_continue_as_one():
     prior = prior_of([2])
     U, z, _ = problems(8, 20, 2)
     starts, which = starting_thetas(prior, [], None), np.repeat(np.arange(8), 2)
@@ -215,10 +215,10 @@ def test_searches_that_meet_go_on_as_one():
 
 
 @pytest.mark.parametrize("n_outcomes", [20, *(pytest.param(n, marks=pytest.mark.slow) for n in (70, 110))])
-@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("has_earlier", [False, True])
 @pytest.mark.parametrize("fades", [False, True])
-def test_a_search_comes_as_far_as_a_longer_one_but_for_a_tenth_of_a_nat(n_outcomes, goes_on, fades):
-    """Also of what fades, and from where an earlier one ended, which a better maximum still takes the place of."""
+def test_a_search_is_within_a_tenth_of_a_nat_of_a_longer_one(n_outcomes, has_earlier, fades):
+    """Also with a time axis, and from the end of an earlier search, which is left for a better maximum."""
     prior = prior_of([2], time=TimeAxis() if fades else None)
     U, z, rng = problems(12, n_outcomes, 2, seed=3)
     rounds = np.sort(rng.integers(0, 40, z.shape), axis=1).astype(float)
@@ -226,19 +226,19 @@ def test_a_search_comes_as_far_as_a_longer_one_but_for_a_tenth_of_a_nat(n_outcom
     cold = np.array(starting_thetas(prior, [], None))
     poor = prior.centre.copy()
     poor[:2], poor[-1] = prior.bounds[:2, 1], prior.bounds[-1, 1]  # all is noise
-    starts = np.tile(np.array(starting_thetas(prior, [], poor)) if goes_on else cold, (12, 1))
+    starts = np.tile(np.array(starting_thetas(prior, [], poor)) if has_earlier else cold, (12, 1))
     far = maximise_stacked(whole, np.tile(cold, (12, 1)), which, 60)[1].reshape(12, 2).max(axis=1)
-    theta, mean = multi_start_search(whole, starts, 60, is_warm=goes_on)
+    theta, mean = multi_start_search(whole, starts, 60, is_warm=has_earlier)
     reached = whole(theta, np.arange(12))
-    assert (reached.value > far - 0.1).mean() >= (0.75 if goes_on or n_outcomes > 64 else 0.9)
+    assert (reached.value > far - 0.1).mean() >= (0.75 if has_earlier or n_outcomes > 64 else 0.9)
     np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
     assert ((theta >= prior.bounds[:, 0]) & (theta <= prior.bounds[:, 1])).all()
-    for i in range(0, 12, 5):  # every latent ends where its own search leads
+    for i in range(0, 12, 5):  # each latent function ends where a separate search ends
         alone = of_each(prior, U[[i]], z[[i]], rounds[[i]])
-        np.testing.assert_array_equal(multi_start_search(alone, starts[:2], 60, is_warm=goes_on)[0][0], theta[i])
+        np.testing.assert_array_equal(multi_start_search(alone, starts[:2], 60, is_warm=has_earlier)[0][0], theta[i])
 
 
-def test_what_a_factor_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():
+def test_the_fit_of_a_factor_is_bit_identical_whatever_other_factors_there_are():
     graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(7)})
     rng = np.random.default_rng(0)
     X, F = rng.random((60, 8)), rng.normal(size=(60, 7))
@@ -263,12 +263,12 @@ def test_what_a_factor_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others(
 
 
 @pytest.mark.parametrize("n_outcomes", [30, 80])
-def test_several_fits_side_by_side_are_each_what_they_are_alone_to_the_bit(n_outcomes):
-    """Few outcomes, and so many that a part leads; of other units, gaps, starts and streams each."""
+def test_simultaneous_fits_are_bit_identical_to_separate_fits(n_outcomes):
+    """With few outcomes, and with so many that a part is searched first; units, gaps, starts and streams differ."""
     graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(6)})
     rng = np.random.default_rng(0)
     X, F = rng.random((n_outcomes, 7)), rng.normal(size=(n_outcomes, 6))
-    F[:, 1], F[5:, 4] = 3.0, np.nan  # one is always the same, another was seen seldom
+    F[:, 1], F[5:, 4] = 3.0, np.nan  # one is constant, another was seldom observed
     box = Domain(np.zeros(7), np.ones(7))
     empty = AdditiveGP.create(AdditiveGPSettings(restarts=1), graph, box, outcomes="per-factor")
     beliefs = [empty.update(X, factors=values) for values in (F, 100.0 + 7.0 * F, np.exp(F))]
@@ -282,7 +282,7 @@ def test_several_fits_side_by_side_are_each_what_they_are_alone_to_the_bit(n_out
 
 
 def sums(n_sums, n_outcomes, seed=0):
-    """Beliefs about sums over three variables, of waves as long and as high as it happens."""
+    """Beliefs about sums over three variables, of waves with random lengths and heights."""
     rng = np.random.default_rng(seed)
     graph = FactorGraph.from_scopes({f: [x] for f, x in zip("fgh", "abc", strict=True)})
     settings = AdditiveGPSettings(restarts=3, outputscale_log_std=1.0)
@@ -294,13 +294,13 @@ def sums(n_sums, n_outcomes, seed=0):
 
 
 @pytest.mark.parametrize("n_outcomes", [30, 70])
-def test_sums_are_fitted_as_well_as_by_a_search_that_learns_the_curvature_from_gradients(n_outcomes):
+def test_simultaneous_fits_of_sums_are_as_good_as_separate_fits(n_outcomes):
     beliefs = list(sums(6, n_outcomes))
     rngs = [np.random.default_rng(i) for i in range(6)]
     plain = [belief.fit(np.random.default_rng(i)) for i, belief in enumerate(beliefs)]
     fitted = AdditiveGP.fit_together(beliefs, rngs, [None] * 6)
     gained = [one.log_evidence() - other.log_evidence() for one, other in zip(fitted, plain, strict=True)]
-    assert (np.array(gained) > -0.3).mean() >= 0.8  # of maxima with the prior's density, which is left out here
+    assert (np.array(gained) > -0.3).mean() >= 0.8  # fits also maximise the prior, which is left out here
     for one, other in zip(fitted, plain, strict=True):
         assert one.fitted_at == n_outcomes
         assert one.hyperparameters.constants == pytest.approx(other.hyperparameters.constants, rel=0.2, abs=0.5)
@@ -310,7 +310,7 @@ def test_sums_are_fitted_as_well_as_by_a_search_that_learns_the_curvature_from_g
         assert one.log_evidence() == pytest.approx(other.log_evidence(), abs=0.3)
 
 
-def test_what_a_sum_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():
+def test_the_fit_of_a_sum_is_bit_identical_whatever_other_sums_there_are():
     beliefs = [*sums(3, 66), *sums(1, 40)]
     flat = beliefs[0].update(beliefs[0].X[:5], np.ones(5))
     constant = flat._with(**{name: getattr(flat, name)[-5:] for name in ("points", "totals", "factors", "noise")})
@@ -324,21 +324,21 @@ def test_what_a_sum_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():
     for i in range(5):
         assert fitted([i])[0].hyperparameters == together[i].hyperparameters
     prior = msgspec.structs.replace(constant.hyperparameters, constants=together[4].hyperparameters.constants)
-    assert together[4].hyperparameters.lengthscales == prior.lengthscales  # outcomes that are alike tell of nothing
+    assert together[4].hyperparameters.lengthscales == prior.lengthscales  # equal outcomes have no information
     assert sum(together[4].hyperparameters.constants) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("way", ["plain", "mixed", "fading"])
-def test_a_part_of_many_totals_leads_to_the_maximum_that_all_of_them_lead_to(way, monkeypatch):
-    """In fewer steps with all of them; of a sum, of one with outcomes of factors, and of one that fades."""
+def test_a_fit_with_part_of_many_totals_leads_to_the_maximum_with_all(way, monkeypatch):
+    """It needs fewer steps with all totals. Cases: a plain sum, with outcomes of factors, and with a time axis."""
     (plain,), rng, asked = sums(1, 120), np.random.default_rng(5), list[int]()
-    told = {"totals": plain.totals, "rounds": np.arange(120.0)}
+    given = {"totals": plain.totals, "rounds": np.arange(120.0)}
     if way == "mixed":
-        told["factors"] = np.where(rng.random((120, 3)) < 0.3, np.sin(5.0 * plain.X), np.nan)
-        told["totals"] = np.where(np.isfinite(told["factors"]).any(axis=1), np.nan, plain.totals)
+        given["factors"] = np.where(rng.random((120, 3)) < 0.3, np.sin(5.0 * plain.X), np.nan)
+        given["totals"] = np.where(np.isfinite(given["factors"]).any(axis=1), np.nan, plain.totals)
     time = TimeAxis() if way == "fading" else None
     settings = msgspec.structs.replace(plain.settings, restarts=0, time=time)
-    belief = AdditiveGP.create(settings, plain.graph, plain.domain).update(plain.X, **told)
+    belief = AdditiveGP.create(settings, plain.graph, plain.domain).update(plain.X, **given)
     for kind in (LogPosterior, StackedLogPosterior):
 
         def counted(self, *at, call=kind.__call__):
@@ -356,6 +356,6 @@ def test_a_part_of_many_totals_leads_to_the_maximum_that_all_of_them_lead_to(way
     for found in by_part:
         assert found.log_evidence() == pytest.approx(whole.log_evidence(), abs=0.1)
     asked.clear()
-    again = belief.fit(np.random.default_rng(2), warm=whole.hyperparameters)  # no part knows better
+    again = belief.fit(np.random.default_rng(2), warm=whole.hyperparameters)  # no part is searched first
     assert set(asked) == {len(belief.observations)}
     assert again.log_evidence() == pytest.approx(whole.log_evidence(), abs=0.1)

@@ -1,4 +1,4 @@
-"""Posteriors of single factors: their gradients, roughly and in single precision, and nobody else's business."""
+"""Posteriors of single factors: gradients, rough values in single precision, and independence of other factors."""
 
 from itertools import product
 
@@ -39,7 +39,7 @@ def belief_of(outcomes, kernels=("matern52",) * 5):
 
 
 def central_differences(f, U, step=1e-6):
-    """Derivatives of f(U) -> (g, m) by the last axis of U (g, m, a)."""
+    """Derivatives of f(U) -> (g, m) with respect to the last axis of U (g, m, a)."""
     steps = step * np.eye(U.shape[-1])
     return np.stack([(f(U + ahead) - f(U - ahead)) / (2.0 * step) for ahead in steps], axis=-1)
 
@@ -56,7 +56,7 @@ def test_gradients_of_factors_and_contrasts_equal_finite_differences(outcomes, k
     def ask(stack, U, **more):
         return belief.local_contrast(stack, U, reference, **more) if is_contrast else belief.local(stack, U, **more)
 
-    for stack, m in product(stacks_of(GRAPH), (1, 7)):  # one point goes another way than many
+    for stack, m in product(stacks_of(GRAPH), (1, 7)):  # single points have code of their own
         U = rng.random((len(stack.factors), m, stack.size))
         found, plain = ask(stack, U, gradient=True), ask(stack, U)
         np.testing.assert_allclose(plain.mean, found.mean, rtol=1e-12, atol=1e-12)
@@ -83,7 +83,7 @@ def test_a_contrast_with_itself_is_certain_and_zero():
     subset=st.sets(st.sampled_from(GRAPH.factors), min_size=1),
     m=st.integers(1, 9),
 )
-def test_what_a_factor_gets_does_not_depend_to_the_bit_on_others_in_its_stack(outcomes, kernels, subset, m):
+def test_results_of_a_factor_are_bit_identical_whatever_else_is_in_its_stack(outcomes, kernels, subset, m):
     belief = belief_of(outcomes, kernels)
     rng = np.random.default_rng(2)
     reference, points = rng.random(4), {factor: rng.random((m, len(SCOPES[factor]))) for factor in GRAPH.factors}
@@ -108,8 +108,8 @@ def test_what_a_factor_gets_does_not_depend_to_the_bit_on_others_in_its_stack(ou
         assert alone == together[factor]
 
 
-def test_what_a_factor_gets_does_not_depend_to_the_bit_on_how_often_others_were_seen():
-    """An agent knows the outcomes of its own factors only, its team those of all."""
+def test_results_of_a_factor_are_bit_identical_however_often_others_were_observed():
+    """An agent knows the outcomes of its own factors only, its team those of all factors."""
     rng = np.random.default_rng(0)
     X, F = rng.random((29, 4)), rng.normal(size=(29, 5))
     F[21:, 1] = np.nan
@@ -130,8 +130,8 @@ def test_cusped_kernels_keep_close_points_apart():
     np.testing.assert_allclose(belief.local(stack, U).mean[0], np.exp(-(U[0, :, 0] - 0.5) / 0.3), rtol=1e-12)
 
 
-def test_what_comes_out_does_not_depend_to_the_bit_on_the_number_of_threads(monkeypatch):
-    """Of posteriors, of draws from them, and of the evidence that fits look at."""
+def test_results_are_bit_identical_for_any_number_of_threads(monkeypatch):
+    """Results are posteriors, draws from them, and fits."""
     monkeypatch.setattr(threads, "_FEWEST", 1)
     rng, shares = np.random.default_rng(7), list[slice]()
     U, reference = rng.random((2, 6, 2)), rng.random(4)
@@ -154,7 +154,7 @@ def test_what_comes_out_does_not_depend_to_the_bit_on_the_number_of_threads(monk
 
     alone, n_alone = everything(1), len(shares)
     assert everything(2) == alone
-    assert len(shares) > 2 * n_alone  # there were two threads where there was one
+    assert len(shares) > 2 * n_alone  # two threads share the work
 
 
 ROUGH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"], "o": ["c", "a"], "p": ["a", "b", "c"]})
@@ -173,7 +173,7 @@ def points_of(stack, m: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("m", [1, 16, 37])
-def test_roughly_it_is_right_to_three_digits_of_the_prior(m):
+def test_rough_values_are_right_to_three_digits_of_the_prior(m):
     belief, reference = rough_belief(), np.array([0.2, 0.9, 0.4])
     for stack in stacks_of(ROUGH):
         U = points_of(stack, m)
@@ -183,7 +183,7 @@ def test_roughly_it_is_right_to_three_digits_of_the_prior(m):
         assert (rough.mean != right.mean).any()
 
 
-def test_what_single_precision_would_spoil_is_worked_out_in_double():
+def test_values_that_single_precision_would_spoil_are_computed_in_double_precision():
     belief, reference = rough_belief(noise_variance=1e-13, t=31), np.array([0.2, 0.9, 0.4])
     spoilt = 0
     for stack in stacks_of(ROUGH):
@@ -193,18 +193,18 @@ def test_what_single_precision_would_spoil_is_worked_out_in_double():
         spoilt += int(is_same.sum())
         np.testing.assert_array_equal(rough.mean[is_same], right.mean[is_same])
         np.testing.assert_allclose(np.sqrt(rough.var), np.sqrt(right.var), atol=2e-2)
-    assert 0 < spoilt < 5  # of the kernels that are smooth
+    assert 0 < spoilt < 5  # factors with smooth kernels
 
 
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
 def test_correlations_in_single_precision(kernel):
     r = np.concatenate([[0.0], np.geomspace(1e-4, 40.0, 999)])
     near = np.zeros(1000, dtype=np.float32)
-    numba.njit(lambda *told: rough_radial(*told))(CODES[kernel], (r**2).astype(np.float32), near)
+    numba.njit(lambda *given: rough_radial(*given))(CODES[kernel], (r**2).astype(np.float32), near)
     np.testing.assert_allclose(near, correlation(kernel, r), rtol=2e-5, atol=1e-30)
 
 
-def test_tables_ask_bounds_roughly_and_others_as_ever():
+def test_tables_use_rough_values_of_bounds():
     asked = list[str]()
 
     class Noting(ContrastBounds):

@@ -1,4 +1,4 @@
-"""All set partitions, to hold samplers against."""
+"""All set partitions, to compare samplers with."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from swarmbo.belief.model.partitions import Partition, canonical
 
 
 def all_partitions(n: int, largest: int | None = None) -> Iterator[Partition]:
-    """Every partition of {0, …, n-1}, their number is the n-th of Bell; fewer with a cap on the size of blocks."""
+    """All partitions of {0, …, n-1}, as many as the n-th Bell number; fewer with a cap on the size of blocks."""
     if n == 0:
         yield ()
         return

@@ -38,7 +38,7 @@ CAPS = [None, 1, 2, 3]
 
 
 class Scripted:
-    """In place of a generator: takes the choices it is told to, and multiplies up their probability."""
+    """A substitute for a generator: makes the given choices and multiplies their probabilities."""
 
     def __init__(self, choices) -> None:
         self.choices, self.taken, self.probability = choices, 0, 1.0
@@ -55,7 +55,7 @@ class Scripted:
     def integers(self, n, size=None):
         if size is None:
             return self._choice(n)
-        number = 1 + self._choice(n**size - 1)  # all zeros would be drawn again, so all others come alike
+        number = 1 + self._choice(n**size - 1)  # all zeros would be drawn again, so all others are equally likely
         return np.array([number >> bit & 1 for bit in range(size)])
 
 
@@ -80,17 +80,17 @@ def proposed_from(partition, largest) -> dict:
 
 @pytest.mark.parametrize("largest", [*CAPS, 4])
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
-def test_every_branch_of_the_proposal_has_the_probability_that_is_said_and_can_be_undone(n, largest) -> None:
+def test_every_branch_of_the_proposal_has_the_reported_probability_and_can_be_undone(n, largest) -> None:
     space = list(all_partitions(n, largest))
     for old in space:
         found = proposed_from(old, largest)
         for new in space:
-            said, back = log_probability(old, new, largest), log_probability(new, old, largest)
-            assert math.exp(said) == pytest.approx(found.get(new, 0.0) if new != old else 0.0, abs=1e-12)
-            assert (said > -math.inf) == (back > -math.inf)
+            forward, back = log_probability(old, new, largest), log_probability(new, old, largest)
+            assert math.exp(forward) == pytest.approx(found.get(new, 0.0) if new != old else 0.0, abs=1e-12)
+            assert (forward > -math.inf) == (back > -math.inf)
 
 
-def test_where_there_is_no_move_none_is_proposed_and_the_chain_stays() -> None:
+def test_without_a_possible_move_none_is_proposed_and_the_chain_stays() -> None:
     rng, singles = np.random.default_rng(0), ((0,), (1,))
     assert propose(((0,),), rng) is None
     assert propose(singles, rng, largest=1) is None
@@ -120,10 +120,10 @@ def test_detailed_balance_holds_for_any_weights(n, largest, seed, spread) -> Non
     np.testing.assert_allclose(flow, flow.T, atol=1e-14)
     np.testing.assert_allclose(share @ P, share, atol=1e-13)
     anywhere = np.linalg.matrix_power((P > 0.0) | np.eye(len(space), dtype=bool), len(space))
-    assert anywhere.all()  # from everywhere to everywhere
+    assert anywhere.all()  # every state can be reached from every state
 
 
-def test_a_chain_repeats_with_its_stream_and_goes_on_from_its_last_state() -> None:
+def test_a_chain_repeats_with_its_stream_and_continues_from_its_last_state() -> None:
     def weight(partition) -> float:
         return float(len(partition))
 
@@ -227,7 +227,7 @@ def test_without_data_or_with_constant_ones_all_scopes_weigh_the_same() -> None:
         assert {evidence(p) for p in all_partitions(3)} == {0.0}
 
 
-def test_fits_that_begin_at_a_fitted_place_find_the_same() -> None:
+def test_fits_that_start_at_a_fitted_point_find_the_same() -> None:
     cold = four_variables()
     warm = ScopeEvidence(SETTINGS, cold.U, cold.totals, cold.fit(((0, 2), (1,), (3,))).starting_point())
     for scopes in (((0, 2), (1,), (3,)), ((0, 2), (1, 3)), ((0, 1, 2, 3),)):
@@ -250,7 +250,7 @@ def test_frequencies_of_the_sampler_equal_enumeration() -> None:
     weights = np.array([evidence(p) for p in space])
     exact = np.exp(weights - weights.max())
     exact /= exact.sum()
-    assert 0.1 < exact.max() < 0.9  # the data leave some doubt, so that frequencies say something
+    assert 0.1 < exact.max() < 0.9  # the data leave some doubt, so that frequencies are a real check
     chain = sample_partitions(((0, 1, 2, 3),), evidence, np.random.default_rng(0), 15_000)
     seen = Counter(chain)
     assert sum(abs(seen[p] / len(chain) - share) for p, share in zip(space, exact, strict=True)) / 2.0 < 0.03
@@ -274,7 +274,7 @@ def test_a_planted_chain_of_overlapping_scopes_is_found(seed) -> None:
     assert evidence.n_fits <= 60
 
 
-def test_what_is_right_stays_and_effects_that_add_up_stay_apart() -> None:
+def test_right_scopes_are_kept_and_additive_effects_stay_separate() -> None:
     U, y = chain_data(60, 3)
     evidence = ScopeEvidence(SETTINGS, U, y)
     assert screened(CHAIN, evidence, np.random.default_rng(1), largest=3, gain=1.0, tries=60) == CHAIN
@@ -294,7 +294,7 @@ def test_tries_and_the_cap_are_kept() -> None:
     assert {variable for scope in found for variable in scope} == set(range(8))
 
 
-def test_the_score_points_at_the_pair_that_is_missing() -> None:
+def test_the_score_is_largest_for_the_missing_pair() -> None:
     U, y = chain_data(100, 1)
     evidence, missing = ScopeEvidence(SETTINGS, U, y), (3, 4)
     present = without_scope(CHAIN, missing)
@@ -304,7 +304,7 @@ def test_the_score_points_at_the_pair_that_is_missing() -> None:
     assert score.max() > 5.0
 
 
-def test_scores_of_data_from_the_present_model_are_standard() -> None:
+def test_scores_of_data_from_the_present_model_have_mean_zero_and_deviation_one() -> None:
     rng, U = points(80, 4, 0)
     present = tuple((i,) for i in range(4))
     fit = ScopeEvidence(SETTINGS, U, U.sum(axis=1) + 0.1 * rng.normal(size=80)).fit(present)
@@ -312,14 +312,14 @@ def test_scores_of_data_from_the_present_model_are_standard() -> None:
     for seed in range(200):
         drawn = L @ np.random.default_rng(seed).normal(size=80)
         evidence = ScopeEvidence(SETTINGS, U, drawn)
-        told = drawn, np.full(80, np.nan), True  # they are in the unit of the fit
-        object.__setattr__(evidence, "standardised", lambda told=told: told)
+        given = drawn, np.full(80, np.nan), True  # they are in the unit of the fit
+        object.__setattr__(evidence, "standardised", lambda given=given: given)
         scores.append(score_statistics(fit, evidence, [(0, 1)], np.random.default_rng(1000 + seed))[0])
     assert abs(np.mean(scores)) < 0.3
     assert 0.7 < np.std(scores) < 1.4
 
 
-def test_scopes_are_added_without_those_inside_and_taken_out_without_a_gap() -> None:
+def test_an_added_scope_replaces_those_inside_it_and_a_removed_scope_leaves_no_variable_out() -> None:
     scopes = ((0,), (1, 2), (3,), (2, 3))
     assert with_scope(scopes, (0, 1, 2)) == ((0, 1, 2), (2, 3), (3,))
     assert without_scope(((0, 1), (1, 2)), (1, 2)) == ((0, 1), (2,))

@@ -1,4 +1,4 @@
-"""A probability of success: learned from few outcomes, and forgotten; held to scikit-learn and to integrals."""
+"""Probability of success: learned from few outcomes, forgotten, and compared with scikit-learn and with integrals."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SCOPES = [(0, 1), (1, 2)]
 
 
 def _shapes(n: int) -> dict[str, np.ndarray]:
-    """Dead regions of a fifth of the box, as masks of common random points."""
+    """Failing regions of a fifth of the box, as masks of common random points."""
     U = np.random.default_rng(5).random((4000, n))
     distance = ((U - 0.45) ** 2).sum(axis=1)
     side = np.sqrt(0.2)
@@ -27,11 +27,11 @@ def _shapes(n: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("shape", ["wall", "corner", "corner across factors", "ball"])
-def test_a_dead_fifth_is_known_from_sixty_outcomes(shape) -> None:
-    U, dead = np.random.default_rng(5).random((4000, 3)), _shapes(3)[shape]
-    model = SuccessGP.learned(U[:60], ~dead[:60], SCOPES)
-    right = (model.logit(U[60:]) > 0.0) == ~dead[60:]
-    assert right.mean() > 0.87  # saying always that it succeeds is right in 0.8
+def test_a_failing_fifth_is_learned_from_sixty_outcomes(shape) -> None:
+    U, fails = np.random.default_rng(5).random((4000, 3)), _shapes(3)[shape]
+    model = SuccessGP.learned(U[:60], ~fails[:60], SCOPES)
+    right = (model.logit(U[60:]) > 0.0) == ~fails[60:]
+    assert right.mean() > 0.87  # a constant prediction of success is right in 0.8
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=2), st.integers(0, 12))
@@ -45,13 +45,13 @@ def test_one_failure_repels_its_neighbourhood_and_nothing_far(place, n_good) -> 
     assert model.logit(near[None])[0] < model.logit(far[None])[0]
 
 
-def test_successes_around_it_outvote_a_failure_by_chance() -> None:
+def test_successes_around_a_failure_by_chance_outvote_it() -> None:
     rng = np.random.default_rng(0)
     U = 0.5 + 0.02 * rng.normal(size=(20, 2))
     assert SuccessGP.learned(U, np.arange(20) != 7).logit(U[7:8])[0] > required_logit(0.0)
 
 
-def test_many_outcomes_cost_no_more_than_those_that_tell() -> None:
+def test_many_outcomes_cost_no_more_than_the_informative_ones() -> None:
     U = np.random.default_rng(0).random((3000, 2))
     model = SuccessGP.learned(U, U[:, 0] < 0.8)
     assert len(model.weights) == 200
@@ -59,21 +59,21 @@ def test_many_outcomes_cost_no_more_than_those_that_tell() -> None:
     assert ((model.logit(V) > 0.0) == (V[:, 0] < 0.8)).mean() > 0.95
 
 
-def test_a_failure_of_long_ago_is_forgotten_where_outcomes_fade() -> None:
-    U, told = np.array([[0.2, 0.2], [0.8, 0.8]]), np.array([True, False])
+def test_an_old_failure_is_forgotten_with_a_time_axis() -> None:
+    U, succeeded = np.array([[0.2, 0.2], [0.8, 0.8]]), np.array([True, False])
     memory, rounds = TimeCorrelation(kernel="matern12", lengthscale=5.0), np.array([1.0, 1.0])
-    fading = (SuccessGP.learned(U, told, rounds=rounds, now=now, memory=memory) for now in (1.0, 10.0, 500.0))
-    logits = [model.logit(U[1:])[0] for model in fading]
-    unfaded = SuccessGP.learned(U, told)
-    assert logits[0] == pytest.approx(unfaded.logit(U[1:])[0])
-    assert logits[0] < logits[1] < logits[2] == pytest.approx(unfaded.offset)
+    models = (SuccessGP.learned(U, succeeded, rounds=rounds, now=now, memory=memory) for now in (1.0, 10.0, 500.0))
+    logits = [model.logit(U[1:])[0] for model in models]
+    without_memory = SuccessGP.learned(U, succeeded)
+    assert logits[0] == pytest.approx(without_memory.logit(U[1:])[0])
+    assert logits[0] < logits[1] < logits[2] == pytest.approx(without_memory.offset)
 
 
 @given(st.lists(st.booleans(), max_size=60))
-def test_the_excess_is_the_largest_of_all_the_latest_outcomes(told) -> None:
-    over = [sum(-0.2 if success else 0.8 for success in told[start:]) for start in range(len(told) + 1)]
-    assert excess_of(told) == pytest.approx(max(over), abs=1e-9)
-    assert 0.0 <= excess_of(told) <= max(0.8 * told.count(False), 0.0) + 1e-9
+def test_the_excess_is_the_largest_of_all_the_latest_outcomes(succeeded) -> None:
+    over = [sum(-0.2 if success else 0.8 for success in succeeded[start:]) for start in range(len(succeeded) + 1)]
+    assert excess_of(succeeded) == pytest.approx(max(over), abs=1e-9)
+    assert 0.0 <= excess_of(succeeded) <= max(0.8 * succeeded.count(False), 0.0) + 1e-9
 
 
 _ANY = 1e6  # a lengthscale over which nothing changes
@@ -92,18 +92,18 @@ def test_mode_and_evidence_are_those_of_scikit_learn(seed) -> None:
     np.testing.assert_allclose(ours.logit(V), theirs.latent_mean_and_variance(V)[0], atol=1e-4)
 
 
-@pytest.mark.parametrize("told", [[False], [True, False], [False, False]])
-def test_with_few_outcomes_mode_and_evidence_are_those_of_the_integral(told) -> None:
-    U, terms, offset = np.array([[0.2], [0.4]])[: len(told)], [Term((0,), 2.0, 0.3)], 1.4
-    model = SuccessGP.given(terms, offset, U, np.array(told))
+@pytest.mark.parametrize("succeeded", [[False], [True, False], [False, False]])
+def test_with_few_outcomes_mode_and_evidence_are_those_of_the_integral(succeeded) -> None:
+    U, terms, offset = np.array([[0.2], [0.4]])[: len(succeeded)], [Term((0,), 2.0, 0.3)], 1.4
+    model = SuccessGP.given(terms, offset, U, np.array(succeeded))
     K = 2.0 * np.exp(-0.5 * (U - U.T) ** 2 / 0.09)
     axis = np.linspace(-9.0, 9.0, 361)
-    g = np.stack(np.meshgrid(*[axis] * len(told), indexing="ij"), axis=-1).reshape(-1, len(told))
-    sign = np.where(told, 1.0, -1.0)
+    g = np.stack(np.meshgrid(*[axis] * len(succeeded), indexing="ij"), axis=-1).reshape(-1, len(succeeded))
+    sign = np.where(succeeded, 1.0, -1.0)
     prior = -0.5 * np.einsum("mi,ij,mj->m", g, np.linalg.inv(K), g) - 0.5 * np.linalg.slogdet(2 * np.pi * K)[1]
     joint = prior + log_expit(sign * (offset + g)).sum(axis=1)
     np.testing.assert_allclose(model.logit(U) - offset, g[joint.argmax()], atol=0.05)
-    exact = logsumexp(joint) + len(told) * np.log(axis[1] - axis[0])
+    exact = logsumexp(joint) + len(succeeded) * np.log(axis[1] - axis[0])
     assert model.evidence == pytest.approx(exact, abs=0.05)  # Laplace's is an approximation
     mean = np.exp(joint - logsumexp(joint)) @ expit(offset + g[:, 0])
     assert expit(model.logit(U[:1]))[0] == pytest.approx(mean, abs=0.07)

@@ -57,7 +57,7 @@ def test_moments_equal_adaptive_quadrature(kind, power, mean, std):
     assert found[0] == pytest.approx(expected, abs=1e-6 * deviation[0])
 
 
-def test_moments_of_what_is_certain_are_the_value_itself():
+def test_moments_of_a_certain_value_are_that_value():
     for kind in ("none", "power", "log"):
         warp = Warp.fitted(kind, np.array([1.0, 2.0, 7.0]))
         found, deviation = warp.marginals(np.array([-0.3, 1.0]), np.zeros(2))
