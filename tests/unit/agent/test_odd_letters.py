@@ -1,4 +1,4 @@
-"""Whatever a member says in messages that arrive as they were sent: no other one ends by it, and reports name it."""
+"""Invalid content in intact messages never stops another agent, and reports name the sender."""
 
 import struct
 import zlib
@@ -66,15 +66,15 @@ MORE: list[Any] = [
 
 
 class Odd(Recording):
-    """Hands over odd messages of one agent beside real ones.
+    """Delivers invalid messages of one agent beside its real messages.
 
     Args:
-        routes: As of a transport.
-        of: Whose.
-        make: An odd one of a real one.
-        seed: Of which are followed or preceded by odd ones.
-        most: How many, before it hands over real ones alone.
-        share: Of the agent's messages.
+        routes: Routes, as of a transport.
+        of: Name of the agent.
+        make: A function that makes an invalid message from a real one.
+        seed: Seed of the choice and order of invalid messages.
+        most: Largest number of invalid messages.
+        share: Share of the agent's messages with an invalid one beside it.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Odd(Recording):
 
 
 def with_odd(case: Any, make: Callable[[bytes, np.random.Generator], bytes], seed: int, **how: Any) -> Odd:
-    """The case's messages, with odd ones of its second agent."""
+    """Add invalid messages of the case's second agent."""
     names, rng = case.problem.agents, np.random.default_rng(seed)
     routes = InProcess().open(names, getattr(case, "links", None)).routes
     case.transport = Odd(routes, names[1], lambda payload: make(payload, rng), seed=seed, **how)
@@ -106,12 +106,12 @@ def with_odd(case: Any, make: Callable[[bytes, np.random.Generator], bytes], see
 
 
 @pytest.mark.parametrize("make", CASES)
-def test_what_can_be_no_message_changes_no_decision_and_its_sender_is_named(make: Make):
+def test_invalid_messages_change_no_decision_and_reports_name_their_sender(make: Make):
     case = make()
     letters = with_odd(case, unfit, seed=1)
     named = Counter[str]()
     for _ in range(2):
-        case.go_on(1)  # as the team decides, to which nobody says anything odd
+        case.go_on(1)  # agents must decide as the team, which gets no invalid messages
         for agent in case.agents.values():
             links = agent.report.links
             named += links.dropped if isinstance(links, LinkReport) else Counter[str]()
@@ -135,33 +135,33 @@ OFFERS = {
 def test_an_offer_that_cannot_be_read_counts_as_lost(content: bytes):
     def offering(payload: bytes, rng: np.random.Generator) -> bytes:
         decision, turn = struct.unpack_from("<II", payload, 4)
-        tag, part, agent, words = (*msgspec.msgpack.decode(payload[12:]), *[None] * 4)[:4]
-        if tag != "reports" or agent not in words:
+        tag, part, agent, reports = (*msgspec.msgpack.decode(payload[12:]), *[None] * 4)[:4]
+        if tag != "reports" or agent not in reports:
             return payload
-        report = msgspec.msgpack.decode(words[agent])
-        report[1][0] = content  # the candidates of its offer
-        said = words | {agent: msgspec.msgpack.encode(report)}
-        return sealed(decision, turn, msgspec.msgpack.encode([tag, part, agent, said]))
+        report = msgspec.msgpack.decode(reports[agent])
+        report[1][0] = content  # the candidates of the offer
+        changed = reports | {agent: msgspec.msgpack.encode(report)}
+        return sealed(decision, turn, msgspec.msgpack.encode([tag, part, agent, changed]))
 
     case = in_field()
-    letters = with_odd(case, offering, seed=2)  # by which odd ones come first
-    case.go_on(1)  # as the team decides
+    letters = with_odd(case, offering, seed=2)  # with this seed, invalid messages come first
+    case.go_on(1)  # agents must decide as the team
     assert sum(agent.refused[letters.of] for agent in case.agents.values()) > 0
 
 
 def decided(case: Any, letters: Odd) -> bool:
-    """Whether all have decided, whatever they were told; nobody ends by anything but silence."""
+    """Whether all agents have decided. An agent may wait for ever, but must not raise an error."""
     if isinstance(case, InWorld):
         case.asked()
     else:
         for agent in case.agents.values():
             agent.ask()
-    step(case.agents, letters)  # some may wait for ever: that ends nobody
+    step(case.agents, letters)  # some agents may wait for ever
     return all(agent.is_finished for agent in case.agents.values())
 
 
 def among_odd(make: Make, seed: int, n_odd: int) -> int:
-    """Go on among so many odd messages, with restarts in the middle; how many were handed over."""
+    """Decide among `n_odd` invalid messages, with restarts; return the number of delivered ones."""
     handed = 0
     for part in range(1000):
         case = make()
@@ -170,7 +170,7 @@ def among_odd(make: Make, seed: int, n_odd: int) -> int:
             pass
         for agent in case.agents.values():
             if agent.travel is None:
-                assert copied(agent).is_finished == agent.is_finished  # what it was told is in its state, too
+                assert copied(agent).is_finished == agent.is_finished  # its state includes all accepted content
         handed += letters.n_odd
         if handed >= n_odd:
             break
@@ -179,5 +179,5 @@ def among_odd(make: Make, seed: int, n_odd: int) -> int:
 
 @pytest.mark.parametrize(("seed", "n_odd"), [(2, 20), pytest.param(3, 70, marks=SLOW)])
 @pytest.mark.parametrize("make", CASES + MORE)
-def test_nobody_ends_by_messages_with_odd_content(make: Make, seed: int, n_odd: int):
+def test_messages_with_invalid_content_never_stop_an_agent(make: Make, seed: int, n_odd: int):
     assert among_odd(make, seed, n_odd) == n_odd
