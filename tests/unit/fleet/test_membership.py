@@ -129,30 +129,23 @@ def test_an_absent_member_is_left_out_and_readmitted_when_it_returns(network, fl
 
 
 THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
-LEAVE_DURING_A_DECISION = [(3, "leave", 0, 6), (4, "leave", 1, 8)]
-SENDER_OF_SNAPSHOT_LEAVES = [(2, "leave", 2), (4, "come", 2), (4, "leave", 0, 1), (4, "come", 0, 90), (6, "leave", 1)]
-RETURN_WHILE_SENDER_OF_SNAPSHOT_LEAVES = [(2, "leave", 2), (4, "come", 2, 3), (4, "leave", 0, 5)]
+LEAVE_MIDWAY = [(3, "leave", 0, 6), (4, "leave", 1, 8)]
+SENDER_LEAVES = [(2, "leave", 2), (4, "come", 2), (4, "leave", 0, 1), (4, "come", 0, 90), (6, "leave", 1)]
+# the sender of a snapshot leaves during the same decision
+RETURN_WHILE_SENDER_LEAVES = [(2, "leave", 2), (4, "come", 2, 3), (4, "leave", 0, 5)]
 ALL_WERE_ABSENT = [(3, "leave", 0), (5, "leave", 1), (5, "leave", 2), (5, "come", 0), (5, "come", 1, 120)]
 
 
 @pytest.mark.parametrize(
     ("case", "moves", "rounds", "absent"),
     [
-        pytest.param("by factor", LEAVE_DURING_A_DECISION, 5, (0, 1), id="two leave during a decision"),
-        pytest.param(
-            "a field", LEAVE_DURING_A_DECISION, 5, (0, 1), id="two robots leave during a decision", marks=SLOW
-        ),
-        pytest.param(
-            "by factor", ALL_WERE_ABSENT, 6, (2,), id="a member that missed two rounds cannot send a snapshot"
-        ),
-        pytest.param(
-            "totals", SENDER_OF_SNAPSHOT_LEAVES, 7, (1,), id="one returns, and the sender of its snapshot leaves"
-        ),
-        pytest.param(
-            "a field, beliefs of their own", SENDER_OF_SNAPSHOT_LEAVES, 7, (1,), id="the same with robots", marks=SLOW
-        ),
+        pytest.param("by factor", LEAVE_MIDWAY, 5, (0, 1), id="two leave during a decision"),
+        pytest.param("a field", LEAVE_MIDWAY, 5, (0, 1), id="two robots leave during a decision", marks=SLOW),
+        pytest.param("by factor", ALL_WERE_ABSENT, 6, (2,), id="after two missed rounds, no snapshot can be sent"),
+        pytest.param("totals", SENDER_LEAVES, 7, (1,), id="one returns, and the sender of its snapshot leaves"),
+        pytest.param("a field, beliefs of their own", SENDER_LEAVES, 7, (1,), id="the same, robots", marks=SLOW),
         *(
-            pytest.param(case, RETURN_WHILE_SENDER_OF_SNAPSHOT_LEAVES, 5, (0,), id=f"at once, {case}", marks=SLOW)
+            pytest.param(case, RETURN_WHILE_SENDER_LEAVES, 5, (0,), id=f"at once, {case}", marks=SLOW)
             for case in ("by factor", "a field")
         ),
     ],
@@ -165,7 +158,7 @@ def test_remaining_members_continue_with_equal_logs_when_others_leave_and_return
         fleet.on(number, getattr(fleet, do), fleet.team.agents[who], turns=sum(turns))
     fleet.play(rounds)
     assert not fleet.schedule
-    if moves is LEAVE_DURING_A_DECISION:
+    if moves is LEAVE_MIDWAY:
         assert fleet.team.hub._decision_number == 7  # two decisions were given up
     require_in_step(fleet, *(fleet.team.agents[who] for who in absent))
 
