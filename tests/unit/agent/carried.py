@@ -14,11 +14,11 @@ class Recording(InProcessTransport):
 
     def __init__(self, routes: Any) -> None:
         super().__init__(routes)
-        self.handed: list[dict[str, list[Envelope]]] = []
+        self.delivered: list[dict[str, list[Envelope]]] = []
 
     def deliver(self) -> dict[str, list[Envelope]]:
-        self.handed.append(super().deliver())
-        return self.handed[-1]
+        self.delivered.append(super().deliver())
+        return self.delivered[-1]
 
 
 def copied(agent: Agent, **own: Any) -> Agent:
@@ -46,9 +46,9 @@ def ticked_to_the_end(
 
 def require_same_messages(case: Any, agent: Agent) -> None:
     """With the same inboxes, an agent must send and decide the same as the case's agent of its name."""
-    handed, name = case.transport.handed, agent.name
-    sent = agent.tick(0.0) + [e for step in handed for e in agent.tick(1.0, step.get(name, []))]
-    assert sorted(sent) == sorted(e for step in handed for inbox in step.values() for e in inbox if e.sender == name)
+    delivered, name = case.transport.delivered, agent.name
+    sent = agent.tick(0.0) + [e for step in delivered for e in agent.tick(1.0, step.get(name, []))]
+    assert sorted(sent) == sorted(e for step in delivered for inbox in step.values() for e in inbox if e.sender == name)
     assert agent.decision() == case.agents[name].decision()
 
 

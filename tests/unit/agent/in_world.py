@@ -15,7 +15,7 @@ from swarmbo.worlds.fields import WorldTravel
 from .carried import recommended_by
 
 
-class OwnWays(WorldTravel):
+class OwnTravel(WorldTravel):
     """Travel times of one agent, and nonsense for the other agents."""
 
     def __init__(self, world: Any, name: str) -> None:
@@ -45,9 +45,9 @@ class InWorld:
         self.problem, travels = self.world.problem, hasattr(other.unwrapped, "travel_rounds")
         self.passes = "samples_per_leg" in settings
         known: dict[str, Any] = {"level": self.world.level, "sites": self.world.sites()}
-        self.ways = {name: OwnWays(other.unwrapped, name) if travels else None for name in self.problem.agents}
+        self.travel = {name: OwnTravel(other.unwrapped, name) if travels else None for name in self.problem.agents}
         self.agents = {
-            name: Agent(name, self.problem, travel=self.ways[name], has_base=True, **known, **given)
+            name: Agent(name, self.problem, travel=self.travel[name], has_base=True, **known, **given)
             for name in self.problem.agents
         }
         self.transport = InProcess().open(self.agents)
@@ -56,7 +56,7 @@ class InWorld:
         for name, place in self.stands.items():
             self.agents[name].tell(None, start.factors[name], location=place)
 
-    def asked(self) -> None:
+    def ask_all(self) -> None:
         """Ask all agents."""
         offers = self.world.offers(list(self.agents))
         for name, agent in self.agents.items():
@@ -67,9 +67,9 @@ class InWorld:
             price, stands = offers.prices.get(name, 0.0), offers.standpoints.get(name)
             agent.ask(candidates=places, price=price, position=stands)
 
-    def go_on(self) -> None:
+    def play(self) -> None:
         """Play a round, in which agents and team must go to the same places."""
-        self.asked()
+        self.ask_all()
         run(self.agents, self.transport)
         self.act()
 

@@ -91,7 +91,7 @@ def test_without_contested_places_agents_improve_the_same_joint_choices_as_a_tea
         pytest.param(PAIRS, BAD, 3, id="a single factor per part, faults"),
     ],
 )
-def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(
+def test_agents_of_a_function_decide_by_a_deadline_as_a_team_does(
     scopes: dict[str, list[str]], faults: Faults | None, rounds: int
 ):
     """An agent that owns a variable but no factor also knows the place of the best evaluation."""
@@ -173,20 +173,20 @@ class Clock:
 
     def prepare(self) -> None:
         """Deliver messages until all agents keep time."""
-        letters = [letter for agent in self.agents.values() for letter in agent.tick(0.0)]
-        while letters:
-            for letter in letters:
+        envelopes = [letter for agent in self.agents.values() for letter in agent.tick(0.0)]
+        while envelopes:
+            for letter in envelopes:
                 self.to[letter.recipient].append(letter)
-            letters = [said for letter in letters for said in self.agents[letter.recipient].tick(0.0, [letter])]
+            envelopes = [sent for letter in envelopes for sent in self.agents[letter.recipient].tick(0.0, [letter])]
 
     def tick(self, names: Any) -> list[Envelope]:
         """Tick some agents' clocks; return the messages that must not be lost."""
         here, self.arriving = self.arriving, {}
-        said = [letter for name in names for letter in self.agents[name].tick(1.0, here.get(name, []))]
-        for letter in said:
+        sent = [letter for name in names for letter in self.agents[name].tick(1.0, here.get(name, []))]
+        for letter in sent:
             if may_be_lost(letter):
                 self.arriving.setdefault(letter.recipient, []).append(letter)
-        return [letter for letter in said if not may_be_lost(letter)]
+        return [letter for letter in sent if not may_be_lost(letter)]
 
 
 def asked_in_field(**more: Any) -> tuple[InField, Clock]:
@@ -241,14 +241,14 @@ def test_an_agent_saved_during_an_agreement_continues_to_the_same_decision(kind:
                 agent.ask()
             clock, ticks = Clock(case.agents), OF_FUNCTION.deadline + 1
             clock.prepare()
-        letters = list[Envelope]()
+        envelopes = list[Envelope]()
         for now in range(ticks):
-            letters += clock.tick(case.agents)
+            envelopes += clock.tick(case.agents)
             if is_saved and now in (2, 9, ticks - 1):
                 clock.agents |= {name: copied(agent) for name, agent in clock.agents.items()}
                 case.agents.update(clock.agents)
-        while letters:
-            letters = [said for letter in letters for said in clock.agents[letter.recipient].tick(2.0, [letter])]
+        while envelopes:
+            envelopes = [sent for letter in envelopes for sent in clock.agents[letter.recipient].tick(2.0, [letter])]
         return {name: agent.decision() for name, agent in clock.agents.items()}
 
     saved = decisions(is_saved=True)
@@ -321,7 +321,7 @@ def test_the_number_of_a_factor_whose_owner_is_absent_is_the_mean_of_the_others(
     setup = sb.Team(problem, seed=1, coordination=OF_FUNCTION).setup
     stages = Stages("p", setup, Routes(problem.agents), None, Participants(1, ("p",)))
     staged = stages._gather(Gather(graph, {"f": 2.0, "g": 4.0, "h": 77.0}))  # pyright: ignore[reportPrivateUsage]
-    (program,) = next(staged).programs(lambda *said: None)
+    (program,) = next(staged).programs(lambda *sent: None)
     with pytest.raises(StopIteration) as sums:
         next(program)
     with pytest.raises(StopIteration) as gathered:

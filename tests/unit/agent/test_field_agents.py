@@ -90,7 +90,7 @@ class Case:
         own = {name: BOX.from_unit(rng.random((20 + 3 * n, 2))) for n, name in enumerate(self.problem.agents)}
         return {name: np.concatenate([places, shared[n : n + 8]]) for n, (name, places) in enumerate(own.items())}
 
-    def asked(
+    def ask_all(
         self, count: int | None = None, candidates: Places | None = None, prices: Mapping[str, float] | None = None
     ) -> list[Any]:
         """Ask team and agents, and check that they decide the same."""
@@ -99,7 +99,7 @@ class Case:
         for name, agent in self.agents.items():
             own = None if candidates is None else candidates.get(name, np.zeros((0, 2)))
             agent.ask(count, candidates=own, price=(prices or {}).get(name, 0.0))
-        self.transport.handed.clear()
+        self.transport.delivered.clear()
         run(self.agents, self.transport)
         self.require_decided(queries)
         return queries
@@ -120,11 +120,11 @@ class Case:
         for name, y in measured.items():
             self.agents[name].tell(query.id, y, noise_std=stds.get(name))
 
-    def go_on(self, rounds: int, count: int | None = None, **offered: Any) -> None:
+    def play(self, rounds: int, count: int | None = None, **offered: Any) -> None:
         for _ in range(rounds):
             self.turn += 1
             candidates = self.candidates(self.turn) if "candidates" not in offered else offered["candidates"]
-            for query in self.asked(count, candidates, offered.get("prices"))[::-1]:
+            for query in self.ask_all(count, candidates, offered.get("prices"))[::-1]:
                 self.tell(query)
 
     def recommended(self) -> Any:
@@ -174,12 +174,14 @@ CASES: list[Any] = [
 @pytest.mark.parametrize("given", CASES)
 def test_agents_that_know_only_their_own_measurements_decide_as_the_team_does(given: dict[str, Any]):
     case = Case(**given)
-    case.go_on(1, candidates=None)  # anywhere in the box
+    case.play(1, candidates=None)  # anywhere in the box
     belief = case.given["belief"]
-    for _ in range(belief.refit_every + (belief.time is not None or belief.refit_every > 1)):  # with data from two fits
-        case.go_on(1)
+    for _ in range(
+        belief.refit_every + (belief.time is not None or belief.refit_every > 1)
+    ):  # with fading, data of two ages
+        case.play(1)
         assert case.team.last_report is not None
-        if case.given["coordination"] in (MAX_SUM, "exact"):  # agents check choices again without messages
+        if case.given["coordination"] in (MAX_SUM, "exact"):  # each agent checks choices again by itself
             sent = sent_by(case.agents).get("agreement", Traffic())
             assert sent.messages <= case.team.last_report.traffic.messages
     assert len(case.problem.agents) == 1 or case.transport.traffic.messages > 0
@@ -191,15 +193,15 @@ def test_agents_that_know_only_their_own_measurements_decide_as_the_team_does(gi
 )
 def test_batches_are_chosen_as_the_team_does(acquisition: Any):
     case = Case(acquisition=acquisition, fails=lost)
-    case.go_on(1, 2)
-    case.go_on(1, 2, candidates=None)
+    case.play(1, 2)
+    case.play(1, 2, candidates=None)
 
 
 @pytest.mark.parametrize("acquisition", [UCB, THOMPSON], ids=name_of)
 def test_agents_decline_what_the_team_declines(acquisition: Any):
     case = Case(acquisition=acquisition)
-    case.go_on(2, prices={"r": 0.6, "m": 0.05, "k": 0.0})
-    case.go_on(1, prices={"a": 50.0})
+    case.play(2, prices={"r": 0.6, "m": 0.05, "k": 0.0})
+    case.play(1, prices={"a": 50.0})
     assert case.agents["a"].decision() == {}
 
 
@@ -215,7 +217,7 @@ def test_agents_recommend_the_same_as_the_team_also_with_attached_measurements(g
     case, rng = Case(**given), np.random.default_rng(0)
     assert case.recommended() is None
     for _ in range(2):
-        case.go_on(1)
+        case.play(1)
         X = BOX.from_unit(rng.random((5, 2)))
         y = np.array([field(x) for x in X])
         y[1] = np.nan
@@ -226,45 +228,45 @@ def test_agents_recommend_the_same_as_the_team_also_with_attached_measurements(g
 @pytest.mark.parametrize("belief", [QUICK, fused()], ids=["shared", "fused"])
 def test_attached_measurements_come_after_earlier_ones_also_for_agents_without_any(belief: Any):
     case = Case(belief=belief)
-    case.go_on(1, 2, candidates=dict.fromkeys(NAMES, case.candidates(0)["r"][:2]))  # two places for four agents
+    case.play(1, 2, candidates=dict.fromkeys(NAMES, case.candidates(0)["r"][:2]))  # two places for four agents
     X = BOX.from_unit(np.random.default_rng(0).random((3, 2)))
     case.attach(X, np.array([field(x) for x in X]), ["r", "k", "k"])
-    case.go_on(1)
+    case.play(1)
     assert case.recommended() is not None
 
 
 def test_an_agent_without_candidates_skips_the_round():
     case = Case()
-    case.go_on(1)
+    case.play(1)
     places = case.candidates(9)
-    case.go_on(1, candidates={name: places[name] for name in ("a", "m")})
+    case.play(1, candidates={name: places[name] for name in ("a", "m")})
     assert case.agents["r"].decision() == {}
-    case.go_on(1, candidates=dict.fromkeys(NAMES, places["r"][:2]))  # two places for four agents
-    case.go_on(1, candidates={})
-    case.go_on(1)
+    case.play(1, candidates=dict.fromkeys(NAMES, places["r"][:2]))  # two places for four agents
+    case.play(1, candidates={})
+    case.play(1)
 
 
 def test_measurements_may_be_told_late_in_parts_and_at_other_places():
     case = Case(belief=FADING)
-    case.go_on(1)
-    first, second = case.asked(2, case.candidates(5))
+    case.play(1)
+    first, second = case.ask_all(2, case.candidates(5))
     moved = {name: x + np.array([0.1, -0.05]) for name, x in second.points.items()}
     outcomes = {name: field(x) for name, x in moved.items()}
     case.team.tell(second, {"r": outcomes["r"], "m": outcomes["m"]}, locations={"m": moved["m"]})
     case.agents["r"].tell(second.id, outcomes["r"])
     case.agents["m"].tell(second.id, outcomes["m"], location=moved["m"])
-    (third,) = case.asked(None, case.candidates(6))
+    (third,) = case.ask_all(None, case.candidates(6))
     case.team.tell(second, {"a": outcomes["a"], "k": outcomes["k"]}, locations={n: moved[n] for n in "ak"})
     for name in "ak":
         case.agents[name].tell(second.id, {name: outcomes[name]}, location=moved[name])
     case.tell(third)
     case.tell(first)
-    (query,) = case.asked(None, case.candidates(7))
+    (query,) = case.ask_all(None, case.candidates(7))
     case.team.tell(query, failed=True)
     for agent in case.agents.values():
         agent.tell(query.id, failed=True)
-    case.go_on(1)
-    case.asked()  # now all agents know all measurements
+    case.play(1)
+    case.ask_all()  # now all agents know all measurements
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
         np.testing.assert_array_equal(agent.log.history.factors, case.team.history.factors)
@@ -281,16 +283,16 @@ def test_measurements_may_be_told_late_in_parts_and_at_other_places():
 )
 def test_attached_measurements_are_used_as_by_the_team(belief: Any, by_round: bool):
     case, rng = Case(belief=belief), np.random.default_rng(0)
-    case.go_on(1)
+    case.play(1)
     for turn in range(2):
         X = BOX.from_unit(rng.random((7, 2)))
         y, makers = np.array([field(x) for x in X]), ["a", "r", "a", "k", "a", "k", "r"]
         y[[1, 4]], stds = np.nan, np.where(np.arange(7) % 3, np.nan, 0.2)
         case.attach(X, y, makers, np.arange(7.0) - 5.0 if by_round else None, stds)
         if turn == 0:
-            case.go_on(1)
-    case.go_on(1)
-    case.asked()  # now all agents know all measurements
+            case.play(1)
+    case.play(1)
+    case.ask_all()  # now all agents know all measurements
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.factors, case.team.history.factors)
         np.testing.assert_array_equal(agent.log.history.known_noise, case.team.history.known_noise)
@@ -312,7 +314,7 @@ def test_messages_of_an_agent_depend_only_on_its_measurements_and_its_inbox(give
     alone = {name: case.agent(name) for name in case.agents}
     for turn in range(2):
         candidates, prices = case.candidates(turn), {"a": 0.1}
-        (query,) = case.asked(None, candidates, prices)
+        (query,) = case.ask_all(None, candidates, prices)
         for name, agent in alone.items():
             agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
             require_same_messages(case, agent)
@@ -325,7 +327,7 @@ def test_messages_of_an_agent_depend_only_on_its_measurements_and_its_inbox(give
 def test_an_agent_computes_only_its_own_table(monkeypatch: pytest.MonkeyPatch):
     """Tables of other agents are replaced by nonsense."""
     case = Case()
-    case.go_on(1)
+    case.play(1)
     reached, chosen = Counter[str](), Stages._choose  # pyright: ignore[reportPrivateUsage]
 
     def poisoned(self: Any, request: Any) -> Any:
@@ -339,7 +341,7 @@ def test_an_agent_computes_only_its_own_table(monkeypatch: pytest.MonkeyPatch):
         return chosen(self, request._replace(problem=replace(request.problem, tables=nonsense)))
 
     monkeypatch.setattr(Stages, "_choose", poisoned)
-    case.go_on(2)
+    case.play(2)
     assert set(reached) == {f"w_{name}" for name in NAMES}
     assert max(reached.values()) == 2  # one per round
 
@@ -359,7 +361,7 @@ CONSENSUS = {"belief": fused("consensus", loss=0.2), "names": FEWER}
 )
 def test_an_agent_in_a_field_continues_from_its_state_at_any_tick(given: dict[str, Any], moment: int):
     case = Case(fails=lost, **given)
-    case.go_on(1)
+    case.play(1)
     candidates = case.candidates(9)
     queries = case.team.ask(2, candidates, links=case.links)
     for name, agent in case.agents.items():
@@ -369,7 +371,7 @@ def test_an_agent_in_a_field_continues_from_its_state_at_any_tick(given: dict[st
     case.require_decided(queries)
     case.tell(queries[1])
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # after an outcome that is not yet sent
-    case.go_on(1)
+    case.play(1)
 
 
 @pytest.mark.slow
@@ -377,7 +379,7 @@ def test_agents_in_separate_processes_decide_as_the_team_does():
     case = Case(names=("a", "b"))
     with threadpool_limits(1, user_api="blas"):
         case.agents = {name: RemoteAgent(name, case.problem, **case.given) for name in case.agents}  # type: ignore[assignment]
-        case.go_on(2)
+        case.play(2)
         for agent in case.agents.values():
             agent.close()  # type: ignore[attr-defined]
 
@@ -385,7 +387,7 @@ def test_agents_in_separate_processes_decide_as_the_team_does():
 def test_unconnected_agents_form_separate_chains_and_get_reports_over_a_base_station():
     links: nx.Graph[str] = nx.Graph([("r", "k"), ("a", "m"), ("r", "base"), ("base", "a")])
     case = Case(links=links)
-    case.go_on(2)
+    case.play(2)
     agent = Case(links=nx.Graph([("r", "k"), ("a", "m")])).agents["a"]
     with pytest.raises(TransportError, match="no path of links from 'a' to 'r'"):
         agent.ask()
@@ -398,7 +400,7 @@ def test_a_base_station_without_links_keeps_chains_separate():
     case = Case(links=nx.Graph([("r", "k"), ("a", "m")]))
     case.transport = Recording(InProcess().open(NAMES).routes)
     case.agents = {name: Agent(name, case.problem, links=case.links, has_base=True, **case.given) for name in NAMES}
-    case.go_on(2, candidates=None)
+    case.play(2, candidates=None)
     two_ways = sent_by(case.agents)["reports"]
     # k is one link from r; the others are two links away, over the base
     assert (two_ways.messages, two_ways.transmissions) == (6, 10)
@@ -413,14 +415,14 @@ def test_infos_of_an_environment_are_learned_as_by_the_team():
     }
     places = {"a": np.ones((1, 2)), "b": np.full((1, 2), 2.0), "c": np.zeros((0, 2))}
     for _ in range(2):
-        query = case.asked(None, places)[0]
+        query = case.ask_all(None, places)[0]
         assert set(query.points) == {"a", "b"}
         found = {name: measurements_of(name, infos[name], query.points.get(name), BOX) for name in case.problem.agents}
         case.team._learn_news(query.id, news_of_measurements(case.problem, found), is_all=True)
         for name, agent in case.agents.items():
             agent.observe(query.id, infos[name])
     assert not case.team.pending
-    case.asked(None, places)
+    case.ask_all(None, places)
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
         np.testing.assert_array_equal(agent.log.history.factors, case.team.history.factors)
@@ -470,7 +472,7 @@ def test_repeated_messages_are_kept_once():
 @pytest.mark.parametrize("belief", [QUICK, OWN])
 def test_a_restored_agent_can_give_up_an_earlier_decision(belief: Any):
     case = Case(names=("a", "b"), belief=belief)
-    case.go_on(2)
+    case.play(2)
     for agent in case.agents.values():
         agent.ask()
     run(case.agents, case.transport)
@@ -478,7 +480,7 @@ def test_a_restored_agent_can_give_up_an_earlier_decision(belief: Any):
     for agent in case.agents.values():
         agent.give_up(2)
         assert list(agent.log.open) == ["q00002"]
-    case.go_on(2)
+    case.play(2)
 
 
 def test_an_agent_that_does_not_take_part_still_reports_its_measurements():
@@ -493,12 +495,14 @@ def test_an_agent_that_does_not_take_part_still_reports_its_measurements():
 
 def test_reports_go_along_a_tree_and_are_counted():
     case = Case(links=nx.path_graph(NAMES))
-    case.go_on(2)
+    case.play(2)
     traffic = sent_by(case.agents)
     assert traffic["reports"].messages == 2 * (len(NAMES) - 1)  # up and down
     assert traffic["choices"].messages == 2 * traffic["reports"].messages  # each agent's choice, and its value
     sent = sum(traffic.values(), Traffic())
-    crossed = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender != e.recipient]
+    crossed = [
+        e for step in case.transport.delivered for inbox in step.values() for e in inbox if e.sender != e.recipient
+    ]
     assert (sent.messages, sent.bytes) == (len(crossed), sum(len(e.payload) for e in crossed))
 
 
@@ -512,31 +516,31 @@ def reported(case: Any) -> int:
 def test_unchanged_candidates_are_reported_in_a_byte():
     case = Case()
     near, far = case.candidates(1), case.candidates(2)
-    case.asked(None, near)
+    case.ask_all(None, near)
     whole = reported(case)
-    case.asked(None, near)
+    case.ask_all(None, near)
     assert reported(case) < whole / 8
-    case.asked(None, near | {"m": far["m"]})  # one of four changed
+    case.ask_all(None, near | {"m": far["m"]})  # one of four changed
     assert whole / 8 < reported(case) < whole / 2
-    case.asked(None, near | {"m": far["m"]})
+    case.ask_all(None, near | {"m": far["m"]})
     assert reported(case) < whole / 8
-    case.asked(None, near | {"m": far["m"]}, {"a": 0.5})  # a price also belongs to the offer
+    case.ask_all(None, near | {"m": far["m"]}, {"a": 0.5})  # a price also belongs to the offer
     assert reported(case) > whole / 8
 
 
 def test_a_recommendation_does_not_change_the_known_offers():
     case = Case()
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     whole = reported(case)
     case.recommended()
-    case.asked(None, case.candidates(1))
+    case.ask_all(None, case.candidates(1))
     assert sent_by(case.agents)["reports"].bytes < whole / 3
 
 
 @pytest.mark.parametrize("moment", [5, pytest.param(0, marks=SLOW)])
 def test_restored_agents_still_know_the_offers_of_others(moment: int):
     case = Case()
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     whole = reported(case)
     query = case.team.ask(None, case.candidates(1))
     for name, agent in case.agents.items():
@@ -545,13 +549,13 @@ def test_restored_agents_still_know_the_offers_of_others(moment: int):
     case.require_decided([query])
     assert case.team.sent["reports"].bytes < whole / 3
     case.tell(query)
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     assert reported(case) < whole / 3
 
 
 def test_a_restored_team_still_knows_the_offers_of_its_agents():
     case = Case()
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     again = sb.Team(case.problem, **case.given).load_state_dict(case.team.state_dict())
     assert again.ask(None, case.candidates(1)).point == case.team.ask(None, case.candidates(1)).point
     assert again.sent == case.team.sent
@@ -559,7 +563,7 @@ def test_a_restored_team_still_knows_the_offers_of_its_agents():
 
 def test_a_failed_decision_does_not_change_the_known_offers(monkeypatch: pytest.MonkeyPatch):
     case = Case()
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     before = {name: dict(agent._last_offers) for name, agent in case.agents.items()}
     for name, agent in case.agents.items():
         agent.ask(candidates=case.candidates(2)[name])
@@ -573,7 +577,7 @@ def test_a_failed_decision_does_not_change_the_known_offers(monkeypatch: pytest.
 
 def test_a_reference_to_an_unknown_offer_counts_as_lost():
     case = Case()
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     mistaken = case.agents["k"]
     mistaken._last_offers = {**mistaken._last_offers, "k": case.agents["a"]._last_offers["a"]}
     for name, agent in case.agents.items():
@@ -626,7 +630,7 @@ def test_invalid_arguments_of_an_agent_in_a_field_are_refused_in_one_line(
     act: Callable[[Agent], object], error: type[Exception], message: str
 ):
     case = Case(names=("a", "b"))
-    case.asked()
+    case.ask_all()
     with pytest.raises(error, match=message):
         act(case.agents["a"])
 

@@ -41,11 +41,11 @@ FADING = fused(time=sb.TimeAxis(lengthscale_median=3.0))
 )
 def test_agents_with_their_own_beliefs_decide_as_the_team_does(method: str, loss: float):
     case = Case(names=FEWER, belief=fused(method, loss=loss), fails=lost)
-    case.go_on(1)
-    case.go_on(1, candidates=None)
+    case.play(1)
+    case.play(1, candidates=None)
     beliefs = case.team.belief
     assert isinstance(beliefs, FusedBelief)
-    case.asked()
+    case.ask_all()
     for name, agent in case.agents.items():
         own = belief_of(agent)
         assert list(own.agents) == [name]
@@ -67,9 +67,9 @@ def belief_of(agent: Agent) -> FusedBelief:
 )
 def test_agents_with_their_own_beliefs_decide_as_the_team_does_with_any_acquisition(acquisition: Any):
     case = Case(acquisition=acquisition, belief=fused(steps=1), fails=lost)
-    case.go_on(1, 2)
-    case.go_on(1, prices={"r": 0.05, "m": 0.6, "k": 0.0})
-    case.go_on(1, prices={"a": 50.0})
+    case.play(1, 2)
+    case.play(1, prices={"r": 0.05, "m": 0.6, "k": 0.0})
+    case.play(1, prices={"a": 50.0})
     assert case.agents["a"].decision() == {}
 
 
@@ -93,17 +93,17 @@ def test_agents_with_their_own_beliefs_decide_as_the_team_does_with_any_acquisit
 )
 def test_agents_with_their_own_beliefs_decide_as_the_team_does_with_any_method_and_data(given: dict[str, Any]):
     case = Case(**({"belief": fused(loss=0.2), "names": FEWER} | given))
-    case.go_on(2)
+    case.play(2)
 
 
 def test_agents_share_news_also_in_rounds_without_measurements():
     sensors: dict[str, Any] = {"sensors": 5, "energy_price": 1e6, "max_cycles": 9, "field": {"gp": {"seed": 1}}}
     there = InWorld(sensor_field_v0.parallel_env, sensors, belief=fused(steps=1, loss=0.6), acquisition="information")
     there.team.begin(there.infos)
-    there.go_on()  # every agent measures, because its single outcome gives no scale to compare with a price
+    there.play()  # every agent measures, because its single outcome gives no scale to compare with a price
     reached = list[Any]()
     for _ in range(3):
-        there.asked()
+        there.ask_all()
         run(there.agents, there.transport)
         beliefs = there.team.belief
         assert isinstance(beliefs, FusedBelief)
@@ -126,8 +126,8 @@ def test_agents_share_news_also_in_rounds_without_measurements():
 )
 def test_outcomes_in_parts_are_learned_when_complete_or_before_the_next_decision(belief: Any, turns: str):
     case = Case(names=FEWER, belief=belief)
-    case.go_on(1)
-    first, second = case.asked(2, case.candidates(5))
+    case.play(1)
+    first, second = case.ask_all(2, case.candidates(5))
     before = n_data(case)
     parts = [(first, "r"), (first, "am")]
     if turns == "the others, then r":
@@ -142,12 +142,12 @@ def test_outcomes_in_parts_are_learned_when_complete_or_before_the_next_decision
             case.agents[name].tell(query.id, y)
     learned = n_data(case)
     assert learned > before
-    case.go_on(1)
+    case.play(1)
     if turns != "two queries in turn":
         case.team.tell(second, {"a": 0.3})
         case.agents["a"].tell(second.id, 0.3)
         assert n_data(case) > learned
-        case.go_on(1)  # learned before this decision, although the outcomes of r and m are still missing
+        case.play(1)  # learned before this decision, although the outcomes of r and m are still missing
     if belief == QUICK:
         for agent in case.agents.values():
             X = agent.belief.X  # type: ignore[union-attr]
@@ -175,8 +175,8 @@ def test_a_team_saved_between_two_parts_of_an_outcome_continues_identically():
 
 def test_an_agent_has_no_outcomes_and_no_view_of_others():
     case = Case(belief=fused("consensus"))
-    case.go_on(1)
-    case.asked()
+    case.play(1)
+    case.ask_all()
     outcomes = {name: case.team.history.factors[:, n] for n, name in enumerate(NAMES)}
     for name, agent in case.agents.items():
         known = agent.log.history
@@ -193,8 +193,8 @@ def test_an_agent_has_no_outcomes_and_no_view_of_others():
 
 def test_agents_and_team_count_the_same_traffic():
     case = Case(belief=fused(), acquisition=sb.DBGPUCB(exploration="annealed", **FEW))
-    case.go_on(2)
-    case.asked(None, case.candidates(7), {"r": 0.01, "m": 0.01})
+    case.play(2)
+    case.ask_all(None, case.candidates(7), {"r": 0.01, "m": 0.01})
     traffic = sent_by(case.agents)
     assert case.team.last_report is not None
     agreed = {"likely places", "choices in turn", "shortlists", "declining", "looking again", "agreement", "choices"}
@@ -207,9 +207,9 @@ def test_agents_and_team_count_the_same_traffic():
 def test_without_an_environment_beliefs_are_sent_over_the_last_given_links():
     chain = nx.path_graph(FEWER)
     case = Case(names=FEWER, belief=fused(), links=chain, coordination="independent")
-    case.go_on(1)
+    case.play(1)
     case.team = sb.Team(case.problem, **case.given).load_state_dict(case.team.state_dict())
-    case.go_on(2)
+    case.play(2)
     sent = sent_by(case.agents)["sharing"]
     assert case.team.sent["sharing"] == sent
     assert sent.messages == sent.transmissions  # no note was relayed
@@ -220,7 +220,7 @@ def test_greedy_counts_relayed_transmissions_of_choices():
     relayed = nx.Graph([("r", "a"), ("r", "m")])
     for belief, links, expected in ((fused(), None, (4, 4)), (fused(), relayed, (4, 6)), (QUICK, relayed, (0, 0))):
         case = Case(names=FEWER, belief=belief, coordination="greedy", links=links)
-        case.go_on(1)
+        case.play(1)
         counted = sent_by(case.agents).get("choices in turn", Traffic())
         assert (counted.messages, counted.transmissions) == expected
         assert counted == case.team.sent.get("choices in turn", Traffic())
@@ -228,7 +228,7 @@ def test_greedy_counts_relayed_transmissions_of_choices():
 
 def test_a_failed_decision_does_not_change_the_belief():
     case = Case(belief=fused())
-    case.go_on(1)
+    case.play(1)
     agent = case.agents["a"]
     before = belief_of(agent).agents["a"].n_measurements
     agent.patience = 1.0

@@ -47,7 +47,7 @@ class Processes(Case):
 def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(given: dict[str, Any]):
     with threadpool_limits(1, user_api="blas"), Processes(**given) as case:
         for _ in range(INITIAL + 3):
-            case.go_on(1)
+            case.play(1)
             assert sent_by(case.agents) == case.team.sent
 
 
@@ -88,18 +88,18 @@ def test_an_agent_in_a_process_raises_the_agent_s_errors_and_returns_its_state_a
         case.agents["a"] = agent  # type: ignore[assignment]
         with pytest.raises(UnknownQueryError, match="query 'q00009' is not pending"):
             agent.tell("q00009", 1.0)
-        ((query_id, point),) = case.asked()  # the process continues
+        ((query_id, point),) = case.ask_all()  # the process continues
         with pytest.raises(ConfigError, match=r"wanted only its own: \['f'\]"):
             agent.tell(query_id, {"g": 1.0})
         case.tell(query_id, case.outcomes(point))
-        case.go_on(1)
+        case.play(1)
         assert agent.is_alive
         state = agent.state_dict()
     assert not agent.is_alive
     with pytest.raises(TransportError, match="the process of agent 'a' has ended"):
         agent.ask()
     case.agents["a"] = Agent.from_state_dict(state)
-    case.go_on(1)
+    case.play(1)
 
 
 def test_an_error_in_making_an_agent_is_raised_by_the_caller():

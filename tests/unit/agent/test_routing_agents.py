@@ -39,30 +39,30 @@ def drive(belief: Any = QUICK, acquisition: Any = PEAK, coordination: Any = ROUT
     ("given", "exchanges"),
     [
         pytest.param({}, True, id="auction"),
-        pytest.param({"belief": OWN}, True, id="beliefs of their own"),
+        pytest.param({"belief": OWN}, True, id="own beliefs"),
         pytest.param({"coordination": sb.Routes(order="sequential", way_points=60)}, True, id="one by one"),
         pytest.param({"belief": OWN, "failure_rate": 0.3}, True, id="failures", marks=THOROUGH),
         pytest.param(DEPOT, False, id="batteries, apart", marks=THOROUGH),
         pytest.param({"coordination": sb.Routes(explore_share=0.0), "acquisition": "db-gp-ucb"}, False, id="no routes"),
-        pytest.param({"acquisition": "db-gp-ucb"}, True, id="in time to go up"),
+        pytest.param({"acquisition": "db-gp-ucb"}, True, id="ascent in time"),
         pytest.param(
             {"acquisition": "db-gp-ucb", "belief": OWN, "battery_s": 900.0, "bases": [[4700.0, 5900.0]] * 3},
             True,
-            id="in time to go up, own, batteries",
+            id="ascent in time, own beliefs, batteries",
             marks=SLOW,
         ),
-        pytest.param(UP, True, id="up", marks=SLOW),
-        pytest.param({**UP, "acquisition": "thompson", "belief": OWN}, True, id="up by draws", marks=SLOW),
-        pytest.param({"samples_per_leg": 2}, True, id="on the way", marks=SLOW),
-        pytest.param({"samples_per_leg": 2, "belief": OWN}, True, id="on the way, own", marks=THOROUGH),
-        pytest.param({**UP, "samples_per_leg": 2}, True, id="up, on the way"),
+        pytest.param(UP, True, id="ascent", marks=SLOW),
+        pytest.param({**UP, "acquisition": "thompson", "belief": OWN}, True, id="ascent by draws", marks=SLOW),
+        pytest.param({"samples_per_leg": 2}, True, id="samples on the way", marks=SLOW),
+        pytest.param({"samples_per_leg": 2, "belief": OWN}, True, id="samples on the way, own beliefs", marks=THOROUGH),
+        pytest.param({**UP, "samples_per_leg": 2}, True, id="ascent, samples on the way"),
         pytest.param({"robots": 1}, False, id="one robot", marks=THOROUGH),
     ],
 )
 def test_agents_that_know_only_their_own_travel_times_drive_as_the_team_does(given: dict[str, Any], exchanges: bool):
     there = drive(**given)
     for _ in range(2):
-        there.go_on()
+        there.play()
         sent, counted = sent_by(there.agents), dict(there.team.sent)
         assert "agreement" in sent or not exchanges
         sent.pop("reports", None)
@@ -74,17 +74,17 @@ def test_agents_that_know_only_their_own_travel_times_drive_as_the_team_does(giv
 @pytest.mark.parametrize("moment", [3, *(pytest.param(moment, marks=SLOW) for moment in (9, 30))])
 def test_an_agent_with_routes_continues_from_its_state_with_its_travel_times(moment: int):
     there = drive(belief=OWN)
-    there.go_on()
-    there.asked()
+    there.play()
+    there.ask_all()
 
     def again(name: str, agent: Agent) -> Agent:
         with pytest.raises(ConfigError, match=r"\$.travel: got NoneType; wanted travel times"):
             copied(agent)
-        return copied(agent, travel=there.ways[name])
+        return copied(agent, travel=there.travel[name])
 
     assert ticked_to_the_end(there, moment, again) > moment
     there.act()
-    there.go_on()
+    there.play()
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def test_agents_decide_as_the_team_does(types: Any, scopes: Any, outcomes: str):
     coordination = None if (types is MIXED) ^ (scopes is RING) ^ (outcomes == "total") else IN_TIME
     case = case_of(types, scopes, outcomes=outcomes, **({} if coordination is None else {"coordination": coordination}))
     for turn in range(INITIAL + 2):
-        ((query_id, point),) = case.asked()
+        ((query_id, point),) = case.ask_all()
         wanted = case.team.pending[query_id]
         assert [(type(x), x) for x in point.values()] == [(type(x), x) for x in wanted.values()]
         assert coordination is not None or sent_by(case.agents) == case.team.sent, turn
@@ -76,7 +76,7 @@ def test_constraints_over_several_factors_are_kept_by_messages(outcomes: str, co
     given = {} if coordination is None else {"coordination": coordination}
     case = case_of(DISCRETE, PAIRS, outcomes=outcomes, constraints=constraints, **given)
     for _ in range(INITIAL + 2):
-        ((query_id, point),) = case.asked()  # exactly the team's point
+        ((query_id, point),) = case.ask_all()  # exactly the team's point
         ones = (point["a"] == "red") + (point["c"] in (1, None) and point["c"] is not True)
         assert ones + 0.2 * point["b"] <= 1.5
         assert (point["a"], point["d"]) != ("red", "low")
@@ -90,10 +90,10 @@ def test_constraints_over_several_factors_are_kept_by_messages(outcomes: str, co
 )
 def test_batches_of_every_acquisition_equal_those_of_the_team(acquisition: str, outcomes: str):
     case = case_of(MIXED, acquisition=acquisition, outcomes=outcomes)
-    case.go_on(1, INITIAL)
-    case.go_on(1, 2)
+    case.play(1, INITIAL)
+    case.play(1, 2)
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}
-    case.go_on(1, 2)
+    case.play(1, 2)
 
 
 def test_values_of_other_points_are_told_and_attached_in_the_users_types():
@@ -101,14 +101,14 @@ def test_values_of_other_points_are_told_and_attached_in_the_users_types():
     points = [["red", 3, None], ["blue", 7, True]]
     case.attach(points, np.array([[*case.outcomes(dict(zip("abc", x, strict=True))).values()] for x in points]))
     for _ in range(3):
-        ((query_id, point),) = case.asked()
+        ((query_id, point),) = case.ask_all()
         moved = {**point, "a": "blue" if point["a"] != "blue" else "green", "b": 5}
         case.tell(query_id, case.outcomes(moved), moved)
-    case.asked()
+    case.ask_all()
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
     with pytest.raises(ConfigError, match=r"\$\.point\.a: got 'pink'; wanted one of \['red', 'green', 'blue'\]"):
-        case.agents["a"].tell(case.asked()[0][0], {"f": 1.0}, point={"a": "pink"})
+        case.agents["a"].tell(case.ask_all()[0][0], {"f": 1.0}, point={"a": "pink"})
 
 
 def test_messages_of_a_fleet_have_codes_and_invalid_codes_are_refused():
@@ -125,11 +125,11 @@ def test_messages_of_a_fleet_have_codes_and_invalid_codes_are_refused():
 
 
 def test_a_message_with_a_code_that_is_not_a_value_is_refused():
-    """A code between two categories is refused in the sums of outcomes."""
+    """An invalid code of an agent is refused in the sums of outcomes."""
     from swarmbo.agent import schema
 
     case = case_of(DISCRETE)
-    ((query_id, point),) = case.asked()
+    ((query_id, point),) = case.ask_all()
     case.tell(query_id, case.outcomes(point))
     agent = case.agents["a"]
     numbers = rows.OutcomeExchange("a", agent.log, agent._own_rows).numbers()  # pyright: ignore[reportPrivateUsage]
