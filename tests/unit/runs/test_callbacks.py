@@ -91,10 +91,12 @@ def test_tensorboard_has_each_step_once(tmp_path, resumed):
             found += [(event.step, value.tag, value.simple_value) for value in numbers]
             rest = rest[16 + length :]
     assert [one[:2] for one in sorted(found)] == [one[:2] for one in sorted(wanted)]
-    assert [one[2] for one in sorted(found)] == pytest.approx([one[2] for one in sorted(wanted)], rel=1e-6)  # 32 bits
+    assert [one[2] for one in sorted(found)] == pytest.approx(
+        [one[2] for one in sorted(wanted)], rel=1e-6
+    )  # stored as float32
 
 
-@pytest.mark.filterwarnings("ignore")  # of packages that MLflow imports
+@pytest.mark.filterwarnings("ignore")  # warnings of packages that MLflow imports
 def test_mlflow_has_each_step_once(tmp_path, monkeypatch, resumed):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     mlflow = pytest.importorskip("mlflow")

@@ -225,7 +225,7 @@ def test_steps_that_hang_or_end_their_process_are_recorded_and_the_run_continues
     records = RunFolder(tmp_path / "run").records()
     assert [record.round for record in records] == sorted(set(watched)) == list(range(6))
     assert records[2].failure == "no answer within 2 s"
-    assert records[4].failure == "the world ended its process, with status 7"  # its third round
+    assert records[4].failure == "the world ended its process, with status 7"  # the third round of the environment
     assert [len([s for s in record.samples if s.measurement is not None]) for record in records[1:]] == [2, 0, 2, 0, 2]
     assert (summary.rounds, summary.failures) == (5, 4)
     assert resume(tmp_path / "run") == summary

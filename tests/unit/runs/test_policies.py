@@ -138,7 +138,7 @@ def test_a_team_learns_from_actions_of_another_policy():
         team.follow({"sensor_0": [1.0]})
 
 
-def test_each_action_is_decoded_once_and_an_error_names_a_wrong_one(monkeypatch):
+def test_each_action_is_read_once_and_an_error_names_a_wrong_one(monkeypatch):
     env = make_environment(scenario(WLAN))
     team = sb.Team.for_env(env, seed=0)
     _, infos = env.reset(seed=0)

@@ -149,7 +149,7 @@ def test_an_incomplete_run_is_read_up_to_its_last_round(tmp_path, bump_scenario,
     assert "2 of 4 rounds" in half._repr_html_()
     assert max(half.table()["round"]) == 2
     with (tmp_path / "half" / "rounds.jsonl").open("ab") as log:
-        log.write(b'{"round": 3, "sam')  # torn
+        log.write(b'{"round": 3, "sam')  # incomplete
     assert sb.load_run(tmp_path / "half").table() == half.table()
     resume(tmp_path / "half")
     whole = sb.load_run(str(tmp_path / "half"))

@@ -98,7 +98,7 @@ def test_records_and_summary_describe_the_run(played):
     assert [sample.target for sample in records[0].samples] == [None, None]
     assert all(sample.target == sample.location for record in records[1:] for sample in record.samples)
     assert len({record.query for record in records[1:]}) == 3
-    assert [record.sharing.messages for record in records] == [0, 2, 2, 2]  # before each decision
+    assert [record.sharing.messages for record in records] == [0, 2, 2, 2]  # outcomes are shared before each decision
 
 
 def test_predictions_are_made_by_the_belief_before_the_measurement(played, bump_scenario):
@@ -164,7 +164,7 @@ def test_an_environment_that_ends_early_ends_the_run(tmp_path, bump_scenario):
     assert resume(tmp_path / "run") == summary
 
 
-def test_a_coordination_may_be_a_word(tmp_path, bump_scenario):
+def test_a_coordination_method_can_be_given_by_name(tmp_path, bump_scenario):
     scenario = bump_scenario()
     named = msgspec.structs.replace(scenario, coordination="independent")
     assert run(named, tmp_path / "word").rounds == run(scenario, tmp_path / "usual").rounds

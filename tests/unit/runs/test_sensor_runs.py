@@ -148,7 +148,7 @@ def test_methods_are_compared_by_the_scores_of_their_goal(done, tmp_path):
 
 
 @pytest.mark.parametrize(("metric", "better"), [("level_f1", "team"), ("map_rmse", "random")])
-def test_more_f1_and_less_error_are_better(metric, better):
+def test_a_higher_f1_and_a_lower_error_are_better(metric, better):
     pairs = PairedDifference(0.2, 0.1, 0.3, n_pairs=9, unpaired=[])
     rows = [
         ComparisonRow("lake", "random", metric, "", 0.5, 9, "random"),

@@ -98,7 +98,7 @@ def test_a_sweep_skips_complete_trials_resumes_unfinished_ones_and_changes_no_ot
 
     interrupted(trials[0].scenario, half, 1)
     with (half / "rounds.jsonl").open("ab") as log:
-        log.write(b'{"round":')  # torn
+        log.write(b'{"round":')  # incomplete
     watched = []
     outcomes = sweep(trials, workers=2, on_run=watched.append)
     assert [outcome.status for outcome in outcomes] == ["resumed", "skipped", "failed", "done"], [
