@@ -111,7 +111,7 @@ LON, LAT = [5.72, 5.74, 5.76, 5.7512], [50.95, 50.98, 50.9601, 50.9712]
     ],
 )
 @pytest.mark.parametrize("sites", ["only", "interpolated"])
-def test_longitudes_and_latitudes_are_recognised_by_their_names(table, header, sign, sites):
+def test_longitudes_and_latitudes_are_recognised_by_the_names_of_columns(table, header, sign, sites):
     rows = [(sign * x, sign * y, v) for x, y, v in zip(LON, LAT, (1.0, 2.0, 3.0, 4.0), strict=True)]
     with pytest.warns(DataWarning, match=r"\$\.field\.coordinates: .* taken for degrees, and projected to metres"):
         field = build_field(table(rows, header, sites=sites), 100)

@@ -38,7 +38,7 @@ KNOWN = {
 
 @pytest.mark.parametrize("form", ["plain", "both"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_stated_place_has_the_stated_maximum(name, form):
+def test_the_stated_argmax_has_the_stated_maximum(name, form):
     f = get(name, seed=3, **FORMS[form], **SMALL.get(name, {}))
     assert f.value(f.argmax[None])[0] == pytest.approx(f.maximum, abs=1e-7 * max(1.0, abs(f.maximum)))
     assert ((f.low <= f.argmax) & (f.argmax <= f.high)).all()
@@ -179,7 +179,7 @@ def test_unknown_functions_and_invalid_settings_are_refused(name, settings, mess
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_every_function_survives_a_pickle(name):
+def test_every_function_can_be_pickled(name):
     plain = get(name, **SMALL.get(name, {}))
     for function in (plain, plain.moved(2).rescaled(2)):
         again = pickle.loads(pickle.dumps(function))
@@ -222,7 +222,7 @@ def test_a_push_that_does_not_touch_the_object_leaves_it_at_the_origin():
 
 
 @pytest.mark.parametrize("duration", [12.0, 20.0])
-def test_a_push_along_a_line_moves_the_object_as_far_as_mechanics_in_one_dimension(duration):
+def test_a_push_along_a_line_agrees_with_mechanics_in_one_dimension(duration):
     pytest.importorskip("Box2D")
     row = np.array([[-4.0, 0.0, 5.0, 0.0, duration, 0.0, 0.0]])
     end = moved_objects(row, np.zeros((1, 2)))[0]
@@ -297,7 +297,7 @@ def test_obstacles_are_drawn_by_the_seed_and_leave_start_and_goal_free():
         assert np.abs(first - end).max(axis=1).min() > 0.05
 
 
-def test_a_network_that_hardly_learns_guesses_and_one_that_learns_is_as_good_as_logistic_regression():
+def test_a_network_scores_low_without_learning_and_like_logistic_regression_with_it():
     pytest.importorskip("sklearn")
     from sklearn.datasets import load_iris
     from sklearn.linear_model import LogisticRegression

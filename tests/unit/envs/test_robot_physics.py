@@ -91,7 +91,7 @@ def test_rovers_stand_on_the_ground_at_any_place():
     env = begun(robots=8, rovers={"relief_m": 12.0})
     rovers, episode = env._world.mover, env._current()
     for state, pose in zip(episode.engine, episode.poses, strict=True):
-        place = state[1:4]  # after the time
+        place = state[1:4]  # the first entry is the time
         np.testing.assert_allclose(place[:2], pose[:2], atol=0.2)
         up = rovers.terrain.upright(pose[:2], 0.0, 0.5)[2, 2]
         assert place[2] - rovers.terrain.heights_at(place[None, :2])[0] == pytest.approx(0.2 / up, abs=0.03)
@@ -113,7 +113,7 @@ def test_on_level_ground_a_rover_drives_the_expected_time_and_distance():
 
 @has_mujoco
 @pytest.mark.parametrize(("degrees", "friction", "climbs"), [(12, 1.0, True), (25, 1.0, True), (12, 0.1, False)])
-def test_a_slope_is_climbed_up_to_the_friction_of_the_wheels(tmp_path, degrees, friction, climbs):
+def test_rovers_climb_slopes_only_up_to_the_friction_of_their_wheels(tmp_path, degrees, friction, climbs):
     """No vehicle climbs a slope whose tangent exceeds its friction. Well below that, a rover must climb it."""
     field, relief = ramp(tmp_path, degrees)
     env = begun(field=field, starts=[[30, 50]], round_time_s=40.0, rovers={"friction": friction, **relief})

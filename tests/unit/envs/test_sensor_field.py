@@ -122,7 +122,7 @@ def test_with_sites_only_a_sensor_measures_the_same_site_repeatedly():
     assert (np.abs(own - env.stations.places[1]) <= 110.0 + 1e-6).all()
 
 
-def test_a_sensor_with_no_site_in_reach_has_the_nearest():
+def test_a_sensor_without_a_site_in_reach_gets_the_nearest_one():
     env = world(field={"survey": "oxford-ph"}, places=[[150, 150], [350, 1050], [550, 2050], [250, 550]], reach_m=1.0)
     assert [len(env.candidates(agent)) for agent in env.agents] == [1] * 4
     assert env.action_space("sensor_0").contains(np.append(env.candidates("sensor_0")[0], 1.0))
@@ -183,7 +183,7 @@ def test_wrong_arguments_are_refused_with_path_value_and_valid_values(changed, m
         world(**changed)
 
 
-def test_states_that_are_not_whole_are_refused():
+def test_states_with_invalid_arrays_are_refused():
     env = world()
     state = env.get_state()
     for name, array, message in (
