@@ -33,20 +33,20 @@ def poisoned(network, of, make, rng, share=0.3, most=10**6, instead=False, **fau
     """A network on which invalid messages of one member follow or replace its messages."""
 
     class Poisoned(network):
-        n_odd = 0
+        n_invalid = 0
 
         def send(self, sender, recipient, content):
             message = decode(content)
-            is_odd = (
+            is_invalid = (
                 sender == of
                 and not isinstance(message, Receipt | RefusalCounts)
-                and self.n_odd < most
+                and self.n_invalid < most
                 and rng.random() < share
             )
-            if is_odd:
-                self.n_odd += 1
+            if is_invalid:
+                self.n_invalid += 1
                 super().send(sender, recipient, make(message, content, rng))
-            if not (is_odd and instead):
+            if not (is_invalid and instead):
                 super().send(sender, recipient, content)
 
     return Poisoned(**faults)
@@ -71,29 +71,29 @@ def test_invalid_messages_change_no_decision_and_their_sender_is_named(network, 
     wire = poisoned(network, "agent_1", unfit_message, np.random.default_rng(0))
     fleet = fleets(world(), wire, kill=kill, **SMALL)
     require_same(fleet.play(4), alone(world(), 4, **SMALL))
-    assert wire.n_odd > 10
+    assert wire.n_invalid > 10
     assert set(fleet.team.hub.inadmissible_by_sender) == {"agent_1"}
     assert bool(fleet.kills) == bool(kill)
 
 
-def among_odd(network, fleets, seed, n_odd):
-    """Run fleets until `n_odd` invalid messages were sent. At the end of each fleet, members restart."""
-    handed = 0
-    while handed < n_odd:
-        rng = np.random.default_rng([seed, handed])
-        wire = poisoned(network, "agent_1", invalid_message, rng, share=0.2, most=n_odd - handed)
+def among_invalid(network, fleets, seed, n_invalid):
+    """Run fleets until `n_invalid` invalid messages were sent. At the end of each fleet, members restart."""
+    n_sent = 0
+    while n_sent < n_invalid:
+        rng = np.random.default_rng([seed, n_sent])
+        wire = poisoned(network, "agent_1", invalid_message, rng, share=0.2, most=n_invalid - n_sent)
         fleet = fleets(world(), wire, kill=0.02, **SMALL)
         with suppress(TransportError):  # the hub may wait in vain
             fleet.play(4)
         for name in fleet.team.agents:
             fleet.come(name)
-        handed += wire.n_odd
-    return handed
+        n_sent += wire.n_invalid
+    return n_sent
 
 
-@pytest.mark.parametrize(("seed", "n_odd"), [(1, 60), pytest.param(2, 600, marks=pytest.mark.slow)])
-def test_invalid_content_never_stops_a_member(network, fleets, seed, n_odd):
-    assert among_odd(network, fleets, seed, n_odd) == n_odd
+@pytest.mark.parametrize(("seed", "n_invalid"), [(1, 60), pytest.param(2, 600, marks=pytest.mark.slow)])
+def test_invalid_content_never_stops_a_member(network, fleets, seed, n_invalid):
+    assert among_invalid(network, fleets, seed, n_invalid) == n_invalid
 
 
 def test_by_a_deadline_a_fleet_continues_without_a_member_whose_messages_are_refused(network, fleets):

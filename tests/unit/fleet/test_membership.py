@@ -49,7 +49,7 @@ CASES = {
     "by factor": (chain, CLIMBS),
     "totals": (lambda: chain(outcomes="total", noise_std=0.1), CLIMBS),
     "a field": (robots, TABLES),
-    "a field, beliefs of their own": (robots, OWN),
+    "a field, own beliefs": (robots, OWN),
 }
 
 
@@ -143,7 +143,7 @@ ALL_WERE_ABSENT = [(3, "leave", 0), (5, "leave", 1), (5, "leave", 2), (5, "come"
         pytest.param("a field", LEAVE_MIDWAY, 5, (0, 1), id="two robots leave during a decision", marks=SLOW),
         pytest.param("by factor", ALL_WERE_ABSENT, 6, (2,), id="after two missed rounds, no snapshot can be sent"),
         pytest.param("totals", SENDER_LEAVES, 7, (1,), id="one returns, and the sender of its snapshot leaves"),
-        pytest.param("a field, beliefs of their own", SENDER_LEAVES, 7, (1,), id="the same, robots", marks=SLOW),
+        pytest.param("a field, own beliefs", SENDER_LEAVES, 7, (1,), id="the same, robots", marks=SLOW),
         *(
             pytest.param(case, RETURN_WHILE_SENDER_LEAVES, 5, (0,), id=f"at once, {case}", marks=SLOW)
             for case in ("by factor", "a field")
@@ -199,7 +199,7 @@ def test_a_process_that_ends_repeatedly_is_absent_at_once(network, fleets):
     require_in_step(fleet)
 
 
-@pytest.mark.parametrize("case", ["a field, beliefs of their own", pytest.param("totals", marks=SLOW)])
+@pytest.mark.parametrize("case", ["a field, own beliefs", pytest.param("totals", marks=SLOW)])
 def test_a_member_that_lost_its_journal_gets_all_data_again(network, fleets, case):
     fleet = made(fleets, network(), case)
     name = fleet.team.agents[0]
