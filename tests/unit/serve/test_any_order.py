@@ -112,8 +112,8 @@ class Model:
         per_query = 2 if self.kind == "field" else 1
         assert state.failed == per_query * sum(body.get("failed", False) for body in self.told.values())
         assert len(state.outcomes) == per_query * len(self.told)
-        told = [self.total(body["outcome"]) for body in self.told.values() if "outcome" in body]
-        assert state.best.outcome == (max(told) if told else None)
+        totals = [self.total(body["outcome"]) for body in self.told.values() if "outcome" in body]
+        assert state.best.outcome == (max(totals) if totals else None)
 
     def total(self, outcome):
         if not isinstance(outcome, dict):
@@ -142,7 +142,7 @@ EXAMPLE += [("tell", index, "value") for index in range(8)] + [("ask", 0, 1.0), 
 @settings(max_examples=4)
 @example(operations=EXAMPLE)
 @given(operations=OPERATIONS)
-def test_any_order_of_asks_tells_waits_and_kills(kind, operations):
+def test_the_service_keeps_its_guarantees_for_any_order_of_calls_and_kills(kind, operations):
     with tempfile.TemporaryDirectory() as folder:
         model = Model(Path(folder), kind)
         for operation, index, how in operations:

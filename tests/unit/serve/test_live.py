@@ -60,8 +60,8 @@ class Clients:
                 if draw.random() < 0.15:
                     continue  # a client that never returns its outcome
                 for _ in range(draw.choice([1, 1, 2])):
-                    told = self.patiently(f"/tell/{asked['query']}", {"outcome": camel(asked["point"])})
-                    self.answers.append((asked["query"], asked["point"], *told))
+                    answer = self.patiently(f"/tell/{asked['query']}", {"outcome": camel(asked["point"])})
+                    self.answers.append((asked["query"], asked["point"], *answer))
         except Exception as error:  # noqa: BLE001  shown by the test
             self.errors.append(error)
 

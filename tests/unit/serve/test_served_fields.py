@@ -146,9 +146,8 @@ def test_after_a_kill_overlapping_queries_are_repeated_exactly(tmp_path, scenari
     with open_broker(longer, folder, 8, False) as broker:
         first = ask(broker)
         tell(broker, first, ["ada", "ben"])
-        for _ in range(
-            2
-        ):  # a query becomes complete while another one is partly told, and more of that is told before the next ask
+        # a query becomes complete while another one is partly told, and more of that is told before the next ask
+        for _ in range(2):
             second = ask(broker)
             tell(broker, second, ["cyd"])
             tell(broker, first, ["cyd"])
