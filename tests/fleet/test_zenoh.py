@@ -138,9 +138,9 @@ def test_a_table_problem_has_the_same_solution_as_in_one_process_despite_a_kill(
     file.write_text(f"{head}constraints:\n{constraints}\n")
     asked = [str(file), "--algo", "mgm", "--seed", "2"]
     log, pid = tmp_path / "log", out / "fleet" / "b" / "pid"
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         fleet = command("fleet", *asked, "--out", str(out), "--port", str(free_port()))
-        running = subprocess.Popen(fleet, stdout=said, stderr=said)
+        running = subprocess.Popen(fleet, stdout=output, stderr=output)
         os.kill(int(wait_for(lambda: pid.is_file() and pid.read_text().strip())), signal.SIGKILL)
         assert running.wait(200) == 0, log.read_text()
     assert "processes were started again: b 1 times" in log.read_text()
@@ -196,11 +196,11 @@ class Timed:
     """A fleet of robots with a deadline, in which robot_3 can be started by hand."""
 
     def __init__(self, folder: Path, *more: str) -> None:
-        self.out, self.log, self.until = folder / "run", folder / "said", time.monotonic() + 600
+        self.out, self.log, self.until = folder / "run", folder / "output", time.monotonic() + 600
         timed = ["--set=coordination.kind=max-sum", "--set=coordination.mode=asynchronous", "--set=rounds=400"]
         fleet = ["fleet", "robots", *timed, *more, "--out", str(self.out), "--port", str(free_port())]
-        with self.log.open("wb") as said:
-            self.processes = [subprocess.Popen(command(*fleet, "--no-figures", "-q"), stdout=said, stderr=said)]
+        with self.log.open("wb") as output:
+            self.processes = [subprocess.Popen(command(*fleet, "--no-figures", "-q"), stdout=output, stderr=output)]
 
     def start(self) -> None:
         own = command("agent", "robot_3", "--fleet", str(self.out / "fleet" / "fleet.json"))
@@ -376,7 +376,7 @@ def arrives(sender: Link, recipient: Link) -> bool:
 
 def test_the_owner_of_a_key_can_neither_send_as_another_nor_receive_messages_of_others(three):
     with session(three.without_access_control()) as attacker:
-        said = intercepted(attacker)
+        output = intercepted(attacker)
         assert arrives(three.hub, three.a)
         for _ in range(30):
             attacker.put("swarmbo/three/a/b", b"in its own name")
@@ -390,8 +390,8 @@ def test_the_owner_of_a_key_can_neither_send_as_another_nor_receive_messages_of_
         found = received(three.a)
     assert ("world", b"as the hub") not in found
     assert ("world", b"a secret") in found
-    assert b"for b" in said
-    assert b"a secret" not in said
+    assert b"for b" in output
+    assert b"a secret" not in output
 
 
 def test_a_sender_with_keys_of_another_authority_is_not_connected(three, tmp_path):
@@ -403,7 +403,7 @@ def test_a_sender_with_keys_of_another_authority_is_not_connected(three, tmp_pat
     }
     settings["transport/link/tls"] = own
     with session(settings) as stranger:
-        said = intercepted(stranger)
+        output = intercepted(stranger)
         assert arrives(three.hub, three.a)
         for _ in range(20):
             stranger.put("swarmbo/three/a/b", b"let me in")
@@ -412,7 +412,7 @@ def test_a_sender_with_keys_of_another_authority_is_not_connected(three, tmp_pat
         found = received(three.a, 0.5)
         assert list(stranger.info.peers_zid()) == []
     assert found == []
-    assert set(said) == {b"let me in"}  # only its own messages
+    assert set(output) == {b"let me in"}  # only its own messages
 
 
 def test_a_burst_of_messages_arrives_without_repetition(three):

@@ -59,9 +59,9 @@ def second_best(report=REPORT, bound=None):
     def solve(self, graph, tables, links=None):
         best = Search().solve(graph, tables).assignment
         factor = graph.factors[0]
-        spoilt = {name: table.copy() for name, table in tables.items()}
-        spoilt[factor][tuple(best[v] for v in graph.scope(factor))] -= 1e6
-        choice = Search().solve(graph, spoilt).assignment
+        penalised = {name: table.copy() for name, table in tables.items()}
+        penalised[factor][tuple(best[v] for v in graph.scope(factor))] -= 1e6
+        choice = Search().solve(graph, penalised).assignment
         value = float(sum(tables[f][tuple(choice[v] for v in graph.scope(f))] for f in graph.factors))
         return sb.Solution(choice, value, value if bound == "its own" else None, report)
 

@@ -180,7 +180,7 @@ BROKEN = {
     ),
     "one leaves early": (stepping(one_leaves_early), r"agents that ended: got \['probe_0'\]; wanted none, or all at"),
     "continues after the end": (
-        stepping(lambda self, *told: setattr(self, "agents", list(BOXES))),
+        stepping(lambda self, *result: setattr(self, "agents", list(BOXES))),
         r"agents after the end of an episode: got \['probe_0', 'probe_1'\]; wanted \[\]",
     ),
     "an API test that fails": (
@@ -209,7 +209,7 @@ BROKEN = {
     ),
     "a state that changes later": (
         {"get_state": with_shared_trace}
-        | stepping(lambda self, *told: self.__dict__.setdefault("trace", []).append(0)),
+        | stepping(lambda self, *result: self.__dict__.setdefault("trace", []).append(0)),
         "a saved state after its world continued: got .*; wanted the same",
     ),
     "directed links": (

@@ -34,7 +34,7 @@ def delivers_undeliverable(self, envelope):
     try:
         InProcessTransport.send(self, envelope)
     except TransportError:
-        self.astray = {envelope.recipient: [envelope]}
+        self.undeliverable = {envelope.recipient: [envelope]}
         raise
 
 
@@ -105,7 +105,7 @@ BROKEN = {
     "delivers refused messages": (
         {
             "send": delivers_undeliverable,
-            "deliver": lambda self: InProcessTransport.deliver(self) or self.__dict__.pop("astray", {}),
+            "deliver": lambda self: InProcessTransport.deliver(self) or self.__dict__.pop("undeliverable", {}),
         },
         r"deliver\(\) after a message from 'a' to 'x', .*: got {'x': .*; wanted {}",
     ),
