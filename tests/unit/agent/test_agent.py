@@ -372,7 +372,7 @@ def test_agents_decide_as_their_team_does_while_a_part_makes_no_progress(monkeyp
 
 @pytest.mark.usefixtures("poisoned")
 def test_agents_decide_as_their_team_does_when_the_search_of_one_factor_restarts():
-    """A factor with a categorical variable is never split, and only such a factor restarts."""
+    """A factor with a categorical variable is never split, and only unsplit factors restart."""
     case = Case(LONE, types=CHOICE, acquisition=SOON, initial=4, seed=2)
     case.play(8)
     assert case.team.model.learned.restarted_at == 6

@@ -174,7 +174,7 @@ def test_a_pruned_trial_reports_its_available_factors():
     def pruned(trial):
         parts = {"f": trial.suggest_float("x", 0.0, 1.0), "g": trial.suggest_float("y", 0.0, 1.0)}
         if trial.number != 3:
-            trial.set_user_attr("factors", parts if trial.number % 3 else {"f": parts["f"]})  # of each third only f
+            trial.set_user_attr("factors", parts if trial.number % 3 else {"f": parts["f"]})  # or only f
         trial.report(sum(parts.values()), 1)
         if trial.number % 3 < 2:
             raise optuna.TrialPruned
