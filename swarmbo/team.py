@@ -35,7 +35,7 @@ class Team(AskTell):
     """A team of agents that agree on the next evaluations, and learn from their outcomes. It maximises.
 
     ``Team(graph, bounds)`` has agents that own the factors and variables of one function: a query is a joint point, and
-    outcomes are of the sum or of single factors. ``Team.for_field`` has agents that each measure at their own location
+    outcomes are sums or values of single factors. ``Team.for_field`` has agents that each measure at their own location
     in one field. ``Team.for_env`` makes the team that fits a PettingZoo environment, and drives it.
 
     Decisions are bit-identical for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one),

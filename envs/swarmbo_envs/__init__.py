@@ -19,7 +19,7 @@ _ENTRY_POINTS = {f"swarmbo/{'-v'.join(name.rsplit('_v', 1))}": f"swarmbo_envs.{n
 def register_all() -> list[str]:
     """Register every world in PettingZoo's registry, for its parallel and its AEC interface; return the ids.
 
-    It is called on import of the package, and is an entry point of the group ``swarmbo.envs``. Known ids are kept.
+    It runs on import of the package, and from the entry point group ``swarmbo.envs``. Ids already registered are kept.
     """
     for env_id, module in _ENTRY_POINTS.items():
         if env_id not in pettingzoo.parallel_registry:

@@ -35,7 +35,7 @@ class Scale:
         self._ends: dict[str, tuple[Values, Values, NDArray[np.bool_]]] = {}
         for agent, box in boxes.items():
             if not (isinstance(box, Box) and len(box.shape) == 1 and np.isfinite([box.low, box.high]).all()):
-                fix = "wanted boxes of finite ends and one axis: a WLAN without channels, a function without types"
+                fix = "wanted boxes of finite ends and one axis, such as those of a WLAN without channels"
                 raise ConfigError(f"got {box} of {agent}; {fix}", at="$.env")
             wide = box.high - box.low > _WIDE
             low, high = (np.where(wide, _signed_log(end), end) for end in (box.low, box.high))

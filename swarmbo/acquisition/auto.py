@@ -29,13 +29,13 @@ from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even, NonNegative
 
-_BOLDER = 4.0  # factor on the weight in bounds that do not alternate with draws
+_BOLDER = 4.0  # factor on the weight in bold bounds, such as bounds that do not alternate with draws
 # number of factors above which the weight falls: n standard deviations add up to sqrt(n) times that of the sum
 _MANY = 32
 _PATIENCE = 3  # factor on the failures before a trust region shrinks, in noise
 _PATIENCE_OF_ONE = 2  # the same for one factor without noise: a joint model of few variables improves irregularly
 _LATE = 20  # least number of remaining rounds for a restart: with fewer, it ends worse than the previous search
-_GLOBAL_ABOVE = 1e-3  # share of the first outcomes' spread: a larger expected improvement is searched globally
+_GLOBAL_ABOVE = 1e-3  # share of the first outcomes' spread: with more expected improvement, the search is global
 _N_POINTS = 256  # random points at which this improvement is computed
 _PERIOD = 2  # period of global searches of a stalled factor, which can leave a wrong basin, and of draws in noise
 _STALLED = 2  # idle evaluations until a factor is stalled, in units of those that halve a trust region
@@ -186,7 +186,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         is_drawable = not is_whole and len(situation.graph.factors) <= DRAWABLE
         if patience > 1 and is_drawable and (situation.n_batched or asked % _PERIOD):
             return self._draw(situation, belief, None)  # in noise, a few outcomes tell little
-        # points of a global search are no steps of the trust region
+        # points of a global search do not count as steps of the trust region
         places = belief.domain.to_unit(belief.X) if is_plain else None
         trust_region, outcomes = self._box(patience), _seen(belief, situation)
         side = trust_region.state(outcomes, steps=situation.steps(), places=places, basis=situation.basis()).side
@@ -276,7 +276,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def _box_of_one(self, situation: JointSituation, model: Model, centre: Float[np.ndarray, " n"]) -> Box | None:
         """Trust region of one factor since its last restart; None while a restarted search explores."""
         belief, restarted_at = model.belief, model.learned.restarted_at
-        n_initial = self.restarts.fresh if restarted_at else 0  # first points after a restart are no steps
+        n_initial = self.restarts.fresh if restarted_at else 0  # first points after a restart do not count
         n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending)
         # a factor that its owner splits has not restarted, whatever another agent learned
         if restarted_at and n_steps < n_initial and not model.divided:
@@ -290,7 +290,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
 
     def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
-        """Index of the evaluation at which the search with one factor last restarted, possibly now; 0 if never."""
+        """Number of evaluations before the last restart with one factor, possibly now; none while it may be split."""
         if previous is None:
             return 0
         since = previous.restarted_at
@@ -342,7 +342,7 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
     seen, awaited = belief.known, situation.history.awaited
     if awaited is not None:
         seen = seen & ~awaited.any(axis=1)
-    # NaN marks what is unknown or still awaited: it is no failure of the region
+    # NaN marks unknown and pending outcomes, which are not failures of the region
     means = belief.posterior_mean(belief.X) if seen.any() else belief.totals
     return np.where(seen, means, np.nan)
 

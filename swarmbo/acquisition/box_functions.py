@@ -233,7 +233,7 @@ class ContrastFunctions(BeliefFunctions):
         return self.belief.local_contrast(stack, U, self.reference, gradient=gradient)
 
     def starting_from(self, best: Joint, columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]) -> Self:
-        """Functions whose reference is the best point, or the point to beat; see ``BoxFunctions.starting_from``."""
+        """Functions relative to the best evaluated point, or the point to beat; see ``BoxFunctions.starting_from``."""
         reference = self.reference.copy()
         reference[columns] = (beaten if self.is_over_beaten else best[0])[columns]
         return replace(super().starting_from(best, columns, beaten), reference=reference)

@@ -124,7 +124,7 @@ def nearest(
 
 
 def numbered(candidates: Candidates, agents: Sequence[str]) -> Numbered:
-    """Distinct candidates (u, d) of some agents, in the order of coordinates, and the numbers of each agent's."""
+    """Distinct candidates (u, d) of some agents, in the order of coordinates, and their numbers by agent."""
     if not agents:
         return np.zeros((0, 1)), {}
     places, numbers = unique_places(np.concatenate([candidates[agent] for agent in agents]))

@@ -86,7 +86,7 @@ def _ratios(z: utility.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return log_h, np.where(is_right, ndtr(right) / h, mills / share), np.where(is_right, density / h, 1.0 / share)
 
 
-_NODES = 32  # number in an average over successors in a table; Sobol sequences are balanced at powers of two
+_NODES = 32  # points in an average over successors in a table; Sobol sequences are balanced at powers of two
 _MORE_NODES = 512  # the same for one choice, given any number of others
 _DENSITY = 1.0 / np.sqrt(2.0 * np.pi)
 _LEAST_STD = 1e-100  # share of the distance to the value to improve on

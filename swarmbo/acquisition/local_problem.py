@@ -34,7 +34,7 @@ class Safeguard:
     def settled(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[Batch]:
         """Final batch, chain by chain.
 
-        Starting at the end of a chain, agents abstain if their place is not worth its price, given those of later
+        Starting at the end of a chain, agents abstain if their place is not worth its price, given the places of later
         agents. Then the sequential greedy places are taken instead if their value is larger by the objective of the
         agreement, eq. (5). In a chain with more agents than a local function considers, they are also taken if their
         value is larger with all agents ahead considered, at most the next 64, or by the paper's eq. (5), in which
@@ -165,7 +165,7 @@ class LocalProblem:
     safeguard: Safeguard | None = None  # comparison with the sequential greedy choice; None: the agreement is final
 
     def value_steps(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[float | None]:
-        """Sum of the factors for measuring agents' places on their shortlists; None if a choice is on no shortlist.
+        """Sum of the factors for measuring agents' places on their shortlists; None if a choice is not on its list.
 
         Agents with separate beliefs send the values of their factors.
         """

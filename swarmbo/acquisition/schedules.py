@@ -15,7 +15,7 @@ GroupExploration = Literal["practical", "theory"]
 NeighbourhoodExploration = Literal["practical", "paper", "theory"]
 ContinuousExploration = Literal["practical", "theory", "theory-continuous"]
 
-ANNEALED_FROM, ANNEALED_TO = 5.0, 1.0  # sqrt(beta): chosen on the landscapes of docs/studies/fields.md, other seeds
+ANNEALED_FROM, ANNEALED_TO = 5.0, 1.0  # sqrt(beta), chosen on other seeds of the landscapes of docs/studies/fields.md
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Situation:
         sites: All measurable places (k, d); None: anything in the box.
         travel: Travel times for route planning; None if the world gives none.
         required: Requirements on success, by each agent's knowledge of failures; agents without failures are missing.
-        unscaled: Known agents that measure at any price, because their belief has no scale yet.
+        unscaled: Agents that measure at any price, because their belief has no scale yet; remote agents may be missing.
     """
 
     agents: tuple[str, ...]

@@ -54,7 +54,7 @@ class FieldDraw(Delegating):
 
     @classmethod
     def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"], rng: np.random.Generator) -> "FieldDraw":
-        """A joint draw at physical places, one or more; of more than 1,024 a random subset, as the cost is cubic."""
+        """A joint draw at physical places, one or more; at a random 1,024 of them at most, as the cost is cubic."""
         places = np.unique(places, axis=0)
         listed, values = places, dict.fromkeys((place.tobytes() for place in places), -np.inf)
         if len(places) > _MOST:
@@ -81,7 +81,7 @@ class FieldDraw(Delegating):
         return _Certain(self.posterior_mean(X))
 
     def at(self, now: float) -> "FieldDraw":
-        """The draw itself, which is of one round."""
+        """The draw itself, which was made for one round."""
         return self
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "FieldDraw":
@@ -221,7 +221,7 @@ class EGPEI(Acquisition, frozen=True, tag="egp-ei"):
 
 
 def require_ensemble(model: Model, kind: str) -> EnsembleModel:
-    """Check that a model is an ensemble's."""
+    """Check that a model belongs to an ensemble."""
     if isinstance(model, EnsembleModel):
         return model
-    raise ConfigError(f"got {kind!r} with a belief that is no ensemble; wanted belief = 'ensemble'", at="$.belief.kind")
+    raise ConfigError(f"got {kind!r} without an ensemble as belief; wanted belief = 'ensemble'", at="$.belief.kind")

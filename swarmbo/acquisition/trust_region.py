@@ -24,7 +24,7 @@ class BoxState(NamedTuple):
 
     side: float  # as a share of the domain's
     idle: int  # number of latest evaluations in a row without a notable gain, at most three of a batch
-    spread: float  # best minus median of the outcomes that are no steps; if these are all equal, of all outcomes
+    spread: float  # best minus median of the outcomes that are not steps; if these are all equal, of all outcomes
 
 
 class TrustRegion(Settings, frozen=True):
@@ -76,7 +76,7 @@ class TrustRegion(Settings, frozen=True):
         """State of the region after outcomes; arguments that are not listed are as in ``side``.
 
         Args:
-            places: Points (t, n) in the unit cube. A point outside the region of its time is no step, but moves the
+            places: Points (t, n) in the unit cube. A point outside the region of its time is not a step, but moves the
                 region if it is better. None: all were inside.
             gain: Smallest gain that counts, as a share >= 0 of the spread. Smaller gains add up, also outside the
                 region.

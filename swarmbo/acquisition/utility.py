@@ -41,8 +41,8 @@ class Scores(ABC):
         """Take a place as measured."""
 
 
-# utility of the first of some places (their indices) given the others; True: with the noise of others as in the rule's
-# source, if that differs
+# utility of the first of some places, given the others. Arguments: indices of the places; True to use the noise of the
+# others as in the rule's source, if that differs
 BatchValue = Callable[[Sequence[int], bool], float]
 
 

@@ -47,11 +47,11 @@ class Agent(RestorableAgent):
     location at the deadline, whatever other agents do.
 
     Agents decide as a ``Team`` does, bit-identically, if all agents of a query get its outcomes before those of the
-    next. If outcomes of several queries alternate, agents use the mean of their orders, so they may differ from a team.
-    Among queries with different participants and equal orders, the one asked first comes first. Agents fuse beliefs
-    over the links of their next decision; a team without an environment, over those of its last decision.
+    next query. If outcomes of several queries alternate, agents use the mean of their orders, so they may differ from a
+    team. Among queries with different participants and equal orders, the one asked first comes first. Agents fuse
+    beliefs over the links of their next decision; a team without an environment, over those of its last decision.
 
-    A decision with a deadline may leave out some agents: set ``participants`` before it, alike on all participants.
+    A decision with a deadline may leave out some agents: set ``participants`` before it, equal on all participants.
     ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's ``snapshot``
     with ``restore``.
 
@@ -65,7 +65,7 @@ class Agent(RestorableAgent):
             on all agents alike.
         patience: Longest time without an arrival while it waits for messages, on the clock of ``tick``.
         level: In a field, the level of interest if the problem has none; the same for all agents.
-        sites: In a field, all measurable locations (k, d), alike for all agents; None: the whole box. Recommendations
+        sites: In a field, all measurable locations (k, d), equal for all agents; None: the whole box. Recommendations
             are chosen from them, and a few acquisitions use them.
         has_base: True if your transport relays messages by a base station where no path of links exists, as for a
             ``Team``. Otherwise links must connect all agents.
@@ -130,7 +130,7 @@ class Agent(RestorableAgent):
         Args:
             count: Number of points, 1 to 10,000; None: one, whose id is returned without a list.
             candidates: In a field, the locations (k, d) that it could measure, k >= 0; without any it skips the round.
-                By default 512 random ones in the box.
+                By default 512 random locations in the box.
             price: In a field, the cost of its measurement, in the unit of the outcome, >= 0. It abstains if the utility
                 is less; at a price of 0, or before the outcomes it knows differ, it always measures.
             position: In a field, its present position (d,), if not that of its last measurement.
@@ -241,7 +241,7 @@ class Agent(RestorableAgent):
         """Learn from its own info of a round in a field, as ``Team.observe`` does for all agents.
 
         The info has the agent's measurement, at the decided location or another, and measurements en route. An info
-        without a measurement is no failure. Beliefs are also fused in a round without measurements.
+        without a measurement is not a failure. Beliefs are also fused in a round without measurements.
 
         Args:
             query: Id of the query; None for an unrequested measurement, such as at the start.
@@ -261,7 +261,7 @@ class Agent(RestorableAgent):
         rows = self._own_rows if query_id == own_rows.UNREQUESTED else self._unlogged_rows
         if (before := rows.by_query.get(query_id)) is not None and before.has_news:
             raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; its outcome is already known")
-        has_ended = is_all and (query_id != own_rows.UNREQUESTED or self._log.n_asked > 0)  # the start is no round
+        has_ended = is_all and (query_id != own_rows.UNREQUESTED or self._log.n_asked > 0)  # the start is not a round
         order = self._own_rows.next_order
         row = self._inputs.checked_info(self._log, query_id, info, order=order, is_all=has_ended)
         self._own_rows = self._own_rows.with_row(query_id, row)

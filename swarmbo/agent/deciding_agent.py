@@ -227,7 +227,7 @@ class DecidingAgent:
                 elif not self.keeps_time:
                     raise
         for envelope, label, message in messages:
-            # bundles are numbered by agreement, of which a decision may have two
+            # bundles are numbered by agreement; a decision may have two agreements
             is_bundle = isinstance(message, Bundle)
             number = label.decision // 2 if is_bundle else label.decision
             if envelope.sender not in self._others or number > last + _MOST_AHEAD:

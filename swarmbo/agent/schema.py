@@ -158,7 +158,7 @@ def _unfit(own: object, what: str, wanted: str, at: str = "$.coordination") -> C
     return ConfigError(f"got {type(own).__name__}, which {what}; wanted {wanted}", at=at)
 
 
-_LARGEST_ORDER = 2**52  # of an evaluation
+_LARGEST_ORDER = 2**52  # bound on the order of an evaluation
 _NO_PLACE = msgspec.msgpack.encode(None)
 Sites = Float[np.ndarray, "s d"] | None
 

@@ -27,7 +27,7 @@ from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
 STATE_VERSION = 6  # 6: expected sums at many points
-_CHECKPOINT_PREFIX = "before/"  # of arrays of the state before the last decision
+_CHECKPOINT_PREFIX = "before/"  # prefix of the arrays in the state before the last decision
 _LARGEST_SNAPSHOT = 2**28  # bytes of an unpacked snapshot
 _PackedArray = tuple[str, tuple[int, ...], bytes]  # type, shape and bytes of an array
 

@@ -56,7 +56,7 @@ def trials(situation: JointSituation) -> list[Trial]:
 
 
 def n_asked(situation: JointSituation) -> int:
-    """Number of evaluated and pending points, which differs between any two decisions."""
+    """Number of evaluated and pending points. It grows with every decision, unless a query is given up."""
     return len(situation.history) + len(situation.pending)
 
 

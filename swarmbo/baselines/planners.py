@@ -211,7 +211,7 @@ class SweptGround:
         return np.where(is_visible, straight, self._lengths(start)[0][self._grid[2].query(ends)[1]])
 
     def _lengths(self, start: Float[np.ndarray, " 2"]) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-        """Distance to each cell, and the previous cell of its path; -9999 of the first."""
+        """Distance to each cell, and the previous cell on its path; -9999 for the first."""
         _, graph, tree = self._grid
         length, previous = dijkstra(graph, indices=np.array([tree.query(start)[1]]), return_predecessors=True)
         return length[0], previous[0]

@@ -96,7 +96,7 @@ def region_around(centre: Point, length: float, lengthscales: Point) -> tuple[Po
 
 
 def perturbed(rng: np.random.Generator, centre: Point, points: Points, probability: float) -> Points:
-    """Candidates: the centre with each coordinate replaced, with a probability, by that of a point; at least one is."""
+    """Candidates: the centre, with each coordinate replaced by a point's with a probability; at least one is."""
     m, n = points.shape
     replaced = rng.random((m, n)) <= probability
     untouched = np.flatnonzero(~replaced.any(axis=1))

@@ -97,7 +97,7 @@ def _defer(dispatcher: Any, signature: Any) -> None:
                     dispatcher.disable_compile()
                 for method in ("_compile_for_args", "get_call_template"):
                     vars(dispatcher).pop(method, None)  # last: while there is no code, threads must find this
-            # numba calls the returned object with the arguments
+            # numba calls what ``_compile_for_args`` returns with the arguments
             return dispatcher if name == "_compile_for_args" else dispatcher.get_call_template(*arguments, **named)
 
         return call

@@ -128,7 +128,7 @@ def read_polygons(path: str, at: str) -> list[Rings]:
         except (TypeError, ValueError, IndexError):
             rings = [np.empty((0, 2))]
         if not rings or any(len(ring) < 3 or not np.isfinite(ring).all() for ring in rings):
-            raise ConfigError(f"got {path!r} with a polygon without rings of 3 or more finite [x, y]", at=at)
+            raise ConfigError(f"got a bad polygon in {path!r}; wanted rings, each of 3 or more finite [x, y]", at=at)
         polygons.append(rings)
     if not polygons:
         raise ConfigError(f"got {path!r} without polygons; wanted at least one", at=at)

@@ -39,7 +39,7 @@ _PAIRS = (
     (frozenset({"east", "easting", "eastings"}), frozenset({"north", "northing", "northings"})),
 )
 _BESIDE = _DEGREES | _METRES | _OTHER_UNITS | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
-# most cells with degrees have four decimals: a ten-thousandth of a degree is 11 m
+# most cells with degrees have four or more decimals: a ten-thousandth of a degree is 11 m
 _DECIMALS = 4
 _ANTIMERIDIAN = 180.0  # a longitude above it shows that the file counts from 0 to 360
 
@@ -301,7 +301,7 @@ def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str],
 
 
 def _look_like_degrees(places: Float[np.ndarray, "n 2"]) -> bool:
-    """True for numbers in the range of degrees, mostly with four decimals, that are larger than their spread."""
+    """True for numbers in the range of degrees, mostly with four or more decimals, farther from 0 than their spread."""
     # metres with tenths of a millimetre far from their origin look alike, so callers may only ask, not convert
     low, high = places.min(axis=0), places.max(axis=0)
     if low[0] < -180.0 or high[0] > 360.0 or low[1] < -90.0 or high[1] > 90.0:

@@ -39,7 +39,7 @@ SEAL_LENGTH = 64  # bytes at the end of a line that contain its digest
 
 
 def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a regular file for reading bytes; links are followed. For others, an OSError's ``strerror`` has the kind."""
+    """Open a regular file for reading bytes; links are followed. Otherwise, the OSError's ``strerror`` has the kind."""
     number = os.open(path, _FLAGS)
     mode = os.fstat(number).st_mode
     if not stat.S_ISREG(mode):
@@ -71,7 +71,7 @@ def regular_file(path: Path) -> bool:
 
 @contextmanager
 def naming(path: Path, what: str, fix: str = "") -> Generator[None]:
-    """Block in which an OSError becomes an error that has the path, ``what`` failed (``cannot be read``) and a fix."""
+    """Turn an OSError in the block into a RunFolderError with path, ``what`` failed (``cannot be read``), and fix."""
     try:
         yield
     except RunFolderError:

@@ -250,7 +250,7 @@ def error_text(error: BaseException) -> str:
 
 
 def html_table(title: str, rows: Sequence[Sequence[object]], header: Sequence[str] = (), more: str = "") -> str:
-    """HTML table; without a header, the first cell of a row is its label. ``more`` is a noun for rows to be cut off."""
+    """HTML table; without a header, the first cell of a row is its label. ``more`` names rows that may be cut off."""
     if more and len(rows) > _MOST_ROWS:
         rows = [*rows[: _MOST_ROWS - 1], ("…", f"{len(rows) - _MOST_ROWS + 1} more {more}", *[""] * (len(rows[0]) - 2))]
     head, tag = "".join(_cell(name, 'th scope="col"') for name in header), "td" if header else 'th scope="row"'

@@ -189,7 +189,7 @@ def _note_on_problems(names: Mapping[ProblemKey, str], cells: Iterable[tuple[Pro
 
 
 def _read_runs(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
-    """Runs with a score, and notes on those left out; a damaged one does not stop the comparison of the others."""
+    """Runs with a score, and notes on the runs left out; a damaged run does not stop the comparison of the others."""
     runs, left_out = read_each(paths, _scored_run)
     return runs, [*(f"{why}; left out" for why in left_out), *_notes_on_changed_code(runs)]
 

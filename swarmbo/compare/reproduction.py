@@ -36,7 +36,7 @@ _REFERENCE = "auto"
 
 
 class Method(Settings, frozen=True):
-    """Settings of a method, as in a scenario; those of the environment are added to the problem's.
+    """Settings of a method, as in a scenario; its environment settings are added to the problem's.
 
     ``problems``: the only problems that it is run on (empty: all). ``needs``: packages of extras that it needs.
     """

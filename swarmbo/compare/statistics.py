@@ -91,7 +91,7 @@ def mean_interval(
     if len(values) < 2 or not np.isfinite(values).all():
         return None, None
     start, spread = values[0], np.ptp(values)
-    if spread == 0:  # BCa divides by it
+    if spread == 0:  # BCa divides by the spread
         return float(start), float(start)
     unit = (values - start) / spread  # scaled, as powers of a tiny or nearly constant sample are rounding errors
     draws: dict[str, Any] = {"n_resamples": resamples, "rng": stream(seed, "bootstrap")}
@@ -104,7 +104,7 @@ def mean_interval(
 def paired_p(method: BySeed, reference: BySeed) -> float | None:
     """Two-sided p-value of Wilcoxon's signed-rank test; None for fewer than ``FEWEST_PAIRS``, or if any is not finite.
 
-    Source: Wilcoxon 1945, without equal pairs; exact up to 50 others, or 13 with ties (``scipy.stats.wilcoxon``).
+    Source: Wilcoxon 1945, without equal pairs; exact for up to 50 pairs, 13 with ties (``scipy.stats.wilcoxon``).
     """
     differences = np.array([method[key] - reference[key] for key in sorted(method.keys() & reference.keys())])
     if len(differences) < FEWEST_PAIRS or not np.isfinite(differences).all():

@@ -1,7 +1,7 @@
 """Steps on a box: starts, exchange between neighbours, sums over a part, and spectral projected gradient ascent.
 
-If agents exchange messages, a step takes one message with a gradient from each factor to each shared variable's owner,
-one back with the sum, and sums over a tree of the part's agents, by which the step is accepted or shortened.
+If agents exchange messages, each factor sends gradients to the owners of its shared variables in every step, and gets
+their sums back. Sums over a tree of the part's agents then decide whether the step is accepted or shortened.
 
 Source: Birgin, Martínez & Raydan 2000 (SPG2, monotone); Barzilai & Borwein 1988.
 """
@@ -131,7 +131,7 @@ def ascend(
     known: Climbing | None = None,
 ) -> Climbed:
     """Spectral projected gradient ascent on g x m problems; values never fall. ``steps`` counts evaluations after the
-    first; to continue a climb, give its last one as ``known``. A row ends once none of its m problems moves.
+    first; to continue a climb, give its ``Climbed.known``. Rows are independent; each ends once no problem in it moves.
     """
     sides = np.where(high > low, high - low, 1.0)
     X = np.ascontiguousarray(X)  # sums along the last axis then have the same order for any number of rows
@@ -178,7 +178,7 @@ def polish(
     view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE, least: float = 0.0
 ) -> requests.Steps[Polished]:
     """Ascend from joint points; return points, their sums after and before. It ends if the second of two accepted steps
-    moves them by at most ``tolerance`` sides, or if four steps raise the best sum by less than ``least`` of its rise.
+    moves them at most ``tolerance`` sides, or four steps raise the best sum by less than ``least`` of its total rise.
     """
     low, high, sides = view.functions.low, view.functions.high, view.functions.sides
     values, slope = yield from _evaluated(view, Z)

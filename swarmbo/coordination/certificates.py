@@ -58,7 +58,7 @@ def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tup
 
 
 def _on_tree_at_once(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tuple[dict[str, int], int]]:
-    """Choices and count of messages as by ``on_tree``, bit-identical, for a whole part in one process."""
+    """Choices, rounds and traffic of ``on_tree``, bit-identical, for a whole part in one process."""
     from swarmbo.coordination import compiled_passes  # late: numba is slow to load
 
     flooding, edges = Flooding(view.graph, tables, view.variables, sizes), view.graph.edges
@@ -153,7 +153,7 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
     # factors of one colour share no variable, so parallel updates equal sequential ones
     for turn in range(rounds):
         mail = requests.Mailbox()
-        # a factor of one variable gives it the whole value in the first turn
+        # a factor of one shared variable gives it the whole value in the first turn
         speaking = {f for f in order if len(scopes[f]) > 1 or turn == 0}
         for f in (f for f in order if f in speaking):
             for x in scopes[f]:
@@ -172,7 +172,7 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
         yield from mail.flush()
         yield requests.ReportBound(falling)
     mail, terms = requests.Mailbox(), {f: _rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors}
-    for x, home in homes.items():  # the owner of a variable's first factor adds up its shares
+    for x, home in homes.items():  # the owner of a variable's first factor adds up the variable's shares
         if x in variables:
             mail.post(graph.variable_owner(x), graph.owner(home), messages.FromVariable(home, x, others(x, home)))
     yield from mail.wait([("variable", home, x) for x, home in homes.items() if home in terms])

@@ -1,8 +1,8 @@
 """Maximisation over choices and numbers in turn: choices from tables, then a climb of the numbers.
 
 Functions are constant around each value of a variable with a grid, so a climb cannot move such a variable. Tables hold
-its values combined with other variables' values, and max-sum chooses. If tables of all variables are too large, they
-take part in random blocks, drawn again in each turn. A change is kept only if it raises the sum.
+its values combined with other variables' values, and max-sum chooses. If tables of all variables are too large,
+variables with a grid take part in random blocks, drawn again in each turn. Only what raises the sum is kept.
 """
 
 import math
@@ -36,7 +36,7 @@ Values = Mapping[str, Float[np.ndarray, " k"]]
 @dataclass(frozen=True, eq=False)
 class Alternatives:
     """Candidate values of each variable, some of them repeated. Their number depends on the sizes of grid and pool
-    only, as the owner of a variable knows no more if it owns no factor.
+    only, as a variable's owner without a factor knows nothing else.
     """
 
     graph: FactorGraph  # scopes of one part; n counts the variables of all parts
@@ -149,5 +149,5 @@ def _tabulated(view: BoxView, x: Point, values: Values, received: Sequence[Recei
     for variable, own in values.items():
         padded[view.place[variable], : len(own)] = own
     counts = {variable: len(own) for variable, own in values.items()}
-    # with grids, a combination whose value is NaN is no error: it becomes -inf, and loses to others
+    # with grids, a combination whose value is NaN or +inf is not an error: it becomes -inf, and loses to others
     return (yield from tabulated(view, padded, received, counts, is_strict=not view.functions.levels))

@@ -31,11 +31,11 @@ def larger(builder: Any, a: Any, b: Any) -> Any:
     return builder.call(function, (a, b), fastmath=("nnan", "nsz"))
 
 
-@inner(forceinline=True)  # a call takes as long as a small table
+@inner(forceinline=True)  # a call takes as long as the work on a small table
 def _maxima(
     table: Flat, at: Whole, along: Flat, start: Whole, others: Flat, rest: Flat, fresh: Flat, d: Whole, n: Whole
 ) -> None:
-    """Maxima of each row of a table (d, n) plus ``others`` (``fresh``), of each column plus ``along`` (``rest``)."""
+    """Write row maxima of a table (d, n) plus ``others`` to ``fresh``, and column maxima plus ``along`` to ``rest``."""
     # Rows are read once and in order, which is fastest in memory; the maxima over columns stay in the cache meanwhile.
     first, begin, width = _unsigned(at), _unsigned(start), _unsigned(n)
     for k in range(width):

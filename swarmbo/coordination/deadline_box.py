@@ -1,8 +1,8 @@
 """ADMM by a deadline: every agent acts in time, whatever messages are lost and whatever agents are silent.
 
-Factors first climb from several starts and are pulled together. For most of the time variables then move in turns
-(``joint_starts``), from the best start and from the ends of some runs. At last agents agree on the best of these joint
-points. Until a better value is known, every variable is at the best start, which all agents know: silence does no harm.
+Factors first climb in parallel runs from several starts and are pulled together. For most of the time variables then
+move in turns (``joint_starts``), from the best start and the runs' ends. At last agents agree on the best of these
+points. Until a better value is known, a variable is at the best start, which all agents know: silence does no harm.
 
 Source: rounds of consensus ADMM (``methods.admm``) with a penalty for each factor, so that no sum over all factors is
 needed, and with the newest message of each sender (asynchronous ADMM: Zhang & Kwok 2014).
@@ -99,7 +99,7 @@ class OwnRuns:
         self.Z = terms.starts.copy()
         self._terms, self._graph, self._functions = terms, graph, functions
         self._variables, self._column = graph.variables_owned_by(name), graph.column_of
-        self._changed = set(graph.variables)  # variables with news for the own factors
+        self._changed = set(graph.variables)  # variables that changed since own factors climbed
         self._pulls: dict[tuple[str, str], messages.Pull] = {}
         self._climbers = {f: self._climber(stacks_of(graph, [f])[0]) for f in graph.factors_owned_by(name)}
 
@@ -114,7 +114,7 @@ class OwnRuns:
         self._pulls[pull.factor, pull.variable] = pull
 
     def climb(self, received: Mapping[str, Sequence[Float[np.ndarray, "1 p"]]]) -> list[messages.Pull]:
-        """Let every own factor with news of its variables climb its augmented Lagrangian."""
+        """Let every own factor whose variables changed climb its augmented Lagrangian."""
         terms, functions, graph, pulls = self._terms, self._functions, self._graph, list[messages.Pull]()
         for f, climber in self._climbers.items():
             scope, stack = graph.scope(f), climber.stack
@@ -145,7 +145,7 @@ class OwnRuns:
         return pulls
 
     def agree(self) -> list[messages.Runs]:
-        """Move own variables to the means of their factors' values; return the moves that exceed the threshold."""
+        """Move own variables to the means of their factors' values, if beyond the threshold; return these moves."""
         moves: list[messages.Runs] = []
         for x in self._variables:
             pulls = [self._pulls[f, x] for f in self._graph.factors_of(x) if (f, x) in self._pulls]

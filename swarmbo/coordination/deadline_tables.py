@@ -79,7 +79,7 @@ class DeadlineTableAgent(DeadlineAgent):
     """One agent of an agreement by a deadline on tables, from its own tables, the common terms, and arrivals."""
 
     def __init__(self, name: str, terms: Terms, tables: Tables, decision: int = 0) -> None:
-        # messages with decisions are short, and late ones cost most, so they are repeated at once
+        # final decisions are short, and late ones cost most, so entries are repeated at every tick
         super().__init__(name, terms.graph, terms.settings, decision, retry=1 if terms.is_final else RETRY)
         self._terms, self._tables = terms, {f: tables[f] for f in self._factors}
         self._flooding = Flooding(self._graph, self._tables, self._variables, terms.sizes)
@@ -87,7 +87,7 @@ class DeadlineTableAgent(DeadlineAgent):
         self._from_factors = np.zeros(self._flooding.n_entries)
         looped = [part for part in self._graph.components if not part.is_forest]
         self._looped = frozenset(f for part in looped for f in part.factors)
-        self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # factors' input and messages
+        self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # factors' last input, and their messages
         self._decided: dict[str, int | None] = {}  # decisions: own ones, and others' as received
         n = len(self._graph.variables)
         judged = terms.candidates, self._utility, terms.default

@@ -40,7 +40,7 @@ def conditioned_message(
 
 
 def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors: ByEdge) -> Steps[dict[str, int]]:
-    """Choices of own variables and own factors' variables, optimal on a forest; of equal values the lowest index."""
+    """Choices of own variables and own factors' variables, optimal on a forest; in a tie, the lowest index."""
     graph, earlier, mail = view.graph, view.part.earlier, Mailbox()
     factors, variables = set(view.factors), set(view.variables)
     chosen: dict[str, int] = {}
@@ -64,7 +64,7 @@ def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors
 
 
 def best_value(received: Sequence[Vector]) -> int:
-    """Lowest index of the largest sum, added from first to last; if all are forbidden, as ``least_forbidden``."""
+    """Lowest index of the largest sum, added from first to last; if all are forbidden, the one that fewest forbid."""
     summed = received[0]
     for message in received[1:]:
         summed = summed + message

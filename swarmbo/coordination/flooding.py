@@ -15,8 +15,8 @@ from swarmbo.graph.factor_graph import grouped
 
 @dataclass(frozen=True)
 class FactorGroup:
-    """Factors of one shape, by index. Changes are measured in ``spreads``: that of a factor's table, or, if its finite
-    entries are equal (``forbids``), the largest of received messages. An axis has n messages, from its ``starts`` on.
+    """Factors of one shape, by index. Changes are measured in ``spreads``: the spread of a factor's table, or, if its
+    finite entries are equal (``forbids``), the largest of received messages. Messages of an axis begin at ``starts``.
     """
 
     places: Int[np.ndarray, " n"]
@@ -129,7 +129,7 @@ class Flooding:
         return dict(zip(self.graph.variables, chosen.tolist(), strict=True))
 
     def by_place(self, chosen: Mapping[str, int]) -> Int[np.ndarray, " n_variables"]:
-        """Joint choice in the graph's order of variables; 0 for unknown ones."""
+        """Joint choice in the graph's order of variables; 0 for unknown variables."""
         return np.array([chosen.get(x, 0) for x in self.graph.variables], dtype=np.int64)
 
     def message(self, messages: Flat, factor: str, variable: str) -> Vector:
@@ -170,13 +170,13 @@ def _alike(degrees: Int[np.ndarray, " n"], sizes: Int[np.ndarray, " n"]) -> list
 def damped(
     previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"], damping: float
 ) -> Float[np.ndarray, "*n d"]:
-    """Mean of previous messages, with weight ``damping``, and new ones; a value forbidden in either is forbidden."""
+    """Mean of previous messages, with weight ``damping``, and new ones; if ``damping`` > 0, -inf in either stays."""
     # 0 * previous would be NaN for a forbidden value
     return new if damping == 0.0 else damping * previous + (1.0 - damping) * new
 
 
 def largest_changes(previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
-    """Largest absolute change of each message; infinite if a value has become forbidden."""
+    """Largest absolute change of each message; infinite if a value becomes forbidden or allowed."""
     changes = np.zeros_like(new)
     np.subtract(new, previous, out=changes, where=new != previous)
     return np.abs(changes).max(axis=-1)

@@ -2,7 +2,7 @@
 
 A variable's owner sends its value and search reach. The owners of its factors return the factors' values at each
 candidate value of the variable, all other variables at their present values. Variables move in turns, colour by colour,
-to the largest sum. A move by outdated messages may be wrong, which a later turn corrects. Turns pause for a comparison:
+to the largest sum. A move by outdated messages may be wrong; a later turn corrects it. Turns pause for a comparison:
 a factor's value in a joint start has one author and is forwarded, so agents with all values have bit-identical sums.
 
 Source: coordinate ascent, as in DSA of Zhang et al. 2005, from several starts; turns by colour are our own.
@@ -78,7 +78,7 @@ class JointStarts:
         self._offers: dict[str, Offer] = {}
         self._utilities: dict[tuple[str, str], Utility] = {}
         self._values: dict[str, Vector] = {}  # values of factors in each joint start, as received
-        self._moved = set(graph.variables)  # variables with news for the own factors
+        self._moved = set(graph.variables)  # variables that changed since own factors were evaluated
 
     # Arrivals
 

@@ -282,7 +282,7 @@ class Codec:
 
     @classmethod
     def read(cls, payload: bytes) -> tuple[Label, Message]:
-        """Decode a message and its label; TransportError if bytes were changed, UnfitError if they are no message."""
+        """Decode a message and its label; TransportError if bytes changed, UnfitError if they are not a message."""
         start, fewest = cls._check.size, cls._check.size + cls._label.size
         if len(payload) < fewest:
             raise TransportError(f"got a message of {len(payload)} bytes; wanted at least {fewest}: it was cut off")

@@ -29,7 +29,7 @@ class Level:
 
 @dataclass(frozen=True)
 class SpanningTree:
-    """Tree of agents, breadth first from the first agent, over the radio links; ``factors`` has those of subtrees."""
+    """Tree of agents, breadth first from the first agent, over the radio links; ``factors`` are those of subtrees."""
 
     parent: dict[str, str | None]
     children: dict[str, tuple[str, ...]]
@@ -239,7 +239,7 @@ class BoxView(LocalView):
 
     @cached_property
     def copies_in_turn(self) -> Passes:
-        """Pairs of a variable's column and a copy, as entries of all stacks; pass k has each variable's k-th copy."""
+        """Pairs of a variable's column and an entry of the stacks, end to end; pass k has each variable's k-th copy."""
         edges = ((f, x) for stack in self.stacks for f in stack.factors for x in self.graph.scope(f))
         entry = {edge: i for i, edge in enumerate(edges)}
         return in_turn((self.place[x], entry[f, x]) for x in self.graph.variables for f in self.graph.factors_of(x))

@@ -159,7 +159,7 @@ class Participant(Generic[Result]):
         stored, is_late = self._mailbox.get(place, []), label.sequence < self._n_received[message.key]
         if is_late or label.decision < self.decision or (stored and Codec.encode(message) in map(Codec.encode, stored)):
             return False
-        self._mailbox[place] = [*stored, message]  # if several differ, the first that fits holds
+        self._mailbox[place] = [*stored, message]  # if several differ, the first that fits is used
         return True
 
 

@@ -2,7 +2,7 @@
 
 The first level is a lattice over the whole box and the coordinates of the starts; later levels are windows of lattice
 points around the incumbent. If the best joint choice lies inside the window, the lattice is made finer; if it lies at
-an edge that is no bound of the box, the window moves there. This is a generating set search along the coordinates
+an edge that is not a bound of the box, the window moves there. This is a generating set search along the coordinates
 (Torczon 1997; with bounds, Lewis & Torczon 1999): it converges to a point where no coordinate direction climbs.
 
 In parts of very many factors, no random joint point suits more than a few, so ``narrowed`` assembles points by max-sum:
@@ -178,14 +178,14 @@ def tables(
 
 
 MOST = 17  # values of a variable on the first level; fewer were found to miss the maximum more often
-_GIVEN = 3  # most of these values that are from given points; at most a quarter
+_GIVEN = 3  # largest number of these values that are from given points; at most a quarter
 # distance of neighbours as a share of the lattice's spacing, and number of random values
 _LEVELS = (0.5, 4), (0.3, 4), (0.1, 0)
 _FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima take more rounds than those within one
 
 
 def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray, "m n"]]:
-    """Joint points assembled on each level, the last first, then given points; ``n_values`` is at least 7."""
+    """Joint points: one assembled on each level, the last level first, then given ones; ``n_values`` is at least 7."""
     low, high, graph = view.functions.low, view.functions.high, view.graph
     given = np.clip(view.functions.starts[: min(_GIVEN, n_values // 4)], low, high)
     n_lattice = n_values - len(given)

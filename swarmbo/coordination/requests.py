@@ -43,7 +43,7 @@ class Send(NamedTuple):
 
 
 class ToFactors(NamedTuple):
-    """Messages of every variable to all its factors, with its best value; answered by all entries and best values."""
+    """Messages of every variable to all its factors, with its best value; answered by updated entries and choices."""
 
     flooding: Flooding
     entries: Flat
@@ -148,7 +148,7 @@ class ToAll(NamedTuple):
 
 
 class InTurn(NamedTuple):
-    """Data of agents in turn, each made by ``make_data`` from earlier data; the last agent sends all what they lack."""
+    """Data of agents in turn, each made by ``make_data`` from earlier data; the last sends others what they lack."""
 
     order: Sequence[str]
     make_data: Callable[[str, Mapping[str, bytes]], bytes]

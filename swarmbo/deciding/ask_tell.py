@@ -65,7 +65,7 @@ class AskTell(TeamState):
     ) -> Query | list[Query]:
         """Next query, or a batch of queries chosen sequentially.
 
-        Each query takes account of all earlier and pending queries, which count as evaluated for the variance only.
+        Each query accounts for pending queries, also of its batch, which count as evaluated for the variance only.
 
         Args:
             count: Number of queries, 1 to 10,000; None: one query, no list. In a field, candidates may be given
@@ -217,7 +217,7 @@ class AskTell(TeamState):
             Id of the new query.
 
         Raises:
-            ConfigError: If the point lacks a variable, has an unknown or invalid one, or the team is in a field.
+            ConfigError: If the point lacks a variable, has an unknown one or an invalid value, or this is a field.
 
         Example:
             >>> import swarmbo as sb
@@ -273,8 +273,8 @@ class AskTell(TeamState):
         learner, since = self._learner, self._unreported
         if not isinstance(learner, FieldLearner) or not (new := since.new(self.problem)):
             return
-        # separate agents learn a query once it is closed, or before their next decision; a team that learned each part
-        # at once would fuse more often, and decide differently
+        # separate agents learn at their next decision: a closed query, or all its parts so far. A team that learned
+        # each part at once would fuse more often, and decide differently
         if not before_decision and any(of in self._log.open for of, _ in new):
             return
         # local beliefs learn in place; an exception after the first of several groups must change nothing
@@ -336,7 +336,7 @@ class AskTell(TeamState):
         Raises:
             ShapeError: If shapes do not fit, a location is over 100 sides of the box away, a noise is negative, or
                 there are rounds without a time axis.
-            ConfigError: If a value is invalid for its variable, or a column or cell is wrong; it states row and column.
+            ConfigError: If a value is invalid for its variable, or a column or cell is wrong; it names row and column.
             OSError: If a file cannot be read.
 
         Example:

@@ -52,7 +52,7 @@ class SharedBelief:
         return self
 
     def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "SharedBelief":
-        """Belief at round ``now`` with measurements of round ``asked``; failed measurements are ignored."""
+        """Belief at round ``now`` with successful measurements of round ``asked``; itself if all failed."""
         if not (succeeded := [one for one in measurements if np.isfinite(one.outcome)]):
             return self
         X, y = np.array([one.place for one in succeeded]), np.array([one.outcome for one in succeeded])
@@ -96,7 +96,7 @@ class SharedBelief:
         return dict.fromkeys(agents, (self.belief.X, failed, self.belief.hyperparameters.time))
 
     def agents_without_scale(self, prices: Mapping[str, float]) -> set[str]:
-        """Agents with a price, as long as the belief has no scale; then none."""
+        """Agents with a price, as long as the belief has no scale; none once it has one."""
         return set(prices) if self._lacks_scale else set()
 
     @property
@@ -155,7 +155,7 @@ class LocalBeliefs:
         return LocalBeliefs(self.belief.at(now))
 
     def with_own_data(self, agent: str, rows: Sequence[Measured]) -> "LocalBeliefs":
-        """Beliefs with all measurements ``rows`` of a returning agent, which already knows the first of them."""
+        """Beliefs with all measurements ``rows`` of a returning agent, which already has the first part of them."""
         return LocalBeliefs(self.belief.with_own_data(agent, rows))
 
     @property
@@ -189,10 +189,10 @@ def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | N
     """Belief of a team, or of agent ``own`` (whose messages cross real links), before any data or from a state."""
     settings, domain, agents = setup.belief, setup.problem.box, setup.problem.agents
     if isinstance(settings, FusedSettings):
-        medium = (None, setup.transport) if own is None else ([own], InProcess())
+        own_transport = (None, setup.transport) if own is None else ([own], InProcess())
         if state is None:
-            return LocalBeliefs(FusedBelief(settings, domain, agents, setup.seed, *medium))
-        return LocalBeliefs(FusedBelief.from_state_dict(settings, domain, agents, setup.seed, state, *medium))
+            return LocalBeliefs(FusedBelief(settings, domain, agents, setup.seed, *own_transport))
+        return LocalBeliefs(FusedBelief.from_state_dict(settings, domain, agents, setup.seed, state, *own_transport))
     if isinstance(settings, ExactGPSettings):
         gp = ExactGP.create(settings, domain) if state is None else ExactGP.from_state_dict(settings, domain, state)
         return SharedBelief(gp)

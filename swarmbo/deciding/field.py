@@ -42,7 +42,7 @@ Places = Mapping[str, Float[np.ndarray, " d"]]
 @dataclass(frozen=True, eq=False)
 class FieldLearner:
     """Belief of a team in a field, positions of its agents, and each one's first measured location in the episode
-    (``starts``). If ``own`` names an agent, this is the learner of that agent, with its local belief only.
+    (``starts``). The learner of one agent, ``own``, has only that agent's belief if beliefs are local.
     """
 
     setup: Setup

@@ -33,7 +33,7 @@ _NEAREST, _STEPS = 1e-9, (1e-4, 1e-2)
 _STEPS_FROM_PENDING = (1.1e-3, 4e-3)  # the same for pending points, where the distance kept is ``APART``
 _GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
 _ENOUGH = 500  # tries after which points on grids may repeat pending values
-_MOST_TRIES = 10_000  # most tries, as near no-go regions; then a point that breaks a rule is used
+_MOST_TRIES = 10_000  # most tries, reached near no-go regions; then a point that breaks a rule is used
 _FLAT = 4  # least number of equal totals with which the initial design goes on
 _RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
@@ -230,12 +230,12 @@ class FunctionLearner:
         With outcomes per factor, there is a rule for the variables of each pending factor. In the last round, from
         which no decision learns, parts of the graph may repeat pending values.
         """
-        belief, problem, every = self.setup.belief, self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
+        belief, problem, all_axes = self.setup.belief, self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
         fades = isinstance(belief, AdditiveGPSettings) and belief.time is not None
         # if outcomes fade, an old point is worth a new measurement
-        rules = [] if fades else [_KeepApart(every, problem.domain.to_unit(log.points), are_pending=False)]
+        rules = [] if fades else [_KeepApart(all_axes, problem.domain.to_unit(log.points), are_pending=False)]
         queries = list(log.open.values())
-        waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(every, list(range(len(queries))))]
+        waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(all_axes, list(range(len(queries))))]
         is_last = log.round == self.setup.horizon
         if problem.outcomes == "per-factor" and not is_last:
             waits = [frozenset(query.awaited) for query in queries]

@@ -86,7 +86,7 @@ class Rank(NamedTuple):
 
 
 class Gather(NamedTuple):
-    """Request for one number per factor, of which own factors' must be valid; answered by the numbers of all factors.
+    """Request for one number per factor, valid for own factors; answered by numbers that are valid for all factors.
 
     A factor whose owner is absent has the number ``absent``; None: the mean of the other factors' numbers.
     """
@@ -307,7 +307,7 @@ def _best(model: Model, ranking: Ranking | None, situation: JointSituation) -> S
 def _agreed_within(
     needed: Sequence[Requirement], situation: JointSituation, incumbent: Point, agree: Agree
 ) -> Steps[Agreement]:
-    """Agreement on a point that probably succeeds. If the first one fails the joint check, agents agree again."""
+    """Agree on a point that probably succeeds. If it fails the joint check, agree again; if still, move it back."""
     functions = agree.functions
     graph, origin = situation.graph, reference(situation, needed, incumbent)
     spread = yield Gather(functions.graph, spreads(functions, agree.seed))

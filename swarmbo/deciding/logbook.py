@@ -374,7 +374,7 @@ class Logbook:
             added = _complete(data, self.problem, query.basis, attached=False, chosen=query.chosen)
             added = replace(added, query=np.array([_query_number(query_id)]))
             return len(self.history), self.history.then(added)
-        # a later part may come from another point: it replaces only variables of channels without an outcome
+        # a later part may come from another point: it replaces only variables on which no known outcome depends
         if point is None:
             return query.row, self.history
         X, free = self.history.X.copy(), np.ones(len(place), dtype=bool)
@@ -385,7 +385,7 @@ class Logbook:
 
 
 def _complete(data: Dataset, problem: Problem, basis: int, *, attached: bool, chosen: bool) -> Dataset:
-    """Rows with all columns, for evaluations that are not pending; ``basis`` were known before the first."""
+    """Rows with all columns, for evaluations that are not pending; ``basis`` evaluations were known before them."""
     t, measured = len(data), data.measured
     return replace(
         data,

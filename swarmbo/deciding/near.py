@@ -24,7 +24,7 @@ APART = 1.001e-3  # sides of the box: a batch has no two points within a thousan
 _STEPS_BACK = np.geomspace(1.0, 1e-3, 41)[:, None]  # shares of a line back to the best setting
 _LINES = 16  # number of random lines
 _RISE = 0.5  # extra standard deviations per setting below the floor in excess of the expected number
-_LOSSES = 20.0  # least fall of the utility over a side of the box, in stated losses; else the present utility
+_LOSSES = 20.0  # least assumed fall of the utility over a side of the box, in stated losses; else the present utility
 _LEAST = 1e-12  # share of the largest known utility: a smaller loss means a present utility of 0, up to rounding
 _SLACK = 1e-9  # tolerance in sides of the box, or as a share of the present utility
 _EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # positions of all numbers in their ranges, for simple settings
@@ -167,7 +167,7 @@ class Near:
         """Mask of candidates (m, n), codes, that probably lose no more than ``loss``, and their standard deviations.
 
         Each deviation includes a fall of the utility from the nearest evaluated setting. Its slope is the steepest
-        between two settings, and at least the present utility, or 20 stated losses, over a side of the box.
+        between evaluated settings, and at least the present utility, or 20 stated losses, over a side of the box.
         """
         assert self.safe is not None
         m, known = len(X), mean[len(X) :]
@@ -187,7 +187,7 @@ class Near:
         return cdist(inside(X), inside(others), "chebyshev")
 
     def simple(self, centre: Point) -> Float[np.ndarray, "k n"]:
-        """Simple settings (k, n) of the unit cube: all largest, or numbers at one share and choices as at a centre."""
+        """Simple settings (k, n) of the unit cube: all largest; or all numbers equal, and choices as at a centre."""
         is_number = np.array([not isinstance(one, Categorical) for one in self.problem.variables.values()])
         equal = [np.where(is_number, share, centre) for share in _EQUAL]
         return np.vstack([self.problem.domain.to_unit(largest(self.problem)), *equal])
@@ -224,7 +224,7 @@ def _start(problem: Problem, given: Any) -> Point:
 
 
 def _reach(problem: Problem, given: Any) -> tuple[Point, Point]:
-    """Largest changes in codes, and in sides of the box. A name precedes patterns; the last pattern counts."""
+    """Largest changes in codes, and in sides of the box. Names override patterns; the last matching pattern counts."""
     at, names, is_table = "$.step_limit", problem.graph.variables, isinstance(given, Mapping)
     reach, shares = np.full((2, len(names)), np.inf)
     wanted = "a number > 0 in the variable's unit, a share of its axis such as '10%', or a table (0 keeps a value)"

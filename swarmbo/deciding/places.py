@@ -74,7 +74,7 @@ def place_steps(
             points[agent] = point  # max-sum on loops may end in a conflict: then the later robot stays
     if problem.safeguard is None or solution.report.status == "blocked" or has_deadline(coordination):
         return Decision(points, solution.report)
-    # an approximate agreement may be worse than sequential choices, which are at hand
+    # an approximate agreement may be worse than sequential choices, which are known
     settled = yield from problem.safeguard.settled(situation, points)
     report = solution.report
     if any(settled.get(agent) is not points.get(agent) for agent in problem.graph.agents):
@@ -92,7 +92,7 @@ def ignores_beliefs(coordination: object) -> bool:
 
 
 def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | Routes]:
-    """True for a planner whose agents compute their own shares with local beliefs; a subclass may not."""
+    """True if a planner's agents compute their own shares with local beliefs; False for a subclass with ``decide``."""
     return getattr(type(coordination), "decide", None) in (Greedy.decide, Independent.decide, Routes.decide)
 
 

@@ -223,7 +223,7 @@ def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
 def check_draws(belief: JointBelief, acquisition: Acquisition, coordination: object, problem: Problem) -> None:
     """Refuse a kernel without spectral frequencies if its prior functions or random features will be drawn."""
     kernels = list[str | None](belief.kernels) if isinstance(belief, EnsembleSettings) else []
-    if isinstance(belief, AdditiveGPSettings) and isinstance(coordination, Maximiser):  # others use none
+    if isinstance(belief, AdditiveGPSettings) and isinstance(coordination, Maximiser):  # others use no acquisition
         is_drawn = len(problem.graph.factors) > 1 or belief.structure is not None
         if problem.outcomes == "per-factor":
             is_drawn = is_shared(problem.graph) and len(problem.graph.factors) <= DRAWABLE
@@ -307,7 +307,7 @@ class Setup:
 
     @classmethod
     def of(cls, problem: Problem, **given: object) -> "Setup":
-        """Make a setup from a user's arguments (see ``Team``); missing parts are the defaults for its kind."""
+        """Make a setup from a user's arguments (see ``Team``); missing parts are defaults of a field or function."""
         refuse_unknown(given, (*SLOTS, *_NUMBERS, *_NEAR))
         rounds, initial, near = given.get("rounds"), given.get("initial"), Near.of(problem, *map(given.get, _NEAR))
         horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds", _MOST_ROUNDS)
@@ -339,7 +339,7 @@ class Setup:
         return cls(problem, **parts, seed=number, horizon=horizon, initial=first, near=near)
 
     def to_plain(self) -> dict[str, Any]:
-        """All but the problem as plain JSON data; a user's own parts are named only."""
+        """All but the problem as plain JSON data; a user's own part by class, with settings if it is ``Settings``."""
         plain = {slot: to_plain(getattr(self, slot)) for slot in SLOTS} | {"seed": self.seed, "rounds": self.horizon}
         if not self.problem.is_field:
             plain["initial"] = self.initial

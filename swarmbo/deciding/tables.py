@@ -195,7 +195,7 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
 
 
 def _measured(constraints: object, problem: Problem, t: int) -> Float[np.ndarray, "t c"] | None:
-    """Measured quantities (t, c) of attached evaluations that have limits, NaN if unknown; None without limits."""
+    """Measured quantities (t, c) with limits, of attached evaluations; NaN if unknown. None without limits."""
     given, columns = problem.quantities(constraints), list[Column]()
     for name in problem.ranges:
         column = real_array(given.get(name, np.nan))
@@ -334,7 +334,7 @@ def _code(cell: Any, variable: Variable) -> float | None:
     if not isinstance(cell, str):
         return variable.code(None if _is_nothing(cell) else cell)
     code = variable.code(cell)
-    if code is None and isinstance(variable, Categorical):  # the value as text
+    if code is None and isinstance(variable, Categorical):  # the cell may be a value's text
         code = next((float(i) for i, value in enumerate(variable.values) if str(value) == cell), None)
     if code is not None:
         return code

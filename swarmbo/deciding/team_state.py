@@ -51,7 +51,7 @@ class AtomicObject:
         self.lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """State to pickle: a copy, as pickling continues after the lock is released. Shared attributes are kept."""
+        """State to pickle: a copy, as pickling goes on after the lock is released. Shared attributes are not copied."""
         with self.lock:
             state = self._state_without_lock()
             shared = {id(state[name]): state[name] for name in self.shared if name in state}
@@ -137,7 +137,7 @@ class TeamState(AtomicObject):
         self._unreported = Unreported()
         self._acting: str | None = None  # query that the environment executes
         self._world: World | None = None
-        self._first_fit: tuple[FieldLearner, FieldLearner] | None = None  # learner before and after, for `belief`
+        self._first_fit: tuple[FieldLearner, FieldLearner] | None = None  # learner before and after it, for `belief`
 
     @property
     def belief(self) -> ExactGP | FusedBelief:

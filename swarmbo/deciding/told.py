@@ -92,7 +92,7 @@ def _checked_evaluation(problem: Problem, place: Point, told: ToldOutcome, own: 
 
 
 def _recorded_outcome(log: Logbook, query_id: str, row: int | None, channel: str) -> float:
-    """Recorded outcome of a channel for which a query waits no longer; NaN if it failed."""
+    """Recorded outcome of a channel that the query no longer awaits; NaN if it failed."""
     data, column = log.history, log.problem.graph.place_of[channel]
     assert row is not None
     if data.taken is not None and not data.taken[row, column]:

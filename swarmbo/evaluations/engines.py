@@ -46,7 +46,7 @@ def evaluate_in_worker(
 ) -> executor.Ended | SwarmboError:
     """Carry out a task in a worker. Each thread makes the evaluation once from ``work``, pickled between processes.
 
-    ``attempt`` differs in each call, as Dask reuses results of equal calls. If it cannot be made, return the error.
+    ``attempt`` differs in each call, as Dask reuses results of equal calls. If ``work`` fails, return the error.
     """
     # in a thread of the caller's process, a limit on BLAS threads would apply to the caller, too
     with one_blas_thread() if isinstance(work, bytes) else contextlib.nullcontext():

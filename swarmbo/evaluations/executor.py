@@ -292,12 +292,12 @@ def _run_worker(pipe: Connection, work: Work, results: Path | None, grace_s: flo
         except SwarmboError as error:  # raised again in the calling process
             pipe.send(error)
             return
-        with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the driver has ended
+        with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # raised once the driver has ended
             pipe.send("ready")
             while True:
                 end = evaluate_task(evaluate, *pipe.recv())
                 try:
-                    with suppress(OSError):  # the disk is full, or the folder was deleted with its run
+                    with suppress(OSError):  # if the disk is full, or the folder was deleted with its run
                         if results is not None:
                             store_result(results, end)
                     pipe.send(end)

@@ -330,7 +330,7 @@ class Ledger:
     def _replay(self, events: list[Event], replayed: Callable[[Self, Event], None] | None, known: int | None) -> None:
         last_tells = {event.query: number for number, event in enumerate(events) if event.kind == "tell"}
         tells = sorted(last_tells.values())
-        # with a kill before the first line was complete, only the state exists that the ledger began with
+        # after a kill before the first line was complete, only the state exists with which the ledger began
         n_done = self._load_state(max(len(events), 1) if known is None or known >= len(tells) else tells[known])
         for number, event in enumerate(events):
             got = ""
@@ -436,7 +436,7 @@ def _as_logged(event: Event) -> Event:
         return msgspec.json.decode(encoder.encode(event), type=Event)
     except (AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
         wanted = "numbers, texts, and tables and lists of these"
-        raise errors.ConfigError(f"got what cannot be logged ({error}); wanted {wanted}") from error
+        raise errors.ConfigError(f"got data that cannot be logged ({error}); wanted {wanted}") from error
 
 
 def _plain_point(point: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,10 +27,10 @@ _CHECK_S = 0.2  # between checks whether agents are alive
 _LONGEST_CHECK_S = 5.0 * _CHECK_S  # most that one check counts: the hub's own pauses are not an agent's silence
 _INVITE_S = 1.0  # between invitations to agents of an earlier run
 _MOST_STALLS = 2  # attempts of live agents without a decision, after which the run ends
-_SNAPSHOT_PATIENCE = 3.0  # times the plan's patience, while waiting for a snapshot
+_SNAPSHOT_PATIENCE = 3.0  # times the plan's patience, for a snapshot, which takes no computation
 _START = "q00000"  # in place of a query, for measurements before the first query
 Links = tuple[tuple[str, str], ...]
-LinksWithout = Callable[[Collection[str]], Links | None]  # from absent agents: the links without them
+LinksWithout = Callable[[Collection[str]], Links | None]  # links without the given absent agents
 Handler = Callable[[str, messages.Message], None]
 Results = tuple[messages.MeasurementResult, ...]
 _Reply = TypeVar("_Reply", messages.Snapshot, messages.Measurements)
@@ -89,7 +89,7 @@ class Hub:
         return sum(self.inadmissible.values(), Counter(self.mailbox.inadmissible))
 
     def decisions(self, links: LinksWithout, offers: Mapping[str, Offer] | None = None) -> list[messages.Decision]:
-        """Let agents decide, given links without absent agents. With a deadline, repeat it without those that fail. A
+        """Let agents decide, given links without absent agents. With a deadline, repeat without those that fail. A
         TransportError if all agents are needed and one is silent, if none decides, or if they differ in the query.
         """
         self._round += 1

@@ -22,7 +22,7 @@ Arrival = tuple[str, bytes]  # the sender, who is authenticated with keys, and t
 
 
 class Link:
-    """Link of a member to all others of a fleet, which it dials without discovery, and its queue of arrivals.
+    """Link of a member to all other members of a fleet, which it dials without discovery, and its queue of arrivals.
 
     A message from ``a`` to ``b`` has the key ``swarmbo/RUN/b/a``; ``join`` as RUN invites an agent of any run. With
     ``tls`` and ``quic`` a member sends and receives only messages under the name in its certificate.
@@ -111,7 +111,7 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
 
 
 def _require_valid(path: Path, member: str | None) -> None:
-    """Refuse a certificate that is expired or of another member: the other members would refuse it silently."""
+    """Refuse a certificate that is not valid now or is another member's: the other members would refuse it silently."""
     x509, now = needed("cryptography.x509", _EXTRA, "a fleet with keys"), datetime.now(UTC)
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())

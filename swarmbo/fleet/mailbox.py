@@ -16,7 +16,7 @@ from swarmbo.fleet.messages import DIGEST_BYTES, Message, Receipt, decode, encod
 FAREWELL_S = 3.0  # that members wait for receipts when a run has ended
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 2.0  # before a message is sent again
 _MOST_REMEMBERED = 100_000  # messages; one repeated after so many others belongs to an ended round
-_LENGTH_BYTES = 4  # for its length, before each entry of a journal
+_LENGTH_BYTES = 4  # of an entry's length, before each entry of a journal
 
 
 class _Sent(NamedTuple):

@@ -22,7 +22,7 @@ _KEYS = ("measurement", "factors", "noise_std", "location")
 # Function of ``swarmbo agent NAME --measure module:function``, which measures with a robot, access point or instrument.
 # It is called with one place at a time: in a field the location (d,), physical; in a function the values of the agent's
 # own variables by name. It returns the outcome: a number, or None or NaN if the measurement failed. Or it returns a
-# table: ``measurement``, that number (or ``factors``, {factor: number}, for several); ``noise_std`` >= 0, if known,
+# table: ``measurement``, that number (for several factors ``factors``, {factor: number}); ``noise_std`` >= 0, if known,
 # for all or by factor; in a field ``location`` (d,), the actual one. Anything else is refused and ends the run.
 Instrument = Callable[[Any], float | Mapping[str, Any] | None]
 

@@ -27,7 +27,7 @@ from swarmbo.transport import Envelope
 
 _STOP_CHECK_S = 0.5  # between checks for a stop
 _ARRIVED_S = 1e-3  # wait for messages that have arrived already
-_TICK = b"tick"  # entry of the journal, with itself as sender; no message is so short
+_TICK = b"tick"  # journal entry of a tick, with the member as sender; no message is so short
 _PATIENCE = 3.0  # times the plan's patience that a member waits if the hub continues without failed agents
 _MOST_SNAPSHOT_BYTES = MAX_MESSAGE_BYTES // 2  # the message to a returning agent holds more than the snapshot
 
@@ -124,7 +124,7 @@ class Member:
     def _report(self, now: float) -> None:
         """Send signs of life and new refusals to the hub."""
         waits = self._tolerates_failures or not self._agent.is_finished
-        if waits and now - self._contact_at > self.plan.patience_s / 2.0:  # else the hub counts it as failed
+        if waits and now - self._contact_at > self.plan.patience_s / 2.0:  # else the hub could count it as failed
             self._contact_at = self._clock()
             if all(recipient != HUB for recipient, _ in self._mailbox.unacknowledged):  # it is a sign of life, too
                 self._mailbox.send(HUB, messages.Heartbeat(os.urandom(8)))
@@ -306,7 +306,7 @@ class Member:
 
 
 def _agent_of(name: str, plan: Plan, state: dict[str, Any] | None) -> Agent | TableAgent:
-    """Agent of a plan, as of the last saved state if there is one."""
+    """Agent of a plan, in its last saved state if there is one."""
     if plan.tables is not None:
         return TableAgent(name, plan)
     if state is not None:

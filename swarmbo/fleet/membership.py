@@ -19,8 +19,8 @@ _MOST_HANGS = 2  # times that an agent may hang before it stays out
 class Membership:
     """Policy of the hub for silent agents, which are pinged after half of the patience.
 
-    If an agent is silent for the patience, the run ends in lockstep; with a deadline, the agent has failed. Before its
-    first message, it has ten minutes. In lockstep, the run also ends if agents send only receipts for the patience.
+    If an agent is silent for the patience, in lockstep the run ends, and with a deadline the agent has failed. Before
+    its first message, it has ten minutes. In lockstep, the run also ends if agents send only receipts for the patience.
     Agents in ``local`` have processes on this machine; ``ended`` has the reason for each that ended for good.
 
     ``absent`` has the reason for each failed agent, ``without_journal`` those that lost their journals. Live agents
@@ -97,7 +97,7 @@ class Membership:
         return self._silence_s[agent]
 
     def mark_failed(self, agent: str, reason: str, *, is_hung: bool = False) -> None:
-        """Note that an agent failed, and cancel messages to it. A live one that does not carry out orders ``is_hung``.
+        """Note that an agent failed, and cancel messages to it. ``is_hung``: it runs, but does not carry out orders.
         It could delay others repeatedly, so it is readmitted once, and after that only with an empty journal.
         """
         self.absent[agent] = reason

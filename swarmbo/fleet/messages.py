@@ -48,8 +48,8 @@ class Decide(msgspec.Struct, frozen=True, tag="Begin", array_like=True):
 class Decision(msgspec.Struct, frozen=True, tag="Word", array_like=True):
     """Decision of an agent, in the problem's codes; in a field without values if it measures nothing.
 
-    Counts begin with the agent's process. The first present agent states ``absent_values``, for absent agents'
-    variables. With known tables, ``outcomes`` has each connected part's, encoded as messages refuse infinite numbers.
+    Counts begin with the agent's process. The first present agent states the ``absent_values`` of absent agents.
+    With known tables, ``outcomes`` are those of connected parts without the choice, encoded as they may be infinite.
     """
 
     sequence: int

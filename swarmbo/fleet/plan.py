@@ -67,11 +67,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         run: Name of the run, from ``new_run``; messages and journals of other runs are ignored.
         endpoints: Endpoint of each member in Zenoh's form: ``tls/192.168.0.7:7447``. The hub is ``world``.
-        problem: From ``Problem.to_plain``; ``settings`` are from ``Setup.to_plain``.
+        problem: From ``Problem.to_plain``; ``settings`` are from ``Setup.to_plain``, with tables only method and seed.
         sites: In a field, all measurable locations (k, d); None: the whole box.
         patience_s: Seconds that a member waits for others without arrivals.
         keys: Folder of the authority's certificate, and the member's own certificate and key; None with ``tcp``.
-        tables: Tables, if agents choose from known ones once; None if they learn.
+        tables: Known tables, if agents choose from them once; None if they learn.
         version: Version of messages and journals, the same for all.
     """
 

@@ -217,7 +217,7 @@ def new_folder(out: Path, scenario: Scenario | None = None) -> Generator[None]:
 
 @contextmanager
 def running_fleet(plan: Plan, path: Path, local: Sequence[str]) -> Generator[tuple[Hub, Processes]]:
-    """Write a fleet's plan to ``path``, or with tables one per agent next to it. Run its hub and processes."""
+    """Write a fleet's plan to ``path``, or with tables one per agent next to it. Run hub and processes in the block."""
     with closing(Link(HUB, plan)) as link:
         path.parent.mkdir(exist_ok=True)
         if plan.tables is None:

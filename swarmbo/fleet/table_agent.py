@@ -35,7 +35,7 @@ class TableAgent:
         self._tables, self._own_tables = plan.tables, plan.tables.tables_of(self.problem.graph, name)
         self.log = Logbook.empty(setup.problem)
         self.participants: Participants | None = None
-        self.links: nx.Graph[str] | None = None  # of a fleet's own network, on which all reach all
+        self.links: nx.Graph[str] | None = None  # a fleet's own network, in which all agents reach one another
         self.sent: dict[str, Traffic] = {}
         self.report: SolveReport | None = None
         self.outcomes = b""
@@ -62,7 +62,7 @@ class TableAgent:
         return self._decision
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals, and return messages to others; in lockstep, arrivals of other decisions only count."""
+        """Process arrivals, and return messages to others; in lockstep, arrivals of other decisions are refused."""
         inbox = [envelope for envelope in inbox if self._is_due(envelope)]
         if self.is_finished:
             self._early_messages += inbox

@@ -55,7 +55,7 @@ def solve_by_fleet(
 def solution_by(hub: Hub, problem: TableProblem) -> Solution:
     """Have the agents of a fleet choose, and combine their decisions."""
     graph, tables = problem.graph, problem.tables
-    for agent in graph.agents:  # clocks of a deadline begin when all are there
+    for agent in graph.agents:  # clocks of a deadline begin when all agents are present
         hub.mailbox.send(agent, Ping(0))
     decisions = hub.decisions(lambda absent: None)
     traffic = sum((decision.sent.get("agree", Traffic()) for decision in decisions), Traffic())

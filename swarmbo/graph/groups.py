@@ -50,7 +50,7 @@ def check_disjoint(graph: FactorGraph) -> None:
         if len(factors := graph.factors_of(variable)) > 1:
             fix = "take groups = 'learned', or kind = 'dec-hbo', where factors may overlap"
             got = f"variable {variable!r} is in the factors {', '.join(map(repr, factors))}"
-            wanted = f"wanted groups that share no variable for Add-GP-UCB: {fix}"
+            wanted = f"wanted groups that share no variable, as Add-GP-UCB needs: {fix}"
             raise ConfigError(f"{got}; {wanted}", at="$.acquisition.groups")
 
 

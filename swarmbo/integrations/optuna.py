@@ -20,7 +20,7 @@ optuna: Any = needed("optuna", "optuna", "swarmbo.integrations.optuna")
 
 FACTORS = "factors"  # user attribute of a trial with the outcome of each factor
 Space = dict[str, Any]  # distributions by parameter
-_OF_PARAMETERS = frozenset(("start", "step_limit", "safe", "constraints", "limits", "no_go"))  # settings by parameter
+_OF_PARAMETERS = frozenset(("start", "step_limit", "safe", "constraints", "limits", "no_go"))  # they name parameters
 
 
 class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
@@ -110,7 +110,7 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
         numbers_of: dict[tuple[str, str], tuple[Any, list[int]]] = {}
         for each in finished:
             for name, of in each.distributions.items():
-                if not of.single():  # by its text, as choices may be unhashable
+                if not of.single():  # the key has its text, as choices may be unhashable
                     numbers_of.setdefault((name, repr(of)), (of, []))[1].append(each.number)
         groups: dict[tuple[int, ...], Space] = {}
         for (name, _), (of, numbers) in sorted(numbers_of.items()):
@@ -163,7 +163,7 @@ class _Group:
     """A team for a group of parameters, and the trials of one study that it knows.
 
     ``study`` is its name, ``space`` the distributions by name, ``limits`` the names of constraints. The variables have
-    the parameters' values; choices that a ``Categorical`` does not accept are replaced by their positions.
+    the parameters' values, or the positions of choices if a ``Categorical`` does not accept one of them.
     """
 
     def __init__(self, sampler: SwarmboSampler, study: Any, space: Space, limits: set[str]) -> None:

@@ -91,7 +91,7 @@ class Ros2Robots:
         frame: ``frame_id`` of goals. Poses in other frames are refused; the frames of fixes are not read.
 
     Raises:
-        ConfigError: If the team is in no field of two or three dimensions, or in one of three with ``coordinates``.
+        ConfigError: If the team is not in a field of two dimensions, or of three without ``coordinates``.
     """
 
     def __init__(self, team: Team, session: Any, coordinates: Coordinates | None = None, frame: str = "map") -> None:

@@ -74,7 +74,7 @@ class Expression:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The variables in it, in the order of their first appearance."""
+        """Names of the variables, in the order of their first appearance."""
         return tuple(self._names)
 
     def of(self, values: Values) -> float:

@@ -40,7 +40,7 @@ class TableProblem:
 
     Raises:
         ShapeError: If tables do not fit the graph or the domains, or hold values that are not numbers.
-        ConfigError: If the objective is neither, or the constant or the upper bound is not a number.
+        ConfigError: If the objective is another word, or the constant or the upper bound is not a number.
 
     Example:
         >>> import numpy as np
@@ -101,7 +101,7 @@ class TableProblem:
         return tuple(Constraint(scope=scope, allowed=mask.tolist()) for scope, mask in allowed if not mask.all())
 
     def require_unbounded(self, form: str) -> None:
-        """Refuse a problem in which the sum of allowed costs can reach the upper bound, which ``form`` cannot state."""
+        """Refuse a problem in which the sum of allowed costs may reach the upper bound, which ``form`` cannot state."""
         allowed = sum(float(table[np.isfinite(table)].min(initial=0.0)) for table in self.tables.values())
         if self.upper <= (most := self.told(allowed)):
             got = f"got costs up to {most:,.15g} and an upper bound of {self.upper:,.15g}, which {form} cannot state"

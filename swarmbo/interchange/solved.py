@@ -183,8 +183,8 @@ def solve_problem(
 ) -> Solved:
     """Choose values for all variables by the ``kind`` and other settings of a method for tables.
 
-    With a ``transport``, agents exchange encoded messages over it; its ``kind`` is ``faulty`` by default. Rounds are
-    traced only without a transport and without a deadline.
+    With a ``transport``, agents exchange encoded messages over it. Its default ``kind`` is ``faulty``, or with
+    ``as_agents`` alone ``in-process``. Rounds are traced only without a transport and without a deadline.
 
     Raises:
         ConfigError: If there is no such method or setting, or a trace is needed where no round is traced.

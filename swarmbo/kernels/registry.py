@@ -124,7 +124,7 @@ def kernel_names() -> tuple[KernelName, ...]:
 
 
 def require_kernel(settings: object, field: str = "kernel", *, is_known: bool = False) -> None:
-    """Refuse a field whose name, or one of whose names, is not a kernel's; call it from ``__post_init__``.
+    """Refuse a field that is not the name of a kernel, or a tuple of such names; call it from ``__post_init__``.
 
     None is accepted, and ``"module:Class"``, which may be loaded later, unless the kernel must be known now.
     """

@@ -100,7 +100,7 @@ def score_round(
     means: Mapping[str, Float[np.ndarray, " m"]] | None = None,
     on_the_way: Sequence[Evaluation] = (),
 ) -> Score | None:
-    """Score of one round. Failed measurements and locations of unknown truth do not count; None until one counts.
+    """Score of one round. Failed measurements and locations of unknown truth do not count; None until any does.
 
     ``means`` are the means of agents with separate beliefs. Only simple regret includes measurements ``on_the_way``.
 

@@ -28,7 +28,7 @@ from swarmbo.records import RoundRecord
 _CONTOURS: dict[str, Any] = {"colors": "white", "linewidths": 0.6, "alpha": 0.55, "linestyles": "solid", "zorder": 1}
 _FEWEST_LINES = 16  # a coarser lattice of evaluation points is drawn as discs, not as an image
 _KILOMETRES = 5000.0  # coordinate in metres from which on axes are in kilometres
-_REACH = 1.6  # a belief is shown up to this distance from sites, in usual distances between sites
+_REACH = 1.6  # largest distance from a site at which a belief is shown, in usual distances between sites
 
 
 Limits = tuple[float, float]
@@ -256,7 +256,7 @@ def draw_measurements(ax: Axes, places: Sequence[Float[np.ndarray, "k d"]], size
 def draw_failed(
     ax: Axes, places: Float[np.ndarray, "k d"], size: float, width: float = 1.8, casing: float = 0.0
 ) -> list[Line2D]:
-    """Draw a cross where each measurement failed; nothing where none did."""
+    """Draw a cross where each measurement failed; nothing if none failed."""
     if not len(places):
         return []
     look: dict[str, Any] = {**style.FAILED, "markersize": size, "markeredgewidth": width, "zorder": 6}

@@ -75,7 +75,7 @@ def plot_best(ax: Axes, records: Records, world: World) -> Axes:
     """Draw all measurements, the best so far, and the recommendation with two standard deviations, against rounds.
 
     The scale is logarithmic on both sides of zero if the best so far ends much nearer to zero than before. Otherwise,
-    if the worst third of them would need most of the axis, triangles on its lower edge mark them.
+    if the worst third of the measurements would need most of the axis, triangles on its lower edge mark it.
     """
     rounds, maxima = _rounds(records), world.maxima
     maximum = world.maximum if maxima is None else float(np.max(maxima))
@@ -199,7 +199,7 @@ def best_so_far(records: Records) -> np.ndarray:
 
 
 def _finished(ax: Axes, rounds: np.ndarray, title: str, label: str) -> Axes:
-    """Label the axes, with a legend over them, where it can hide no data."""
+    """Label the axes; the legend is above them, where it hides no data."""
     columns = 2 if len(ax.get_legend_handles_labels()[0]) <= 4 else 3
     spaces = {"borderaxespad": 0.2, "columnspacing": 1.0, "handlelength": 1.4}
     ax.legend(loc="lower left", bbox_to_anchor=(-0.025, 0.995), ncols=columns, **spaces)

@@ -36,7 +36,7 @@ class ErrorTraces:
     """Map errors after each round; NaN where unknown.
 
     ``fused`` has the lowest, mean and largest error of local beliefs, as logged; ``pooled`` the error of an exact GP on
-    all measurements; ``alone`` the mean error of exact GPs on one agent's data; ``shared_kb`` what was sent so far.
+    all measurements; ``alone`` the mean error of exact GPs on one agent's data; ``shared_kb`` the kB sent so far.
     """
 
     rounds: Float[np.ndarray, " n"]

@@ -54,7 +54,7 @@ METHOD_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 
 _ABREAST = 4  # most panels in a row
 _LONGEST_ROLE = 16  # letters
-# type 42 embeds fonts as text, which publishers ask for; without a hash salt, the ids in an SVG file are random
+# type 42 embeds TrueType fonts, which publishers ask for; without a hash salt, the ids in an SVG file are random
 _FILES: dict[Any, Any] = {"pdf.fonttype": 42, "svg.hashsalt": "swarmbo"}
 
 
@@ -102,7 +102,7 @@ def rounds_axis(ax: Axes, label: str = "round") -> None:
 
 
 def legend_below(figure: Figure, ax: Axes, columns: int | None = None) -> None:
-    """Legend of one axes below the whole figure, if something is labelled there."""
+    """Draw the legend of one axes below the figure, if anything in the axes has a label."""
     handles, labels = ax.get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels))
@@ -132,7 +132,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def legend_columns(width: float, handles: Sequence[Artist], least: float) -> int:
-    """Number of columns of a legend within a width, each as wide as the longest label, or ``least``, in inches."""
+    """Number of columns of a legend within a width, each as wide as the longest label, at least ``least`` inches."""
     longest = max(len(str(handle.get_label())) for handle in handles)
     return max(1, min(len(handles), int(width / max(least, 0.45 + 0.06 * longest))))
 
@@ -197,7 +197,7 @@ def separating_shifts(
             least, most = min(edges[0], starts.min()), max(edges[1], starts.max()) - room[-1]
             group_weights = None if weights is None else weights[members]
             lefts = isotonic_regression(starts - room, weights=group_weights).x  # the least moves that keep this order
-            moved[members, 0] = np.maximum(np.minimum(lefts, most), least) + room  # the left edge if too many
+            moved[members, 0] = np.maximum(np.minimum(lefts, most), least) + room  # too many marks: left edge
     return moved - spots
 
 

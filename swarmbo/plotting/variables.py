@@ -22,7 +22,7 @@ from swarmbo.plotting.maps import add_colour_bar
 _MOST_NAMES = 40
 _LONGEST = 28  # characters of a variable's name, and of its values
 _DARK = 0.6  # shares below have dark colours
-_BETWEEN, _MOST_FOUND = 8.0, 0.6  # pixels between adjacent values; their largest share of the figure's width
+_BETWEEN, _MOST_FOUND = 8.0, 0.6  # pixels between adjacent values; their largest share of the panels' width
 Position = tuple[float, float]
 _WIDEST = 14.0  # edge lengths: a connected part that would reach beyond this starts a new row
 _PART_GAP = 0.9
@@ -255,7 +255,7 @@ def _part_layout(part: FactorGraph) -> dict[tuple[str, str], Position]:
     for index, factor in enumerate(part.factors):
         scope = [("variable", variable) for variable in part.scope(factor)]
         graph.add_edges_from((("factor", factor), variable) for variable in scope)
-        # The layout starts with factors at their scopes, which suits chains, and alternately above and below.
+        # Factors start at the middle of their scopes, which suits chains; above and below in turn, so none overlap.
         side = 0.6 if index % 2 else -0.6
         start["factor", factor] = (float(np.mean([start[variable][0] for variable in scope])) + 0.01 * index, side)
     if len(graph) < 2:

@@ -97,7 +97,7 @@ class _Part:
     """Columns of a variable: steps along its axis or, if a table or a choice names values, a flag for each value."""
 
     axis: Axis
-    terms: Terms  # of its code, above the lowest code
+    terms: Terms  # terms that add up to its code minus the lowest code
     flags: tuple[int, ...]
     is_choice: bool
 

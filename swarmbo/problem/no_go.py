@@ -75,7 +75,7 @@ class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "low", lambda low: bool(low) and np.isfinite(low).all(), "one finite number or more")
+        require(self, "low", lambda low: bool(low) and np.isfinite(low).all(), "at least one finite number")
         low, high = self.low, self.high
         is_above = len(high) == len(low) and bool(np.isfinite(high).all() and np.less(low, high).all())
         require(self, "high", lambda _: is_above, f"as many finite numbers, each above that of low, {list(low)}")
@@ -118,7 +118,7 @@ class NoGoBall(NoGo, frozen=True, kw_only=True, tag="ball"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "centre", lambda centre: bool(centre) and np.isfinite(centre).all(), "one finite number or more")
+        require(self, "centre", lambda centre: bool(centre) and np.isfinite(centre).all(), "at least one finite number")
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
         """Depth below the sphere, in units of the box's longest side."""
@@ -230,7 +230,7 @@ class Limit:
     """A region or constraint on some coordinates of a joint point, or on a location.
 
     ``margin`` is the width around it over which a penalty bends from zero to its slope, in sides of the cube;
-    ``steepness`` the slope within it, in spreads of the objective for a side of the cube.
+    ``steepness`` is the slope within it, in spreads of the objective per side of the cube.
     """
 
     region: "Region"

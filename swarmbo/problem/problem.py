@@ -30,7 +30,7 @@ OutcomeMode = Literal["total", "per-factor"]
 _MOST_REGIONS = 1000
 _COUNTED = 100_000  # most joint values of grids of which the allowed ones are counted
 _PROJECTED = 64  # number of spread points that are moved to the nearest points that keep the constraints
-_BEND, _STEEP = 3e-3, 100.0  # of constraints: steep, as moving a point that breaks one may spoil other values
+_BEND, _STEEP = 3e-3, 100.0  # margin and slope of constraints: steep, as moving points into them may cost utility
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
 _GRAPH_KEYS = ("factors", "factor_owners", "variables", "variable_owners")
 _KIND_KEYS = ("structure", "is_field", "outcomes")
@@ -263,7 +263,7 @@ class Problem:
         names = region.variables
         if self.is_field:
             if names is not None:
-                fix = "wanted none, as regions in a field are of locations"
+                fix = "wanted none in a field, where regions contain locations"
                 raise ConfigError(f"got {list(names)}; {fix}", at=f"{at}.variables")
             n, what = self.box.n_dims, "a place"
         else:

@@ -181,7 +181,7 @@ class Sample(msgspec.Struct, frozen=True):
         distance: Distance travelled, in the unit of the action space; 0 if unknown.
         cost: Cost of the measurement, in the unit of the outcome.
         mean: Prediction at the target before the measurement, with ``std``; None without one.
-        declined: True if the agent abstained; ``location`` and ``target`` then carry no news.
+        declined: True if the agent abstained; ``location`` and ``target`` then carry no information.
         battery: Remaining share of its battery.
         failure: Reason for no measurement.
     """
@@ -243,8 +243,8 @@ class Score(msgspec.Struct, frozen=True):
 
     Args:
         simple_regret: Maximum of the field less the best true value at any measured location. If the field changes,
-            that of this round alone; without measurements, that of the recommendation; before the first
-            recommendation, that of the previous round.
+            that of this round alone; without measurements, that of the recommendation; without either, that of the
+            previous round.
         batch_regret: Maximum less the best true value measured in this round (one term of R_T in Daxberger & Low 2017);
             None if every measurement of the round failed.
         total_regret: Sum over this round's measurements of maximum less true value (one term of their R'_T).
@@ -296,7 +296,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
     """One line of ``rounds.jsonl``, independent of the clock.
 
     Args:
-        round: 0 for the measurements at reset, then 1, 2, …; ``query`` and ``report`` of the agreement are None in it.
+        round: 0 for the measurements at reset, which have no ``query`` and no ``report`` of an agreement; then 1, 2, …
         samples: One per agent, in the environment's order of agents.
         sharing: Traffic of reporting this round's measurements to other agents.
         sharing_links: Report of links for ``sharing``; left out without faults, or if a base station forwards it.

@@ -89,7 +89,7 @@ class NetworkRecord(msgspec.Struct, frozen=True):
 
     round: int
     restarts: dict[str, int] = {}  # of processes, by agent
-    repeated: int = 0  # messages that were sent again, as no acknowledgement arrived
+    repeated: int = 0  # messages that were sent again, as no receipt arrived
     refused: int = 0  # arrivals that were not messages, or had inadmissible content
     absent: tuple[str, ...] = ()  # agents that were absent at its end
 
@@ -124,7 +124,7 @@ class SolveReport(msgspec.Struct, frozen=True):
         polish_gain: Rise of ``value`` by polishing; None without polishing.
         violated: Factors that forbid the choice: their value is -inf.
         links: Report of links; absent without faults and deadlines.
-        stayed: Setting asked again, because the model finds no other safe one (``safe`` of a team); otherwise absent.
+        stayed: Setting asked again, as the model finds no other safe setting (``safe`` of a team); otherwise absent.
 
     Example:
         >>> import numpy as np

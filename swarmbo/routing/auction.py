@@ -2,7 +2,7 @@
 
 Each agent bids for the place with the largest gain for the team per round that the visit adds to its route. When no
 route has room left, agents whose first way-point is rounds away choose measurements en route, one agent after another.
-In an ascent, agents first choose goals that they can reach before the end, then next measurements en route to these.
+In an ascent they choose likewise: first goals that they can reach before the end, then next measurements on the way.
 
 Source: sequential single-item auctions with insertion (Koenig et al. 2006); here the gain is submodular.
 """
@@ -162,7 +162,7 @@ class Climber:
         return tour
 
     def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Float[np.ndarray, " d"] | None:
-        """Place of its next measurement by ``Pilot.on_schedule``, given others' ``picks``; unscheduled at its goal."""
+        """Next measurement by ``Pilot.on_schedule``, given others' ``picks``; unscheduled if its goal is in reach."""
         free = self.pilot.free_candidates(taken)
         is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(free)
         choose = partial(self.step, self.pilot.agent, self._given(picks))

@@ -33,7 +33,7 @@ Program = Callable[[LocalView, Mapping[str, Pilot]], Steps[Legs]]
 
 _UNKNOWN = 8  # planned rounds without a horizon
 _SHARE = 0.8  # share of the rounds with planned routes, if the acquisition is not targeted-variance
-_FEWEST = 10  # least number of rounds in which to explore first is useful
+_FEWEST = 10  # fewest rounds for which exploring first is useful
 
 
 @kind("coordination", FIELD)

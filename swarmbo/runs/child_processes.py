@@ -1,7 +1,7 @@
 """Runs in a child process, which is killed when a step of the world takes too long; copies of a world for workers.
 
-A thread cannot be killed, but a process can. The next process resumes the run from its last checkpoint, and records the
-round in which the world hung, or ended its process, as failed. No child process outlives its parent.
+A thread cannot be killed; a process can, without loss of logged rounds. The next process resumes the run from its last
+checkpoint and records the round in which the world hung or ended its process as failed. No child outlives its parent.
 """
 
 import pickle
@@ -63,7 +63,7 @@ def run_with_step_limit(scenario: Scenario, start: Task, resume: Task, hooks: Ho
 def _run_in_child(
     scenario: Scenario, timeout_s: float, task: Task, reasons: Mapping[int, str], on_round: OnRound
 ) -> Summary | _StepFailure:
-    """Run a task in a child process until it ends or a step fails; ``reasons`` are by round of earlier failures."""
+    """Run a task in a child process until it ends or a step fails; ``reasons`` of earlier failures are by round."""
     step, deadline = None, 0.0
     with child_process(scenario, "$.step_timeout_s", _run_task, task, reasons) as (receiving, process):
         while True:
@@ -115,7 +115,7 @@ def _picklable(error: BaseException) -> BaseException:
 def child_process(
     scenario: Scenario, at: str, function: Callable[..., None], *arguments: Any
 ) -> Generator[tuple[Connection, BaseProcess]]:
-    """Yield a child process that can make a scenario's world, and the end of a pipe from it; kill it after the block.
+    """Yield the receiving end of a pipe, and a child process that can make a scenario's world; kill it after the block.
 
     ``function`` gets the sending end and picklable arguments. ``at`` names the setting that needs the process.
     """
@@ -157,7 +157,7 @@ def _child_main(
 
 
 def register_world(identifier: str, entry_point: Any) -> None:
-    """Register a world of the parent process in this one, by its id and the result of ``entry_point_of``."""
+    """Register a world of another process in this one, by its id and the result of ``entry_point_of``."""
     load_plug_ins()
     if entry_point is not None and identifier not in pettingzoo.parallel_registry:
         pettingzoo.register("parallel", identifier, entry_point)

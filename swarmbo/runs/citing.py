@@ -55,7 +55,7 @@ def cite(paths: Iterable[Path]) -> Citations:
 
 
 def _begun(run: Run) -> tuple[Path, dict[str, str], dict[str, Any], bool]:
-    """Folder, versions and settings of a run with a logged round, and if it is in a field. The long log is dropped."""
+    """Folder, versions and settings of a run with a logged round, and whether it is in a field. Its log is left out."""
     if run.log.damage is not None:
         raise RunFolderError(run.log.damage)
     if not run.log.lines:

@@ -90,7 +90,7 @@ def _method_title(folder: RunFolder) -> str:
 
 
 def views_of(folder: RunFolder) -> Views | None:
-    """Local beliefs of all agents after the last round, bit-identical to the run's; None if no checkpoint has them."""
+    """Local beliefs of all agents after the last round, bit-identical to the run; None without a usable checkpoint."""
     try:
         checkpoint = read_checkpoint(folder)
         if checkpoint is None or checkpoint.round != len(folder.records()) - 1:
@@ -160,7 +160,7 @@ def write_replay(folder: RunFolder, records: Sequence[RoundRecord], path: Path) 
 
 
 def _rounds_with_new_best(records: Sequence[RoundRecord]) -> set[int]:
-    """Rounds with a new best, thinned evenly to ``_MOST_FRAMES`` and always with the last one; else the last round."""
+    """Rounds with a new best, evenly thinned to ``_MOST_FRAMES`` with the last of them; if none, the last round."""
     earlier = [None, *(record.best for record in records[:-1])]
     improved = [record.round for record, best in zip(records, earlier, strict=True) if record.best != best]
     improved = improved or [records[-1].round]

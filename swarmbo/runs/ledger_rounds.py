@@ -51,7 +51,7 @@ def run_with_workers(parts: RunParts, workers: Workers, trust: bool) -> Summary:
 class LedgerRounds:
     """Rounds of a run with a ledger.
 
-    A served field has no world, because its agents may be anywhere in its box; then only ``record`` logs rounds.
+    A served field has no world, because its agents may be anywhere in its box; use ``record`` then, not ``tell``.
     """
 
     def __init__(self, parts: RunParts, start: RunStart) -> None:

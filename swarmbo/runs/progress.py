@@ -72,7 +72,7 @@ class _Display:
 class Progress(_Display):
     """Progress of a run, round by round: best, scores if known, traffic, time left. A context manager.
 
-    With workers, a round is an evaluation; running and failed evaluations and the workers' busy share are shown, too.
+    With workers, a round is an evaluation; counts of running and failed ones, and the workers' busy share, are shown.
     """
 
     def __init__(self, rounds: int, workers: int = 0, *, quiet: bool = False) -> None:

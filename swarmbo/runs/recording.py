@@ -42,7 +42,7 @@ def record_round(
     truth: GroundTruth | None,
     ask: tuple[Query, Event] | None = None,
 ) -> RoundRecord:
-    """Record of a round after the team learned its measurements; ``ask``: its query and event, by default the last."""
+    """Record of a round after the team learned its measurements; ``ask``: query and event, by default the last ones."""
     if ask is None:
         query, report, sharing = team.last_query, team.last_report, team.last_sharing
     else:
@@ -202,8 +202,8 @@ def find_references(
     """Best true value of each baseline within the scenario's rounds (none in a field), and least individual outcomes.
 
     Baselines need the world's ``references(budget, seed)``; the centralised process also needs a ground truth. Least
-    outcomes need ``worst_off(place)``, those of baselines also ``reference_points(budget, seed)``. With no-go regions
-    or constraints, which a world does not know, the centralised process is the only baseline.
+    outcomes need ``worst_off(place)``, those of heuristic baselines also ``reference_points(budget, seed)``. With
+    no-go regions or constraints, which a world does not know, the centralised process is the only baseline.
     """
     values, places, world = dict[str, float](), dict[str, Any](), team.world
     if best is not None:
@@ -243,7 +243,7 @@ def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: Gr
 def summarise(
     scenario: Scenario, records: Sequence[RoundRecord], labels: Labels, truth: GroundTruth | None, seconds: float
 ) -> Summary:
-    """Summary of a run as far as it follows from its records."""
+    """Summary of a run, with the parts that follow from its records."""
     evaluations = [evaluation for record in records for evaluation in record.evaluations]
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)
     last = records[-1]

@@ -40,7 +40,7 @@ class Summary(msgspec.Struct, frozen=True):
     round. ``agreement`` and ``sharing`` are traffic. ``seconds`` is the time of all rounds, with workers the wall time.
     ``source`` is what the sources of all rounds have in common. ``references`` are the best true values of heuristic
     baselines within as many rounds; ``worst_off`` are least individual outcomes at the best points of this run and of
-    the baselines. ``late_mean`` is the mean outcome of the last quarter of the rounds. ``scopes`` were learned or
+    the baselines. ``late_mean`` is the mean joint outcome in the last quarter of rounds. ``scopes`` were learned or
     drawn. In ``blocked`` rounds, agents waited for a disconnected agent. ``acquisition`` is what ``auto`` selected, and
     why. ``coordinates`` are those of the input, if they are not the map's.
     """

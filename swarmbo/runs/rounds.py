@@ -235,7 +235,7 @@ class _RoundLoop:
     def _log_with_checkpoint(self, timing: Timing) -> bool:
         """Log the last round, and write a checkpoint if it is new; True if it was logged before.
 
-        The checkpoint is written first and contains the line, so that no logged round is ever replayed. If it cannot be
+        The checkpoint is written first and contains the line, so that no logged round needs a replay. If it cannot be
         written, the line is logged all the same.
         """
         record, world_state = self.last_record, self._world_state

@@ -174,7 +174,7 @@ class ScopeInUse(msgspec.Struct, frozen=True):
 
 
 def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
-    """Scopes of the belief after a round, used for the next point; empty if they are the team's, or a single one."""
+    """Scopes of the belief after a round, for the next point; empty for the team's own, or a decomposition into one."""
     if not world.variables or record.hyperparameters is None:
         return []
     learned = msgspec.convert(record.hyperparameters, Learned)

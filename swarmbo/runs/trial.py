@@ -3,7 +3,7 @@
 A decision is timed three times: with a few random measurements, with as many as at the end (at most 600), and with the
 number halfway between. Each time, the team learns one more of each agent and decides. The processor time is
 measured after all code is compiled. Simpson's rule over the three times is exact for growth up to the third power.
-Beyond 600 measurements, time is taken to grow with their third power (linearly, by tiles), memory with the second.
+Beyond 600 measurements, time is taken to grow with their third power (linearly with tiles), memory with the second.
 """
 
 import os
@@ -33,12 +33,12 @@ PATIENCE_S = 20.0
 _FIRST_DATA, _MOST_DATA = 10, 600
 _MOST_DESIGNED = 200
 _START_S = 120.0  # to import everything, on a slow disk
-_WAITING_RATIO = 20.0  # wall time / processor time of a step that waits for something else
+_WAITING_RATIO = 20.0  # least wall time / processor time of a step that waits for something else
 _COMPILE_S = 300.0  # to compile everything, on a busy machine
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Estimated time (s) and memory (bytes at the end) of a run on an idle core; ``is_least``: they are lower bounds.
+    """Estimated time (s) and memory (bytes at the end) of a run on an idle core; ``is_least``: time is a lower bound.
 
     ``methods``: belief and coordination at the end. With workers, the time includes the start of their processes;
     ``busy`` is the share of the time after the start in which they evaluate, and ``per_second`` counts evaluations.
@@ -61,7 +61,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
-    """Estimate a run from trial rounds: at most 20 s for the reset and for each timed decision, after the start."""
+    """Estimate a run from trial rounds: at most 20 s for the reset and each decision, besides start and compilation."""
     measured, patience = dict[str, Any](), _START_S
     with child_process(scenario, "$.environment.id", _try_in_child, scenario, trust) as (receiving, process):
         try:
@@ -196,7 +196,7 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
 
 
 def _time_step(env: Any, actions: dict[str, Any]) -> dict[str, Any]:
-    """Time of a step of the world (s): of the processor, or by the clock if the step waits."""
+    """Time of a step of the world (s): processor time, or wall time if the step waits."""
     started, computed_s = time.perf_counter(), time.process_time()
     env.step(actions)
     step_s, computed_s = time.perf_counter() - started, time.process_time() - computed_s

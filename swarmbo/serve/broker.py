@@ -1,7 +1,6 @@
 """Broker: it leases the queries of a ledger to clients, and assembles the outcomes that they tell.
 
-The ledger is the only log: keys and leases are in the notes of its events, so that a restarted broker knows
-them.
+The ledger is the only log: keys and leases are in the notes of its events, where a restarted broker finds them.
 """
 
 import math
@@ -41,7 +40,7 @@ class Outcome(NamedTuple):
 
 
 class OutcomeAssembler:
-    """Assembly of outcomes from tells: complete for a function with its last factor, in a field for each agent.
+    """Assembly of outcomes from tells. A function's is complete with its last factor; in a field, each agent has one.
 
     ``n_events`` is the number of events that were processed.
     """
@@ -205,7 +204,7 @@ class Broker:
         """Process new events of the ledger, and renew the state."""
         for event, outcomes in self._assembler.new_events(self.ledger):
             if event.kind in ("ask", "lost"):
-                # a query that was asked without a broker has no lease that holds
+                # a query that was asked without a broker gets a lease that has run out
                 key, until = event.note.get(_KEY, ""), event.note.get(_UNTIL, 0.0)
                 self._query_of_key |= {key: event.query} if key else {}
                 self._leases[event.query] = Lease(key, until)

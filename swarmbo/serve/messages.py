@@ -46,8 +46,8 @@ class TellRequest(Settings, frozen=True):
     Args:
         outcome: Total of a function, or outcomes by factor; in a field measurements by agent; null means failed.
         failed: True if outcomes that are not given failed.
-        point: Of a function: actual point of the evaluation, if another than asked.
-        locations: In a field: actual locations of agents' measurements, if others than asked.
+        point: For a function: actual point of the evaluation, if not the one asked for.
+        locations: In a field: actual locations of agents' measurements, if not those asked for.
         noise_std: Known standard deviation of the noise, one number or by factor or agent.
     """
 
@@ -137,7 +137,7 @@ class State(msgspec.Struct, frozen=True):
         maximum: Maximum of the function, if known.
         pending: Pending queries, in the order of asks.
         best: Best outcome so far.
-        curve: Number of outcomes and the best of them, wherever it rose.
+        curve: Number of outcomes and the best of them, each time it rose.
         outcomes: Last outcomes, at most 500, in order of arrival; null for failed ones.
         first: Number of outcomes before these.
     """

@@ -86,7 +86,7 @@ class Domain:
         return np.asarray((np.abs(X - self.low) <= _FAR_SIDES * (self.high - self.low).max()).all(axis=-1))
 
     def farthest(self, x: Float[np.ndarray, " d"]) -> int:
-        """Index of the coordinate farthest from the middle of its bounds; one that is not finite, if there is any."""
+        """Index of the coordinate farthest from the middle of its bounds; a coordinate that is not finite, if any."""
         off = np.abs(self.to_unit(x) - 0.5)
         return int(np.argmax(np.where(np.isfinite(off), off, np.inf)))
 
@@ -104,7 +104,7 @@ class Domain:
 
 
 def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
-    """Hash of each location, equal for equal ones; collisions are rare."""
+    """Hash of each location, equal for equal locations; collisions are rare."""
     keys = np.zeros(len(X), dtype=np.uint64)
     for column in np.ascontiguousarray(X.T + 0.0):  # -0 is 0
         keys ^= column.view(np.uint64)
@@ -125,7 +125,7 @@ class PlaceTable:
         self._late_keys = keys[self._late]
 
     def find(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"]:
-        """Index of each location in the table; -1 if it is not in it."""
+        """Index of each location in the table; -1 if the table does not have it."""
         if not len(self.places):
             return np.full(len(X), -1)
         keys = place_keys(X)
@@ -143,7 +143,7 @@ class PlaceTable:
         return rows
 
     def rows_of(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
-        """Index of each location in the table; None if any is not in it."""
+        """Index of each location in the table; None if the table lacks any."""
         rows = self.find(X)
         return None if (rows < 0).any() else rows
 

@@ -210,7 +210,7 @@ class Axis:
         slack = _SLACK * (self.step or self.high - self.low)
         below = min(slack, _SLACK * self.low) if self.is_log else slack
         on_grid = not self.step or abs((code - self.low) % self.step - self.step * 0.5) >= 0.5 * self.step - slack
-        return self.low - below <= code <= self.high + slack and on_grid  # not if it is NaN
+        return self.low - below <= code <= self.high + slack and on_grid  # false for NaN
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,7 +316,7 @@ class MixedDomain(Domain):
 
     @cached_property
     def levels(self) -> dict[int, Float[np.ndarray, " k"]]:
-        """Places of all values in the unit cube, by coordinate; axes without a grid and fine grids are left out."""
+        """Places of values in the unit cube, by coordinate, except for axes with no grid or a fine grid of numbers."""
         is_choice = [isinstance(variable, Categorical) for variable in self.variables]
         out = dict[int, np.ndarray]()
         for column in np.flatnonzero((self.counts > 0.0) & ((self.counts <= _LISTED) | is_choice)).tolist():

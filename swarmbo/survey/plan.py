@@ -56,7 +56,7 @@ class SurveyPlan:
 
     ``left_out_rmse`` is the root mean square error if each sample is predicted from all others; None for more than
     3,000. ``spread`` is the standard deviation of the values: the error of a constant map. ``neglected`` is the effect
-    of what the map leaves out with more than 2,000 samples.
+    of samples that the map leaves out, if there are more than 2,000.
     """
 
     samples: Samples

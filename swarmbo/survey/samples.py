@@ -104,7 +104,7 @@ def read_positions(
 
 
 def read_region(path: str | os.PathLike[str], samples: Samples, at: str) -> "Region":
-    """Polygons of a GeoJSON file, m on the map. Their numbers are metres like the samples', or look like degrees."""
+    """Polygons (m on the map) of a GeoJSON file: in degrees if the samples are, or if they look so; else in metres."""
     coordinates, found = samples.coordinates, Region(read_polygons(os.fspath(path), at))
     low, high = samples.places.min(axis=0), samples.places.max(axis=0)
     can_be, look_so = like_degrees(found.polygons, high - low)

@@ -205,7 +205,7 @@ def _check_choice(
     claim_equal(violated, broken, f"{case}: factors in report.violated", f"those that are -inf at the choice, {broken}")
     status = solution.report.status
     is_stated = bool(broken) == (status == "infeasible")
-    claim(is_stated, f"{case}: the status", status, "'infeasible' for what is forbidden")
+    claim(is_stated, f"{case}: the status", status, "'infeasible' for a forbidden choice only")
     choices = itertools.product(*(range(size) for size in sizes.values()))
     values = [utility(dict(zip(sizes, indices, strict=True))) for indices in choices]
     best, mean = max(values), float(np.mean(values))
@@ -220,7 +220,7 @@ def _check_choice(
         by_agents = participant.solve_with_agents(make(), graph, tables, InProcess().open(graph.agents, links))
         by_messages = by_agents.assignment, by_agents.value, by_agents.upper_bound
         solved = over_links.assignment, over_links.value, over_links.upper_bound
-        claim_equal(by_messages, solved, f"{case}: what agents choose", "what solve() does")
+        claim_equal(by_messages, solved, f"{case}: the choice of agents", "that of solve()")
         _claim_same_traffic(by_agents.report, over_links.report, case)
 
 
@@ -260,7 +260,7 @@ def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph
     if isinstance(make(), BoxMethod):
         by_agents = participant.maximise_with_agents(make(), functions, InProcess().open(graph.agents, links), 1)
         by_messages, solved = (by_agents.point, by_agents.value), (over_links.point, over_links.value)
-        claim_equal(by_messages, solved, f"{case}: what agents choose", "what maximise() does")
+        claim_equal(by_messages, solved, f"{case}: the choice of agents", "that of maximise()")
         _claim_same_traffic(by_agents.report, over_links.report, case)
 
 
@@ -286,4 +286,4 @@ def _claim_same_traffic(by_agents: SolveReport, solved: SolveReport, case: str) 
     by_agents_end, solved_end = (by_agents.status, by_agents.violated), (solved.status, solved.violated)
     claim(solved_end == by_agents_end, f"{case}: status and violated", solved_end, str(by_agents_end))
     sent = by_agents.traffic
-    claim(solved.traffic == sent, f"{case}: the traffic", str(solved.traffic), f"what agents send, {sent}")
+    claim(solved.traffic == sent, f"{case}: the traffic", str(solved.traffic), f"that of agents, {sent}")

@@ -146,7 +146,7 @@ def _check_observations(env: Any, observations: Mapping[str, Any]) -> None:
 
 
 def _check_info(env: Any, agent: str, info: Any) -> None:
-    wanted = "a table with 'location', where it really measured"
+    wanted = "a table with 'location', where the agent really measured"
     claim(isinstance(info, Mapping), f"infos of {agent!r}", info, wanted)
     if hasattr(env.unwrapped, "prices"):
         sampled, priced = info.get("sampled"), "a bool: measurements have a price"
@@ -222,7 +222,7 @@ def _check_team_information(env: Any) -> None:
         field = FieldWorld(env)
         offers, box = field.offers(env.agents), field.problem.box
     except ValueError as error:
-        refuse("a team for it", str(error), "a world that teams can be made for")
+        refuse("making a team for the environment", str(error), "no error")
     places = {f"candidates({agent!r})": told for agent, told in (offers.candidates or {}).items()}
     for name, told in (places if offers.sites is None else {"sites()": offers.sites, **places}).items():
         X = np.asarray(told, dtype=float)
@@ -241,7 +241,7 @@ def _check_travel(env: Any, box: Domain) -> None:
         is_whole = rounds.shape == (3, 2) and rounds.dtype.kind in "iu" and bool((rounds >= 0).all())
         claim(is_whole, name, rounds, "one whole number >= 0 for each origin (n) and place (m)")
         to_itself = [rounds[n, n] in (0, np.iinfo(int).max // 4) for n in range(2)]
-        wanted = "0, or np.iinfo(int).max // 4 where nobody can be"
+        wanted = "0, or np.iinfo(int).max // 4 if no agent can be there"
         claim(all(to_itself), f"{name} from a place to itself", rounds, wanted)
         if hasattr(world, "rounds_left"):
             left = world.rounds_left(agent)

@@ -1,4 +1,4 @@
-"""Transports carry named messages between agents and count them. They know no graph of factors."""
+"""Transports carry named messages between agents and count them. They do not know factor graphs."""
 
 from swarmbo.transport.faults import Cut as Cut, Event as Event, Faults as Faults, FaultyTransport as FaultyTransport
 from swarmbo.transport.reliable import Reliable as Reliable

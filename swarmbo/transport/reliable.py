@@ -12,7 +12,7 @@ from swarmbo.transport.routes import Envelope
 _CHANCE = 40.0  # a message is given up once its losses would have a probability below exp(-40)
 _RAREST = 2e-4  # least assumed share of answered messages: all are given up after 200,000 repetitions
 _PATIENCE = 1000  # least steps before a message is given up, so shorter cuts and absences do no harm
-_SLOWEST = 8  # with a limited bandwidth, the wait doubles with each repetition, up to 8 times
+_SLOWEST = 8  # with a limited bandwidth, the wait doubles with each repetition, up to 2^8 times its length
 
 
 @dataclass

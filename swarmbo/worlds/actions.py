@@ -42,7 +42,7 @@ class _Leaf(NamedTuple):
         return [Categorical(range(start, start + n)) for start, n in zip(starts.tolist(), counts.tolist(), strict=True)]
 
     def fits(self, axes: Sequence[Axis]) -> bool:
-        """True if the entries can hold the codes of these axes, and no others."""
+        """True if the entries have the ranges of these axes (in a box), or as many values (in other spaces)."""
         if isinstance(self.space, Box):
             ends = np.array([(axis.low, axis.high) for axis in axes]).reshape(-1, 2).T
             difference = np.abs(np.array([self.space.low.reshape(-1), self.space.high.reshape(-1)]) - ends)
@@ -141,7 +141,7 @@ def _leaves(space: Any, agent: str, keys: tuple[str, ...] = ()) -> Iterator[_Lea
         for key, inner in space.spaces.items():
             yield from _leaves(inner, agent, (*keys, key))
         return
-    # a space without axes, for a single number, is allowed only within a Dict
+    # a Box without axes, for a single number, is allowed only within a Dict
     axes = (0, 1) if keys else (1,)
     if not isinstance(space, Discrete) and not (isinstance(space, Box | MultiDiscrete) and len(space.shape) in axes):
         raise ConfigError(f"action space of {agent!r}: got {short(space)}; {_WANTED}", at=_AT)

@@ -176,7 +176,7 @@ class WorldTravel:
 def measurements_of(
     agent: str, info: Mapping[str, Any], target: Float[np.ndarray, " d"] | None, box: Domain
 ) -> tuple[Measurement | None, tuple[Measurement, ...]]:
-    """Measurement of one agent at its stop from its info, None without one, and its measurements en route."""
+    """Measurement of one agent at its stop (NaN if it failed, None without one), and those en route, from its info."""
     report = Report.of(info, box)
     stops = tuple(
         Measurement(agent, stop.place, stop.outcome, stop.noise_std if np.isfinite(stop.outcome) else np.nan)

@@ -179,7 +179,7 @@ class FunctionWorld(World):
         if point is not None and not problem.has_point(point):
             point, outcome = None, None
         at = sent if point is None else point
-        place = problem.placed({name: at[name] for name in problem.graph.variables})  # a world may report more
+        place = problem.placed({name: at[name] for name in problem.graph.variables})  # a world may report others, too
         if problem.outcomes == "total":
             return News(place, reported_number(outcome), {}, np.nan if isinstance(noise_std, Mapping) else noise_std)
         outcomes = outcome if isinstance(outcome, Mapping) else {}

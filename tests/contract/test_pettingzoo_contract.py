@@ -128,8 +128,8 @@ SENSORS = "sensor_field", {"field": {"gp": {}}, "sensors": 4}
         (CHANNELS, "ap_2.power", {"power": [26.0], "channel": 0}, r"got \[26.0\]; wanted \[power\] from"),
         (ROBOTS, "robot_1", [-1.0, 0.0], r"got \[-1\.0, 0\.0\]; wanted \[x, y\] from \[0\.0, 0\.0\] to"),
         (ROBOTS, "robot_1", [1.0], r"got shape \(1,\); wanted \[x, y\]"),
-        (SENSORS, "sensor_2", [1.0, 2.0], r"got shape \(2,\); wanted a spot and a wish \[x, y, 0 to 1\]"),
-        (SENSORS, "sensor_2", [1e5, 0.0, 1.0], r"got \[100000\.0, 0\.0, 1\.0\]; wanted a spot and a wish"),
+        (SENSORS, "sensor_2", [1.0, 2.0], r"got shape \(2,\); wanted \[x, y, sample: 0 to 1\]"),
+        (SENSORS, "sensor_2", [1e5, 0.0, 1.0], r"got \[100000\.0, 0\.0, 1\.0\]; wanted \[x, y, sample"),
     ],
 )
 def test_a_wrong_action_is_refused_with_its_agent_and_changes_nothing(world, agent, action, message):

@@ -21,7 +21,7 @@ from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, grid_points
 Surface = Callable[[Places], Values]
 MAX_SITES = 4096  # of a lattice
 MAX_EVALUATION_POINTS = 2500
-_CACHE_SIZE = 4  # cached rounds and scorers: a step uses its own many times
+_CACHE_SIZE = 4  # cached rounds and scorers: each is used many times in a step
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ def lattice(low: Place, high: Place, n_points: int) -> Places:
 
 
 def summit(surface: Surface, places: Places, low: Place, high: Place) -> tuple[float, Place]:
-    """Maximum of a smooth field and its place: local searches from the ten best ``places``, which cover all peaks."""
+    """Maximum of a smooth field and its place, by local searches from the ten best ``places``; each peak needs one."""
     values = surface(places)
     size = high - low
     best_value, best_place = float(values.max()), places[values.argmax()]

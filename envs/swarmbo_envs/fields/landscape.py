@@ -227,7 +227,7 @@ def _every_nth_cell(xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " r
 
 
 def build_field(table: dict[str, Any] | None, max_sites: int, *, moving: bool = False) -> Field:
-    """Field of a table; None is the default elevation model. A CSV file keeps all sites. ``moving`` permits change."""
+    """Field of a table; None: the elevation model. ``sites = 'only'`` keeps all sites, ``moving`` permits change."""
     settings = kinds.field_settings(table, moving=moving)
     if isinstance(settings, kinds.PlumeFieldSettings):
         return plume_field(settings.plume, max_sites)

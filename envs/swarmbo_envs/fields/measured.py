@@ -127,7 +127,7 @@ def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Places:
 
 
 def _spread(covered: Callable[[Places], Places], sites: Starts, low: Place, high: Place, n: int) -> Places:
-    """At most n points over the hull: nearly n of a lattice, or sites if the lattice has fewer, and at most n / 2."""
+    """At most n points over the hull: nearly n of a lattice, or sites if it has fewer than these, at most n / 2."""
     requested, points = n, covered(lattice(low, high, n))
     while len(points) < 0.9 * n and requested < 16 * n:
         requested = max(requested + 1, int(1.1 * requested))

@@ -161,8 +161,8 @@ def _missing_cells(settings: RasterFieldSettings, raster: Raster, *, may_have_ga
     path = repr(settings.raster)
     why = "; ".join(reasons) + keep
     if missing.any() and not may_have_gaps:
-        got = f"got {path} with {missing.sum():,} of {size:,} cells that have no value ({why}); wanted none here"
-        fix = "Cut the raster to cells with values, or fill them; teams of robots keep out of them"
+        got = f"got {path} with {missing.sum():,} of {size:,} cells that have no value ({why}); wanted a value in each"
+        fix = "Cut the raster to cells with values, or fill them; swarmbo/robot_team-v0 keeps robots out of them"
         raise ConfigError(f"{got}. {fix}", at=_AT)
     for number, count in doubtful.items():
         held = f"{_AT}: {path} holds {number:.10g} in {count:,} of {size:,} cells"
@@ -231,7 +231,7 @@ class _RasterSurface:
         return degrees
 
     def touched(self, squares: Marks) -> Bool[np.ndarray, "own_rows own_columns"]:
-        """Mark map cells that touch marked squares between four cell centres: the squares, if nothing is projected."""
+        """Mark map cells that touch marked squares between cell centres; without projection, they are these squares."""
         if self.projection is None:
             return squares
         rows, columns = np.minimum(squares.shape, _MOST_GAP_CELLS)

@@ -184,8 +184,8 @@ class DrawSettings(KernelSettings, frozen=True):
         _require_region(self)
         side = max(self.size_m)
         shortest, longest = 1e-6 * side, 1e6 * side
-        is_told = f"a length from {shortest:g} to {longest:g} m, in a region of {side:g} m"
-        require(self, "lengthscale_m", lambda value: shortest <= value <= longest, is_told)
+        wanted = f"a length from {shortest:g} to {longest:g} m, in a region of {side:g} m"
+        require(self, "lengthscale_m", lambda value: shortest <= value <= longest, wanted)
 
 
 class DrawFieldSettings(Settings, frozen=True):

@@ -78,7 +78,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         raise ConfigError(f"{got}; wanted a field that has a seed: field = {{gp = {{…}}}}", at="$.worlds")
 
     def _shown_range(self, noise_std: float) -> tuple[float, float]:
-        """Range of measurements in observations, over all draws if worlds are drawn; others are clipped to it."""
+        """Range of measurements in observations, of all draws if worlds are drawn; values beyond it are clipped."""
         low, high = self.field.span or (self.field.minimum, self.field.maximum)
         if self.settings.worlds == "drawn":
             family: Any = field_settings(self._table_with_seed(0), moving=True)

@@ -91,7 +91,7 @@ def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunct
     drawn again.
     """
     scopes = blocks(n_variables, block)
-    if block > 20:  # one of 60 rotations keeps the maximum in the box; with blocks of 40, not one of 7,000 does
+    if block > 20:  # blocks of 20: one of 60 rotations keeps the maximum in the box; blocks of 40: none of 7,000
         raise ConfigError(f"got blocks of {block} variables; wanted at most 20", at="$.environment.block")
     terms: dict[str, Term] = {}
     argmax, deepest = np.zeros(n_variables), np.full(block, _WELL)

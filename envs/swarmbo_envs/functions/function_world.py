@@ -194,7 +194,7 @@ and that did not fail |
         f, other = self.function, self._build_function(self.settings, self.settings.function_seed + 1)
         X = f.low + rng.sobol(8, f.n_variables, rng.stream(0, "truth points")) * (f.high - f.low)
         if dict(f.scopes) != dict(other.scopes) or np.array_equal(f.value(X), other.value(X)):
-            fix = "wanted moved = true, or a function with a seed and constant factors: wells, additive-gp"
+            fix = "wanted moved = true, or a function whose seed changes terms, not scopes: wells, additive-gp"
             raise ConfigError(f"got 'drawn' and {f.name}; {fix}", at="$.worlds")
 
     def factor_graph(self) -> dict[str, Any]:

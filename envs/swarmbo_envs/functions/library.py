@@ -197,8 +197,8 @@ def ackley(n_variables: int = 5, block: int | None = None) -> AdditiveFunction:
 def ackley_positive(n_variables: int = 5) -> AdditiveFunction:
     """Ackley itself, maximised on [0, 1]^5, as in the EGP-TS paper.
 
-    Its maximum is 4.710965, with two coordinates at 1 and three at 0.5767; the paper states 4.6930, which is only the
-    maximum over points with one coordinate at 1.
+    Its maximum is 4.710965, with two coordinates at 1 and three at 0.5767; the paper states 4.6930 at a point with
+    one coordinate at 1, where the maximum is 4.6926.
     """
     if n_variables != 5:
         raise ConfigError(f"got {n_variables}; wanted 5", at="$.environment.n_variables")

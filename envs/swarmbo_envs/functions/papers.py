@@ -65,7 +65,7 @@ def path_value(X: Points, centres: Float[np.ndarray, "o 2"], half: float, throug
 
 def _cost(points: Float[np.ndarray, "k 2"], centres: Float[np.ndarray, "o 2"], half: float, through: bool) -> float:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings that a spline has fewer knots than requested: all have
+        warnings.simplefilter("ignore")  # warnings that a spline misses its smoothing factor
         spline: Any = splprep(points.T, k=3, s=0.0 if through else None)[0]
     path = np.column_stack(splev(np.linspace(0.0, 1.0, _SAMPLES), spline))
     hit = (np.abs(path[:, None] - centres).max(axis=2) <= half).any(axis=1)

@@ -149,7 +149,7 @@ def widest_closed_passage(ground: Ground) -> float | None:
         return None
     away = distance_transform_edt(~fine, sampling=ground.cell[::-1] / factor)
     side = float(ground.cell.max()) / factor
-    # number of finer cells by which regions must grow to close the passage themselves
+    # largest number of finer cells by which regions can grow and still not close the passage themselves
     steps = bisect_left(range(1, 2 * factor), True, key=lambda width: not _is_closed(away <= width * side, coarse))
     return (2 * steps + 1) * side
 

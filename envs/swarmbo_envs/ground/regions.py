@@ -169,7 +169,7 @@ def _of_geojson(settings: GeoJSONSettings, size: Place, coordinates: Coordinates
         raise ConfigError(f"{got}; wanted degrees, or coordinates = 'metres' on the map", at=at)
     if coordinates is None:
         got = "got degrees" if settings.coordinates else f"got {settings.geojson!r}, whose numbers look like degrees,"
-        fix = "coordinates = 'metres' if they are metres on it, or a field that lies on Earth, in degrees or projected"
+        fix = "coordinates = 'metres' if they are metres on the map, or a field on Earth, in degrees or projected"
         raise ConfigError(f"{got} on a map in metres; wanted {fix}", at=at)
     return [Region([coordinates.of_lon_lat(ring, "regions", at) for ring in rings]) for rings in polygons]
 

@@ -29,7 +29,7 @@ def _clipped(p: float, q: float, low: float, high: float) -> tuple[float, float]
 
 @compiled()
 def mark_segments(starts: Places, ends: Places, around: Place, cells: Marks) -> None:
-    """Mark the cells within the distance ``around`` of segments along each axis; the unit is the side of a cell."""
+    """Mark the cells within the distance ``around`` of segments along each axis; in sides of a cell from the corner."""
     rows, columns = cells.shape
     for k in range(len(starts)):
         px, py, qx, qy = starts[k, 0], starts[k, 1], ends[k, 0], ends[k, 1]

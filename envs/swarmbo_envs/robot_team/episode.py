@@ -65,7 +65,7 @@ class Drive:
 class Mover(ABC):
     """Mover of robots, one at a time; by default, plans use the full speed and no reserves.
 
-    ``pace`` and ``reserve`` are as in ``MujocoSettings``; a robot within ``off_m`` of its path or base counts as there.
+    ``pace`` and ``reserve`` are as in ``MujocoSettings``; ``off_m`` is the largest distance from a path, goal or base.
     """
 
     pace: float = 1.0

@@ -220,7 +220,7 @@ class Driver:
         return self._course_path(pose, [*self.planner.bends(tree, int(bends[0])), place])
 
     def return_path(self, tree: PathTree, pose: Pose) -> Path:
-        """Path to the base; any remainder of it takes the time that ``PathPlanner.returns`` states."""
+        """Path to the base; it, and any remainder of it, takes the time that ``PathPlanner.returns`` states."""
         bend, stops = int(self.planner.returns(tree, pose[None])[1][0]), list[Place]()
         while bend >= 0:
             stops.append(tree.nodes[bend])

@@ -54,7 +54,7 @@ class Follower:
         self._stops = [*along[1:-1][turns > _SHARP].tolist(), self.route_m]
 
     def off_m(self, x: float, y: float) -> float:
-        """Distance of a place from the route, of which only pieces next to the current one count."""
+        """Distance of a place from the route; only the current piece and its two neighbours count."""
         first, last = max(0, self._piece - 1), min(len(self._points) - 2, self._piece + 1)
         if len(self._points) < 2:
             return hypot(x - self._points[0][0], y - self._points[0][1])
@@ -111,7 +111,7 @@ class Follower:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Result of a drive; ``failure`` is None on arrival or at the time limit, ``back`` the last point on its route."""
+    """Result of a drive; ``failure`` is None if it arrived or time ran out, ``back`` the point reached on its route."""
 
     state: Float[np.ndarray, " n"]
     poses: Float[np.ndarray, "k 3"]

@@ -70,7 +70,7 @@ class Spacing:
         yield 0
 
     def is_clear(self, robot: int, places: Places, others: Robots) -> Mask:
-        """Mask of places that are far enough from all positions of ``others``."""
+        """Mask of places far enough from the positions of all other robots; ``others`` has the positions of all."""
         least = self.least(robot) + self.off_m
         low, high = places.min(axis=0, initial=np.inf), places.max(axis=0, initial=-np.inf)
         near = ((others >= low - least[:, None]) & (others <= high + least[:, None])).all(axis=1)

@@ -133,7 +133,7 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
             require(self, name, lambda _, holds=is_each: holds, f"a number, or one {each_one}")
         n_bases = None if self.bases is None else len(self.bases)
         require(self, "bases", lambda _: n_bases in (None, 1, self.robots), f"one [x, y], or one {each_one}")
-        one_of_them = "none together with samples_per_leg: state one of them, for where robots measure on the way"
+        one_of_them = "none together with samples_per_leg: both state where robots measure en route"
         require(self, "sample_every_m", lambda it: it is None or self.samples_per_leg == 0, one_of_them)
         slowest = min(each(self.speed_m_s, self.robots))
         below = f"[east, north] in m/s, less than 95 % of the slowest robot's speed, {slowest:g} m/s"

@@ -110,7 +110,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         (0.1, False, 0.1)
     """
 
-    _action_in_words, _state_format = "a spot and a wish [x, y, 0 to 1]", ("sensor-field", 2)
+    _action_in_words, _state_format = "[x, y, sample: 0 to 1]", ("sensor-field", 2)
 
     def __init__(self, **arguments: Any) -> None:
         if arguments.get("field") is None:

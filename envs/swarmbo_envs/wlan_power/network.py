@@ -271,7 +271,7 @@ class Utility:
 
 
 def levels(network: Network, low: float, high: float, n: int) -> list[np.ndarray]:
-    """Values of entries of a joint setting: ``n`` even powers from ``low`` to ``high``, all positions of a choice."""
+    """Values of each entry of a setting: ``n`` powers, evenly from ``low`` to ``high``, or positions of a choice."""
     choices = {} if network.spectrum is None else network.spectrum.choices
     sizes = [np.arange(float(len(values))) for values in choices.values()]
     return [axis for axis in [np.linspace(low, high, n), *sizes] for _ in range(network.n_points)]

@@ -318,7 +318,7 @@ def _best(label: str, value: Callable[[np.ndarray], np.ndarray], tried: Float[np
 def _independent(
     outcomes: Callable[[np.ndarray], np.ndarray], x: Values, grid: np.ndarray, budget: int
 ) -> tuple[Values, int]:
-    """Last setting, and number of settings tried; orders of levels are shifted by index, so that not all are loud."""
+    """Last setting, and the number tried; access points try levels in shifted orders: not all are loud at once."""
     k, n_tried, levels = len(x), 0, len(grid)
     while n_tried + levels < budget:
         candidates = grid[(np.arange(levels)[:, None] + np.arange(k)[None]) % levels]

@@ -97,9 +97,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         audible_dbm: Least received power, at largest transmit power, at which an access point is in range of another.
         outcomes: ``per-factor``: every agent receives the outcome of its users; ``total``: all receive the sum.
         observes: ``powers``, or ``losses``. The latter adds the number of own users, and mean losses in dB. These are
-            losses to own users, from each access point in range to own users, and to the users of each one in range.
-            All agents' observations then have equal length; missing entries are the least power and 300 dB. In drawn
-            worlds, lengths are always equal.
+            to own users, from each access point in range to own users, and from the own one to the users of each in
+            range. All agents' observations then have equal length; missing entries are the least power and 300 dB. In
+            drawn worlds, lengths are always equal.
         worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another topology, with another
             ``topology_seed``; ``reset(options={"world": number})`` picks one.
         noise_std: Standard deviation of the noise of a total, in the unit of the utility. With k access points, each

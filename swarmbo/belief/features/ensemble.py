@@ -148,7 +148,7 @@ class Ensemble:
 
 
 def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Dataset) -> bool:
-    """True if a part must be fitted again: on schedule, or with new outcomes after a fit to constant ones."""
+    """True if a part must be fitted again: on schedule, or with new outcomes if those of the last fit did not vary."""
     since = data.take(slice(hyper.fitted_at, None))
     is_told = np.isfinite(since.totals).any() or np.isfinite(since.factors[:, list(hyper.factors)]).any()
     return len(since) >= settings.refit_every or (bool(is_told) and not hyper.is_shown)

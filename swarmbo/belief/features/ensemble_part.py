@@ -86,7 +86,7 @@ class EnsemblePart:
         """Posterior probability of each member, from a uniform prior; every member keeps the share ``floor``."""
         evidence = self.models.log_evidence
         odds = np.exp(evidence - evidence.max())
-        return floor + (1.0 - floor * len(odds)) * odds / odds.sum()  # only here: updates follow Bayes' rule
+        return floor + (1.0 - floor * len(odds)) * odds / odds.sum()  # updates, by Bayes' rule, have no floor
 
     def marginals(
         self, U: Float[np.ndarray, "m n"], floor: float
@@ -137,7 +137,7 @@ def feature_rows(
     U: Float[np.ndarray, "r n"],
     channel: Int[np.ndarray, " r"],
 ) -> Float[np.ndarray, "M r p"]:
-    """Features of outcomes: in the channel ``TOTAL``, of all factors; else of the channel's factor, the others 0."""
+    """Features of outcomes: of all factors in the channel ``TOTAL``, else of the channel's factor; the others are 0."""
     f = bases[0][0].n_features
     rows = np.zeros((len(bases), len(U), f * len(scopes)))
     for i, scope in enumerate(scopes):

@@ -4,8 +4,8 @@ Model m is y = w·phi_m + e with weights w ~ N(0, I) of p features and noise e ~
 has in information form the precision I + Phi'Phi / s_m and the vector Phi'y / s_m. Equivalently, by the matrix
 inversion lemma, a model stores Phi, of rank t, and the Cholesky factor L of Phi Phi' + s_m I:
 
-    a new datum:  v = L⁻¹ Phi phi, variance phi·phi + s_m - v·v and mean v·L⁻¹y make the next row of L and of L⁻¹y a
-    draw:       w = w0 + Phi'(Phi Phi' + s_m I)⁻¹ (y - Phi w0 - e), w0 and e drawn from the prior (Matheron's rule)
+    a new datum:  v = L⁻¹ Phi phi, variance phi·phi + s_m - v·v and mean v·L⁻¹y make the next row of L and of L⁻¹y
+    a draw:       w = w0 + Phi'(Phi Phi' + s_m I)⁻¹ (y - Phi w0 - e), w0 and e drawn from the prior (Matheron's rule)
 
 Both take O(t p + t²) instead of O(p²), and nothing is ever subtracted from a covariance matrix. When there are twice as
 many data as features, p rows R and outcomes Q'y, with Phi = Q R, replace the data: Phi'Phi and Phi'y, and so the
@@ -86,7 +86,7 @@ class FeatureModels:
 
     def updated(self, row: Rows, outcome: PerModel) -> "FeatureModels":
         """Add one datum: a rank-one update of every model, and its predictive density in the evidence."""
-        assert not self.n_pending, "data come before what is pending"
+        assert not self.n_pending, "outcomes must be added before pending ones"
         n = self.n_rows
         v, variance = self._next(row)
         innovation = (outcome - _dots(v, self.store.whitened[:, :n])) / np.sqrt(variance)

@@ -84,9 +84,9 @@ class FusedBelief(Delegating):
         self.failures = {name: FailureFlooding(name, domain, start) for name in at_hand}
         for view in (*self.agents.values(), *self.failures.values()):
             view.team, view.is_whole = frozenset(self.names), held is not None
-        self.due: tuple[FusionExchange, ...] = ()  # messages of local agents that are not sent yet
+        self.due: tuple[FusionExchange, ...] = ()  # exchanges of local agents that must still be run
         self._waits = dict.fromkeys(self.agents, 0)  # exchanges in which an agent waited for another's proposal
-        self.now = 0.0  # rounds
+        self.now = 0.0  # present round
         self._n_exchanges = 0  # number of exchanges
 
     def learn(

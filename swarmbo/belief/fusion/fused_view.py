@@ -87,7 +87,7 @@ class FusedView(ABC):
 
     @property
     def knowledge(self) -> Hashable | None:
-        """Key of the belief, or None: agents of a kind with equal keys have bit-identical beliefs."""
+        """Key of the belief, or None: agents of the same class with equal keys have bit-identical beliefs."""
         return None
 
     @property
@@ -109,7 +109,7 @@ class FusedView(ABC):
             self._has_measured(outcomes.size)
 
     def propose(self, hyperparameters: Hyperparameters, n_measurements: int = 0) -> Proposal:
-        """Propose hyper-parameters fitted to ``n_measurements``. The proposal supersedes all that the agent knows."""
+        """Propose hyper-parameters fitted to ``n_measurements``. They supersede all proposals that the agent knows."""
         self._require_fitting(hyperparameters)
         news = {"hyperparameters": hyperparameters, "n_measurements": n_measurements}
         version = self.proposal.version + 1

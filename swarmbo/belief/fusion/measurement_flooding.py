@@ -115,7 +115,7 @@ class MeasurementFlooding(FusedView):
     """An agent that collects all agents' measurements, forwards those that neighbours lack, and has an exact GP on all.
 
     Neighbours that meet exchange their numbers of measurements by author, and their own new measurements. From then on,
-    new entries are sent at once, and again every three steps until the neighbour confirms them by the author's number.
+    new entries are sent at once. After three steps without a confirmation (the author's number), they are sent again.
     An entry is not sent back to its sender. So each agent knows exactly which measurements it has; once all agents have
     all entries, no agent sends anything. Entries remain after their author has left. A returning agent must have kept
     its state, or take a new name.

@@ -39,7 +39,7 @@ _SETTLED = 1e-6  # largest relative difference between the shares of measurement
 
 
 class _Body(msgspec.Struct, array_like=True):
-    """Message of one end of a link: the numbers of both ends' sessions, and the mass given in its own session."""
+    """Message of one end of a link: the numbers of both ends' sessions, and the total mass given in its own session."""
 
     number: int  # of this message
     heard: int  # number of the last message from the other end

@@ -3,7 +3,7 @@
    f(x) = Σ_i f_i(x_{V_i}),  f_i independent Gaussian processes, scopes V_i may overlap.
 
 Outcomes are totals, outcomes of single factors, or both. Totals couple the factors: then means add up exactly,
-variances do not, and always sigma <= Σ_i sigma_i. Outcomes of single factors leave the factors independent.
+variances do not, and always sigma <= Σ_i sigma_i. Without totals, the factors are independent.
 
 Source: Duvenaud et al. 2011; Kandasamy et al. 2015, eqs. (2)-(4), for the posterior of one factor given totals.
 """
@@ -225,10 +225,10 @@ class AdditiveGP(AdditivePosterior):
 
     @property
     def by_factor_ahead(self) -> "AdditiveGP":
-        """Belief in which pending outcomes of all factors replace each pending total, if they are at most 512.
+        """Belief in which outcomes of all factors are pending instead of totals, if these outcomes are at most 512.
 
-        A pending total hardly reduces the standard deviation of a single factor. So the sum of factors' deviations
-        would again be largest at a pending point.
+        A pending total hardly reduces the standard deviation of a single factor. So, with pending totals, the sum of
+        factors' standard deviations would again be largest at a pending point.
         """
         count = len(self.scopes) * self.n_pending
         is_split = self.outcomes == "total" and len(self.scopes) > 1 and 0 < count <= _MOST_AHEAD

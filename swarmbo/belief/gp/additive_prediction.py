@@ -266,7 +266,7 @@ class AdditivePosterior(ChannelGP):
     def local_contrast(
         self, stack: FactorStack, U: Points, reference: Point, *, gradient: bool = False, rough: bool = False
     ) -> Marginals:
-        """Posterior of f_i(u) - f_i(v), v in the joint point ``reference``; ``rough``: three digits are enough."""
+        """Posterior of f_i(u) - f_i(v), v from the joint ``reference`` (unit cube); ``rough``: to three digits."""
         return self._stack(stack).posterior(U, stack.take(reference[None]), gradient=gradient, rough=rough)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:

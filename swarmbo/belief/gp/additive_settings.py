@@ -193,7 +193,7 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
             raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at=at)
 
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
-        """Relation of lengthscales in a fit of factors of ``sizes`` variables; ``alone``: one factor with outcomes."""
+        """Relation of lengthscales in a fit of factors of ``sizes`` variables; ``alone``: one factor's own outcomes."""
         if self.lengthscales != "auto":
             return self.lengthscales
         return "separate" if alone or max(sizes) == 1 else "hierarchical"

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import blas, lapack
 
-NO_COVARIANCE = "the matrix is no covariance matrix: its negative eigenvalues are larger than rounding errors"
-EPSILON = float(np.finfo(float).eps)  # pivots up to this share of the variance, times the number of rows, are noise
+NO_COVARIANCE = "the matrix is not a covariance matrix: its negative eigenvalues are larger than rounding errors"
+EPSILON = float(np.finfo(float).eps)  # pivots up to this share of the variance, times the number of rows, are rounding
 Square = Float[np.ndarray, "n n"]
 Vector = Float[np.ndarray, " n"]
 

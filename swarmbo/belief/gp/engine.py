@@ -39,7 +39,7 @@ class ChannelGP(SpatialGP):
     An outcome is NaN if it was not observed. A noise variance (the total's is first) is NaN if the fitted one is used.
     ``pending`` points are conditioned on without an outcome; ``awaited`` marks the factors whose outcomes are pending.
     If all factors of a point are pending, ``outcomes`` is the form of their outcomes: a total, or one per factor.
-    Later posteriors extend ``base``, the posterior given the first data, and ``given``, that with pending points.
+    Later posteriors extend ``base`` (given the first data) and ``given`` (given all data and pending points).
     """
 
     channel: ClassVar[int] = TOTAL
@@ -82,7 +82,7 @@ class ChannelGP(SpatialGP):
         return {**data, "rounds": none, **ahead}
 
     def extended_from(self, earlier: "ChannelGP") -> Self:
-        """Bit-identical belief that extends the factorisation of an earlier one if its data begin with that one's."""
+        """Bit-identical belief; it extends the earlier belief's factorisation if the earlier data come first here."""
         on_data: Conditioned | None = earlier.__dict__.get("_on_data")
         if on_data is None or on_data.is_coupled or self._is_coupled_by_data:
             return self
@@ -132,7 +132,7 @@ class ChannelGP(SpatialGP):
 
     @property
     def is_coupled(self) -> bool:
-        """True if any total depends on several latents."""
+        """True if all latents share one covariance matrix of known and pending outcomes."""
         return self._is_coupled_by_data or (self.outcomes == "total" and bool(self.awaited.all(axis=1).any()))
 
     @cached_property

@@ -37,7 +37,7 @@ _PLAIN = ("tells_since_fit", "is_fitted", "now")
 class ExactGP(ChannelGP, spatial.FieldGP):
     """Immutable belief about a field: every method that learns returns a new one. Make one with ``create``.
 
-    It is the engine of all exact beliefs, ``ChannelGP``, with one latent, which every row reads at its own location.
+    It is ``ChannelGP``, the engine of all exact beliefs, with one latent, which is observed at each row's location.
     Other predictions and the fields not listed here are those of ``ChannelGP``. With more than 2,000 measurements it
     predicts by tiles, not exactly (``is_tiled``): no matrix contains all of them.
 
@@ -258,7 +258,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         return joint.without_last(self.n_pending, self.noise_variance)
 
     def neglected(self) -> Neglected | None:
-        """Effect of the measurements that tiles leave out, at 8 locations spread over all of them; None if exact."""
+        """Effect of the measurements that tiles leave out, at up to 8 measured locations; None if exact."""
         return self._tiles.neglected(self.now if self.has_time else 0.0) if self.is_tiled else None
 
     def _split(self, X: ArrayLike) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"]]:

@@ -107,7 +107,7 @@ def fit_together(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Fit several beliefs side by side: sums with totals, or factors with their own outcomes. Fits are independent."""
+    """Fit several beliefs (sums with totals, or factors with own outcomes); no bit of a fit depends on the others."""
     if not beliefs:
         return []
     if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
@@ -125,7 +125,7 @@ def is_stackable(belief: "AdditivePosterior") -> bool:
 def fit_jointly(
     belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
 ) -> AdditiveHyperparameters:
-    """Maximum a-posteriori hyper-parameters of all factors jointly, as totals couple these.
+    """Maximum a-posteriori hyper-parameters of all factors jointly, as totals couple them.
 
     If outcomes do not vary, all but the constants stay at the prior's mode.
     """

@@ -115,7 +115,7 @@ def multi_start_search(
 
     Args:
         starts: Starts, latent by latent, the same number for each.
-        is_warm: True if each first start is an earlier optimum; all outcomes compare it with ends of the coarse search.
+        is_warm: True if each first start is an earlier optimum; it is compared with ends of the coarse search.
         from_all: True: the search with all outcomes continues from every end of the coarse search; False: from the best
             end only. A sum has more maxima than a subset can distinguish.
         subset: Rows of each latent's subset; ``thinned``: evenly spaced outcomes; None: no coarse search.

@@ -41,7 +41,7 @@ class Observations:
     def pending(
         cls, U: Table, awaited: Bool[np.ndarray, "p k"], rounds: Column | None = None, *, in_sum: bool
     ) -> "Observations":
-        """Pending outcomes at points: of the ``awaited`` factors (p, k); with ``in_sum``, all factors are one total."""
+        """Pending outcomes of the ``awaited`` factors (p, k); ``in_sum``: where all factors are awaited, the total."""
         rounds = np.zeros(len(U)) if rounds is None else rounds
         total = awaited.all(axis=1, keepdims=True) & in_sum
         rows, columns = np.nonzero(np.concatenate([total, awaited & ~total], axis=1))
@@ -112,7 +112,7 @@ def standardised_noise(
 
 
 def noise_ahead(fitted: float, data: Observations, scale: float, floor: float) -> float:
-    """Noise variance of future outcomes, standardised: the fitted one or, if the data's are all known, their median."""
+    """Standardised noise variance of future outcomes: the data's median if all are known, else the fitted one."""
     if not len(data) or np.isnan(data.noise).any():
         return fitted
     return max(float(np.median(standardised_noise(data.noise, scale))), floor)
@@ -150,7 +150,7 @@ def observation_covariance(
     return K
 
 
-_SCALE_FLOOR = 1e-60  # squares of smaller scales could underflow
+_SCALE_FLOOR = 1e-60  # smaller scales count as no variation, so that products of their squares cannot underflow
 
 
 def standardisation(y: Float[np.ndarray, " n"]) -> tuple[float, float, bool]:

@@ -197,7 +197,7 @@ class HyperparameterPrior:
     def gradient(
         self, by_lengthscale: PerLength, by_time: float | None, by_outputscale: PerLatent, by_noise: PerNoise
     ) -> Theta:
-        """Gradient by theta, from derivatives by the logarithms of the results of ``unpack``, ``time_correlation``."""
+        """Gradient by theta, from derivatives by the logarithms of ``unpack``'s results and of the time lengthscale."""
         if (ties := self.ties) is not None:
             by_lengthscale = np.bincount(ties.lengths, by_lengthscale)
             by_outputscale, by_noise = np.bincount(ties.latents, by_outputscale), np.bincount(ties.noises, by_noise)

@@ -149,7 +149,7 @@ def evaluate(
     """
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
     c, o, last = logs.shape[1], logs.shape[1] - k - 1, logs.shape[1] - 2  # o and last: the first and last outputscale
-    A, strip, pairs, rows, D, E = work  # D: derivatives of K by the logarithms, times alpha; E: -K⁻¹ D
+    A, strip, pairs, rows, D, E = work  # D: derivatives of K by the logarithms, times alpha; E: K⁻¹ D
     T, n = len(A), pairs.shape[1]
     # numbers about pairs of outcomes, row after row of the lower triangle: they take half of the cache that matrices
     # take, and the kernel's loop is one long one, which is faster than many short ones

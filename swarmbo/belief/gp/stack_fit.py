@@ -28,7 +28,7 @@ from swarmbo.kernels.threads import in_threads
 _MAX_JITTER = 0.1  # largest share of its diagonal that is added to a singular matrix
 _PAIRS = 2**18  # largest number of pairs of outcomes whose correlations are passed to compiled code at once
 _DAMPING, _MIN_DAMPING, _MAX_DAMPING = 0.1, 1e-8, 1e8  # initial, smallest and largest damping of steps
-_SMALLEST_SHARE = 1e-4  # share of the predicted gain, and of the curvature, that a step must reach
+_SMALLEST_SHARE = 1e-4  # of the predicted gain for an accepted step, and of the curvature for its BFGS correction
 
 
 @dataclass(frozen=True, eq=False)

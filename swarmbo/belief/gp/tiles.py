@@ -28,7 +28,7 @@ NEIGHBOURS = 400  # number of measurements for a tile
 JOINTLY = 256  # number of measurements for the correlations of a joint posterior
 _REACH = 0.6  # largest half diagonal of a tile, as a share of the distance to its farthest measurement
 _SHARED = 4  # neighbours searched per point, as a multiple of its share of ``jointly``: points have common neighbours
-_CELL_VARIANCE = 3e-4  # variance of the field within a cell of merged measurements, relative to their mean's noise
+_CELL_VARIANCE = 3e-4  # bound of ``_cell``'s variance, relative to the noise variance of merged measurements
 _CHECKED = 8  # number of measured locations at which the effect of neglected measurements is estimated
 _FARTHEST = 40.0  # distance in lengthscales beyond which no correlation is left
 
@@ -136,7 +136,7 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
 
     In a cell, the field's mean differs from its value in the centre with a variance of at most 6e-4 of the noise
     variance of the merged measurement; otherwise, measurements of a cell are not merged. There are no cells if they
-    would have fewer than two measurements on average.
+    would have fewer than two measured locations on average.
     """
     noise = np.maximum(data.noise_variances(hyper), LEAST_NOISE)
     scaled = data.U / np.array(hyper.lengthscales[0])

@@ -72,7 +72,7 @@ def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None 
 
 
 def to_beat(belief: AdditiveGP) -> Point:
-    """Incumbent in which each part with a better pending point takes its values; otherwise the query is repeated."""
+    """Incumbent in which parts take the values of better pending points: otherwise that query would be repeated."""
     point = incumbent(belief)
     if not (len(belief.pending) and len(evaluated(belief))):
         return point

@@ -85,7 +85,7 @@ class JointSituation:
         return np.arange(len(self.history)) >= self.initial if known is None else known
 
     def steps(self, *factors: str) -> Bool[np.ndarray, " t"]:
-        """Mask of evaluations that count for or against a method: chosen, without pending outcomes of ``factors``."""
+        """Mask of evaluations that count for or against a method: chosen, ``factors`` (default: all) not pending."""
         if self.history.awaited is None:
             return self.chosen
         awaited = self.history.awaited[:, [self.graph.place_of[f] for f in factors] or slice(None)]

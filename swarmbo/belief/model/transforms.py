@@ -39,9 +39,9 @@ _ODDS_OF_WHOLE = {  # prior log odds of a whole factor against a sum over its va
 }
 _WHOLE, _SPLIT = 0, 1  # indices of the alternating models of one factor
 NOISE_FLOOR = 1e-10  # noise variance of one function, which may be known to many digits
-NOISE_LOG_STD = 3.0  # of the prior on that variance, in logarithms: one function may be smooth, rough or noisy
+NOISE_LOG_STD = 3.0  # log standard deviation of that variance's prior: one function may be smooth, rough or noisy
 _LEAD = 0.2  # nats per evaluation, in addition to the odds, by which a sum must lead to replace one whole factor
-_RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
+_RESTARTS = 3  # random starts of a fit of parts: narrow peaks of one variable make many maxima of the evidence
 _SPREAD = 1.0  # least prior std of the parts' log outputscales: variables differ more in importance than factors
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 WarpKind = Literal["none", "power", "log"]
 
 _OFFSETS = {"power": 0.01, "log": 0.1}
-# smallest gap with a logarithm in ``log``: for smaller gaps, also beyond the best outcome, its tangent continues it
+# smallest argument of the logarithm in ``log``; for smaller ones, above the best outcome, its tangent replaces it
 _FLOOR = 0.01
 _LARGEST_EXPONENT = 300.0  # squares of outcomes stay within float64
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)

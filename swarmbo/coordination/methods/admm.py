@@ -6,8 +6,8 @@ For each factor i with local function phi_i, copy x_i and scaled dual u_i, penal
     z_j <- mean over the factors i of variable j of x_i[j] + u_i[j]
     u_i <- u_i + x_i - z_{V_i}
 
-Source: Boyd et al. 2011, sections 3.1.1, 3.3 and 7.2; Bardou et al. 2024 (DuMBO), section 4, with the mean of the x_i
-only; both are equal as long as the duals of a variable sum to zero.
+Source: Boyd et al. 2011, sections 3.1.1, 3.3 and 7.2; Bardou et al. 2024 (DuMBO), section 4, where z_j is the mean of
+the x_i only; both are equal as long as the duals of a variable sum to zero.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -181,7 +181,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return (yield from box_steps.settled(view, best[winner], outcome._replace(gain=gain)))
 
     def _by_rounds(self, view: BoxView, seed: int, n_values: int) -> Steps[tuple[Points, BoxOutcome]]:
-        """Run rounds of consensus from several starts; return the best ends and their recombination."""
+        """Run rounds of consensus from several starts; return the best starts or ends, and their recombination."""
         Z, natural = yield from self._starts(view, seed)
         agreed, outcome = yield from self._rounds(view, Z, natural)
         pool = np.concatenate([Z, agreed])
@@ -200,7 +200,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return best, outcome
 
     def _candidate_starts(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Points, int]:
-        """Joint points among which starts are chosen, and the number of given ones, which come first."""
+        """Joint points among which starts are chosen, and the number of given points, which come first."""
         n_random, n_given = max(self.screened, self.starts, fewest), min(len(view.functions.starts), self.starts)
         return box_steps.drawn_starts(view.functions, view.seen, seed, self.starts, n_random), n_given
 

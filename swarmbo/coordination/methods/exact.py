@@ -106,7 +106,7 @@ class Bucket:
 def elimination_steps(graph: FactorGraph, sizes: Sizes) -> dict[str, Bucket]:
     """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller."""
     candidates = [buckets_of(graph, order) for order in (graph.variables, _min_fill_order(graph, sizes))]
-    return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # the first of equal orders
+    return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # in a tie, the graph's order
 
 
 def largest_clique(buckets: Mapping[str, Bucket], sizes: Sizes) -> tuple[int, tuple[str, ...]]:

@@ -24,7 +24,7 @@ _NOTHING = (0, 0.0)  # no gain: neither fewer broken factors nor a larger sum
 
 class Outlook(NamedTuple):
     """A variable given all others: its present value; the first best value, and its gain (decrease of broken factors,
-    rise of the sum); best values but the present; whether a factor is broken or would be better at another value.
+    rise of the sum); best values except the present; whether a factor is broken or would be better at another value.
     """
 
     present: int

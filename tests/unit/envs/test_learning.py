@@ -173,7 +173,7 @@ def test_a_team_is_made_for_the_drawn_world():
         ("robot_team-v0", {}, "has a seed"),
         ("sensor_field-v0", {"field": {"survey": "oxford-ph"}}, "has a seed"),
         ("function-v0", {}, "moved = true"),
-        ("function-v0", {"function": "trimodal"}, "same factors"),
+        ("function-v0", {"function": "trimodal"}, "seed changes terms, not scopes"),
         ("wlan_power-v0", {"topology": {"access_points": [[0, 0]], "users": [[1, 1]]}}, "generated topology"),
         ("wlan_power-v0", {"channels": [1, 6]}, "none, with drawn worlds"),
     ],

@@ -221,7 +221,7 @@ BROKEN = {
         ),
         "forbidden but exact": (
             with_report(status="exact"),
-            "that forbids all: the status: got exact; wanted 'infeasible' for what is forbidden",
+            "that forbids all: the status: got exact; wanted 'infeasible' for a forbidden choice only",
         ),
         "forbidden with a gap": (
             with_report(gap=0.0),
@@ -237,13 +237,13 @@ BROKEN = {
         ),
     },
     Agents: {
-        "different from agents": (second_best(), "what agents choose: got .*; wanted what solve.. does"),
+        "different from agents": (second_best(), "the choice of agents: got .*; wanted that of solve"),
         "wrong traffic": (
             solving(
                 lambda right, tables, links: msgspec.structs.replace(right, report=one_more_message(right.report)),
                 settings=sb.MaxSum,
             ),
-            r"solve\(\) over a chain: the traffic: got Traffic.*; wanted what agents send, Traffic",
+            r"solve\(\) over a chain: the traffic: got Traffic.*; wanted that of agents, Traffic",
         ),
     },
     Draw: {
@@ -297,14 +297,14 @@ BROKEN = {
     Members: {
         "different from agents": (
             {"maximise": lambda self, *given: Draw().maximise(*given)},
-            r"what agents choose: got .*; wanted what maximise\(\) does",
+            r"the choice of agents: got .*; wanted that of maximise\(\)",
         ),
         "wrong traffic": (
             maximising(
                 lambda right, functions, links: replace(right, report=one_more_message(right.report)),
                 settings=sb.ADMM,
             ),
-            r"maximise\(\) over a chain: the traffic: got Traffic.*; wanted what agents send, Traffic",
+            r"maximise\(\) over a chain: the traffic: got Traffic.*; wanted that of agents, Traffic",
         ),
     },
     Uniform: {

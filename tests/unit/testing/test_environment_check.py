@@ -258,7 +258,7 @@ BROKEN = {
     ),
     "factors that do not fit": (
         {"factor_graph": lambda self: {"bounds": {"x": (0.0, 1.0)}, "variable_owners": {"x": "probe_0"}}},
-        r"a team for it: got .*action space .* of 'probe_0'; wanted .*; wanted a world that teams can be made for",
+        r"making a team for the environment: got .*action space .* of 'probe_0'; wanted .*; wanted no error",
     ),
 }
 
