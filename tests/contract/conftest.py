@@ -1,4 +1,4 @@
-"""Small worlds of each kind, in the form in which PettingZoo's tests take them."""
+"""Small environments of each kind, in the form that PettingZoo's tests need."""
 
 import importlib
 import importlib.util
@@ -48,21 +48,21 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
     "wlan_power": {
         "per factor": {"topology": SMALL, "noise_std": 3.0},
         "totals": {"topology": SMALL, "outcomes": "total", "noise_std": 3.0},
-        "all disturb": {"topology": SMALL, "interference": "all", "shadowing_db": 4.0},
-        "users walk and leave": {"mobility_m": 5.0, "leave_rate": 0.1, "return_rate": 0.3, "departures": [[2, 7]]},
-        "nobody at one of them": {"topology": TRIANGLE, "noise_std": 1.0},
+        "all interfere": {"topology": SMALL, "interference": "all", "shadowing_db": 4.0},
+        "users move and leave": {"mobility_m": 5.0, "leave_rate": 0.1, "return_rate": 0.3, "departures": [[2, 7]]},
+        "an access point without users": {"topology": TRIANGLE, "noise_std": 1.0},
         "channels and widths": {"topology": SMALL, "channels": [36, 40, 44, 48], "widths_mhz": [20, 40]},
     },
 }
 
 
 def worlds(*names: str) -> list[Any]:
-    """Parameters of tests: a module's name, and which of its worlds; the second is `thorough`, later ones `slow`."""
+    """Parameters for all small environments of modules. The second one of a module is `thorough`, later ones `slow`."""
     return [_parameter(name, which, n) for name in names or WORLDS for n, which in enumerate(WORLDS[name])]
 
 
 def kinds(*names: str) -> list[Any]:
-    """Parameters of tests of what all worlds of a module share: the first world of each."""
+    """Parameters for properties of a module: the first small environment of each module."""
     return [_parameter(name, next(iter(WORLDS[name])), 0) for name in names or WORLDS]
 
 
@@ -75,7 +75,7 @@ def _parameter(name: str, which: str, index: int) -> Any:
 
 
 class SmallWorld:
-    """A versioned module with the arguments of one of the small worlds; what is given more replaces them."""
+    """A versioned module with the arguments of a small environment, which further arguments replace."""
 
     def __init__(self, name: str, which: str, folder: Path) -> None:
         self.name, _, version = name.partition("_v")

@@ -1,4 +1,4 @@
-"""Our own beliefs, ways to agree and transports keep the contracts that others' are held to."""
+"""The library's own beliefs, coordination methods and transports pass the checks for users' parts."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_an_additive_belief_of_given_hyperparameters():
     sb.testing.check_belief(lambda: sb.AdditiveGP(GRAPH, SIDES, lengthscale=3.0, noise_variance=0.1))
 
 
-# Few rounds; the example of check_coordinator has the defaults of two of them.
+# with few rounds; the example of check_coordinator tests the defaults of two of them
 METHODS = [
     sb.Exact(),
     sb.MaxSum(rounds=8),
@@ -67,12 +67,12 @@ BY_A_DEADLINE = [
     ],
     ids=lambda settings: settings.__struct_config__.tag,
 )
-def test_ways_to_agree(settings):
+def test_coordination_methods(settings):
     sb.testing.check_coordinator(lambda: settings)
 
 
 @pytest.mark.peers
-@pytest.mark.filterwarnings("ignore")  # their warnings are theirs
+@pytest.mark.filterwarnings("ignore")  # warnings of these packages
 @pytest.mark.parametrize(
     ("settings", "package"),
     [

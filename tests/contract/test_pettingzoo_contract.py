@@ -1,4 +1,4 @@
-"""All worlds are registered, keep PettingZoo's contract and ours, and refuse states of other worlds."""
+"""All environments are registered, keep PettingZoo's and swarmbo's contracts, and refuse states of others."""
 
 import copy
 import importlib
@@ -32,16 +32,16 @@ def kind(request, tmp_path):
     return SmallWorld(*request.param, tmp_path)
 
 
-def test_every_registered_world_is_tested():
+def test_every_registered_environment_is_tested():
     versions = [name if "_v" in name else f"{name}_v0" for name in WORLDS]
     assert {f"swarmbo/{name.replace('_v', '-v')}" for name in versions} == set(IDS)
 
 
-def test_it_keeps_the_contract_also_where_measurements_fail(module):
+def test_environments_keep_the_contract_also_with_failing_measurements(module):
     sb.testing.check_environment(lambda: module.parallel_env(failure_rate=0.2, max_cycles=6), cycles=6)
 
 
-# agents own and hear different numbers of others; PettingZoo remarks on it and goes on
+# PettingZoo only warns about agents with different numbers of variables and neighbours
 @pytest.mark.filterwarnings(
     "ignore:Agents have different",
     "ignore:Observations are different shapes",
@@ -55,12 +55,12 @@ def test_pettingzoo_aec_api(kind):
 
 
 def test_pettingzoo_seeds(kind):
-    """It compares infos, and NaN is not equal to itself: what failed is left out of them."""
+    """The test compares infos, where a NaN would not equal itself. Failed measurements are left out instead."""
     seed_test(lambda: kind.env(failure_rate=0.4), num_cycles=6)
     parallel_seed_test(lambda: kind.parallel_env(failure_rate=0.4), num_cycles=6)
 
 
-def test_a_pickled_copy_goes_on_alike_in_mid_episode(module):
+def test_a_pickled_copy_continues_an_episode_identically(module):
     env, rng = module.parallel_env(failure_rate=0.3, max_cycles=9), np.random.default_rng(3)
     env.reset(seed=4)
     actions = [random_actions(env, rng) for _ in range(6)]
@@ -74,15 +74,15 @@ def test_a_pickled_copy_goes_on_alike_in_mid_episode(module):
     assert data_equivalence(other.reset(), env.reset())
 
 
-def test_places_that_a_world_hands_out_are_the_callers_own(kind):
+def test_callers_can_change_returned_places_without_effect_on_the_environment(kind):
     env = kind.parallel_env()
     env.reset(seed=0)
 
     def places():
-        told = {name: getattr(env, name)() for name in ("state", "sites", "standpoints") if hasattr(env, name)}
-        told |= {"candidates": env.candidates(env.agents[0])} if hasattr(env, "candidates") else {}
-        truth, standing = env.ground_truth(), told.pop("standpoints", {})
-        return told | standing | ({} if truth is None else {"points": truth.points, "best": truth.argmax})
+        returned = {name: getattr(env, name)() for name in ("state", "sites", "standpoints") if hasattr(env, name)}
+        returned |= {"candidates": env.candidates(env.agents[0])} if hasattr(env, "candidates") else {}
+        truth, standing = env.ground_truth(), returned.pop("standpoints", {})
+        return returned | standing | ({} if truth is None else {"points": truth.points, "best": truth.argmax})
 
     before = copy.deepcopy(places())
     for mine in places().values():
@@ -91,7 +91,7 @@ def test_places_that_a_world_hands_out_are_the_callers_own(kind):
 
 
 @pytest.mark.parametrize("kind", kinds("function", "wlan_power"), indirect=True, ids=" ".join)
-def test_a_state_after_a_query_by_its_number_continues(kind):
+def test_a_state_after_a_query_by_number_can_be_continued(kind):
     env, fresh, rng = kind.parallel_env(noise_std=1.0), kind.parallel_env(noise_std=1.0), np.random.default_rng(3)
     env.reset(seed=4)
     for number in (3, 1):
@@ -132,7 +132,7 @@ SENSORS = "sensor_field", {"field": {"gp": {}}, "sensors": 4}
         (SENSORS, "sensor_2", [1e5, 0.0, 1.0], r"got \[100000\.0, 0\.0, 1\.0\]; wanted \[x, y, sample"),
     ],
 )
-def test_a_wrong_action_is_refused_by_agent_and_nothing_happens(world, agent, action, message):
+def test_a_wrong_action_is_refused_with_its_agent_and_changes_nothing(world, agent, action, message):
     name, arguments = world
     env = importlib.import_module(f"swarmbo_envs.{name}_v0").parallel_env(**arguments)
     env.reset(seed=0)
@@ -154,7 +154,7 @@ def test_pettingzoo_state(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 def test_pettingzoo_render(name, tmp_path):
-    """Ten pictures of one world of each kind."""
+    """Ten pictures of one environment of each kind."""
     render_test(SmallWorld(name, next(iter(WORLDS[name])), tmp_path).env)
 
 
@@ -168,14 +168,14 @@ def test_all_settings_have_a_picture(world, tmp_path):
     assert picture.std() > 0.0
 
 
-def test_a_state_of_another_world_is_refused(kind):
+def test_a_state_of_another_environment_is_refused(kind):
     env = kind.parallel_env(failure_rate=0.2)
     env.reset(seed=5)
     with pytest.raises(StateVersionError, match=r"another environment \(\$\.failure_rate: 0\.2, here 0\.3\)"):
         kind.parallel_env(failure_rate=0.3).set_state(env.get_state())
 
 
-def test_a_state_that_is_none_or_not_whole_is_refused_and_changes_nothing(kind):
+def test_an_invalid_state_is_refused_and_changes_nothing(kind):
     env = kind.parallel_env()
     env.reset(seed=5)
     state = env.get_state()
@@ -200,11 +200,11 @@ FIELDS = ("robot_team", "robot_team_v1", "sensor_field")
 
 
 def rollout(env, seed, rounds):
-    """Everything an episode returns in some rounds."""
-    generator, told = np.random.default_rng(0), [env.reset(seed=seed)]
+    """All returned values of some rounds of an episode."""
+    generator, results = np.random.default_rng(0), [env.reset(seed=seed)]
     for _ in range(rounds):
-        told += [env.step(random_actions(env, generator)), env.state()]
-    return told
+        results += [env.step(random_actions(env, generator)), env.state()]
+    return results
 
 
 @pytest.mark.parametrize("kind", kinds(*FIELDS), indirect=True, ids=" ".join)
@@ -214,7 +214,7 @@ def test_another_seed_gives_another_episode(kind):
 
 
 @pytest.mark.parametrize("module", worlds(*FIELDS), indirect=True, ids=" ".join)
-def test_a_finished_episode_stays_finished_when_restored_and_the_next_one_is_the_same(module):
+def test_a_restored_finished_episode_stays_finished_and_the_next_episode_is_the_same(module):
     env = module.parallel_env(max_cycles=2)
     rollout(env, 0, 2)
     fresh = module.parallel_env(max_cycles=2)
@@ -243,18 +243,18 @@ NAMES = ("function-v0", "robot_push-v0", "robot_team-v0", "robot_team-v1", "sens
 IDS = [f"swarmbo/{name}" for name in NAMES]
 
 
-def test_a_fresh_interpreter_knows_every_world_in_both_forms_once_the_package_is_imported():
+def test_importing_the_package_registers_every_environment_in_both_forms():
     program = (
         "import pettingzoo, swarmbo_envs; "
         "print(sorted(i for i in pettingzoo.parallel_registry if i.startswith('swarmbo/'))); "
         "print(sorted(i for i in pettingzoo.aec_registry if i.startswith('swarmbo/')))"
     )
-    told = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
-    assert told.stdout == f"{IDS}\n{IDS}\n"
-    assert not told.stderr
+    result = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == f"{IDS}\n{IDS}\n"
+    assert not result.stderr
 
 
-def test_registering_again_says_nothing_and_leaves_what_is_there(monkeypatch):
+def test_registering_again_gives_no_warning_and_replaces_nothing(monkeypatch):
     mine = pettingzoo.EnvSpec(id=IDS[1], entry_point="somewhere:else")
     monkeypatch.setitem(pettingzoo.parallel_registry, IDS[1], mine)
     assert swarmbo_envs.register_all() == IDS
@@ -262,27 +262,27 @@ def test_registering_again_says_nothing_and_leaves_what_is_there(monkeypatch):
 
 
 @pytest.mark.parametrize("identifier", IDS)
-def test_worlds_are_made_by_name_in_both_forms(identifier):
+def test_environments_are_made_by_name_in_both_forms(identifier):
     env = pettingzoo.make("parallel", identifier, max_cycles=4)
     assert env.unwrapped.max_cycles == 4
     assert f"swarmbo/{env}" == f"swarmbo/{env.metadata['name']}" == identifier.replace("-", "_")
     assert pettingzoo.make("aec", identifier, max_cycles=4).possible_agents == env.possible_agents
 
 
-class OfOnesOwn(robot_team_v1.parallel_env):
+class DerivedEnv(robot_team_v1.parallel_env):
     def __init__(self, depth=3):
         super().__init__(robots=np.int64(2), speed_m_s=np.array([1.0, depth]), starts=[np.zeros(2), (9.0, 9.0)])
 
 
 @pytest.mark.parametrize("version", [robot_push_v0, robot_team_v0, robot_team_v1, sensor_field_v0, wlan_power_v0])
-def test_help_shows_the_arguments_of_a_world_and_their_defaults(version):
-    made, told = version.parallel_env().settings, inspect.signature(version.parallel_env).parameters
-    assert list(told) == list(made.__struct_fields__)
-    other = {name for name, one in told.items() if one.default != getattr(made, name)}
+def test_help_shows_the_arguments_of_an_environment_and_their_defaults(version):
+    made, parameters = version.parallel_env().settings, inspect.signature(version.parallel_env).parameters
+    assert list(parameters) == list(made.__struct_fields__)
+    other = {name for name, one in parameters.items() if one.default != getattr(made, name)}
     assert other <= {"field", "departures", "parameters", "types"}
-    assert {one.kind for one in told.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    assert {one.kind for one in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 
-def test_a_world_that_is_derived_has_arguments_of_its_own_and_numbers_of_numpy_are_numbers():
-    assert list(inspect.signature(OfOnesOwn).parameters) == ["depth"]
-    assert OfOnesOwn(depth=4).settings.speed_m_s == [1.0, 4.0]
+def test_a_derived_environment_has_its_own_arguments_and_accepts_numpy_numbers():
+    assert list(inspect.signature(DerivedEnv).parameters) == ["depth"]
+    assert DerivedEnv(depth=4).settings.speed_m_s == [1.0, 4.0]

@@ -1,7 +1,7 @@
-"""A fleet whose members lie in network namespaces of their own, behind a switch that loses and delays: ``-m fleet``.
+"""A fleet whose members run in separate network namespaces, behind a lossy switch with delays: ``-m fleet``.
 
-The namespaces, each with a TUN device, are made by the test; the switch is a thread of it, as kernels may come without
-``netem``. Figures are printed (``-s``).
+The test makes the namespaces, each with a TUN device. The switch is a thread of the test, because some kernels
+lack ``netem``. Measured times are printed (``-s``).
 """
 
 import heapq
@@ -53,7 +53,7 @@ os.read(0, 1)
 
 
 class Namespace:
-    """A network namespace with one device, whose other end is ours."""
+    """A network namespace with one TUN device, whose packets this process reads and writes."""
 
     def __init__(self, address: str, folder: Path) -> None:
         with socket.socket(socket.AF_UNIX) as listening:
@@ -80,7 +80,7 @@ class Namespace:
                 raise PermissionError(" ".join(self._holder.stderr.read().split())[-200:])
 
     def start(self, command: list[str], **more) -> "subprocess.Popen[str]":
-        """A process in it."""
+        """Start a process in the namespace."""
         inside = ["nsenter", "--target", str(self._holder.pid), "--net", *command]
         return subprocess.Popen(inside, text=True, **more)
 
@@ -90,12 +90,12 @@ class Namespace:
 
 
 class Switch:
-    """Takes each packet to whom it is for, or loses it, or takes its time.
+    """Forwards packets between namespaces with losses and delays.
 
     Args:
-        namespaces: Who is connected.
+        namespaces: The connected namespaces.
         loss: Share of packets that are lost.
-        delay: Seconds that a packet takes, between these two.
+        delay: Least and largest delay of a packet in seconds.
     """
 
     def __init__(self, namespaces: list[Namespace], loss: float, delay: tuple[float, float]) -> None:
@@ -106,9 +106,9 @@ class Switch:
         self._thread.start()
 
     def _run(self) -> None:
-        under_way: list[tuple[float, int, int, bytes]] = []
+        in_transit: list[tuple[float, int, int, bytes]] = []
         while not self._ended.is_set():
-            wait = max(0.0, under_way[0][0] - time.monotonic()) if under_way else 0.1
+            wait = max(0.0, in_transit[0][0] - time.monotonic()) if in_transit else 0.1
             for tun in select.select(list(self._by_address.values()), [], [], min(wait, 0.1))[0]:
                 packet = os.read(tun, 2 * LONGEST_PACKET)
                 to = self._by_address.get(packet[16:20])
@@ -119,9 +119,9 @@ class Switch:
                     self.counts["lost"] += 1
                     continue
                 when = time.monotonic() + self._rng.uniform(*self._delay)
-                heapq.heappush(under_way, (when, self.counts["packets"], to, packet))
-            while under_way and under_way[0][0] <= time.monotonic():
-                _, _, to, packet = heapq.heappop(under_way)
+                heapq.heappush(in_transit, (when, self.counts["packets"], to, packet))
+            while in_transit and in_transit[0][0] <= time.monotonic():
+                _, _, to, packet = heapq.heappop(in_transit)
                 os.write(to, packet)
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class Switch:
 @pytest.fixture
 def namespaces(tmp_path):
     if missing := [tool for tool in ("unshare", "nsenter", "ip") if shutil.which(tool) is None]:
-        pytest.skip(f"there is no {missing[0]!r} (util-linux, iproute2), which namespaces are made with")
+        pytest.skip(f"needs {missing[0]!r} (util-linux, iproute2) to make namespaces")
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         pytest.skip("/dev/net/tun may not be opened: namespaces need root, or CAP_SYS_ADMIN and CAP_NET_ADMIN")
     with ExitStack() as stack:
@@ -150,7 +150,7 @@ def swarmbo(*arguments: str) -> list[str]:
 
 
 class InNamespaces:
-    """One run of a fleet: the hub, and agents that are started again when they are killed."""
+    """One run of a fleet: the hub, and agents that restart after kills."""
 
     def __init__(self, folder: Path, namespaces: dict[str, Namespace], rounds: int) -> None:
         self.folder, self._namespaces, self.rounds = folder, namespaces, rounds
@@ -183,7 +183,7 @@ class InNamespaces:
         return log.read_text().count("\n") - 1 if log.is_file() else 0
 
     def killed(self, agent: str, after: int) -> None:
-        """Kill one in mid-run, and start it again."""
+        """Kill an agent during the run, and start it again."""
         while self.logged < after and self.hub.poll() is None:
             dead = [name for name, process in self.agents.items() if process.poll() is not None]
             assert not dead
@@ -193,7 +193,7 @@ class InNamespaces:
         self.agents[agent] = self.start(agent)
 
     def ended(self, seconds: float) -> str:
-        """What the network took, as the command says it."""
+        """Wait for the end; return the line of the command about the network."""
         _, errors = self.hub.communicate(timeout=seconds)
         assert self.hub.returncode == 0, errors
         for process in self.agents.values():
@@ -208,13 +208,13 @@ class InNamespaces:
 
 
 def places(folder: Path) -> list[list[object]]:
-    """Where everybody measured, and what, by round."""
+    """Agents, places and measurements by round."""
     lines = (folder / "rounds.jsonl").read_text().splitlines()
     return [[(s["agent"], s["target"], s["measurement"]) for s in json.loads(line)["samples"]] for line in lines]
 
 
 def deciding(folder: Path) -> np.ndarray:
-    """Seconds of each decision."""
+    """Duration of each decision in seconds."""
     lines = [json.loads(line) for line in (folder / "timings.jsonl").read_text().splitlines()]
     return np.array([line["decide"] for line in lines if line["round"] > 0])
 
@@ -226,7 +226,7 @@ def deciding(folder: Path) -> np.ndarray:
         pytest.param(200, 0.3, (0.005, 0.015), 90, id="30 % lost, 5 to 15 ms, one killed"),
     ],
 )
-def test_members_in_namespaces_of_their_own_decide_as_one_process_does(
+def test_members_in_separate_namespaces_decide_as_one_process_does(
     tmp_path, namespaces, capsys, rounds, loss, delay, kill
 ):
     switch = Switch(list(namespaces.values()), loss, delay)
@@ -241,7 +241,7 @@ def test_members_in_namespaces_of_their_own_decide_as_one_process_does(
     own = ["field", *SETTINGS, f"--set=rounds={rounds}", "--out", str(tmp_path / "alone"), "--no-figures", "-q"]
     alone = subprocess.run(swarmbo("run", *own), capture_output=True, text=True, check=False)
     assert alone.returncode == 0, alone.stderr
-    assert places(tmp_path / "run") == places(tmp_path / "alone")  # so none is invalid
+    assert places(tmp_path / "run") == places(tmp_path / "alone")  # so all decisions are valid
     took, before = deciding(tmp_path / "run")[1:], deciding(tmp_path / "alone")[1:]
     figures = (
         f"{len(took)} decisions: median {np.median(took):.3f} s, 95 % within {np.quantile(took, 0.95):.3f} s, largest "

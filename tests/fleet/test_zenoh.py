@@ -1,4 +1,4 @@
-"""Fleets of processes over Zenoh: the command, kills, and who must not be heard. On request: ``-m fleet``."""
+"""Fleets of processes over Zenoh: the command, kills, and unauthorised senders. On request: ``-m fleet``."""
 
 import json
 import os
@@ -38,12 +38,12 @@ def swarmbo(*arguments: str, **more) -> "subprocess.CompletedProcess[str]":
 
 
 def wlan(out: Path, *more: str) -> list[str]:
-    """Arguments of the command that runs a fleet of access points."""
+    """Arguments of the command for a fleet of access points."""
     return ["fleet", "wlan", *SETTINGS, "--out", str(out), "--port", str(free_port()), "--no-figures", "-q", *more]
 
 
 def wait_for(what: Callable[[], T], seconds: float = 200.0) -> T:
-    """First result that is more than nothing, or the last one when the time is over."""
+    """First true result, or the last result after a timeout."""
     until = time.monotonic() + seconds
     while not (found := what()) and time.monotonic() < until:
         time.sleep(0.05)
@@ -56,7 +56,7 @@ def logged(out: Path) -> int:
 
 
 def beside(do: Callable[[], None], *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A command, while something else is done."""
+    """Run a command and, at the same time, a function."""
     other = threading.Thread(target=do)
     other.start()
     ended = swarmbo(*arguments)
@@ -66,7 +66,7 @@ def beside(do: Callable[[], None], *arguments: str) -> "subprocess.CompletedProc
 
 
 def free_port() -> int:
-    """The first of five ports in a row that nobody listens to."""
+    """The first of five free ports in a row."""
     while True:
         port = random.SystemRandom().randrange(20_000, 60_000)
         probes = [socket.socket() for _ in range(5)]
@@ -108,11 +108,11 @@ def test_a_fleet_of_processes_decides_as_one_process_does(tmp_path, alone, keys,
     assert "found within 14 rounds" in ended.stdout
 
 
-def test_an_agent_that_is_killed_in_mid_run_is_started_again_and_changes_nothing(tmp_path, alone, keys):
+def test_an_agent_killed_during_a_run_restarts_and_no_decision_changes(tmp_path, alone, keys):
     out, killed = tmp_path / "run", list[int]()
 
     def kill() -> None:
-        wait_for(lambda: logged(out) >= 11)  # it agrees by messages now
+        wait_for(lambda: logged(out) >= 11)  # by now, agents agree by messages
         found = subprocess.run(["pgrep", "-f", f"agent ap_1 --fleet {out}"], capture_output=True, text=True, check=True)
         killed.append(int(found.stdout.split()[0]))
         os.kill(killed[0], signal.SIGKILL)
@@ -128,7 +128,7 @@ def test_an_agent_that_is_killed_in_mid_run_is_started_again_and_changes_nothing
     assert draw_run(out)[2].name == "faults.png"
 
 
-def test_a_problem_in_tables_is_solved_as_in_one_process_though_an_agent_is_killed(tmp_path):
+def test_a_table_problem_has_the_same_solution_as_in_one_process_despite_a_kill(tmp_path):
     pytest.importorskip("yaml")
     file, out = tmp_path / "three.yaml", tmp_path / "out"
     pairs = {f"c{i}": f"abs(x{i} - x{(i + 1) % 3}) * {i + 1}" for i in range(3)}
@@ -138,9 +138,9 @@ def test_a_problem_in_tables_is_solved_as_in_one_process_though_an_agent_is_kill
     file.write_text(f"{head}constraints:\n{constraints}\n")
     asked = [str(file), "--algo", "mgm", "--seed", "2"]
     log, pid = tmp_path / "log", out / "fleet" / "b" / "pid"
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         fleet = command("fleet", *asked, "--out", str(out), "--port", str(free_port()))
-        running = subprocess.Popen(fleet, stdout=said, stderr=said)
+        running = subprocess.Popen(fleet, stdout=output, stderr=output)
         os.kill(int(wait_for(lambda: pid.is_file() and pid.read_text().strip())), signal.SIGKILL)
         assert running.wait(200) == 0, log.read_text()
     assert "processes were started again: b 1 times" in log.read_text()
@@ -149,7 +149,7 @@ def test_a_problem_in_tables_is_solved_as_in_one_process_though_an_agent_is_kill
     assert alone["own_nothing"] == ["d"]
 
 
-def test_an_agent_elsewhere_is_started_by_hand_and_anew_where_its_journal_of_an_earlier_run_lies(tmp_path, alone, keys):
+def test_an_agent_elsewhere_is_started_by_hand_also_beside_its_journal_of_an_earlier_run(tmp_path, alone, keys):
     for run in ("first", "second"):
         run_with_one_by_hand(tmp_path / run, tmp_path / "there", keys)
         assert points(tmp_path / run) == points(alone)
@@ -157,7 +157,7 @@ def test_an_agent_elsewhere_is_started_by_hand_and_anew_where_its_journal_of_an_
 
 
 def by_hand(plan: Path, there: Path) -> "subprocess.Popen[bytes]":
-    """An agent that is started in a folder of its own, that holds the plan and nothing else of the run."""
+    """An agent that is started in a separate folder with only the plan of the run."""
     wait_for(plan.is_file)
     there.mkdir(exist_ok=True)
     (there / "fleet.json").write_bytes(plan.read_bytes())
@@ -171,7 +171,7 @@ def run_with_one_by_hand(out: Path, there: Path, keys: Path) -> None:
     assert agents[0].wait(20) == 0
 
 
-def test_a_command_that_is_started_again_takes_in_the_agent_that_was_left_elsewhere(tmp_path, alone, keys):
+def test_a_restarted_command_uses_the_agent_that_still_runs_elsewhere(tmp_path, alone, keys):
     first, second = tmp_path / "first", tmp_path / "second"
     arguments = wlan(first, "--keys", str(keys), "--elsewhere", "ap_2")
     killed = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -180,9 +180,9 @@ def test_a_command_that_is_started_again_takes_in_the_agent_that_was_left_elsewh
         wait_for(lambda: logged(first) >= 4)
         killed.kill()
         killed.wait(20)
-        time.sleep(6.0)  # those that it had started have ended, too
-        again = [str(second) if argument == str(first) else argument for argument in arguments]  # on the same port
-        ended = swarmbo(*again)  # before, it waited for ten minutes
+        time.sleep(6.0)  # by now, its own agents have ended too
+        again = [str(second) if argument == str(first) else argument for argument in arguments]  # with the same port
+        ended = swarmbo(*again)  # an earlier version waited for ten minutes
         assert ended.returncode == 0, ended.stderr
         assert left.wait(20) == 0
     finally:
@@ -193,27 +193,27 @@ def test_a_command_that_is_started_again_takes_in_the_agent_that_was_left_elsewh
 
 
 class Timed:
-    """A fleet of robots by a deadline, of which robot_3 may be started by hand."""
+    """A fleet of robots with a deadline, in which robot_3 can be started by hand."""
 
     def __init__(self, folder: Path, *more: str) -> None:
-        self.out, self.log, self.until = folder / "run", folder / "said", time.monotonic() + 600
+        self.out, self.log, self.until = folder / "run", folder / "output", time.monotonic() + 600
         timed = ["--set=coordination.kind=max-sum", "--set=coordination.mode=asynchronous", "--set=rounds=400"]
         fleet = ["fleet", "robots", *timed, *more, "--out", str(self.out), "--port", str(free_port())]
-        with self.log.open("wb") as said:
-            self.processes = [subprocess.Popen(command(*fleet, "--no-figures", "-q"), stdout=said, stderr=said)]
+        with self.log.open("wb") as output:
+            self.processes = [subprocess.Popen(command(*fleet, "--no-figures", "-q"), stdout=output, stderr=output)]
 
     def start(self) -> None:
         own = command("agent", "robot_3", "--fleet", str(self.out / "fleet" / "fleet.json"))
         self.processes.append(subprocess.Popen(own))
 
     def absent(self) -> list[list[str]]:
-        """Agents that were gone, by round."""
+        """Absent agents by round."""
         path = self.out / "network.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
         return [json.loads(line)["absent"] for line in lines if line.endswith("\n")]
 
     def require(self, what) -> None:
-        """Wait until something holds."""
+        """Wait until a condition holds."""
         while not (found := what()) and self.processes[0].poll() is None and time.monotonic() < self.until:
             time.sleep(0.1)
         assert found, self.log.read_text()
@@ -233,7 +233,7 @@ def timed(tmp_path):
         process.wait(60)
 
 
-def test_by_a_deadline_a_fleet_goes_on_without_one_that_dies_again_and_again_and_takes_it_back(timed):
+def test_by_a_deadline_a_fleet_continues_without_an_agent_killed_repeatedly_and_readmits_it(timed):
     fleet, killed = timed(), set[str]()
     pid = fleet.out / "fleet" / "robot_3" / "pid"
 
@@ -250,7 +250,7 @@ def test_by_a_deadline_a_fleet_goes_on_without_one_that_dies_again_and_again_and
     fleet.require(lambda: fleet.absent()[-1] == [])
 
 
-def test_by_a_deadline_agents_with_beliefs_of_their_own_go_on_without_one_that_is_killed_and_take_it_back(timed):
+def test_by_a_deadline_agents_with_their_own_beliefs_continue_without_a_killed_one_and_readmit_it(timed):
     fleet = timed("--set=belief.kind=fused", "--elsewhere", "robot_3", "--patience", "15")
     fleet.require((fleet.out / "fleet" / "fleet.json").is_file)
     fleet.start()
@@ -261,7 +261,7 @@ def test_by_a_deadline_agents_with_beliefs_of_their_own_go_on_without_one_that_i
     fleet.require(lambda: fleet.absent()[-1] == [])
 
 
-def test_an_agent_elsewhere_measures_by_the_function_that_the_page_shows(tmp_path):
+def test_an_agent_elsewhere_measures_with_the_function_of_the_page(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "guide" / "processes.md").read_text()
     code = page.partition("# depth.py")[2].partition("```")[0]
     (tmp_path / "depth.py").write_text(f"#{code}")
@@ -289,7 +289,7 @@ def test_an_agent_elsewhere_measures_by_the_function_that_the_page_shows(tmp_pat
     assert all(line["source"]["by_agents"] == ["robot_3"] for line in rounds[1:])
 
 
-def test_a_killed_run_that_an_agent_measures_goes_on_with_it_and_measures_nothing_again(tmp_path):
+def test_a_killed_run_resumes_with_the_measurements_of_its_agent_elsewhere(tmp_path):
     place = '(__import__("pathlib").Path(__file__).parent / "places").open("a").write(f"{list(location)}\\n")'
     (tmp_path / "depth.py").write_text(f"def measure(location):\n    {place}\n    return float(location[0])\n")
     out, port, own = tmp_path / "run", str(free_port()), dict[Path, list[float]]()
@@ -314,11 +314,11 @@ def test_a_killed_run_that_an_agent_measures_goes_on_with_it_and_measures_nothin
         assert [sample["measurement"] for sample in samples] == [place[0] for place in own[folder]]
     assert own[out] == own[tmp_path / "whole"]
     assert len(own[out]) == 7
-    assert len((tmp_path / "places").read_text().splitlines()) <= 2 * 7 + 1  # the kill may have come in a round
+    assert len((tmp_path / "places").read_text().splitlines()) <= 2 * 7 + 1  # the kill may interrupt a round
 
 
 class Three:
-    """The hub, an agent, and a third who may be anybody."""
+    """The hub, an agent, and a third party, which may be an attacker."""
 
     def __init__(self, folder: Path, protocol: str) -> None:
         make_keys(folder / "keys", dict.fromkeys([HUB, "a", "b"], "127.0.0.1"))
@@ -326,8 +326,8 @@ class Three:
         self.plan = Plan(run="three", endpoints=ends, problem={}, settings={}, keys=str(folder / "keys"))
         self.hub, self.a = Link(HUB, self.plan), Link("a", self.plan)
 
-    def lawless(self):
-        """Settings of one who does not keep to the rules."""
+    def without_access_control(self):
+        """Session settings without access control."""
         return {name: value for name, value in session_settings("b", self.plan).items() if name != "access_control"}
 
     def close(self) -> None:
@@ -349,15 +349,15 @@ def session(settings):
     return zenoh.open(config)
 
 
-def overheard(session) -> list[bytes]:
-    """Messages that a listener to everything receives."""
-    said: list[bytes] = []
+def intercepted(session) -> list[bytes]:
+    """Messages that a subscriber to all keys receives."""
+    messages: list[bytes] = []
     for key in ("swarmbo/**", "swarmbo/three/b/*"):
-        session.declare_subscriber(key, lambda sample: said.append(bytes(sample.payload)))
-    return said
+        session.declare_subscriber(key, lambda sample: messages.append(bytes(sample.payload)))
+    return messages
 
 
-def heard(link: Link, seconds: float = 2.0) -> list[tuple[str, bytes]]:
+def received(link: Link, seconds: float = 2.0) -> list[tuple[str, bytes]]:
     found = []
     while (parcel := link.wait(seconds)) is not None:
         found.append(parcel)
@@ -365,60 +365,60 @@ def heard(link: Link, seconds: float = 2.0) -> list[tuple[str, bytes]]:
 
 
 def arrives(sender: Link, recipient: Link) -> bool:
-    """Whether what one says reaches the other, once they have met."""
+    """Whether messages arrive after the connection is made."""
     for _ in range(50):
         sender.send(recipient.name, b"hello")
         if recipient.wait(0.2) is not None:
-            heard(recipient, 0.3)
+            received(recipient, 0.3)
             return True
     return False
 
 
-def test_who_has_a_key_cannot_speak_as_somebody_else_nor_listen_to_what_is_not_its_own(three):
-    with session(three.lawless()) as nasty:
-        said = overheard(nasty)
+def test_the_owner_of_a_key_can_neither_send_as_another_nor_receive_messages_of_others(three):
+    with session(three.without_access_control()) as attacker:
+        output = intercepted(attacker)
         assert arrives(three.hub, three.a)
         for _ in range(30):
-            nasty.put("swarmbo/three/a/b", b"in its own name")
+            attacker.put("swarmbo/three/a/b", b"in its own name")
             if (parcel := three.a.wait(0.2)) is not None:
                 break
-        assert parcel == ("b", b"in its own name")  # it is connected
+        assert parcel == ("b", b"in its own name")  # so it is connected
         for run in ("three", "join"):
-            nasty.put(f"swarmbo/{run}/a/world", b"as the hub")
+            attacker.put(f"swarmbo/{run}/a/world", b"as the hub")
         three.hub.send("a", b"a secret")
         three.hub.send("b", b"for b")
-        found = heard(three.a)
+        found = received(three.a)
     assert ("world", b"as the hub") not in found
     assert ("world", b"a secret") in found
-    assert b"for b" in said
-    assert b"a secret" not in said
+    assert b"for b" in output
+    assert b"a secret" not in output
 
 
-def test_a_stranger_is_not_let_in(three, tmp_path):
-    make_keys(tmp_path / "other", {"b": "127.0.0.1"})  # of an authority of its own
-    settings = three.lawless()
+def test_a_sender_with_keys_of_another_authority_is_not_connected(three, tmp_path):
+    make_keys(tmp_path / "other", {"b": "127.0.0.1"})  # of another authority
+    settings = three.without_access_control()
     own = {
         kind: path.replace("keys", "other") if isinstance(path, str) and not kind.startswith("root") else path
         for kind, path in settings["transport/link/tls"].items()
     }
     settings["transport/link/tls"] = own
     with session(settings) as stranger:
-        said = overheard(stranger)
+        output = intercepted(stranger)
         assert arrives(three.hub, three.a)
         for _ in range(20):
             stranger.put("swarmbo/three/a/b", b"let me in")
             three.hub.send("b", b"for b")
             time.sleep(0.1)
-        found = heard(three.a, 0.5)
+        found = received(three.a, 0.5)
         assert list(stranger.info.peers_zid()) == []
     assert found == []
-    assert set(said) == {b"let me in"}  # its own, to itself
+    assert set(output) == {b"let me in"}  # only its own messages
 
 
-def test_what_is_said_at_once_arrives_and_nothing_has_to_be_written_again(three):
-    """Zenoh drops what finds no room in a link's queue; a letter that is written again comes 0.2 s late."""
+def test_a_burst_of_messages_arrives_without_repetition(three):
+    """Zenoh drops messages if a link's queue is full, and a repeated message is 0.2 s late."""
     assert arrives(three.hub, three.a)
     for _ in range(20):
         for n in range(12):
             three.hub.send("a", bytes([n]) * 2000)
-        assert [content[0] for _, content in heard(three.a, 0.3)] == list(range(12))
+        assert [content[0] for _, content in received(three.a, 0.3)] == list(range(12))

@@ -1,4 +1,4 @@
-"""A run that is killed at any moment and resumed writes the same bytes as one that is left alone."""
+"""A run that is killed at any time and resumed writes the same bytes as an undisturbed run."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ def start(folder, name):
 
 @pytest.fixture(scope="module", params=["robots", "field-plume", "camel"])
 def whole(tmp_path_factory, request):
-    """A scenario, the log of the run that is left alone, and how long its rounds took."""
+    """A scenario, the log of its undisturbed run, and the duration of that run."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     began = time.monotonic()
     run(load(request.param, ["seed=11", *SETTINGS[request.param]]), folder)
@@ -43,7 +43,7 @@ def whole(tmp_path_factory, request):
 
 
 def kill_and_resume(folder, whole, seed):
-    """Kill the run, then its resumption, each at a random moment after it began to write; then let it end."""
+    """Kill the run, then the resumed run, each at a random time after its first write; then complete it."""
     name, log, seconds = whole
     rng = np.random.default_rng(seed)
     n_kills, logged = 0, 0
@@ -73,7 +73,7 @@ def test_runs_killed_at_20_random_moments_resume_to_the_same_bytes(tmp_path, who
 
 
 class Killed(BaseException):
-    """Stands for the end of the process at one exact call."""
+    """Simulates the end of the process at a certain call."""
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,8 @@ def cheap(tmp_path_factory):
 
 
 @pytest.mark.thorough
-def test_a_run_that_ends_at_any_call_that_writes_resumes_to_the_same_bytes(tmp_path, monkeypatch, cheap):
-    """Every fsync (the data is there, its name is not yet), rename and deletion of the run is the last one in turn."""
+def test_a_run_that_ends_at_any_writing_call_resumes_to_the_same_bytes(tmp_path, monkeypatch, cheap):
+    """The run ends at each of its fsyncs (data written, not yet renamed), renames and deletions in turn."""
     scenario, log = load("robots", CHEAP), (cheap / LOG).read_bytes()
     rounds = 0
     for name in ("os.fsync", "pathlib.Path.replace", "pathlib.Path.unlink"):
@@ -121,7 +121,7 @@ def test_a_run_that_ends_at_any_call_that_writes_resumes_to_the_same_bytes(tmp_p
     assert rounds > 25
 
 
-def test_a_last_line_torn_at_any_fifth_byte_is_measured_again(tmp_path, cheap):
+def test_a_round_with_an_incomplete_last_line_is_measured_again(tmp_path, cheap):
     log = (cheap / LOG).read_bytes()
     last = log.rstrip(b"\n").rfind(b"\n") + 1
     shutil.copytree(cheap, tmp_path / "run")

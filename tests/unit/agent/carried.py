@@ -1,4 +1,4 @@
-"""Helpers of tests of agents: messages that are kept and counted, agents that are saved and come back."""
+"""Helpers for tests of agents: recorded messages, saved and restored agents, traffic."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,19 +10,19 @@ from swarmbo.transport import Envelope, InProcessTransport
 
 
 class Recording(InProcessTransport):
-    """Keeps what was handed over, step by step."""
+    """A transport that records all delivered messages, step by step."""
 
     def __init__(self, routes: Any) -> None:
         super().__init__(routes)
-        self.handed: list[dict[str, list[Envelope]]] = []
+        self.delivered: list[dict[str, list[Envelope]]] = []
 
     def deliver(self) -> dict[str, list[Envelope]]:
-        self.handed.append(super().deliver())
-        return self.handed[-1]
+        self.delivered.append(super().deliver())
+        return self.delivered[-1]
 
 
 def copied(agent: Agent, **own: Any) -> Agent:
-    """The same agent, from JSON and arrays, and what no state holds."""
+    """The same agent, restored from JSON and arrays, and from arguments that a state does not contain."""
     state = agent.state_dict()
     plain = json.loads(json.dumps(state["json"]))
     return Agent.from_state_dict({"json": plain, "arrays": dict(state["arrays"])}, **own)
@@ -31,7 +31,7 @@ def copied(agent: Agent, **own: Any) -> Agent:
 def ticked_to_the_end(
     case: Any, saved_at: int, again: Callable[[str, Agent], Agent] = lambda name, agent: copied(agent)
 ) -> int:
-    """Tick a case's agents in turn until nothing is under way, all saved and brought back at one tick; how many."""
+    """Tick a case's agents until no message is in transit; save and restore all at one tick. Returns the ticks."""
     ticks, inboxes = 0, {name: list[Envelope]() for name in case.agents}
     while inboxes:
         for name, inbox in inboxes.items():
@@ -44,16 +44,16 @@ def ticked_to_the_end(
     return ticks
 
 
-def require_same_words(case: Any, agent: Agent) -> None:
-    """An agent that was asked says and decides what the case's of its name did, when the same arrives."""
-    handed, name = case.transport.handed, agent.name
-    said = agent.tick(0.0) + [e for step in handed for e in agent.tick(1.0, step.get(name, []))]
-    assert sorted(said) == sorted(e for step in handed for inbox in step.values() for e in inbox if e.sender == name)
+def require_same_messages(case: Any, agent: Agent) -> None:
+    """With the same inboxes, an agent must send and decide the same as the case's agent of its name."""
+    delivered, name = case.transport.delivered, agent.name
+    sent = agent.tick(0.0) + [e for step in delivered for e in agent.tick(1.0, step.get(name, []))]
+    assert sorted(sent) == sorted(e for step in delivered for inbox in step.values() for e in inbox if e.sender == name)
     assert agent.decision() == case.agents[name].decision()
 
 
 def recommended_by(agents: Mapping[str, Any], transport: Any) -> list[Recommendation | None]:
-    """Recommendations of agents, one after the other."""
+    """Recommendations of all agents, in order."""
     for agent in agents.values():
         agent.recommend()
     run(agents, transport)
@@ -61,9 +61,9 @@ def recommended_by(agents: Mapping[str, Any], transport: Any) -> list[Recommenda
 
 
 def sent_by(agents: Mapping[str, Any]) -> dict[str, Traffic]:
-    """Messages of all agents for the last decision, by purpose."""
-    took: dict[str, Traffic] = {}
+    """Traffic of all agents for the last decision, by purpose."""
+    total: dict[str, Traffic] = {}
     for agent in agents.values():
         for purpose, traffic in agent.sent.items():
-            took[purpose] = took.get(purpose, Traffic()) + traffic
-    return took
+            total[purpose] = total.get(purpose, Traffic()) + traffic
+    return total

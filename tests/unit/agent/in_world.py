@@ -1,4 +1,4 @@
-"""A team in a world, and agents by themselves in another of the same: of it each is told what concerns itself."""
+"""A team in one environment, and agents in an equal one, where each agent gets only its own information."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +15,8 @@ from swarmbo.worlds.fields import WorldTravel
 from .carried import recommended_by
 
 
-class OwnWays(WorldTravel):
-    """Those of one agent; of others there is nonsense."""
+class OwnTravel(WorldTravel):
+    """Travel times of one agent, and nonsense for the other agents."""
 
     def __init__(self, world: Any, name: str) -> None:
         super().__init__(world)
@@ -35,7 +35,7 @@ class OwnWays(WorldTravel):
 
 
 class InWorld:
-    """Each agent knows where it can go, what that costs, how long its ways take, and what it measured."""
+    """Each agent knows only its own candidates, price, travel times and measurements."""
 
     def __init__(self, make: Callable[..., Any], settings: dict[str, Any], **given: Any) -> None:
         self.env, other = make(**settings), make(**settings)
@@ -45,9 +45,9 @@ class InWorld:
         self.problem, travels = self.world.problem, hasattr(other.unwrapped, "travel_rounds")
         self.passes = "samples_per_leg" in settings
         known: dict[str, Any] = {"level": self.world.level, "sites": self.world.sites()}
-        self.ways = {name: OwnWays(other.unwrapped, name) if travels else None for name in self.problem.agents}
+        self.travel = {name: OwnTravel(other.unwrapped, name) if travels else None for name in self.problem.agents}
         self.agents = {
-            name: Agent(name, self.problem, travel=self.ways[name], has_base=True, **known, **given)
+            name: Agent(name, self.problem, travel=self.travel[name], has_base=True, **known, **given)
             for name in self.problem.agents
         }
         self.transport = InProcess().open(self.agents)
@@ -56,8 +56,8 @@ class InWorld:
         for name, place in self.stands.items():
             self.agents[name].tell(None, start.factors[name], location=place)
 
-    def asked(self) -> None:
-        """The agents are asked."""
+    def ask_all(self) -> None:
+        """Ask all agents."""
         offers = self.world.offers(list(self.agents))
         for name, agent in self.agents.items():
             agent.links = offers.links
@@ -67,25 +67,25 @@ class InWorld:
             price, stands = offers.prices.get(name, 0.0), offers.standpoints.get(name)
             agent.ask(candidates=places, price=price, position=stands)
 
-    def go_on(self) -> None:
-        """A round: where agents go is where the team does."""
-        self.asked()
+    def play(self) -> None:
+        """Play a round, in which agents and team must go to the same places."""
+        self.ask_all()
         run(self.agents, self.transport)
         self.act()
 
     def act(self) -> None:
-        """Agents do what they decided, and the team does."""
-        words = {
+        """Execute the decisions of agents and team, which must be equal."""
+        decided = {
             variable: value for agent in self.agents.values() for variable, value in (agent.decision() or {}).items()
         }
         actions = self.team.act(self.observations, self.infos)
         assert self.team.last_query is not None
-        assert words == dict(self.team.last_query.point)
+        assert decided == dict(self.team.last_query.point)
         step = self.env.step(actions)
         self.team.observe(*step)
         self.observations, self.infos = step[0], step[-1]
         seen = Step(*self.other.step(actions))
-        news = self.world.news(words, seen)
+        news = self.world.news(decided, seen)
         self.stands = {**self.stands, **self.problem.places(news.point, news.factors)}
         measured = self.problem.places(news.point, news.factors)
         for name, agent in self.agents.items():
@@ -95,7 +95,7 @@ class InWorld:
                 agent.tell(self.team.last_query.id, news.factors[name], location=measured[name])
 
     def recommend(self) -> None:
-        """Agents recommend what the team does."""
+        """Check that agents and team recommend the same."""
         for agent in self.agents.values():
             agent.links = self.world.links()
         wanted = [self.team.recommend()] * len(self.agents)

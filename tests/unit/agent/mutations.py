@@ -1,4 +1,4 @@
-"""Messages that arrive as they were sent and hold what they may not: real ones, changed at random."""
+"""Messages with valid checksums and invalid content: real messages, changed at random."""
 
 import struct
 import zlib
@@ -21,7 +21,7 @@ def sealed(decision: int, turn: int, content: bytes) -> bytes:
 
 
 def mutated(payload: bytes, rng: Drawn) -> bytes:
-    """One odd in some way: names, kinds, numbers, lengths, types, depth, or whose turn it is."""
+    """A message with a random change: names, kinds, numbers, lengths, types, nesting, decision or turn."""
     decision, turn = struct.unpack_from("<II", payload, 4)
     how = rng.integers(12)
     if how == 0:
@@ -36,12 +36,12 @@ def mutated(payload: bytes, rng: Drawn) -> bytes:
 
 
 def packed(content: Any) -> bytes:
-    """MessagePack; the content may be nested."""
+    """Content in MessagePack, which may be nested."""
     return msgspec.msgpack.encode(content)
 
 
 def unfit(payload: bytes, rng: Drawn) -> bytes:
-    """One that can be no message of anybody: a number of it is NaN, or its numbers are of another count."""
+    """A message that no agent can send: some numbers are NaN, or their count is wrong."""
     decision, turn = struct.unpack_from("<II", payload, 4)
     content = msgspec.msgpack.decode(payload[_HEAD:])
     places = [i for i, part in enumerate(content) if isinstance(part, bytes | dict)]
@@ -57,7 +57,7 @@ def unfit(payload: bytes, rng: Drawn) -> bytes:
 
 
 def _mutated(content: Any, rng: Drawn) -> Any:
-    """The same with one thing in it changed, wherever that is."""
+    """The same content with a random change at any depth."""
     if isinstance(content, bytes) and len(content) >= 2 and rng.random() < 0.7:
         return _bytes(content, rng)
     if isinstance(content, list | dict) and content and rng.random() < 0.85:
@@ -80,7 +80,7 @@ def _mutated(content: Any, rng: Drawn) -> Any:
 
 
 def _bytes(content: bytes, rng: Drawn) -> bytes:
-    """Words within a message are MessagePack, too; else they are numbers."""
+    """Change bytes within a message: MessagePack or numbers."""
     if len(content) % 8:
         try:
             return packed(_mutated(msgspec.msgpack.decode(content), rng))

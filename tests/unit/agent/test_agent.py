@@ -1,4 +1,4 @@
-"""Agents that know no outcomes but their own decide as a team does, whatever they are told, however messages come."""
+"""Agents that know only their own outcomes decide as a team does, for any outcomes and any order of messages."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from swarmbo.problem import Problem
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, InProcess
 
-from .carried import Recording, copied, recommended_by, require_same_words, sent_by, ticked_to_the_end
+from .carried import Recording, copied, recommended_by, require_same_messages, sent_by, ticked_to_the_end
 
 SEED, INITIAL = 3, 2
 LARGER = sb.ADMM(rounds=3, starts=3, screened=16, polish_steps=4)
@@ -38,13 +38,13 @@ CHAIN_OWNERS = dict(zip("abcde", "abcdd", strict=True))
 LINE: "nx.Graph[str]" = nx.path_graph(["a", "b", "c"])
 PAIRS = {"f": ["a", "b"], "g": ["c", "d"]}
 PARTS = {"f": ["a", "b", "c"], "g": ["c"], "h": ["d", "e"], "k": ["e", "x"], "m": ["y", "z"]}
-OWNERS = {"f": "p", "g": "q", "h": "p", "k": "q", "m": "r"}  # several factors each, in several parts
+OWNERS = {"f": "p", "g": "q", "h": "p", "k": "q", "m": "r"}  # several factors per agent, in several connected parts
 
 Outcomes = dict[str, float]
 
 
 class Case:
-    """A team, the agents of the same problem, and what comes of their points."""
+    """A team, the agents of the same problem, and the outcomes of points."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Case:
         self.transport = Recording(InProcess().open(self.problem.agents, links).routes)
 
     def agent(self, name: str) -> Agent:
-        """One that shares no object with any other."""
+        """An agent that shares no object with the others."""
         problem = Problem.from_plain(json.loads(json.dumps(self.problem.to_plain())))
         return Agent(name, problem, links=self.links, **self.given)
 
@@ -85,8 +85,8 @@ class Case:
             out[factor] = np.nan if factor in failed else self.bent(float(value), [u[x] for x in (first, *rest)])
         return out
 
-    def asked(self, count: int | None = None) -> list[tuple[str, dict[str, Any]]]:
-        """What the team asks for; the agents ask for the same."""
+    def ask_all(self, count: int | None = None) -> list[tuple[str, dict[str, Any]]]:
+        """Ask team and agents, and check that their queries are equal."""
         queries = [self.team.ask(links=self.links)] if count is None else self.team.ask(count, links=self.links)
         names = {json.dumps(agent.ask(count)) for agent in self.agents.values()}
         assert names == {json.dumps(queries[0].id if count is None else [query.id for query in queries])}
@@ -96,25 +96,27 @@ class Case:
         return points
 
     def point(self, query_id: str) -> dict[str, Any]:
-        """What the agents' words come to, in the order of the graph."""
-        words = {x: value for agent in self.agents.values() for x, value in (agent.decision(query_id) or {}).items()}
-        return {variable: words[variable] for variable in self.graph.variables}
+        """The point that the agents' decisions form, in the order of the graph."""
+        decided = {x: value for agent in self.agents.values() for x, value in (agent.decision(query_id) or {}).items()}
+        return {variable: decided[variable] for variable in self.graph.variables}
 
-    def tell(self, query_id: str, told: Outcomes, point: Mapping[str, Any] | None = None, noise: Any = None) -> None:
-        """The team is told all; agents their own outcomes and places, or the first one the total."""
+    def tell(
+        self, query_id: str, outcomes: Outcomes, point: Mapping[str, Any] | None = None, noise: Any = None
+    ) -> None:
+        """Tell the team all outcomes, and the agents their own outcomes and places (or the first agent the total)."""
         if self.problem.outcomes == "total":
             for one in (self.team, self.agents[self.problem.agents[0]]):
-                one.tell(query_id, sum(told.values()), noise_std=noise)
+                one.tell(query_id, sum(outcomes.values()), noise_std=noise)
             return
-        self.team.tell(query_id, told, point=point, noise_std=noise)
+        self.team.tell(query_id, outcomes, point=point, noise_std=noise)
         for name, agent in self.agents.items():
-            if own := {factor: y for factor, y in told.items() if self.graph.owner(factor) == name}:
+            if own := {factor: y for factor, y in outcomes.items() if self.graph.owner(factor) == name}:
                 place = None if point is None else {x: point[x] for x in self.graph.variables_owned_by(name)}
                 stds = None if noise is None else {factor: noise[factor] for factor in own if factor in noise}
                 agent.tell(query_id, own, point=place, noise_std=stds)
 
     def attach(self, X: Any, F: np.ndarray, noise: np.ndarray | None = None) -> None:
-        """Evaluations that nobody asked for: the team gets all outcomes, agents their own, or the totals."""
+        """Attach earlier evaluations: all outcomes to the team, and their own (or the totals) to agents."""
         is_total = self.problem.outcomes == "total"
         for one in (self.team, *self.agents.values()):
             columns = [self.graph.factors.index(factor) for factor in getattr(one, "factors", self.graph.factors)]
@@ -122,7 +124,7 @@ class Case:
             one.attach(X, F.sum(axis=1) if is_total else F[:, columns], noise_std=stds)
 
     def recommended(self) -> sb.Recommendation | None:
-        """Recommendation of the team; the agents have the same."""
+        """Recommendation of the team, which the agents must share."""
         wanted = self.team.recommend()
         for found in recommended_by(self.agents, self.transport):
             if wanted is None:
@@ -133,15 +135,15 @@ class Case:
             assert (found.mean, found.std) == pytest.approx((wanted.mean, wanted.std), rel=1e-9)
         return wanted
 
-    def go_on(self, rounds: int, count: int | None = None) -> None:
+    def play(self, rounds: int, count: int | None = None) -> None:
         for _ in range(rounds):
-            for query_id, point in self.asked(count)[::-1]:  # told in another order than asked
+            for query_id, point in self.ask_all(count)[::-1]:  # tell in the reverse order
                 self.tell(query_id, self.outcomes(point))
 
 
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of outcomes that an agent was not told there is nonsense."""
+    """Replace outcomes that an agent does not know by nonsense."""
     monkeypatch.setattr(rows, "PRIVATE_OUTCOME", 77.0)
 
 
@@ -150,17 +152,17 @@ def lost(where: str, which: set[str]) -> Callable[[dict[str, float]], set[str]]:
 
 
 SHUT = sb.NoGoBall(variables=("a",), centre=(0.5,), radius=0.6)
-APART = sb.NoGoBox(variables=("c", "a"), low=(1.5, -1.0), high=(3.5, 0.8))  # which no factor reads together
+APART = sb.NoGoBox(variables=("c", "a"), low=(1.5, -1.0), high=(3.5, 0.8))  # no factor has both variables
 PRESENT = {"start": {"a": 1.4, "b": 0.6, "c": 3.7}, "initial": 1}
 CASES: list[Any] = [
     pytest.param({"acquisition": "auto"}, id="auto", marks=SLOW),
     pytest.param({"scopes": {"f": ["a", "b"], "g": ["b", "c"]}, "no_go": [SHUT, APART]}, id="regions"),
-    pytest.param({"scopes": PAIRS, "no_go": [APART]}, id="a region of parts that share nothing"),
+    pytest.param({"scopes": PAIRS, "no_go": [APART]}, id="a region over two separate parts"),
     pytest.param({**PRESENT, "step_limit": 0.45}, id="near the present setting", marks=SLOW),
     pytest.param({**PRESENT, "step_limit": 0.45, "outcomes": "total"}, id="totals, near the present setting"),
     pytest.param({**PRESENT, "safe": {"share": 0.9}}, id="safe"),
     pytest.param({**PRESENT, "safe": {"share": 0.9}, "outcomes": "total"}, id="totals, safe", marks=SLOW),
-    pytest.param({"acquisition": "auto", "scopes": PAIRS}, id="auto, nothing shared", marks=SLOW),
+    pytest.param({"acquisition": "auto", "scopes": PAIRS}, id="auto, separate parts", marks=SLOW),
     pytest.param({"acquisition": "auto", "scopes": PAIRS, "rounds": INITIAL + 2}, id="auto, the last round"),
     pytest.param({"acquisition": "auto", "scopes": {"f": ["a", "b"]}}, id="auto, one factor", marks=THOROUGH),
     pytest.param({"acquisition": "auto", "belief": FADING}, id="auto, fading", marks=THOROUGH),
@@ -171,12 +173,12 @@ CASES: list[Any] = [
     pytest.param({"acquisition": "dec-hbo", "coordination": sb.RefinedMaxSum(points=4, levels=2)}, id="by max-sum"),
     pytest.param(
         {"acquisition": "dec-hbo", "coordination": sb.RefinedMaxSum(points=4, levels=2), "scopes": PAIRS},
-        id="by max-sum, nothing shared",
+        id="by max-sum, separate parts",
         marks=SLOW,
     ),
     pytest.param(
         {"acquisition": "auto", "coordination": sb.RefinedDSA(points=4, levels=2), "scopes": PAIRS},
-        id="auto by dsa, nothing shared",
+        id="auto by dsa, separate parts",
         marks=THOROUGH,
     ),
     pytest.param({"acquisition": "thompson"}, id="thompson", marks=THOROUGH),
@@ -194,16 +196,24 @@ CASES: list[Any] = [
 
 
 FAILING: list[Any] = [
-    pytest.param({"fails": lost("a", {"f"})}, id="of one factor", marks=SLOW),
-    pytest.param({"fails": lost("a", {"f"}), "acquisition": "thompson", "belief": FADING}, id="fading", marks=SLOW),
-    pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "thompson"}, id="whole", marks=SLOW),
-    pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="whole, dumbo", marks=SLOW),
-    pytest.param({"fails": lambda u: {"g"}, "acquisition": "expected-improvement"}, id="always", marks=SLOW),
-    pytest.param({"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="egp", marks=SLOW),
-    pytest.param({"fails": lost("d", {"g"}), "scopes": PAIRS}, id="nothing shared", marks=SLOW),
-    pytest.param({"fails": lambda u: {"g"}, "scopes": PAIRS}, id="always, nothing shared"),
-    pytest.param({"fails": lost("e", {"h", "k"}), "scopes": PARTS, "owners": OWNERS}, id="of a part"),
-    pytest.param({"fails": lost("a", {"f"}), "outcomes": "total"}, id="of totals", marks=SLOW),
+    pytest.param({"fails": lost("a", {"f"})}, id="failures of one factor", marks=SLOW),
+    pytest.param(
+        {"fails": lost("a", {"f"}), "acquisition": "thompson", "belief": FADING}, id="failures, fading", marks=SLOW
+    ),
+    pytest.param(
+        {"fails": lost("b", {"f", "g", "h"}), "acquisition": "thompson"}, id="failures of all factors", marks=SLOW
+    ),
+    pytest.param(
+        {"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="failures of all factors, dumbo", marks=SLOW
+    ),
+    pytest.param({"fails": lambda u: {"g"}, "acquisition": "expected-improvement"}, id="constant failures", marks=SLOW),
+    pytest.param(
+        {"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="failures, egp-ei", marks=SLOW
+    ),
+    pytest.param({"fails": lost("d", {"g"}), "scopes": PAIRS}, id="failures, separate parts", marks=SLOW),
+    pytest.param({"fails": lambda u: {"g"}, "scopes": PAIRS}, id="constant failures, separate parts"),
+    pytest.param({"fails": lost("e", {"h", "k"}), "scopes": PARTS, "owners": OWNERS}, id="failures of a part"),
+    pytest.param({"fails": lost("a", {"f"}), "outcomes": "total"}, id="failures of totals", marks=SLOW),
     pytest.param(
         {"fails": lost("a", {"f"}), "belief": sb.AdditiveGPSettings(restarts=2), "acquisition": "dec-hbo"},
         id="random starts of fits",
@@ -229,10 +239,10 @@ GRID = {"a": sb.Integer(0, 5)}
 LONE = {"f": ["a", "b"]}
 CHOICE = {"b": sb.Categorical(("p", "q"))}
 SOON = sb.Auto(restarts=Restarts(after=2, gain=10.0, fresh=2))  # restarts after two evaluations
-# outcomes by which owners split factors or converge, each at a time of its own
+# outcomes with which owners split factors or converge at different times
 UNEVEN: list[Any] = [
     pytest.param({"scopes": PAIRS, "bent": plateau, "seed": 4}, None, 15, id="a plateau, split after 13"),
-    pytest.param({"scopes": LONE, "seed": 160}, 2, 13, id="split, and whole again"),
+    pytest.param({"scopes": LONE, "seed": 160}, 2, 13, id="split, then joined again"),
     pytest.param(
         {"scopes": CHAIN, "bent": of_single_variables, "seed": 65, "types": GRID}, None, 6, id="a grid", marks=SLOW
     ),
@@ -262,7 +272,7 @@ def test_agents_decide_as_the_team_does_while_owners_learn_different_models(
     whole: dict[str, Any] = {"acquisition": "auto", "coordination": LARGER, "initial": 4} | given
     case, was_split = Case(**whole), False
     for _ in range(rounds):
-        case.go_on(1, count)
+        case.play(1, count)
         was_split |= case.team.n_data > 0 and bool(case.team.model.learned.splits)
     assert was_split or "split" not in request.node.callspec.id
     case.recommended()
@@ -290,46 +300,46 @@ def drawn(rng: np.random.Generator) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 10, 11])  # of 12, those that draw each kind
-def test_agents_decide_as_the_team_does_about_random_problems(seed: int):
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 10, 11])  # 6 of 12 seeds, which cover all kinds of problems
+def test_agents_decide_as_the_team_does_for_random_problems(seed: int):
     rng = np.random.default_rng(seed)
     case = Case(**drawn(rng), seed=seed, coordination=LARGER, initial=4)
     for _ in range(8):
-        case.go_on(1, (None, 1, 2, 3)[rng.integers(4)])
+        case.play(1, (None, 1, 2, 3)[rng.integers(4)])
         if rng.random() < 0.2:
             case.agents = {name: copied(agent) for name, agent in case.agents.items()}
     case.recommended()
 
 
 @pytest.mark.parametrize("is_attached", [True, False])
-def test_a_point_that_is_told_before_its_outcomes_comes_when_these_do(is_attached: bool):
+def test_a_point_told_before_its_outcomes_enters_the_history_with_them(is_attached: bool):
     case = Case(scopes={"f": ["a", "b"], "g": ["b", "c"]}, acquisition="auto")
-    (first, point), *_ = case.asked(1)
+    (first, point), *_ = case.ask_all(1)
     for name, agent in case.agents.items():
         agent.tell(first, {}, point={x: point[x] for x in case.graph.variables_owned_by(name)})
     if is_attached:
         case.attach(case.problem.domain.from_unit(np.full((1, 3), 0.4)), np.ones((1, 2)))
     else:
-        case.go_on(1)
+        case.play(1)
     case.tell(first, case.outcomes(point))
-    case.go_on(5)
-    case.asked()  # then all have heard of all
+    case.play(5)
+    case.ask_all()  # now all agents know all evaluations
     assert all((agent.log.history.X == case.team.history.X).all() for agent in case.agents.values())
 
 
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("given", CASES + FAILING)
-def test_agents_that_know_their_own_outcomes_decide_as_the_team_does(given: dict[str, Any]):
+def test_agents_that_know_only_their_own_outcomes_decide_as_the_team_does(given: dict[str, Any]):
     case = Case(**given)
-    for turn in range(INITIAL + (4 if "fails" in given else 2)):  # with failures until a second fit is due
-        case.go_on(1)
+    for turn in range(INITIAL + (4 if "fails" in given else 2)):  # with failures, until a second fit is due
+        case.play(1)
         sent = sent_by(case.agents)
         assert sent == case.team.sent, turn
         assert sent.get("news", Traffic()) == case.team.last_sharing
     assert case.transport.traffic.messages > 0
     assert (case.team.failures > 0) == ("fails" in given)
     if case.problem.outcomes == "total" or "fails" in given:
-        case.asked()  # then all have heard of all, of totals from the first agent
+        case.ask_all()  # now all agents know all evaluations; totals come from the first agent
         assert {agent.log.failures for agent in case.agents.values()} == {case.team.failures}
     if case.problem.outcomes == "total":
         for agent in case.agents.values():
@@ -347,45 +357,45 @@ def test_agents_that_know_their_own_outcomes_decide_as_the_team_does(given: dict
     ],
 )
 def test_agents_decide_as_their_team_does_after_many_rounds(seed: int, given: dict[str, Any]):
-    Case(acquisition="auto", scopes=PAIRS, seed=seed, **given).go_on(18)
+    Case(acquisition="auto", scopes=PAIRS, seed=seed, **given).play(18)
 
 
 @pytest.mark.usefixtures("poisoned")
 def test_agents_decide_as_their_team_does_while_a_part_makes_no_progress(monkeypatch: pytest.MonkeyPatch):
-    """Each knows that of its own parts only, and by sums over their agents."""
+    """An agent knows the progress only of its own parts, by sums over their agents."""
     monkeypatch.setattr("swarmbo.acquisition.auto._IDLE", 2)
     case = Case(PARTS, OWNERS, acquisition="auto", initial=2)
     for turn in range(14):
-        ((query_id, point),) = case.asked(1)
+        ((query_id, point),) = case.ask_all(1)
         case.tell(query_id, case.outcomes(point) | {"f": float(turn), "g": -2.0 * turn})
 
 
 @pytest.mark.usefixtures("poisoned")
 def test_agents_decide_as_their_team_does_when_the_search_of_one_factor_restarts():
-    """A factor with a choice is never split, and only a whole one restarts."""
+    """A factor with a categorical variable is never split, and only unsplit factors restart."""
     case = Case(LONE, types=CHOICE, acquisition=SOON, initial=4, seed=2)
-    case.go_on(8)
+    case.play(8)
     assert case.team.model.learned.restarted_at == 6
 
 
-def test_with_totals_agents_do_whatever_a_policy_of_a_team_does():
+def test_with_totals_agents_follow_the_policy_of_a_team():
     pytest.importorskip("cma")
-    Case(outcomes="total", acquisition="dec-hbo", coordination="cma-es").go_on(INITIAL + 2)
+    Case(outcomes="total", acquisition="dec-hbo", coordination="cma-es").play(INITIAL + 2)
 
 
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("outcomes", ["per-factor", pytest.param("total", marks=SLOW)])
-def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, monkeypatch: pytest.MonkeyPatch):
-    """Hyper-parameters in common: how many all have decides that, not how many an agent looks at."""
+def test_agents_decide_as_their_team_does_with_many_factors(outcomes: str, monkeypatch: pytest.MonkeyPatch):
+    """Hyper-parameters are tied by the number of all factors, not of the factors that an agent sees."""
     monkeypatch.setattr("swarmbo.belief.gp.prior.TIED_FROM", len(RING))
     monkeypatch.setattr("swarmbo.acquisition.auto._MANY", 2)
-    Case(acquisition="auto", outcomes=outcomes, fails=lost("a", {"f"})).go_on(INITIAL + 2)
+    Case(acquisition="auto", outcomes=outcomes, fails=lost("a", {"f"})).play(INITIAL + 2)
 
 
 @pytest.mark.usefixtures("poisoned")
-def test_agents_go_on_with_the_design_while_all_totals_are_equal_as_the_team_does():
+def test_agents_continue_the_initial_design_while_all_totals_are_equal_as_the_team_does():
     case = Case(outcomes="total", bent=lambda y, own: 2.0, initial=4)
-    case.go_on(7)
+    case.play(7)
     assert not case.team.history.chosen.any()
     assert not any(agent._log.history.chosen.any() for agent in case.agents.values())
 
@@ -402,44 +412,44 @@ def test_agents_go_on_with_the_design_while_all_totals_are_equal_as_the_team_doe
 )
 def test_batches_are_chosen_as_the_team_does(given: dict[str, Any], larger: int):
     case = Case(**given)
-    case.go_on(1, 2)
-    case.go_on(2, larger)
+    case.play(1, 2)
+    case.play(2, larger)
 
 
 @pytest.mark.usefixtures("poisoned")
-def test_outcomes_may_come_in_parts_late_and_where_agents_really_stood():
+def test_outcomes_may_be_told_in_parts_late_and_at_other_places():
     case = Case(PARTS, OWNERS, acquisition="auto")
-    case.go_on(INITIAL)
+    case.play(INITIAL)
     slow: list[tuple[str, dict[str, float]]] = []
     for turn in range(4):
-        ((query_id, point),) = case.asked()
+        ((query_id, point),) = case.ask_all()
         outcomes = case.outcomes(point)
         if turn % 2:
             middle = dict(zip(case.graph.variables, case.problem.domain.low + 1.5, strict=True))
             moved = {x: value + (1e-3 if value < middle[x] else -1e-3) for x, value in point.items()}
             case.tell(query_id, outcomes, moved)
         else:
-            case.tell(query_id, {factor: outcomes[factor] for factor in ("f", "k")})  # q owns two, and has told one
+            case.tell(query_id, {factor: outcomes[factor] for factor in ("f", "k")})  # q tells one of its two
             slow.append((query_id, {factor: outcomes[factor] for factor in ("g", "h", "m")}))
         if turn == 2:
             case.tell(*slow.pop(0))
-    case.go_on(1)
+    case.play(1)
 
 
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("outcomes", ["per-factor", pytest.param("total", marks=THOROUGH)])
-def test_what_was_attached_is_known_as_the_team_knows_it(outcomes: str):
+def test_attached_evaluations_are_used_as_by_the_team(outcomes: str):
     case = Case(acquisition="auto", outcomes=outcomes)
     X = case.problem.domain.from_unit(np.random.default_rng(0).random((6, 3)))
     F = np.array([list(case.outcomes(dict(zip("abc", x, strict=True))).values()) for x in X])
     F[2, 1], F[4] = np.nan, np.nan
     case.attach(X, F)
-    ((query_id, _),) = case.asked()
+    ((query_id, _),) = case.ask_all()
     case.team.tell(query_id, None)
     for name, agent in case.agents.items():
         if outcomes == "per-factor" or name == case.problem.agents[0]:
             agent.tell(query_id, None)
-    case.asked(2)
+    case.ask_all(2)
     assert {len(agent.log.points) for agent in case.agents.values()} == {9}
 
 
@@ -448,43 +458,43 @@ def test_what_was_attached_is_known_as_the_team_knows_it(outcomes: str):
     "given",
     [
         pytest.param({}, id="ring", marks=SLOW),
-        pytest.param({"scopes": PAIRS}, id="nothing shared", marks=SLOW),
+        pytest.param({"scopes": PAIRS}, id="separate parts", marks=SLOW),
         pytest.param({"scopes": PARTS, "owners": OWNERS, "fails": lost("e", {"h", "k"})}, id="parts, failures"),
         pytest.param({"belief": FADING, "acquisition": "thompson"}, id="fading"),
         pytest.param({"belief": ENSEMBLE, "acquisition": "egp-ei", "scopes": PAIRS}, id="ensemble", marks=THOROUGH),
         pytest.param({"acquisition": "auto", "outcomes": "total", "links": LINE}, id="totals, relayed"),
     ],
 )
-def test_agents_recommend_what_the_team_does(given: dict[str, Any]):
+def test_agents_recommend_the_same_as_the_team(given: dict[str, Any]):
     case = Case(**given)
     assert case.recommended() is None
-    case.go_on(INITIAL + 1)
+    case.play(INITIAL + 1)
     assert case.recommended() is not None
-    words = [agent.decision() for agent in case.agents.values()]
-    assert None not in words  # what was decided is still known
+    decided = [agent.decision() for agent in case.agents.values()]
+    assert None not in decided  # the last decision is still available
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}
     assert None not in [agent.recommended() for agent in case.agents.values()]
-    ((query_id, point),) = case.asked()  # no decision depends on it
+    ((query_id, point),) = case.ask_all()  # decisions do not depend on recommendations
     case.tell(query_id, case.outcomes(point))
     case.recommended()
 
 
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("types", [{}, {"b": sb.Categorical(["u", "v", "w"])}])
-def test_the_best_values_of_parts_that_failed_together_are_not_recommended_together(types: dict[str, Any]):
+def test_values_that_failed_together_are_not_recommended_together(types: dict[str, Any]):
     case = Case(PAIRS, types=types)
     X = [[a, "v" if types else 0.5, c, 3.5] for a, c in ((0.0, 1.0), (0.0, 3.0), (2.0, 1.0), (2.0, 3.0), (1.0, 2.0))]
     F = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [np.nan, np.nan], [0.6, 0.7]])
     case.attach(X, F)
     found = case.recommended()
     assert found is not None
-    assert list(found.point.values()) == X[4]  # the best sum, and not the place that failed
+    assert list(found.point.values()) == X[4]  # the best sum without a failure
     assert found.mean == pytest.approx(1.3, abs=0.05)
 
 
-def test_an_agent_goes_on_from_its_state_while_it_recommends():
+def test_an_agent_continues_a_recommendation_from_its_state():
     case = Case(acquisition="dec-hbo")
-    case.go_on(INITIAL)
+    case.play(INITIAL)
     wanted = case.team.recommend()
     assert wanted is not None
     for agent in case.agents.values():
@@ -498,12 +508,12 @@ def test_an_agent_goes_on_from_its_state_while_it_recommends():
 
 
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
-def test_what_was_attached_without_a_round_is_of_the_last_one_as_of_a_team(outcomes: str):
+def test_evaluations_attached_without_a_round_get_the_last_round_as_in_a_team(outcomes: str):
     case = Case(acquisition="dec-hbo", belief=FADING, outcomes=outcomes, initial=1)
-    case.asked(2)  # and nothing is told: it is the second round
+    case.ask_all(2)  # no outcome is told, and the round is now 2
     X, F = case.problem.domain.from_unit(np.random.default_rng(0).random((3, 3))), np.arange(9.0).reshape(3, 3)
     case.attach(X, F)
-    case.asked()
+    case.ask_all()
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.rounds, case.team.history.rounds)
 
@@ -518,7 +528,7 @@ def test_what_was_attached_without_a_round_is_of_the_last_one_as_of_a_team(outco
         pytest.param("per-factor", "egp-ei", marks=SLOW),
     ],
 )
-def test_noise_that_is_known_is_heeded_as_the_team_does(outcomes: str, acquisition: str):
+def test_known_noise_is_used_as_by_the_team(outcomes: str, acquisition: str):
     belief = ENSEMBLE if acquisition == "egp-ei" else sb.AdditiveGPSettings()
     case, is_total = Case(acquisition=acquisition, belief=belief, outcomes=outcomes), outcomes == "total"
     X = case.problem.domain.from_unit(np.random.default_rng(0).random((4, 3)))
@@ -526,9 +536,9 @@ def test_noise_that_is_known_is_heeded_as_the_team_does(outcomes: str, acquisiti
     noise = np.array([[0.5, np.nan, 0.0], [0.1, 0.2, 0.3], [np.nan] * 3, [1.0, 2.0, 0.1]])
     case.attach(X, F, noise[:, 0] if is_total else noise)
     for turn in range(3):
-        ((query_id, point),) = case.asked()
+        ((query_id, point),) = case.ask_all()
         case.tell(query_id, case.outcomes(point), noise=0.2 * turn if is_total else {"f": 0.3, "g": 0.0})
-    case.asked()
+    case.ask_all()
     for agent in case.agents.values():
         mine = [0] if is_total else [1 + case.graph.factors.index(factor) for factor in agent.factors]
         np.testing.assert_array_equal(agent.log.history.known_noise[:, mine], case.team.history.known_noise[:, mine])
@@ -543,17 +553,17 @@ EACH = [
 
 
 @pytest.mark.parametrize("given", EACH)
-def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
-    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
+def test_messages_of_an_agent_depend_only_on_its_outcomes_and_its_inbox(given: dict[str, Any]):
+    """A separate copy of an agent sends the same bytes if it gets the same outcomes and inboxes."""
     case = Case(**given)
     alone = {name: case.agent(name) for name in case.agents}
     for _ in range(INITIAL + 1):
-        case.transport.handed.clear()
-        ((query_id, point),) = case.asked()
+        case.transport.delivered.clear()
+        ((query_id, point),) = case.ask_all()
         outcomes = case.outcomes(point)
         for name, agent in alone.items():
             agent.ask()
-            require_same_words(case, agent)
+            require_same_messages(case, agent)
             if case.problem.outcomes == "per-factor" and agent.factors:
                 agent.tell(query_id, {factor: outcomes[factor] for factor in agent.factors})
             elif name == case.problem.agents[0]:
@@ -562,10 +572,10 @@ def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(g
 
 
 @pytest.mark.parametrize("tick_of_state", [11, *(pytest.param(tick, marks=pytest.mark.slow) for tick in (1, 25, 37))])
-def test_an_agent_goes_on_from_its_state_at_any_moment(tick_of_state: int):
+def test_an_agent_continues_from_its_state_at_any_tick(tick_of_state: int):
     case = Case(fails=lost("a", {"f"}), acquisition="thompson")
-    case.go_on(INITIAL + 1)
-    ((query_id, point),) = case.asked()
+    case.play(INITIAL + 1)
+    ((query_id, point),) = case.ask_all()
     case.tell(query_id, case.outcomes(point))
     queries = case.team.ask(2)
     for agent in case.agents.values():
@@ -575,83 +585,83 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(tick_of_state: int):
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}
     assert [case.point(query.id) for query in queries] == [query.point for query in queries]
     case.tell(queries[1].id, case.outcomes(queries[1].point))
-    case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # told, and not yet said
-    case.go_on(1)
+    case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # after an outcome that is not yet sent
+    case.play(1)
 
 
 @settings(max_examples=2, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_agents_may_be_out_of_step_and_messages_late_twice_and_out_of_order(seed: int):
-    """Everybody is asked again as soon as it has decided and was told, whatever the others do."""
+def test_agents_tolerate_other_paces_and_late_repeated_and_reordered_messages(seed: int):
+    """Each agent is asked again as soon as it has decided and knows its outcome, independently of the others."""
     case = Case(acquisition="expected-improvement")
-    case.go_on(INITIAL)
+    case.play(INITIAL)
     rng, rounds = np.random.default_rng(seed), 3
     points = []
     for _ in range(rounds):
         query = case.team.ask()
         points.append((query.id, query.point))
         case.team.tell(query, case.outcomes(query.point))
-    words: dict[str, list[dict[str, float] | None]] = {name: [] for name in case.agents}
+    decisions: dict[str, list[dict[str, float] | None]] = {name: [] for name in case.agents}
     queries = dict.fromkeys(case.agents, "")
-    under_way: list[Envelope] = []
-    while any(len(said) < rounds for said in words.values()):
+    in_transit: list[Envelope] = []
+    while any(len(made) < rounds for made in decisions.values()):
         name = str(rng.choice(list(case.agents)))
         agent = case.agents[name]
-        if agent.is_finished and len(words[name]) < rounds:
+        if agent.is_finished and len(decisions[name]) < rounds:
             queries[name] = agent.ask()
-        take = [i for i, e in enumerate(under_way) if e.recipient == name and rng.random() < 0.7]
-        inbox = [under_way[i] for i in rng.permutation(take)] if take else []
+        take = [i for i, e in enumerate(in_transit) if e.recipient == name and rng.random() < 0.7]
+        inbox = [in_transit[i] for i in rng.permutation(take)] if take else []
         repeated = [e for e in inbox if rng.random() < 0.2]
-        under_way = [e for i, e in enumerate(under_way) if i not in take]
-        under_way += agent.tick(0.0, [*inbox, *repeated])
-        if queries[name] and agent.is_finished and len(words[name]) < rounds:
-            word = agent.decision(queries[name])
-            words[name].append(word)
-            outcomes = case.outcomes(points[len(words[name]) - 1][1])
+        in_transit = [e for i, e in enumerate(in_transit) if i not in take]
+        in_transit += agent.tick(0.0, [*inbox, *repeated])
+        if queries[name] and agent.is_finished and len(decisions[name]) < rounds:
+            decision = agent.decision(queries[name])
+            decisions[name].append(decision)
+            outcomes = case.outcomes(points[len(decisions[name]) - 1][1])
             agent.tell(queries[name], {factor: outcomes[factor] for factor in agent.factors})
             queries[name] = ""
     for turn, (_, point) in enumerate(points):
-        found = {x: value for said in words.values() for x, value in (said[turn] or {}).items()}
+        found = {x: value for made in decisions.values() for x, value in (made[turn] or {}).items()}
         assert found == point
 
 
 @pytest.mark.parametrize("given", [{"acquisition": "auto"}, {"acquisition": sb.DuMBO(coupled=True)}])
-def test_messages_pass_between_neighbours_and_sums_go_along_a_tree(given: dict[str, Any]):
-    """Neighbours have factors with a variable in common."""
+def test_only_neighbours_send_messages_and_sums_follow_a_tree(given: dict[str, Any]):
+    """Neighbours are agents whose factors share a variable."""
     case = Case(CHAIN, variable_owners=CHAIN_OWNERS, links=nx.path_graph(["a", "b", "c", "d"]), **given)
     touched = {
         name: {x for f in case.graph.factors_owned_by(name) for x in case.graph.scope(f)} for name in case.agents
     }
     for turn in range(INITIAL + 2):
-        case.transport.handed.clear()
-        case.go_on(1)
-        inboxes = [inbox for step in case.transport.handed for inbox in step.values()]
+        case.transport.delivered.clear()
+        case.play(1)
+        inboxes = [inbox for step in case.transport.delivered for inbox in step.values()]
         assert all(touched[e.sender] & touched[e.recipient] for inbox in inboxes for e in inbox)
-        took = sent_by(case.agents)
-        told = took["news"] if turn else Traffic()
+        traffic_by_purpose = sent_by(case.agents)
+        news = traffic_by_purpose["news"] if turn else Traffic()
         assert case.team.last_report is not None
-        assert case.team.last_report.traffic == sum(took.values(), Traffic()) - told
+        assert case.team.last_report.traffic == sum(traffic_by_purpose.values(), Traffic()) - news
         if turn >= INITIAL:
-            sums = [took[purpose] for purpose in ("news", "ranking", "point")]
+            sums = [traffic_by_purpose[purpose] for purpose in ("news", "ranking", "point")]
             assert {traffic.messages for traffic in sums} == {2 * (len(case.agents) - 1)}
-            assert took["ranking"].bytes <= took["ranking"].messages * (8 * turn + 52)
+            assert traffic_by_purpose["ranking"].bytes <= traffic_by_purpose["ranking"].messages * (8 * turn + 52)
 
 
-def test_a_lost_message_stops_those_who_wait_for_it_and_nobody_decides_anything_else():
+def test_a_lost_message_stops_the_agents_that_wait_for_it_and_changes_no_other_decision():
     def decided(lost: int | None) -> tuple[dict[str, float], int]:
         case, n_messages = Case(acquisition="auto"), 0
-        case.go_on(INITIAL)
+        case.play(INITIAL)
         query = {agent.ask() for agent in case.agents.values()}.pop()
         inboxes = {name: list[Envelope]() for name in case.agents}
         while inboxes:
-            said = [e for name, inbox in inboxes.items() for e in case.agents[name].tick(0.0, inbox)]
+            sent = [e for name, inbox in inboxes.items() for e in case.agents[name].tick(0.0, inbox)]
             inboxes = {}
-            for envelope in said:
+            for envelope in sent:
                 if n_messages != lost:
                     inboxes.setdefault(envelope.recipient, []).append(envelope)
                 n_messages += 1
-        words = [agent.decision(query) or {} for agent in case.agents.values()]
-        return {variable: value for word in words for variable, value in word.items()}, n_messages
+        decisions = [agent.decision(query) or {} for agent in case.agents.values()]
+        return {variable: value for decision in decisions for variable, value in decision.items()}, n_messages
 
     point, n_messages = decided(None)
     assert set(point) == {"a", "b", "c"}
@@ -661,22 +671,22 @@ def test_a_lost_message_stops_those_who_wait_for_it_and_nobody_decides_anything_
         assert partial.items() < point.items()
 
 
-def test_a_lost_message_is_noticed_where_patience_ends():
+def test_a_lost_message_raises_an_error_after_the_patience():
     case = Case()
-    case.go_on(INITIAL)
+    case.play(INITIAL)
     for agent in case.agents.values():
         agent.patience = 10.0
         agent.ask()
     a, b, _ = case.agents.values()
-    said = a.tick(100.0) + b.tick(100.0)
-    assert said
+    sent = a.tick(100.0) + b.tick(100.0)
+    assert sent
     assert a.tick(110.0) == []
     with pytest.raises(
         TransportError, match=rf"'a' waits for \d+ messages of decision {INITIAL + 1}, .* was one lost\?"
     ):
         a.tick(110.5)
     assert a.decision() is None
-    a.tick(200.0, [envelope for envelope in said if envelope.recipient == "a"])  # what came in the end is taken
+    a.tick(200.0, [envelope for envelope in sent if envelope.recipient == "a"])  # late messages are still accepted
 
 
 def named_by_number(agent: Agent) -> None:
@@ -718,98 +728,98 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
 
 
 @pytest.mark.parametrize(("act", "error", "message"), [pytest.param(*rest, id=name) for name, *rest in refusals()])
-def test_what_an_agent_can_not_take_is_refused_in_one_line(
+def test_invalid_arguments_of_an_agent_are_refused_in_one_line(
     act: Callable[[Agent], object], error: type[Exception], message: str
 ):
     case = Case()
-    case.asked()
+    case.ask_all()
     with pytest.raises(error, match=message):
         act(case.agents["a"])
 
 
-def test_where_variables_stood_is_kept_until_an_outcome_comes():
-    """Of an agent that sets a variable and owns no factor."""
+def test_the_place_of_variables_is_kept_until_an_outcome_arrives():
+    """Even for an agent that sets a variable but owns no factor."""
     scopes, owners, setters = {"f": ["a", "b"], "g": ["b", "c"]}, {"f": "a", "g": "a"}, {"a": "a", "b": "a", "c": "c"}
     case = Case(scopes, owners, variable_owners=setters, acquisition="dec-hbo", initial=2)
-    case.go_on(2)
-    ((query_id, point),) = case.asked()
+    case.play(2)
+    ((query_id, point),) = case.ask_all()
     moved = point | {"c": float(np.mean(case.problem.bounds["c"]))}
     case.agents["c"].tell(query_id, {}, point={"c": moved["c"]})
     case.team.tell(query_id, {}, point=moved)
-    case.asked()
-    assert case.team.pending[query_id] == moved  # it keeps its next queries from there
+    case.ask_all()
+    assert case.team.pending[query_id] == moved  # later queries avoid this point
     for log in (case.team._log, *(agent.log for agent in case.agents.values())):
         np.testing.assert_array_equal(log.pending[0], case.problem.placed(moved))
     outcomes = case.outcomes(moved)
     case.team.tell(query_id, outcomes, point=moved)
     case.agents["a"].tell(query_id, outcomes)
-    case.asked()
+    case.ask_all()
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
 
 
-def test_a_point_of_a_partly_known_query_moves_what_is_still_unknown():
+def test_a_new_point_of_a_partly_known_query_moves_only_variables_without_outcomes():
     case = Case(scopes={"f": ["a", "b"], "g": ["c", "d"]}, acquisition="dec-hbo", initial=2)
-    case.go_on(2)
-    ((query_id, point),) = case.asked()
+    case.play(2)
+    ((query_id, point),) = case.ask_all()
     outcomes, centre = case.outcomes(point), case.problem.domain.from_unit(np.full(4, 0.5)).tolist()
-    for where in (dict(zip("abcd", centre, strict=True)), point):  # the second with an outcome: it stands
-        told = {"f": outcomes["f"]} if where is point else {}
-        case.team.tell(query_id, told, point=where)
+    for where in (dict(zip("abcd", centre, strict=True)), point):  # the second place has an outcome, so it is final
+        outcomes_told = {"f": outcomes["f"]} if where is point else {}
+        case.team.tell(query_id, outcomes_told, point=where)
         for agent in case.agents.values():
-            own = {f: y for f, y in told.items() if f in agent.factors}
+            own = {f: y for f, y in outcomes_told.items() if f in agent.factors}
             agent.tell(query_id, own, point={x: where[x] for x in agent.variables})
-    case.asked()
+    case.ask_all()
     moved = point | {"d": centre[3]}
     case.team.tell(query_id, {}, point=moved)
     case.agents["d"].tell(query_id, {}, point={"d": centre[3]})
-    case.asked()
+    case.ask_all()
     case.tell(query_id, {"g": outcomes["g"]})
-    case.asked()
+    case.ask_all()
     for log in (case.team._log, *(agent.log for agent in case.agents.values())):
         np.testing.assert_array_equal(log.history.X[-1], case.problem.placed(moved))
 
 
-def test_points_that_a_team_is_told_before_outcomes_change_no_order_of_queries():
+def test_points_told_before_outcomes_do_not_change_the_order_of_queries():
     case = Case(scopes={"f": ["a", "b"], "g": ["b", "c"]}, acquisition="auto")
-    *earlier, (last, _) = case.asked(3)
+    *earlier, (last, _) = case.ask_all(3)
     moved = dict(zip("abc", case.problem.domain.from_unit(np.full(3, 0.3)).tolist(), strict=True))
     case.team.tell(last, {}, point=moved)
     for name, agent in case.agents.items():
         agent.tell(last, {}, point={x: moved[x] for x in case.graph.variables_owned_by(name)})
     case.team = sb.Team(case.problem, **case.given).load_state_dict(case.team.state_dict())
-    case.asked()
+    case.ask_all()
     for query_id, point in [*earlier, (last, moved)]:
         case.tell(query_id, case.outcomes(point))
-    case.go_on(INITIAL)
-    case.asked()
+    case.play(INITIAL)
+    case.ask_all()
     assert all((agent.log.history.X == case.team.history.X).all() for agent in case.agents.values())
 
 
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
 def test_an_outcome_may_be_told_again_at_any_tick_of_a_decision(outcomes: str):
     case = Case(scopes={"f": ["a", "b"], "g": ["b", "c"]}, outcomes=outcomes, acquisition="dec-hbo")
-    first, (waits, _) = case.asked(), case.asked()[0]
+    first, (waits, _) = case.ask_all(), case.ask_all()[0]
     case.tell(*first[0][:1], case.outcomes(first[0][1]))
-    a, told = case.agents["a"], 2.0 if outcomes == "total" else {"f": 2.0}
-    a.tell(waits, told)
-    case.team.tell(waits, told)
+    a, outcome = case.agents["a"], 2.0 if outcomes == "total" else {"f": 2.0}
+    a.tell(waits, outcome)
+    case.team.tell(waits, outcome)
     query = case.team.ask()
     inboxes: dict[str, list[Envelope]] = {name: [] for name in case.agents if case.agents[name].ask()}
     while inboxes:
         for name, inbox in inboxes.items():
             for envelope in case.agents[name].tick(0.0, inbox):
                 case.transport.send(envelope)
-            a.tell(waits, told)
+            a.tell(waits, outcome)
             with pytest.raises(ConflictError, match="recorded before: 2"):
                 a.tell(waits, 3.0 if outcomes == "total" else {"f": 3.0})
         inboxes = case.transport.deliver()
     assert case.point(query.id) == query.point
 
 
-def test_a_decision_that_ends_in_an_error_is_as_if_it_was_not_asked_for(monkeypatch: pytest.MonkeyPatch):
+def test_a_decision_that_raises_an_error_leaves_the_agent_unchanged(monkeypatch: pytest.MonkeyPatch):
     case = Case({"f": ["a", "b"]}, {"f": "a"}, acquisition="dec-hbo")
-    case.go_on(INITIAL)
+    case.play(INITIAL)
     (agent,) = case.agents.values()
     since = {"words": {}, "turn": 0, "before": None}
     before = agent.state_dict()["json"] | since
@@ -824,15 +834,15 @@ def test_a_decision_that_ends_in_an_error_is_as_if_it_was_not_asked_for(monkeypa
             agent.tick(0.0)
     assert agent.is_finished
     assert agent.state_dict()["json"] | since == before
-    case.go_on(1)  # as the team, which saw no error
+    case.play(1)  # like the team, which had no error
 
 
 @pytest.mark.parametrize("count", [None, 2])
-def test_a_decision_that_one_agent_left_by_an_error_is_given_up_by_all_and_the_next_one_is_made(
+def test_after_an_error_in_one_agent_all_give_up_the_decision_and_make_the_next(
     count: int | None, monkeypatch: pytest.MonkeyPatch
 ):
     case = Case({"f": ["a", "b"], "g": ["b", "c"]}, acquisition="dec-hbo", initial=1, coordination=QUICKEST)
-    case.go_on(1)
+    case.play(1)
     for agent in case.agents.values():
         agent.ask(count)
 
@@ -850,32 +860,32 @@ def test_a_decision_that_one_agent_left_by_an_error_is_given_up_by_all_and_the_n
         agent.give_up(1)
     for envelope in late:
         case.agents[envelope.recipient].tick(0.0, [envelope])
-    case.go_on(1, count)
+    case.play(1, count)
 
 
-def test_decisions_that_have_outcomes_are_not_given_up():
-    """Else the next query, of the same id, would have the outcome."""
+def test_decisions_with_outcomes_cannot_be_given_up():
+    """Otherwise the next query would get the same id, and so the outcome."""
     case = Case(coordination="sobol")
-    case.go_on(1)
-    ((query_id, point),) = case.asked()
+    case.play(1)
+    ((query_id, point),) = case.ask_all()
     agent = copied(case.agents["a"])
-    for who in (agent, case.agents["a"]):
-        who.tell(query_id, case.outcomes(point)["f"])
+    for each in (agent, case.agents["a"]):
+        each.tell(query_id, case.outcomes(point)["f"])
         with pytest.raises(ConfigError, match=r"got decisions of \['q00002'\], which have outcomes; wanted"):
-            who.give_up(1)
-        assert who.decision() == case.agents["a"].decision()
+            each.give_up(1)
+        assert each.decision() == case.agents["a"].decision()
 
 
-def test_a_total_is_for_the_first_agent():
+def test_only_the_first_agent_accepts_a_total():
     case = Case(outcomes="total")
-    ((query_id, _),) = case.asked()
+    ((query_id, _),) = case.ask_all()
     with pytest.raises(ConfigError, match="got a total; wanted it given to 'a', which reports it to the others"):
         case.agents["b"].tell(query_id, 1.0)
 
 
-def test_of_a_message_that_was_changed_on_the_way_nothing_is_taken():
+def test_a_message_changed_in_transit_changes_no_state():
     case = Case()
-    case.go_on(1)
+    case.play(1)
     for agent in case.agents.values():
         agent.ask()
     a, b, _ = case.agents.values()
@@ -887,16 +897,18 @@ def test_of_a_message_that_was_changed_on_the_way_nothing_is_taken():
     with pytest.raises(TransportError, match=r"from 'b' to 'a': .* changed in transit"):
         a.tick(0.0, [*good, bad])
     assert msgspec.json.encode(a.state_dict()["json"]) == before
-    assert a.tick(0.0, good) == twin.tick(0.0, good)  # and what was intact may come again
+    assert a.tick(0.0, good) == twin.tick(0.0, good)  # intact messages may arrive again
     assert msgspec.json.encode(a.state_dict()["json"]) == msgspec.json.encode(twin.state_dict()["json"]) != before
 
 
-def test_outcomes_of_one_query_that_come_in_parts_count_from_the_first_that_came() -> None:
-    """In that order evaluations are known to all; where only its place was known, nothing had come."""
-    told = rows.OwnRows().with_row("q1", rows.OwnRow(0, {"f": 1.0})).with_row("q2", rows.OwnRow(1, place={"a": 0.5}))
-    told = told.with_row("q3", rows.OwnRow(1, {"f": 2.0})).with_row("q1", rows.OwnRow(2, {"g": 3.0}))
-    told = told.with_row("q2", rows.OwnRow(2, {"f": 4.0}))
-    assert {name: (row.order, row.factors) for name, row in told.by_query.items()} == {
+def test_a_query_with_outcomes_in_parts_keeps_the_order_of_its_first_outcome() -> None:
+    """All agents know evaluations in this order. A place without an outcome does not count."""
+    own_rows = (
+        rows.OwnRows().with_row("q1", rows.OwnRow(0, {"f": 1.0})).with_row("q2", rows.OwnRow(1, place={"a": 0.5}))
+    )
+    own_rows = own_rows.with_row("q3", rows.OwnRow(1, {"f": 2.0})).with_row("q1", rows.OwnRow(2, {"g": 3.0}))
+    own_rows = own_rows.with_row("q2", rows.OwnRow(2, {"f": 4.0}))
+    assert {name: (row.order, row.factors) for name, row in own_rows.by_query.items()} == {
         "q1": (0, {"f": 1.0, "g": 3.0}),
         "q2": (2, {"f": 4.0}),
         "q3": (1, {"f": 2.0}),

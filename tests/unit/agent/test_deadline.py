@@ -1,4 +1,4 @@
-"""Agents by themselves that agree by a deadline: as a team does over the same links, and in time whoever is silent."""
+"""Agents that agree by a deadline decide as a team over the same links, even if some agents send nothing."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,12 +22,12 @@ IN_FIELD = {"kind": "max-sum", "mode": "asynchronous", "deadline": 16}
 OF_FUNCTION = sb.ADMM(mode="asynchronous", deadline=16, patience=6, starts=2, inner_steps=2)
 CHAIN = {"f": ["a", "b"], "g": ["b", "c"]}
 BAD = Faults(loss=0.3, delay=3, duplicate=0.1, reorder=0.3)
-SEED = 3  # of both cases
+SEED = 3  # the seed of both cases
 SLOW = pytest.mark.slow
 
 
 class Timed:
-    """A team whose links have faults, and agents whose links have the same while they keep time."""
+    """A team with faulty links, and agents with the same faults during timed agreements."""
 
     def __init__(self, case: Any, faults: Faults | None) -> None:
         self.case, self.faults = case, faults
@@ -35,7 +35,7 @@ class Timed:
             case.team = sb.Team(case.problem, transport=faults, **case.given)
 
     def ask(self, offers: Mapping[str, Any] | None = None, count: int | None = None) -> list[Any]:
-        """What the team asks; the agents ask the same."""
+        """Ask team and agents, and check that they decide the same."""
         case, names = self.case, self.case.problem.agents
         asked = case.team.ask(count, offers) if offers is not None else case.team.ask(count)
         for name, agent in case.agents.items():
@@ -46,10 +46,10 @@ class Timed:
         run(case.agents, InProcess().open(names), opened)
         queries = asked if isinstance(asked, list) else [asked]
         for query in queries:
-            words = {
+            decided = {
                 x: value for agent in case.agents.values() for x, value in (agent.decision(query.id) or {}).items()
             }
-            assert words == dict(query.point)
+            assert decided == dict(query.point)
         assert case.team.last_report.status in ("deadline", "not_needed")
         return queries
 
@@ -57,7 +57,7 @@ class Timed:
 @pytest.mark.parametrize(
     ("faults", "given", "turns"),
     [(None, {}, 2), (BAD, {}, 2), (None, {"belief": OWN}, 2), (BAD, {"belief": OWN}, 1)],
-    ids=["clean", "shared", "own", "own, over links with faults, until these lose news"],
+    ids=["shared", "shared, faulty links", "own", "own, faulty links, one round before news is lost"],
 )
 def test_in_a_field_agents_decide_by_a_deadline_as_a_team_does(
     faults: Faults | None, given: dict[str, Any], turns: int
@@ -71,8 +71,8 @@ def test_in_a_field_agents_decide_by_a_deadline_as_a_team_does(
 
 
 @pytest.mark.parametrize("faults", [BAD, pytest.param(None, marks=SLOW)], ids=["faults", "no faults"])
-def test_where_no_place_is_contested_agents_better_the_joint_choices_that_a_team_does(faults: Faults | None):
-    """These were drawn by the number of the decision, and a team counts others than an agent."""
+def test_without_contested_places_agents_improve_the_same_joint_choices_as_a_team(faults: Faults | None):
+    """These choices were once drawn from the number of the decision, which differs between team and agents."""
     case = InField(names=("r", "a", "m", "k"), coordination=IN_FIELD | {"deadline": 6})
     timed, rng = Timed(case, faults), np.random.default_rng(0)
     for turn in range(2):
@@ -87,14 +87,14 @@ def test_where_no_place_is_contested_agents_better_the_joint_choices_that_a_team
     [
         pytest.param(CHAIN, None, 2, id="no faults"),
         pytest.param(CHAIN, BAD, 2, id="faults", marks=SLOW),
-        pytest.param(PAIRS, None, 3, id="of an only factor", marks=SLOW),
-        pytest.param(PAIRS, BAD, 3, id="of an only factor, faults"),
+        pytest.param(PAIRS, None, 3, id="a single factor per part", marks=SLOW),
+        pytest.param(PAIRS, BAD, 3, id="a single factor per part, faults"),
     ],
 )
-def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(
+def test_agents_of_a_function_decide_by_a_deadline_as_a_team_does(
     scopes: dict[str, list[str]], faults: Faults | None, rounds: int
 ):
-    """Who owns a variable and no factor knows where the best evaluation was, too."""
+    """An agent that owns a variable but no factor also knows the place of the best evaluation."""
     case = OfFunction(scopes, coordination=OF_FUNCTION, initial=1)
     timed = Timed(case, faults)
     for _ in range(rounds):
@@ -113,7 +113,7 @@ def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(
         pytest.param({"scopes": LONE, "types": CHOICE, "acquisition": SOON, "seed": 2}, None, 8, id="a restart"),
     ],
 )
-def test_by_a_deadline_owners_of_variables_search_in_the_boxes_of_factors_that_others_learn(
+def test_by_a_deadline_owners_of_variables_search_in_boxes_learned_by_owners_of_factors(
     given: dict[str, Any], count: int | None, rounds: int
 ):
     case = OfFunction(**{"acquisition": "auto", "coordination": OF_FUNCTION, "initial": 4} | given)
@@ -123,29 +123,29 @@ def test_by_a_deadline_owners_of_variables_search_in_the_boxes_of_factors_that_o
             case.tell(query.id, case.outcomes(query.point))
 
 
-def test_batches_and_idle_agents_keep_to_it():
+def test_batches_and_idle_agents_work_with_a_deadline():
     case = InField(names=("r", "a", "m"), coordination=IN_FIELD)
     offers = case.candidates(0) | {"m": np.zeros((0, 2))}
     assert [set(query.points) for query in Timed(case, None).ask(offers, count=2)] == [{"r", "a"}] * 2
 
 
 class Ready:
-    """Keeps time for three ticks, from the first that it is told of."""
+    """An agent that keeps time for three ticks from the first with a positive time."""
 
     is_finished, keeps_time = True, True
 
     def __init__(self) -> None:
-        self.heard = list[list[str]]()
+        self.senders = list[list[str]]()
 
     def tick(self, now: float, inbox: Any = ()) -> list[Envelope]:
         if now:
-            self.heard.append([letter.sender for letter in inbox])
-        self.keeps_time = len(self.heard) < 3
+            self.senders.append([envelope.sender for envelope in inbox])
+        self.keeps_time = len(self.senders) < 3
         return []
 
 
 class Preparing:
-    """Talks to itself, and tells another one of it, before it keeps time, or without ever doing so."""
+    """An agent that sends messages to itself and another agent, and never keeps time."""
 
     is_finished, keeps_time = True, False
 
@@ -157,36 +157,36 @@ class Preparing:
         return [Envelope(self.name, to, b"news") for to in (self.name, "ready")] if self.left > 0 else []
 
 
-def test_no_clock_begins_while_others_prepare_and_what_they_say_is_heard_in_its_first_tick():
-    """Who heard of somebody who sits out was ticks ahead of all others, and decided otherwise than in a team."""
+def test_no_clock_begins_while_others_prepare_and_their_messages_arrive_in_its_first_tick():
+    """Earlier, an agent that got messages of an idle agent was ahead of the others, and decided differently."""
     agents = {"ready": Ready(), "idle": Preparing("idle", 4)}
     run(agents, InProcess().open(agents))
-    assert agents["ready"].heard == [["idle"] * 3, [], []]
+    assert agents["ready"].senders == [["idle"] * 3, [], []]
 
 
 class Clock:
-    """Steps agents by hand: what is said while they keep time comes a tick later, all else at once."""
+    """Steps agents by hand. Timed messages arrive one tick later, all other messages at once."""
 
     def __init__(self, agents: dict[str, Agent]) -> None:
         self.agents, self.arriving = agents, dict[str, list[Envelope]]()
-        self.to = {name: list[Envelope]() for name in agents}  # what had to arrive
+        self.to = {name: list[Envelope]() for name in agents}  # messages that must not be lost
 
     def prepare(self) -> None:
-        """Until all keep time."""
-        letters = [letter for agent in self.agents.values() for letter in agent.tick(0.0)]
-        while letters:
-            for letter in letters:
+        """Deliver messages until all agents keep time."""
+        envelopes = [letter for agent in self.agents.values() for letter in agent.tick(0.0)]
+        while envelopes:
+            for letter in envelopes:
                 self.to[letter.recipient].append(letter)
-            letters = [said for letter in letters for said in self.agents[letter.recipient].tick(0.0, [letter])]
+            envelopes = [sent for letter in envelopes for sent in self.agents[letter.recipient].tick(0.0, [letter])]
 
     def tick(self, names: Any) -> list[Envelope]:
-        """A tick of some agents' clocks: what they say besides."""
+        """Tick some agents' clocks; return the messages that must not be lost."""
         here, self.arriving = self.arriving, {}
-        said = [letter for name in names for letter in self.agents[name].tick(1.0, here.get(name, []))]
-        for letter in said:
+        sent = [letter for name in names for letter in self.agents[name].tick(1.0, here.get(name, []))]
+        for letter in sent:
             if may_be_lost(letter):
                 self.arriving.setdefault(letter.recipient, []).append(letter)
-        return [letter for letter in said if not may_be_lost(letter)]
+        return [letter for letter in sent if not may_be_lost(letter)]
 
 
 def asked_in_field(**more: Any) -> tuple[InField, Clock]:
@@ -199,23 +199,23 @@ def asked_in_field(**more: Any) -> tuple[InField, Clock]:
     return case, clock
 
 
-def test_in_a_field_who_is_left_knows_at_the_deadline_where_it_goes_and_no_two_to_one_place():
+def test_in_a_field_the_remaining_agents_decide_at_the_deadline_for_different_places():
     case, clock = asked_in_field()
     for now in range(IN_FIELD["deadline"] + 1):
         assert case.agents["a"].decision() is None
-        clock.tick(("r", "a", "m") if now < 5 else ("r", "a"))  # m falls silent
+        clock.tick(("r", "a", "m") if now < 5 else ("r", "a"))  # m stops
         case.agents["r"].tick(1.0, [Envelope("a", "r", b"mangled")]) if now == 3 else None
     places = [tuple((case.agents[name].decision() or {}).values()) for name in ("r", "a")]
     assert len(set(places)) == 2
     assert all(places)
 
 
-def test_in_a_company_offers_are_said_in_full_as_who_was_absent_has_not_heard_them():
+def test_with_participants_offers_are_sent_in_full_because_absent_agents_do_not_know_them():
     case, names = InField(names=("r", "a", "m"), coordination=IN_FIELD), ("r", "a", "m")
 
-    def reported(company: Participants | None) -> int:
+    def reported(participants: Participants | None) -> int:
         for name, agent in case.agents.items():
-            agent.participants = company
+            agent.participants = participants
             agent.ask(candidates=case.candidates(0)[name])
         run(case.agents, InProcess().open(names))
         return sum(agent.sent["reports"].bytes for agent in case.agents.values())
@@ -223,13 +223,13 @@ def test_in_a_company_offers_are_said_in_full_as_who_was_absent_has_not_heard_th
     first, second, third, alone, again = (
         reported(c) for c in (None, Participants(2, names), Participants(3, names), None, None)
     )
-    assert first == second == third == alone  # nobody relies on what was said in a company either
+    assert first == second == third == alone  # later decisions do not rely on offers sent to participants only
     assert again < first / 4
 
 
 @pytest.mark.parametrize("kind", ["field", "function"])
-def test_an_agent_that_is_saved_in_mid_agreement_goes_on_to_the_same_word(kind: str):
-    def words(is_saved: bool) -> dict[str, Any]:
+def test_an_agent_saved_during_an_agreement_continues_to_the_same_decision(kind: str):
+    def decisions(is_saved: bool) -> dict[str, Any]:
         if kind == "field":
             case, clock = asked_in_field()
             ticks = IN_FIELD["deadline"] + 1
@@ -241,22 +241,22 @@ def test_an_agent_that_is_saved_in_mid_agreement_goes_on_to_the_same_word(kind: 
                 agent.ask()
             clock, ticks = Clock(case.agents), OF_FUNCTION.deadline + 1
             clock.prepare()
-        letters = list[Envelope]()
+        envelopes = list[Envelope]()
         for now in range(ticks):
-            letters += clock.tick(case.agents)
+            envelopes += clock.tick(case.agents)
             if is_saved and now in (2, 9, ticks - 1):
                 clock.agents |= {name: copied(agent) for name, agent in clock.agents.items()}
                 case.agents.update(clock.agents)
-        while letters:
-            letters = [said for letter in letters for said in clock.agents[letter.recipient].tick(2.0, [letter])]
+        while envelopes:
+            envelopes = [sent for letter in envelopes for sent in clock.agents[letter.recipient].tick(2.0, [letter])]
         return {name: agent.decision() for name, agent in clock.agents.items()}
 
-    saved = words(is_saved=True)
+    saved = decisions(is_saved=True)
     assert None not in saved.values()
-    assert saved == words(is_saved=False)
+    assert saved == decisions(is_saved=False)
 
 
-def test_whoever_is_early_is_heard_when_the_clock_begins():
+def test_early_messages_are_used_when_the_clock_begins():
     case, clock = asked_in_field()
     bundles = [letter for name in ("r", "a") for letter in case.agents[name].tick(1.0) if letter.recipient == "m"]
     late = case.agent("m")
@@ -273,7 +273,7 @@ def test_agents_stay_at_the_present_setting_while_the_owner_of_a_factor_is_absen
     scopes = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d"]}
     owners, kinds = {factor: factor for factor in scopes}, dict.fromkeys("abcd", sb.Real(0.0, 1.0))
     case = OfFunction(scopes, owners, coordination=OF_FUNCTION, initial=1, start=start, safe=safe, types=kinds)
-    words, stayed = list[dict[str, float]](), list[Any]()
+    points, stayed = list[dict[str, float]](), list[Any]()
     for number, names in enumerate([("f", "g", "h"), ("f", "g", "h"), ("f", "g")], 1):
         agents = {name: case.agents[name] for name in names}
         for agent in agents.values():
@@ -283,15 +283,15 @@ def test_agents_stay_at_the_present_setting_while_the_owner_of_a_factor_is_absen
         point = start | {x: value for agent in agents.values() for x, value in (agent.decision() or {}).items()}
         for name, agent in agents.items():
             agent.tell(query, {name: 5.0 + sum(point[x] for x in scopes[name])})
-        words.append(point)
+        points.append(point)
         stayed.append(case.agents["f"].report.stayed)
-    assert words[2] == start != words[1]
+    assert points[2] == start != points[1]
     assert stayed[2] == "present" != stayed[1]
 
 
-def test_behind_a_pipe_it_is_known_whether_an_agent_keeps_time():
+def test_an_agent_behind_a_pipe_reports_whether_it_keeps_time():
     class Pipe:
-        """The other end asks once and hangs up."""
+        """A pipe whose other end asks once, ticks, then closes."""
 
         def __init__(self, calls: list[Any]) -> None:
             self.calls, self.answers = calls, list[Any]()
@@ -312,8 +312,8 @@ def test_behind_a_pipe_it_is_known_whether_an_agent_keeps_time():
     assert kept == [2] * (IN_FIELD["deadline"] + 1)
 
 
-def test_of_a_factor_whose_owner_is_absent_the_number_is_the_mean_of_the_others():
-    """Such as how far its values spread, which sets the steps of an agreement: 0 would be no number of any factor."""
+def test_the_number_of_a_factor_whose_owner_is_absent_is_the_mean_of_the_others():
+    """For example its spread of values, which sets the steps of an agreement. A spread of 0 would be invalid."""
     graph = sb.FactorGraph.from_scopes(
         {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d"]}, {"f": "p", "g": "p", "h": "q"}
     )
@@ -321,7 +321,7 @@ def test_of_a_factor_whose_owner_is_absent_the_number_is_the_mean_of_the_others(
     setup = sb.Team(problem, seed=1, coordination=OF_FUNCTION).setup
     stages = Stages("p", setup, Routes(problem.agents), None, Participants(1, ("p",)))
     staged = stages._gather(Gather(graph, {"f": 2.0, "g": 4.0, "h": 77.0}))  # pyright: ignore[reportPrivateUsage]
-    (program,) = next(staged).programs(lambda *said: None)
+    (program,) = next(staged).programs(lambda *sent: None)
     with pytest.raises(StopIteration) as sums:
         next(program)
     with pytest.raises(StopIteration) as gathered:

@@ -1,4 +1,4 @@
-"""Agents in a field that are told their own measurements only decide as a team does, whatever they are told."""
+"""Agents in a field that know only their own measurements decide as a team does, for any measurements."""
 
 import json
 from collections import Counter
@@ -28,14 +28,14 @@ from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 from swarmbo.worlds.fields import measurements_of, news_of_measurements
 
-from .carried import Recording, copied, recommended_by, require_same_words, sent_by, ticked_to_the_end
+from .carried import Recording, copied, recommended_by, require_same_messages, sent_by, ticked_to_the_end
 
-NAMES = ("r", "a", "m", "k")  # not in the order of the alphabet
+NAMES = ("r", "a", "m", "k")  # not in alphabetical order
 BOX = Domain(np.zeros(2), np.array([10.0, 4.0]))
 QUICK = sb.ExactGPSettings(restarts=0, max_iterations=20)
 FADING = sb.ExactGPSettings(restarts=0, max_iterations=20, time=sb.TimeAxis(lengthscale_median=3.0))
 OWN = sb.FusedSettings(prior=QUICK, steps=3, loss=0.2)
-FEW: dict[str, Any] = {"candidates": 10}  # tables stay small
+FEW: dict[str, Any] = {"candidates": 10}  # for small tables
 UCB, INFORMATION, THOMPSON = sb.DBGPUCB(**FEW), sb.Information(**FEW), sb.Thompson(**FEW)
 IMPROVEMENT, STRADDLE = sb.ExpectedImprovement(**FEW), sb.Straddle(level=0.5, **FEW)
 MAX_SUM = sb.MaxSum(rounds=8)
@@ -56,7 +56,7 @@ def field(place: np.ndarray) -> float:
 
 
 class Case:
-    """A team in a field, the agents of the same problem, and what they measure."""
+    """A team in a field, the agents of the same problem, and their measurements."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Case:
         level: Any = None,
         **given: Any,
     ) -> None:
-        self.told, self.level = Problem.of_field(names, BOX, aim, level if aim else None).with_no_go(no_go), level
-        self.problem = self.told.watching(level)
+        self.unwatched, self.level = Problem.of_field(names, BOX, aim, level if aim else None).with_no_go(no_go), level
+        self.problem = self.unwatched.watching(level)
         kinds = {"coordination": MAX_SUM, "belief": QUICK, "acquisition": UCB}
         self.given: dict[str, Any] = kinds | {"seed": 3, "rounds": 6} | given
         self.team, self.links, self.fails, self.noise = sb.Team(self.problem, **self.given), links, fails, noise
@@ -79,62 +79,62 @@ class Case:
         self.transport, self.turn = Recording(InProcess().open(names, links).routes), 0
 
     def agent(self, name: str) -> Agent:
-        """One that shares no object with any other."""
-        problem = Problem.from_plain(json.loads(json.dumps(self.told.to_plain())))
+        """An agent that shares no object with the others."""
+        problem = Problem.from_plain(json.loads(json.dumps(self.unwatched.to_plain())))
         return Agent(name, problem, links=self.links, level=self.level, **self.given)
 
     def candidates(self, turn: int) -> dict[str, np.ndarray]:
-        """Places that overlap: some are in reach of several."""
+        """Candidates of all agents, of which some are shared."""
         rng = np.random.default_rng(turn)
         shared = BOX.from_unit(rng.random((12, 2)))
         own = {name: BOX.from_unit(rng.random((20 + 3 * n, 2))) for n, name in enumerate(self.problem.agents)}
         return {name: np.concatenate([places, shared[n : n + 8]]) for n, (name, places) in enumerate(own.items())}
 
-    def asked(
+    def ask_all(
         self, count: int | None = None, candidates: Places | None = None, prices: Mapping[str, float] | None = None
     ) -> list[Any]:
-        """What the team asks for; the agents ask for the same."""
+        """Ask team and agents, and check that they decide the same."""
         asked = self.team.ask(count, candidates, links=self.links, prices=prices)
         queries: list[Any] = asked if isinstance(asked, list) else [asked]
         for name, agent in self.agents.items():
             own = None if candidates is None else candidates.get(name, np.zeros((0, 2)))
             agent.ask(count, candidates=own, price=(prices or {}).get(name, 0.0))
-        self.transport.handed.clear()
+        self.transport.delivered.clear()
         run(self.agents, self.transport)
         self.require_decided(queries)
         return queries
 
     def require_decided(self, queries: list[Any]) -> None:
-        """The agents go where the team does."""
+        """Check that the agents go to the team's places."""
         for query in queries:
-            words = {name: agent.decision(query.id) for name, agent in self.agents.items()}
-            places = {name: list(word.values()) for name, word in words.items() if word}
+            decided = {name: agent.decision(query.id) for name, agent in self.agents.items()}
+            places = {name: list(own.values()) for name, own in decided.items() if own}
             assert places == {name: place.tolist() for name, place in query.points.items()}
 
     def tell(self, query: Any) -> None:
         if not query.points:
             return  # nobody measured
-        told = {name: np.nan if self.fails(name, x) else field(x) for name, x in query.points.items()}
-        stds = {name: std for name in told if (std := self.noise(name)) is not None}
-        self.team.tell(query, told, noise_std=stds or None)
-        for name, y in told.items():
+        measured = {name: np.nan if self.fails(name, x) else field(x) for name, x in query.points.items()}
+        stds = {name: std for name in measured if (std := self.noise(name)) is not None}
+        self.team.tell(query, measured, noise_std=stds or None)
+        for name, y in measured.items():
             self.agents[name].tell(query.id, y, noise_std=stds.get(name))
 
-    def go_on(self, rounds: int, count: int | None = None, **offered: Any) -> None:
+    def play(self, rounds: int, count: int | None = None, **offered: Any) -> None:
         for _ in range(rounds):
             self.turn += 1
             candidates = self.candidates(self.turn) if "candidates" not in offered else offered["candidates"]
-            for query in self.asked(count, candidates, offered.get("prices"))[::-1]:
+            for query in self.ask_all(count, candidates, offered.get("prices"))[::-1]:
                 self.tell(query)
 
     def recommended(self) -> Any:
-        """Recommendation of the team; the agents have the same."""
+        """Recommendation of the team, which the agents must share."""
         wanted = self.team.recommend()
         assert recommended_by(self.agents, self.transport) == [wanted] * len(self.agents)
         return wanted
 
     def attach(self, X: Any, y: np.ndarray, makers: list[str], rounds: Any = None, noise: Any = None) -> None:
-        """Measurements that nobody asked for: to an agent those of others are nonsense."""
+        """Attach earlier measurements. Each agent gets nonsense in place of the measurements of others."""
         self.team.attach(X, y, agents=makers, rounds=rounds, noise_std=noise)
         for name, agent in self.agents.items():
             own = np.array(makers) == name
@@ -161,27 +161,29 @@ CASES: list[Any] = [
     pytest.param({"fails": lost}, id="failures"),
     pytest.param({"fails": lost, "belief": FADING, "acquisition": THOMPSON}, id="failures, fading", marks=SLOW),
     pytest.param({"links": nx.path_graph(NAMES)}, id="a path of links", marks=THOROUGH),
-    pytest.param({"noise": {"r": 0.3, "a": 0.0}.get}, id="noise that is known"),
+    pytest.param({"noise": {"r": 0.3, "a": 0.0}.get}, id="known noise"),
     pytest.param({"no_go": [sb.NoGoBox(low=(0.0, 0.0), high=(6.0, 2.0))]}, id="regions"),
     pytest.param({"names": ("only",)}, id="one agent"),
     pytest.param({"acquisition": "auto", "aim": "map"}, id="a map"),
     pytest.param({"acquisition": "auto", "aim": "level", "level": 0.5}, id="a level", marks=SLOW),
-    pytest.param({"acquisition": "auto", "level": 0.5}, id="a level that agents are told by themselves"),
+    pytest.param({"acquisition": "auto", "level": 0.5}, id="a level given to each agent"),
     *(pytest.param({"coordination": kind}, id=kind) for kind in ("greedy", "random", "lawn-mower")),
 ]
 
 
 @pytest.mark.parametrize("given", CASES)
-def test_agents_that_are_told_their_own_measurements_decide_as_the_team_does(given: dict[str, Any]):
+def test_agents_that_know_only_their_own_measurements_decide_as_the_team_does(given: dict[str, Any]):
     case = Case(**given)
-    case.go_on(1, candidates=None)  # anywhere in the box
+    case.play(1, candidates=None)  # anywhere in the box
     belief = case.given["belief"]
-    for _ in range(belief.refit_every + (belief.time is not None or belief.refit_every > 1)):  # data of two ages
-        case.go_on(1)
+    for _ in range(
+        belief.refit_every + (belief.time is not None or belief.refit_every > 1)
+    ):  # with fading, data of two ages
+        case.play(1)
         assert case.team.last_report is not None
-        if case.given["coordination"] in (MAX_SUM, "exact"):  # what is looked at again, each looks at by itself
-            said = sent_by(case.agents).get("agreement", Traffic())
-            assert said.messages <= case.team.last_report.traffic.messages
+        if case.given["coordination"] in (MAX_SUM, "exact"):  # each agent checks choices again by itself
+            sent = sent_by(case.agents).get("agreement", Traffic())
+            assert sent.messages <= case.team.last_report.traffic.messages
     assert len(case.problem.agents) == 1 or case.transport.traffic.messages > 0
     assert (case.team.failures > 0) == ("fails" in given)
 
@@ -191,15 +193,15 @@ def test_agents_that_are_told_their_own_measurements_decide_as_the_team_does(giv
 )
 def test_batches_are_chosen_as_the_team_does(acquisition: Any):
     case = Case(acquisition=acquisition, fails=lost)
-    case.go_on(1, 2)
-    case.go_on(1, 2, candidates=None)
+    case.play(1, 2)
+    case.play(1, 2, candidates=None)
 
 
 @pytest.mark.parametrize("acquisition", [UCB, THOMPSON], ids=name_of)
 def test_agents_decline_what_the_team_declines(acquisition: Any):
     case = Case(acquisition=acquisition)
-    case.go_on(2, prices={"r": 0.6, "m": 0.05, "k": 0.0})
-    case.go_on(1, prices={"a": 50.0})
+    case.play(2, prices={"r": 0.6, "m": 0.05, "k": 0.0})
+    case.play(1, prices={"a": 50.0})
     assert case.agents["a"].decision() == {}
 
 
@@ -211,11 +213,11 @@ def test_agents_decline_what_the_team_declines(acquisition: Any):
         pytest.param({"belief": fused("consensus", time=FADING.time), "names": FEWER}, id="fused, fading"),
     ],
 )
-def test_agents_recommend_what_the_team_does_also_of_what_was_attached(given: dict[str, Any]):
+def test_agents_recommend_the_same_as_the_team_also_with_attached_measurements(given: dict[str, Any]):
     case, rng = Case(**given), np.random.default_rng(0)
     assert case.recommended() is None
     for _ in range(2):
-        case.go_on(1)
+        case.play(1)
         X = BOX.from_unit(rng.random((5, 2)))
         y = np.array([field(x) for x in X])
         y[1] = np.nan
@@ -224,47 +226,47 @@ def test_agents_recommend_what_the_team_does_also_of_what_was_attached(given: di
 
 
 @pytest.mark.parametrize("belief", [QUICK, fused()], ids=["shared", "fused"])
-def test_what_is_attached_comes_after_earlier_measurements_also_for_agents_that_made_none(belief: Any):
+def test_attached_measurements_come_after_earlier_ones_also_for_agents_without_any(belief: Any):
     case = Case(belief=belief)
-    case.go_on(1, 2, candidates=dict.fromkeys(NAMES, case.candidates(0)["r"][:2]))  # two places for four
+    case.play(1, 2, candidates=dict.fromkeys(NAMES, case.candidates(0)["r"][:2]))  # two places for four agents
     X = BOX.from_unit(np.random.default_rng(0).random((3, 2)))
     case.attach(X, np.array([field(x) for x in X]), ["r", "k", "k"])
-    case.go_on(1)
+    case.play(1)
     assert case.recommended() is not None
 
 
-def test_who_has_nowhere_to_go_sits_the_round_out():
+def test_an_agent_without_candidates_skips_the_round():
     case = Case()
-    case.go_on(1)
+    case.play(1)
     places = case.candidates(9)
-    case.go_on(1, candidates={name: places[name] for name in ("a", "m")})
+    case.play(1, candidates={name: places[name] for name in ("a", "m")})
     assert case.agents["r"].decision() == {}
-    case.go_on(1, candidates=dict.fromkeys(NAMES, places["r"][:2]))  # two places for four
-    case.go_on(1, candidates={})
-    case.go_on(1)
+    case.play(1, candidates=dict.fromkeys(NAMES, places["r"][:2]))  # two places for four agents
+    case.play(1, candidates={})
+    case.play(1)
 
 
-def test_measurements_may_come_late_in_parts_and_from_elsewhere():
+def test_measurements_may_be_told_late_in_parts_and_at_other_places():
     case = Case(belief=FADING)
-    case.go_on(1)
-    first, second = case.asked(2, case.candidates(5))
+    case.play(1)
+    first, second = case.ask_all(2, case.candidates(5))
     moved = {name: x + np.array([0.1, -0.05]) for name, x in second.points.items()}
     outcomes = {name: field(x) for name, x in moved.items()}
     case.team.tell(second, {"r": outcomes["r"], "m": outcomes["m"]}, locations={"m": moved["m"]})
     case.agents["r"].tell(second.id, outcomes["r"])
     case.agents["m"].tell(second.id, outcomes["m"], location=moved["m"])
-    (third,) = case.asked(None, case.candidates(6))
+    (third,) = case.ask_all(None, case.candidates(6))
     case.team.tell(second, {"a": outcomes["a"], "k": outcomes["k"]}, locations={n: moved[n] for n in "ak"})
     for name in "ak":
         case.agents[name].tell(second.id, {name: outcomes[name]}, location=moved[name])
     case.tell(third)
     case.tell(first)
-    (query,) = case.asked(None, case.candidates(7))
+    (query,) = case.ask_all(None, case.candidates(7))
     case.team.tell(query, failed=True)
     for agent in case.agents.values():
         agent.tell(query.id, failed=True)
-    case.go_on(1)
-    case.asked()  # then all have heard of all
+    case.play(1)
+    case.ask_all()  # now all agents know all measurements
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
         np.testing.assert_array_equal(agent.log.history.factors, case.team.history.factors)
@@ -279,18 +281,18 @@ def test_measurements_may_come_late_in_parts_and_from_elsewhere():
         pytest.param(FADING, True, id="by round"),
     ],
 )
-def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: bool):
+def test_attached_measurements_are_used_as_by_the_team(belief: Any, by_round: bool):
     case, rng = Case(belief=belief), np.random.default_rng(0)
-    case.go_on(1)
+    case.play(1)
     for turn in range(2):
         X = BOX.from_unit(rng.random((7, 2)))
         y, makers = np.array([field(x) for x in X]), ["a", "r", "a", "k", "a", "k", "r"]
         y[[1, 4]], stds = np.nan, np.where(np.arange(7) % 3, np.nan, 0.2)
         case.attach(X, y, makers, np.arange(7.0) - 5.0 if by_round else None, stds)
         if turn == 0:
-            case.go_on(1)
-    case.go_on(1)
-    case.asked()  # then all have heard of all
+            case.play(1)
+    case.play(1)
+    case.ask_all()  # now all agents know all measurements
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.factors, case.team.history.factors)
         np.testing.assert_array_equal(agent.log.history.known_noise, case.team.history.known_noise)
@@ -306,26 +308,26 @@ def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: 
         pytest.param({"belief": fused(), "acquisition": sb.TargetedVariance(**FEW)}, id="fused", marks=SLOW),
     ],
 )
-def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
-    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
+def test_messages_of_an_agent_depend_only_on_its_measurements_and_its_inbox(given: dict[str, Any]):
+    """A separate copy of an agent sends the same bytes if it gets the same measurements and inboxes."""
     case = Case(FEWER if "belief" in given else NAMES, fails=lost, **given)
     alone = {name: case.agent(name) for name in case.agents}
     for turn in range(2):
         candidates, prices = case.candidates(turn), {"a": 0.1}
-        (query,) = case.asked(None, candidates, prices)
+        (query,) = case.ask_all(None, candidates, prices)
         for name, agent in alone.items():
             agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
-            require_same_words(case, agent)
+            require_same_messages(case, agent)
             if name in query.points:
                 x = query.points[name]
                 agent.tell(query.id, np.nan if lost(name, x) else field(x))
         case.tell(query)
 
 
-def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
-    """Of each other agent there is nonsense in the place of its table."""
+def test_an_agent_computes_only_its_own_table(monkeypatch: pytest.MonkeyPatch):
+    """Tables of other agents are replaced by nonsense."""
     case = Case()
-    case.go_on(1)
+    case.play(1)
     reached, chosen = Counter[str](), Stages._choose  # pyright: ignore[reportPrivateUsage]
 
     def poisoned(self: Any, request: Any) -> Any:
@@ -339,9 +341,9 @@ def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
         return chosen(self, request._replace(problem=replace(request.problem, tables=nonsense)))
 
     monkeypatch.setattr(Stages, "_choose", poisoned)
-    case.go_on(2)
+    case.play(2)
     assert set(reached) == {f"w_{name}" for name in NAMES}
-    assert max(reached.values()) == 2  # one in each round
+    assert max(reached.values()) == 2  # one per round
 
 
 OVER_A_PATH = {"belief": FADING, "links": nx.path_graph(NAMES)}
@@ -357,9 +359,9 @@ CONSENSUS = {"belief": fused("consensus", loss=0.2), "names": FEWER}
         *(pytest.param(CONSENSUS, moment, marks=SLOW) for moment in (0, 61, 120)),
     ],
 )
-def test_an_agent_goes_on_from_its_state_at_any_moment(given: dict[str, Any], moment: int):
+def test_an_agent_in_a_field_continues_from_its_state_at_any_tick(given: dict[str, Any], moment: int):
     case = Case(fails=lost, **given)
-    case.go_on(1)
+    case.play(1)
     candidates = case.candidates(9)
     queries = case.team.ask(2, candidates, links=case.links)
     for name, agent in case.agents.items():
@@ -368,42 +370,43 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(given: dict[str, Any], mo
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}
     case.require_decided(queries)
     case.tell(queries[1])
-    case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # told, and not yet said
-    case.go_on(1)
+    case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # after an outcome that is not yet sent
+    case.play(1)
 
 
 @pytest.mark.slow
-def test_agents_that_are_processes_decide_as_the_team_does():
+def test_agents_in_separate_processes_decide_as_the_team_does():
     case = Case(names=("a", "b"))
     with threadpool_limits(1, user_api="blas"):
         case.agents = {name: RemoteAgent(name, case.problem, **case.given) for name in case.agents}  # type: ignore[assignment]
-        case.go_on(2)
+        case.play(2)
         for agent in case.agents.values():
             agent.close()  # type: ignore[attr-defined]
 
 
-def test_agents_apart_form_chains_of_their_own_and_are_told_over_a_base_station():
+def test_unconnected_agents_form_separate_chains_and_get_reports_over_a_base_station():
     links: nx.Graph[str] = nx.Graph([("r", "k"), ("a", "m"), ("r", "base"), ("base", "a")])
     case = Case(links=links)
-    case.go_on(2)
+    case.play(2)
     agent = Case(links=nx.Graph([("r", "k"), ("a", "m")])).agents["a"]
     with pytest.raises(TransportError, match="no path of links from 'a' to 'r'"):
         agent.ask()
-    assert agent.is_finished  # as if it had not been asked
+    assert agent.is_finished  # unchanged by the refused call
     agent.links = nx.path_graph(NAMES)
     assert agent.ask() == "q00001"
 
 
-def test_a_base_station_that_is_no_link_leaves_chains_apart():
+def test_a_base_station_without_links_keeps_chains_separate():
     case = Case(links=nx.Graph([("r", "k"), ("a", "m")]))
     case.transport = Recording(InProcess().open(NAMES).routes)
     case.agents = {name: Agent(name, case.problem, links=case.links, has_base=True, **case.given) for name in NAMES}
-    case.go_on(2, candidates=None)
+    case.play(2, candidates=None)
     two_ways = sent_by(case.agents)["reports"]
-    assert (two_ways.messages, two_ways.transmissions) == (6, 10)  # k is a link from r, the others two from the base
+    # k is one link from r; the others are two links away, over the base
+    assert (two_ways.messages, two_ways.transmissions) == (6, 10)
 
 
-def test_what_a_world_says_of_a_round_is_learned_as_a_team_learns_it():
+def test_infos_of_an_environment_are_learned_as_by_the_team():
     case = Case(names=("a", "b", "c"))
     infos: dict[str, Any] = {
         "a": {"location": [1.0, 1.0], "measurement": 2.0, "on_the_way": [{"location": [3.0, 1.0], "measurement": 4.0}]},
@@ -412,14 +415,14 @@ def test_what_a_world_says_of_a_round_is_learned_as_a_team_learns_it():
     }
     places = {"a": np.ones((1, 2)), "b": np.full((1, 2), 2.0), "c": np.zeros((0, 2))}
     for _ in range(2):
-        query = case.asked(None, places)[0]
+        query = case.ask_all(None, places)[0]
         assert set(query.points) == {"a", "b"}
         found = {name: measurements_of(name, infos[name], query.points.get(name), BOX) for name in case.problem.agents}
         case.team._learn_news(query.id, news_of_measurements(case.problem, found), is_all=True)
         for name, agent in case.agents.items():
             agent.observe(query.id, infos[name])
     assert not case.team.pending
-    case.asked(None, places)
+    case.ask_all(None, places)
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
         np.testing.assert_array_equal(agent.log.history.factors, case.team.history.factors)
@@ -431,7 +434,7 @@ def test_what_a_world_says_of_a_round_is_learned_as_a_team_learns_it():
 
 
 @pytest.mark.parametrize("belief", [QUICK, OWN])
-def test_an_outcome_that_is_observed_twice_is_refused_also_during_a_decision(belief: Any):
+def test_an_outcome_observed_twice_is_refused_also_during_a_decision(belief: Any):
     case = Case(names=("a", "b"), belief=belief)
     query, infos = case.team.ask(), dict[str, Any]()
     for turn in range(3):
@@ -452,24 +455,24 @@ def test_an_outcome_that_is_observed_twice_is_refused_also_during_a_decision(bel
 
 def test_repeated_messages_are_kept_once():
     first, second = Case(names=("a", "b")).agents.values()
-    said = {agent: next(agent.tick(0.0) for _ in [agent.ask()]) for agent in (first, second)}
-    speaker = first if said[first] else second
-    hearer = Case(names=("a", "b")).agents["b" if speaker is first else "a"]
+    sent = {agent: next(agent.tick(0.0) for _ in [agent.ask()]) for agent in (first, second)}
+    sender = first if sent[first] else second
+    receiver = Case(names=("a", "b")).agents["b" if sender is first else "a"]
     for _ in range(2):
         sizes = list[int]()
         for now in range(5):
-            hearer.tick(float(now), said[speaker])
-            sizes.append(len(json.dumps(hearer.state_dict()["json"])))
-        assert said[speaker]
+            receiver.tick(float(now), sent[sender])
+            sizes.append(len(json.dumps(receiver.state_dict()["json"])))
+        assert sent[sender]
         assert len(set(sizes[1:])) == 1
-        if hearer.is_finished:
-            hearer.ask()
+        if receiver.is_finished:
+            receiver.ask()
 
 
 @pytest.mark.parametrize("belief", [QUICK, OWN])
-def test_a_saved_agent_gives_up_what_it_decided_before(belief: Any):
+def test_a_restored_agent_can_give_up_an_earlier_decision(belief: Any):
     case = Case(names=("a", "b"), belief=belief)
-    case.go_on(2)
+    case.play(2)
     for agent in case.agents.values():
         agent.ask()
     run(case.agents, case.transport)
@@ -477,10 +480,10 @@ def test_a_saved_agent_gives_up_what_it_decided_before(belief: Any):
     for agent in case.agents.values():
         agent.give_up(2)
         assert list(agent.log.open) == ["q00002"]
-    case.go_on(2)
+    case.play(2)
 
 
-def test_who_is_gone_chooses_nothing_but_says_what_it_knows():
+def test_an_agent_that_does_not_take_part_still_reports_its_measurements():
     case = Case(names=("a", "b", "c"), coordination="lawn-mower")
     for name, agent in case.agents.items():
         agent.ask(takes_part=name != "b")
@@ -492,50 +495,52 @@ def test_who_is_gone_chooses_nothing_but_says_what_it_knows():
 
 def test_reports_go_along_a_tree_and_are_counted():
     case = Case(links=nx.path_graph(NAMES))
-    case.go_on(2)
-    took = sent_by(case.agents)
-    assert took["reports"].messages == 2 * (len(NAMES) - 1)  # up and down
-    assert took["choices"].messages == 2 * took["reports"].messages  # what each chose, and what that is worth to it
-    sent = sum(took.values(), Traffic())
-    crossed = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender != e.recipient]
+    case.play(2)
+    traffic = sent_by(case.agents)
+    assert traffic["reports"].messages == 2 * (len(NAMES) - 1)  # up and down
+    assert traffic["choices"].messages == 2 * traffic["reports"].messages  # each agent's choice, and its value
+    sent = sum(traffic.values(), Traffic())
+    crossed = [
+        e for step in case.transport.delivered for inbox in step.values() for e in inbox if e.sender != e.recipient
+    ]
     assert (sent.messages, sent.bytes) == (len(crossed), sum(len(e.payload) for e in crossed))
 
 
 def reported(case: Any) -> int:
-    """Bytes of the reports before the last decision, which a team counts as its agents send them."""
+    """Bytes of the reports before the last decision, which team and agents must count equally."""
     took = sent_by(case.agents)["reports"]
     assert case.team.sent["reports"] == took
     return took.bytes
 
 
-def test_where_agents_can_go_as_before_is_said_in_a_byte_until_it_changes():
+def test_unchanged_candidates_are_reported_in_a_byte():
     case = Case()
     near, far = case.candidates(1), case.candidates(2)
-    case.asked(None, near)
+    case.ask_all(None, near)
     whole = reported(case)
-    case.asked(None, near)
+    case.ask_all(None, near)
     assert reported(case) < whole / 8
-    case.asked(None, near | {"m": far["m"]})  # one of four
+    case.ask_all(None, near | {"m": far["m"]})  # one of four changed
     assert whole / 8 < reported(case) < whole / 2
-    case.asked(None, near | {"m": far["m"]})
+    case.ask_all(None, near | {"m": far["m"]})
     assert reported(case) < whole / 8
-    case.asked(None, near | {"m": far["m"]}, {"a": 0.5})  # a price is of the offer, too
+    case.ask_all(None, near | {"m": far["m"]}, {"a": 0.5})  # a price also belongs to the offer
     assert reported(case) > whole / 8
 
 
-def test_after_a_recommendation_offers_are_those_of_the_last_decision():
+def test_a_recommendation_does_not_change_the_known_offers():
     case = Case()
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     whole = reported(case)
     case.recommended()
-    case.asked(None, case.candidates(1))
+    case.ask_all(None, case.candidates(1))
     assert sent_by(case.agents)["reports"].bytes < whole / 3
 
 
 @pytest.mark.parametrize("moment", [5, pytest.param(0, marks=SLOW)])
-def test_agents_that_were_saved_still_know_what_others_offered(moment: int):
+def test_restored_agents_still_know_the_offers_of_others(moment: int):
     case = Case()
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     whole = reported(case)
     query = case.team.ask(None, case.candidates(1))
     for name, agent in case.agents.items():
@@ -544,21 +549,21 @@ def test_agents_that_were_saved_still_know_what_others_offered(moment: int):
     case.require_decided([query])
     assert case.team.sent["reports"].bytes < whole / 3
     case.tell(query)
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     assert reported(case) < whole / 3
 
 
-def test_a_team_that_was_saved_still_knows_what_its_agents_offered():
+def test_a_restored_team_still_knows_the_offers_of_its_agents():
     case = Case()
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     again = sb.Team(case.problem, **case.given).load_state_dict(case.team.state_dict())
     assert again.ask(None, case.candidates(1)).point == case.team.ask(None, case.candidates(1)).point
     assert again.sent == case.team.sent
 
 
-def test_a_decision_that_comes_to_nothing_leaves_known_what_was_offered_before(monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_decision_does_not_change_the_known_offers(monkeypatch: pytest.MonkeyPatch):
     case = Case()
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     before = {name: dict(agent._last_offers) for name, agent in case.agents.items()}
     for name, agent in case.agents.items():
         agent.ask(candidates=case.candidates(2)[name])
@@ -570,9 +575,9 @@ def test_a_decision_that_comes_to_nothing_leaves_known_what_was_offered_before(m
     assert all(case.agents[name]._last_offers == before[name] for name in failed)
 
 
-def test_an_offer_as_before_that_nobody_remembers_counts_as_lost():
+def test_a_reference_to_an_unknown_offer_counts_as_lost():
     case = Case()
-    case.go_on(1, candidates=case.candidates(1))
+    case.play(1, candidates=case.candidates(1))
     mistaken = case.agents["k"]
     mistaken._last_offers = {**mistaken._last_offers, "k": case.agents["a"]._last_offers["a"]}
     for name, agent in case.agents.items():
@@ -582,7 +587,7 @@ def test_an_offer_as_before_that_nobody_remembers_counts_as_lost():
     assert not any(agent.is_finished for name, agent in case.agents.items())
 
 
-def test_agents_that_were_told_of_different_evaluations_are_refused():
+def test_agents_with_different_attached_evaluations_raise_an_error():
     case = Case(names=("a", "b"))
     case.agents["b"].attach(np.ones((2, 2)), [1.0, 1.0], agents="b")
     for agent in case.agents.values():
@@ -592,7 +597,7 @@ def test_agents_that_were_told_of_different_evaluations_are_refused():
 
 
 class FirstOfAll:
-    """Takes the first place of every list, and knows no agents."""
+    """A central method, which cannot run in agents."""
 
     def solve(self, graph: Any, tables: Any, links: Any = None) -> Any:
         raise NotImplementedError
@@ -621,16 +626,16 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
 
 
 @pytest.mark.parametrize(("act", "error", "message"), [pytest.param(*rest, id=name) for name, *rest in refusals()])
-def test_what_an_agent_can_not_take_is_refused_in_one_line(
+def test_invalid_arguments_of_an_agent_in_a_field_are_refused_in_one_line(
     act: Callable[[Agent], object], error: type[Exception], message: str
 ):
     case = Case(names=("a", "b"))
-    case.asked()
+    case.ask_all()
     with pytest.raises(error, match=message):
         act(case.agents["a"])
 
 
-def test_of_a_function_there_are_no_places():
+def test_agents_of_a_function_accept_no_locations():
     problem = Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)}, outcomes="per-factor")
     agent = Agent("x", problem)
     with pytest.raises(ConfigError, match="only a field has locations"):
@@ -643,7 +648,7 @@ def test_of_a_function_there_are_no_places():
         agent.attach([[0.5]], [[1.0]], agents="x")
 
 
-def test_coordinates_of_a_row_are_read_by_name_in_whatever_order_it_arrives():
+def test_coordinates_of_a_row_are_read_by_name_in_any_order():
     problem = Case(names=("a", "b")).problem
     row = OwnRow.measured(0, problem, Measurement("b", np.array([9.0, 3.0]), 1.0, 0.1))
     stop, turned = (

@@ -1,4 +1,4 @@
-"""Agents in a field that have beliefs of their own decide as a team does, whose agents have beliefs of their own."""
+"""Agents in a field with a belief per agent decide as a team with a belief per agent."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ METHODS = ["readings", "experts", "consensus", "covariance-intersection"]
 
 
 class Together(sb.ChainAcquisition, frozen=True):
-    """Has its own way to make tables of what all believe."""
+    """An acquisition that makes its tables from the beliefs of all agents."""
 
     def local_problem(self, situation: Any) -> Any:
         return UCB.local_problem(situation)
@@ -39,13 +39,13 @@ FADING = fused(time=sb.TimeAxis(lengthscale_median=3.0))
         *(pytest.param(method, 0.3, marks=marks) for method, marks in zip(METHODS, ((), THOROUGH) * 2, strict=True)),
     ],
 )
-def test_agents_with_beliefs_of_their_own_decide_as_the_team_does(method: str, loss: float):
+def test_agents_with_their_own_beliefs_decide_as_the_team_does(method: str, loss: float):
     case = Case(names=FEWER, belief=fused(method, loss=loss), fails=lost)
-    case.go_on(1)
-    case.go_on(1, candidates=None)
+    case.play(1)
+    case.play(1, candidates=None)
     beliefs = case.team.belief
     assert isinstance(beliefs, FusedBelief)
-    case.asked()
+    case.ask_all()
     for name, agent in case.agents.items():
         own = belief_of(agent)
         assert list(own.agents) == [name]
@@ -65,11 +65,11 @@ def belief_of(agent: Agent) -> FusedBelief:
         pytest.param(sb.TargetedVariance(**FEW), id="targeted-variance"),
     ],
 )
-def test_whatever_a_place_is_worth(acquisition: Any):
+def test_agents_with_their_own_beliefs_decide_as_the_team_does_with_any_acquisition(acquisition: Any):
     case = Case(acquisition=acquisition, belief=fused(steps=1), fails=lost)
-    case.go_on(1, 2)
-    case.go_on(1, prices={"r": 0.05, "m": 0.6, "k": 0.0})
-    case.go_on(1, prices={"a": 50.0})
+    case.play(1, 2)
+    case.play(1, prices={"r": 0.05, "m": 0.6, "k": 0.0})
+    case.play(1, prices={"a": 50.0})
     assert case.agents["a"].decision() == {}
 
 
@@ -91,28 +91,28 @@ def test_whatever_a_place_is_worth(acquisition: Any):
     ],
     ids=lambda given: str(next(iter(given.items())))[:40],
 )
-def test_whatever_agents_agree_by_and_are_told(given: dict[str, Any]):
+def test_agents_with_their_own_beliefs_decide_as_the_team_does_with_any_method_and_data(given: dict[str, Any]):
     case = Case(**({"belief": fused(loss=0.2), "names": FEWER} | given))
-    case.go_on(2)
+    case.play(2)
 
 
-def test_a_round_in_which_nobody_measures_is_an_occasion_to_talk():
+def test_agents_share_news_also_in_rounds_without_measurements():
     sensors: dict[str, Any] = {"sensors": 5, "energy_price": 1e6, "max_cycles": 9, "field": {"gp": {"seed": 1}}}
     there = InWorld(sensor_field_v0.parallel_env, sensors, belief=fused(steps=1, loss=0.6), acquisition="information")
     there.team.begin(there.infos)
-    there.go_on()  # every agent measures, as its one outcome shows no scale for a price
-    heard = list[Any]()
+    there.play()  # every agent measures, because its single outcome gives no scale to compare with a price
+    reached = list[Any]()
     for _ in range(3):
-        there.asked()
+        there.ask_all()
         run(there.agents, there.transport)
         beliefs = there.team.belief
         assert isinstance(beliefs, FusedBelief)
-        assert [word for agent in there.agents.values() if (word := agent.decision())] == []
+        assert [decided for agent in there.agents.values() if (decided := agent.decision())] == []
         for name, agent in there.agents.items():
             assert belief_of(agent).agents[name].reached == beliefs.agents[name].reached
-        heard.append([sum(agent.reached.values()) for agent in beliefs.agents.values()])
+        reached.append([sum(agent.reached.values()) for agent in beliefs.agents.values()])
         there.act()
-    assert heard[0] != heard[-1]  # nobody measured, and news went on
+    assert reached[0] != reached[-1]  # news spread without measurements
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_a_round_in_which_nobody_measures_is_an_occasion_to_talk():
     ],
     ids=["shared", "readings", "consensus"],
 )
-def test_what_is_told_in_parts_is_learned_once_all_of_it_came_or_a_decision_comes(belief: Any, turns: str):
+def test_outcomes_in_parts_are_learned_when_complete_or_before_the_next_decision(belief: Any, turns: str):
     case = Case(names=FEWER, belief=belief)
-    case.go_on(1)
-    first, second = case.asked(2, case.candidates(5))
+    case.play(1)
+    first, second = case.ask_all(2, case.candidates(5))
     before = n_data(case)
     parts = [(first, "r"), (first, "am")]
     if turns == "the others, then r":
@@ -136,18 +136,18 @@ def test_what_is_told_in_parts_is_learned_once_all_of_it_came_or_a_decision_come
         parts = [(first, "r"), (second, "m"), (second, "ra"), (first, "am")]
     for query, names in parts:
         assert n_data(case) == before
-        told = {name: field(query.points[name]) for name in names}
-        case.team.tell(query, told)
-        for name, y in told.items():
+        outcomes = {name: field(query.points[name]) for name in names}
+        case.team.tell(query, outcomes)
+        for name, y in outcomes.items():
             case.agents[name].tell(query.id, y)
     learned = n_data(case)
     assert learned > before
-    case.go_on(1)
+    case.play(1)
     if turns != "two queries in turn":
         case.team.tell(second, {"a": 0.3})
         case.agents["a"].tell(second.id, 0.3)
         assert n_data(case) > learned
-        case.go_on(1)  # it was learned for this decision, though r and m are still awaited
+        case.play(1)  # learned before this decision, although the outcomes of r and m are still missing
     if belief == QUICK:
         for agent in case.agents.values():
             X = agent.belief.X  # type: ignore[union-attr]
@@ -155,14 +155,14 @@ def test_what_is_told_in_parts_is_learned_once_all_of_it_came_or_a_decision_come
 
 
 def n_data(case: Case) -> int:
-    """Readings that the team has learned; those that it fuses, all agents together."""
+    """Measurements in the team's belief, or in the fused beliefs of all agents together."""
     belief = case.team.belief
     if isinstance(belief, FusedBelief):
         return sum(len(agent.y) for agent in belief.agents.values())
     return belief.n_data
 
 
-def test_a_team_saved_between_two_parts_goes_on_to_the_bit():
+def test_a_team_saved_between_two_parts_of_an_outcome_continues_identically():
     one = Case(names=FEWER, belief=fused(steps=2)).team
     query = one.ask()
     one.tell(query, {"a": 1.0})
@@ -173,17 +173,17 @@ def test_a_team_saved_between_two_parts_goes_on_to_the_bit():
     assert one.sent == again.sent
 
 
-def test_an_agent_is_told_no_outcome_of_others_and_holds_no_view_of_theirs():
+def test_an_agent_has_no_outcomes_and_no_view_of_others():
     case = Case(belief=fused("consensus"))
-    case.go_on(1)
-    case.asked()
+    case.play(1)
+    case.ask_all()
     outcomes = {name: case.team.history.factors[:, n] for n, name in enumerate(NAMES)}
     for name, agent in case.agents.items():
         known = agent.log.history
         for n, other in enumerate(NAMES):
-            told = known.factors[:, n][np.isfinite(known.factors[:, n])]
-            assert (told == outcomes[other]).all() == (name == other)
-            assert name == other or not told.any()
+            known_outcomes = known.factors[:, n][np.isfinite(known.factors[:, n])]
+            assert (known_outcomes == outcomes[other]).all() == (name == other)
+            assert name == other or not known_outcomes.any()
         views = belief_of(agent).views
         assert isinstance(views, Views)
         assert list(views.by_agent) == [name]
@@ -191,44 +191,44 @@ def test_an_agent_is_told_no_outcome_of_others_and_holds_no_view_of_theirs():
             views.posterior_mean(np.zeros((1, 2)))
 
 
-def test_what_is_said_is_counted_as_a_team_counts_it():
+def test_agents_and_team_count_the_same_traffic():
     case = Case(belief=fused(), acquisition=sb.DBGPUCB(exploration="annealed", **FEW))
-    case.go_on(2)
-    case.asked(None, case.candidates(7), {"r": 0.01, "m": 0.01})
-    took = sent_by(case.agents)
+    case.play(2)
+    case.ask_all(None, case.candidates(7), {"r": 0.01, "m": 0.01})
+    traffic = sent_by(case.agents)
     assert case.team.last_report is not None
     agreed = {"likely places", "choices in turn", "shortlists", "declining", "looking again", "agreement", "choices"}
-    assert set(took) == agreed | {"reports", "sharing"}
-    assert took == case.team.sent
-    assert sum((took[purpose] for purpose in agreed), Traffic()) == case.team.last_report.traffic
-    assert took["reports"] + took["sharing"] == case.team.last_sharing
+    assert set(traffic) == agreed | {"reports", "sharing"}
+    assert traffic == case.team.sent
+    assert sum((traffic[purpose] for purpose in agreed), Traffic()) == case.team.last_report.traffic
+    assert traffic["reports"] + traffic["sharing"] == case.team.last_sharing
 
 
-def test_without_a_world_beliefs_travel_over_the_links_that_were_given_last():
+def test_without_an_environment_beliefs_are_sent_over_the_last_given_links():
     chain = nx.path_graph(FEWER)
     case = Case(names=FEWER, belief=fused(), links=chain, coordination="independent")
-    case.go_on(1)
+    case.play(1)
     case.team = sb.Team(case.problem, **case.given).load_state_dict(case.team.state_dict())
-    case.go_on(2)
+    case.play(2)
     sent = sent_by(case.agents)["sharing"]
     assert case.team.sent["sharing"] == sent
     assert sent.messages == sent.transmissions  # no note was relayed
 
 
-def test_greedy_pays_for_relays_where_choices_have_to_be_handed_on():
-    """From r to a to m, and then m says what they have not heard: where nobody but r hears m, r relays two of these."""
+def test_greedy_counts_relayed_transmissions_of_choices():
+    """Choices go from r to a to m, then m sends the missing ones. If only r is linked to m, r relays two messages."""
     relayed = nx.Graph([("r", "a"), ("r", "m")])
-    for belief, links, took in ((fused(), None, (4, 4)), (fused(), relayed, (4, 6)), (QUICK, relayed, (0, 0))):
+    for belief, links, expected in ((fused(), None, (4, 4)), (fused(), relayed, (4, 6)), (QUICK, relayed, (0, 0))):
         case = Case(names=FEWER, belief=belief, coordination="greedy", links=links)
-        case.go_on(1)
+        case.play(1)
         counted = sent_by(case.agents).get("choices in turn", Traffic())
-        assert (counted.messages, counted.transmissions) == took
+        assert (counted.messages, counted.transmissions) == expected
         assert counted == case.team.sent.get("choices in turn", Traffic())
 
 
-def test_a_decision_that_comes_to_nothing_leaves_the_belief_as_it_was():
+def test_a_failed_decision_does_not_change_the_belief():
     case = Case(belief=fused())
-    case.go_on(1)
+    case.play(1)
     agent = case.agents["a"]
     before = belief_of(agent).agents["a"].n_measurements
     agent.patience = 1.0
@@ -240,7 +240,7 @@ def test_a_decision_that_comes_to_nothing_leaves_the_belief_as_it_was():
 
 
 class Planner:
-    """Looks at what all believe."""
+    """A planner that needs the beliefs of all agents."""
 
     def decide(self, situation: Any, acquisition: Any) -> Any:
         raise NotImplementedError
@@ -254,9 +254,9 @@ class Planner:
     ],
     ids=["acquisition", "planner"],
 )
-def test_what_looks_at_the_beliefs_of_all_is_refused(given: dict[str, Any], message: str):
+def test_parts_that_need_the_beliefs_of_all_agents_are_refused(given: dict[str, Any], message: str):
     problem = Case(names=("a", "b")).problem
     with pytest.raises(ConfigError, match=message):
         Agent("a", problem, belief="fused", **given)
-    Agent("a", problem, **given)  # with a belief that agents share each can work it out
-    Agent("a", problem, belief="fused", acquisition=Together(), coordination="greedy")  # each by itself
+    Agent("a", problem, **given)  # possible with a shared belief, which each agent can compute
+    Agent("a", problem, belief="fused", acquisition=Together(), coordination="greedy")  # needs only own beliefs

@@ -1,4 +1,4 @@
-"""Agents in processes of their own, with nothing in reach but their own data and messages, decide as a team does."""
+"""Agents in separate processes, with only their own data and messages, decide as a team does."""
 
 import os
 import re
@@ -29,7 +29,7 @@ EACH += ("egp-ts", "egp-ei", "totals, relayed")
 
 
 class Processes(Case):
-    """A process for each agent, until it is left."""
+    """A case with one process per agent, which end with the context."""
 
     def agent(self, name: str) -> Any:
         return RemoteAgent(name, self.problem, links=self.links, **self.given)
@@ -47,7 +47,7 @@ class Processes(Case):
 def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(given: dict[str, Any]):
     with threadpool_limits(1, user_api="blas"), Processes(**given) as case:
         for _ in range(INITIAL + 3):
-            case.go_on(1)
+            case.play(1)
             assert sent_by(case.agents) == case.team.sent
 
 
@@ -59,7 +59,7 @@ def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(giv
         pytest.param("expected-improvement", marks=pytest.mark.slow),
     ],
 )
-def test_parts_that_share_no_variable_need_nothing_of_each_other_unless_totals_tie_them(acquisition: str):
+def test_separate_parts_do_not_affect_each_other_unless_outcomes_are_totals(acquisition: str):
     graph = sb.FactorGraph.from_scopes(PAIRS)
     belief = ENSEMBLE if acquisition.startswith("egp") else sb.AdditiveGPSettings()
     given: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": SMALL, "initial": 4}
@@ -82,28 +82,28 @@ def test_parts_that_share_no_variable_need_nothing_of_each_other_unless_totals_t
 
 
 @pytest.mark.thorough
-def test_a_process_refuses_what_an_agent_refuses_and_hands_over_its_state_and_ends_when_it_is_let_go():
+def test_an_agent_in_a_process_raises_the_agent_s_errors_and_returns_its_state_and_ends():
     case = Case({"f": ["a", "b"], "g": ["b", "a"]}, acquisition="auto", initial=1)
     with threadpool_limits(1, user_api="blas"), RemoteAgent("a", case.problem, **case.given) as agent:
         case.agents["a"] = agent  # type: ignore[assignment]
         with pytest.raises(UnknownQueryError, match="query 'q00009' is not pending"):
             agent.tell("q00009", 1.0)
-        ((query_id, point),) = case.asked()  # the process goes on
+        ((query_id, point),) = case.ask_all()  # the process continues
         with pytest.raises(ConfigError, match=r"wanted only its own: \['f'\]"):
             agent.tell(query_id, {"g": 1.0})
         case.tell(query_id, case.outcomes(point))
-        case.go_on(1)
+        case.play(1)
         assert agent.is_alive
         state = agent.state_dict()
     assert not agent.is_alive
     with pytest.raises(TransportError, match="the process of agent 'a' has ended"):
         agent.ask()
     case.agents["a"] = Agent.from_state_dict(state)
-    case.go_on(1)
+    case.play(1)
 
 
-def test_an_agent_that_can_not_be_made_is_refused_where_it_was_to_be():
-    with pytest.raises(ConfigError, match="got agent 'z'") as refused:  # which keeps all that it was raised in
+def test_an_error_in_making_an_agent_is_raised_by_the_caller():
+    with pytest.raises(ConfigError, match="got agent 'z'") as refused:  # its traceback keeps all frames alive
         RemoteAgent("z", sb.Problem.of(sb.FactorGraph.from_scopes(PAIRS), dict.fromkeys("abcd", (0.0, 1.0))))
     assert refused.tb is not None
     assert "agent z" not in [process.name for process in active_children()]
@@ -113,7 +113,7 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_an_agent_in_a_process_has_what_an_agent_has_and_its_attributes_are_read_and_set_there():
+def test_an_agent_in_a_process_has_all_attributes_of_an_agent():
     problem = sb.Problem.of_field(("a", "b"), sb.Domain(np.zeros(2), np.ones(2)))
     agent = Agent("a", problem, level=0.5, sites=[[0.1, 0.2], [0.3, 0.4]], has_base=True)
     assert [name for name in dir(agent) if not (name.startswith("_") or hasattr(RemoteAgent, name))] == []
@@ -138,12 +138,12 @@ def test_an_agent_in_a_process_has_what_an_agent_has_and_its_attributes_are_read
             remote.links.nodes()
         remote._connection = pipe
         if os.name == "posix":
-            os.kill(remote._process.pid, signal.SIGINT)  # type: ignore[arg-type]  # as a terminal does
-        assert (remote.patience, remote.level) == (np.inf, 0.5)  # no call gets the answer of an interrupted one
+            os.kill(remote._process.pid, signal.SIGINT)  # type: ignore[arg-type]  # like Ctrl-C at a terminal
+        assert (remote.patience, remote.level) == (np.inf, 0.5)  # no call gets the answer of an interrupted call
 
 
 @pytest.mark.slow
-def test_the_agents_of_the_page_run_in_processes_of_their_own(tmp_path: Path):
+def test_the_agents_of_the_page_run_in_separate_processes(tmp_path: Path):
     page = (Path(__file__).parents[3] / "docs" / "guide" / "processes.md").read_text(encoding="utf-8")
     first = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[0]
     imports, _, code = first.partition("\n\n")

@@ -1,4 +1,4 @@
-"""Agents with choices, integers and numbers on grids decide as their team does, in values of the users' types."""
+"""Agents with categorical variables, integers and grids decide as their team does, in the user's values."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ DISCRETE = {
     "c": sb.Categorical([1, True, None, 2.5]),
     "d": sb.Categorical(["low", "middle", "high"], ordered=True),
 }
-MIXED = {"a": COLOURS, "b": sb.Integer(1, 200, log=True), "d": sb.Real(1e-3, 1.0, log=True)}  # and c is a plain number
+MIXED = {"a": COLOURS, "b": sb.Integer(1, 200, log=True), "d": sb.Real(1e-3, 1.0, log=True)}  # c is a plain number
 IN_TIME = sb.ADMM(mode="asynchronous", deadline=16, patience=6, starts=2, inner_steps=2)
 
 
@@ -51,11 +51,11 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.parametrize("types", [DISCRETE, MIXED], ids=["all discrete", "mixed"])
 def test_agents_decide_as_the_team_does(types: Any, scopes: Any, outcomes: str):
-    """In step or by a deadline, so that any two of the others occur with both."""
+    """In lockstep or by a deadline, so that each pair of the other parameters occurs with both."""
     coordination = None if (types is MIXED) ^ (scopes is RING) ^ (outcomes == "total") else IN_TIME
     case = case_of(types, scopes, outcomes=outcomes, **({} if coordination is None else {"coordination": coordination}))
     for turn in range(INITIAL + 2):
-        ((query_id, point),) = case.asked()
+        ((query_id, point),) = case.ask_all()
         wanted = case.team.pending[query_id]
         assert [(type(x), x) for x in point.values()] == [(type(x), x) for x in wanted.values()]
         assert coordination is not None or sent_by(case.agents) == case.team.sent, turn
@@ -67,7 +67,7 @@ def test_agents_decide_as_the_team_does(types: Any, scopes: Any, outcomes: str):
 @pytest.mark.parametrize(
     ("outcomes", "coordination"), [("per-factor", None), ("total", IN_TIME)], ids=["in step", "by a deadline"]
 )
-def test_constraints_that_no_factor_reads_whole_are_kept_by_messages(outcomes: str, coordination: Any):
+def test_constraints_over_several_factors_are_kept_by_messages(outcomes: str, coordination: Any):
     count = {"a": (1.0, 0.0, 0.0), "c": (1.0, 0.0, 1.0, 0.0), "b": 0.2}
     constraints = [
         sb.Linear(weights=count, at_most=1.5),
@@ -76,7 +76,7 @@ def test_constraints_that_no_factor_reads_whole_are_kept_by_messages(outcomes: s
     given = {} if coordination is None else {"coordination": coordination}
     case = case_of(DISCRETE, PAIRS, outcomes=outcomes, constraints=constraints, **given)
     for _ in range(INITIAL + 2):
-        ((query_id, point),) = case.asked()  # the team's point, to the bit
+        ((query_id, point),) = case.ask_all()  # exactly the team's point
         ones = (point["a"] == "red") + (point["c"] in (1, None) and point["c"] is not True)
         assert ones + 0.2 * point["b"] <= 1.5
         assert (point["a"], point["d"]) != ("red", "low")
@@ -88,30 +88,30 @@ def test_constraints_that_no_factor_reads_whole_are_kept_by_messages(outcomes: s
 @pytest.mark.parametrize(
     "acquisition", ["dumbo", *(pytest.param(n, marks=pytest.mark.slow) for n in ("thompson", "dec-hbo"))]
 )
-def test_batches_of_every_acquisition_are_the_teams(acquisition: str, outcomes: str):
+def test_batches_of_every_acquisition_equal_those_of_the_team(acquisition: str, outcomes: str):
     case = case_of(MIXED, acquisition=acquisition, outcomes=outcomes)
-    case.go_on(1, INITIAL)
-    case.go_on(1, 2)
+    case.play(1, INITIAL)
+    case.play(1, 2)
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}
-    case.go_on(1, 2)
+    case.play(1, 2)
 
 
-def test_values_elsewhere_than_asked_are_told_and_attached_in_the_users_types():
+def test_values_of_other_points_are_told_and_attached_in_the_users_types():
     case = case_of(DISCRETE)
     points = [["red", 3, None], ["blue", 7, True]]
     case.attach(points, np.array([[*case.outcomes(dict(zip("abc", x, strict=True))).values()] for x in points]))
     for _ in range(3):
-        ((query_id, point),) = case.asked()
+        ((query_id, point),) = case.ask_all()
         moved = {**point, "a": "blue" if point["a"] != "blue" else "green", "b": 5}
         case.tell(query_id, case.outcomes(moved), moved)
-    case.asked()
+    case.ask_all()
     for agent in case.agents.values():
         np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
     with pytest.raises(ConfigError, match=r"\$\.point\.a: got 'pink'; wanted one of \['red', 'green', 'blue'\]"):
-        case.agents["a"].tell(case.asked()[0][0], {"f": 1.0}, point={"a": "pink"})
+        case.agents["a"].tell(case.ask_all()[0][0], {"f": 1.0}, point={"a": "pink"})
 
 
-def test_letters_of_a_fleet_have_codes_and_others_are_refused():
+def test_messages_of_a_fleet_have_codes_and_invalid_codes_are_refused():
     problem = case_of(DISCRETE).problem
     point = problem.placed({"a": "blue", "b": 7, "c": None})
     row = row_of(problem, "a", News(point, None, {"f": 1.0}), rows.OwnRows(), "a", has_ended=False)
@@ -119,17 +119,17 @@ def test_letters_of_a_fleet_have_codes_and_others_are_refused():
     assert is_row(row, "a", problem)
     for code in (3.0, 0.5, -1.0):
         assert not is_row(msgspec.structs.replace(row, place={"a": code}), "a", problem)
-        word = messages.Decision(1, "q00001", {"a": code}, SolveReport(status="exact"), {})
-        assert not hub_accepts("a", word, problem)
+        decision = messages.Decision(1, "q00001", {"a": code}, SolveReport(status="exact"), {})
+        assert not hub_accepts("a", decision, problem)
     assert hub_accepts("a", messages.Decision(1, "q00001", {"a": 1.0}, SolveReport(status="exact"), {}), problem)
 
 
-def test_a_message_with_a_code_that_is_no_value_is_refused():
-    """An agent that states a place between two choices is not believed; the sum of its news does not fit."""
+def test_a_message_with_a_code_that_is_not_a_value_is_refused():
+    """An invalid code of an agent is refused in the sums of outcomes."""
     from swarmbo.agent import schema
 
     case = case_of(DISCRETE)
-    ((query_id, point),) = case.asked()
+    ((query_id, point),) = case.ask_all()
     case.tell(query_id, case.outcomes(point))
     agent = case.agents["a"]
     numbers = rows.OutcomeExchange("a", agent.log, agent._own_rows).numbers()  # pyright: ignore[reportPrivateUsage]

@@ -22,7 +22,7 @@ def made_once(tmp_path_factory):
 
 @pytest.fixture
 def runs(tmp_path, made_once, bump_scenario):
-    """Two methods on two problems (of two and three rounds), three seeds; one seed is missing from one method."""
+    """Two methods on two problems (of two and three rounds) with three seeds. One method lacks one seed."""
     if not made_once.exists():
         make_runs(made_once, bump_scenario)
     return shutil.copytree(made_once, tmp_path / "runs")
@@ -44,7 +44,7 @@ def final(path):
     return {"simple_regret": score.simple_regret, "mean_regret": mean_regret, "map_rmse": score.map_rmse}
 
 
-def test_means_and_differences_are_those_of_the_records(runs):
+def test_means_and_differences_are_computed_from_the_records(runs):
     comparison = compare([runs], reference="independent")
     assert comparison.reference == "independent"
     assert len({row.problem for row in comparison.rows}) == 2
@@ -64,7 +64,7 @@ def test_means_and_differences_are_those_of_the_records(runs):
             assert other.difference.low <= other.difference.mean <= other.difference.high
 
 
-def test_seeds_without_a_partner_and_runs_that_are_not_complete_are_named(runs):
+def test_notes_name_unpaired_seeds_and_incomplete_runs(runs):
     (runs / "random-2-1" / "summary.json").unlink()
     notes = " | ".join(compare([runs], reference="independent").notes)
     assert "random-2-1: not complete" in notes
@@ -72,7 +72,7 @@ def test_seeds_without_a_partner_and_runs_that_are_not_complete_are_named(runs):
     assert "do not both have seeds 1" in notes
 
 
-def test_damaged_runs_are_named_and_the_others_compared(runs):
+def test_damaged_runs_are_named_and_the_other_runs_compared(runs):
     for damaged, file in (("random-2-1", "rounds.jsonl"), ("random-2-2", "scenario.toml"), ("random-3-0", "world.npz")):
         (runs / damaged / file).write_bytes((runs / damaged / file).read_bytes()[1:])
     comparison = compare([runs], reference="independent")
@@ -82,14 +82,14 @@ def test_damaged_runs_are_named_and_the_others_compared(runs):
     assert seeds == [[0], [1]]
 
 
-def test_a_run_that_is_given_twice_counts_once(tmp_path, runs, bump_scenario):
+def test_a_run_given_twice_counts_once(tmp_path, runs, bump_scenario):
     run(bump_scenario(coordination="random", seed=0, rounds=2), tmp_path / "again")
     comparison = compare([runs, tmp_path / "again", runs])
     assert [row.n_seeds for row in comparison.rows if row.method == "random"][:3] == [3, 3, 3]
     assert any("same problem, method and seed" in note for note in comparison.notes)
 
 
-def test_only_the_methods_asked_for_are_compared(runs, tmp_path, bump_scenario):
+def test_only_the_requested_methods_are_compared(runs, tmp_path, bump_scenario):
     run(bump_scenario(coordination="greedy", rounds=2), tmp_path / "greedy")
     comparison = compare([runs, tmp_path / "greedy"], reference="random", against=["greedy"])
     assert {row.method for row in comparison.rows} == {"random", "greedy"}
@@ -97,7 +97,7 @@ def test_only_the_methods_asked_for_are_compared(runs, tmp_path, bump_scenario):
         compare([runs], reference="max-sum")
 
 
-def test_folders_without_runs_and_runs_without_truth_are_refused(tmp_path, bump_scenario):
+def test_folders_without_runs_and_runs_without_a_ground_truth_are_refused(tmp_path, bump_scenario):
     with pytest.raises(RunFolderError, match="no run lies in"):
         find_runs([tmp_path])
     with pytest.raises(RunFolderError, match="no such folder"):
@@ -107,7 +107,7 @@ def test_folders_without_runs_and_runs_without_truth_are_refused(tmp_path, bump_
         compare([tmp_path])
 
 
-def test_two_seeds_decide_nothing_and_a_level_is_refused_even_if_nothing_is_compared(tmp_path, bump_scenario):
+def test_two_seeds_give_no_verdict_and_an_invalid_level_is_always_refused(tmp_path, bump_scenario):
     for kind in ("independent", "random"):
         for seed in (0, 1):
             run(bump_scenario(coordination=kind, seed=seed, rounds=2), tmp_path / f"{kind}-{seed}")
@@ -117,7 +117,7 @@ def test_two_seeds_decide_nothing_and_a_level_is_refused_even_if_nothing_is_comp
         compare([tmp_path / "random-0"], level=1.5)
 
 
-def test_settings_in_no_table_make_methods_and_limits_make_problems(tmp_path):
+def test_settings_outside_tables_distinguish_methods_and_constraints_distinguish_problems(tmp_path):
     ball = '[{kind = "ball", centre = [0.0, 0.0], radius = 0.1}]'
     for name, more in {"few": ["initial=2"], "more": ["initial=4"], "shut": ["initial=4", f"no_go={ball}"]}.items():
         run(load("camel", ["rounds=3", *more]), tmp_path / name)
@@ -127,14 +127,14 @@ def test_settings_in_no_table_make_methods_and_limits_make_problems(tmp_path):
     assert not any("left out" in note for note in comparison.notes)
 
 
-def test_a_run_without_any_outcome_is_named_as_such(tmp_path):
+def test_an_error_says_that_all_evaluations_of_a_run_failed(tmp_path):
     run(load("camel", ["rounds=2", "environment.failure_rate=1.0"]), tmp_path / "failed")
     with pytest.raises(RunFolderError, match="all evaluations failed"):
         compare([tmp_path])
 
 
 @pytest.mark.parametrize(("smallest", "better"), [(-0.2, "unclear"), (0.2, "r")])
-def test_no_method_is_better_by_an_interval_alone(smallest, better):
+def test_a_verdict_needs_more_than_an_interval_without_zero(smallest, better):
     own, other = dict(enumerate([0.1, smallest, 0.9, 1.0, 1.1, 1.2])), dict.fromkeys(range(6), 0.0)
     difference = paired_difference(own, other)
     assert difference.is_clear
@@ -146,7 +146,7 @@ def test_no_method_is_better_by_an_interval_alone(smallest, better):
     assert list(table.columns[-1].cells) == ["", better]
 
 
-def test_why_there_is_no_difference_is_told(tmp_path, bump_scenario):
+def test_the_table_states_why_there_is_no_difference(tmp_path, bump_scenario):
     for kind, seed, rounds in (("random", 0, 2), ("random", 0, 3), ("greedy", 1, 2)):
         run(bump_scenario(coordination=kind, seed=seed, rounds=rounds), tmp_path / f"{kind}-{rounds}")
     for table in comparison_tables(compare([tmp_path], reference="greedy")):
@@ -178,12 +178,12 @@ WITHOUT = ["belief time=None", "belief time.kernel=rbf"]
         ([method("exact", time=time) for time in (None, {"kernel": "rbf"})], WITHOUT),
     ],
 )
-def test_labels_name_what_differs_and_nothing_else(methods, labels):
+def test_labels_have_only_the_settings_that_differ(methods, labels):
     assert method_labels(methods) == labels
 
 
-def test_what_differs_between_problems_only_is_no_method():
-    """Runs of two scenarios in one folder: each has its own belief; on one of them two ways to agree were tried."""
+def test_settings_that_differ_only_between_problems_do_not_make_methods():
+    """Runs of two scenarios with different beliefs in one folder, one of them with two coordination methods."""
     methods = [method("exact", time=SLOW), method("random", time=SLOW), method("exact", time=None, kernel="matern52")]
     assert method_labels(methods, ["plume", "plume", "soil"]) == ["exact", "random", "exact"]
     assert method_labels(methods[::2], ["plume", "soil"]) == ["exact", "exact"]
@@ -193,7 +193,7 @@ def problem(scenario, rounds=25, **environment):
     return json.dumps([environment, rounds, {}], sort_keys=True), scenario
 
 
-def test_problems_of_one_scenario_are_named_by_their_worlds_or_by_what_was_swept():
+def test_problems_of_one_scenario_are_named_by_their_environment_or_by_swept_settings():
     soil = [(problem("soil", field={"value": value}), value) for value in ("ph", "zinc")]
     robots = [(problem("robots", robots=number, speed=1.0), "dem") for number in (2, 3)]
     longer = [(problem("wlan", 40), "WLAN"), (problem("wlan", 60, noise={"std": 1.0}), "WLAN")]
@@ -204,7 +204,7 @@ def test_problems_of_one_scenario_are_named_by_their_worlds_or_by_what_was_swept
     ]
 
 
-def test_the_table_is_written_as_csv_and_drawn(runs, tmp_path):
+def test_a_comparison_is_written_as_csv_and_drawn(runs, tmp_path):
     comparison = compare([runs], reference="independent")
     with table_writer(path := tmp_path / "table.csv")(comparison, path).open(encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
@@ -222,13 +222,13 @@ def test_the_table_is_written_as_csv_and_drawn(runs, tmp_path):
             table_writer(path := tmp_path / "none" / f"t.{ending}")(comparison, path)
 
 
-def test_runs_of_unlike_problems_are_said_to_be_and_problems_that_were_swept_are_named(tmp_path, bump_scenario):
+def test_a_note_says_that_runs_have_different_problems_and_swept_problems_have_names(tmp_path, bump_scenario):
     for rounds in (1, 2):
         run(bump_scenario(coordination="random", rounds=rounds), tmp_path / f"random-{rounds}")
     alone = compare([tmp_path])
     (problem, other) = {row.problem: row.method for row in alone.rows}.items()
     assert {problem[0].partition(" (")[2], other[0].partition(" (")[2]} == {"rounds=1)", "rounds=2)"}
-    assert problem[1] == other[1] == "random", "a method that nothing is compared to has a name too"
+    assert problem[1] == other[1] == "random", "a single method also has a name"
     (note,) = alone.notes
     assert note.startswith(f"these are runs of 2 different problems ({problem[0]}, {other[0]}); methods are compared")
     assert not compare([tmp_path / "random-1"]).notes
@@ -237,7 +237,7 @@ def test_runs_of_unlike_problems_are_said_to_be_and_problems_that_were_swept_are
     assert not compare([tmp_path]).notes, "each problem has methods to compare"
 
 
-def test_a_whole_number_is_one_setting_however_it_is_written(tmp_path, bump_scenario):
+def test_a_whole_number_is_the_same_setting_as_integer_and_float(tmp_path, bump_scenario):
     for seed, ends_at in enumerate((3, 3.0)):
         run(bump_scenario({"ends_at": ends_at}, rounds=1, seed=seed), tmp_path / str(seed))
     found = compare([tmp_path])

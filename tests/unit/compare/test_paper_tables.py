@@ -1,4 +1,4 @@
-"""Paired differences, and tables of a comparison as papers print them: LaTeX that is whole, Markdown."""
+"""Paired differences, and tables of a comparison for papers, in LaTeX and Markdown."""
 
 import itertools
 import math
@@ -18,19 +18,19 @@ from swarmbo.errors import ConfigError, ShapeError
 
 
 def of(values, other=None, **more):
-    """The difference of results by seed, to zeros if to nothing else."""
+    """The paired difference between results by seed, by default to zeros."""
     others = [0.0] * len(values) if other is None else other
     return paired_difference(dict(enumerate(values)), dict(enumerate(others)), **more)
 
 
-def test_the_mean_is_that_of_the_common_seeds_and_the_others_are_named():
+def test_the_mean_is_over_common_seeds_and_unpaired_seeds_are_listed():
     difference = paired_difference({0: 5.0, 1: 6.0, 2: 9.0, 8: 100.0}, {0: 1.0, 1: 3.0, 2: 2.0, 7: -50.0})
     assert difference.mean == pytest.approx((4 + 3 + 7) / 3)
     assert difference.n_pairs == 3
     assert difference.unpaired == [7, 8]
 
 
-def test_pairing_removes_what_a_seed_does_to_both():
+def test_pairing_removes_the_common_effect_of_a_seed():
     rng = np.random.default_rng(0)
     luck = rng.normal(0, 100, size=20)
     difference = of(luck + 1 + 0.1 * rng.normal(size=20), luck)
@@ -38,7 +38,7 @@ def test_pairing_removes_what_a_seed_does_to_both():
     assert 0.9 < difference.low < difference.mean < difference.high < 1.1
 
 
-def test_the_interval_is_close_to_students_for_normal_differences():
+def test_for_normal_differences_the_interval_is_close_to_student_s():
     differences = np.random.default_rng(5).normal(0.3, 2.0, size=200)
     ours = of(differences)
     student = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
@@ -65,13 +65,13 @@ def test_the_same_data_give_the_same_interval_and_swapping_mirrors_the_mean():
 @pytest.mark.parametrize(
     ("values", "others", "mean", "interval", "is_clear"),
     [
-        (range(3, 9), range(1, 7), 2.0, (2.0, 2.0), True),  # the same everywhere
+        (range(3, 9), range(1, 7), 2.0, (2.0, 2.0), True),  # the same difference for all seeds
         ([3.0, 4.0], [3.0, 4.0], 0.0, (0.0, 0.0), False),  # a tie
         ([3.0], [1.0], 2.0, (None, None), False),
         ([math.nan, 1.0, 2.0], [0.0] * 3, math.nan, (None, None), False),
     ],
 )
-def test_what_has_no_spread_has_no_width_and_what_is_one_pair_or_no_number_no_interval(
+def test_equal_differences_have_an_interval_of_width_zero_and_one_pair_or_nan_have_none(
     values, others, mean, interval, is_clear
 ):
     found = of(values, others)
@@ -80,8 +80,8 @@ def test_what_has_no_spread_has_no_width_and_what_is_one_pair_or_no_number_no_in
 
 
 @pytest.mark.parametrize(("n_pairs", "is_clear"), [(2, False), (5, False), (6, True)])
-def test_a_few_pairs_that_agree_by_chance_are_not_clear(n_pairs, is_clear):
-    """Signs of n fair coins agree with probability 2^(1 - n): more than 5 % for five, less for six."""
+def test_up_to_five_pairs_of_the_same_sign_are_not_clear(n_pairs, is_clear):
+    """n random signs agree with probability 2^(1 - n): more than 5 % for five signs, less for six."""
     difference = of(range(1, n_pairs + 1))
     assert difference.low > 0
     assert difference.is_clear is is_clear
@@ -89,7 +89,7 @@ def test_a_few_pairs_that_agree_by_chance_are_not_clear(n_pairs, is_clear):
 
 @pytest.mark.parametrize(("shift", "size"), [(1e9, 1e-6), (0.0, 1e-200), (0.0, 1e200)])
 def test_the_interval_moves_and_grows_with_the_differences(shift, size):
-    """Third powers of small differences vanish and those of large ones overflow; the interval must not."""
+    """Third powers of small differences underflow and those of large ones overflow. The interval must not."""
     around_zero = of([0.0, 1.0, 3.0, 4.0])
     ours = of([shift, shift + size, shift + 3 * size, shift + 4 * size])
     assert ours.low == pytest.approx(shift + size * around_zero.low, rel=1e-15 if shift else 1e-9)
@@ -105,7 +105,7 @@ def test_no_common_seed_and_a_level_outside_0_and_1_are_refused(level):
 
 
 @given(st.lists(st.integers(-50, 50), min_size=2, max_size=6), st.floats(0.1, 10.0))
-def test_no_end_of_an_interval_is_beyond_all_differences(numbers, unit):
+def test_an_interval_lies_within_the_range_of_the_differences(numbers, unit):
     differences = [unit * number for number in numbers]
     found = of(differences)
     assert min(differences) <= found.low <= found.high <= max(differences)
@@ -142,7 +142,7 @@ def latex_rows(text):
     body = re.search(r"\\toprule\n(.*)\\midrule\n(.*)\\bottomrule", text, re.DOTALL)
     lines = (body[1] + body[2]).splitlines()
     assert all(line.endswith(r" \\") for line in lines)
-    assert all(not line.startswith("[") for line in lines)  # would be an option of the line end before
+    assert all(not line.startswith("[") for line in lines)  # LaTeX reads it as an option of a line break
     rows = [re.split(r"(?<!\\)&", line.removesuffix(r"\\")) for line in lines]
     assert {len(row) for row in rows} == {len(columns)}
     bare = re.sub(r"\$[^$]*\$|\\[%&_#${}]", "", "".join(lines).replace("&", ""))
@@ -150,7 +150,7 @@ def latex_rows(text):
     return [[cell.strip() for cell in row] for row in rows]
 
 
-def test_latex_is_whole_and_names_are_escaped(tmp_path):
+def test_latex_is_well_formed_and_names_are_escaped(tmp_path):
     path = table_writer(tmp_path / "t.tex")(comparison(), tmp_path / "t.tex")
     text = path.read_text(encoding="utf-8")
     head, *rows = latex_rows(text)
@@ -177,12 +177,12 @@ def test_markdown_has_the_same_numbers(tmp_path):
     assert [line.split("|")[-2].strip() for line in lines[3:5]] == [f"{p:.3f}" for p in adjusted]
 
 
-def test_the_level_of_intervals_is_told_as_it_is(tmp_path):
+def test_the_level_of_intervals_is_stated_exactly(tmp_path):
     found = replace(comparison(), level=0.995)
     assert "with 99.5 % bootstrap" in table_writer(tmp_path / "t.md")(found, tmp_path / "t.md").read_text("utf-8")
 
 
-def test_larger_scores_are_better_where_they_are(tmp_path):
+def test_for_scores_to_maximise_the_table_says_that_larger_is_better(tmp_path):
     text = table_writer(tmp_path / "t.md")(comparison("level_f1", ""), tmp_path / "t.md").read_text(encoding="utf-8")
     assert "larger is better" in text
     best = max(METHODS, key=lambda name: np.mean(list(METHODS[name].values())))
@@ -194,12 +194,12 @@ def test_larger_scores_are_better_where_they_are(tmp_path):
     [
         [3.0, 5.0, 4.0, -1.0, 8.0, 9.5, 2.0],
         [1.0, 1.0, -2.0, 3.0, 3.0, 5.0],
-        [*[0.0] * 10, 1.0, 2.0, 3.0, 4.0, 5.0],  # on most seeds both found the maximum
+        [*[0.0] * 10, 1.0, 2.0, 3.0, 4.0, 5.0],  # equal results for most seeds
         [*[0.0] * 9, 1.0, 2.0, 2.0, -2.0, 4.0, 5.0, 6.0],
     ],
 )
-def test_p_values_are_those_of_all_signs(differences):
-    """Brute force: share of assignments of signs with as extreme a sum of signed ranks; equal results have no sign."""
+def test_p_values_equal_those_of_all_assignments_of_signs(differences):
+    """Brute force: the share of sign assignments with an equally extreme sum of signed ranks. Ties are left out."""
     unequal = [difference for difference in differences if difference]
     ranks = rankdata(np.abs(unequal))
     own = abs(float(np.sum(np.sign(unequal) * ranks)))
@@ -208,12 +208,12 @@ def test_p_values_are_those_of_all_signs(differences):
     assert paired_p(dict(enumerate(differences)), dict.fromkeys(range(99), 0.0)) == pytest.approx(wanted)
 
 
-def test_equal_results_and_few_pairs_prove_nothing():
+def test_equal_results_have_a_p_value_of_one_and_two_pairs_have_none():
     assert paired_p(BASE, BASE) == 1.0
     assert paired_p({0: 1.0, 1: 2.0}, {0: 2.0, 1: 3.0}) is None
 
 
-def test_holm_rejects_what_the_step_down_procedure_rejects():
+def test_holm_agrees_with_the_step_down_procedure():
     p = [0.011, 0.5, 0.02, 0.013, 0.04]
     adjusted = holm(p)
     for level in np.linspace(0.005, 0.9, 180):
@@ -225,6 +225,6 @@ def test_holm_rejects_what_the_step_down_procedure_rejects():
         assert {i for i, value in enumerate(adjusted) if value <= level} == rejected
 
 
-def test_other_endings_are_refused(tmp_path):
+def test_unknown_endings_of_tables_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"wanted a name that ends in \.csv, \.tex or \.md"):
         table_writer(tmp_path / "t.xlsx")

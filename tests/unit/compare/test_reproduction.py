@@ -1,4 +1,4 @@
-"""Reproductions: a list, a table with printed numbers, what is done is not done again, and what is refused."""
+"""Reproductions of papers: their list, tables with printed numbers, repeated calls, invalid definitions."""
 
 import csv
 import importlib.util
@@ -75,10 +75,10 @@ def called(*arguments):
     return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
 
 
-THREADS = "concurrent.futures:ThreadPoolExecutor"  # which start at once
+THREADS = "concurrent.futures:ThreadPoolExecutor"  # threads start at once
 
 
-def test_a_reproduction_shows_printed_numbers_beside_its_own_and_does_nothing_twice(tiny, tmp_path):
+def test_a_reproduction_shows_printed_numbers_beside_its_own_and_repeats_no_complete_run(tiny, tmp_path):
     out = tmp_path / "out"
     first = called(tiny, "--out", out, "--quiet", "--engine", THREADS)
     assert first.exit_code == 0, first.output
@@ -89,7 +89,7 @@ def test_a_reproduction_shows_printed_numbers_beside_its_own_and_does_nothing_tw
     sobol = next(line for line in text.splitlines() if line.startswith("| camel | sobol |"))
     regrets = [1.0316284534898774 - load_run(out / f"camel/sobol/seed-00{seed}").best.mean for seed in (0, 1)]
     assert f"| 2 | {np.mean(regrets):.3g} |" in sobol
-    assert "| 0.5 | unclear |" in sobol  # two seeds decide nothing
+    assert "| 0.5 | unclear |" in sobol  # two seeds are too few for a verdict
     (printed,) = [line.split("|")[2:-1] for line in text.splitlines() if "SAASBO" in line]
     assert [cell.strip() for cell in printed if cell.strip()][:2] == ["SAASBO (printed only)", "0.013"]
     for note in ("- Two rounds only.", "- peer: left out, as the package", "- nowhere: left out, as the package"):
@@ -101,30 +101,30 @@ def test_a_reproduction_shows_printed_numbers_beside_its_own_and_does_nothing_tw
     again = called(tiny, "--out", out, "--quiet", "--engine", THREADS)
     assert again.exit_code == 0
     tables = (text, (out / "table.md").read_text())
-    without_time = [[line.rpartition(" | ")[0] for line in told.splitlines()] for told in tables]
+    without_time = [[line.rpartition(" | ")[0] for line in table.splitlines()] for table in tables]
     assert without_time[0] == without_time[1]
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert (out / "camel" / "sobol" / "seed-001" / "summary.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("was", "wrong", "line"),
+    ("before", "wrong", "line"),
     [
         ("l]\nrounds = ", "l]\nrounds = 'many' #", r"\$\.problems\.camel\.rounds: got 'many'; wanted an integer >= 1"),
         ("needs = ", "needs = 'peer' #", r"\$\.problems\.nowhere\.needs: got 'peer'; wanted a list"),
         ("scores = ", "scores = [] #", r"\$\.scores: got .*; wanted one or more scores"),
     ],
 )
-def test_a_wrong_value_in_a_table_of_problems_or_methods_is_refused_by_its_path(tiny, was, wrong, line):
+def test_a_wrong_value_in_a_definition_is_refused_with_its_path(tiny, before, wrong, line):
     text = tiny.read_text()
-    assert was in text
-    tiny.write_text(text.replace(was, wrong, 1))
+    assert before in text
+    tiny.write_text(text.replace(before, wrong, 1))
     result = called(tiny)
     assert result.exit_code == 2
     assert re.fullmatch(f"swarmbo: {line}\n", result.stderr), result.stderr
 
 
-def test_scores_are_those_of_the_records_and_regret_counts_from_a_stated_maximum(tiny, tmp_path):
+def test_scores_are_computed_from_records_and_regret_from_a_stated_maximum(tiny, tmp_path):
     given = read_reproduction(str(tiny))
     only, _ = plan(given, tmp_path / "out", 1, ["moved"])
     assert {cell.problem for cell in only} == {"moved"}
@@ -144,7 +144,7 @@ def test_scores_are_those_of_the_records_and_regret_counts_from_a_stated_maximum
     assert moved.curves["simple_regret"][0].tolist() == pytest.approx([2.0 - best])
 
 
-def test_a_verdict_needs_six_seeds_of_one_mind_and_knows_that_accuracy_is_better_if_larger():
+def test_a_verdict_needs_six_seeds_with_the_same_sign_and_respects_scores_to_maximise():
     named = {"environment": {"id": "swarmbo/function-v0"}, "rounds": 1, "printed": {"mine": 0.5}}
     data = {"paper": "p", "quick": {"rounds": 1}, "methods": {"mine": {}}, "problems": {"a": named}}
     values = np.linspace(0.6, 0.8, 7)[:, None]
@@ -159,17 +159,17 @@ def test_a_verdict_needs_six_seeds_of_one_mind_and_knows_that_accuracy_is_better
 def test_a_verdict_needs_a_test_that_agrees_with_the_interval():
     named = {"environment": {"id": "swarmbo/function-v0"}, "rounds": 1, "printed": {"mine": 0.0}}
     data = {"paper": "p", "quick": {"rounds": 1}, "methods": {"mine": {}}, "problems": {"a": named}, "scores": ["best"]}
-    of_one_side, of_both = ([[value], [1.0], [1.1], [1.2], [1.3], [1.4]] for value in (0.1, -0.1))
+    same_sign, both_signs = ([[value], [1.0], [1.1], [1.2], [1.3], [1.4]] for value in (0.1, -0.1))
     seeds, given = list(range(6)), convert(data, Reproduction)
     rows = [
         rows_of(given, [Scores("a", "mine", seeds, [1], {"best": np.array(values)}, 0.1)])[0]
-        for values in (of_one_side, of_both)  # p-values 1/32 and 2/32; both intervals are above zero
+        for values in (same_sign, both_signs)  # p-values 1/32 and 2/32; both intervals are above zero
     ]
     assert all(float(row[4].strip("[]").split(",")[0]) > 0.0 for row in rows)
     assert [row[7] for row in rows] == ["better", "unclear"]
 
 
-def test_methods_whose_runs_of_common_seeds_failed_have_no_verdict_on_each_other():
+def test_methods_without_common_seeds_have_no_verdict_on_each_other():
     named = {"environment": {"id": "swarmbo/function-v0"}, "rounds": 1}
     data = {"paper": "p", "quick": {"rounds": 1}, "methods": {"auto": {}, "mine": {}}, "problems": {"a": named}}
     scores = [
@@ -178,7 +178,7 @@ def test_methods_whose_runs_of_common_seeds_failed_have_no_verdict_on_each_other
     assert [row[8] for row in rows_of(convert({**data, "scores": ["best"]}, Reproduction), scores)] == ["", ""]
 
 
-def test_average_regret_is_of_the_evaluations_that_succeeded(tiny, tmp_path):
+def test_average_regret_is_over_successful_evaluations(tiny, tmp_path):
     fails = TINY.replace('function = "camel" }', 'function = "camel", failure_rate = 0.5 }')
     tiny.write_text(fails.replace("rounds = 2", "rounds = 8"))
     given = read_reproduction(str(tiny))
@@ -192,7 +192,7 @@ def test_average_regret_is_of_the_evaluations_that_succeeded(tiny, tmp_path):
     np.testing.assert_allclose(found.curves["average_regret"], [wanted])
 
 
-def test_files_of_a_definition_are_beside_it_and_a_problem_named_twice_is_run_once(tiny, tmp_path, monkeypatch):
+def test_paths_are_relative_to_the_definition_and_a_repeated_problem_is_run_once(tiny, tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     mine = '\n[problems.mine]\nrounds = 1\nenvironment = { id = "swarmbo/robot_team-v0", field = { csv = "s.csv" } }\n'
     tiny.write_text(TINY + mine)
@@ -201,14 +201,14 @@ def test_files_of_a_definition_are_beside_it_and_a_problem_named_twice_is_run_on
     assert cells[0].trials[0].scenario.environment["field"] == {"csv": str(tmp_path / "s.csv")}
 
 
-def test_a_table_is_written_also_if_no_run_succeeds(tiny, tmp_path):
+def test_a_table_is_written_even_if_no_run_succeeds(tiny, tmp_path):
     tiny.write_text(TINY.replace('"swarmbo/function-v0", function', '"swarmbo/no_such_world-v0", function'))
     result = called(tiny, "--out", tmp_path / "out", "--quiet", "--engine", THREADS)
     assert result.exit_code == 1
     assert "failed: $.environment.id: got 'swarmbo/no_such_world-v0'" in (tmp_path / "out" / "table.md").read_text()
 
 
-def test_names_are_listed_and_another_one_or_a_method_of_an_unknown_problem_is_refused(tiny):
+def test_names_are_listed_and_unknown_names_and_problems_are_refused(tiny):
     assert [line.split()[0] for line in called().output.splitlines()] == list(reproductions())
     wrong = called("dumbo")
     assert wrong.exit_code == 2
@@ -219,7 +219,7 @@ def test_names_are_listed_and_another_one_or_a_method_of_an_unknown_problem_is_r
 
 
 @pytest.mark.parametrize("name", reproductions())
-def test_every_reproduction_makes_scenarios_and_compares_with_the_default(name, tmp_path):
+def test_every_reproduction_has_valid_scenarios_and_includes_the_default_method(name, tmp_path):
     given = read_reproduction(name)
     assert "auto" in given.methods
     assert given.deviations
@@ -237,7 +237,7 @@ def test_the_short_check_of_every_reproduction_ends_with_a_table(name, tmp_path)
     assert list(csv.reader((tmp_path / "table.md").open()))
 
 
-def test_the_legend_names_methods_of_every_problem(tmp_path, monkeypatch):
+def test_the_legend_names_the_methods_of_all_problems(tmp_path, monkeypatch):
     kept = []
     monkeypatch.setattr("swarmbo.compare.reproduction.style.save", lambda figure, *_: kept.append(figure))
     named = {"environment": {"id": "swarmbo/function-v0"}, "rounds": 1}

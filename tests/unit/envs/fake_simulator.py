@@ -1,4 +1,4 @@
-"""Stands in for ns-3: does what a file tells it to do, one thing for each question, also after it was started anew."""
+"""A stand-in for ns-3. A plan file states its behaviour for each request, also across restarts."""
 
 import json
 import os
@@ -14,10 +14,10 @@ def say(message):
 
 
 def next_number(folder):
-    """How many questions there were before, in all processes."""
+    """Number of earlier requests to all processes."""
     with (folder / "asked").open("ab", buffering=0) as file:
         file.write(b".")
-        return file.tell() - 1  # where this process wrote: the size may be another's by now
+        return file.tell() - 1  # the position of this byte: another process may have appended since
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Random worlds for robots, and what must hold in each: checked by code that shares none with the worlds."""
+"""Random environments for robots, and checks of their invariants by independent code."""
 
 import json
 import tempfile
@@ -27,7 +27,7 @@ def _file(ending):
 
 @st.composite
 def _stars(draw):
-    """A polygon about a centre, with corners at random distances, so with hollows; perhaps a GeoJSON with a hole."""
+    """A polygon around a centre with corners at random distances, often not convex; some are a GeoJSON with a hole."""
     middle = np.array([draw(st.floats(0.1, 0.9)), draw(st.floats(0.1, 0.9))]) * SIZE
     radii = draw(st.lists(st.floats(20.0, 180.0), min_size=3, max_size=8))
     turns = np.arange(len(radii)) * 2 * np.pi / len(radii) + draw(st.floats(0.0, 3.0))
@@ -42,7 +42,7 @@ def _stars(draw):
 
 @st.composite
 def _walls(draw):
-    """A wall from edge to edge with one gap in it, which may be too narrow."""
+    """A wall across the map with one gap, which may be too narrow."""
     x, gap = draw(st.floats(0.2, 0.8)) * SIZE[0], draw(st.floats(0.1, 0.9)) * SIZE[1]
     half, thick = draw(st.floats(10.0, 80.0)), draw(st.floats(5.0, 40.0))
     ends = [(-10.0, gap - half), (gap + half, SIZE[1] + 10.0)]
@@ -52,7 +52,7 @@ def _walls(draw):
 
 @st.composite
 def _rasters(draw):
-    """Blobs of cells that are no-go."""
+    """Blobs of no-go cells."""
     noise = np.random.default_rng(draw(st.integers(0, 10**6))).standard_normal((31, 28))
     noise = gaussian_filter(noise, draw(st.sampled_from([0.5, 2.0])))
     path = _file(".npy")
@@ -62,7 +62,7 @@ def _rasters(draw):
 
 @st.composite
 def terrains(draw):
-    """Arguments of a world; some of them are refused, as there is no room."""
+    """Arguments of an environment; some are refused, because no robot has room."""
     robots = draw(st.integers(1, 4))
 
     def each(numbers):
@@ -70,7 +70,7 @@ def terrains(draw):
 
     no_go = draw(st.lists(_stars(), max_size=4) | _walls() | _rasters().map(lambda raster: [raster]))
     places = st.tuples(*(st.floats(0.0, float(length)) for length in SIZE))
-    beside = [corner for table in no_go for corner in table.get("corners", ())]  # where it is tight
+    beside = [corner for table in no_go for corner in table.get("corners", ())]  # where space is tight
     if beside:
         places = places | st.builds(
             lambda corner, off: tuple(np.clip(np.array(corner) + off, 0.0, SIZE).tolist()),
@@ -101,7 +101,7 @@ def terrains(draw):
 
 
 def _holds(table, places):
-    """Which places lie in what a table says is no-go."""
+    """Whether each place lies in the no-go region of a table."""
     if "raster" in table:
         cells = np.load(table["raster"])[::-1]  # the first row of the file is the northern one
         column, row = np.minimum(
@@ -113,11 +113,11 @@ def _holds(table, places):
 
 
 class Witness:
-    """A world whose every drive is integrated step by step beside it.
+    """An environment, in which every drive is checked by step-by-step integration.
 
     Args:
-        arguments: Of the world.
-        seed: Of the episode; nothing is done where there is no room for it.
+        arguments: Arguments of the environment.
+        seed: Seed of the episode. The example is rejected if the environment has no room.
     """
 
     def __init__(self, arguments, seed):
@@ -139,16 +139,16 @@ class Witness:
         self._world._separated_path = note
 
     def step(self, actions):
-        """One round, after which everything is checked."""
+        """Step one round, then check all invariants."""
         before = self.env._current().poses.copy()
         ends = {robot: len(trail) for robot, trail in enumerate(self.env._current().trails)}
         batteries = self.env._current().batteries.copy()
-        told = self.env.step(actions)
+        result = self.env.step(actions)
         self._check_no_go(ends)
-        self._check_separation(before, [info["path"] for info in told[4].values()])
-        self._check_batteries(batteries, told[4])
-        self._check_samples(told[4])
-        return told
+        self._check_separation(before, [info["path"] for info in result[4].values()])
+        self._check_batteries(batteries, result[4])
+        self._check_samples(result[4])
+        return result
 
     def _check_no_go(self, ends):
         episode = self.env._current()
@@ -164,16 +164,16 @@ class Witness:
 
     def _check_samples(self, infos):
         for info in infos.values():
-            for sample in info.get("on_the_way", ()):  # on what was driven, and so in no region
+            for sample in info.get("on_the_way", ()):  # on the driven path, hence outside all regions
                 assert KDTree(_dense(info["path"])).query(sample["location"])[0] <= 0.1 * max(1.0, info["distance"])
 
-    def _check_separation(self, before, told_paths):
+    def _check_separation(self, before, paths):
         least = self.arguments["separation_m"]
         if not least or len(before) < 2:
             return
         if self._is_engine:
-            for one, driven in enumerate(told_paths):
-                for other in told_paths[:one]:  # at no time of the round were they where another was
+            for one, driven in enumerate(paths):
+                for other in paths[:one]:  # the whole paths keep their distance, at any times
                     assert KDTree(_dense(driven)).query(_dense(other))[0].min() >= least - 0.05
             return
         time = self._world.round_time_s
@@ -181,7 +181,7 @@ class Witness:
         for one in range(len(tracks)):
             np.testing.assert_allclose(tracks[one][-1], self.env._current().poses[one, :2], atol=1e-2)
             for other in range(one):
-                assert np.hypot(*(tracks[one] - tracks[other]).T).min() >= least - 1e-2  # the integration's own error
+                assert np.hypot(*(tracks[one] - tracks[other]).T).min() >= least - 1e-2  # the error of the integration
 
     def _check_batteries(self, before, infos):
         if self.arguments["battery_s"] is None:
@@ -189,7 +189,7 @@ class Witness:
         episode = self.env._current()
         for robot, info in enumerate(infos.values()):
             is_home = (episode.poses[robot, :2] == episode.bases[robot]).all()
-            if self._is_engine:  # it is at its base where it is within its length of it, and who is empty was carried
+            if self._is_engine:  # within its length of its base, a robot is at it; an empty robot was carried there
                 length = self._world.mover.off_m
                 is_home = np.hypot(*(episode.poses[robot, :2] - episode.bases[robot])) <= length
             assert info["battery"] > 0.0 or is_home
@@ -201,13 +201,13 @@ class Witness:
 
 
 def _dense(places):
-    """A path of straight pieces, and as many places along each that none is far from the next."""
+    """A path of straight pieces, sampled densely along each piece."""
     pieces = [a + np.linspace(0.0, 1.0, 12)[:, None] * (b - a) for a, b in pairwise(places)]
     return np.concatenate([places[:1], *pieces])
 
 
 def _integrated(pose, path, time):
-    """Where a robot is at many moments of a round, by the unicycle's equations of motion and the midpoint rule."""
+    """Places of a robot at many times of a round, by the unicycle's equations of motion and the midpoint rule."""
     times, here, headings = [np.zeros(1)], [np.array(pose[:2])[None]], pose[2]
     for duration, speed, rate in path:
         dt = duration / 400

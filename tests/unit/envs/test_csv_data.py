@@ -1,4 +1,4 @@
-"""What a CSV file of somebody's own may hold: gaps, marks for gaps, longitudes and latitudes."""
+"""A user's CSV file may have gaps, marks for missing values, longitudes and latitudes."""
 
 import numpy as np
 import pytest
@@ -26,12 +26,12 @@ WHOLE = [(0, 0, 5.0), (100, 0, 6.5), (0, 100, 7.0), (100, 100, 4.25)]
 
 def test_rows_with_gaps_and_marks_are_left_out_and_counted_by_reason(table):
     rows = [*WHOLE, (50, 50, ""), (50, 60, "NA"), (60, 50, -9999), (70, 50, -9999), ("", 10, 5.0), (80, 80, "1e20")]
-    with pytest.warns(DataWarning) as told:
+    with pytest.warns(DataWarning) as caught:
         field = build_field(table(rows), 100)
-    assert len(told) == 1
-    assert str(told[0].message).startswith("$.field.csv: 6 of 10 rows of ")
+    assert len(caught) == 1
+    assert str(caught[0].message).startswith("$.field.csv: 6 of 10 rows of ")
     reasons = "1 without a number in 'x'; 2 without a number in 'v'; 2 with -9999 in 'v'; 1 with 1e+20 in 'v'"
-    assert reasons in str(told[0].message)
+    assert reasons in str(caught[0].message)
     np.testing.assert_array_equal(field.sites, np.array(WHOLE)[:, :2])
     assert (field.minimum, field.maximum) == (4.25, 7.0)
 
@@ -45,13 +45,13 @@ def test_a_row_without_its_time_is_left_out_of_the_sites_too(table):
     assert len(field.at(1).value(field.sites)) == 4
 
 
-def test_whole_data_are_taken_without_a_word(table):
+def test_complete_data_give_no_warning(table):
     for values in ([5.0, 6.5, 7.0, 4.25], [-999.0, -2000.0, 300.0, 0.0], [9999.0, 12000.0, 100.0, 3.0]):
         rows = [(x, y, v) for (x, y, _), v in zip(WHOLE, values, strict=True)]
         assert build_field(table(rows), 100).maximum == max(values)
 
 
-def test_a_mark_that_could_be_a_measurement_is_kept_and_told(table):
+def test_a_mark_that_could_be_a_measurement_is_kept_with_a_warning(table):
     rows = [*[(x, y, 100 * v - 600) for x, y, v in WHOLE], (50, 50, -300)]
     rows[0] = (0, 0, -999)
     rows.append((60, 60, 900))
@@ -62,7 +62,7 @@ def test_a_mark_that_could_be_a_measurement_is_kept_and_told(table):
         assert build_field(table(rows, missing=[-999]), 100).minimum == -300
 
 
-def test_stated_marks_are_all_there_is(table):
+def test_only_stated_marks_are_missing_values(table):
     rows = [*WHOLE, (50, 50, -9999), (60, 60, 77)]
     assert build_field(table(rows, missing=[]), 100).minimum == -9999
     with pytest.warns(DataWarning, match=r"1 with 77 in 'v'$"):
@@ -73,14 +73,14 @@ MARKS = [-99, -999, -9999, -99999, -999.9, -99.99, -32768, -2147483648]
 
 
 @given(st.sampled_from(MARKS), st.lists(st.integers(0, 10**6).map(lambda whole: whole + 0.5), min_size=1, max_size=9))
-def test_among_values_that_are_not_negative_every_usual_mark_is_found(mark, values):
+def test_in_nonnegative_values_every_usual_mark_is_found(mark, values):
     found = marked(np.array([*values, mark, np.nan, mark]), None, is_coordinate=False)
     assert np.flatnonzero(found.rows).tolist() == [len(values), len(values) + 2]
     assert not found.doubtful
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9), st.sampled_from([*MARKS, 999, 9999, 99999]))
-def test_no_number_within_the_range_of_the_others_is_ever_a_mark(values, mark):
+def test_a_number_within_the_range_of_the_other_values_is_never_a_mark(values, mark):
     values = [*values, mark - 1.5, mark + 1.5]
     found = marked(np.array([*values, mark]), None, is_coordinate=False)
     assert not found.rows[-1]
@@ -88,7 +88,7 @@ def test_no_number_within_the_range_of_the_others_is_ever_a_mark(values, mark):
 
 @given(st.floats(100.0, 1e6), st.floats(1.0, 2.9))
 def test_a_large_value_is_not_taken_for_a_mark(top, times):
-    """It may well be what is looked for: 9999 is a mark at three times the range of the others only."""
+    """It may be the sought maximum: 9999 counts as a mark only from three times the range of the other values."""
     low = 9999.0 - times * 1000.0
     found = marked(np.array([low - 1000.0, low, 9999.0]), None, is_coordinate=False)
     assert not found.rows.any()
@@ -111,7 +111,7 @@ LON, LAT = [5.72, 5.74, 5.76, 5.7512], [50.95, 50.98, 50.9601, 50.9712]
     ],
 )
 @pytest.mark.parametrize("sites", ["only", "interpolated"])
-def test_longitudes_and_latitudes_are_recognised_by_their_names(table, header, sign, sites):
+def test_longitudes_and_latitudes_are_recognised_by_the_names_of_columns(table, header, sign, sites):
     rows = [(sign * x, sign * y, v) for x, y, v in zip(LON, LAT, (1.0, 2.0, 3.0, 4.0), strict=True)]
     with pytest.warns(DataWarning, match=r"\$\.field\.coordinates: .* taken for degrees, and projected to metres"):
         field = build_field(table(rows, header, sites=sites), 100)
@@ -124,7 +124,7 @@ def test_longitudes_and_latitudes_are_recognised_by_their_names(table, header, s
         np.testing.assert_allclose(back, [sign * LON[3], sign * LAT[3]], atol=1e-9)
 
 
-def test_degrees_that_are_stated_are_projected_without_a_word_and_repeated_places_averaged(table):
+def test_stated_degrees_are_projected_without_a_warning_and_repeated_places_averaged(table):
     rows = [(5.72, 50.95, 1.0), (5.76, 50.98, 2.0), (5.72, 50.95, 3.0)]
     field = build_field(table(rows, "a,b,v", coordinates="degrees"), 100)
     assert len(field.sites) == 2
@@ -153,7 +153,7 @@ def test_degrees_that_are_stated_are_projected_without_a_word_and_repeated_place
         ([(1, 2, 3), (2, 3, 4)], "x (ft),y (ft),v", {"x": "x (ft)", "y": "y (ft)"}, "coordinates: .* in ft; wanted"),
     ],
 )
-def test_coordinates_that_do_not_fit_are_refused_with_the_way_out(table, rows, header, more, message):
+def test_inconsistent_coordinates_are_refused_with_a_fix(table, rows, header, more, message):
     with pytest.raises(ConfigError, match=rf"\$\.field\.{message}") as error:
         build_field(table(rows, header, **more), 100)
     assert "\n" not in str(error.value)
@@ -169,8 +169,8 @@ def test_coordinates_that_do_not_fit_are_refused_with_the_way_out(table, rows, h
         ("x_km,y_km,v", 0.5, {"x": "x_km", "y": "y_km", "coordinates": "metres"}),
     ],
 )
-def test_metres_stay_as_they_are(table, header, scale, more):
-    """Also on small plots; a name in which lon is but a part says nothing."""
+def test_coordinates_in_metres_are_not_projected(table, header, scale, more):
+    """Also on small plots, and if "lon" is only a part of a column's name."""
     generator = np.random.default_rng(2)
     places = generator.uniform(0, 80, size=(12, 2)) * scale
     field = build_field(table([(x, y, 1.0) for x, y in places], header, **more), 100)
@@ -193,8 +193,8 @@ def sites_file(folder, header, *, degrees):
         ("lon,lat,ph,depth_cm", True),
         ("Longitude,Latitude,ph,depth_cm", True),
         ("decimalLongitude,decimalLatitude,ph,n", True),
-        ("lon,lat,ph,x_error", True),  # which is no place
-        ("lon,lat,x,ph", True),  # an x without a y is no pair
+        ("lon,lat,ph,x_error", True),  # an error is not a coordinate
+        ("lon,lat,x,ph", True),  # an x without a y is not a pair
         ("x,y,ph,depth_cm", False),
         ("X_UTM,Y_UTM,ph,depth_cm", False),
         ("Easting (m),Northing (m),ph,depth_cm", False),
@@ -217,7 +217,7 @@ def test_columns_of_coordinates_are_recognised_without_being_named(tmp_path, hea
         ("x,b,ph,n", ["columns x, b, ph, n", "x=COLUMN"]),
     ],
 )
-def test_columns_that_may_be_coordinates_or_not_are_asked_for(tmp_path, header, fixes):
+def test_if_no_columns_or_several_may_be_coordinates_the_user_must_name_them(tmp_path, header, fixes):
     settings = {"csv": sites_file(tmp_path, header, degrees=True), "value": "ph"}
     with pytest.raises(ConfigError) as caught:
         robot_team_v0.parallel_env(field=settings)

@@ -1,4 +1,4 @@
-"""Functions of the library have the maxima that they state; those that simulate stand beside oracles of their own."""
+"""Functions of the library have the maxima that they state; simulations are compared with oracles."""
 
 import pickle
 from functools import partial
@@ -38,19 +38,19 @@ KNOWN = {
 
 @pytest.mark.parametrize("form", ["plain", "both"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_stated_place_has_the_stated_maximum(name, form):
+def test_the_stated_argmax_has_the_stated_maximum(name, form):
     f = get(name, seed=3, **FORMS[form], **SMALL.get(name, {}))
     assert f.value(f.argmax[None])[0] == pytest.approx(f.maximum, abs=1e-7 * max(1.0, abs(f.maximum)))
     assert ((f.low <= f.argmax) & (f.argmax <= f.high)).all()
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_the_maximum_is_the_one_of_the_literature(name):
+def test_the_maximum_equals_that_of_the_literature(name):
     assert get(name).maximum == pytest.approx(KNOWN[name], abs=1e-6 * max(1.0, abs(KNOWN[name])))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_no_point_found_is_better(name):
+def test_no_search_finds_a_better_point(name):
     f = get(name, seed=5, **FORMS["both"], **SMALL.get(name, {}))
     rng = np.random.default_rng(0)
     sides = f.high - f.low
@@ -77,7 +77,7 @@ SUMS = {
 
 @pytest.mark.parametrize("form", ["plain", "both"])
 @pytest.mark.parametrize("name", SUMS)
-def test_sums_of_blocks_reach_the_sum_of_the_maxima_and_no_search_of_a_block_more(name, form):
+def test_a_sum_of_blocks_reaches_the_sum_of_their_maxima_and_searches_find_no_more(name, form):
     own, maximum = SUMS[name]
     f = get(name, seed=1, **own, **FORMS[form])
     assert f.maximum == pytest.approx(maximum, rel=1e-6)
@@ -92,19 +92,19 @@ def test_sums_of_blocks_reach_the_sum_of_the_maxima_and_no_search_of_a_block_mor
             assert -found.fun <= top + 1e-6 * max(1.0, abs(top))
 
 
-def test_the_maximum_of_a_drawn_factor_of_five_variables_is_that_of_many_climbs():
+def test_the_maximum_of_a_drawn_factor_of_five_variables_is_as_good_as_many_local_searches():
     assert get("additive-gp", n_variables=5, size=5, lengthscale=0.3, seed=11).maximum >= 3.0127
 
 
-def test_no_point_of_a_fine_grid_beats_a_drawn_chain():
+def test_no_point_of_a_fine_grid_beats_the_maximum_of_a_drawn_chain():
     f, u = get("additive-gp", seed=0), np.linspace(0.0, 1.0, 65)
     grid, best = np.stack(np.meshgrid(u, u, indexing="ij"), axis=-1).reshape(-1, 2), np.zeros(len(u))
-    for term in reversed(f.terms.values()):  # the best of all that follows, by value of a term's first variable
+    for term in reversed(f.terms.values()):  # the best sum of all later terms, per value of a term's first variable
         best = (term(grid).reshape(len(u), len(u)) + best).max(axis=1)
     assert best.max() <= f.maximum + 1e-9
 
 
-def test_a_turned_block_of_wells_has_peaks_of_four_heights_and_is_no_sum_over_its_variables():
+def test_a_rotated_block_of_wells_has_peaks_of_three_heights_and_is_not_a_sum_over_its_variables():
     f = get("wells", n_variables=2, seed=0)
     rng, heights = np.random.default_rng(0), set()
     for start in f.low + rng.random((60, 2)) * (f.high - f.low):
@@ -120,7 +120,7 @@ TRIMODAL += [(40, 35, 1), (96, 5, 19), (96, 29, 3), (120, 55, 2)]
 
 
 @pytest.mark.parametrize("setting", TRIMODAL)
-def test_trimodal_maximum_is_that_of_the_heavy_component_to_a_thousandth(setting):
+def test_the_maximum_of_trimodal_is_that_of_the_heavy_component_within_a_thousandth(setting):
     d, size, groups = setting
     f = get("trimodal", n_variables=d, size=size, groups=groups, seed=2)
     assert f.value(f.argmax[None])[0] == pytest.approx(f.maximum, abs=1e-3)
@@ -131,7 +131,7 @@ def test_trimodal_maximum_is_that_of_the_heavy_component_to_a_thousandth(setting
 @given(
     st.integers(0, 10_000), st.sampled_from(sorted(FORMS)), st.sampled_from(["powell", "camel", "hartmann", "branin"])
 )
-def test_terms_add_up_and_scopes_hold_all_that_matters(seed, form, name):
+def test_terms_add_up_and_depend_only_on_their_scopes(seed, form, name):
     f = get(name, seed=seed, **FORMS[form])
     rng = np.random.default_rng(seed)
     X = f.low + rng.random((3, f.n_variables)) * (f.high - f.low)
@@ -143,7 +143,7 @@ def test_terms_add_up_and_scopes_hold_all_that_matters(seed, form, name):
 
 
 @pytest.mark.parametrize("name", ["powell", "hartmann", "rastrigin"])
-def test_moving_moves_the_optimum_and_depends_on_the_seed_alone(name):
+def test_the_moved_optimum_depends_only_on_the_seed(name):
     plain, (one, again, two) = get(name), (get(name, moved=True, seed=seed) for seed in (1, 1, 2))
     assert (one.argmax == again.argmax).all()
     assert (one.argmax != two.argmax).all()
@@ -152,7 +152,7 @@ def test_moving_moves_the_optimum_and_depends_on_the_seed_alone(name):
     assert np.abs(one.argmax - plain.argmax).max() > 0.1 * (plain.high - plain.low).max()
 
 
-def test_rescaling_changes_how_much_each_axis_matters_and_leaves_the_optimum():
+def test_rescaling_changes_the_sensitivity_to_each_axis_and_keeps_the_optimum():
     plain, stretched = get("powell"), get("powell", rescaled=True, seed=4)
     assert stretched.argmax == pytest.approx(plain.argmax)
     step = np.eye(24)
@@ -173,13 +173,13 @@ def test_rescaling_changes_how_much_each_axis_matters_and_leaves_the_optimum():
         ("wells", {"n_variables": 60, "block": 60}, "got blocks of 60.*wanted at most 20"),
     ],
 )
-def test_what_the_library_does_not_have_is_refused(name, settings, message):
+def test_unknown_functions_and_invalid_settings_are_refused(name, settings, message):
     with pytest.raises(ConfigError, match=message):
         get(name, **settings)
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_every_function_survives_a_pickle(name):
+def test_every_function_can_be_pickled(name):
     plain = get(name, **SMALL.get(name, {}))
     for function in (plain, plain.moved(2).rescaled(2)):
         again = pickle.loads(pickle.dumps(function))
@@ -193,13 +193,13 @@ STEP = 0.01
 
 
 def goal_of(seed):
-    """The goal of a push, from three distances: no push touches the object if it is short and far away."""
+    """The goal of the push function of a seed."""
     pytest.importorskip("Box2D")
     return get("push", seed=seed).terms["f"].keywords["goals"][0]
 
 
 def pushed_along_a_line(start, duration):
-    """Place of the object after a push along the x axis, in one dimension: hand and object stick while they touch."""
+    """Final place of an object pushed along the x axis, in one dimension. Hand and object stick while they touch."""
     hand, thing = 0.1 * 0.6 * 2.0, 0.05 * np.pi
     x, v, place, speed = -start + 0.0, 0.0, 0.0, 0.0
     for step in range(int(10 * duration) + 100):
@@ -222,7 +222,7 @@ def test_a_push_that_does_not_touch_the_object_leaves_it_at_the_origin():
 
 
 @pytest.mark.parametrize("duration", [12.0, 20.0])
-def test_a_push_along_a_line_moves_the_object_as_far_as_mechanics_in_one_dimension(duration):
+def test_a_push_along_a_line_agrees_with_mechanics_in_one_dimension(duration):
     pytest.importorskip("Box2D")
     row = np.array([[-4.0, 0.0, 5.0, 0.0, duration, 0.0, 0.0]])
     end = moved_objects(row, np.zeros((1, 2)))[0]
@@ -240,10 +240,10 @@ def test_mirrored_pushes_move_the_object_to_mirrored_places():
 
 
 @pytest.mark.parametrize(("number", "beside", "above"), [(0, 1.5, 0.8), (1, 2.0, 1.3)])
-def test_two_robots_have_hands_two_metres_wide_a_square_of_a_metre_and_a_disc(number, beside, above):
+def test_two_robots_have_hands_two_metres_wide_and_push_a_square_and_a_disc(number, beside, above):
     pytest.importorskip("Box2D")
     starts = np.array([[0.0, 2.0], [0.0, -2.0]])
-    for off in ([beside, 0.0], [0.0, above]):  # from where on a hand touches the object
+    for off in ([beside, 0.0], [0.0, above]):  # the distance at which a hand touches the object
         for share in (0.9, 1.1):
             commands = np.zeros((2, 7))
             commands[:, 0], commands[number, :2] = 40.0, starts[number] + share * np.array(off)
@@ -251,7 +251,7 @@ def test_two_robots_have_hands_two_metres_wide_a_square_of_a_metre_and_a_disc(nu
             assert moved.tolist() == [share < 1.0 and number == n for n in range(2)]
 
 
-def test_two_robots_move_their_objects_and_are_two_agents():
+def test_two_robots_that_push_are_two_agents():
     pytest.importorskip("Box2D")
     from swarmbo_envs import robot_push_v0
 
@@ -269,7 +269,7 @@ def points_between(ends):
 
 
 @pytest.mark.parametrize("through", [False, True])
-def test_a_straight_path_costs_its_length_and_twenty_times_what_lies_in_squares(through):
+def test_a_straight_path_costs_its_length_and_twenty_times_its_length_in_squares(through):
     line = points_between(([0.05, 0.05], [0.95, 0.95]))
     length = 0.9 * np.sqrt(2.0)
     assert path_value(line, NO_SQUARES, 0.025, through)[0] == pytest.approx(-0.05 * length, abs=1e-6)
@@ -278,7 +278,7 @@ def test_a_straight_path_costs_its_length_and_twenty_times_what_lies_in_squares(
     assert with_square == pytest.approx(-0.05 * length - 20.0 * crossed, abs=0.06)
 
 
-def test_a_path_that_misses_start_and_goal_costs_ten_times_the_distance_and_outside_costs_as_a_square():
+def test_missing_start_and_goal_costs_ten_times_the_distance_and_leaving_the_map_costs_like_a_square():
     line = points_between(([0.1, 0.5], [0.9, 0.5]))
     missed = 0.05 + 0.45 + 0.05 + 0.45
     assert path_value(line, NO_SQUARES, 0.025, True)[0] == pytest.approx(-0.05 * 0.8 - 10.0 * missed, abs=1e-6)
@@ -297,7 +297,7 @@ def test_obstacles_are_drawn_by_the_seed_and_leave_start_and_goal_free():
         assert np.abs(first - end).max(axis=1).min() > 0.05
 
 
-def test_a_network_that_hardly_learns_guesses_and_one_that_learns_is_as_good_as_logistic_regression():
+def test_a_network_scores_low_without_learning_and_like_logistic_regression_with_it():
     pytest.importorskip("sklearn")
     from sklearn.datasets import load_iris
     from sklearn.linear_model import LogisticRegression
@@ -314,6 +314,6 @@ def test_a_network_that_hardly_learns_guesses_and_one_that_learns_is_as_good_as_
 @pytest.mark.parametrize(
     ("name", "settings"), [("push", {"n_variables": 5}), ("rover", {"n_variables": 9}), ("network", {"data": "mnist"})]
 )
-def test_other_sizes_and_data_are_refused_with_what_is_wanted(name, settings):
+def test_invalid_sizes_and_data_are_refused_with_the_valid_ones(name, settings):
     with pytest.raises(ConfigError, match="wanted"):
         get(name, **settings)

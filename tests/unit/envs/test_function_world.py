@@ -1,4 +1,4 @@
-"""Worlds of a function: the library's and any Python function; outcomes, noise, structure, and what is refused."""
+"""Environments of functions (of the library or of a user): outcomes, noise, structure, refused arguments."""
 
 import itertools
 
@@ -30,17 +30,17 @@ def test_points_reach_the_function_by_name_in_physical_units():
     ("structure", "agents", "expected"),
     [("known", None, 1), ("hidden", None, 3), ("hidden", 1, 1), ("hidden", 2, 2), ("hidden", 3, 3)],
 )
-def test_a_team_maximises_it_whoever_sets_the_variables(structure, agents, expected):
+def test_a_team_maximises_a_function_for_any_division_of_its_variables(structure, agents, expected):
     function = AdditiveFunction.from_callable(measured, BOUNDS, maximum=320.0)
     env = function_v0.parallel_env(function=function, agents=agents, structure=structure, max_cycles=14)
     team = sb.Team.for_env(env, seed=0, initial=6)
     assert all(len(infos) == expected for infos in played(env, team))
     assert team.n_data == 14
-    assert max(team.history.totals) > 310.0  # a plane: the corner is soon found
+    assert max(team.history.totals) > 310.0  # a plane: its best corner is found soon
 
 
 @pytest.mark.parametrize("bounds", [{}, {"x": (1.0,)}, {"x": (1.0, 1.0)}, {"x": (0.0, np.inf)}])
-def test_bounds_that_are_no_box_are_refused(bounds):
+def test_bounds_that_are_not_a_box_are_refused(bounds):
     with pytest.raises(ConfigError, match=r"^\$\.bounds: got "):
         AdditiveFunction.from_callable(lambda x: x, bounds)
 
@@ -54,11 +54,11 @@ def test_noise_free_outcomes_are_the_functions_values(outcomes):
     if outcomes == "total":
         assert [info["measurement"] for info in infos.values()] == [values.sum()] * 2
     else:
-        told = infos["agent_0"]["factors"] | infos["agent_1"]["factors"]
-        assert told == dict(zip(env.function.scopes, values, strict=True))
+        reported = infos["agent_0"]["factors"] | infos["agent_1"]["factors"]
+        assert reported == dict(zip(env.function.scopes, values, strict=True))
 
 
-def test_the_spread_of_the_noise_is_the_one_asked_for():
+def test_the_noise_has_the_requested_standard_deviation():
     env = function_v0.parallel_env(function="camel", noise_std=2.0, max_cycles=2000)
     env.reset(seed=1)
     total = env.function.value(np.zeros((1, 2)))[0]
@@ -67,7 +67,7 @@ def test_the_spread_of_the_noise_is_the_one_asked_for():
     assert np.mean(measured) == pytest.approx(total, abs=0.15)
 
 
-def test_actions_between_the_values_of_a_type_set_the_nearest_and_a_team_that_follows_them_learns_that():
+def test_actions_between_the_values_of_a_type_are_rounded_and_a_following_team_records_the_rounded_values():
     count, mode = {"kind": "integer", "low": 0, "high": 6, "step": 2}, {"kind": "categorical", "values": [*"abc"]}
     env = function_v0.parallel_env(function="camel", types={"x0": count, "x1": mode})
     team, _ = sb.Team.for_env(env, seed=0), env.reset(seed=0)
@@ -82,8 +82,8 @@ def test_actions_between_the_values_of_a_type_set_the_nearest_and_a_team_that_fo
             team.follow({**actions, "agent_0": [wrong]})
 
 
-def test_a_term_that_does_not_return_one_value_per_point_is_named_and_its_evaluations_fail():
-    for term, is_told in ((lambda X: -((X - 0.3) ** 2), True), (lambda X: -((X - 0.3) ** 2).mean(), False)):
+def test_an_error_names_a_term_that_does_not_return_one_value_per_point():
+    for term, fails in ((lambda X: -((X - 0.3) ** 2), True), (lambda X: -((X - 0.3) ** 2).mean(), False)):
         terms, scopes = {"f": term, "g": lambda X: X[:, 0]}, {"f": [0, 1], "g": [1]}
         f = AdditiveFunction.from_terms(terms, scopes, [0.0, 0.0], [1.0, 1.0], maximum=1.0, argmax=[0.3, 1.0])
         with pytest.raises(ShapeError, match=r"term 'f': got values of shape .*; wanted \(3,\), one per point"):
@@ -92,19 +92,19 @@ def test_a_term_that_does_not_return_one_value_per_point_is_named_and_its_evalua
             env = function_v0.parallel_env(function=f, outcomes=outcomes)
             env.reset(seed=0)
             infos = env.step({"agent_0": [0.5, 0.5]})[-1]
-            assert ("ShapeError: term 'f'" in infos["agent_0"].get("failure", "")) == is_told
+            assert ("ShapeError: term 'f'" in infos["agent_0"].get("failure", "")) == fails
             with pytest.raises(ShapeError, match="term 'f'"):
                 env.ground_truth()
 
 
-def test_links_join_the_owners_of_a_factors_variables_in_one_order_in_every_process():
+def test_links_join_the_owners_of_a_factors_variables_in_the_same_order_in_every_process():
     scopes = {f"f{i}": [i] for i in range(9)} | {"all": range(9), "some": [7, 3, 5]}
     f = AdditiveFunction.from_terms(dict.fromkeys(scopes, lambda X: X.sum(axis=1)), scopes, [0.0] * 9, [1.0] * 9)
     env = function_v0.parallel_env(function=f, outcomes="per-factor")
     assert list(env.interaction_graph().edges) == list(itertools.combinations(env.possible_agents, 2))
 
 
-def test_a_callable_that_crashes_or_returns_nonsense_fails_that_evaluation_only():
+def test_a_function_that_raises_or_returns_infinity_fails_only_that_evaluation():
     def moody(X):
         if (X[:, 0] < 0.3).any():
             raise RuntimeError("no water")
@@ -122,7 +122,7 @@ def test_a_callable_that_crashes_or_returns_nonsense_fails_that_evaluation_only(
     noisy = function_v0.parallel_env(function=function, relative_noise=0.5)
     noisy.reset(seed=0)
     assert "measurement" in noisy.step({"agent_0": [0.5]})[4]["agent_0"]
-    assert noisy.unwrapped.noise_std == pytest.approx(0.5 * (0.7 - 0.3), abs=1e-3)  # of the points where it is known
+    assert noisy.unwrapped.noise_std == pytest.approx(0.5 * (0.7 - 0.3), abs=1e-3)  # from the points with finite values
     nowhere = AdditiveFunction.from_terms({"f": lambda X: X[:, 0] / "0"}, {"f": [0]}, [0.0], [1.0])
     noisy = function_v0.parallel_env(function=nowhere, relative_noise=0.5)
     noisy.reset(seed=0)
@@ -160,9 +160,9 @@ def test_wrong_arguments_are_refused_with_their_path(settings, message):
 )
 def test_every_agent_owns_a_variable_and_every_factor_has_one_owner(arguments):
     env = function_v0.parallel_env(**arguments)
-    told = env.factor_graph()
-    assert set(told["variable_owners"].values()) == set(env.possible_agents) == set(env.interaction_graph())
+    graph = env.factor_graph()
+    assert set(graph["variable_owners"].values()) == set(env.possible_agents) == set(env.interaction_graph())
     if env.settings.structure == "known":
-        assert set(told["owners"]) == set(told["scopes"]) == set(env.function.scopes)
+        assert set(graph["owners"]) == set(graph["scopes"]) == set(env.function.scopes)
     else:
-        assert told["scopes"] is told["owners"] is None
+        assert graph["scopes"] is graph["owners"] is None

@@ -1,4 +1,4 @@
-"""Paths around what is blocked: against closed forms, dense samples and steps on a grid."""
+"""Paths around no-go regions, compared with closed forms, dense samples and shortest paths on a grid."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def ground(*tables, cells=120, **more):
     return Ground(LOW, HIGH, read_regions(tables, LOW, HIGH), cells, **more)
 
 
-def test_the_way_round_a_square_is_that_by_its_corners():
+def test_the_shortest_path_around_a_square_passes_its_corners():
     planner = PathPlanner(ground(SQUARE), 2.0, 1.0)
     origin, place = np.array([[10.0, 40.0]]), np.array([[110.0, 30.0]])
     below = np.hypot(30, 20) + 40 + np.hypot(30, 10)
@@ -36,8 +36,8 @@ def test_the_way_round_a_square_is_that_by_its_corners():
     assert planner.times_between(origin, origin + 5.0)[0, 0] == pytest.approx(np.hypot(5, 5) / 2.0)
 
 
-def test_ways_are_no_longer_than_steps_on_the_grid_and_no_shorter_than_they_can_be():
-    """Steps to the eight neighbours of a cell take up to 8.3 % more than the straight way in the open."""
+def test_path_lengths_lie_between_the_straight_line_and_shortest_paths_on_the_grid():
+    """Paths over the eight neighbours of a cell are up to 8.3 % longer than straight lines in free space."""
     free = ground(ELL, SQUARE, cells=60)
     rows, columns = free.blocked.shape
     number = np.arange(rows * columns).reshape(rows, columns)
@@ -56,14 +56,14 @@ def test_ways_are_no_longer_than_steps_on_the_grid_and_no_shorter_than_they_can_
     steps = dijkstra(coo_array((d, (i.astype(int), j.astype(int))), shape=(rows * columns,) * 2), False, some)[:, some]
     places = middles.reshape(-1, 2)[some]
     own = PathPlanner(free, 1.0, 1.0).times_between(places, places)
-    # a bend lies a twentieth of a cell off the corner, where steps go by the middles of cells
+    # planned bends lie a twentieth of a cell from a corner, but grid paths pass the centres of cells
     assert (own <= steps * 1.001 + 1e-9).all()
     assert (own >= steps / 1.083 - 4 * free.cell.max()).all()
     assert (own >= np.hypot(*(places[:, None] - places).transpose(2, 0, 1)) - 1e-9).all()
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4))
-def test_what_is_seen_is_free_all_along(ends):
+def test_a_visible_line_is_free_along_its_whole_length(ends):
     free = ground(ELL, SQUARE, cells=40)
     a, b = np.array(ends[:2]) * HIGH, np.array(ends[2:]) * HIGH
     along = a + np.linspace(0, 1, 5000)[:, None] * (b - a)
@@ -71,7 +71,7 @@ def test_what_is_seen_is_free_all_along(ends):
     hits = free.blocked[cells[:, 1], cells[:, 0]].any()
     seen = free.sees(a[None], b[None])[0]
     assert not (seen and hits)
-    if not seen:  # then a blocked cell is touched, if perhaps by a corner between two samples
+    if not seen:  # then the line touches a blocked cell, perhaps at a corner between two samples
         near = np.concatenate([along + shift for shift in ((-0.1, -0.1), (0.1, 0.1), (-0.1, 0.1), (0.1, -0.1))])
         columns, rows = np.clip(np.floor(near / free.cell), 0, free.shape - 1).astype(int).T
         assert free.blocked[rows, columns].any()
@@ -81,7 +81,7 @@ WINDS = st.sampled_from([(0.0, 0.0), (0.8, -0.4)])
 
 
 @given(st.tuples(*[st.floats(0.02, 0.98)] * 4), st.floats(-3.0, 3.0), st.floats(0.0, 1.0), WINDS)
-def test_who_stops_on_the_way_home_finds_the_rest_of_it_or_better(ends, heading, share, wind):
+def test_after_a_stop_on_the_way_home_the_new_path_is_no_longer_than_the_rest(ends, heading, share, wind):
     free = ground(ELL, SQUARE)
     start, base = np.array(ends[:2]) * HIGH, np.array(ends[2:]) * HIGH
     if not free.part_of(np.stack([start, base])).all():
@@ -95,10 +95,10 @@ def test_who_stops_on_the_way_home_finds_the_rest_of_it_or_better(ends, heading,
     assert rest <= (1 - share) * whole + 1e-6
 
 
-def test_arrivals_are_those_of_the_paths_that_are_driven():
+def test_predicted_arrivals_equal_those_of_the_driven_paths():
     free, rng = ground(ELL, SQUARE), np.random.default_rng(0)
     driver = Driver(Unicycle(2.0, 0.5, LOW, HIGH), free)
-    pose = np.array([85.0, 50.0, 1.0])  # within the ell, beside the square
+    pose = np.array([85.0, 50.0, 1.0])  # inside the L, beside the square
     places = rng.uniform(LOW, HIGH, size=(60, 2))
     places = places[free.part_of(places) > 0]
     for place, (when, heading) in zip(places, driver.arrivals(pose, places), strict=True):
@@ -108,7 +108,7 @@ def test_arrivals_are_those_of_the_paths_that_are_driven():
         assert np.cos(there[2] - heading) == pytest.approx(1.0)
 
 
-def test_a_current_helps_one_way_and_hinders_the_other():
+def test_a_current_shortens_one_way_and_lengthens_the_return():
     planner = PathPlanner(ground(), 2.0, 1.0, (1.0, 0.0))
     west, east, north = np.array([[10.0, 50.0]]), np.array([[70.0, 50.0]]), np.array([[10.0, 90.0]])
     assert planner.times_between(west, east)[0, 0] == pytest.approx(60 / 3)
@@ -117,43 +117,43 @@ def test_a_current_helps_one_way_and_hinders_the_other():
 
 
 @given(st.floats(1.5, 30.0), st.sampled_from(["wall", "islands", "cove", "shore"]), st.sampled_from([10, 24, 60]))
-def test_a_passage_that_cells_shut_is_told_with_its_width(width, kind, cells):
-    """Between two ends of a wall, two islands, into a cove, or between an island and the edge of the map."""
+def test_the_width_of_a_passage_that_cells_close_is_found(width, kind, cells):
+    """A passage through a wall, between two islands, into a cove, or between an island and the map's edge."""
     half, (x, y) = width / 2, (55.3, 50.7)
     south, north = (-1.0, 101.0) if kind == "wall" else (20.0, 80.0)
     walls = [[[x, south], [x + 4, south], [x + 4, y - half], [x, y - half]]]
     walls += [[[x, y + half], [x + 4, y + half], [x + 4, north], [x, north]]]
     if kind == "shore":
         walls = [[[30.0, width], [70.0, width], [70.0, 60.0], [30.0, 60.0]]]
-    if kind == "cove":  # round behind the wall
+    if kind == "cove":  # closed behind the wall
         out = [[x, y - half], [x, 16], [100, 16], [100, 84], [x, 84], [x, y + half]]
         walls = [[*out, [x + 4, y + half], [x + 4, 80], [96, 80], [96, 20], [x + 4, 20], [x + 4, y - half]]]
-    told = widest_closed_passage(ground(*({"corners": wall} for wall in walls), cells=cells))
+    found = widest_closed_passage(ground(*({"corners": wall} for wall in walls), cells=cells))
     cell, fine = 120.0 / cells, 120.0 / cells / (512 // cells)
     if width >= 2.0 * cell:
-        assert told is None  # a row of cells is free in any case
+        assert found is None  # a row of cells is free in any case
     elif width <= 0.9 * cell:  # cells are a little lower than wide
-        assert told == pytest.approx(width, abs=3.0 * fine)
+        assert found == pytest.approx(width, abs=3.0 * fine)
     else:
-        assert told is None or told == pytest.approx(width, abs=3.0 * fine)
+        assert found is None or found == pytest.approx(width, abs=3.0 * fine)
 
 
-def test_a_world_says_which_cells_would_leave_a_passage_open():
+def test_a_warning_states_the_number_of_cells_that_keeps_a_passage_open():
     walls = [{"corners": [[a, 500], [b, 500], [b, 520], [a, 520]]} for a, b in ((0, 400), (440, 1000))]
     field = {"gp": {"size_m": [1000.0, 1000.0]}}
-    with pytest.warns(DataWarning, match=r"\$\.no_go: passages of up to .* m are shut by cells of 41.7 m") as told:
+    with pytest.warns(DataWarning, match=r"\$\.no_go: passages of up to .* m are shut by cells of 41.7 m") as caught:
         shut = robot_team_v1.parallel_env(field=field, no_go=walls, route_cells=24).field
-    (cells,) = re.findall(r"route_cells = (\d+) would leave them open", str(told[0].message))
-    assert int(cells) in range(50, 58)  # two cells of them are as wide as the passage of 40 m, about
-    room = robot_team_v1.parallel_env(field=field, no_go=walls, route_cells=int(cells)).field  # and no warning
+    (cells,) = re.findall(r"route_cells = (\d+) would leave them open", str(caught[0].message))
+    assert int(cells) in range(50, 58)  # the passage of 40 m is about two such cells wide
+    room = robot_team_v1.parallel_env(field=field, no_go=walls, route_cells=int(cells)).field  # without a warning
     assert len(shut.sites) < 0.6 * len(room.sites)
-    starts = [[500, 100], [500, 900]]  # on both sides: all of the map counts
+    starts = [[500, 100], [500, 900]]  # on both sides, so both parts of the map count
     with pytest.warns(DataWarning, match=f"route_cells = {cells} would leave them open, and join what is apart"):
         robot_team_v1.parallel_env(field=field, no_go=walls, route_cells=24, robots=2, starts=starts)
 
 
 @pytest.mark.parametrize(
-    ("walls", "said"),
+    ("walls", "message"),
     [
         pytest.param([(300, 700, 300, 650), (720, 760, 400, 440)], "", id="a rock by a lake"),
         pytest.param([(300, 400, 20, 110)], "", id="a pond by the shore"),
@@ -166,22 +166,22 @@ def test_a_world_says_which_cells_would_leave_a_passage_open():
         pytest.param([(100, 498, 500, 520), (502, 900, 500, 520)], "", id="a slit that no cells would open"),
     ],
 )
-def test_only_of_passages_that_matter_a_world_says_that_they_are_shut(walls, said):
+def test_a_warning_is_given_only_for_closed_passages_that_matter(walls, message):
     no_go = [{"corners": [[a, c], [b, c], [b, d], [a, d]]} for a, b, c, d in walls]
     regions = read_regions(no_go, np.zeros(2), np.array([1000.0, 1000.0]))
     assert widest_closed_passage(Ground(np.zeros(2), np.array([1000.0, 1000.0]), regions, 24)) is not None
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         robot_team_v1.parallel_env(field={"gp": {"size_m": [1000.0, 1000.0]}}, no_go=no_go, route_cells=24)
-    assert len(told) == bool(said)
-    if said:
-        found = re.search(said, str(told[0].message))
-        assert found, told[0].message
-        if found.groups():  # from side to side of the wall's middle, round its end: the gap saves up to 2 x 400 m
+    assert len(caught) == bool(message)
+    if message:
+        found = re.search(message, str(caught[0].message))
+        assert found, caught[0].message
+        if found.groups():  # between the two sides of the wall's middle, the gap saves up to 2 x 400 m around its end
             assert 500 < int(found[1]) < 850
 
 
-def test_there_is_no_way_into_what_is_shut_in():
+def test_no_path_leads_into_an_enclosed_area():
     ring = [[30, 30], [70, 30], [70, 70], [30, 70]], [[40, 40], [60, 40], [60, 60], [40, 60]]
     wall = [{"corners": [*ring[0], ring[0][0], ring[1][0], *ring[1][::-1]]}]
     inside, outside = np.array([[50.0, 50.0]]), np.array([[10.0, 10.0]])
@@ -193,7 +193,7 @@ def test_there_is_no_way_into_what_is_shut_in():
         ground(*wall, anchors={"$.starts[0]": np.array([35.0, 35.0])})
 
 
-def test_the_clearance_keeps_ways_off():
+def test_paths_keep_the_clearance_from_regions():
     place = np.array([[35.0, 45.0], [30.0, 45.0]])
     assert ground(SQUARE).is_free(place).all()
     assert ground(SQUARE, clearance_m=8.0).is_free(place).tolist() == [False, True]
@@ -216,7 +216,7 @@ def test_geojson_has_holes_and_may_be_in_degrees(tmp_path):
 @pytest.mark.parametrize("side_m", [20.0, 800.0, 11_900.0])
 @pytest.mark.parametrize("south_west", [(8.53, 47.21), (-83.9, 35.4), (0.001, 0.001)])
 def test_geojson_in_degrees_is_never_taken_for_metres(tmp_path, side_m, south_west):
-    """Three lakes as wide as a tenth of the map, spread over a hundred maps."""
+    """Three lakes, each a tenth of the map wide, a hundred map widths apart."""
     width, path = side_m / 111_000 / 10, tmp_path / "lakes.geojson"
     corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]]) * width + south_west
     lakes = [[(corners + shift * 1000 * width).tolist()] for shift in range(3)]
@@ -233,10 +233,10 @@ def test_geojson_in_degrees_is_never_taken_for_metres(tmp_path, side_m, south_we
 
 
 @pytest.mark.parametrize("kind", ["booleans", "nan", "nodata"])
-def test_rasters_block_what_their_cells_cover(tmp_path, kind):
-    """As a polygon of the same cells does."""
+def test_a_raster_blocks_the_area_of_its_no_go_cells(tmp_path, kind):
+    """Exactly as a polygon around the same cells does."""
     marked = np.zeros((10, 12), dtype=bool)
-    marked[3:8, 4:8] = True  # from the north: y from 20 to 70
+    marked[3:8, 4:8] = True  # rows begin in the north: y from 20 to 70
     values = {"booleans": marked, "nan": np.where(marked, np.nan, 1.0), "nodata": np.where(marked, -9999, 7)}[kind]
     np.save(tmp_path / "mask.npy", values)
     table = {"raster": str(tmp_path / "mask.npy"), **({"nodata": -9999} if kind == "nodata" else {})}
@@ -248,7 +248,7 @@ def test_rasters_block_what_their_cells_cover(tmp_path, kind):
     assert read_regions([table], LOW, HIGH)[0].holds(np.array([[60.0, 40.0]])).tolist() == inside.tolist()
 
 
-def test_a_geotiff_lies_where_it_says(tmp_path):
+def test_a_geotiff_lies_at_its_own_coordinates(tmp_path):
     rasterio = pytest.importorskip("rasterio")
     values = np.ones((10, 12), dtype=np.float32)
     values[3:8, 4:8] = -1.0
@@ -265,7 +265,7 @@ def test_a_geotiff_lies_where_it_says(tmp_path):
     assert ground({"raster": path, "extent": [0, 0, 120, 100]}).blocked.sum() == ground(SQUARE).blocked.sum()
 
 
-def test_a_geotiff_without_the_extra_is_one_clear_line(tmp_path, monkeypatch):
+def test_a_geotiff_without_the_extra_raises_an_error_that_names_it(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "rasterio", None)
     with pytest.raises(
         MissingPackageError, match=r"a GeoTIFF of no-go regions needs .* pip install \"swarmbo\[geo\]\""
@@ -286,6 +286,6 @@ def test_a_geotiff_without_the_extra_is_one_clear_line(tmp_path, monkeypatch):
         ({"corners": [[-1, -1], [200, -1], [200, 200], [-1, 200]]}, r"\$\.no_go: got no-go regions that cover the map"),
     ],
 )
-def test_what_is_no_region_is_refused_in_one_line(table, message):
+def test_invalid_regions_are_refused_with_their_path(table, message):
     with pytest.raises(ConfigError, match=message):
         ground(table)

@@ -11,7 +11,7 @@ from swarmbo_envs.fields.landscape import build_field, drawn, elevation_field, l
 from swarmbo_envs.fields.settings import DrawSettings, ElevationSettings
 
 
-def test_over_many_draws_mean_variance_and_correlation_are_those_of_the_kernel():
+def test_many_draws_have_the_mean_variance_and_correlation_of_the_prior():
     places = np.array([[0.0, 0.0], [100.0, 0.0]])
     prior = {"kernel": "matern32", "lengthscale_m": 100.0, "std": 2.0, "mean": 5.0}
     draws = np.array([drawn(DrawSettings(**prior, seed=seed))(places) for seed in range(1000)])
@@ -23,7 +23,7 @@ def test_over_many_draws_mean_variance_and_correlation_are_those_of_the_kernel()
     np.testing.assert_array_equal(drawn(DrawSettings(**prior, seed=7))(places), draws[7])
 
 
-def test_a_field_that_worlds_share_cannot_be_changed_by_one_of_them():
+def test_a_field_shared_by_environments_is_read_only():
     field, again = (build_field({"gp": {"seed": 3}}, 50) for _ in range(2))
     assert field is again
     for array in (field.sites, field.points, field.argmax, field.low, field.high):
@@ -31,7 +31,7 @@ def test_a_field_that_worlds_share_cannot_be_changed_by_one_of_them():
             array += 1.0
 
 
-def test_after_another_kernel_took_the_name_of_the_first_a_field_is_drawn_anew(monkeypatch):
+def test_after_a_kernel_is_replaced_under_its_name_a_field_is_drawn_again(monkeypatch):
     monkeypatch.setattr("swarmbo.kernels.registry._OWN", {})
     tops = set()
     for rate in (1.0, 4.0):
@@ -60,7 +60,7 @@ def test_no_site_or_point_is_above_the_maximum_of_a_rough_field(seed, time):
         assert now.value(now.argmax[None])[0] == now.maximum
 
 
-def test_the_summit_of_a_known_hill_is_found_between_the_places():
+def test_the_summit_of_a_known_hill_is_found_between_lattice_points():
     centre = np.array([31.7, 12.3])
     low, high = np.zeros(2), np.array([50.0, 20.0])
     value, place = summit(lambda X: 100 - ((X - centre) ** 2).sum(axis=1), lattice(low, high, 30), low, high)
@@ -111,7 +111,7 @@ def test_priors_at_the_ends_of_their_ranges_are_drawn(share, std, size_m):
 
 
 @pytest.mark.parametrize("table", [{}, {"elevation": "jacksboro", "gp": {}}, {"cvs": "a.csv"}])
-def test_a_field_of_no_single_kind_is_refused(table):
+def test_a_field_with_no_kind_or_several_kinds_is_refused(table):
     with pytest.raises(
         ConfigError, match=r"field: .*exactly one of the keys 'elevation', 'csv', 'raster', 'gp', 'survey'"
     ):
@@ -163,7 +163,7 @@ def test_between_cells_the_field_is_bilinear(raw):
     assert field.value((corner * (1 + np.array([u, v])))[None])[0] == pytest.approx(expected)
 
 
-def test_topobathy_lies_with_its_mountains_in_the_north_east_and_the_ocean_in_the_south_west():
+def test_topobathy_has_mountains_in_the_north_east_and_the_ocean_in_the_south_west():
     field = build_field({"elevation": "topobathy"}, 16_384)
     share = np.stack(np.meshgrid(np.linspace(0, 1, 20), np.linspace(0, 1, 20)), -1).reshape(-1, 2)
     corner = 0.15 * field.high * share
@@ -173,7 +173,7 @@ def test_topobathy_lies_with_its_mountains_in_the_north_east_and_the_ocean_in_th
 
 
 @pytest.mark.parametrize(("max_sites", "n_sites"), [(16_384, 128**2), (16_383, 64**2), (4096, 64**2), (4095, 43**2)])
-def test_max_sites_strides_the_lattice(max_sites, n_sites):
+def test_max_sites_sets_the_stride_of_the_lattice(max_sites, n_sites):
     assert len(build_field({"elevation": "jacksboro"}, max_sites).sites) == n_sites
 
 

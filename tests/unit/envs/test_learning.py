@@ -1,4 +1,4 @@
-"""Worlds for learning: drawn by seed, in equal spaces, many in one call; saved policies."""
+"""Environments for reinforcement learning: drawn by seed, normalised, stepped in batches; saved policies."""
 
 from types import SimpleNamespace
 
@@ -33,7 +33,7 @@ FAMILIES = [
 
 
 def families(*slow):
-    """All, of which those at these positions take long and have another one of their world beside them."""
+    """All families. Those at these positions are slow, and another family has the same environment."""
     return [pytest.param(*one, marks=[pytest.mark.slow] * (n in slow)) for n, one in enumerate(FAMILIES)]
 
 
@@ -46,19 +46,19 @@ def of_family(world, arguments, **more):
 
 
 def played(env, seed, **options):
-    """All that an episode of random actions tells, as text."""
-    told = [env.reset(seed=seed, options=options or None)]
+    """All returned values of an episode of random actions, as text."""
+    results = [env.reset(seed=seed, options=options or None)]
     rng = np.random.default_rng(0)
     while env.agents:
         boxes = {agent: env.action_space(agent) for agent in env.agents}
-        told.append(env.step({agent: rng.uniform(box.low, box.high) for agent, box in boxes.items()}))
-        assert all(env.observation_space(agent).contains(seen) for agent, seen in told[-1][0].items())
+        results.append(env.step({agent: rng.uniform(box.low, box.high) for agent, box in boxes.items()}))
+        assert all(env.observation_space(agent).contains(seen) for agent, seen in results[-1][0].items())
     with np.printoptions(floatmode="unique", threshold=10**6):
-        return repr(told)
+        return repr(results)
 
 
 @pytest.mark.parametrize(("world", "arguments"), families(0, 3))
-def test_a_seed_draws_one_world_and_a_number_picks_it(world, arguments):
+def test_a_seed_always_draws_the_same_world_and_its_number_selects_it(world, arguments):
     env, other = of_family(world, arguments), of_family(world, arguments)
     first = played(env, 1)
     number = env.unwrapped.get_state()["arrays"]["world"].item()
@@ -66,7 +66,7 @@ def test_a_seed_draws_one_world_and_a_number_picks_it(world, arguments):
     assert played(other, 1) == first == played(env, 1, world=number)
     assert played(env, 1, world=number + 1) != first
     env.reset(seed=1)
-    env.reset()  # the next episode of a seed is in another world
+    env.reset()  # the next episode after a seed is in another world
     assert env.unwrapped.get_state()["arrays"]["world"].item() != number
 
 
@@ -82,7 +82,7 @@ def test_drawn_worlds_keep_the_contract(world, arguments, reward):
 
 
 @pytest.mark.parametrize(("world", "arguments"), families(0, 3))
-def test_a_state_that_is_not_whole_moves_nobody_into_its_world(world, arguments):
+def test_an_incomplete_state_changes_nothing(world, arguments):
     env = of_family(world, arguments)
     env.reset(seed=3)
     saved = env.unwrapped.get_state()
@@ -94,7 +94,7 @@ def test_a_state_that_is_not_whole_moves_nobody_into_its_world(world, arguments)
     env.unwrapped.set_state(before)
 
 
-def test_a_state_in_drawn_shadowing_knows_the_places_behind_it_and_not_their_file(tmp_path):
+def test_a_state_in_drawn_shadowing_depends_on_the_places_and_not_on_their_file(tmp_path):
     text = "kind,x_m,y_m\naccess_point,0,0\naccess_point,60,0\nuser,5,0\nuser,40,0\n"
     files = {name: tmp_path / name for name in ("one.csv", "moved.csv", "other.csv")}
     for name, file in files.items():
@@ -110,7 +110,7 @@ def test_a_state_in_drawn_shadowing_knows_the_places_behind_it_and_not_their_fil
         other.set_state(first.get_state())
 
 
-def test_draws_are_of_the_family_and_unlike_each_other():
+def test_draws_have_the_spread_of_the_prior_and_differ_from_each_other():
     env = of_family("robot_team-v0", {"field": GP, "max_sites": 100})
     places, drawn = np.random.default_rng(0).uniform([0, 0], [900, 600], (40, 2)), []
     for seed in range(30):
@@ -124,8 +124,8 @@ def test_draws_are_of_the_family_and_unlike_each_other():
     np.testing.assert_array_equal(env.unwrapped.field.value(places), fixed.unwrapped.field.value(places))
 
 
-def test_no_draw_of_a_plume_exceeds_what_is_shown():
-    """Seed 12 has a low plume; half of the others rise above its own maximum."""
+def test_no_draw_of_a_plume_exceeds_the_observation_space():
+    """Seed 12 has a low plume; half of the other draws exceed its maximum."""
     env = of_family("sensor_field-v0", {"sensors": 2, "field": {"plume": {"seed": 12}}}).unwrapped
     highest = env.observation_space("sensor_0").high[2]
     tops = []
@@ -142,15 +142,17 @@ def test_an_access_point_observes_its_neighbours_and_losses():
         world = env.unwrapped
         loss, serving = world.network.loss_db, world.network.serving
         for i, seen in enumerate(observations.values()):
-            heard = np.flatnonzero(world.hears[i])
+            neighbours = np.flatnonzero(world.hears[i])
             parts = np.split(seen, [3, 7, 9, 13])
             assert parts[2][0] == (serving == i).sum()
-            empty = 4 - len(heard)
-            np.testing.assert_array_equal(parts[1], [13.0] * len(heard) + [1.0] * empty)
+            empty = 4 - len(neighbours)
+            np.testing.assert_array_equal(parts[1], [13.0] * len(neighbours) + [1.0] * empty)
             if parts[2][0]:
                 np.testing.assert_allclose(parts[2][1], loss[i, serving == i].mean())
-                np.testing.assert_allclose(parts[3], [*loss[heard][:, serving == i].mean(axis=1), *[300.0] * empty])
-            out = [loss[i, serving == j].mean() if (serving == j).any() else 300.0 for j in heard]
+                np.testing.assert_allclose(
+                    parts[3], [*loss[neighbours][:, serving == i].mean(axis=1), *[300.0] * empty]
+                )
+            out = [loss[i, serving == j].mean() if (serving == j).any() else 300.0 for j in neighbours]
             np.testing.assert_allclose(parts[4], [*out, *[300.0] * empty])
 
 
@@ -176,12 +178,12 @@ def test_a_team_is_made_for_the_drawn_world():
         ("wlan_power-v0", {"channels": [1, 6]}, "none, with drawn worlds"),
     ],
 )
-def test_worlds_that_are_no_family_are_refused(world, arguments, match):
+def test_environments_that_cannot_be_drawn_are_refused(world, arguments, match):
     with pytest.raises(ConfigError, match=match):
         of_family(world, arguments)
 
 
-def test_a_world_is_picked_only_where_worlds_are_drawn():
+def test_a_world_can_be_selected_only_if_worlds_are_drawn():
     env = of_family("function-v0", {}, worlds="fixed")
     with pytest.raises(ConfigError, match="worlds = 'drawn'"):
         env.reset(options={"world": 3})
@@ -208,7 +210,7 @@ BATCHES = [
 
 
 @pytest.mark.parametrize(("world", "arguments"), WORLDS)
-def test_normalised_worlds_are_the_same_worlds_in_equal_spaces(world, arguments):
+def test_normalised_environments_behave_the_same_with_equal_spaces(world, arguments):
     parallel_api_test(Normalised(made(world, arguments)), num_cycles=8)
     parallel_seed_test(lambda: Normalised(made(world, arguments)), num_cycles=10)
     env, plain = Normalised(made(world, arguments), reward_scale=0.1), made(world, arguments)
@@ -233,16 +235,16 @@ def test_normalised_worlds_are_the_same_worlds_in_equal_spaces(world, arguments)
         np.testing.assert_allclose(list(rewards.values()), 0.1 * np.array(list(paid.values())), rtol=1e-9, atol=1e-12)
 
 
-def test_measurements_without_limits_are_seen_by_their_order_of_magnitude():
+def test_unbounded_measurements_are_observed_on_a_logarithmic_scale():
     env = Normalised(made("wlan_power-v0", {}))
     seen, _ = env.reset(seed=0)
     assert {own[1] for own in seen.values()} == {-1.0}  # none yet
     seen, *_, infos = env.step({agent: [1.0] for agent in env.agents})
-    told = np.array([info["measurement"] for info in infos.values()])
-    np.testing.assert_allclose([own[1] for own in seen.values()], np.log1p(told) / np.log1p(1e12), rtol=1e-6)
+    measured = np.array([info["measurement"] for info in infos.values()])
+    np.testing.assert_allclose([own[1] for own in seen.values()], np.log1p(measured) / np.log1p(1e12), rtol=1e-6)
 
 
-def test_levels_are_evenly_spaced_and_only_of_single_numbers():
+def test_levels_are_evenly_spaced_and_need_actions_of_one_number():
     env = Normalised(made("wlan_power-v0", {}), levels=4)
     assert env.action_space("ap_0") == Discrete(4)
     env.reset(seed=0)
@@ -273,7 +275,7 @@ def test_levels_are_evenly_spaced_and_only_of_single_numbers():
 
 
 @pytest.mark.parametrize("levels", [0, 5])
-def test_a_saved_policy_is_its_network(levels, tmp_path):
+def test_a_saved_policy_acts_by_its_network(levels, tmp_path):
     rng = np.random.default_rng(0)
     shapes = [(7, 6), (6, 5 if levels else 1)]
     W, b = [rng.normal(size=shape) for shape in shapes], [rng.normal(size=shape[1]) for shape in shapes]
@@ -288,7 +290,7 @@ def test_a_saved_policy_is_its_network(levels, tmp_path):
         np.testing.assert_allclose(actions[agent], [wanted], rtol=1e-9)
 
 
-def test_a_file_that_holds_no_network_for_a_world_is_refused(tmp_path):
+def test_a_file_without_a_network_for_the_environment_is_refused(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     (tmp_path / "text.npz").write_text("W0")
     np.savez(tmp_path / "pickled.npz", W0=np.array([{}], dtype=object), b0=np.zeros(1), levels=0)
@@ -314,16 +316,16 @@ def test_a_file_that_holds_no_network_for_a_world_is_refused(tmp_path):
     ):
         with pytest.raises(
             ConfigError, match=r"\$\.file: got .*\.np.*; wanted arrays W0, b0, W1, … and levels"
-        ) as told:
+        ) as error:
             SavedPolicy(tmp_path / name)
-        assert str(told.value).count("wanted") == 1
+        assert str(error.value).count("wanted") == 1
     np.savez_compressed(tmp_path / "small.npz", W0=np.zeros((3, 1)), b0=np.zeros(1), levels=0)
     with pytest.raises(ConfigError, match="got a network of 3 inputs; wanted 7"):
         SavedPolicy(tmp_path / "small.npz").begin(made("wlan_power-v0", {}), 0)
 
 
 @pytest.mark.parametrize("arguments", BATCHES)
-def test_many_worlds_are_each_the_single_one(arguments):
+def test_a_batch_of_worlds_equals_single_worlds(arguments):
     many, seeds, rng = ManyWlans(max_cycles=4, **arguments), [3, 1, 7], np.random.default_rng(0)
     singles = [made("wlan_power-v0", arguments) for _ in seeds]
     begun, over = many.reset(seeds), False

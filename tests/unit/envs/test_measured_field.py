@@ -28,7 +28,7 @@ def table(tmp_path, points):
     return write
 
 
-def test_only_keeps_the_measured_sites_and_their_values(table, points):
+def test_with_sites_only_the_field_has_the_measured_sites_and_values(table, points):
     X, z = points
     field = build_field(table(unit="ppm"), 10)
     np.testing.assert_array_equal(field.sites, X)
@@ -51,8 +51,8 @@ def test_the_interpolant_equals_the_data_at_the_sites(table, points):
     assert field.maximum >= z.max()
 
 
-def test_kriging_equals_the_gaussian_process_regression_with_generalised_least_squares_mean(points):
-    """Independent route: solve the bordered kriging system for the weights of every place."""
+def test_kriging_equals_the_solution_of_the_bordered_system(points):
+    """Oracle: the weights of every place, from the bordered kriging system."""
     X, z = points
     X = X - X.mean(axis=0)
     kriging = Kriging(X, z)
@@ -80,7 +80,7 @@ def test_no_place_of_an_interpolated_map_is_above_the_maximum(table):
     assert field.value(field.argmax[None])[0] == pytest.approx(field.maximum)
 
 
-def test_candidates_of_an_interpolated_field_lie_in_the_hull_and_nearly_use_up_the_cap(table, points):
+def test_candidates_of_an_interpolated_field_lie_in_the_hull_and_nearly_reach_max_sites(table, points):
     X, _ = points
     field = build_field(table(sites="interpolated"), 500)
     assert 400 < len(field.sites) <= 500
@@ -93,7 +93,7 @@ SLIVER = "east,north,zinc\n0,0,1\n500,280,2\n900,500,3\n200,111.5,2\n"
 
 
 @pytest.mark.parametrize("max_sites", range(4, 10))
-def test_a_small_cap_on_candidates_is_kept_without_getting_stuck(table, points, max_sites):
+def test_a_small_max_sites_is_kept(table, points, max_sites):
     field = build_field(table(sites="interpolated"), max_sites)
     assert max_sites / 2 <= len(field.sites) <= max_sites
     assert len(np.unique(field.sites, axis=0)) == len(field.sites)
@@ -102,7 +102,7 @@ def test_a_small_cap_on_candidates_is_kept_without_getting_stuck(table, points, 
 
 @pytest.mark.parametrize("text", [DIAMOND, SLIVER])
 @pytest.mark.parametrize("max_sites", [4, 5, 6, 7, 8, 9, 100])
-def test_where_a_lattice_misses_the_hull_there_are_candidates_in_the_hull_still(table, text, max_sites):
+def test_candidates_lie_in_the_hull_even_if_a_lattice_misses_it(table, text, max_sites):
     field = build_field(table(text, sites="interpolated"), max_sites)
     assert 4 <= len(field.sites) <= max_sites
     assert len(field.points) >= 4
@@ -114,7 +114,7 @@ def test_where_a_lattice_misses_the_hull_there_are_candidates_in_the_hull_still(
     assert (Delaunay(grown).find_simplex(field.sites) >= 0).all()
 
 
-def test_thinned_sites_are_some_of_the_sites_and_leave_none_far_from_them(points):
+def test_thinned_sites_are_a_subset_that_leaves_no_site_far_away(points):
     X, _ = points
     for n_points in (1, 4, 9, 60, 100):
         kept = thinned(X, n_points)
@@ -122,7 +122,7 @@ def test_thinned_sites_are_some_of_the_sites_and_leave_none_far_from_them(points
         assert {tuple(site) for site in kept} <= {tuple(site) for site in X}
         apart = np.hypot(*(kept[:, None] - kept[None]).transpose(2, 0, 1)) + np.diag(np.full(len(kept), np.inf))
         to_next = np.hypot(*(X[:, None] - kept[None]).transpose(2, 0, 1)).min(axis=1)
-        assert to_next.max() <= apart.min()  # else the far one had been taken before the last
+        assert to_next.max() <= apart.min()  # otherwise the farthest site would have been taken before the last one
 
 
 def test_sites_on_one_line_still_span_a_map(table):
@@ -131,7 +131,7 @@ def test_sites_on_one_line_still_span_a_map(table):
     assert field.value(np.array([[29.0, 7.0]]))[0] == 3
 
 
-def test_a_byte_order_mark_blank_lines_and_spaces_are_no_trouble(table):
+def test_a_byte_order_mark_blank_lines_and_spaces_are_accepted(table):
     field = build_field(table(b"\xef\xbb\xbfeast, north ,zinc\r\n\r\n0, 0, 1\r\n1,1,2\r\n\r\n"), 100)
     assert len(field.sites) == 2
 
@@ -184,7 +184,7 @@ def test_bad_files_are_refused_in_one_line_with_the_path(table, text, more, mess
     assert "\n" not in str(error.value)
 
 
-def test_numbers_just_below_the_bound_are_taken(table):
+def test_numbers_just_below_the_limit_are_accepted(table):
     text = "east,north,zinc\n-9e11,-9e11,-9e11\n9e11,9e11,9e11\n9e11,-9e11,1\n"
     for sites in ("only", "interpolated"):
         field = build_field(table(text, sites=sites), 100)

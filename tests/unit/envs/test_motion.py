@@ -1,4 +1,4 @@
-"""How robots drive, where they start, and whom they reach by radio."""
+"""Paths of robots, their starts, and their radio links."""
 
 from functools import partial
 
@@ -44,7 +44,7 @@ def drive(pose, path):
 
 
 @given(robots, poses, goals)
-def test_integrating_the_commands_arrives_at_the_goal_within_limits_and_on_the_map(robot, pose, goal):
+def test_the_integrated_commands_reach_the_goal_within_limits_and_on_the_map(robot, pose, goal):
     path = robot.paths(pose, goal[None])[0]
     end, on_the_way = drive(pose, path)
     assert np.isfinite(path).all()
@@ -57,12 +57,12 @@ def test_integrating_the_commands_arrives_at_the_goal_within_limits_and_on_the_m
 
 
 @given(robots, poses, goals, st.floats(0, 1.2))
-def test_a_cut_path_takes_the_given_time_and_ends_where_the_equations_of_motion_say(robot, pose, goal, share):
+def test_a_cut_path_takes_the_given_time_and_ends_as_integrated(robot, pose, goal, share):
     path = robot.paths(pose, goal[None])[0]
     budget = share * path[:, 0].sum()
     part = motion.cut(path, budget)
     assert part[:, 0].sum() == pytest.approx(min(budget, path[:, 0].sum()), abs=1e-9)
-    if share > 1.001:  # it is left as it is
+    if share > 1.001:  # the path is unchanged
         np.testing.assert_array_equal(part, path)
     end, _ = drive(pose, part)
     there = motion.advance(pose, part)
@@ -80,7 +80,7 @@ def test_travel_time_lies_between_the_straight_line_and_turning_on_the_spot_firs
     assert time <= distance / robot.speed_m_s + turn / robot.turn_rate_rad_s + 1e-9
 
 
-def test_an_arc_and_tangent_take_the_time_of_their_geometry():
+def test_an_arc_and_its_tangent_take_the_time_of_the_geometry():
     robot = motion.Unicycle(2.0, 0.5, LOW, HIGH)  # radius 4 m
     pose = np.array([50.0, 30.0, 0.0])
     goal = np.array([54.0, 44.0])  # a quarter circle to the left ends at (54, 34) heading north, then 10 m
@@ -89,7 +89,7 @@ def test_an_arc_and_tangent_take_the_time_of_their_geometry():
 
 
 def test_no_sampled_pair_of_arc_and_straight_is_quicker():
-    """Brute force: full-speed arcs of every length to either side; those that then point at the goal drive there."""
+    """Brute force: full-speed arcs of every length to both sides, then straight to the goal if the heading fits."""
     robot = motion.Unicycle(3.0, 0.4, np.full(2, -1e3), np.full(2, 1e3))
     generator = np.random.default_rng(0)
     pose = np.array([3.0, -2.0, 0.7])
@@ -129,7 +129,7 @@ def test_a_goal_straight_ahead_needs_no_turn_at_large_coordinates():
     assert travel_time(robot, pose, goal[None])[0] == pytest.approx(100, abs=1e-6)
 
 
-def test_travel_time_is_the_same_for_one_goal_as_among_many():
+def test_the_travel_time_to_a_goal_does_not_depend_on_the_other_goals():
     robot = motion.Unicycle(5.0, 0.5, LOW, HIGH)
     pose = np.array([20.0, 20.0, 1.0])
     many = np.random.default_rng(1).uniform(LOW, HIGH, size=(200, 2))
@@ -148,13 +148,13 @@ def test_the_drawn_trail_has_the_length_of_the_path(robot, pose, goal):
 
 
 @given(robots, poses, st.floats(1.0, 200.0))
-def test_what_is_within_a_time_is_what_the_quickest_known_path_reaches_in_it(robot, pose, time_s):
+def test_goals_within_a_time_are_those_with_a_short_enough_path(robot, pose, time_s):
     goals = np.vstack([np.random.default_rng(0).uniform(LOW, HIGH, size=(100, 2)), pose[:2]])
     np.testing.assert_array_equal(robot.is_within(pose, goals, time_s), travel_time(robot, pose, goals) <= time_s)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40), st.integers(45, 3000))
-def test_drawn_starts_are_different_sites_apart_from_each_other(seed, robots, n_sites):
+def test_drawn_starts_are_distinct_sites_far_from_each_other(seed, robots, n_sites):
     sites = lattice(np.zeros(2), np.array([300.0, 200.0]), n_sites)
     robots = min(robots, len(sites))
     starts = separated_sites(np.random.default_rng(seed), sites, robots)
@@ -166,12 +166,12 @@ def test_drawn_starts_are_different_sites_apart_from_each_other(seed, robots, n_
 
 
 def test_as_many_robots_as_sites_take_all_of_them():
-    sites = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]])  # on one line: no area at all
+    sites = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]])  # on one line, so without an area
     starts = separated_sites(np.random.default_rng(0), sites, 3)
     assert sorted(starts.tolist()) == sites.tolist()
 
 
-def test_starts_move_to_the_nearest_site_that_nobody_before_took():
+def test_starts_move_to_the_nearest_site_that_is_still_free():
     sites = np.array([[0.0, 0.0], [10.0, 0.0], [30.0, 0.0]])
     starts = np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]])
     np.testing.assert_array_equal(nearest_free_sites(starts, sites), sites)
@@ -193,12 +193,12 @@ def test_exactly_the_pairs_in_range_are_linked_with_their_distance(points, range
                 assert np.isclose(graph.edges[one, other]["distance"], distance)
 
 
-def test_links_are_worked_out_anew_once_somebody_has_moved_and_are_nobody_s_to_change():
+def test_links_are_computed_again_after_a_move_and_are_read_only():
     agents, at = ["a", "b", "c"], np.array([[0.0, 0], [10, 0], [20, 0]])
     links = RadioLinks(agents)
     first = links.at(at, 10.0)
     assert links.at(at.copy(), 10.0) is first
-    at[2, 0] = 8.0  # in place: what was seen before has not moved along
+    at[2, 0] = 8.0  # in place: the remembered positions must not change with it
     assert set(links.at(at, 10.0).edges) == {("a", "b"), ("a", "c"), ("b", "c")}
     assert set(first.edges) == {("a", "b"), ("b", "c")}
     with pytest.raises(nx.NetworkXError, match="rozen"):

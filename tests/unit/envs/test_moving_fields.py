@@ -1,4 +1,4 @@
-"""Fields that change: draws over time, plumes and series of measurements."""
+"""Fields that change over time: draws, plumes and time series of measurements."""
 
 import pickle
 
@@ -15,7 +15,7 @@ PLACES = np.array([[100.0, 100.0], [700.0, 400.0], [1100.0, 50.0]])
 
 
 @pytest.mark.parametrize("table", [{"gp": {"time": {}}}, {"plume": {}}])
-def test_equal_seeds_give_equal_fields_in_every_round_and_others_do_not(table):
+def test_equal_seeds_give_equal_fields_in_every_round_and_different_seeds_do_not(table):
     (kind,) = table
     other, one = (build_field({kind: {**table[kind], "seed": seed}}, 200, moving=True) for seed in (4, 3))
     _shared_field.cache_clear()
@@ -31,7 +31,7 @@ def test_equal_seeds_give_equal_fields_in_every_round_and_others_do_not(table):
 
 
 def test_draws_have_the_covariance_of_the_product_kernel():
-    """Over many draws: one place at two times, and two places at two times."""
+    """Estimated from many draws: one place at two times, and two places at two times."""
     change = ChangeSettings(lengthscale_rounds=5.0, kernel="matern12")
     draws = []
     for seed in range(1500):
@@ -46,7 +46,7 @@ def test_draws_have_the_covariance_of_the_product_kernel():
     assert covariance[0, 2] == pytest.approx(4.0 * np.exp(-4 / 5) * np.exp(-0.5), abs=0.35)
 
 
-def test_a_plume_in_a_steady_wind_peaks_at_its_source_line_and_reaches_the_stated_peak():
+def test_a_plume_in_a_steady_wind_has_the_stated_peak_at_its_source_and_is_symmetric():
     field = build_field({"plume": {"gusts": 0.0, "peak": 50.0, "decay_rounds": 20.0}}, 200, moving=True)
     source = np.array([[120.0, 400.0]])
     assert field.at(8).value(source)[0] == pytest.approx(50.0, rel=1e-6)
@@ -58,7 +58,7 @@ def test_a_plume_in_a_steady_wind_peaks_at_its_source_line_and_reaches_the_state
 
 
 def test_a_puff_is_carried_by_the_integral_of_the_wind():
-    """The closed form of the path against the wind itself, by differences; each puff moves with it."""
+    """The centre of a puff is its source plus the wind's displacement since its release."""
     plume = Plume(PlumeSettings(gusts=1.0, seed=5))
     times = np.linspace(0.0, 30.0, 30001)
     path = plume.carried(times)
@@ -72,11 +72,11 @@ def test_a_puff_is_carried_by_the_integral_of_the_wind():
     np.testing.assert_allclose(puffs.centres[number], middle, rtol=1e-12)
     assert puffs.variances[number] == pytest.approx(60.0**2 * (1 + age / 4))
     far = plume.carried(np.array([1e5]))[0] / 1e5
-    np.testing.assert_allclose(far, [60.0, 0.0], atol=0.1)  # gusts come and go, the mean wind stays
+    np.testing.assert_allclose(far, [60.0, 0.0], atol=0.1)  # gusts average out, so only the mean wind remains
 
 
 def test_a_plume_solves_the_equation_of_advection_diffusion_and_decay():
-    """Between two releases: c_t + v . grad c = D lap c - c / tau, all by central differences; v from the path's."""
+    """Between two releases, c_t + v . grad c = D lap c - c / tau, by central differences of c and of the path (v)."""
     settings = PlumeSettings(gusts=1.5, seed=4, decay_rounds=5.0, spread_m2_per_round=700.0, sources=[(200.0, 300.0)])
     plume, now, h = Plume(settings), 9.1, 1.0
     places = np.array([[200.0, 300.0], [250.0, 320.0], [330.0, 260.0], [420.0, 380.0]])
@@ -91,22 +91,23 @@ def test_a_plume_solves_the_equation_of_advection_diffusion_and_decay():
     np.testing.assert_allclose(change, -wind @ slope + 350.0 * curvature - c() / 5.0, rtol=2e-4, atol=1e-3)
 
 
-def test_what_a_plume_holds_is_what_its_sources_let_out_less_what_decayed():
-    """By summing over a wide lattice: a geometric series of puffs, whatever the wind and the spreading do."""
+def test_the_content_of_a_plume_is_its_release_minus_its_decay():
+    """The sum over a wide lattice is a geometric series of puffs, for any wind and spreading."""
     contents = []
     for more in ({}, {"wind_m_per_round": 15.0, "spread_m2_per_round": 90.0}):
         settings = PlumeSettings(gusts=0.5, seed=1, decay_rounds=2.0, **more)
         xs = np.arange(-1500.0, 3000.0, 15.0)
         plume, grid = Plume(settings), np.stack(np.meshgrid(xs, xs), axis=-1).reshape(-1, 2)
         puffs = plume.surface(30.0)
-        one = 2 * np.pi * puffs.heights[0] * puffs.variances[0]  # of a puff that was just let out
+        one = 2 * np.pi * puffs.heights[0] * puffs.variances[0]  # the content of a puff at its release
         contents.append(plume.surface(30.0)(grid).sum() * 15.0**2 / one)
     ratio = np.exp(-0.25 / 2.0)
-    np.testing.assert_allclose(contents, (1 - ratio**48) / (1 - ratio), rtol=1e-6)  # let go after six decay times
+    # puffs are dropped after six decay times
+    np.testing.assert_allclose(contents, (1 - ratio**48) / (1 - ratio), rtol=1e-6)
 
 
 @pytest.mark.slow
-def test_the_range_of_a_plume_covers_what_it_comes_to_in_any_wind_and_from_many_sources():
+def test_the_range_of_a_plume_covers_its_maximum_with_any_gusts_and_several_sources():
     near = [[300.0, 350.0], [300.0, 400.0], [300.0, 450.0]]
     for settings in ({"gusts": 0.0}, {}, {"gusts": 2.0}, {"sources": near}, {"sources": near, "gusts": 2.0, "seed": 3}):
         field = build_field({"plume": settings}, 300, moving=True)
@@ -132,13 +133,13 @@ def series(tmp_path, **more):
     rows = ["x,y,week,v"]
     for x, y, offset in ((0, 0, 0.0), (100, 0, 10.0), (0, 100, 20.0), (100, 100, 30.0)):
         rows += [f"{x},{y},{t},{offset + 2 * t}" for t in (10, 12, 14, 20)]
-    rows += ["50,50,12,99", "50,50,12,101"]  # one time only, told twice
+    rows += ["50,50,12,99", "50,50,12,101"]  # one time only, measured twice
     path.write_text("\n".join(rows))
     return {"csv": str(path), "x": "x", "y": "y", "value": "v", "time": "week", **more}
 
 
 @pytest.mark.parametrize("sites", ["only", "interpolated"])
-def test_series_are_linear_between_their_times_and_level_beyond(tmp_path, sites):
+def test_series_are_linear_between_their_times_and_constant_beyond(tmp_path, sites):
     field = build_field(series(tmp_path, sites=sites, time_step=1.0), 50, moving=True)
     corner = np.array([[100.0, 0.0], [50.0, 50.0]])
     for round_number, value in ((0, 30.0), (1, 32.0), (3, 36.0), (10, 50.0), (99, 50.0)):
@@ -146,7 +147,7 @@ def test_series_are_linear_between_their_times_and_level_beyond(tmp_path, sites)
     assert field.span == (20.0, 101.0)
 
 
-def test_a_round_lasts_by_default_as_long_as_times_are_usually_apart(tmp_path):
+def test_by_default_a_round_lasts_the_median_step_between_times(tmp_path):
     field = build_field(series(tmp_path), 50, moving=True)  # steps of 2, 2 and 6
     assert field.at(1).value(np.zeros((1, 2)))[0] == pytest.approx(24.0)
 
@@ -162,7 +163,7 @@ def test_a_round_lasts_by_default_as_long_as_times_are_usually_apart(tmp_path):
         ("x;y;week;v\n0;0;1;2\n", {}, r"csv: cannot read .*: its columns are separated by ';'; wanted"),
     ],
 )
-def test_wrong_columns_of_times_are_named(tmp_path, text, more, message):
+def test_errors_name_wrong_columns_of_times(tmp_path, text, more, message):
     table = series(tmp_path, **more)
     if text is not None:
         (tmp_path / "series.csv").write_text(text)
@@ -171,13 +172,13 @@ def test_wrong_columns_of_times_are_named(tmp_path, text, more, message):
 
 
 @pytest.mark.parametrize(("table", "at"), [({"gp": {"time": {}}}, "gp.time"), ({"plume": {}}, None)])
-def test_robots_take_no_field_that_moves(table, at):
+def test_robots_refuse_a_field_that_changes(table, at):
     message = rf"\$\.field\.{at}: got a field that changes" if at else r"\$\.field: got 'plume'; wanted exactly one of"
     with pytest.raises(ConfigError, match=message):
         robot_team_v0.parallel_env(field=table)
 
 
-def test_the_survey_that_comes_along_is_the_oxford_grid_and_robots_take_it_too():
+def test_the_included_survey_is_the_oxford_grid_and_robots_accept_it():
     field = build_field({"survey": "oxford-ph"}, 500)
     assert (len(field.sites), field.unit, field.name) == (126, "pH", "Oxford soil, pH (measured sites only)")
     assert (field.low.tolist(), field.high.tolist()) == ([100.0, 100.0], [600.0, 2100.0])

@@ -1,4 +1,4 @@
-"""Longitudes and latitudes become metres as geodesy says, and come back."""
+"""The projection of longitudes and latitudes to metres, and its inverse."""
 
 import numpy as np
 import pytest
@@ -26,15 +26,15 @@ def along_parallel(latitude):
 
 
 @given(LATITUDES, st.floats(-179.0, 179.0))
-def test_on_its_meridian_distances_are_arc_lengths_of_the_ellipse(latitude, meridian):
+def test_distances_on_the_central_meridian_are_arc_lengths_of_the_ellipse(latitude, meridian):
     x, y = LocalProjection(meridian, 0.0, 0.0).metres(np.array([[meridian, latitude]]))[0]
     arc = np.deg2rad(1.0) * quad(along_meridian, 0.0, latitude, epsrel=1e-11)[0]
     assert (x, y) == pytest.approx((0.0, arc), abs=1e-4)
 
 
 @given(st.floats(-80.0, 80.0), OFFSETS)
-def test_it_keeps_angles_and_scales_alike_in_all_directions(latitude, offset):
-    """With true lengths along the meridian this leaves one map only: transverse Mercator."""
+def test_the_projection_is_conformal(latitude, offset):
+    """With true lengths along the central meridian, only the transverse Mercator projection is conformal."""
     projection, step = LocalProjection(30.0, 0.0, 0.0), 1e-4
     near = np.array([[30.0 + offset, latitude]]) + step * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])
     east, west, north, south = projection.metres(near)
@@ -46,7 +46,7 @@ def test_it_keeps_angles_and_scales_alike_in_all_directions(latitude, offset):
 
 
 @given(st.lists(st.tuples(st.floats(-8.0, 8.0), LATITUDES), min_size=1, max_size=5))
-def test_the_way_back_leads_back(places):
+def test_degrees_inverts_metres(places):
     degrees = np.array(places) + np.array([170.0, 0.0])
     projection = LocalProjection(170.0, 1234.5, -77.0)
     back = projection.degrees(projection.metres(degrees))
@@ -54,22 +54,22 @@ def test_the_way_back_leads_back(places):
     np.testing.assert_allclose(back[:, 1], degrees[:, 1], atol=1e-9)
 
 
-def test_it_agrees_with_proj():
-    """pyproj 3.7, +proj=tmerc +lon_0=9 +k=1 +ellps=WGS84."""
+def test_the_projection_agrees_with_proj():
+    """Values of pyproj 3.7, +proj=tmerc +lon_0=9 +k=1 +ellps=WGS84."""
     degrees = np.array([[9, 0], [10, 48], [20, -70], [5, 60], [9.2, 12]], dtype=float)
-    told = [
+    expected = [
         [0.0, 0.0],
         [74624.96247102098, 5318911.573864951],
         [418070.68060423795, -7806835.872166304],
         [-223109.31732592403, 6660821.531019661],
         [21780.570897903286, 1327092.3732278456],
     ]
-    np.testing.assert_allclose(LocalProjection(9.0, 0.0, 0.0).metres(degrees), told, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(LocalProjection(9.0, 0.0, 0.0).metres(degrees), expected, rtol=0, atol=1e-6)
 
 
 @given(st.floats(-180.0, 180.0), st.floats(-70.0, 70.0), st.integers(0, 2**32 - 1))
 def test_a_map_begins_at_its_south_west_corner_wherever_it_lies(longitude, latitude, seed):
-    """Also across the antimeridian, and with longitudes that count on to 360."""
+    """Also across the antimeridian, and with longitudes from 0 to 360."""
     spread = np.random.default_rng(seed).uniform(-0.05, 0.05, size=(9, 2))
     degrees = spread + np.array([longitude, latitude])
     degrees[:, 0] = np.mod(degrees[:, 0] + 180, 360) - 180
@@ -83,6 +83,6 @@ def test_a_map_begins_at_its_south_west_corner_wherever_it_lies(longitude, latit
 
 
 @pytest.mark.parametrize("degrees", [[[-20.0, 0.0], [20.0, 0.0]], [[0.0, 5.0], [120.0, 5.0], [240.0, 5.0]]])
-def test_half_the_world_is_refused(degrees):
+def test_places_that_span_half_the_world_are_refused(degrees):
     with pytest.raises(ConfigError, match=r"^\$\.field\.csv: .* reach [\d,]+ km .*; wanted at most 1,200 km"):
         LocalProjection.about(np.array(degrees), "$.field")

@@ -1,4 +1,4 @@
-"""Rasters as fields: where their cells lie on Earth, against formulas that share nothing with the projection."""
+"""Rasters as fields: the positions of cells on Earth, compared with formulas independent of the projection."""
 
 import json
 from itertools import pairwise
@@ -33,14 +33,14 @@ def tiff(tmp_path):
 
 
 def haversine(a, b):
-    """Distance of places (longitude, latitude) on a sphere, m: within 0.6 % of that on the ellipsoid."""
+    """Distance in m between places (longitude, latitude) on a sphere, within 0.6 % of that on the ellipsoid."""
     (lon, lat), (lon2, lat2) = np.radians(a).T, np.radians(b).T
     h = np.sin((lat2 - lat) / 2) ** 2 + np.cos(lat) * np.cos(lat2) * np.sin((lon2 - lon) / 2) ** 2
     return 2 * MEAN_RADIUS_M * np.arcsin(np.sqrt(h))
 
 
 @pytest.mark.parametrize(("west", "north"), [(-70.3, -33.0), (179.9, 65.0)])
-def test_degrees_become_metres_and_each_value_stays_where_it_was(tiff, west, north):
+def test_degrees_become_metres_and_each_value_keeps_its_place_on_earth(tiff, west, north):
     generator = np.random.default_rng(0)
     values = generator.random((40, 60)).cumsum(axis=0).cumsum(axis=1)
     env = robot_team_v0.parallel_env(field={"raster": tiff(values, west, north, 0.01)})
@@ -59,7 +59,7 @@ def test_degrees_become_metres_and_each_value_stays_where_it_was(tiff, west, nor
     assert field.maximum >= field.value(field.points).max()
 
 
-def test_a_raster_in_metres_or_feet_is_taken_as_it_is(tiff):
+def test_a_raster_in_metres_or_feet_is_not_projected(tiff):
     values = np.arange(12.0).reshape(3, 4)
     metres = robot_team_v0.parallel_env(field={"raster": tiff(values, 500_000, 5_200_000, 10.0, "EPSG:32632")}).field
     np.testing.assert_array_equal(metres.high, [30.0, 20.0])
@@ -70,7 +70,7 @@ def test_a_raster_in_metres_or_feet_is_taken_as_it_is(tiff):
     np.testing.assert_allclose(feet.high, np.array([300.0, 200.0]) * 1200 / 3937)
 
 
-def test_regions_in_degrees_lie_where_they_should_on_a_projected_raster(tiff, tmp_path):
+def test_regions_in_degrees_are_placed_correctly_on_a_raster_in_degrees(tiff, tmp_path):
     path = tmp_path / "lake.geojson"
     ring = [[8.1, 47.2], [8.2, 47.2], [8.2, 47.3], [8.1, 47.3], [8.1, 47.2]]
     path.write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
@@ -81,9 +81,9 @@ def test_regions_in_degrees_lie_where_they_should_on_a_projected_raster(tiff, tm
 
 
 @pytest.mark.parametrize("stated", [{}, {"coordinates": "degrees"}])
-def test_regions_in_degrees_lie_where_they_should_on_a_raster_in_a_projected_system(tiff, tmp_path, stated):
-    """Zone 32 N is a transverse Mercator about 9 degrees east, scaled by .9996, of which 500 km lie in the west."""
-    corner, zone = np.array([500_050.0, 5_196_050.0]), LocalProjection(9.0, 0.0, 0.0)  # of the map: a middle of a cell
+def test_regions_in_degrees_are_placed_correctly_on_a_raster_in_a_projected_system(tiff, tmp_path, stated):
+    """Zone 32 N is a transverse Mercator projection around 9° E, scaled by 0.9996, with a false easting of 500 km."""
+    corner, zone = np.array([500_050.0, 5_196_050.0]), LocalProjection(9.0, 0.0, 0.0)  # of the map: a cell's centre
     ring = corner + np.array([[1000.0, 900.0], [2000.0, 900.0], [2000.0, 1900.0], [1000.0, 1900.0]])
     path = tmp_path / "lake.geojson"
     in_degrees = zone.degrees((ring - [500_000.0, 0.0]) / 0.9996).tolist()
@@ -94,11 +94,11 @@ def test_regions_in_degrees_lie_where_they_should_on_a_raster_in_a_projected_sys
 
 
 @pytest.mark.parametrize(("crs", "unit_m"), [("EPSG:32632", 1.0), ("EPSG:2272", 1200 / 3937)])
-def test_a_raster_of_regions_lies_on_the_field_where_both_lie_on_earth(tiff, crs, unit_m):
-    """The map begins at the middle of the field's south-west cell."""
+def test_a_raster_of_regions_is_aligned_with_the_field_on_earth(tiff, crs, unit_m):
+    """The map begins at the centre of the field's south-west cell."""
     field = {"raster": tiff(np.random.default_rng(2).random((40, 50)), 500_000, 5_200_000, 100.0, crs)}
     lake = np.zeros((6, 4))
-    lake[1:3, 2] = -1.0  # 100 to 300 below its north edge, 200 to 300 right of its west one
+    lake[1:3, 2] = -1.0  # 100 to 300 south of its north edge, 200 to 300 east of its west edge
     regions = tiff(lake, 501_000, 5_199_000, 100.0, crs, "lake.tif", nodata=-1.0)
     env = robot_team_v1.parallel_env(field=field, no_go=[{"raster": regions}], route_cells=200)
     corner = np.array([500_050.0, 5_196_050.0])
@@ -110,7 +110,7 @@ def test_a_raster_of_regions_lies_on_the_field_where_both_lie_on_earth(tiff, crs
         robot_team_v1.parallel_env(field=field, no_go=[{"raster": elsewhere}])
 
 
-def test_what_is_refused(tiff, monkeypatch):
+def test_invalid_rasters_and_settings_are_refused(tiff, monkeypatch):
     values = np.ones((4, 5))
 
     def make(path, **more):
@@ -131,7 +131,7 @@ def test_what_is_refused(tiff, monkeypatch):
         make("dem.tif")
 
 
-def test_a_state_is_of_the_data_and_not_of_the_path(tiff):
+def test_a_state_depends_on_the_data_and_not_on_the_path(tiff):
     values = np.random.default_rng(0).random((5, 6))
     one, same = (robot_team_v0.parallel_env(field={"raster": tiff(values, 8.0, 47.0, 0.01, name=n)}) for n in "ab")
     other = robot_team_v0.parallel_env(field={"raster": tiff(values + 1, 8.0, 47.0, 0.01, name="c")})
@@ -142,7 +142,7 @@ def test_a_state_is_of_the_data_and_not_of_the_path(tiff):
 
 
 def bay(rows=40, columns=50):
-    """Heights that rise to the north-east, with a bay of cells without any that reaches in from the west."""
+    """Heights that rise to the north-east, with a bay of cells without values that extends from the west edge."""
     values = np.add.outer(np.arange(rows)[::-1], np.arange(columns)).astype(float)
     values[12:25, :30] = np.nan
     values[30, 40] = np.nan  # and a hole of one cell
@@ -150,7 +150,7 @@ def bay(rows=40, columns=50):
 
 
 def between_known(values, cell, places):
-    """Whether the four cells about each place of a map that begins at the middle of the south-west one have values."""
+    """Whether all four cells around each place have values. The map begins at the centre of the south-west cell."""
     rows = values[::-1]
     x, y = places.T / cell
     column = np.minimum(np.floor(x), rows.shape[1] - 2).astype(int)
@@ -160,12 +160,12 @@ def between_known(values, cell, places):
 
 @pytest.mark.parametrize("kind", ["array", "metres", "mark"])
 @pytest.mark.parametrize("version", [robot_team_v0, robot_team_v1])
-def test_nobody_goes_where_a_raster_has_no_data_nor_is_judged_by_it(tiff, tmp_path, kind, version):
+def test_robots_avoid_cells_without_data_and_scores_ignore_them(tiff, tmp_path, kind, version):
     values = bay()
     if kind == "array":
         np.save(tmp_path / "bay.npy", values)
         field = {"raster": str(tmp_path / "bay.npy"), "cell_m": 20.0}
-    else:  # by the file's own mark, or by one that it does not name
+    else:  # by the nodata value of the file, or by a usual mark that the file does not state
         named = {"nodata": -7.0} if kind == "metres" else {}
         holes = np.where(np.isnan(values), named.get("nodata", -9999.0), values)
         field = {"raster": tiff(holes, 500_000, 5_200_000, 20.0, "EPSG:32632", **named)}
@@ -177,7 +177,7 @@ def test_nobody_goes_where_a_raster_has_no_data_nor_is_judged_by_it(tiff, tmp_pa
         assert between_known(values, 20.0, known).all()
     anywhere = generator.uniform(0, env.field.high, (4000, 2))
     known = between_known(values, 20.0, anywhere)
-    assert env.ground.is_free(anywhere[known]).mean() > 0.9  # no more is lost than cells of the map at the shore
+    assert env.ground.is_free(anywhere[known]).mean() > 0.9  # only cells of the ground at the shore are lost
     assert env.no_go()
     assert env.field.maximum == pytest.approx(39 + 49, abs=3)
     while env.agents:
@@ -189,11 +189,11 @@ def test_nobody_goes_where_a_raster_has_no_data_nor_is_judged_by_it(tiff, tmp_pa
             along = np.concatenate([a + np.linspace(0, 1, 50)[:, None] * (b - a) for a, b in pairwise(trail)])
             assert between_known(values, 20.0, along).all()
             x, y = info["location"] / 20.0
-            assert info["measurement"] == pytest.approx(x + y, abs=1e-4)  # a plane, wherever it is known
+            assert info["measurement"] == pytest.approx(x + y, abs=1e-4)  # a plane, wherever values are known
 
 
-def test_gaps_of_a_projected_raster_are_kept_out_of(tiff):
-    """Of four cells about a place, looked up where it lies on Earth, all have values."""
+def test_no_site_lies_in_a_gap_of_a_projected_raster(tiff):
+    """All four cells around each site, found by its position on Earth, have values."""
     values, west, north, cell = bay(), 24.0, 60.4, 0.01
     raster = tiff(np.where(np.isnan(values), -1.0, values), west, north, cell, nodata=-1.0)
     env = robot_team_v1.parallel_env(field={"raster": raster})
@@ -204,7 +204,7 @@ def test_gaps_of_a_projected_raster_are_kept_out_of(tiff):
     assert between_known(values, cell, own).all()
 
 
-def test_which_numbers_stand_for_nothing_may_be_stated(tmp_path):
+def test_the_user_can_state_which_numbers_are_missing_values(tmp_path):
     values = np.add.outer(np.arange(20.0), np.arange(20.0))
     values[3, 3], values[9, 9] = -99.0, 1e30
     np.save(tmp_path / "a.npy", values)
@@ -217,7 +217,7 @@ def test_which_numbers_stand_for_nothing_may_be_stated(tmp_path):
     assert robot_team_v0.parallel_env(field={**field, "missing": []}).ground.is_open
 
 
-def test_rasters_without_room_are_refused(tmp_path):
+def test_rasters_without_room_for_robots_are_refused(tmp_path):
     path = str(tmp_path / "a.npy")
     np.save(path, np.where(np.eye(6, dtype=bool), 1.0, np.nan))
     with pytest.raises(ConfigError, match=r"\$\.field\.cell_m: got .*, an array, .*; wanted their width in m"):
@@ -235,7 +235,7 @@ def test_rasters_without_room_are_refused(tmp_path):
 
 
 @pytest.mark.filterwarnings("error::swarmbo.errors.DataWarning")
-def test_sensors_that_cannot_keep_out_are_not_told_that_gaps_are_no_go(tmp_path):
+def test_fixed_sensors_refuse_a_raster_with_gaps(tmp_path):
     path = str(tmp_path / "bay.npy")
     np.save(path, bay())
     refused = r"\$\.field\.raster: got .* with 391 of 2,000 cells that have no value \(391 without a number\); wanted"
@@ -243,7 +243,7 @@ def test_sensors_that_cannot_keep_out_are_not_told_that_gaps_are_no_go(tmp_path)
         sensor_field_v0.parallel_env(field={"raster": path, "cell_m": 20.0})
 
 
-def test_a_raster_in_a_thousand_pieces_is_drawn_in_few():
+def test_scattered_cells_are_drawn_as_few_rings():
     marked = np.random.default_rng(0).random((400, 300)) < 0.1
     rings = Region.of_cells(marked, (0.0, 0.0, 300.0, 400.0)).rings
     assert 0 < len(rings) <= 300
@@ -253,7 +253,7 @@ def test_a_raster_in_a_thousand_pieces_is_drawn_in_few():
     np.testing.assert_allclose([ring.min(axis=0), ring.max(axis=0)], [[50.0, 100.0], [150.0, 200.0]])
 
 
-def test_the_scale_and_offset_of_a_band_count_and_gaps_are_told_before(tiff):
+def test_scale_and_offset_of_a_band_are_applied_after_gaps_are_found(tiff):
     packed = np.arange(12.0).reshape(3, 4)
     packed[0, 0] = -9999
     at = ("EPSG:32632", "dem.tif", 0.1, 5.0)

@@ -29,7 +29,7 @@ def test_a_frame_shows_the_field_and_changes_when_robots_drive(make):
     assert 0.002 < (before != after).any(axis=2).mean() < 0.5
 
 
-def test_drawing_leaves_the_episode_and_pyplot_alone(make):
+def test_drawing_does_not_change_the_episode_or_open_pyplot_figures(make):
     import matplotlib.pyplot as plt
 
     one, other = make(render_mode="rgb_array"), make(render_mode="rgb_array")
@@ -42,7 +42,7 @@ def test_drawing_leaves_the_episode_and_pyplot_alone(make):
     assert plt.get_fignums() == []
 
 
-def test_text_has_a_digit_per_robot_at_its_place(make):
+def test_text_shows_a_digit_per_robot_at_its_place(make):
     env = make(render_mode="ansi")
     env.reset(seed=0)
     lines = env.render().splitlines()

@@ -1,4 +1,4 @@
-"""Rewards by setting: shares of the change of a score, which of maps and levels a belief on all samples has."""
+"""Rewards of each setting. The score of maps and level sets is that of a belief on all samples."""
 
 import numpy as np
 import pettingzoo
@@ -52,7 +52,7 @@ def rounds(env, seed):
 
 
 @pytest.mark.parametrize(("world", "arguments"), FIELDS)
-def test_rewards_of_a_task_are_equal_shares_of_the_change_of_its_score_less_costs(world, arguments):
+def test_rewards_of_a_task_are_equal_shares_of_the_change_of_its_score_minus_costs(world, arguments):
     env = made(world, arguments)
     for seed in (0, 2**20):
         env.reset(seed=seed)
@@ -65,7 +65,7 @@ def test_rewards_of_a_task_are_equal_shares_of_the_change_of_its_score_less_cost
 
 
 @pytest.mark.parametrize(("world", "arguments"), FIELDS + FUNCTIONS)
-def test_a_team_shares_the_sum_of_what_each_gets_alone(world, arguments):
+def test_team_rewards_are_the_mean_of_own_rewards(world, arguments):
     own, team = made(world, arguments, reward="own"), made(world, arguments, reward="team")
     for (alone, infos), (shared, _) in zip(rounds(own, 3), rounds(team, 3), strict=True):
         costs = np.array([info["cost"] for info in infos.values()])
@@ -79,7 +79,7 @@ def test_a_team_shares_the_sum_of_what_each_gets_alone(world, arguments):
             assert ("factors" in info) is not is_total
 
 
-def test_the_peak_pays_its_true_gain_and_a_robot_on_the_summit_earns_nothing_more():
+def test_a_peak_pays_its_true_gain_and_nothing_more_after_the_summit_is_found():
     env = made("robot_team-v0", {**ROBOTS, "failure_rate": 0.0, "travel_cost": 0.0})
     env.reset(seed=0)
     field = env.unwrapped.field
@@ -97,15 +97,15 @@ def test_the_peak_pays_its_true_gain_and_a_robot_on_the_summit_earns_nothing_mor
     assert sum(rewards.values()) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_the_map_of_robots_is_that_of_a_process_on_all_that_they_measured():
+def test_the_map_of_robots_is_that_of_a_gaussian_process_on_all_their_samples():
     rng = np.random.default_rng(0)
     env = made("robot_team-v1", {**ROBOTS, "task": "map", "samples_per_leg": 2, "noise_std": 0.1, "failure_rate": 0.0})
     _, infos = env.reset(seed=1)
-    scorer, told = env.unwrapped._scorer, list(infos.values())
+    scorer, reports = env.unwrapped._scorer, list(infos.values())
     while env.agents:
         infos = env.step({agent: rng.uniform(0, [900, 600]) for agent in env.agents})[4]
-        told += [report for info in infos.values() for report in (*info["on_the_way"], info)]
-    X, y = np.array([t["location"] for t in told]), np.array([t["measurement"] for t in told])
+        reports += [report for info in infos.values() for report in (*info["on_the_way"], info)]
+    X, y = np.array([t["location"] for t in reports]), np.array([t["measurement"] for t in reports])
 
     def kernel(A, B):  # Matern 3/2, of the scorer's own settings, on its knots (Snelson & Ghahramani's FITC)
         r = np.sqrt(3.0) * cdist(A, B) / scorer._lengthscale
@@ -121,7 +121,7 @@ def test_the_map_of_robots_is_that_of_a_process_on_all_that_they_measured():
     assert -env.unwrapped.score == pytest.approx(error, rel=1e-6)
 
 
-def test_access_points_that_share_the_utility_earn_most_where_the_network_does():
+def test_access_points_that_share_the_utility_earn_most_when_the_network_is_best():
     env = made("wlan_power-v0", {"failure_rate": 1.0, "noise_std": 9.0})  # rewards need no measurement
     env.reset(seed=0)
     world = env.unwrapped
@@ -138,27 +138,27 @@ def test_access_points_that_share_the_utility_earn_most_where_the_network_does()
             _, rewards, *_ = env.step({f"ap_{i}": [power] for i, power in enumerate(powers)})
             paid[reward, name] = sum(rewards.values()), rewards
     assert paid["task", "best"][0] > 1.2 * paid["task", "full"][0]
-    off = int(np.argmin(best))  # who is switched off for the others' sake earns nothing of its own
+    off = int(np.argmin(best))  # turned down for the benefit of others, so its own reward falls
     assert paid["own", "best"][1][f"ap_{off}"] < paid["own", "full"][1][f"ap_{off}"]
 
 
-def test_an_unknown_reward_is_refused_by_name():
+def test_an_unknown_reward_is_refused_with_the_valid_names():
     with pytest.raises(ConfigError, match=r"reward.*'task'"):
         made("function-v0", {}, reward="mine")
 
 
 def episode(env, generator, wish=0.7):
-    """Random spots; who samples is random too. Yields what each step returns."""
+    """Step with random sites and random decisions to sample; yield the result of each step."""
     while env.agents:
         spots = {agent: generator.choice(env.candidates(agent)) for agent in env.agents}
         yield env.step({agent: np.append(spot, float(generator.random() < wish)) for agent, spot in spots.items()})
 
 
 def sampled_in(env):
-    """Places, rounds and values of the samples of an episode."""
+    """Places, rounds and values of an episode's samples."""
     _, infos = env.reset(seed=0)
-    told = enumerate([infos, *(infos for *_, infos in episode(env, np.random.default_rng(3)))])
-    samples = [(number, info) for number, infos in told for info in infos.values() if info["sampled"]]
+    rounds = enumerate([infos, *(infos for *_, infos in episode(env, np.random.default_rng(3)))])
+    samples = [(number, info) for number, infos in rounds for info in infos.values() if info["sampled"]]
     rows = np.array([(*info["location"], number, info["measurement"]) for number, info in samples])
     return rows[:, :2], rows[:, 2], rows[:, 3]
 
@@ -178,7 +178,7 @@ def series(tmp_path):
     ("task", "field", "more"),
     [("map", GP, {}), ("map", MOVING, {}), ("level", GP, {"level": 0.2}), ("level", PLUME, {"level": 30.0})],
 )
-def test_the_score_is_that_of_the_metrics_by_which_runs_are_judged(task, field, more):
+def test_the_score_equals_the_metrics_of_runs(task, field, more):
     env = sensor_field_v0.parallel_env(sensors=6, field=field, task=task, **more, max_cycles=6)
     env.reset(seed=2)
     scores = {env.score}
@@ -194,7 +194,7 @@ def test_the_score_is_that_of_the_metrics_by_which_runs_are_judged(task, field, 
 
 
 @pytest.mark.parametrize("noise_std", [0.0, 0.3])
-def test_where_all_sites_are_knots_the_belief_is_that_of_a_gaussian_process(series, noise_std):
+def test_if_all_sites_are_knots_the_belief_is_an_exact_gaussian_process(series, noise_std):
     """Oracle: scikit-learn, with all data at once."""
     env = sensor_field_v0.parallel_env(sensors=5, field=series, noise_std=noise_std, max_cycles=5)
     (X, _, y), scorer = sampled_in(env), env._scorer
@@ -206,8 +206,8 @@ def test_where_all_sites_are_knots_the_belief_is_that_of_a_gaussian_process(seri
     np.testing.assert_allclose(believed, truth.mean() + process.predict(scorer.points), atol=3e-4)
 
 
-def test_of_a_field_that_changes_it_is_the_process_whose_old_data_fade_by_a_share_each_round(series):
-    """Oracle: the regression over places and rounds with all data at once, of covariance k(x, x') share^|t - t'|."""
+def test_in_a_changing_field_the_belief_is_a_gaussian_process_with_exponential_decay_in_time(series):
+    """Oracle: regression over places and rounds, all data at once, with covariance k(x, x') retention^|t - t'|."""
     env = sensor_field_v0.parallel_env(sensors=5, field={**series, "time": "t"}, noise_std=0.2, max_cycles=5)
     (X, t, v), scorer = sampled_in(env), env._scorer
     assert 0.5 < scorer._retention < 1.0
@@ -223,7 +223,7 @@ def test_of_a_field_that_changes_it_is_the_process_whose_old_data_fade_by_a_shar
 
 
 @pytest.mark.parametrize(("world", "arguments"), [FIELDS[1], FIELDS[7], FIELDS[8]])
-def test_a_saved_belief_behind_the_score_is_restored_and_refused_if_it_is_not_a_covariance(world, arguments):
+def test_a_saved_belief_is_restored_and_refused_if_its_covariance_is_invalid(world, arguments):
     env, again = (made(world, arguments, reward="task").unwrapped for _ in range(2))
     all(rounds(env, 3))
     state = env.get_state()
@@ -238,7 +238,7 @@ def test_a_saved_belief_behind_the_score_is_restored_and_refused_if_it_is_not_a_
 
 
 @pytest.mark.parametrize("field", [GP, {"survey": "oxford-ph"}, {"elevation": "jacksboro"}])
-def test_with_default_settings_sampling_pays_and_doing_without_pays_nothing(field):
+def test_with_default_settings_sampling_pays_and_not_sampling_pays_nothing(field):
     returns = {}
     for wish in (0.0, 1.0):
         env = sensor_field_v0.parallel_env(sensors=12, field=field, max_cycles=6)

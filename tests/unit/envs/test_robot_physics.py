@@ -1,4 +1,4 @@
-"""Robots with wheels on a terrain: against level ground, inclined planes and what cannot be driven."""
+"""Robots with wheels on a terrain, tested on level ground, slopes and ground that they cannot drive."""
 
 import sys
 import warnings
@@ -38,7 +38,7 @@ def begun(**changed):
 
 
 def ramp(tmp_path, degrees):
-    """A plane of 100 m by 100 m that rises to the east."""
+    """A plane of 100 m x 100 m that rises to the east."""
     path, rise = tmp_path / "ramp.csv", np.tan(np.radians(degrees))
     rows = [f"{x},{y},{x * rise}" for x in range(0, 101, 10) for y in range(0, 101, 10)]
     path.write_text("\n".join(["x,y,z", *rows]))
@@ -46,7 +46,7 @@ def ramp(tmp_path, degrees):
 
 
 def integrated(follower, pose, seconds, step=0.1):
-    """A unicycle that does as it is told, by Euler's rule."""
+    """Poses of an ideal unicycle that follows the commands, by Euler's method."""
     poses, here = [pose], np.array(pose, dtype=float)
     for n in range(int(seconds / step)):
         speed, rate = follower.command(*here, seconds - n * step)
@@ -60,7 +60,7 @@ def integrated(follower, pose, seconds, step=0.1):
     st.floats(-3, 3),
     st.sampled_from([0.3, 1.0, 3.0]),
 )
-def test_a_follower_keeps_to_its_route_and_gets_to_its_end(places, heading, length):
+def test_a_follower_stays_near_its_route_and_reaches_its_end(places, heading, length):
     route = np.array([(0.0, 0.0), *places]).round(3)
     ways = np.hypot(*np.diff(route, axis=0).T)
     follower = Follower(route, 2.0, 0.5, length)
@@ -71,7 +71,7 @@ def test_a_follower_keeps_to_its_route_and_gets_to_its_end(places, heading, leng
         assert np.hypot(*(pieces - pose[:2]).T).min() < 0.75 * length
 
 
-def test_a_terrain_is_the_field_itself_or_as_high_as_asked():
+def test_a_terrain_has_the_heights_of_the_field_or_the_requested_relief():
     env = robot_team_v1.parallel_env(field={"elevation": "jacksboro", "window": [0, 0, 30, 20]})
     field, places = env.field, env.sites()[37::50]
     own = Terrain.of(field, MujocoSettings(smoothing_cells=0, terrain_cells=1024))
@@ -86,35 +86,35 @@ def test_a_terrain_is_the_field_itself_or_as_high_as_asked():
 
 
 @has_mujoco
-def test_rovers_stand_on_the_ground_wherever_they_are_put():
-    """MuJoCo's own rows and columns are those of the map: a ground that lay the wrong way round would show."""
+def test_rovers_stand_on_the_ground_at_any_place():
+    """Rows and columns of MuJoCo's height field match the map: a flipped or transposed one would be found here."""
     env = begun(robots=8, rovers={"relief_m": 12.0})
     rovers, episode = env._world.mover, env._current()
     for state, pose in zip(episode.engine, episode.poses, strict=True):
-        place = state[1:4]  # after the time
+        place = state[1:4]  # the first entry is the time
         np.testing.assert_allclose(place[:2], pose[:2], atol=0.2)
         up = rovers.terrain.upright(pose[:2], 0.0, 0.5)[2, 2]
         assert place[2] - rovers.terrain.heights_at(place[None, :2])[0] == pytest.approx(0.2 / up, abs=0.03)
 
 
 @has_mujoco
-def test_on_level_ground_a_rover_takes_the_time_and_the_way_that_it_should():
+def test_on_level_ground_a_rover_drives_the_expected_time_and_distance():
     env = make(rovers={"relief_m": 0.01}, starts=[[50, 50]], battery_s=1000.0, round_time_s=50.0)
     env.reset(seed=3)
     _, _, _, _, infos = env.step(at(env, [90, 80]))
     info = infos["robot_0"]
     assert info["reached"]
-    assert 50.0 - 0.5 < info["distance"] < 53.0  # it may drive a bend at first
+    assert 50.0 - 0.5 < info["distance"] < 53.0  # it may start with a bend
     turn = np.pi / 0.5
     assert 50 / 2.0 < (1.0 - info["battery"]) * 1000.0 < 50 / 2.0 + turn + 3.0
-    assert 0.0 < np.hypot(*(info["location"] - [90, 80])) < 0.5  # where it truly is
+    assert 0.0 < np.hypot(*(info["location"] - [90, 80])) < 0.5  # the true location of the rover
     assert info["measurement"] == env.field.value(info["location"][None])[0]
 
 
 @has_mujoco
 @pytest.mark.parametrize(("degrees", "friction", "climbs"), [(12, 1.0, True), (25, 1.0, True), (12, 0.1, False)])
-def test_a_slope_is_climbed_up_to_the_friction_of_the_wheels(tmp_path, degrees, friction, climbs):
-    """No vehicle climbs a slope whose tangent is above its friction; with room to spare below that it must."""
+def test_rovers_climb_slopes_only_up_to_the_friction_of_their_wheels(tmp_path, degrees, friction, climbs):
+    """No vehicle climbs a slope whose tangent exceeds its friction. Well below that, a rover must climb it."""
     field, relief = ramp(tmp_path, degrees)
     env = begun(field=field, starts=[[30, 50]], round_time_s=40.0, rovers={"friction": friction, **relief})
     info = env.step(at(env, [60, 50]))[4]["robot_0"]
@@ -124,19 +124,19 @@ def test_a_slope_is_climbed_up_to_the_friction_of_the_wheels(tmp_path, degrees, 
 
 
 @has_mujoco
-def test_who_tips_over_has_failed_and_is_put_upright_where_it_was():
+def test_a_rover_that_tips_over_fails_and_is_set_upright_at_its_place():
     env = begun(starts=[[100, 100]], rovers={"relief_m": 1.0})
     env._current().engine[0, 4:8] = [0.0, 1.0, 0.0, 0.0]  # upside down
-    told = env.step(at(env, [130, 100]))
-    info = told[4]["robot_0"]
-    assert (info["failure"], info["reached"], told[1]["robot_0"]) == ("tipped over", False, 0.0)
+    result = env.step(at(env, [130, 100]))
+    info = result[4]["robot_0"]
+    assert (info["failure"], info["reached"], result[1]["robot_0"]) == ("tipped over", False, 0.0)
     assert "measurement" not in info
     assert np.hypot(*(info["location"] - [100, 100])) < 1.0
     assert env.step(at(env, [130, 100]))[4]["robot_0"]["reached"]
 
 
 @has_mujoco
-def test_who_runs_out_of_battery_is_carried_home_and_loads():
+def test_a_rover_with_an_empty_battery_is_carried_home_and_charged():
     env = begun(starts=[[100, 100]], bases=[[40, 100]], battery_s=60.0, rovers={"relief_m": 0.01})
     env._current().batteries[0] = 6.0
     info = env.step(at(env, [40, 100]))[4]["robot_0"]
@@ -145,8 +145,8 @@ def test_who_runs_out_of_battery_is_carried_home_and_loads():
 
 
 @has_mujoco
-def test_rovers_keep_away_from_wherever_another_was_since_nobody_knows_when():
-    """Robots that keep to the second would both get through here; the second rover stops before the first one's way."""
+def test_rovers_keep_away_from_the_whole_path_of_another_because_its_times_are_uncertain():
+    """Two robots with exact timing both get through here. The second rover stops before the path of the first."""
     kind = {"robots": 2, "starts": [[50, 100], [200, 10]], "separation_m": 20.0, "round_time_s": 150.0}
     env = begun(**kind, rovers={"relief_m": 0.01})
     infos = list(env.step(at(env, [250, 100], [200, 190]))[4].values())
@@ -158,7 +158,7 @@ def test_rovers_keep_away_from_wherever_another_was_since_nobody_knows_when():
 
 
 @has_mujoco
-def test_rovers_keep_their_length_from_what_is_no_go():
+def test_rovers_keep_their_length_from_no_go_regions():
     lake = {"no_go": [{"corners": [[100, 50], [150, 50], [150, 150], [100, 150]]}], "route_cells": 300}
     beside = np.array([[153.0, 100.0]])
     assert not make(**lake, rovers={"rover_m": 5.0}).ground.is_free(beside)[0]
@@ -166,7 +166,7 @@ def test_rovers_keep_their_length_from_what_is_no_go():
 
 
 @has_mujoco
-def test_what_is_refused():
+def test_invalid_physics_is_refused():
     with pytest.raises(ConfigError, match=r"rovers of 30 m on a map of 200 m; wanted a map of at least 600 m"):
         make(rovers={"rover_m": 30.0})
     with pytest.raises(ConfigError, match=r"too fast for rovers of 1 m and steps of 0\.02 s; wanted at most 10 m/s"):
@@ -179,23 +179,27 @@ def test_what_is_refused():
         make(physics="newton")
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch):
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(MissingPackageError, match=r"\$\.physics: .*'mujoco' needs .*pip install \"swarmbo\[muj"):
         make()
 
 
 @has_mujoco
-@pytest.mark.parametrize(("robots", "separation_m", "told"), [(2, 0.0, 1), (2, 1.4, 1), (2, 1.5, 0), (1, 0.0, 0)])
-def test_one_line_says_that_rovers_may_pass_through_each_other(robots, separation_m, told):
+@pytest.mark.parametrize(
+    ("robots", "separation_m", "warnings_expected"), [(2, 0.0, 1), (2, 1.4, 1), (2, 1.5, 0), (1, 0.0, 0)]
+)
+def test_a_warning_says_that_rovers_may_pass_through_each_other(robots, separation_m, warnings_expected):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         make(robots=robots, separation_m=separation_m)
-    assert len([w for w in found if "separation_m = 1.5 or more keeps them apart" in str(w.message)]) == told
+    assert (
+        len([w for w in found if "separation_m = 1.5 or more keeps them apart" in str(w.message)]) == warnings_expected
+    )
 
 
 @has_mujoco
-def test_the_same_team_plays_it_with_one_word_changed():
+def test_a_team_runs_with_either_physics():
     kind = {"field": {"elevation": "jacksboro", "window": [200, 128, 12, 12]}, "robots": 2, "max_cycles": 2}
     reached = {}
     for physics in ("kinematic", "mujoco"):

@@ -48,7 +48,7 @@ def soil(tmp_path):
         ({"field": None}, r"\$\.field\.elevation: None, here 'jacksboro'"),
     ],
 )
-def test_states_of_worlds_with_other_settings_are_refused_by_what_differs(state, changed, message):
+def test_a_state_from_other_settings_is_refused_with_the_differences(state, changed, message):
     env = world(**changed)
     env.reset(seed=9)
     before = env.get_state()
@@ -60,7 +60,7 @@ def test_states_of_worlds_with_other_settings_are_refused_by_what_differs(state,
 @pytest.mark.parametrize(
     "same", [{"render_mode": "ansi"}, {"field": {"gp": {**DRAW, "mean": 0, "seed": 0}}}, {"speed_m_s": 5}]
 )
-def test_defaults_that_are_written_out_and_how_it_is_shown_make_no_other_world(state, same):
+def test_explicit_defaults_and_render_mode_do_not_make_another_environment(state, same):
     env = world(**same)
     env.set_state(state)
     np.testing.assert_equal(env.get_state(), state)
@@ -75,7 +75,7 @@ def test_starts_and_windows_compare_equal_after_a_state_was_written_to_a_file():
 
 
 @pytest.mark.parametrize("sites", ["only", "interpolated"])
-def test_a_csv_file_is_told_by_its_data_not_by_its_path(soil, sites):
+def test_a_csv_file_is_identified_by_its_data_and_not_by_its_path(soil, sites):
     state = state_after(world(field=soil(sites=sites)))
     moved = world(field=soil("moved.csv", sites=sites))
     moved.set_state(state)
@@ -97,7 +97,7 @@ def test_a_csv_file_is_told_by_its_data_not_by_its_path(soil, sites):
         ("arrays", "trail_ends", lambda ends: None),
     ],
 )
-def test_states_that_are_not_whole_are_refused_and_change_nothing(state, part, name, change):
+def test_invalid_states_are_refused_and_change_nothing(state, part, name, change):
     env = world()
     env.reset(seed=9)
     before = env.get_state()

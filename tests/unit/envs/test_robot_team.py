@@ -18,13 +18,13 @@ def begun(**arguments):
 
 @pytest.fixture
 def line(tmp_path):
-    """Ten sites 100 m apart, values rising to the east."""
+    """Ten sites 100 m apart, with values that rise to the east."""
     path = tmp_path / "line.csv"
     path.write_text("x,y,v\n" + "".join(f"{100 * i},0,{i}\n" for i in range(10)))
     return {"csv": str(path), "x": "x", "y": "y", "value": "v"}
 
 
-def test_reset_measures_at_the_starts_for_nothing():
+def test_reset_measures_at_the_starts_without_cost():
     starts = [[100.0, 200.0], [900.0, 800.0]]
     env = robot_team_v0.parallel_env(robots=2, field=PLAIN, starts=starts, travel_cost=1.0)
     observations, infos = env.reset(seed=0)
@@ -36,7 +36,7 @@ def test_reset_measures_at_the_starts_for_nothing():
         assert observations[agent][4] == 1.0
 
 
-def test_a_robot_that_arrives_measures_there_and_pays_for_the_way():
+def test_a_robot_that_arrives_measures_there_and_pays_for_its_path():
     env = begun(robots=1, starts=[[500.0, 500.0]], travel_cost=0.5, reward="own")
     observations, rewards, _, _, infos = env.step(at(env, [540.0, 530.0]))
     info = infos["robot_0"]
@@ -49,7 +49,7 @@ def test_a_robot_that_arrives_measures_there_and_pays_for_the_way():
     np.testing.assert_array_equal(observations["robot_0"][:2], info["location"])
 
 
-def test_a_robot_that_is_late_measures_where_it_got_to_and_says_so():
+def test_a_robot_that_is_late_measures_at_its_place_and_reports_that_it_did_not_arrive():
     env = begun(robots=1, starts=[[100.0, 100.0]], round_time_s=40.0)
     goal = np.array([1600.0, 1500.0])
     before = np.array([100.0, 100.0])
@@ -68,7 +68,7 @@ def test_a_robot_that_is_late_measures_where_it_got_to_and_says_so():
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_candidate_is_reached_and_no_other_site_is(seed):
+def test_exactly_the_candidates_are_reached(seed):
     env = robot_team_v0.parallel_env(robots=2, field=PLAIN, round_time_s=30.0)
     env.reset(seed=seed)
     state = env.get_state()
@@ -81,7 +81,7 @@ def test_every_candidate_is_reached_and_no_other_site_is(seed):
         assert infos["robot_1"]["reached"] == (tuple(site) in offered)
 
 
-def test_robots_see_the_share_of_rounds_left():
+def test_robots_observe_the_share_of_rounds_left():
     env = begun(robots=2, max_cycles=4)
     seen = []
     while env.agents:
@@ -91,7 +91,7 @@ def test_robots_see_the_share_of_rounds_left():
     np.testing.assert_array_equal(env.state()[[4, 9]], [0.0, 0.0])
 
 
-def test_noise_and_failures_of_a_robot_do_not_depend_on_where_anybody_goes():
+def test_noise_and_failures_of_a_robot_do_not_depend_on_any_robot_s_path():
     arguments = {"robots": 2, "field": PLAIN, "noise_std": 2.0, "failure_rate": 0.3}
     luck = []
     for places in ([[0, 0], [900, 900]], [[1500, 900], [20, 30]]):
@@ -111,7 +111,7 @@ def test_noise_and_failures_of_a_robot_do_not_depend_on_where_anybody_goes():
     assert len(np.unique(np.round(luck[0], 6))) > 20
 
 
-def test_a_failed_measurement_costs_its_way_and_leaves_the_last_good_one_in_sight():
+def test_a_failed_measurement_costs_its_path_and_has_no_reward():
     env = robot_team_v0.parallel_env(robots=1, field=PLAIN, starts=[[100, 100]], failure_rate=1.0, travel_cost=1.0)
     observations, infos = env.reset(seed=0)
     assert "measurement" not in infos["robot_0"]
@@ -121,7 +121,7 @@ def test_a_failed_measurement_costs_its_way_and_leaves_the_last_good_one_in_sigh
     assert rewards["robot_0"] == -infos["robot_0"]["cost"] < 0
 
 
-def test_the_next_episode_has_noise_and_failures_of_its_own():
+def test_each_episode_has_its_own_noise_and_failures():
     starts = [[100.0 * i, 100.0] for i in range(16)]
     episodes = {}
     for name, luck in (("noise", {"noise_std": 1.0}), ("failures", {"failure_rate": 0.5})):
@@ -137,7 +137,7 @@ def test_unseeded_environments_differ():
     assert len({tuple(start) for start in starts}) > 1
 
 
-def test_only_measured_sites_are_sampled_and_each_once(line):
+def test_each_measured_site_is_sampled_once_and_no_other_place(line):
     env = robot_team_v0.parallel_env(robots=2, field=line, starts=[[20, 0], [880, 0]], round_time_s=500.0)
     _, infos = env.reset(seed=0)
     assert [info["location"].tolist() for info in infos.values()] == [[0, 0], [900, 0]]
@@ -146,18 +146,18 @@ def test_only_measured_sites_are_sampled_and_each_once(line):
     _, _, _, _, infos = env.step(at(env, [330, 0], [330, 0]))  # both want site 3; the first in order gets it
     assert [info["measurement"] for info in infos.values()] == [3.0, 4.0]
     assert [info["reached"] for info in infos.values()] == [True, True]
-    _, _, _, _, infos = env.step(at(env, [300, 0], [400, 0]))  # both are taken: the nearest open ones
+    _, _, _, _, infos = env.step(at(env, [300, 0], [400, 0]))  # both are taken: the nearest free sites
     assert [info["measurement"] for info in infos.values()] == [2.0, 5.0]
 
 
-def test_a_robot_takes_a_reachable_site_for_one_that_it_can_not_reach(line):
+def test_a_robot_goes_to_a_reachable_site_if_its_target_is_out_of_reach(line):
     env = begun(robots=1, field=line, starts=[[0, 0]], round_time_s=60.0)
     _, _, _, _, infos = env.step(at(env, [900, 0]))
-    assert infos["robot_0"]["measurement"] == 2.0  # 300 m take 60 s of driving alone, and the robot may have to turn
+    assert infos["robot_0"]["measurement"] == 2.0  # 300 m take 60 s without a turn
     assert not infos["robot_0"]["reached"]
 
 
-def test_a_robot_that_can_reach_no_site_drives_towards_the_nearest_and_measures_nothing(line):
+def test_a_robot_that_can_reach_no_site_drives_towards_the_nearest_without_a_measurement(line):
     env = begun(robots=1, field=line, starts=[[0, 0]], round_time_s=10.0)
     outcomes = []
     for _ in range(3):
@@ -172,7 +172,7 @@ def test_a_robot_that_can_reach_no_site_drives_towards_the_nearest_and_measures_
     assert outcomes[-1] == (1.0, True)
 
 
-def test_a_site_whose_measurement_failed_stays_open(line):
+def test_a_site_whose_measurement_failed_stays_a_candidate(line):
     env = begun(robots=1, field=line, starts=[[0, 0]], failure_rate=1.0)
     assert len(env.candidates("robot_0")) > 0
     assert [0.0, 0.0] in env.candidates("robot_0").tolist()
@@ -181,7 +181,7 @@ def test_a_site_whose_measurement_failed_stays_open(line):
     assert [100.0, 0.0] in env.candidates("robot_0").tolist()
 
 
-def test_when_every_site_was_measured_robots_stay_and_measure_nothing(line):
+def test_after_all_sites_are_measured_robots_stay_and_measure_nothing(line):
     env = begun(robots=2, field=line, round_time_s=1000.0)
     for _ in range(4):
         env.step(at(env, [0, 0], [0, 0]))
@@ -192,7 +192,7 @@ def test_when_every_site_was_measured_robots_stay_and_measure_nothing(line):
     np.testing.assert_array_equal(env.state()[:3], before[:3])
 
 
-def test_truth_says_how_measured_sites_are_used(line):
+def test_the_ground_truth_states_that_only_sites_are_measured(line):
     env = robot_team_v0.parallel_env(robots=2, field=line)
     truth = env.ground_truth()
     assert truth.name == "line v (measured sites only)"
@@ -207,7 +207,7 @@ def test_actions_rounded_to_single_precision_are_accepted():
     env.step({"robot_0": corner})
 
 
-def test_nothing_works_before_reset():
+def test_all_calls_before_reset_are_refused():
     env = robot_team_v0.parallel_env(robots=1, field=PLAIN, render_mode="ansi")
     for call in (lambda: env.step({}), env.state, env.render, env.get_state, env.interaction_graph):
         with pytest.raises(ResetNeeded):
@@ -240,7 +240,7 @@ def test_bad_arguments_are_refused_in_one_line_with_the_path(arguments, message)
 @pytest.mark.parametrize("speed_m_s", [1e-6, 1e12])
 @pytest.mark.parametrize("turn_rate_rad_s", [1e-6, 1e6])
 @pytest.mark.parametrize("round_time_s", [1e-6, 1e12, None])
-def test_limits_at_the_ends_of_their_ranges_are_driven(speed_m_s, turn_rate_rad_s, round_time_s):
+def test_robots_drive_with_limits_at_the_ends_of_their_ranges(speed_m_s, turn_rate_rad_s, round_time_s):
     limits = {"speed_m_s": speed_m_s, "turn_rate_rad_s": turn_rate_rad_s, "round_time_s": round_time_s}
     env = begun(robots=2, travel_cost=1e12, noise_std=1e12, **limits)
     observations, rewards, _, _, _ = env.step(at(env, [500, 500], [600, 600]))
@@ -249,7 +249,7 @@ def test_limits_at_the_ends_of_their_ranges_are_driven(speed_m_s, turn_rate_rad_
     assert len(env.candidates("robot_0")) >= 0
 
 
-def test_an_action_outside_the_area_is_refused_however_far_the_origin_is(tmp_path):
+def test_an_action_outside_the_area_is_refused_also_far_from_the_origin(tmp_path):
     path = tmp_path / "far.csv"
     path.write_text("x,y,v\n" + "".join(f"{5e5 + 10 * (i % 4)},{5e6 + 10 * (i // 4)},{i}\n" for i in range(16)))
     env = begun(robots=1, field={"csv": str(path), "x": "x", "y": "y", "value": "v"})

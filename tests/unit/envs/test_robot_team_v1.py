@@ -1,4 +1,4 @@
-"""What version 1 of the robot team adds, and that without it it is version 0."""
+"""Additions of version 1 of the robot team. Without them, it equals version 0."""
 
 from dataclasses import replace
 
@@ -32,21 +32,21 @@ def begun(**arguments):
 @pytest.mark.parametrize(
     "more", [{}, {"noise_std": 2.0, "failure_rate": 0.3, "travel_cost": 0.1, "round_time_s": 70.0}]
 )
-def test_without_what_it_adds_it_is_version_0(more):
+def test_without_its_additions_it_equals_version_0(more):
     old, new = robot_team_v0.parallel_env(field=PLAIN, **more), make(**more)
     assert data_equivalence(old.reset(seed=1), new.reset(seed=1))
     rng = np.random.default_rng(0)
     while old.agents:
         actions = {agent: rng.uniform(old.field.low, old.field.high) for agent in old.agents}
         assert all(np.array_equal(old.candidates(agent), new.candidates(agent)) for agent in old.agents)
-        told = new.step(actions)
-        assert all(info.pop("path") is not None for info in told[4].values())  # figures draw it
-        assert data_equivalence(old.step(actions), told)
+        result = new.step(actions)
+        assert all(info.pop("path") is not None for info in result[4].values())  # only in version 1, for figures
+        assert data_equivalence(old.step(actions), result)
 
 
-def test_robots_may_be_unlike():
-    unlike = {"speed_m_s": [2.0, 8.0], "turn_rate_rad_s": [3.0, 0.3], "radio_range_m": [2000.0, 1450.0]}
-    env = make(robots=2, starts=[[100, 100], [100, 1500]], noise_std=[0.0, 5.0], round_time_s=60.0, **unlike)
+def test_robots_may_differ():
+    different = {"speed_m_s": [2.0, 8.0], "turn_rate_rad_s": [3.0, 0.3], "radio_range_m": [2000.0, 1450.0]}
+    env = make(robots=2, starts=[[100, 100], [100, 1500]], noise_std=[0.0, 5.0], round_time_s=60.0, **different)
     _, infos = env.reset(seed=0)
     assert [info["noise_std"] for info in infos.values()] == [0.0, 5.0]
     truth = env.ground_truth().value(np.array([info["location"] for info in infos.values()]))
@@ -58,11 +58,11 @@ def test_robots_may_be_unlike():
     assert infos["robot_0"]["distance"] <= 120.001 < infos["robot_1"]["distance"] <= 480.001
     env.step(at(env, [100, 100], [100, 2300]))
     apart = np.hypot(*(env.state()[:2] - env.state()[5:7]))
-    assert 1450 < apart < 2000  # the shorter of both ranges
+    assert 1450 < apart < 2000  # beyond the shorter range
     assert env.interaction_graph().number_of_edges() == 0
 
 
-def test_robots_drive_round_a_wall_and_planners_know_how_long_it_takes():
+def test_robots_drive_around_a_wall_in_the_predicted_number_of_rounds():
     env = begun(robots=1, starts=[[800, 1500]], no_go=[WALL], round_time_s=100.0)
     goal = np.array([1200.0, 1500.0])
     expected = env.travel_rounds("robot_0", [[800, 1500], [800, 1500], [1200, 1500]], [[1200, 1500], [1000, 1000]])
@@ -76,7 +76,7 @@ def test_robots_drive_round_a_wall_and_planners_know_how_long_it_takes():
     np.testing.assert_array_equal(env.state()[:2], goal)
 
 
-def test_who_is_sent_into_a_region_goes_to_the_nearest_site():
+def test_a_robot_sent_into_a_region_goes_to_the_nearest_site():
     env = begun(robots=1, starts=[[800, 1500]], no_go=[WALL])
     info = env.step(at(env, [950, 1500]))[4]["robot_0"]
     sites = env.sites()
@@ -85,7 +85,7 @@ def test_who_is_sent_into_a_region_goes_to_the_nearest_site():
     assert not ((sites[:, 0] > 900) & (sites[:, 0] < 1100) & (sites[:, 1] > 300)).any()
 
 
-def test_the_truth_is_that_of_what_can_be_measured():
+def test_the_ground_truth_excludes_no_go_regions():
     plain = make().ground_truth()
     x, y = plain.argmax
     shut = make(no_go=[{"corners": [[x - 300, y - 300], [x + 300, y - 300], [x + 300, y + 300], [x - 300, y + 300]]}])
@@ -99,9 +99,9 @@ def test_the_truth_is_that_of_what_can_be_measured():
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_who_was_let_go_as_far_as_its_battery_lasts_is_home_when_it_is_empty_whatever_the_rounding(rounds):
+def test_rounding_errors_never_leave_a_robot_with_an_empty_battery_away_from_home(rounds):
     env = begun(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
-    episode, seconds = env._current(), rounds * 60.0 + 3e-7  # as much longer as may be, and more than a round takes
+    episode, seconds = env._current(), rounds * 60.0 + 3e-7  # longer than whole rounds, within the tolerance
     episode.poses[0], episode.batteries[0] = [200.0 + 5.0 * seconds, 200.0, np.pi], rounds * 60.0
     for _ in range(rounds):
         infos = env.step({"robot_0": env.action_space("robot_0").high})[4]
@@ -110,8 +110,8 @@ def test_who_was_let_go_as_far_as_its_battery_lasts_is_home_when_it_is_empty_wha
 
 
 @pytest.mark.parametrize("reserve", [0.0, 0.5])
-def test_a_battery_lasts_for_the_way_home_and_the_reserve(reserve):
-    """40 s from home, of which it takes 40 s and what is held back; it must go where that leaves no whole round."""
+def test_a_battery_lasts_for_the_return_and_the_reserve(reserve):
+    """The return takes 40 s plus the reserve. The robot must return if the rest is less than a round."""
     env = begun(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
     limits = replace(env._world.battery_limits, reserve=reserve)
     episode, needed = env._current(), 40.0 * (1.0 + reserve)
@@ -123,14 +123,14 @@ def test_a_battery_lasts_for_the_way_home_and_the_reserve(reserve):
         assert limits.can_return(episode, 0, there, np.array([pose, pose])).tolist() == [True, False]
 
 
-def test_each_round_of_driving_takes_one_of_the_rounds_left():
+def test_each_round_of_driving_reduces_the_rounds_left_by_one():
     env = begun(robots=1, starts=[[200, 200]], battery_s=600.0, round_time_s=60.0, speed_m_s=5.0)
     for left in (10, 9, 8, 7):
         assert env.rounds_left("robot_0") == left
         env.step(at(env, [200, 2500]))
 
 
-def test_a_robot_goes_home_in_time_and_is_full_there():
+def test_a_robot_returns_in_time_and_is_charged_at_its_base():
     env = make(robots=1, starts=[[200, 200]], battery_s=300.0, round_time_s=60.0)
     observations, infos = env.reset(seed=0)
     assert (infos["robot_0"]["battery"], observations["robot_0"][5], env.rounds_left("robot_0")) == (1.0, 1.0, 5)
@@ -151,7 +151,7 @@ def test_a_robot_goes_home_in_time_and_is_full_there():
     assert (endless.base("robot_0"), endless.rounds_left("robot_0")) == (None, NEVER)
 
 
-def test_who_must_go_home_has_one_candidate_and_takes_it_whatever_it_is_asked():
+def test_a_robot_that_must_return_has_one_candidate_and_goes_there_for_any_action():
     env = begun(robots=1, starts=[[200, 200]], battery_s=300.0, round_time_s=60.0)
     for _ in range(2):
         env.step(at(env, [2000, 2500]))
@@ -165,7 +165,7 @@ def test_who_must_go_home_has_one_candidate_and_takes_it_whatever_it_is_asked():
     assert not elsewhere["reached"]
 
 
-def test_who_goes_home_where_only_sites_are_measured_does_not_measure():
+def test_a_robot_that_returns_to_a_base_without_a_site_does_not_measure():
     env = make(robots=1, field={"survey": "oxford-ph"}, battery_s=300.0, round_time_s=60.0, max_cycles=12)
     team = sb.Team.for_env(env, seed=0)
     home = sum(infos["robot_0"].get("sampled") is False for infos in played(env, team))
@@ -174,7 +174,7 @@ def test_who_goes_home_where_only_sites_are_measured_does_not_measure():
     assert "0 failed" in str(team)
 
 
-def test_robots_start_at_their_bases_unless_told_otherwise():
+def test_robots_start_at_their_bases_by_default():
     both = make(robots=2, bases=[[300, 300], [900, 900]], battery_s=500.0)
     assert [info["location"].tolist() for info in both.reset(seed=0)[1].values()] == [[300, 300], [900, 900]]
     shared = make(robots=3, bases=[[300, 300]], battery_s=500.0)
@@ -184,7 +184,7 @@ def test_robots_start_at_their_bases_unless_told_otherwise():
     assert all((shared.base(agent) == 300).all() for agent in shared.agents)
 
 
-def test_who_drives_later_makes_way():
+def test_a_robot_later_in_order_makes_way():
     env = begun(robots=2, starts=[[500, 1000], [1500, 1000]], separation_m=100.0, round_time_s=300.0)
     infos = env.step(at(env, [1350, 1000], [600, 1000]))[4]
     assert infos["robot_0"]["reached"]
@@ -192,7 +192,7 @@ def test_who_drives_later_makes_way():
     assert np.hypot(*(infos["robot_0"]["location"] - infos["robot_1"]["location"])) >= 100.0
 
 
-def test_a_current_brings_robots_farther_than_their_speed():
+def test_a_current_carries_robots_farther_than_their_speed():
     env = begun(robots=1, starts=[[600, 1300]], wind=(4.0, 0.0), round_time_s=60.0)
     places = env.candidates("robot_0")
     farthest = places[np.hypot(*(places - [600, 1300]).T).argmax()]
@@ -200,8 +200,8 @@ def test_a_current_brings_robots_farther_than_their_speed():
     assert env.step(at(env, farthest))[4]["robot_0"]["reached"]
 
 
-def test_who_is_sent_to_the_base_of_another_leaves_room_to_load_there():
-    """Its owner is away, and can still come back."""
+def test_a_robot_sent_to_the_base_of_another_leaves_room_for_its_owner():
+    """The owner is away, and can still return."""
     bases = [[300, 300], [300, 2000]]
     env = begun(robots=2, starts=bases, bases=bases, battery_s=1e6, separation_m=100.0, round_time_s=600.0)
     env.step(at(env, [400, 300], [1800, 2000]))
@@ -211,7 +211,7 @@ def test_who_is_sent_to_the_base_of_another_leaves_room_to_load_there():
     assert env.step(at(env, [300, 300], bases[1]))[4]["robot_1"]["reached"]
 
 
-def test_a_team_measures_with_it_all():
+def test_a_team_works_with_regions_batteries_and_different_noise():
     env = make(robots=3, no_go=[WALL], battery_s=[400.0, 300.0, 500.0], noise_std=[1.0, 2.0, 3.0], max_cycles=5)
     team = sb.Team.for_env(env, seed=0)
     for infos in played(env, team):
@@ -242,15 +242,15 @@ def test_a_team_measures_with_it_all():
         ({"separation": 3}, r"unknown key 'separation'; did you mean 'separation_m'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(arguments, message):
+def test_impossible_settings_are_refused_with_their_path(arguments, message):
     with pytest.raises(ConfigError, match=message):
         make(**arguments)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("with_bases", [False, True])
-def test_who_is_too_far_off_to_meet_is_rightly_left_out(with_bases):
-    """Against a look at all robots at all moments."""
+def test_spacing_equals_a_check_of_all_robots_at_all_times(with_bases):
+    """Spacing skips robots that are too far away to meet, without a change of results."""
     generator, n, time = np.random.default_rng(0), 16, 20.0
     speeds = generator.uniform(1.0, 5.0, n)
     spacing = Spacing(6.0, speeds.tolist(), time)
@@ -280,7 +280,7 @@ def test_who_is_too_far_off_to_meet_is_rightly_left_out(with_bases):
 
 
 @pytest.mark.parametrize("make", [robot_team_v0.parallel_env, robot_team_v1.parallel_env])
-def test_the_task_is_what_truth_states_and_worlds_offer(make) -> None:
+def test_the_task_appears_in_the_ground_truth_and_in_the_world_s_offers(make) -> None:
     for task, level in [("peak", None), ("map", None), ("level", 900.0)]:
         env = make(robots=2, task=task, level=level)
         env.reset(seed=0)

@@ -19,13 +19,13 @@ def world(**changed):
 
 
 def act(env, *awake):
-    """One round in which the numbered sensors sample the first of their candidates."""
+    """One round in which the numbered sensors sample at their first candidate."""
     actions = {agent: np.append(env.stations.spots[n][0], n in awake) for n, agent in enumerate(env.agents)}
     return env.step(actions)
 
 
-def test_every_joule_is_accounted_for():
-    env = world(task="level", level=1e9, **ENERGY)  # of nothing to find F1 is 1, and stays so
+def test_all_used_energy_is_counted():
+    env = world(task="level", level=1e9, **ENERGY)  # nothing lies above this level, so the F1 score is always 1
     spent = np.zeros(4)
     for awake in ((0, 1), (1,), (), (1, 2)):
         _, rewards, *_, infos = act(env, *awake)
@@ -40,7 +40,7 @@ def test_every_joule_is_accounted_for():
     assert env.prices() == dict.fromkeys(env.agents, 0.1)
 
 
-def test_an_empty_battery_ends_sampling_and_is_seen():
+def test_an_empty_battery_ends_sampling_and_is_observed():
     env = world(battery_j=1.2, **ENERGY)
     for left, can in ((0.7, True), (0.2, False), (0.2, False)):
         observations, *_, infos = act(env, 0)
@@ -52,7 +52,7 @@ def test_an_empty_battery_ends_sampling_and_is_seen():
 
 
 def test_a_battery_of_three_samples_is_enough_for_three_and_not_for_four():
-    """In floats three times 0.1 is more than 0.3; a rounding error costs no sample, and gives none away."""
+    """As floats, three times 0.1 exceeds 0.3. Rounding errors neither cost nor add a sample."""
     env = sensor_field_v0.parallel_env(sensors=4, field=STILL, battery_j=0.3, sample_energy_j=0.1)
     env.reset(seed=0)
     assert 0.3 - 0.1 - 0.1 < 0.1
@@ -68,7 +68,7 @@ def test_a_sensor_that_saves_its_energy_keeps_its_spot():
     np.testing.assert_array_equal(infos["sensor_0"]["location"], before[0])
 
 
-def test_all_of_the_map_is_seen_and_relays_connect_all_sensors():
+def test_sensors_reach_the_whole_map_and_the_default_radio_range_connects_them():
     env = world(sensors=17)
     low, high = env.stations.low, env.stations.high
     sites = env.field.sites
@@ -78,7 +78,7 @@ def test_all_of_the_map_is_seen_and_relays_connect_all_sensors():
     assert not nx.is_connected(env.interaction_graph())
 
 
-def test_places_share_out_the_map_and_follow_their_seed():
+def test_places_are_spread_over_the_map_by_their_seed():
     env, same, other = world(sensors=9), world(sensors=9), world(sensors=9, place_seed=1)
     places = env.stations.places
     np.testing.assert_array_equal(places, same.stations.places)
@@ -88,8 +88,11 @@ def test_places_share_out_the_map_and_follow_their_seed():
     assert apart.min() > 0.5 * share
     given = [[10.0, 20.0], [800.0, 500.0]]
     assert world(sensors=2, places=given).stations.places.tolist() == given
-    told = world(sensors=2, places=given).standpoints()
-    assert {agent: place.tolist() for agent, place in told.items()} == {"sensor_0": given[0], "sensor_1": given[1]}
+    standpoints = world(sensors=2, places=given).standpoints()
+    assert {agent: place.tolist() for agent, place in standpoints.items()} == {
+        "sensor_0": given[0],
+        "sensor_1": given[1],
+    }
 
 
 def test_boxes_are_within_reach_and_on_the_map():
@@ -105,7 +108,7 @@ def test_boxes_are_within_reach_and_on_the_map():
         assert ((spots >= box.low[:2]) & (spots <= box.high[:2])).all()
 
 
-def test_where_only_sites_can_be_measured_a_sensor_looks_at_its_own_again_and_again():
+def test_with_sites_only_a_sensor_measures_the_same_site_repeatedly():
     env = world(field={"survey": "oxford-ph"}, task="peak", reach_m=110.0)
     own = env.stations.spots[1]
     x, y = own[0]
@@ -119,13 +122,13 @@ def test_where_only_sites_can_be_measured_a_sensor_looks_at_its_own_again_and_ag
     assert (np.abs(own - env.stations.places[1]) <= 110.0 + 1e-6).all()
 
 
-def test_a_sensor_with_no_site_in_reach_has_the_nearest():
+def test_a_sensor_without_a_site_in_reach_gets_the_nearest_one():
     env = world(field={"survey": "oxford-ph"}, places=[[150, 150], [350, 1050], [550, 2050], [250, 550]], reach_m=1.0)
     assert [len(env.candidates(agent)) for agent in env.agents] == [1] * 4
     assert env.action_space("sensor_0").contains(np.append(env.candidates("sensor_0")[0], 1.0))
 
 
-def test_measurements_are_of_the_field_of_their_round():
+def test_measurements_show_the_field_of_their_round():
     env = world(field=MOVING, noise_std=0.0)
     values = []
     for round_number in (1, 2, 3):
@@ -140,7 +143,7 @@ def test_measurements_are_of_the_field_of_their_round():
     assert len(set(values)) == 3
 
 
-def test_noise_depends_on_nothing_but_seed_sensor_round_and_episode():
+def test_noise_does_not_depend_on_prices_or_spots():
     def measured(**changed):
         env = world(noise_std=1.0, **changed)
         still = [act(env, 1)[4]["sensor_1"]["measurement"] for _ in range(2)]
@@ -175,12 +178,12 @@ def test_noise_depends_on_nothing_but_seed_sensor_round_and_episode():
         ({"sensors": 200, "field": {"survey": "oxford-ph"}}, r"\$\.sensors: got 200; wanted at most one per site: 126"),
     ],
 )
-def test_wrong_arguments_say_where_what_and_what_is_wanted(changed, message):
+def test_wrong_arguments_are_refused_with_path_value_and_valid_values(changed, message):
     with pytest.raises(ConfigError, match=message):
         world(**changed)
 
 
-def test_states_that_are_not_whole_are_refused():
+def test_states_with_invalid_arrays_are_refused():
     env = world()
     state = env.get_state()
     for name, array, message in (
@@ -192,7 +195,7 @@ def test_states_that_are_not_whole_are_refused():
             env.set_state({"json": state["json"], "arrays": {**state["arrays"], name: array}})
 
 
-def test_pictures_and_texts_show_the_round():
+def test_pictures_and_text_show_the_round():
     env = world(field={"plume": {}}, render_mode="ansi", task="level", level=10.0)
     act(env, 0)
     lines = env.render().splitlines()
@@ -214,7 +217,7 @@ def test_pictures_and_texts_show_the_round():
         ({"survey": "oxford-ph"}, "a long name of a field that was measured (measured sites only)\nround 4 of 25"),
     ],
 )
-def test_titles_of_pictures_lie_within_them(table, title):
+def test_titles_fit_into_their_pictures(table, title):
     picture = FieldPicture(build_field(table, 100, moving=True))
     height, width, _ = picture.finish(title).shape
     box = picture._figure._suptitle.get_window_extent()
@@ -225,7 +228,7 @@ def test_titles_of_pictures_lie_within_them(table, title):
 
 
 @pytest.mark.parametrize("table", [{"survey": "oxford-ph"}, {"plume": {}}])
-def test_links_and_failures_are_seen_on_any_ground(table):
+def test_links_and_failures_are_visible_on_any_background(table):
     def picture(**changed):
         return world(field=table, render_mode="rgb_array", **changed).render().astype(int)
 

@@ -1,4 +1,4 @@
-"""Channels and widths of a WLAN: frequencies by the standard's tables, rates and best settings by brute force."""
+"""Channels and widths of a WLAN: frequencies from the standard's tables, rates and best settings by brute force."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ BLOCKS = {  # centre channel numbers at 5 GHz, of IEEE 802.11-2020, table E-4, b
 }
 
 
-def test_centres_are_those_of_the_standard():
+def test_centre_frequencies_equal_those_of_the_standard():
     assert [centre_mhz(channel, 20.0) for channel in (1, 6, 11, 13)] == [2412.0, 2437.0, 2462.0, 2472.0]
     channels = (36, 64, 100, 144, 149, 165)
     assert [centre_mhz(channel, 20.0) for channel in channels] == [5180, 5320, 5500, 5720, 5745, 5825]
@@ -39,7 +39,7 @@ def test_centres_are_those_of_the_standard():
     assert [centre_mhz(*none) for none in ((14, 20.0), (38, 20.0), (1, 80.0), (132, 160.0))] == [None] * 4
 
 
-def test_a_share_is_the_integral_of_two_rectangles():
+def test_a_share_of_overlap_is_the_integral_of_two_rectangles():
     chosen = [(36, 20.0), (36, 40.0), (40, 20.0), (44, 80.0), (48, 20.0), (52, 40.0)]
     grid = np.arange(5100.0, 5400.0, 0.25) + 0.125
     inside = [np.abs(grid - centre_mhz(*one)) < one[1] / 2 for one in chosen]
@@ -58,7 +58,7 @@ def test_a_share_is_the_integral_of_two_rectangles():
     ],
     ids=str,
 )
-def test_rates_are_those_by_hand_and_each_outcome_reads_its_scope_only(arguments):
+def test_rates_equal_the_formulas_and_each_outcome_depends_only_on_its_scope(arguments):
     env, rng = wlan_power_v0.parallel_env(**arguments), np.random.default_rng(0)
     env.reset(seed=0)
     sizes = {"channel": len(env.settings.channels)} | ({"width": 2} if "widths_mhz" in arguments else {})
@@ -68,7 +68,7 @@ def test_rates_are_those_by_hand_and_each_outcome_reads_its_scope_only(arguments
     point = np.array([[float(np.squeeze(a[name])) for a in drawn] for name in ("power", *sizes)]).ravel()
     rates, serving = rates_by_hand(env, point)
     assert env.network.user_capacities(point[None])[0] == pytest.approx(rates)
-    told = env.factor_graph()
+    graph = env.factor_graph()
     for i, (agent, info) in enumerate(infos.items()):
         assert info["measurement"] == pytest.approx(math.fsum(r for r, s in zip(rates, serving, strict=True) if s == i))
         assert [*info["location"].pop("power"), *info["location"].values()] == point.reshape(-1, 12)[:, i].tolist()
@@ -78,11 +78,11 @@ def test_rates_are_those_by_hand_and_each_outcome_reads_its_scope_only(arguments
         other[column] = 0.0 if point[column] else 1.0
         before, after = env.utility.factor_values(env.network, np.array([point, other]))
         changed = after != before
-        readers = np.array([variable in scope for scope in told["scopes"].values()])
+        readers = np.array([variable in scope for scope in graph["scopes"].values()])
         assert not (changed & ~readers).any()
 
 
-def test_on_one_channel_of_the_usual_width_it_is_the_world_without_channels_to_the_bit():
+def test_on_one_common_channel_rates_equal_bit_for_bit_those_without_channels():
     one, other = wlan_power_v0.parallel_env(), wlan_power_v0.parallel_env(channels=[1, 6, 11])
     X = np.random.default_rng(0).uniform(1, 25, (20, 12))
     for position in range(3):
@@ -90,7 +90,7 @@ def test_on_one_channel_of_the_usual_width_it_is_the_world_without_channels_to_t
         assert (other.network.user_capacities(np.hstack([X, plan])) == one.network.user_capacities(X)).all()
 
 
-def test_gradients_by_powers_are_those_of_finite_differences():
+def test_gradients_by_powers_equal_finite_differences():
     env, rng = wlan_power_v0.parallel_env(channels=[36, 40, 44, 48], widths_mhz=[20, 40, 80]), np.random.default_rng(3)
     x = rng.uniform(1, 25, 12)
     network = env.network.on(np.concatenate([rng.integers(0, 4, 12), rng.integers(0, 3, 12)]))
@@ -109,7 +109,7 @@ def test_gradients_by_powers_are_those_of_finite_differences():
         *(pytest.param(*one, marks=pytest.mark.slow) for one in (("proportional-fair", 2), ("cell-minimum", 0))),
     ],
 )
-def test_the_best_known_is_not_beaten_by_all_settings_and_baselines_end_as_they_say(utility, seed):
+def test_no_setting_of_a_grid_beats_the_best_known_and_baselines_have_their_stated_values(utility, seed):
     outcomes = "total" if utility == "minimum-rate" else "per-factor"
     env = wlan_power_v0.parallel_env(
         topology=SMALL, topology_seed=seed, channels=[1, 4, 7], utility=utility, outcomes=outcomes
@@ -129,7 +129,7 @@ def test_the_best_known_is_not_beaten_by_all_settings_and_baselines_end_as_they_
 
 
 @pytest.mark.slow
-def test_a_team_ends_near_the_best_of_all_settings_by_hand():
+def test_a_team_ends_near_the_best_setting_of_a_grid():
     env = wlan_power_v0.parallel_env(topology=SMALL, channels=[1, 6, 11], max_cycles=32)
     grid = np.array(list(itertools.product(*[[1.0, 13.0, 25.0]] * 4, *[range(3)] * 4)), dtype=float)
     by_hand = np.array([math.fsum(rates_by_hand(env, point)[0]) for point in grid])
@@ -141,8 +141,8 @@ def test_a_team_ends_near_the_best_of_all_settings_by_hand():
     assert {point[f"channel_{i}"] for i in range(4)} <= {1, 6, 11}
 
 
-def test_greedy_colouring_separates_all_where_there_are_channels_enough():
-    env = wlan_power_v0.parallel_env(channels=[36, 40, 44, 48, 52])  # at most four are in range of each
+def test_greedy_colouring_separates_all_neighbours_if_there_are_enough_channels():
+    env = wlan_power_v0.parallel_env(channels=[36, 40, 44, 48, 52])  # each has at most four neighbours
     chosen = greedy_colouring(env.network, 25.0)[12:]
     assert not (env.hears & (chosen[:, None] == chosen)).any()
     assert best_known(env.network, 1.0, 25.0, 16)[1] == pytest.approx(
@@ -150,7 +150,7 @@ def test_greedy_colouring_separates_all_where_there_are_channels_enough():
     )
 
 
-def test_a_state_and_a_picture_have_the_channels_and_other_channels_are_another_world():
+def test_states_and_pictures_include_the_channels_and_other_channels_make_another_environment():
     arguments = {"topology": SMALL, "channels": [1, 6, 11], "render_mode": "rgb_array"}
     env, other = (wlan_power_v0.parallel_env(**arguments) for _ in range(2))
     env.reset(seed=0)

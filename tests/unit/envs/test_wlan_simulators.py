@@ -1,4 +1,4 @@
-"""Simulators that are killed, hang or answer nonsense cost one outcome, and not the run. No ns-3 is needed for this."""
+"""A simulator that is killed, hangs or answers nonsense costs one outcome, not the run. No ns-3 is needed here."""
 
 import copy
 import json
@@ -37,7 +37,7 @@ FAULTS = {
 
 @pytest.fixture
 def plan(tmp_path):
-    """Write down what the simulators will do; tells the file."""
+    """Write the behaviours of the simulators to a file, and return its path."""
 
     def write(*behaviours):
         (tmp_path / "plan").write_text(json.dumps(behaviours))
@@ -48,7 +48,7 @@ def plan(tmp_path):
 
 @pytest.fixture
 def simulated(plan, monkeypatch):
-    """A WLAN whose ns-3 is the stand-in."""
+    """A WLAN with the stand-in for ns-3."""
     made = []
 
     def make(*behaviours, timeout_s=1.0, simulation=None, **settings):
@@ -70,7 +70,7 @@ def children_of(path, **settings):
 
 
 def started(path):
-    """Ids of the processes that were started."""
+    """Ids of the started processes."""
     return [int(line) for line in path.with_name("started").read_text().split()]
 
 
@@ -90,18 +90,18 @@ def measure(env, power=10.0):
 def test_a_fault_costs_one_answer_and_one_process(plan, fault):
     path = plan("answer", fault, "answer")
     children = children_of(path, timeout_s=1.0)
-    told = [children.ask([QUESTION])[0] for _ in range(4)]
-    assert [told[i]["mbps"] for i in (0, 2, 3)] == [[5.0, 3.0]] * 3
-    assert isinstance(told[1], Failure)
-    assert FAULTS[fault] in told[1].reason
-    assert told[1].output == ("NS_FATAL, terminating" if fault == "ended" else "")
+    answers = [children.ask([QUESTION])[0] for _ in range(4)]
+    assert [answers[i]["mbps"] for i in (0, 2, 3)] == [[5.0, 3.0]] * 3
+    assert isinstance(answers[1], Failure)
+    assert FAULTS[fault] in answers[1].reason
+    assert answers[1].output == ("NS_FATAL, terminating" if fault == "ended" else "")
     assert len(pids := started(path)) == 2
     assert not is_there(pids[0])
     children.close()
     assert not is_there(pids[1])
 
 
-def test_a_process_that_died_between_two_questions_is_replaced_without_a_word(plan):
+def test_a_process_that_ended_between_two_requests_is_replaced_without_a_failure(plan):
     path = plan("dead afterwards")
     children = children_of(path)
     assert children.ask([QUESTION])[0]["mbps"] == [5.0, 3.0]
@@ -113,18 +113,18 @@ def test_a_process_that_died_between_two_questions_is_replaced_without_a_word(pl
     children.close()
 
 
-def test_questions_keep_their_order_side_by_side_and_one_fault_does_not_touch_the_others(plan):
+def test_parallel_requests_keep_their_order_and_one_fault_does_not_affect_the_others(plan):
     path = plan("answer", "killed")
     children = children_of(path, processes=3)
-    told = children.ask([QUESTION | {"run": run} for run in range(1, 7)])
-    good = [(run, answer["mbps"][0]) for run, answer in enumerate(told, start=1) if not isinstance(answer, Failure)]
+    answers = children.ask([QUESTION | {"run": run} for run in range(1, 7)])
+    good = [(run, answer["mbps"][0]) for run, answer in enumerate(answers, start=1) if not isinstance(answer, Failure)]
     assert good == [(run, 5.0 * run) for run, _ in good]
     assert len(good) == 5
     children.close()
     assert not any(is_there(pid) for pid in started(path))
 
 
-def test_a_process_is_replaced_before_it_has_leaked_too_much(plan):
+def test_a_process_is_replaced_after_its_maximum_number_of_uses(plan):
     path = plan()
     children = children_of(path, most_uses=2)
     for _ in range(5):
@@ -142,7 +142,7 @@ def test_a_simulator_that_does_not_start_is_a_failure_with_its_reason(plan):
     assert isinstance(other.ask([QUESTION])[0], Failure)
 
 
-def test_copies_have_processes_of_their_own_and_abandoned_ones_end(plan):
+def test_copies_have_their_own_processes_and_deleted_objects_end_theirs(plan):
     path = plan()
     children = children_of(path)
     children.ask([QUESTION])
@@ -157,10 +157,10 @@ def test_copies_have_processes_of_their_own_and_abandoned_ones_end(plan):
 
 
 @pytest.mark.parametrize(("fault", "outcomes"), [("killed", "per-factor"), ("garbage", "total")])
-def test_a_fault_is_a_failed_outcome_of_the_world(simulated, fault, outcomes):
+def test_a_fault_is_a_failed_outcome_of_the_environment(simulated, fault, outcomes):
     env = simulated("answer", fault, outcomes=outcomes)
     before, failed, after = measure(env), measure(env), measure(env)
-    wanted = [10.0, 22.0, 0.0] if outcomes == "per-factor" else [32.0] * 3  # nobody is at the third access point
+    wanted = [10.0, 22.0, 0.0] if outcomes == "per-factor" else [32.0] * 3  # the third access point has no users
     for good in (before, after):
         assert [info["measurement"] for info in good.values()] == wanted
         assert {json.dumps(info["source"]) for info in good.values()} == {
@@ -175,8 +175,8 @@ def test_a_fault_is_a_failed_outcome_of_the_world(simulated, fault, outcomes):
     assert np.isfinite(env.state()).all()
 
 
-def test_a_run_goes_on_and_writes_down_what_failed(simulated, tmp_path, monkeypatch):
-    simulated("answer", "killed", "hung", "garbage")  # the one of the run is another, with the same stand-in
+def test_a_run_continues_after_faults_and_logs_them(simulated, tmp_path, monkeypatch):
+    simulated("answer", "killed", "hung", "garbage")  # the run makes its own environment, with the same stand-in
     table = {"id": "swarmbo/wlan_power-v0", "simulation": {"timeout_s": 1.0}, **THROUGHPUT}
     wanted = scenario.scenario_of({"name": "faults", "rounds": 12, "environment": table})
     summary = run(wanted, tmp_path / "run")
@@ -190,10 +190,10 @@ def test_a_run_goes_on_and_writes_down_what_failed(simulated, tmp_path, monkeypa
     assert lines[-1]["recommendation"] is not None
 
 
-def test_a_user_who_leaves_is_not_simulated_and_an_empty_network_needs_no_simulator(simulated):
+def test_users_that_left_are_not_simulated_and_an_empty_network_needs_no_simulator(simulated):
     env = simulated("answer", "answer", "garbage", departures=[[2, 1], [3, 0], [3, 2]])
-    told = [[info["measurement"] for info in measure(env).values()] for _ in range(3)]
-    assert told == [[10.0, 22.0, 0.0], [10.0, 11.0, 0.0], [0.0, 0.0, 0.0]]
+    measured = [[info["measurement"] for info in measure(env).values()] for _ in range(3)]
+    assert measured == [[10.0, 22.0, 0.0], [10.0, 11.0, 0.0], [0.0, 0.0, 0.0]]
 
 
 def test_outcomes_are_means_over_runs(simulated):
@@ -203,17 +203,17 @@ def test_outcomes_are_means_over_runs(simulated):
     assert env.rules.source["run"] == 3
 
 
-def test_capacity_is_that_of_the_simulators_ratio(simulated):
+def test_capacity_is_computed_from_the_simulator_s_sinr(simulated):
     env = simulated(objective="capacity", simulation={"runs": 5}, airtime="full")
     users = 20.0 * np.log2(1.0 + np.array([10.0, 11.0, 11.0]))
-    told = [info["measurement"] for info in measure(env).values()]
-    assert told == pytest.approx([users[0], users[1] + users[2], 0.0])
+    measured = [info["measurement"] for info in measure(env).values()]
+    assert measured == pytest.approx([users[0], users[1] + users[2], 0.0])
     assert (env.rules.source["objective"], env.rules.source["runs"]) == ("capacity", 1)
     assert env.ground_truth() is not None
     assert simulated().ground_truth() is None
 
 
-def test_a_state_of_another_objective_or_time_is_refused_and_one_of_another_timeout_is_not(simulated):
+def test_a_state_of_another_objective_or_simulated_time_is_refused_but_not_of_another_timeout(simulated):
     env = simulated()
     state = env.get_state()
     simulated(timeout_s=9.0, simulation={"processes": 2}).set_state(state)
@@ -233,7 +233,7 @@ def test_results_of_the_closed_form_name_their_objective():
 
 @pytest.fixture
 def wheel(tmp_path, monkeypatch):
-    """A folder that looks like the wheel's, and a cache of its own."""
+    """A folder that looks like the installed wheel, with its own cache."""
     (tmp_path / "ns3" / "include" / "ns3").mkdir(parents=True)
     (tmp_path / "ns3" / "include" / "ns3" / "wifi-module.h").touch()
     (tmp_path / "ns3" / "lib64").mkdir()
@@ -250,7 +250,7 @@ def compiler(folder, text):
     return str(path)
 
 
-def test_the_part_in_c_is_compiled_once(wheel, monkeypatch):
+def test_the_compiled_library_is_built_once_per_version(wheel, monkeypatch):
     says = 'echo "$@" >> "$(dirname $0)/calls"; while [ "$1" != -o ]; do shift; done; touch "$2"'
     monkeypatch.setenv("CXX", compiler(wheel, says))
     first = radio.compiled_library()
@@ -265,10 +265,10 @@ def test_the_part_in_c_is_compiled_once(wheel, monkeypatch):
     assert radio.compiled_library().path != first.path
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX")
-    assert radio.compiled_library().path.is_file()  # kept, so no compiler is needed
+    assert radio.compiled_library().path.is_file()  # cached, so no compiler is needed
 
 
-def test_what_is_missing_is_said_in_one_line(wheel, monkeypatch):
+def test_errors_of_the_compiler_say_what_to_install(wheel, monkeypatch):
     monkeypatch.setenv("CXX", compiler(wheel, "echo \"x.cc:1: fatal error: 'new' file not found\" >&2; exit 1"))
     with pytest.raises(ConfigError, match=r"^\$\.radio: .* finds no standard headers .*apt install g\+\+`$"):
         radio.compiled_library()
@@ -282,7 +282,7 @@ def test_what_is_missing_is_said_in_one_line(wheel, monkeypatch):
     assert list((wheel / "cache").rglob("*.so")) == []
 
 
-def test_a_cache_that_cannot_be_written_is_named(wheel, monkeypatch):
+def test_an_error_names_a_cache_that_cannot_be_written(wheel, monkeypatch):
     (wheel / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(wheel / "file"))
     monkeypatch.setenv("CXX", compiler(wheel, "true"))
@@ -290,7 +290,7 @@ def test_a_cache_that_cannot_be_written_is_named(wheel, monkeypatch):
         radio.compiled_library()
 
 
-def test_the_wheel_is_asked_for_where_it_is_missing(monkeypatch):
+def test_an_error_says_how_to_install_a_missing_wheel(monkeypatch):
     def missing(name):
         raise radio.importlib.metadata.PackageNotFoundError(name)
 
@@ -300,9 +300,7 @@ def test_the_wheel_is_asked_for_where_it_is_missing(monkeypatch):
 
 
 @pytest.mark.thorough
-def test_a_run_of_a_simulator_has_references_and_a_film_for_which_it_is_not_asked_again(
-    simulated, tmp_path, monkeypatch
-):
+def test_a_simulated_run_has_references_and_its_film_needs_no_further_simulation(simulated, tmp_path, monkeypatch):
     simulated()
     table = {"id": "swarmbo/wlan_power-v0", **THROUGHPUT}
     run(scenario.scenario_of({"name": "filmed", "rounds": 6, "environment": table}), tmp_path / "run")
@@ -320,7 +318,7 @@ def test_a_run_of_a_simulator_has_references_and_a_film_for_which_it_is_not_aske
     assert f"{summary.best.mean:.4g}" in next(line for line in shown.splitlines() if "this run" in line)
     asked = (tmp_path / "asked").stat().st_size
     assert "run.gif" in {path.name for path in draw_run(tmp_path / "run")}
-    assert (tmp_path / "asked").stat().st_size == asked == 6 + 5 + 6  # the rounds, five ways, and who gets least in all
+    assert (tmp_path / "asked").stat().st_size == asked == 6 + 5 + 6  # rounds, references, worst-off users
 
     def missing():
         raise ConfigError("no ns-3 here")

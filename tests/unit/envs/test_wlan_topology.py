@@ -1,4 +1,4 @@
-"""Topologies: what drawings promise, what files say, what is refused."""
+"""Topologies: guarantees of drawn ones, files, refused arguments."""
 
 import math
 
@@ -13,9 +13,7 @@ REACH_M = 10 ** ((25 + 82 - 46.6777) / 30)
 
 
 @given(seed=st.integers(0, 10**6), access_points=st.integers(3, 20), users=st.integers(0, 60))
-def test_drawn_access_points_hear_at_least_two_others_and_factors_have_at_most_five_variables(
-    seed, access_points, users
-):
+def test_drawn_access_points_have_two_to_four_neighbours(seed, access_points, users):
     table = {"generated": {"access_points": access_points, "users": users, "area_m": [500.0, 400.0]}}
     env = wlan_power_v0.parallel_env(topology=table, topology_seed=seed)
     points, places = env.topology.access_points, env.topology.users
@@ -27,28 +25,28 @@ def test_drawn_access_points_hear_at_least_two_others_and_factors_have_at_most_f
     scopes = env.factor_graph()["scopes"]
     for i in range(access_points):
         apart = [math.dist(points[i], points[j]) for j in range(access_points)]
-        heard = {f"power_{j}" for j in range(access_points) if j != i and apart[j] <= REACH_M}
-        assert set(scopes[f"capacity_{i}"]) == heard | {f"power_{i}"}
+        neighbours = {f"power_{j}" for j in range(access_points) if j != i and apart[j] <= REACH_M}
+        assert set(scopes[f"capacity_{i}"]) == neighbours | {f"power_{i}"}
         assert 3 <= len(scopes[f"capacity_{i}"]) <= 5
         assert all(distance >= 30.0 for j, distance in enumerate(apart) if j != i)
 
 
 @given(seed=st.integers(0, 10**6), std=st.floats(0.5, 8.0))
-def test_so_they_do_behind_obstacles(seed, std):
+def test_with_shadowing_drawn_access_points_have_two_to_four_neighbours(seed, std):
     env = wlan_power_v0.parallel_env(topology_seed=seed, shadowing_db=std)
-    heard = env.hears.sum(axis=1)
-    assert heard.min() >= 2
-    assert heard.max() <= 4
+    neighbours = env.hears.sum(axis=1)
+    assert neighbours.min() >= 2
+    assert neighbours.max() <= 4
     assert (env.hears == env.hears.T).all()
 
 
-def test_large_ones_can_be_drawn_too():
+def test_large_topologies_can_be_drawn():
     table = {"generated": {"access_points": 300, "users": 900, "area_m": [1300.0, 1300.0], "most_heard": 8}}
-    heard = wlan_power_v0.parallel_env(topology=table).hears.sum(axis=1)
-    assert (len(heard), heard.min() >= 2, heard.max() <= 8) == (300, True, True)
+    neighbours = wlan_power_v0.parallel_env(topology=table).hears.sum(axis=1)
+    assert (len(neighbours), neighbours.min() >= 2, neighbours.max() <= 8) == (300, True, True)
 
 
-def test_shadowing_has_the_spread_asked_for_and_is_the_same_both_ways():
+def test_shadowing_has_the_requested_spread_and_is_symmetric():
     topology = wlan_power_v0.parallel_env(
         topology={"access_points": [[i * 60.0, 0] for i in range(60)], "users": [[5, 5]] * 60}, shadowing_db=6.0
     ).topology
@@ -60,7 +58,7 @@ def test_shadowing_has_the_spread_asked_for_and_is_the_same_both_ways():
 
 @pytest.mark.parametrize("other", [{"users": [[1, 1]]}, {"serving": [0, 1, 1]}])
 def test_a_state_of_another_topology_is_refused(other):
-    """Also one of the same network as it begins."""
+    """Even if both networks are equal at first."""
     pair = {"access_points": [[0, 0], [60, 0]], "users": [[5, 0], [40, 0], [55, 5]]}
     env = wlan_power_v0.parallel_env(topology=pair)
     env.reset(seed=0)
@@ -68,7 +66,7 @@ def test_a_state_of_another_topology_is_refused(other):
         wlan_power_v0.parallel_env(topology=pair | other).set_state(env.get_state())
 
 
-def test_what_is_audible_is_what_is_loud_enough():
+def test_access_points_are_audible_above_a_threshold():
     line = {"access_points": [[0, 0], [100, 0], [205, 0]], "users": []}
     assert wlan_power_v0.parallel_env(topology=line).hears.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
     deaf = wlan_power_v0.parallel_env(topology=line, audible_dbm=-80.0)
@@ -88,7 +86,7 @@ user, 58, 3, 0
 """
 
 
-def test_a_file_says_the_same_as_a_table(tmp_path):
+def test_a_file_gives_the_same_topology_as_a_table(tmp_path):
     (tmp_path / "office.csv").write_text(CSV, encoding="utf-8")
     read = wlan_power_v0.parallel_env(topology={"csv": str(tmp_path / "office.csv")})
     stated = wlan_power_v0.parallel_env(
@@ -122,13 +120,13 @@ def test_a_file_says_the_same_as_a_table(tmp_path):
         (f"kind,x_m,y_m,access_point\naccess_point,0,0,\nuser,1,1,{10**20 - 1}\n", r"wanted an index from 0"),
     ],
 )
-def test_what_a_file_gets_wrong_is_told(tmp_path, text, message):
+def test_errors_in_a_file_are_reported_with_their_line(tmp_path, text, message):
     (tmp_path / "office.csv").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=rf"^\$\.topology.*{message}"):
         wlan_power_v0.parallel_env(topology={"csv": str(tmp_path / "office.csv")})
 
 
-def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):
+def test_a_missing_or_binary_file_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"\$\.topology\.csv: cannot read .*No such file"):
         wlan_power_v0.parallel_env(topology={"csv": str(tmp_path / "none.csv")})
     (tmp_path / "bytes.csv").write_bytes(b"kind,x_m,y_m\n\xff\xfe\n")

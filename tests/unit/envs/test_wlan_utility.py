@@ -1,4 +1,4 @@
-"""Capacities of a WLAN and what it is tuned for: by hand, by differences, by all joint settings of small networks."""
+"""Capacities and utilities of a WLAN, compared with formulas, finite differences and grids of joint settings."""
 
 import io
 import itertools
@@ -25,7 +25,7 @@ from .wlan_by_hand import rates_by_hand
 
 @pytest.mark.parametrize("interference", ["audible", "all"])
 @pytest.mark.parametrize("airtime", [None, "shared", "full"])
-def test_outcomes_are_the_sums_of_the_users_capacities_by_hand(interference, airtime):
+def test_outcomes_are_the_sums_of_the_users_capacities_by_the_formulas(interference, airtime):
     named = {} if airtime is None else {"airtime": airtime}  # shared by default
     env = wlan_power_v0.parallel_env(topology_seed=1, interference=interference, **named)
     points, reach = env.topology.access_points, 10 ** ((25 + 82 - 46.6777) / 30)
@@ -43,7 +43,7 @@ def test_outcomes_are_the_sums_of_the_users_capacities_by_hand(interference, air
         assert info["users"] == serving.count(i)
 
 
-def test_nearer_than_a_metre_no_less_is_lost():
+def test_path_loss_is_constant_below_a_metre():
     assert path_loss_db(np.array([0.0, 0.5, 1.0])) == pytest.approx([46.6777] * 3)
 
 
@@ -66,7 +66,7 @@ def any_networks():
 
 
 @given(any_networks())
-def test_the_gradient_is_that_of_finite_differences(drawn):
+def test_the_gradient_equals_finite_differences(drawn):
     network, x = drawn
     weights = np.linspace(0.1, 2.0, len(network.serving))
     (rates, gradient), capped = network.uncapped_rates(x), network.user_capacities(x[None])[0]
@@ -76,7 +76,7 @@ def test_the_gradient_is_that_of_finite_differences(drawn):
 
 
 @given(any_networks(), st.integers(0, 4))
-def test_more_own_power_never_hurts_ones_own_users_and_never_helps_those_of_others(drawn, which):
+def test_more_power_never_hurts_an_access_point_s_own_users_or_helps_those_of_others(drawn, which):
     network, x = drawn
     i = which % len(x)
     louder = x.copy()
@@ -90,7 +90,7 @@ def test_more_own_power_never_hurts_ones_own_users_and_never_helps_those_of_othe
     assert after[untouched] == pytest.approx(before[untouched])
 
 
-def test_a_user_that_is_gone_gets_nothing_and_an_access_point_without_users_neither():
+def test_a_departed_user_and_an_access_point_without_users_have_no_capacity():
     env = wlan_power_v0.parallel_env(
         topology={"access_points": [[0, 0], [50, 0]], "users": [[5, 0], [9, 0]]}, departures=[[2, 0]], airtime="full"
     )
@@ -105,7 +105,7 @@ def test_a_user_that_is_gone_gets_nothing_and_an_access_point_without_users_neit
 
 
 @pytest.mark.thorough
-def test_the_best_known_of_the_default_does_not_hang_on_the_number_of_starts():
+def test_the_best_known_of_the_default_does_not_depend_on_the_number_of_starts():
     env = wlan_power_v0.parallel_env()
     few, many = (best_known(env.network, 1.0, 25.0, starts)[1] for starts in (16, 32))
     assert few == pytest.approx(many, abs=1e-4)
@@ -113,7 +113,7 @@ def test_the_best_known_of_the_default_does_not_hang_on_the_number_of_starts():
 
 
 @pytest.mark.thorough
-def test_the_best_known_is_kept_by_what_the_network_is():
+def test_the_best_known_is_cached_per_network():
     single = {"access_points": [[0, 0]], "users": [[5, 5]]}
     best_known.cache_clear()
     wlan_power_v0.parallel_env(topology=single).best_known()
@@ -134,7 +134,7 @@ def utility_of(name, rate=20.0):
 
 
 def by_hand(name, network, x, rate=20.0):
-    """Per access point and for the network, user by user, from the formulas of the documentation."""
+    """Values per access point and their total, user by user, from the formulas of the documentation."""
     power = [10 ** (p / 10) for p in x]
     gain = 10 ** (-network.loss_db / 10)
     rates = [[] for _ in power]
@@ -176,7 +176,7 @@ def networks(draw, k=3, most_users=6):
 
 @pytest.mark.parametrize("name", NAMES)
 @given(network=networks(), seed=st.integers(0, 2**32 - 1))
-def test_every_utility_comes_out_as_by_hand(name, network, seed):
+def test_every_utility_equals_its_formula(name, network, seed):
     x = np.random.default_rng(seed).uniform(LOW, HIGH, size=(4, 3))
     utility = utility_of(name)
     outcomes, totals = utility.factor_values(network, x), utility.value(network, x)
@@ -189,7 +189,7 @@ def test_every_utility_comes_out_as_by_hand(name, network, seed):
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=4, deadline=None)
 @given(network=networks())
-def test_the_best_known_is_not_beaten_by_a_grid_of_all_joint_settings(name, network):
+def test_no_joint_setting_of_a_grid_beats_the_best_known(name, network):
     grid = np.array(list(itertools.product(np.linspace(LOW, HIGH, 17), repeat=3)))
     utility = utility_of(name)
     powers, value = best_known(network, LOW, HIGH, 64, utility)
@@ -199,8 +199,8 @@ def test_the_best_known_is_not_beaten_by_a_grid_of_all_joint_settings(name, netw
 
 
 @given(network=networks())
-def test_the_least_rate_of_all_cannot_be_raised_by_any_step(network):
-    """It is the true maximum: the problem has no other local ones, so a step that helps would show."""
+def test_no_step_raises_the_best_known_minimum_rate(network):
+    """The problem has no other local maxima: if the result were not the maximum, a small step would improve it."""
     utility = Utility("minimum-rate")
     powers, value = best_known(network, LOW, HIGH, utility=utility)
     generator = np.random.default_rng(0)
@@ -211,8 +211,8 @@ def test_the_least_rate_of_all_cannot_be_raised_by_any_step(network):
 
 @pytest.mark.parametrize("airtime", ["full", pytest.param("shared", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_each_best_known_is_the_best_of_all_by_its_own_utility(name, airtime):
-    """And nothing that simple ways find is better."""
+def test_each_utility_is_largest_at_its_own_best_known(name, airtime):
+    """Simple reference methods do not find a better setting."""
     network = wlan_power_v0.parallel_env(airtime=airtime).network
     utility, own = utility_of(name), {}
     for other in NAMES:
@@ -227,13 +227,13 @@ def test_each_best_known_is_the_best_of_all_by_its_own_utility(name, airtime):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
-def test_access_points_are_told_the_utility_they_are_tuned_for(name, outcomes):
-    told = {"utility": name, "outcomes": outcomes, **({"rate_mbps": 20.0} if name == "users-above" else {})}
+def test_access_points_measure_the_chosen_utility(name, outcomes):
+    arguments = {"utility": name, "outcomes": outcomes, **({"rate_mbps": 20.0} if name == "users-above" else {})}
     if (name, outcomes) == ("minimum-rate", "per-factor"):
         with pytest.raises(ConfigError, match=r"\$\.utility: .* outcomes = 'total', since .* no sum .*'cell-minimum'"):
-            wlan_power_v0.parallel_env(topology=TRIANGLE, **told)
+            wlan_power_v0.parallel_env(topology=TRIANGLE, **arguments)
         return
-    env = wlan_power_v0.parallel_env(topology=TRIANGLE, **told)
+    env = wlan_power_v0.parallel_env(topology=TRIANGLE, **arguments)
     env.reset(seed=0)
     x = [3.0, 20.0, 7.0]
     *_, infos = env.step({agent: [power] for agent, power in zip(env.agents, x, strict=True)})
@@ -261,13 +261,13 @@ def test_access_points_are_told_the_utility_they_are_tuned_for(name, outcomes):
         ({"utility": "fair"}, r"\$\.utility: got 'fair'"),
     ],
 )
-def test_utilities_that_do_not_exist_or_lack_their_rate_are_refused(given, message):
+def test_unknown_utilities_and_a_missing_rate_are_refused(given, message):
     with pytest.raises(ConfigError, match=message):
         wlan_power_v0.parallel_env(topology=TRIANGLE, **given)
 
 
 @pytest.mark.parametrize("name", ["proportional-fair", "minimum-rate"])
-def test_a_run_ends_with_the_worst_off_beside_what_it_was_tuned_for(tmp_path, name):
+def test_a_run_reports_the_worst_off_users_beside_its_utility(tmp_path, name):
     outcomes = "total" if name == "minimum-rate" else "per-factor"
     table = {"topology": TRIANGLE, "utility": name, "outcomes": outcomes}
     wanted = {"name": "fair", "rounds": 4, "environment": {"id": "swarmbo/wlan_power-v0", **table}}
@@ -285,7 +285,8 @@ def test_a_run_ends_with_the_worst_off_beside_what_it_was_tuned_for(tmp_path, na
     console.print(reference_table(summary))
     text = console.export_text()
     assert "worst access point (Mbit/s)" in text
-    assert ("below the reference optimum" in text) == (name == "proportional-fair")  # logarithms have no shares
+    # a share of a sum of logarithms has no meaning
+    assert ("below the reference optimum" in text) == (name == "proportional-fair")
     assert set(summary.worst_off) == {"this run", *summary.references}
 
 
@@ -294,7 +295,7 @@ GIVEN += [({"rate_cap_mbps": 7.0, "snr_gap_db": 3.0}, 10**0.3, 7.0)]
 
 
 @pytest.mark.parametrize(("arguments", "gap", "cap"), GIVEN, ids=str)
-def test_settings_of_shared_airtime_are_those_of_one_link_by_hand(arguments, gap, cap):
+def test_rates_with_shared_airtime_equal_the_formula_of_one_link(arguments, gap, cap):
     near, far = 5.0, 40.0
     topology = {"access_points": [[0, 0]], "users": [[near, 0], [far, 0]]}
     network = wlan_power_v0.parallel_env(topology=topology, airtime="shared", **arguments).network

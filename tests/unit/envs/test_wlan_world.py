@@ -1,4 +1,4 @@
-"""What changes in a WLAN: noise, failures, users who walk, leave and return; what is told of the truth, and drawn."""
+"""A WLAN over time: noise, failures, users that move, leave and return; its ground truth, references and pictures."""
 
 import math
 
@@ -21,36 +21,36 @@ def begun(**arguments):
 
 
 def steps(env, rounds, power=15.0, seed=0):
-    """Infos of some rounds at equal power."""
+    """Infos of some rounds with equal powers."""
     env.reset(seed=seed)
     return [env.step({agent: [power] for agent in env.agents})[4] for _ in range(rounds)]
 
 
-def test_the_noise_of_outcomes_adds_up_to_that_of_a_total():
+def test_noise_of_outcomes_adds_up_to_the_noise_of_a_total():
     by_factor = wlan_power_v0.parallel_env(topology=PAIR, noise_std=4.0, max_cycles=1000)
     true = by_factor.network.factor_values(np.full((1, 2), 15.0))[0]
-    told = np.array([[info["measurement"] for info in infos.values()] for infos in steps(by_factor, 1000)])
-    assert told.std(axis=0) == pytest.approx([4.0 / math.sqrt(2)] * 2, rel=0.06)
-    assert told.sum(axis=1).std() == pytest.approx(4.0, rel=0.06)
-    assert told.mean(axis=0) == pytest.approx(true, abs=0.3)
+    measured = np.array([[info["measurement"] for info in infos.values()] for infos in steps(by_factor, 1000)])
+    assert measured.std(axis=0) == pytest.approx([4.0 / math.sqrt(2)] * 2, rel=0.06)
+    assert measured.sum(axis=1).std() == pytest.approx(4.0, rel=0.06)
+    assert measured.mean(axis=0) == pytest.approx(true, abs=0.3)
     totals = wlan_power_v0.parallel_env(topology=PAIR, noise_std=4.0, max_cycles=1000, outcomes="total")
-    told = np.array([[info["measurement"] for info in infos.values()] for infos in steps(totals, 1000)])
-    assert (told[:, 0] == told[:, 1]).all()
-    assert told[:, 0].std() == pytest.approx(4.0, rel=0.06)
-    assert told[:, 0].mean() == pytest.approx(true.sum(), abs=0.4)
+    measured = np.array([[info["measurement"] for info in infos.values()] for infos in steps(totals, 1000)])
+    assert (measured[:, 0] == measured[:, 1]).all()
+    assert measured[:, 0].std() == pytest.approx(4.0, rel=0.06)
+    assert measured[:, 0].mean() == pytest.approx(true.sum(), abs=0.4)
 
 
-def test_an_access_point_without_users_measures_nothing_noise_included():
+def test_an_access_point_without_users_measures_zero_without_noise():
     env = wlan_power_v0.parallel_env(topology=PAIR | {"serving": [1, 1, 1]}, noise_std=4.0)
     for infos in steps(env, 5):
         assert infos["ap_0"]["measurement"] == 0.0
         assert infos["ap_1"]["measurement"] != env.network.value(np.full((1, 2), 15.0))[0]
 
 
-def test_measurements_fail_as_often_as_asked_for_each_on_its_own_and_whatever_their_noise():
+def test_measurements_fail_at_the_requested_rate_independently_of_each_other_and_of_noise():
     rare = wlan_power_v0.parallel_env(topology=PAIR, noise_std=4.0, failure_rate=0.8, max_cycles=1200)
-    told = np.array([[i.get("measurement", np.nan) for i in infos.values()] for infos in steps(rare, 1200)])
-    assert np.nanstd(told, axis=0) == pytest.approx([4.0 / math.sqrt(2)] * 2, rel=0.15)
+    measured = np.array([[i.get("measurement", np.nan) for i in infos.values()] for infos in steps(rare, 1200)])
+    assert np.nanstd(measured, axis=0) == pytest.approx([4.0 / math.sqrt(2)] * 2, rel=0.15)
     env = wlan_power_v0.parallel_env(topology=PAIR, failure_rate=0.3, max_cycles=1500)
     failed = np.array([["measurement" not in info for info in infos.values()] for infos in steps(env, 1500)])
     assert failed.mean(axis=0) == pytest.approx([0.3, 0.3], abs=0.04)
@@ -60,7 +60,7 @@ def test_measurements_fail_as_often_as_asked_for_each_on_its_own_and_whatever_th
         assert len({"measurement" not in info for info in infos.values()}) == 1
 
 
-def test_users_walk_as_far_as_asked_for_and_stay_in_the_area():
+def test_users_move_by_the_requested_distance_and_stay_in_the_area():
     many = {"generated": {"users": 400, "area_m": [600.0, 600.0]}}
     env = begun(topology=many, mobility_m=2.0, max_cycles=30)
     before = env.get_state()["arrays"]["users"]
@@ -76,7 +76,7 @@ def test_users_walk_as_far_as_asked_for_and_stay_in_the_area():
     assert len(np.unique(places, axis=0)) == 36
 
 
-def test_users_choose_the_access_point_of_least_loss_as_they_walk_unless_they_are_bound():
+def test_moving_users_choose_the_access_point_with_the_least_loss_unless_one_is_assigned():
     env = wlan_power_v0.parallel_env(topology=PAIR, mobility_m=30.0, max_cycles=20)
     bound = wlan_power_v0.parallel_env(topology=PAIR | {"serving": [0, 0, 1]}, mobility_m=30.0, max_cycles=20)
     env.reset(seed=1)
@@ -92,7 +92,7 @@ def test_users_choose_the_access_point_of_least_loss_as_they_walk_unless_they_ar
     assert len(seen) > 1
 
 
-def test_users_leave_and_return_as_often_as_asked_for():
+def test_users_leave_and_return_at_the_requested_rates():
     env = begun(topology={"generated": {"users": 200}}, leave_rate=0.1, return_rate=0.3, max_cycles=200)
     there = [np.ones(200, dtype=bool)]
     for _ in range(200):
@@ -104,7 +104,7 @@ def test_users_leave_and_return_as_often_as_asked_for():
     assert (~before & after).sum() / (~before).sum() == pytest.approx(0.3, abs=0.02)
 
 
-def test_who_left_as_stated_may_return_by_chance_and_then_stays():
+def test_a_user_that_left_as_stated_may_return_by_chance_and_then_stays():
     env = wlan_power_v0.parallel_env(topology=PAIR, departures=[[2, 1]], return_rate=1.0, max_cycles=4)
     present = []
     for round_number in range(1, 5):
@@ -122,7 +122,7 @@ def test_a_stated_departure_happens_in_its_round_in_every_episode():
     assert env.network.n_users.sum() == 3
 
 
-def test_the_truth_is_told_where_there_is_one():
+def test_an_unchanging_network_has_a_ground_truth():
     env = begun(noise_std=50.0)
     truth = env.ground_truth()
     assert truth.values == pytest.approx(env.network.factor_values(truth.points).sum(axis=1))
@@ -133,7 +133,7 @@ def test_the_truth_is_told_where_there_is_one():
         assert wlan_power_v0.parallel_env(**changing).ground_truth() is None
 
 
-def test_an_agent_sees_its_own_power_its_outcome_and_the_powers_of_those_it_hears_only():
+def test_an_agent_observes_only_its_power_its_outcome_and_the_powers_of_its_neighbours():
     env = wlan_power_v0.parallel_env(
         topology={"access_points": [[0, 0], [60, 0], [160, 0], [140, 5]], "users": [[5, 0]]}
     )
@@ -157,16 +157,16 @@ SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}
 )
 def test_every_agent_owns_its_power_and_the_factor_of_its_users(arguments):
     env = wlan_power_v0.parallel_env(topology=SMALL, **arguments)
-    told, links = env.factor_graph(), env.interaction_graph()
+    graph, links = env.factor_graph(), env.interaction_graph()
     for i, agent in enumerate(env.possible_agents):
-        assert told["variable_owners"][f"power_{i}"] == told["owners"][f"capacity_{i}"] == agent
-        assert told["bounds"][f"power_{i}"] == (1.0, 25.0)
-        others = {told["variable_owners"][variable] for variable in told["scopes"][f"capacity_{i}"]} - {agent}
+        assert graph["variable_owners"][f"power_{i}"] == graph["owners"][f"capacity_{i}"] == agent
+        assert graph["bounds"][f"power_{i}"] == (1.0, 25.0)
+        others = {graph["variable_owners"][variable] for variable in graph["scopes"][f"capacity_{i}"]} - {agent}
         assert others == set(links[agent])
 
 
-def test_references_stay_in_their_budget_and_come_out_as_by_hand():
-    env = wlan_power_v0.parallel_env(airtime="full")  # without a largest rate
+def test_references_stay_in_their_budget_and_report_true_values():
+    env = wlan_power_v0.parallel_env(airtime="full")  # without a cap on rates
     found = references(env.network, 1.0, 25.0, budget=60)
     for name, reference in found.items():
         assert reference.evaluations <= 60
@@ -175,10 +175,10 @@ def test_references_stay_in_their_budget_and_come_out_as_by_hand():
     equal = [env.network.value(np.full((1, 12), power))[0] for power in np.linspace(1.0, 25.0, 60)]
     assert found["equal"].value == pytest.approx(max(equal))
     assert found["maximum"].value == pytest.approx(equal[-1])
-    assert (found["independent"].point == 25.0).all()  # more power never hurts one's own users
+    assert (found["independent"].point == 25.0).all()  # more power never hurts an access point's own users
     assert found["greedy"].value > found["maximum"].value
     long = references(env.network, 1.0, 25.0, budget=2000)["greedy"]
-    for i in range(12):  # a joint setting that no access point alone can better on the levels
+    for i in range(12):  # no access point alone can improve this joint setting with a power of the grid
         for level in np.linspace(1.0, 25.0, 5):
             other = long.point.copy()
             other[i] = level
@@ -187,7 +187,7 @@ def test_references_stay_in_their_budget_and_come_out_as_by_hand():
         references(env.network, 1.0, 25.0, budget=0)
 
 
-def test_two_that_disturb_each_other_are_better_off_with_one_of_them_quiet():
+def test_if_two_access_points_interfere_one_of_them_sends_at_least_power():
     network = Network(
         loss_db=np.array([[70.0, 72.0], [72.0, 70.0]]),
         serving=np.array([0, 1]),
@@ -200,7 +200,7 @@ def test_two_that_disturb_each_other_are_better_off_with_one_of_them_quiet():
     assert sorted(found["greedy"].point) == [1.0, 25.0]
 
 
-def test_the_map_shows_what_a_user_would_get_at_each_place():
+def test_the_map_shows_the_sinr_of_a_user_at_each_place():
     env = wlan_power_v0.parallel_env()
     powers = np.linspace(1.0, 25.0, 12)
     places = np.vstack([env.topology.users, [[150.0, 10.0]]])
@@ -218,7 +218,7 @@ def test_pictures_change_with_powers_and_fit_any_topology(topology):
     assert (first != second).mean() > 0.01
 
 
-def test_each_of_twelve_access_points_is_seen_in_a_colour_of_its_own_at_the_least_power_too():
+def test_each_of_twelve_access_points_has_a_visible_colour_even_at_the_least_power():
     env = begun(render_mode="rgb_array")
     env.step({agent: [1.0] for agent in env.agents})
     bars = env.render()[:215, 700:].reshape(-1, 3)
@@ -229,7 +229,7 @@ def test_each_of_twelve_access_points_is_seen_in_a_colour_of_its_own_at_the_leas
         assert (bars == wanted).all(axis=1).sum() > 50, colour
 
 
-def test_text_says_what_the_network_gets():
+def test_text_shows_the_total_rate_and_the_powers():
     env = begun(topology=PAIR, render_mode="ansi")
     assert env.render() == "WLAN: round 0 of 60, nothing measured, powers 13.0 13.0 dBm\n"
     env.step({"ap_0": [1.0], "ap_1": [25.0]})

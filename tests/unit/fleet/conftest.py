@@ -1,4 +1,4 @@
-"""A network in one process that loses, repeats and delays, for members and the hub of a fleet."""
+"""A simulated network that loses, repeats and delays messages, and fleets that run over it in one process."""
 
 import random
 import shutil
@@ -17,13 +17,13 @@ from .rounds import play
 
 
 class Wire:
-    """What all carriers share: a clock that only they move, and what is under way.
+    """The network of all carriers: a simulated clock, and messages in transit.
 
     Args:
-        loss: Share of parcels that are lost.
-        twice: Share of parcels that come twice.
-        late: Most seconds that a parcel takes.
-        seed: Of all that.
+        loss: Share of messages that are lost.
+        twice: Share of messages that arrive twice.
+        late: Longest delay in seconds.
+        seed: Seed of all faults.
     """
 
     def __init__(self, loss: float = 0.0, twice: float = 0.0, late: float = 0.0, seed: int = 0) -> None:
@@ -56,7 +56,7 @@ class Wire:
 
 
 class Carrier:
-    """A member's end of it."""
+    """A member's connection to the network."""
 
     def __init__(self, wire: Wire, name: str, run: str) -> None:
         self._wire, self._name, self._start = wire, name, "" if run == "test" else f"{run}/"
@@ -68,10 +68,10 @@ class Carrier:
         self._wire.send(self._name, f"join/{recipient}", content)
 
     def wait(self, seconds: float) -> Arrival | None:
-        parcel = self._wire.take(self._start + self._name) or self._wire.take(f"join/{self._name}")
-        if parcel is None:
+        message = self._wire.take(self._start + self._name) or self._wire.take(f"join/{self._name}")
+        if message is None:
             self._wire.now += max(seconds, 1e-3)
-        return parcel
+        return message
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +80,7 @@ def network() -> type[Wire]:
 
 
 class Members:
-    """Members in one process, who take turns whenever the hub waits."""
+    """Members in one process, which take turns while the hub waits."""
 
     def __init__(self, plan, wire, folder, kill=0.0, measures=None):
         self.measures, self.plan = measures or {}, plan
@@ -89,7 +89,7 @@ class Members:
         self.turns, self.schedule, self.everybody, self.members = 0, [], [], {}
 
     def begin(self, agents):
-        """The hub, once all members run."""
+        """Start all members, and return the hub."""
         hub = Hub(self.plan, self.wire.carrier(HUB, self.plan.run), self.turn, self.wire.clock)
         self.members = {name: self.member(name) for name in agents}
         return hub
@@ -102,12 +102,12 @@ class Members:
         return made
 
     def leave(self, name):
-        """A process ends, and nobody starts it again."""
+        """End a member without a restart."""
         if (member := self.members.pop(name, None)) is not None:
             member.close()
 
     def come(self, name, *, forgets=False):
-        """It is started again, perhaps on another disk."""
+        """Start a member again, perhaps without its files."""
         self.leave(name)
         if forgets:
             shutil.rmtree(self.folder / name)
@@ -116,8 +116,8 @@ class Members:
     def turn(self):
         self.turns += 1
         while self.schedule and self.schedule[0][0] <= self.turns:
-            _, do, *who = self.schedule.pop(0)
-            do(*who)
+            _, do, *arguments = self.schedule.pop(0)
+            do(*arguments)
         for name, member in list(self.members.items()):
             if self.members.get(name) is not member:
                 continue
@@ -132,14 +132,14 @@ class Fleet(Members):
     """A hub and members in one process.
 
     Args:
-        world: Where they act.
-        wire: What their letters go over.
-        folder: Of the journals.
+        world: The environment.
+        wire: The network.
+        folder: Folder of the journals.
         kill: Share of turns after which a member is killed and started again.
-        measures: What some of them measure by.
-        patience: Seconds on the wire's clock.
-        run: Its name; members of others are not heard.
-        port: Of the hub.
+        measures: Measurement functions of some members.
+        patience: Patience in seconds on the wire's clock.
+        run: Name of the run, which separates its messages from those of other runs.
+        port: Port of the hub.
     """
 
     def __init__(self, world, wire, folder, kill=0.0, measures=None, patience=60.0, run="test", port=7447, **settings):
@@ -161,26 +161,26 @@ class Fleet(Members):
         self.appointed = defaultdict(list)
         self.team.hub = self.world.hub = self.begin(self.team.agents)
 
-    def on(self, number, do, *who, turns=0):
-        """Before a round, or some turns after it began, something happens."""
-        self.appointed[number].append((turns, do, *who))
+    def on(self, number, do, *arguments, turns=0):
+        """Schedule a call before a round, or some turns after its start."""
+        self.appointed[number].append((turns, do, *arguments))
 
     def play(self, rounds):
-        """Some rounds, with all that is to happen on them."""
+        """Play rounds with all scheduled calls."""
 
         def before(number):
-            for turns, do, *who in self.appointed.pop(number, ()):
+            for turns, do, *arguments in self.appointed.pop(number, ()):
                 if turns:
-                    self.schedule.append((self.turns + turns, do, *who))
+                    self.schedule.append((self.turns + turns, do, *arguments))
                 else:
-                    do(*who)
+                    do(*arguments)
 
         return play(self.team, self.world, rounds, before)
 
 
 @pytest.fixture
 def fleets(tmp_path):
-    """Makes fleets, and closes what they write when the test ends."""
+    """A function that makes fleets, whose members are closed at the end of the test."""
     made = []
 
     def make(world, wire, **more):

@@ -1,4 +1,4 @@
-"""Some rounds in a world, of a fleet or of a team in one process."""
+"""Rounds in an environment, played by a fleet or by a team in one process."""
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -7,7 +7,7 @@ import swarmbo as sb
 
 
 def play(team, env, rounds, before=lambda number: None):
-    """Queries of a team in some rounds, and its knowledge after them; something may happen ``before`` each of them."""
+    """Play rounds, and call ``before`` in front of each; return the queries and the team's history."""
     queries = []
     with threadpool_limits(1, user_api="blas"):
         observations, infos = env.reset(seed=7)
@@ -21,13 +21,13 @@ def play(team, env, rounds, before=lambda number: None):
 
 
 def alone(env, rounds, **settings):
-    """The same of a team in one process."""
+    """The same for a team in one process."""
     return play(sb.Team.for_env(env, **settings), env, rounds)
 
 
 def require_same(fleet, team):
-    """The queries of both, and what both know."""
-    (queries, told), (wanted, known) = fleet, team
+    """Check that queries and histories are equal."""
+    (queries, history), (wanted, known) = fleet, team
     assert [query.point for query in queries] == [query.point for query in wanted]
     for name in ("X", "factors", "totals", "known_noise"):
-        np.testing.assert_array_equal(getattr(told, name), getattr(known, name))
+        np.testing.assert_array_equal(getattr(history, name), getattr(known, name))

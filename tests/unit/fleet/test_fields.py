@@ -1,4 +1,4 @@
-"""Members of a fleet decide in fields as a team does, to the bit, and each is told what is its own."""
+"""Members of a fleet in fields decide exactly as a team does, and each receives only its own data."""
 
 from contextlib import suppress
 from typing import ClassVar
@@ -30,7 +30,7 @@ PEAKS = {"gp": {"lengthscale_m": 600.0, "seed": 1}}
 
 
 class Buoys(ParallelEnv):
-    """A world that says hardly anything: boxes that differ, one agent that leaves, one that reports nothing once."""
+    """A minimal environment: different boxes, one agent that leaves, one that once reports no measurement."""
 
     metadata: ClassVar = {"name": "buoys"}
 
@@ -71,7 +71,7 @@ class Buoys(ParallelEnv):
 
 
 class Relayed(Buoys):
-    """Buoys that reach one another by a mast, which is no agent, and whose name is a number."""
+    """Buoys linked over a mast, which is not an agent and whose name is a number."""
 
     def interaction_graph(self):
         graph = nx.Graph([("west", 7), (7, "south")])
@@ -100,12 +100,12 @@ def sensors(**more):
 
 
 def apart(team):
-    """Whether some robots were out of one another's reach."""
+    """Whether the links of the robots are not connected."""
     return not nx.is_connected(team.world.links())
 
 
 def declines(team):
-    """Whether somebody did not measure."""
+    """Whether some agent did not measure."""
     return len(team.last_query.points) < len(team.agents)
 
 
@@ -114,7 +114,7 @@ def fails(team):
 
 
 def measures_besides(team):
-    """Whether there is more than one reading by agent and round."""
+    """Whether there is more than one measurement per agent and round."""
     return team.n_data > len(team.agents) * (ROUNDS + 1)
 
 
@@ -130,16 +130,16 @@ CASES = [
         lambda: robots(radio_range_m=1500.0),
         {"belief": sb.FusedSettings(prior=sb.ExactGPSettings(restarts=0, max_iterations=20), steps=3, loss=0.2)},
         apart,
-        id="beliefs of their own, robots out of reach",
+        id="own beliefs, robots out of reach",
     ),
     pytest.param(
         Relayed,
         {"belief": sb.FusedSettings(prior=sb.ExactGPSettings(restarts=0, max_iterations=20))},
         lambda team: 7 in team.world.links(),
-        id="beliefs of their own, over a relay",
+        id="own beliefs, over a relay",
     ),
     pytest.param(lambda: sensors(energy_price=6.0), {}, declines, id="sensors that decline", marks=THOROUGH),
-    pytest.param(Buoys, {}, declines, id="a world that reports little", marks=THOROUGH),
+    pytest.param(Buoys, {}, declines, id="a minimal environment", marks=THOROUGH),
     pytest.param(
         lambda: sensors(task="level", level=0.5),
         {"acquisition": sb.Straddle(candidates=8)},
@@ -157,19 +157,19 @@ def test_a_fleet_decides_in_a_field_as_a_team_does(network, fleets, world, given
     fleet = fleets(world(), wire, kill=0.013 if is_hard else 0.0, **{**QUICK, **given})
     played, wanted = fleet.play(ROUNDS), alone(world(), ROUNDS, **{**QUICK, **given})
     require_same(played, wanted)
-    assert played[0] == wanted[0]  # and what was expected there
+    assert played[0] == wanted[0]  # including the predictions
     assert happens(fleet.team)
     assert (fleet.kills > 2) == is_hard
 
 
-def test_who_hangs_in_a_decision_is_named_and_not_those_that_wait_for_it(network, fleets, monkeypatch):
+def test_an_error_names_the_agent_that_hangs_in_a_decision_and_not_those_that_wait_for_it(network, fleets, monkeypatch):
     fleet = fleets(robots(), network(), **QUICK)
     hangs = fleet.team.agents[1]
     for name, member in fleet.members.items():
 
         def step(seconds, name=name, member=member, step=member.step):
-            with suppress(TransportError):  # a process that gives up is started again
-                if name != hangs or member._agent.is_finished:  # it takes the order, and no more
+            with suppress(TransportError):  # as if a process that gives up were started again
+                if name != hangs or member._agent.is_finished:  # it accepts the request, then hangs
                     step(seconds)
 
         monkeypatch.setattr(member, "step", step)
@@ -177,21 +177,21 @@ def test_who_hangs_in_a_decision_is_named_and_not_those_that_wait_for_it(network
         fleet.play(ROUNDS)
 
 
-def test_each_is_told_what_is_its_own_only(network, fleets):
+def test_each_member_receives_only_its_own_data(network, fleets):
     wire, written = network(), {}
     send = wire.send
 
-    def heard(sender, recipient, content):
+    def record(sender, recipient, content):
         written.setdefault((sender, recipient), []).append(decode(content))
         send(sender, recipient, content)
 
-    wire.send = heard
+    wire.send = record
     fleet = fleets(obstacles(), wire, **QUICK)
     fleet.play(ROUNDS)
     for name in fleet.team.agents:
         orders = written[HUB, name]
-        offers = [letter.offer for letter in orders if isinstance(letter, Decide)]
-        rows = [letter.row for letter in orders if isinstance(letter, RecordOutcome)]
+        offers = [message.offer for message in orders if isinstance(message, Decide)]
+        rows = [message.row for message in orders if isinstance(message, RecordOutcome)]
         places = [tuple(row.place.values()) for row in rows if row.factors]
         column = fleet.team.problem.channels.index(name)
         own = fleet.team.history.X[fleet.team.problem.takes_part(fleet.team.history.X)[:, column]]
@@ -202,7 +202,7 @@ def test_each_is_told_what_is_its_own_only(network, fleets):
         assert offered.issuperset(places[1:])
 
 
-def test_a_batch_is_told_in_any_order_and_in_parts(network, fleets):
+def test_outcomes_of_a_batch_can_be_told_in_any_order_and_in_parts(network, fleets):
     world = robots()
     fleet = fleets(world, network(), **QUICK)
     team, other = fleet.team, sb.Team.for_env(robots(), **QUICK)
@@ -225,13 +225,13 @@ def test_a_batch_is_told_in_any_order_and_in_parts(network, fleets):
 
 
 @pytest.mark.parametrize("what", ["attach", "expect", "give_up"])
-def test_what_agents_of_a_fleet_would_not_hear_of_is_refused(network, fleets, what):
+def test_calls_that_a_fleet_does_not_support_are_refused(network, fleets, what):
     team = fleets(robots(), network(), **QUICK).team
     with pytest.raises(ConfigError, match=f"got .*{what}.*, which agents of a fleet do not support"):
         getattr(team, what)([[0.0, 0.0]], [1.0])
 
 
-def test_a_world_whose_sites_change_is_refused(network, fleets):
+def test_an_environment_whose_sites_change_is_refused(network, fleets):
     fleet = fleets(sensors(), network(), **QUICK)
     fleet.team.world._world.sites = lambda: np.zeros((1, 2))
     with pytest.raises(ConfigError, match=r"its level or its sites\(\) changed"):

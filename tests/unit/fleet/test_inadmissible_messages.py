@@ -1,4 +1,4 @@
-"""A member of a fleet writes letters with right digests and odd content: no other one ends, and restarts work."""
+"""A member sends messages with valid digests and invalid content: no other member stops, and restarts work."""
 
 import importlib.util
 from contextlib import suppress
@@ -16,7 +16,7 @@ from swarmbo_envs import function_v0
 
 from .rounds import alone, require_same
 
-_FILE = Path(__file__).parents[1] / "agent" / "mutations.py"  # tests of agents are a package of their own
+_FILE = Path(__file__).parents[1] / "agent" / "mutations.py"  # tests of agents are another package
 _SPEC = importlib.util.spec_from_file_location("mutations", _FILE)
 MUTATIONS = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(MUTATIONS)
@@ -30,73 +30,73 @@ def world():
 
 
 def poisoned(network, of, make, rng, share=0.3, most=10**6, instead=False, **faults):
-    """A network on which a member's letters are followed by odd ones, or are odd."""
+    """A network on which invalid messages of one member follow or replace its messages."""
 
     class Poisoned(network):
-        n_odd = 0
+        n_invalid = 0
 
         def send(self, sender, recipient, content):
-            letter = decode(content)
-            is_odd = (
+            message = decode(content)
+            is_invalid = (
                 sender == of
-                and not isinstance(letter, Receipt | RefusalCounts)
-                and self.n_odd < most
+                and not isinstance(message, Receipt | RefusalCounts)
+                and self.n_invalid < most
                 and rng.random() < share
             )
-            if is_odd:
-                self.n_odd += 1
-                super().send(sender, recipient, make(letter, content, rng))
-            if not (is_odd and instead):
+            if is_invalid:
+                self.n_invalid += 1
+                super().send(sender, recipient, make(message, content, rng))
+            if not (is_invalid and instead):
                 super().send(sender, recipient, content)
 
     return Poisoned(**faults)
 
 
-def unfit_message(letter, content, rng):
-    """Of a message of an agreement one that is none; any other letter is as it was."""
-    return encode(AgreementMessage(unfit(letter.payload, rng))) if isinstance(letter, AgreementMessage) else content
+def unfit_message(message, content, rng):
+    """Make a message of an agreement invalid; return any other message unchanged."""
+    return encode(AgreementMessage(unfit(message.payload, rng))) if isinstance(message, AgreementMessage) else content
 
 
-def odd_letter(letter, content, rng):
-    """Any letter, changed within its message, or in what it says itself."""
-    if isinstance(letter, AgreementMessage) and rng.random() < 0.7:
-        return encode(AgreementMessage(mutated(letter.payload, rng)))
+def invalid_message(message, content, rng):
+    """Change any message at random, in its payload or in its own fields."""
+    if isinstance(message, AgreementMessage) and rng.random() < 0.7:
+        return encode(AgreementMessage(mutated(message.payload, rng)))
     head = b"\0" * 12
     body = mutated(head + content[DIGEST_BYTES:], rng)[len(head) :]
     return digest_of(body) + body
 
 
 @pytest.mark.parametrize("kill", [0.0, 0.03], ids=["alive", "killed"])
-def test_what_can_be_no_message_changes_no_decision_and_its_sender_is_named(network, fleets, kill):
+def test_invalid_messages_change_no_decision_and_their_sender_is_named(network, fleets, kill):
     wire = poisoned(network, "agent_1", unfit_message, np.random.default_rng(0))
     fleet = fleets(world(), wire, kill=kill, **SMALL)
     require_same(fleet.play(4), alone(world(), 4, **SMALL))
-    assert wire.n_odd > 10
+    assert wire.n_invalid > 10
     assert set(fleet.team.hub.inadmissible_by_sender) == {"agent_1"}
     assert bool(fleet.kills) == bool(kill)
 
 
-def among_odd(network, fleets, seed, n_odd):
-    """Run fleets until so many odd letters were written; members are started again at the end of each."""
-    handed = 0
-    while handed < n_odd:
-        rng = np.random.default_rng([seed, handed])
-        wire = poisoned(network, "agent_1", odd_letter, rng, share=0.2, most=n_odd - handed)
+def among_invalid(network, fleets, seed, n_invalid):
+    """Run fleets until `n_invalid` invalid messages were sent. At the end of each fleet, members restart."""
+    n_sent = 0
+    while n_sent < n_invalid:
+        rng = np.random.default_rng([seed, n_sent])
+        wire = poisoned(network, "agent_1", invalid_message, rng, share=0.2, most=n_invalid - n_sent)
         fleet = fleets(world(), wire, kill=0.02, **SMALL)
         with suppress(TransportError):  # the hub may wait in vain
             fleet.play(4)
         for name in fleet.team.agents:
             fleet.come(name)
-        handed += wire.n_odd
-    return handed
+        n_sent += wire.n_invalid
+    return n_sent
 
 
-@pytest.mark.parametrize(("seed", "n_odd"), [(1, 60), pytest.param(2, 600, marks=pytest.mark.slow)])
-def test_nobody_ends_by_letters_with_odd_content(network, fleets, seed, n_odd):
-    assert among_odd(network, fleets, seed, n_odd) == n_odd
+@pytest.mark.parametrize(("seed", "n_invalid"), [(1, 60), pytest.param(2, 600, marks=pytest.mark.slow)])
+def test_invalid_content_never_stops_a_member(network, fleets, seed, n_invalid):
+    assert among_invalid(network, fleets, seed, n_invalid) == n_invalid
 
 
-def test_by_a_deadline_a_fleet_goes_on_without_one_whose_letters_are_refused(network, fleets):
+def test_by_a_deadline_a_fleet_continues_without_a_member_whose_messages_are_refused(network, fleets):
     wire = poisoned(network, "agent_1", unfit_message, np.random.default_rng(0), share=1.0, instead=True)
     env = function_v0.parallel_env(function="additive-gp", parameters={"n_variables": 4}, outcomes="per-factor")
     fleet = fleets(env, wire, patience=20.0, **SMALL | {"coordination": TIMED})
@@ -106,15 +106,15 @@ def test_by_a_deadline_a_fleet_goes_on_without_one_whose_letters_are_refused(net
     assert len(fleet.team.history) == 4
 
 
-def test_what_does_not_fit_is_not_written_down(network, fleets):
+def test_invalid_messages_are_not_written_to_the_journal(network, fleets):
     fleet = fleets(world(), network(), **SMALL)
     other = next(name for name in fleet.team.agents if name != "agent_1")
-    letters = [
+    messages = [
         AgreementMessage(b"no message"),
         AgreementMessage(unfit(b"\0" * 12 + msgspec.msgpack.encode(["gain", "x", 1, 0.0]), None)),
     ]
-    for letter in letters:
-        fleet.wire.send("agent_1", other, encode(letter))
+    for message in messages:
+        fleet.wire.send("agent_1", other, encode(message))
     fleet.members[other].step(1.0)
     assert fleet.members[other].inadmissible == {"agent_1": 2}
     assert not list(fleet.members[other]._journal.messages())

@@ -1,4 +1,4 @@
-"""Keys by which members could not reach one another are refused before anybody waits."""
+"""Keys with which members could not connect are refused before the run starts."""
 
 import shutil
 
@@ -18,7 +18,7 @@ def plan(tmp_path):
     return Plan(run="three", endpoints=ends, problem={}, settings={}, keys=str(tmp_path / "keys"))
 
 
-def test_keys_are_taken_until_they_expire(plan, tmp_path, monkeypatch):
+def test_keys_are_accepted_until_they_expire(plan, tmp_path, monkeypatch):
     hosts = dict.fromkeys([HUB, "a", "b"], "127.0.0.1")
     make_keys(tmp_path / "keys", hosts)
     assert session_settings("a", plan)["transport/link/tls"]["enable_mtls"]
@@ -29,7 +29,7 @@ def test_keys_are_taken_until_they_expire(plan, tmp_path, monkeypatch):
         session_settings("a", plan)
 
 
-def test_a_certificate_of_another_member_or_none_at_all_is_refused(plan, tmp_path):
+def test_a_certificate_of_another_member_or_an_invalid_one_is_refused(plan, tmp_path):
     make_keys(tmp_path / "keys", dict.fromkeys([HUB, "a", "b"], "127.0.0.1"))
     shutil.copy(tmp_path / "keys" / "b.pem", tmp_path / "keys" / "a.pem")
     with pytest.raises(ConfigError, match=r"a.pem: is the certificate of \['b'\]; wanted that of 'a'"):

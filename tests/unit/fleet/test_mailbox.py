@@ -1,4 +1,4 @@
-"""Every letter is taken once, whatever the network loses, repeats and delays."""
+"""Every message is received once, even if the network loses, repeats and delays messages."""
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -9,25 +9,25 @@ from swarmbo.fleet.messages import Decide, Receipt, encode
 
 @settings(max_examples=100)
 @given(st.floats(0.0, 0.7), st.floats(0.0, 0.9), st.floats(0.0, 3.0), st.integers(0, 10**6))
-def test_every_letter_is_taken_once(network, loss, twice, late, seed):
+def test_every_message_is_received_once(network, loss, twice, late, seed):
     wire = network(loss, twice, late, seed)
     a, b = (Mailbox(wire.carrier(name), clock=wire.clock) for name in "ab")
-    letters = [Decide(number) for number in range(1, 9)]
-    for letter in letters:
-        a.send("b", letter)
-        b.send("a", letter)
-    taken = {"a": [], "b": []}
+    messages = [Decide(number) for number in range(1, 9)]
+    for message in messages:
+        a.send("b", message)
+        b.send("a", message)
+    received = {"a": [], "b": []}
     while a.unacknowledged or b.unacknowledged:
         for name, mail in (("a", a), ("b", b)):
             if (got := mail.receive(0.05)) is not None:
-                taken[name].append(got)
-        assert wire.now < 600.0, "letters never arrived"
+                received[name].append(got)
+        assert wire.now < 600.0, "messages never arrived"
     for name, other in (("a", "b"), ("b", "a")):
-        assert {sender for sender, _ in taken[name]} == {other}
-        assert sorted(letter.sequence for _, letter in taken[name]) == [letter.sequence for letter in letters]
+        assert {sender for sender, _ in received[name]} == {other}
+        assert sorted(message.sequence for _, message in received[name]) == [message.sequence for message in messages]
 
 
-def test_without_loss_nothing_is_written_again(network):
+def test_without_loss_nothing_is_sent_again(network):
     wire = network()
     a, b = (Mailbox(wire.carrier(name), clock=wire.clock) for name in "ab")
     a.send("b", Decide(1))
@@ -36,7 +36,7 @@ def test_without_loss_nothing_is_written_again(network):
     assert (a.unacknowledged, a.repeated, wire.sent) == ([], 0, 2)
 
 
-def test_a_letter_that_waits_is_read_at_once_by_a_real_clock(network):
+def test_a_waiting_message_is_received_at_once_with_a_real_clock(network):
     wire = network()
     a, b = Mailbox(wire.carrier("a"), clock=wire.clock), Mailbox(wire.carrier("b"))
     a.send("b", Decide(1))
@@ -44,7 +44,7 @@ def test_a_letter_that_waits_is_read_at_once_by_a_real_clock(network):
     assert b.receive(0.0) == ("a", Decide(1))
 
 
-def test_a_letter_is_kept_before_its_receipt_is_sent(network):
+def test_a_message_is_stored_before_its_receipt_is_sent(network):
     wire, kept = network(), []
 
     def full(sender: str, content: bytes) -> None:
@@ -60,7 +60,7 @@ def test_a_letter_is_kept_before_its_receipt_is_sent(network):
     assert a.unacknowledged == [("b", encode(Decide(1)))]
 
 
-def test_parcels_that_are_no_letters_are_counted_and_dropped(network):
+def test_invalid_bytes_are_counted_and_dropped(network):
     wire = network()
     mail = Mailbox(wire.carrier("a"), clock=wire.clock)
     for content in (b"", b"x" * 40, encode(Decide(1))[:-1]):

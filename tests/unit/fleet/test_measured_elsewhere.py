@@ -1,4 +1,4 @@
-"""An agent with a world of its own: what it measures takes the place of what the simulated world made up."""
+"""Agents with their own instruments, whose measurements replace those of the simulated environment."""
 
 import copy
 import json
@@ -49,7 +49,7 @@ def camel():
 
 
 def by_words(point):
-    """An instrument that is told the values of a choice, and the count of them in a list of the same."""
+    """An instrument that gets the value of a categorical variable."""
     y = -float(["high", "low", "middle"].index(point["x1"]))
     return {"factors": {"both": y, "second": 2.0 * y}, "noise_std": {"second": 0.1}}
 
@@ -70,7 +70,7 @@ def drifting(place):
 
 
 class Replaced:
-    """The same by hand: a world whose infos are changed before anybody sees them."""
+    """An oracle: an environment whose infos are changed directly."""
 
     def __init__(self, env, change):
         self._env, self._change = env, change
@@ -105,13 +105,13 @@ CASES = {
 
 
 @pytest.mark.parametrize(("world", "settings", "measures", "by_hand"), CASES.values(), ids=CASES.keys())
-def test_what_an_agent_measures_by_itself_is_learned_instead(network, fleets, world, settings, measures, by_hand):
+def test_measurements_of_instruments_replace_simulated_ones(network, fleets, world, settings, measures, by_hand):
     fleet = fleets(world(), network(), measures=measures, **settings)
     team = sb.Team.for_env(world(), **settings)
     require_same(fleet.play(ROUNDS), play(team, Replaced(team.world._env, by_hand), ROUNDS))
 
 
-def test_what_was_measured_is_not_measured_again_by_one_that_was_killed(network, fleets):
+def test_a_restarted_member_does_not_repeat_measurements(network, fleets):
     asked = []
 
     def counting(place):
@@ -119,28 +119,28 @@ def test_what_was_measured_is_not_measured_again_by_one_that_was_killed(network,
         return drifting(place)
 
     fleet = fleets(robots(), network(loss=0.2, seed=4), kill=0.02, measures={"robot_2": counting}, **QUICK)
-    _, told = fleet.play(ROUNDS)
+    _, history = fleet.play(ROUNDS)
     assert fleet.kills > 2
     column = fleet.team.problem.channels.index("robot_2")
-    assert len(asked) == int(fleet.team.problem.takes_part(told.X)[:, column].sum())
+    assert len(asked) == int(fleet.team.problem.takes_part(history.X)[:, column].sum())
 
 
-def test_an_instrument_that_raises_is_a_failure_that_the_log_names(network, fleets):
+def test_an_instrument_that_raises_is_a_failure_with_its_reason(network, fleets):
     def broken(place):
         raise RuntimeError("wheel lost")
 
     fleet = fleets(robots(), network(), measures={"robot_0": broken}, **QUICK)
     observe, seen = fleet.team.observe, []
     fleet.team.observe = lambda *step: (seen.append(step[-1]), observe(*step))
-    _, told = fleet.play(ROUNDS)
+    _, history = fleet.play(ROUNDS)
     assert fleet.team.failures >= ROUNDS
-    assert not np.isfinite(told.factors[:, 0]).any()
+    assert not np.isfinite(history.factors[:, 0]).any()
     source = next(iter(seen[-1].values()))["source"]
     assert source["by_agents"] == ["robot_0"]
     assert all(why.startswith("RuntimeError: wheel lost (") for why in source["failures"]["robot_0"])
 
 
-def test_an_instrument_that_talks_nonsense_ends_the_run_at_both_ends(network, fleets):
+def test_an_invalid_result_of_an_instrument_ends_member_and_hub(network, fleets):
     fleet = fleets(robots(), network(), measures={"robot_0": lambda place: "deep"}, **QUICK)
     refused = []
 
@@ -161,7 +161,7 @@ def test_an_instrument_that_talks_nonsense_ends_the_run_at_both_ends(network, fl
 
 
 @pytest.mark.parametrize(
-    ("told", "wanted"),
+    ("result", "wanted"),
     [
         (1.5, MeasurementResult({"a": 1.5})),
         (np.float32(2.0), MeasurementResult({"a": 2.0})),
@@ -173,12 +173,12 @@ def test_an_instrument_that_talks_nonsense_ends_the_run_at_both_ends(network, fl
         ({"factors": {"a": 1.0}}, MeasurementResult({"a": 1.0})),
     ],
 )
-def test_an_outcome_may_be_a_number_or_a_table(told, wanted):
-    assert measured(lambda place: told, FIELD, "a", [1.0, 2.0]) == wanted
+def test_an_outcome_may_be_a_number_or_a_table(result, wanted):
+    assert measured(lambda place: result, FIELD, "a", [1.0, 2.0]) == wanted
 
 
 @pytest.mark.parametrize(
-    ("problem", "told", "why"),
+    ("problem", "result", "why"),
     [
         (FIELD, "deep", "wanted a number"),
         (FIELD, [1.0, 2.0], "wanted a number"),
@@ -195,10 +195,10 @@ def test_an_outcome_may_be_a_number_or_a_table(told, wanted):
         (SUM, {"factors": {"f": 1.0, "g": 1.0}, "location": [0.5]}, "got location"),
     ],
 )
-def test_what_is_no_outcome_is_refused_in_one_line(problem, told, why):
+def test_invalid_results_of_instruments_are_refused_in_one_line(problem, result, why):
     agent, place = ("a", [1.0, 2.0]) if problem.is_field else ("x", [0.5])
     with pytest.raises(ShapeError, match=why) as caught:
-        measured(lambda place: told, problem, agent, place)
+        measured(lambda place: result, problem, agent, place)
     assert "\n" not in str(caught.value)
 
 
@@ -208,7 +208,7 @@ def test_an_instrument_of_a_function_gets_its_own_variables_by_name():
     assert asked == [{"x": 0.25}]
 
 
-def test_who_has_nothing_to_measure_by_is_told_so(network, fleets):
+def test_missing_and_unexpected_instruments_are_refused(network, fleets):
     fleet = fleets(robots(), network(), **QUICK)
     fleet.measures = {"robot_0": drifting}
     with pytest.raises(ConfigError, match="got an instrument for 'robot_0'; wanted a fleet begun with"):
@@ -217,7 +217,7 @@ def test_who_has_nothing_to_measure_by_is_told_so(network, fleets):
         fleets(robots(), network(), measures={"robot_0": None}, **QUICK)
 
 
-def test_code_is_run_where_it_is_trusted_only():
+def test_an_instrument_s_code_runs_only_with_trust():
     assert load_instrument("math:sqrt", True)(4.0) == 2.0
     for name, trust, why in [
         ("math:sqrt", False, "wanted --trust"),
@@ -229,7 +229,7 @@ def test_code_is_run_where_it_is_trusted_only():
             load_instrument(name, trust)
 
 
-def test_totals_are_nobodys_own_and_worlds_have_to_go_back():
+def test_instruments_need_outcomes_per_factor_and_an_environment_with_states():
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
     with pytest.raises(ConfigError, match="wanted outcomes per factor"):
         require_measurable(Problem.of(graph, dict.fromkeys("xy", (0.0, 1.0))), "x")
@@ -244,7 +244,7 @@ def test_totals_are_nobodys_own_and_worlds_have_to_go_back():
         InstrumentWrapper(Plain(), ("a",))
 
 
-def test_a_run_that_was_measured_elsewhere_is_not_resumed_in_the_simulated_world(tmp_path):
+def test_a_run_with_instruments_is_not_resumed_in_the_simulated_environment(tmp_path):
     run(load("camel", ["rounds=2"], False), tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
     (tmp_path / "run" / ELSEWHERE).write_text(json.dumps({"agents": ["agent_0"]}))

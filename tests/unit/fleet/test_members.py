@@ -1,4 +1,4 @@
-"""Members of a fleet decide as a team does, to the bit: over links that lose, and killed and started again."""
+"""Members of a fleet decide exactly as a team does, over lossy links and after kills and restarts."""
 
 import msgspec
 import numpy as np
@@ -32,12 +32,12 @@ def world(function="camel", **more):
 
 
 POWELL = {"function": "powell", "parameters": {"n_variables": 8}}
-PLAIN = {"by factor": {}, "with failures": {"failure_rate": 0.4}}  # cases below have faults and deaths as well
+PLAIN = {"by factor": {}, "with failures": {"failure_rate": 0.4}}  # the cases below also have faults and kills
 WORLDS = {
     "totals": {"outcomes": "total", "noise_std": 0.1},
     "totals that fail": {"outcomes": "total", "failure_rate": 0.4},
     "three agents": {"function": "additive-gp"},
-    "apart": POWELL,  # no links between the parts: the network joins them
+    "apart": POWELL,  # no links between the parts, only the network
     "apart, totals": {**POWELL, "outcomes": "total"},
 }
 
@@ -52,7 +52,7 @@ KILLED = {"failure_rate": 0.3}, {"loss": 0.1, "late": 0.1}, 0.004
         *(pytest.param(case, {}, 0.0, id=name) for name, case in WORLDS.items()),
         *(pytest.param(case, {}, 0.0, id=name, marks=SLOW) for name, case in PLAIN.items()),
         pytest.param({}, FAULTS, 0.0, id="over links that lose, repeat and delay"),
-        pytest.param(*KILLED, id="members are killed, and go on as if they had not been"),
+        pytest.param(*KILLED, id="members are killed and restarted"),
         *(
             pytest.param(KILLED[0], KILLED[1] | {"seed": seed}, KILLED[2], id=f"killed {seed}", marks=SLOW)
             for seed in range(1, 4)
@@ -78,16 +78,16 @@ def test_by_a_deadline_members_keep_a_clock_and_agree_in_bounds(network, fleets,
     assert bool(fleet.kills) == bool(kill)
 
 
-def test_by_a_deadline_who_computes_for_longer_than_a_tick_still_hears(network, fleets):
+def test_by_a_deadline_an_agent_that_computes_longer_than_a_tick_still_gets_messages(network, fleets):
     wire = network()
-    fleet, heard = fleets(world(), wire, **TIMED), list[int]()
+    fleet, inbox_sizes = fleets(world(), wire, **TIMED), list[int]()
 
     def slowly(agent):
         tick = agent.tick
 
         def ticked(now, inbox=()):
             if agent.keeps_time:
-                heard.append(len(inbox))
+                inbox_sizes.append(len(inbox))
                 wire.now += 3.0 * fleet.plan.tick_s
             return tick(now, inbox)
 
@@ -96,11 +96,11 @@ def test_by_a_deadline_who_computes_for_longer_than_a_tick_still_hears(network, 
     for member in fleet.members.values():
         member._agent.tick = slowly(member._agent)
     fleet.play(ROUNDS)
-    assert heard
-    assert sum(heard) > len(heard) / 2
+    assert inbox_sizes
+    assert sum(inbox_sizes) > len(inbox_sizes) / 2
 
 
-def test_a_letter_that_was_half_written_when_its_reader_died_comes_again(network, fleets, monkeypatch):
+def test_a_message_half_written_to_the_journal_at_a_kill_arrives_again(network, fleets, monkeypatch):
     keep = Journal.append
 
     def killed(journal, sender, content):
@@ -123,7 +123,7 @@ def test_a_letter_that_was_half_written_when_its_reader_died_comes_again(network
     require_same(fleet.play(ROUNDS), alone(world(), ROUNDS, **SETTINGS))
 
 
-def test_who_is_silent_is_named(network, fleets):
+def test_an_error_names_a_silent_member(network, fleets):
     fleet = fleets(world(), network(), **SETTINGS)
     silent = fleet.team.agents[-1]
     fleet.members = {name: member for name, member in fleet.members.items() if name != silent}
@@ -132,7 +132,7 @@ def test_who_is_silent_is_named(network, fleets):
 
 
 class Between:
-    """A member that runs for a while only."""
+    """A member that runs only for some time."""
 
     def __init__(self, member, begin, end):
         self._member, self._begin, self._end = member, begin, end
@@ -145,7 +145,7 @@ class Between:
         self._member.close()
 
 
-def test_who_is_started_late_is_waited_for_longer_than_who_falls_silent(network, fleets):
+def test_the_hub_waits_longer_for_a_late_member_than_for_one_that_stops(network, fleets):
     wire = network()
     fleet = fleets(world(), wire, **SETTINGS)
     late = fleet.team.agents[-1]
@@ -158,23 +158,23 @@ def test_who_is_started_late_is_waited_for_longer_than_who_falls_silent(network,
     assert wire.now < 330.0 + 2 * fleet.plan.patience_s
 
 
-def test_a_decision_may_take_longer_than_the_patience_as_long_as_messages_arrive(network, fleets):
+def test_a_decision_may_take_longer_than_the_patience_while_messages_arrive(network, fleets):
     case, wire = WORLDS["three agents"], network(late=1.0)
     fleet, began = fleets(world(**case), wire, patience=5.0, **SETTINGS), []
-    fleet.on(rounds := 4, lambda: began.append(wire.now))  # the first after the initial design
+    fleet.on(rounds := 4, lambda: began.append(wire.now))  # the first round after the initial design
     require_same(fleet.play(rounds), alone(world(**case), rounds, **SETTINGS))
     assert wire.now - began[0] > 3.0 * fleet.plan.patience_s
 
 
 class LeftBehind:
-    """A process elsewhere: of an earlier run, until a hub has it join another, as ``run_member`` does."""
+    """A process on another machine: it serves an earlier run until a hub invites it, as in ``run_member``."""
 
     def __init__(self, fleet, name):
         self.fleet, self.member, self.asked = fleet, fleet.members.pop(name), 0
 
     def step(self, seconds):
         self.asked += len(lost := self.fleet.wire._under_way[f"join/{self.member.name}"])
-        if self.asked < 3:  # the network has lost them
+        if self.asked < 3:  # these invitations are lost
             lost.clear()
         self.member.step(seconds)
         if (plan := self.member.next_plan) is not None:
@@ -188,14 +188,14 @@ class LeftBehind:
 
 
 @pytest.mark.parametrize("given", [SETTINGS, TIMED], ids=["all are needed", "by a deadline"])
-def test_a_hub_that_is_started_again_finds_within_seconds_who_runs(network, fleets, given):
+def test_a_new_hub_finds_running_processes_within_seconds(network, fleets, given):
     wire = network()
     first = fleets(world(), wire, **given)
     first.play(ROUNDS)
     began, second = wire.now, fleets(world(), wire, run="second", **given)
     name = second.team.agents[-1]
     second.members.pop(name).close()
-    wire._under_way["second/world"].clear()  # it has never said anything
+    wire._under_way["second/world"].clear()  # the hub never got a message of it
     second.members[name] = LeftBehind(first, name)
     played = second.play(ROUNDS)
     assert second.members[name].member.plan.run == "second"
@@ -205,17 +205,17 @@ def test_a_hub_that_is_started_again_finds_within_seconds_who_runs(network, flee
         require_same(played, alone(world(), ROUNDS, **given))
 
 
-def test_a_hub_does_not_ask_processes_of_its_own_machine_to_join(network, fleets):
+def test_a_hub_does_not_invite_processes_of_its_own_machine(network, fleets):
     wire = network()
     fleet = fleets(world(), wire, **SETTINGS)
     here, there = fleet.team.agents
     fleet.team.hub = Hub(fleet.plan, wire.carrier(HUB), fleet.turn, wire.clock, local=[here])
     fleet.play(ROUNDS)
     assert not wire._under_way[f"join/{here}"]
-    assert fleet.members[there].next_plan is None  # it is in this run already
+    assert fleet.members[there].next_plan is None  # it is already in this run
 
 
-def test_nobody_joins_a_run_whose_hub_is_elsewhere_or_which_it_is_in_already(network, fleets):
+def test_members_ignore_invitations_to_their_own_run_or_of_another_hub(network, fleets):
     wire = network()
     fleet, other = fleets(world(), wire, **SETTINGS), fleets(world(), wire, run="other", port=9000, **SETTINGS)
     name, stranger = fleet.team.agents
@@ -235,21 +235,21 @@ def test_nobody_joins_a_run_whose_hub_is_elsewhere_or_which_it_is_in_already(net
     assert fleet.members[name].next_plan == new
 
 
-def test_letters_that_nobody_should_have_written_change_nothing(network, fleets):
+def test_messages_from_wrong_senders_change_nothing(network, fleets):
     wire = network()
     fleet = fleets(world(), wire, **SETTINGS)
     first, second = fleet.team.agents
-    came = RecordOutcome(1, "q00001", OwnRow(0, place={"x0": 0.0}))
-    word = Decision(1, "q00001", {"x0": 0.0}, sb.SolveReport(status="exact", rounds=1), {})
-    for sender, recipient, letter in [
-        (first, second, came),  # of an agent that plays the hub
+    outcome = RecordOutcome(1, "q00001", OwnRow(0, place={"x0": 0.0}))
+    decision = Decision(1, "q00001", {"x0": 0.0}, sb.SolveReport(status="exact", rounds=1), {})
+    for sender, recipient, message in [
+        (first, second, outcome),  # only the hub may send this
         (first, second, Decide(1)),
         (HUB, second, AgreementMessage(b"nothing that an agent says")),
         (first, second, AgreementMessage(b"changed on the way")),
-        (HUB, second, came),  # of a round that has not begun
-        (second, HUB, word),  # of variables that are not its own
+        (HUB, second, outcome),  # for a round that has not begun
+        (second, HUB, decision),  # with variables of another agent
     ]:
-        wire.send(sender, recipient, encode(letter))
+        wire.send(sender, recipient, encode(message))
     require_same(fleet.play(ROUNDS), alone(world(), ROUNDS, **SETTINGS))
     assert fleet.members[second].inadmissible == {first: 3, HUB: 2}
 
@@ -278,7 +278,7 @@ BROKEN_PLANS = {
 
 
 @pytest.mark.parametrize(("change", "why"), BROKEN_PLANS.values(), ids=BROKEN_PLANS)
-def test_plans_that_members_could_not_keep_to_are_refused(network, fleets, tmp_path, change, why):
+def test_invalid_plans_are_refused(network, fleets, tmp_path, change, why):
     plan = fleets(world(), network(), **SETTINGS).plan
     path = tmp_path / "fleet.json"
     plan.write(path)
@@ -288,7 +288,7 @@ def test_plans_that_members_could_not_keep_to_are_refused(network, fleets, tmp_p
         Plan.read(path)
 
 
-def test_what_is_no_plan_is_refused_in_one_line(tmp_path):
+def test_a_file_that_is_not_a_plan_is_refused_in_one_line(tmp_path):
     path = tmp_path / "fleet.json"
     path.write_text('{"run": "as an earlier swarmbo wrote it"}')
     with pytest.raises(ConfigError, match=r"got version 1; wanted 4, of the same swarmbo everywhere"):
@@ -298,7 +298,7 @@ def test_what_is_no_plan_is_refused_in_one_line(tmp_path):
         Plan.read(path)
 
 
-def test_what_members_count_is_added_up_over_restarts(network, fleets):
+def test_counts_of_members_are_added_up_over_restarts(network, fleets):
     wire = network(loss=0.3, seed=1)
     fleet = fleets(world(), wire, **SETTINGS)
     fleet.play(ROUNDS)
@@ -306,12 +306,12 @@ def test_what_members_count_is_added_up_over_restarts(network, fleets):
     hub.add_own_counts()
     assert 0 < hub.repeated <= hub.mailbox.repeated + sum(member._mailbox.repeated for member in fleet.members.values())
     before = hub.repeated, hub.refused
-    for counted in ((5, 1), (7, 1), (2, 1), (2, 4)):  # started again before the third
+    for counted in ((5, 1), (7, 1), (2, 1), (2, 4)):  # the member restarted before the third report
         hub._add_counts("stranger", *counted)
     assert (hub.repeated - before[0], hub.refused - before[1]) == (7 + 2, 1 + 4)
 
 
-def test_a_round_has_what_came_since_the_one_before():
+def test_a_round_counts_only_changes_since_the_last_round():
     before, now = NetworkReport({"a": 1}, 5, 2), NetworkReport({"a": 1, "b": 2}, 9, 2)
     assert now.since(before, 7) == NetworkRecord(7, {"b": 2}, 4, 0)
 
@@ -324,13 +324,13 @@ def test_a_round_has_what_came_since_the_one_before():
         ("camel", "step_timeout_s=60.0", r"\$\.step_timeout_s: got step_timeout_s; wanted none"),
     ],
 )
-def test_a_fleet_refuses_routes_through_a_world_that_it_does_not_know_workers_and_time_limits(scenario, setting, why):
+def test_a_fleet_refuses_routes_workers_and_time_limits(scenario, setting, why):
     with pytest.raises(ConfigError, match=why):
         members_of(load(scenario, [setting]))
 
 
 @pytest.mark.parametrize("name", ["wlan", "..", "-x", "Büro 3/4", "a" * 200])
-def test_no_two_runs_have_one_name_on_the_network_whatever_the_scenario_is_called(network, fleets, name):
+def test_each_run_has_a_different_name_on_the_network_for_any_scenario_name(network, fleets, name):
     plan = fleets(world(), network(), **SETTINGS).plan
     runs = {new_run(name, 2**63 - 1) for _ in range(8)}
     assert len(runs) == 8

@@ -1,4 +1,4 @@
-"""A fleet by a deadline goes on without members that are gone for good, and takes them back when they return."""
+"""With a deadline, a fleet continues without members that are gone, and readmits them when they return."""
 
 import zlib
 from collections import Counter
@@ -33,7 +33,7 @@ TABLES = {
 }
 
 
-FUNCTION = cache(partial(get, "additive-gp", n_variables=4))  # its maximum is searched for once
+FUNCTION = cache(partial(get, "additive-gp", n_variables=4))  # search its maximum only once
 
 
 def chain(**more):
@@ -49,7 +49,7 @@ CASES = {
     "by factor": (chain, CLIMBS),
     "totals": (lambda: chain(outcomes="total", noise_std=0.1), CLIMBS),
     "a field": (robots, TABLES),
-    "a field, beliefs of their own": (robots, OWN),
+    "a field, own beliefs": (robots, OWN),
 }
 
 
@@ -59,7 +59,7 @@ def made(fleets, wire, case):
 
 
 def require_own_belief(fleet, name, history):
-    """Its own measurements are its belief's, once and in turn; of others it has what they measured, or the first."""
+    """Check that a belief has all own measurements in order, and the first ones of each other agent."""
     belief, problem = fleet.members[name]._agent.belief, fleet.team.problem
     for agent, log in belief.agents[name]._logs.items():
         column = problem.channels.index(agent)
@@ -74,29 +74,29 @@ def took_part(history):
 
 
 def require_in_step(fleet, *absent):
-    """Nobody else is absent, and the others have one log."""
+    """Check that exactly these members are absent, and that all others have the same log."""
     assert set(fleet.team.hub.absent) == set(absent)
     require_one_log(fleet)
 
 
 def require_one_log(fleet):
-    """Whoever is in knows what the hub knows, once each, and of own factors what came."""
+    """Check that present members have each evaluation of the hub once, with the outcomes of their own factors."""
     team, problem = fleet.team, fleet.team.problem
     present = [name for name in team.agents if name not in team.hub.absent]
     for name in present:
         log = fleet.members[name]._agent.log
-        history = team.history.take(slice(len(log.history)))  # of the last round it hears when the next one begins
+        history = team.history.take(slice(len(log.history)))  # members get the last round when the next one begins
         late = team.history.take(slice(len(log.history), None))
-        # that round may have a second row: of a robot that a decision lost
+        # that round may have a second row, for a robot that missed the decision
         assert len(late) <= 1 or np.ptp(late.rounds) == 0
         assert len(log.open) <= 1
         np.testing.assert_array_equal(log.history.X, history.X)
         own = [problem.channels.index(factor) for factor in problem.graph.factors_owned_by(name)]
-        is_fused = isinstance(team.setup.belief, sb.FusedSettings)  # then nobody else knows what failed
+        is_fused = isinstance(team.setup.belief, sb.FusedSettings)  # then only the agent itself knows its failures
         known = slice(None) if problem.is_field and not is_fused else own
         np.testing.assert_array_equal(log.history.factors[:, known], history.factors[:, known])
-        heard = own if is_fused else slice(None)
-        np.testing.assert_array_equal(log.history.failed[:, heard], history.failed[:, heard])
+        visible = own if is_fused else slice(None)
+        np.testing.assert_array_equal(log.history.failed[:, visible], history.failed[:, visible])
         np.testing.assert_array_equal(took_part(log.history), took_part(history))
         if is_fused:
             require_own_belief(fleet, name, history)
@@ -113,7 +113,7 @@ def require_one_log(fleet):
         pytest.param("a field", -1, marks=pytest.mark.thorough),
     ],
 )
-def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets, case, who):
+def test_an_absent_member_is_left_out_and_readmitted_when_it_returns(network, fleets, case, who):
     fleet = made(fleets, network(), case)
     name, absent = fleet.team.agents[who], []
 
@@ -129,52 +129,55 @@ def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets
 
 
 THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
-GO_IN_MID_DECISION = [(3, "leave", 0, 6), (4, "leave", 1, 8)]
-LENDER_GOES_TOO = [(2, "leave", 2), (4, "come", 2), (4, "leave", 0, 1), (4, "come", 0, 90), (6, "leave", 1)]
-BACK_IN_ONE_THAT_THE_LENDER_LEAVES = [(2, "leave", 2), (4, "come", 2, 3), (4, "leave", 0, 5)]
-ALL_WERE_GONE = [(3, "leave", 0), (5, "leave", 1), (5, "leave", 2), (5, "come", 0), (5, "come", 1, 120)]
+LEAVE_MIDWAY = [(3, "leave", 0, 6), (4, "leave", 1, 8)]
+SENDER_LEAVES = [(2, "leave", 2), (4, "come", 2), (4, "leave", 0, 1), (4, "come", 0, 90), (6, "leave", 1)]
+# the sender of a snapshot leaves during the same decision
+RETURN_WHILE_SENDER_LEAVES = [(2, "leave", 2), (4, "come", 2, 3), (4, "leave", 0, 5)]
+ALL_WERE_ABSENT = [(3, "leave", 0), (5, "leave", 1), (5, "leave", 2), (5, "come", 0), (5, "come", 1, 120)]
 
 
 @pytest.mark.parametrize(
     ("case", "moves", "rounds", "absent"),
     [
-        pytest.param("by factor", GO_IN_MID_DECISION, 5, (0, 1), id="two go in mid-decision"),
-        pytest.param("a field", GO_IN_MID_DECISION, 5, (0, 1), id="two robots go in mid-decision", marks=SLOW),
-        pytest.param("by factor", ALL_WERE_GONE, 6, (2,), id="who missed two rounds knows too little to teach"),
-        pytest.param("totals", LENDER_GOES_TOO, 7, (1,), id="one returns, and who tells it goes"),
-        pytest.param("a field, beliefs of their own", LENDER_GOES_TOO, 7, (1,), id="so does a robot", marks=SLOW),
+        pytest.param("by factor", LEAVE_MIDWAY, 5, (0, 1), id="two leave during a decision"),
+        pytest.param("a field", LEAVE_MIDWAY, 5, (0, 1), id="two robots leave during a decision", marks=SLOW),
+        pytest.param("by factor", ALL_WERE_ABSENT, 6, (2,), id="after two missed rounds, no snapshot can be sent"),
+        pytest.param("totals", SENDER_LEAVES, 7, (1,), id="one returns, and the sender of its snapshot leaves"),
+        pytest.param("a field, own beliefs", SENDER_LEAVES, 7, (1,), id="the same, robots", marks=SLOW),
         *(
-            pytest.param(case, BACK_IN_ONE_THAT_THE_LENDER_LEAVES, 5, (0,), id=f"at once, {case}", marks=SLOW)
+            pytest.param(case, RETURN_WHILE_SENDER_LEAVES, 5, (0,), id=f"at once, {case}", marks=SLOW)
             for case in ("by factor", "a field")
         ),
     ],
 )
-def test_those_who_are_left_go_on_in_step_whoever_goes_and_comes(network, fleets, case, moves, rounds, absent):
+def test_remaining_members_continue_with_equal_logs_when_others_leave_and_return(
+    network, fleets, case, moves, rounds, absent
+):
     fleet = made(fleets, network(), case)
     for number, do, who, *turns in moves:
         fleet.on(number, getattr(fleet, do), fleet.team.agents[who], turns=sum(turns))
     fleet.play(rounds)
     assert not fleet.schedule
-    if moves is GO_IN_MID_DECISION:
-        assert fleet.team.hub._decision_number == 7  # two decisions were taken back
+    if moves is LEAVE_MIDWAY:
+        assert fleet.team.hub._decision_number == 7  # two decisions were given up
     require_in_step(fleet, *(fleet.team.agents[who] for who in absent))
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["here", "elsewhere"])
-def test_who_was_never_met_is_waited_for_longer_if_it_is_elsewhere(network, fleets, here):
+def test_the_hub_waits_longer_for_a_member_that_never_connected_if_it_is_on_another_machine(network, fleets, here):
     wire = network()
     fleet = made(fleets, wire, "by factor")
     name = fleet.team.agents[-1]
     fleet.team.hub.membership._local = frozenset({name} if here else ())
     fleet.members.pop(name).close()
-    wire._under_way.clear()  # it has never said anything
+    wire._under_way.clear()  # the hub never got a message of it
     fleet.play(3)
     assert fleet.team.hub.absent == (name,)
     assert (wire.now < 200.0) is here
     assert wire.now < 700.0
 
 
-def test_a_process_that_ends_again_and_again_is_gone_at_once(network, fleets):
+def test_a_process_that_ends_repeatedly_is_absent_at_once(network, fleets):
     wire = network()
     fleet = fleets(chain(), wire, **CLIMBS)
     hub, name, crashed = fleet.team.hub, fleet.team.agents[1], []
@@ -188,7 +191,7 @@ def test_a_process_that_ends_again_and_again_is_gone_at_once(network, fleets):
     def come():
         assert hub.membership.absent == {name: "it crashed"}
         assert wire.now - crashed[0] < fleet.plan.patience_s / 2.0
-        fleet.come(name)  # by hand
+        fleet.come(name)  # as if a user had restarted it
 
     fleet.on(3, crash)
     fleet.on(5, come)
@@ -196,22 +199,22 @@ def test_a_process_that_ends_again_and_again_is_gone_at_once(network, fleets):
     require_in_step(fleet)
 
 
-@pytest.mark.parametrize("case", ["a field, beliefs of their own", pytest.param("totals", marks=SLOW)])
-def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets, case):
+@pytest.mark.parametrize("case", ["a field, own beliefs", pytest.param("totals", marks=SLOW)])
+def test_a_member_that_lost_its_journal_gets_all_data_again(network, fleets, case):
     fleet = made(fleets, network(), case)
     name = fleet.team.agents[0]
     fleet.on(4, lambda: fleet.come(name, forgets=True))
     fleet.play(5)
-    lost = {name: "its journal is lost, and so is its own belief"}  # and others know what it measured
+    lost = {name: "its journal is lost, and so is its own belief"}  # only other agents still have its measurements
     assert fleet.team.hub.membership.absent == (lost if fleet.team.setup.belief == OWN["belief"] else {})
     require_one_log(fleet)
 
 
 @pytest.mark.thorough
-def test_who_returns_with_a_belief_of_its_own_hears_what_others_measured_meanwhile(network, fleets):
+def test_a_returning_member_with_its_own_belief_gets_the_measurements_it_missed(network, fleets):
     fleet = fleets(robots(), network(), patience=10.0, **OWN)
     name = fleet.team.agents[1]
-    fleet.on(3, fleet.leave, name, turns=40)  # in the middle of a decision
+    fleet.on(3, fleet.leave, name, turns=40)  # during a decision
     fleet.on(6, fleet.come, name)
     fleet.play(7)
     history = fleet.team.history.take(slice(len(fleet.team.history) - 1))
@@ -222,7 +225,7 @@ def test_who_returns_with_a_belief_of_its_own_hears_what_others_measured_meanwhi
     require_one_log(fleet)
 
 
-def test_what_failed_stays_known_to_its_agent_alone_also_when_it_was_gone(network, fleets):
+def test_failures_stay_private_to_their_agent_even_after_an_absence(network, fleets):
     world = sensor_field_v0.parallel_env(sensors=3, field={"gp": {"lengthscale_m": 600.0, "seed": 1}}, failure_rate=0.5)
     fleet = fleets(world, network(), patience=10.0, **OWN)
     name = fleet.team.agents[1]
@@ -236,7 +239,7 @@ def test_what_failed_stays_known_to_its_agent_alone_also_when_it_was_gone(networ
         assert made._agent.log.history.failed[:, column].any() == (other == name)
 
 
-def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
+def test_a_run_without_remaining_members_ends_with_an_error_of_one_line(network, fleets):
     wire = network()
     fleet = made(fleets, wire, "by factor")
     for name in fleet.team.agents:
@@ -246,7 +249,7 @@ def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
     assert wire.now < 1000.0
 
 
-def test_a_pause_of_the_hubs_own_is_nobodys_silence(network, fleets):
+def test_a_pause_of_the_hub_does_not_count_as_silence_of_members(network, fleets):
     wire = network()
     fleet = made(fleets, wire, "by factor")
 
@@ -254,7 +257,7 @@ def test_a_pause_of_the_hubs_own_is_nobodys_silence(network, fleets):
     receive = mailbox.receive
 
     def slept(seconds, is_done=lambda: False):
-        """It sleeps right after it has written orders: nobody has had the time to answer."""
+        """Sleep right after sending requests, before any member could answer."""
         number, n_sent = fleet.team.hub._decision_number, len(mailbox.unacknowledged)
         if seconds > 0.0 and number not in paused and n_sent == len(fleet.members):
             paused.add(number)
@@ -265,13 +268,13 @@ def test_a_pause_of_the_hubs_own_is_nobodys_silence(network, fleets):
     mailbox.receive = slept
     fleet.play(4)
     assert wire.now > 400.0
-    assert fleet.team.hub._decision_number == 4  # no decision was taken back
+    assert fleet.team.hub._decision_number == 4  # no decision was given up
     require_one_log(fleet)
 
 
 @pytest.mark.thorough
-def test_who_is_slow_is_no_member_until_the_next_decision_and_then_it_is(network, fleets):
-    """It lives, and says so itself: nobody starts it again."""
+def test_a_slow_member_is_left_out_until_the_next_decision(network, fleets):
+    """It still runs, and reports itself without a restart."""
     fleet = fleets(robots(), network(), patience=10.0, **TABLES)
     name, slow = fleet.team.agents[1], []
 
@@ -285,13 +288,13 @@ def test_who_is_slow_is_no_member_until_the_next_decision_and_then_it_is(network
     require_in_step(fleet)
 
 
-def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
+def test_only_the_hub_decides_who_takes_part(network, fleets):
     wire = network()
     fleet = made(fleets, wire, "by factor")
     first, second, third = fleet.team.agents[:3]
-    company = Participants(1, (second,))
-    for letter in (Decide(1, None, None, company), Readmission(9, 0, OwnRows()), SendSnapshot(1, 0), Ping(1)):
-        wire.send(first, second, encode(letter))
+    participants = Participants(1, (second,))
+    for message in (Decide(1, None, None, participants), Readmission(9, 0, OwnRows()), SendSnapshot(1, 0), Ping(1)):
+        wire.send(first, second, encode(message))
     wire.send(HUB, third, encode(Heartbeat(b"as if the hub were an agent")))
     wire.send(first, HUB, encode(Snapshot(1, b"nobody asked")))
     fleet.play(3)
@@ -301,7 +304,7 @@ def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
 
 
 @pytest.mark.parametrize(
-    ("company", "why"),
+    ("participants", "why"),
     [
         (Participants(1, ("b",)), "wanted 'a' among them"),
         (Participants(1, ()), "wanted 'a' among them"),
@@ -316,56 +319,58 @@ def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
         (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its parts"),
     ],
 )
-def test_a_company_of_strangers_is_refused(company, why):
+def test_invalid_participants_are_refused(participants, why):
     graph = sb.FactorGraph.from_scopes({f"f_{x}": [x] for x in "abc"}, owners={f"f_{x}": x for x in "abc"})
     problem = sb.Problem.of(graph, dict.fromkeys("abc", (0.0, 1.0)), {x: x for x in "abc"}, outcomes="per-factor")
     agent = sb.Agent("a", problem, seed=1, coordination=TIMED)
-    agent.participants = company
+    agent.participants = participants
     with pytest.raises(ConfigError, match=why):
         agent.ask()
 
 
-def test_of_what_an_absent_agent_was_told_others_hear_what_it_would_have_said(network, fleets):
+def test_others_get_the_outcomes_of_an_absent_agent_with_private_values_masked(network, fleets):
     rows = OwnRows({"q00001": OwnRow(0, {"f0": 2.5, "f1": None}, noise={"f0": 0.1}, place={"x": 0.5})})
-    told = masked_rows(rows, fleets(chain(), network(), **CLIMBS).team.setup).by_query["q00001"]
-    assert told == OwnRow(0, {"f0": PRIVATE_OUTCOME, "f1": None}, place={"x": 0.5})
+    masked = masked_rows(rows, fleets(chain(), network(), **CLIMBS).team.setup).by_query["q00001"]
+    assert masked == OwnRow(0, {"f0": PRIVATE_OUTCOME, "f1": None}, place={"x": 0.5})
     assert masked_rows(rows, fleets(chain(outcomes="total"), network(), **CLIMBS).team.setup) == rows
     stop = MeasurementRecord((1.0, 2.0), 7.5, 0.1)
     rows = OwnRows({"q00001": OwnRow(0, {"robot_0": None}, noise={"robot_0": 0.1}, on_the_way=(stop,))})
-    told = masked_rows(rows, fleets(robots(), network(), **OWN).team.setup).by_query["q00001"]
-    assert told == OwnRow(0, {"robot_0": PRIVATE_OUTCOME}, on_the_way=(MeasurementRecord((1.0, 2.0), PRIVATE_OUTCOME),))
+    masked = masked_rows(rows, fleets(robots(), network(), **OWN).team.setup).by_query["q00001"]
+    assert masked == OwnRow(
+        0, {"robot_0": PRIVATE_OUTCOME}, on_the_way=(MeasurementRecord((1.0, 2.0), PRIVATE_OUTCOME),)
+    )
 
 
 def numbers(plain):
-    """All of a letter's."""
+    """All floats of a message, as a list."""
     if isinstance(plain, dict | list | tuple):
         return [number for one in (plain.values() if isinstance(plain, dict) else plain) for number in numbers(one)]
     return [plain] if isinstance(plain, float) else []
 
 
-def test_outcomes_by_factor_are_written_to_their_owner_alone_also_while_it_is_absent(network, fleets):
+def test_outcomes_per_factor_are_sent_only_to_their_owner_even_while_it_is_absent(network, fleets):
     fleet = made(fleets, network(), "by factor")
-    team, name, letters = fleet.team, fleet.team.agents[1], []
+    team, name, messages = fleet.team, fleet.team.agents[1], []
     hub, send, tell = team.hub, team.hub.mailbox.send, team.hub.tell
 
-    def told(query, news, **more):
+    def leave_then_tell(query, news, **more):
         if query == "q00003":
-            fleet.leave(name)  # the others hear of what it is told now by the hub
+            fleet.leave(name)  # from now on the hub reports its outcomes to the others
         tell(query, news, **more)
 
-    hub.tell = told
-    hub.mailbox.send = lambda agent, letter: (letters.append((agent, letter)), send(agent, letter))[1]
+    hub.tell = leave_then_tell
+    hub.mailbox.send = lambda agent, message: (messages.append((agent, message)), send(agent, message))[1]
     fleet.on(6, fleet.come, name)
     fleet.play(6)
     assert hub.absent == ()
-    assert any(isinstance(letter, Decide) and name in letter.participants.rows_of_absent for _, letter in letters)
+    assert any(isinstance(message, Decide) and name in message.participants.rows_of_absent for _, message in messages)
     columns = [team.problem.channels.index(factor) for factor in team.problem.graph.factors_owned_by(name)]
     private = set(team.history.factors[:, columns].ravel().tolist())
-    written = [private & set(numbers(msgspec.to_builtins(letter))) for agent, letter in letters if agent != name]
+    written = [private & set(numbers(msgspec.to_builtins(message))) for agent, message in messages if agent != name]
     assert set().union(*written) == set()
 
 
-def test_agents_that_wait_for_one_another_keep_no_company():
+def test_participants_need_a_method_with_a_deadline():
     problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
     agent = sb.Agent("x", problem, seed=1)
     agent.participants = Participants(1, ("x",))
@@ -373,7 +378,7 @@ def test_agents_that_wait_for_one_another_keep_no_company():
         agent.ask()
 
 
-def test_without_a_deadline_who_is_silent_still_ends_the_run(network, fleets):
+def test_without_a_deadline_a_silent_member_ends_the_run(network, fleets):
     fleet = fleets(chain(), network(), **{**CLIMBS, "coordination": sb.ADMM(rounds=2, starts=1, screened=4)})
     assert not fleet.plan.tolerates_failures
     fleet.on(3, fleet.leave, fleet.team.agents[0])
@@ -381,7 +386,7 @@ def test_without_a_deadline_who_is_silent_still_ends_the_run(network, fleets):
         fleet.play(3)
 
 
-def test_who_had_measured_when_it_went_does_not_measure_again(network, fleets):
+def test_a_returning_member_does_not_repeat_its_last_measurement(network, fleets):
     asked = []
 
     def depth(place):
@@ -392,12 +397,12 @@ def test_who_had_measured_when_it_went_does_not_measure_again(network, fleets):
     robot = fleet.members["robot_1"]
     measured = robot._measure_and_send
 
-    def and_goes(order):
+    def measure_and_leave(order):
         measured(order)
-        fleet.wire._under_way[HUB].clear()  # it has written down what it measured, and nobody hears of it
+        fleet.wire._under_way[HUB].clear()  # its journal has the measurement, but no message arrives
         fleet.leave("robot_1")
 
-    fleet.on(2, setattr, robot, "_measure_and_send", and_goes)
+    fleet.on(2, setattr, robot, "_measure_and_send", measure_and_leave)
     fleet.on(4, fleet.come, "robot_1")
     fleet.play(6)
     history, column = fleet.team.history, fleet.team.problem.channels.index("robot_1")
@@ -406,23 +411,23 @@ def test_who_had_measured_when_it_went_does_not_measure_again(network, fleets):
     require_in_step(fleet)
 
 
-def test_a_total_whose_teller_goes_before_it_could_tell_it_is_level_and_sites_once(network, fleets):
+def test_a_total_is_recorded_once_if_the_first_agent_leaves_before_it_reports_it(network, fleets):
     fleet = made(fleets, network(), "totals")
     first, tell = fleet.team.agents[0], fleet.team.hub.tell
 
-    def told(query, news, **more):
+    def leave_then_tell(query, news, **more):
         if query == "q00003":
-            fleet.leave(first)  # it decided, and the total is for it to tell
+            fleet.leave(first)  # after its decision, before it reports the total
         tell(query, news, **more)
 
-    fleet.team.hub.tell = told
+    fleet.team.hub.tell = leave_then_tell
     fleet.on(5, fleet.come, first)
     fleet.play(6)
     assert np.isfinite(fleet.team.history.totals).all()
     require_in_step(fleet)
 
 
-def test_who_cannot_be_told_what_it_missed_stays_out_and_the_others_go_on(network, fleets, monkeypatch):
+def test_a_member_whose_snapshot_is_too_large_stays_absent_and_the_others_continue(network, fleets, monkeypatch):
     monkeypatch.setattr(member, "_MOST_SNAPSHOT_BYTES", 10)
     fleet = made(fleets, network(), "by factor")
     name = fleet.team.agents[1]
@@ -436,7 +441,7 @@ def test_who_cannot_be_told_what_it_missed_stays_out_and_the_others_go_on(networ
 @pytest.mark.parametrize(
     "mangled", [b"", b"x", zlib.compress(b"no state"), zlib.compress(msgspec.msgpack.encode([{}, {}]))]
 )
-def test_what_is_nothing_that_an_agent_lends_is_refused_in_one_line(mangled):
+def test_bytes_that_are_not_a_snapshot_are_refused_in_one_line(mangled):
     problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
     agent = sb.Agent("x", problem, seed=1, coordination=TIMED)
     with pytest.raises(ConfigError, match="wanted a `snapshot` of an agent of this team"):
@@ -446,7 +451,7 @@ def test_what_is_nothing_that_an_agent_lends_is_refused_in_one_line(mangled):
 @pytest.mark.parametrize(
     "column", ["X", "totals", "rounds", "noise_std", "taken", "basis", "asked", "open", "infinite"]
 )
-def test_what_an_agent_lends_is_refused_if_it_does_not_fit_together(column):
+def test_an_inconsistent_snapshot_is_refused(column):
     problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
     agent = sb.Agent("x", problem, seed=1, coordination=TIMED)
     for outcome in (1.0, 2.0, None):
@@ -468,20 +473,20 @@ def test_what_an_agent_lends_is_refused_if_it_does_not_fit_together(column):
         agent.restore(zlib.compress(msgspec.msgpack.encode((plain, packed))), {}, 0)
 
 
-def test_of_outcomes_by_factor_nobody_is_lent_what_came(network, fleets):
+def test_a_snapshot_has_no_private_outcomes_per_factor(network, fleets):
     fleet = fleets(chain(), network(), **CLIMBS)
     fleet.play(4)
     first, second, *_ = fleet.team.agents
-    lender, other = fleet.members[first]._agent, fleet.members[second]._agent
-    lender.give_up(3)  # what is to be lent is of decisions that hold
-    other.restore(lender.snapshot(), {}, 3)
-    own = [other.problem.channels.index(factor) for factor in (*lender.factors, *other.factors)]
+    sender, other = fleet.members[first]._agent, fleet.members[second]._agent
+    sender.give_up(3)  # a snapshot must contain only valid decisions
+    other.restore(sender.snapshot(), {}, 3)
+    own = [other.problem.channels.index(factor) for factor in (*sender.factors, *other.factors)]
     known = other.log.history.factors[:, own]
     assert len(known)
     assert set(known[np.isfinite(known)].tolist()) <= {0.0}
 
 
-def test_who_was_stopped_in_mid_decision_for_long_says_that_it_is_here_and_does_not_end(network, fleets):
+def test_a_member_paused_during_a_decision_reports_itself_and_continues(network, fleets):
     fleet = made(fleets, network(), "by factor")
     name, stopped = fleet.team.agents[1], []
 
@@ -497,8 +502,8 @@ def test_who_was_stopped_in_mid_decision_for_long_says_that_it_is_here_and_does_
     require_in_step(fleet)
 
 
-class Deaf:
-    """A member that takes letters, and does nothing of what they say."""
+class Inactive:
+    """A member that receives messages but does not act on them."""
 
     def __init__(self, member):
         self._member = member
@@ -513,34 +518,34 @@ class Deaf:
 
 
 @pytest.fixture
-def soon(monkeypatch):
-    """For those who live and say nothing it is not waited for as long."""
+def short_join_timeout(monkeypatch):
+    """Shorten the wait for members that run but do not answer."""
     monkeypatch.setattr(membership, "JOIN_TIMEOUT_S", 1.0)
 
 
 @pytest.mark.parametrize(("case", "who"), [("by factor", 0), pytest.param("a field", 1, marks=SLOW)])
-def test_who_sends_receipts_and_does_nothing_is_left_out(network, fleets, soon, case, who):
+def test_a_member_that_sends_only_receipts_is_left_out(network, fleets, short_join_timeout, case, who):
     fleet = made(fleets, network(), case)
     name = fleet.team.agents[who]
 
     def is_here():
         fleet.wire.now += 11.0
         for _ in range(9):
-            fleet.turn()  # it says that it is here, and is taken back: once
+            fleet.turn()  # it reports itself, and is readmitted once
 
     def come():
         assert fleet.team.hub.membership.absent == {name: "it runs, and did not send its snapshot"}
         assert fleet.team.hub.membership._hangs[name] == 2
         fleet.come(name, forgets=True)
 
-    fleet.on(3, lambda: fleet.members.update({name: Deaf(fleet.members[name])}))
+    fleet.on(3, lambda: fleet.members.update({name: Inactive(fleet.members[name])}))
     fleet.on(5, is_here)
     fleet.on(7, come)
     fleet.play(8)
     require_in_step(fleet)
 
 
-def test_who_measures_and_does_not_say_what_is_left_out(network, fleets, soon):
+def test_a_member_that_does_not_send_its_measurements_is_left_out(network, fleets, short_join_timeout):
     fleet = fleets(robots(), network(), patience=10.0, measures={"robot_1": lambda place: float(place.sum())}, **TABLES)
     robot = fleet.members["robot_1"]
     fleet.on(3, setattr, robot, "_measure_and_send", lambda order: robot._mailbox.receive(0.0))
@@ -550,12 +555,12 @@ def test_who_measures_and_does_not_say_what_is_left_out(network, fleets, soon):
 
 
 def cut_where(wire, is_cut):
-    """From now on nothing passes from one to another where that holds."""
+    """From now on, drop messages between senders and recipients for which `is_cut` holds."""
     send = wire.send
     wire.send = lambda sender, recipient, content: is_cut(sender, recipient) or send(sender, recipient, content)
 
 
-def test_one_to_which_nothing_gets_through_is_left_out_though_it_is_heard(network, fleets, soon):
+def test_a_member_that_receives_nothing_is_left_out_even_if_its_messages_arrive(network, fleets, short_join_timeout):
     fleet = made(fleets, network(), "by factor")
     name = fleet.team.agents[1]
     fleet.on(3, cut_where, fleet.wire, lambda sender, recipient: recipient == name)
@@ -563,7 +568,7 @@ def test_one_to_which_nothing_gets_through_is_left_out_though_it_is_heard(networ
     require_in_step(fleet, name)
 
 
-def test_where_all_live_and_come_to_nothing_they_are_asked_once_more(network, fleets, soon):
+def test_if_all_members_run_but_cannot_decide_they_are_asked_again(network, fleets, short_join_timeout):
     fleet, began = made(fleets, network(), "by factor"), []
     wire, pair = fleet.wire, set(fleet.team.agents[:2])
     fleet.on(3, lambda: began.append(wire.now))
@@ -573,7 +578,7 @@ def test_where_all_live_and_come_to_nothing_they_are_asked_once_more(network, fl
     require_in_step(fleet)
 
 
-def test_where_all_live_and_two_cannot_reach_each_other_the_run_ends_in_one_line(network, fleets, soon):
+def test_if_two_running_members_cannot_reach_each_other_the_run_ends_with_an_error(network, fleets, short_join_timeout):
     fleet = made(fleets, network(), "by factor")
     pair = set(fleet.team.agents[:2])
     fleet.on(3, cut_where, fleet.wire, lambda *ends: set(ends) == pair)
@@ -587,7 +592,7 @@ EVENT = st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(["leav
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=THOROUGH if case == "a field" else pytest.mark.slow) for case in CASES]
 )
-def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets, case):
+def test_all_rounds_are_decided_for_any_times_of_leaving_and_returning(network, fleets, case):
     (world, given_), left = CASES[case], list[str]()
 
     @settings(max_examples=2, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
@@ -607,7 +612,7 @@ def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets,
         fleet.schedule = [*moves, *back]
         fleet.play(5)
         history = fleet.team.history
-        if fleet.team.problem.is_field:  # a robot that a decision lost stands and measures: a row that nobody asked for
+        if fleet.team.problem.is_field:  # a robot that missed a decision measures where it stands, which adds a row
             assert history.rounds is not None
             assert sorted(set(history.rounds.tolist())) == [*range(6)]
         else:
@@ -618,8 +623,8 @@ def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets,
     assert left
 
 
-def test_agents_are_pinged_once_also_where_the_longest_silence_becomes_shorter():
-    """It is ten minutes while one that was never heard is waited for."""
+def test_agents_are_pinged_once_even_if_the_limit_of_silence_becomes_shorter():
+    """The limit is ten minutes while the hub waits for a member that never connected."""
     plan, post = (
         SimpleNamespace(patience_s=60.0, tolerates_failures=False),
         Mock(unacknowledged=[], arrivals=Counter(a=1)),
@@ -630,7 +635,7 @@ def test_agents_are_pinged_once_also_where_the_longest_silence_becomes_shorter()
     for missing in (["a", "b"], ["a", "b"], ["a"]):
         members.check(20.0, "decisions", missing, {})
     assert post.send.call_args_list == [call("a", Ping(1))]
-    post.unacknowledged.clear()  # its receipt
+    post.unacknowledged.clear()  # the receipt arrived
     post.arrivals["a"] += 1
     members.check(0.0, "decisions", ["a"], {})
     for _ in range(3):
@@ -638,7 +643,7 @@ def test_agents_are_pinged_once_also_where_the_longest_silence_becomes_shorter()
     assert post.send.call_args_list == [call("a", Ping(1)), call("a", Ping(2))]
 
 
-def test_without_a_deadline_agents_that_send_nothing_but_receipts_end_the_run():
+def test_without_a_deadline_agents_that_send_only_receipts_end_the_run():
     plan, post = SimpleNamespace(patience_s=60.0, tolerates_failures=False), Mock(unacknowledged=[], arrivals=Counter())
     members = membership.Membership(plan, ["a", "b"], post, [], {})
     members.reset_silence()

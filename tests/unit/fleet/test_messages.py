@@ -1,4 +1,4 @@
-"""What arrives is a letter as it was written, or it is refused in one line: never anything else."""
+"""A message arrives as it was written, or is refused in one line."""
 
 import math
 
@@ -57,16 +57,18 @@ ROWS = st.builds(
     st.tuples(STOPS),
     st.booleans(),
 )
-TOLD = st.builds(OwnRows, st.dictionaries(st.text(max_size=8), ROWS, max_size=2))
-COMPANIES = st.builds(Participants, st.integers(1, 99), st.just(("a", "b")), st.dictionaries(st.just("c"), TOLD))
-LETTERS = st.one_of(
+ROWS_BY_QUERY = st.builds(OwnRows, st.dictionaries(st.text(max_size=8), ROWS, max_size=2))
+PARTICIPANTS = st.builds(
+    Participants, st.integers(1, 99), st.just(("a", "b")), st.dictionaries(st.just("c"), ROWS_BY_QUERY)
+)
+MESSAGES = st.one_of(
     st.builds(AgreementMessage, st.binary(max_size=300)),
     st.builds(
         Decide,
         st.integers(1, 10**6),
         st.none() | st.just((("a", "b"),)),
         OFFERS,
-        st.none() | COMPANIES,
+        st.none() | PARTICIPANTS,
         st.integers(0, 99),
     ),
     st.builds(SendSnapshot, st.integers(1, 99), st.integers(0, 99)),
@@ -75,7 +77,7 @@ LETTERS = st.one_of(
         Readmission,
         st.integers(1, 99),
         st.integers(0, 99),
-        TOLD,
+        ROWS_BY_QUERY,
         st.binary(max_size=99),
         st.dictionaries(st.text(max_size=8), ROWS, max_size=2),
     ),
@@ -93,45 +95,45 @@ LETTERS = st.one_of(
 )
 
 
-@given(LETTERS)
-def test_a_letter_arrives_as_it_was_written(letter):
-    assert decode(encode(letter)) == letter
+@given(MESSAGES)
+def test_a_message_arrives_as_it_was_written(message):
+    assert decode(encode(message)) == message
 
 
 @settings(max_examples=60)
-@given(LETTERS, st.data())
-def test_a_letter_that_was_changed_on_the_way_is_refused(letter, data):
-    parcel = bytearray(encode(letter))
-    place = data.draw(st.integers(0, len(parcel) - 1))
-    parcel[place] ^= data.draw(st.integers(1, 255))
+@given(MESSAGES, st.data())
+def test_a_message_changed_in_transit_is_refused(message, data):
+    packet = bytearray(encode(message))
+    place = data.draw(st.integers(0, len(packet) - 1))
+    packet[place] ^= data.draw(st.integers(1, 255))
     with pytest.raises(TransportError, match="changed in transit"):
-        decode(bytes(parcel))
+        decode(bytes(packet))
 
 
 @settings(max_examples=150)
-@given(LETTERS, st.data())
-def test_one_who_can_seal_still_has_to_write_letters(letter, data):
-    # whoever mangles a letter and works out the digest anew: the same letter, another one, or one line
-    body = bytearray(encode(letter)[16:])
+@given(MESSAGES, st.data())
+def test_changed_content_with_a_valid_digest_is_a_message_or_refused(message, data):
+    # after random changes and a new digest, the result is some message or an error
+    body = bytearray(encode(message)[16:])
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    parcel = digest_of(bytes(body)) + bytes(body)
+    packet = digest_of(bytes(body)) + bytes(body)
     try:
-        found = decode(parcel)
+        found = decode(packet)
     except TransportError:
         return
     assert isinstance(found, Message)
 
 
-def told(**row):
-    """What an agent is told."""
+def outcome_message(**row):
+    """A message with an outcome of an agent."""
     return msgspec.msgpack.encode(["Told", 1, "q", {"order": 0, **row}])
 
 
-def told_of(value, of):
-    """A beginning, with what somebody absent was told."""
-    company = {"number": 1, "members": ["a"], "said": {"b": {"told": {"q": {"order": 0, of: value}}}}}
-    return msgspec.msgpack.encode(["Begin", 1, None, None, company, 0])
+def decide_message(value, of):
+    """A request to decide, with an outcome of an absent agent."""
+    participants = {"number": 1, "members": ["a"], "said": {"b": {"told": {"q": {"order": 0, of: value}}}}}
+    return msgspec.msgpack.encode(["Begin", 1, None, None, participants, 0])
 
 
 def body(*parts):
@@ -139,43 +141,43 @@ def body(*parts):
 
 
 INFINITE = "got a number that is NaN or infinite; wanted finite"
-NO_LETTERS = {
+INVALID_MESSAGES = {
     "nothing": (b"", "wanted 17 to"),
     "no MessagePack": (b"\xc1", "got bytes that are not a message"),
     "a table": (msgspec.msgpack.encode({"no": "letter"}), "got bytes that are not a message"),
-    "nested deeper than any stack": (b"\x91" * 100_000, "got bytes that are not a message"),
-    "no number": (told(place={"x": math.nan}), INFINITE),
-    "infinite": (told(factors={"f": math.inf}), INFINITE),
-    "no place": (told(on_the_way=[[[0.0, math.nan], 1.0]]), INFINITE),
-    "no outcome": (told(on_the_way=[[[0.0], math.inf]]), INFINITE),
-    "nowhere": (body("Begin", 1, None, {"candidates": [[0.0, -math.inf]]}), INFINITE),
-    "no price": (body("Begin", 1, None, {"price": math.nan}), INFINITE),
-    "no spot": (body("Measure", 1, [[math.nan]]), INFINITE),
-    "no value": (body("Measured", 1, [[{"f": math.inf}]]), INFINITE),
-    "no outcome of the absent": (told_of({"f": math.nan}, "factors"), INFINITE),
-    "no total of the absent": (told_of(math.inf, "total"), INFINITE),
-    "no sample of the absent": (told_of([[[0.0], math.inf]], "on_the_way"), INFINITE),
-    "nowhere, for one who is back": (
+    "nested too deep": (b"\x91" * 100_000, "got bytes that are not a message"),
+    "NaN": (outcome_message(place={"x": math.nan}), INFINITE),
+    "infinite": (outcome_message(factors={"f": math.inf}), INFINITE),
+    "NaN in a place": (outcome_message(on_the_way=[[[0.0, math.nan], 1.0]]), INFINITE),
+    "infinite outcome": (outcome_message(on_the_way=[[[0.0], math.inf]]), INFINITE),
+    "infinite candidate": (body("Begin", 1, None, {"candidates": [[0.0, -math.inf]]}), INFINITE),
+    "NaN price": (body("Begin", 1, None, {"price": math.nan}), INFINITE),
+    "NaN in a place to measure": (body("Measure", 1, [[math.nan]]), INFINITE),
+    "infinite measurement": (body("Measured", 1, [[{"f": math.inf}]]), INFINITE),
+    "NaN outcome of an absent agent": (decide_message({"f": math.nan}, "factors"), INFINITE),
+    "infinite total of an absent agent": (decide_message(math.inf, "total"), INFINITE),
+    "infinite sample of an absent agent": (decide_message([[[0.0], math.inf]], "on_the_way"), INFINITE),
+    "NaN place in a readmission": (
         body("Back", 1, 0, {}, b"", {"q": {"order": 0, "place": {"x": math.nan}}}),
         INFINITE,
     ),
-    "nowhere, of the absent": (body("Word", 1, "q", {}, REPORT, {}, 0, 0, {"x": math.inf}), INFINITE),
+    "infinite place of an absent agent": (body("Word", 1, "q", {}, REPORT, {}, 0, 0, {"x": math.inf}), INFINITE),
     "too long": (bytes(MAX_MESSAGE_BYTES), f"wanted 17 to {MAX_MESSAGE_BYTES}"),
 }
 
 
-@pytest.mark.parametrize(("content", "why"), NO_LETTERS.values(), ids=NO_LETTERS)
-def test_what_is_no_letter_is_refused_in_one_line(content, why):
+@pytest.mark.parametrize(("content", "why"), INVALID_MESSAGES.values(), ids=INVALID_MESSAGES)
+def test_invalid_bytes_are_refused_in_one_line(content, why):
     with pytest.raises(TransportError, match=why):
         decode(digest_of(content) + content)
 
 
-def test_what_a_later_version_adds_to_a_letter_is_not_looked_at():
+def test_fields_that_a_later_version_adds_are_ignored():
     content = body("End", "\ud800".encode("utf-8", "surrogatepass"))
     assert decode(digest_of(content) + content) == End()
 
 
-def test_a_letter_that_is_too_long_is_not_written():
+def test_a_message_that_is_too_long_is_not_encoded():
     with pytest.raises(TransportError, match="wanted at most"):
         encode(AgreementMessage(bytes(MAX_MESSAGE_BYTES)))
 
@@ -202,19 +204,19 @@ STOP = MeasurementRecord((0.5, 0.5), 1.0)
         (FUNCTION, "q00001", OwnRow(0, {"f": 1.0}, place={"x": 9.0}), False),
         (FUNCTION, "q00001", OwnRow(0, {"f": 1.0}, noise={"f": -0.1}), False),
         (FUNCTION, "q00001", OwnRow(0, {"f": 1.0}, noise={"g": 0.1}), False),
-        (FUNCTION, "q00001", OwnRow(0, total=1.0), False),  # outcomes are told by factor
+        (FUNCTION, "q00001", OwnRow(0, total=1.0), False),  # outcomes are per factor here
         (FUNCTION, "q00001", OwnRow(0, total_noise=-1.0), False),
         (FUNCTION, "q00001", OwnRow(0, on_the_way=(STOP,)), False),
         (FUNCTION, "q00001", OwnRow(-1, {"f": 1.0}), False),
         (FIELD, None, OwnRow(0, {"a": 1.0}, place=PLACE, on_the_way=(STOP,)), True),
         (FIELD, "q00001", OwnRow(0, has_ended=True), True),
-        (FIELD, None, OwnRow(0, {"a": 1.0}), False),  # nobody says where
+        (FIELD, None, OwnRow(0, {"a": 1.0}), False),  # a measurement without a place
         (FIELD, None, OwnRow(0, {"a": 1.0}, place=dict.fromkeys(PLACE, 1e9)), False),
         (FIELD, None, OwnRow(0, {"b": 1.0}, place=PLACE), False),
         (FIELD, None, OwnRow(0, on_the_way=(MeasurementRecord((0.5,), 1.0),)), False),
     ],
 )
-def test_an_agent_is_told_what_can_have_come_of_its_own_and_by_the_hub_alone(problem, query, row, fits):
+def test_an_agent_accepts_only_possible_outcomes_of_its_own_from_the_hub(problem, query, row, fits):
     assert agent_accepts(HUB, RecordOutcome(1, query, row), "a", problem) is fits
     assert not agent_accepts("b", RecordOutcome(1, query, row), "a", problem)
     if query is not None:

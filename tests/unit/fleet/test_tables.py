@@ -1,4 +1,4 @@
-"""Problems in tables: a fleet chooses as `solve` does, over links that lose, with members that are killed."""
+"""Table problems: a fleet chooses as `solve` does, over lossy links and with killed members."""
 
 from unittest.mock import Mock
 
@@ -35,7 +35,7 @@ BY_DEADLINE = sb.MaxSum(mode="asynchronous", deadline=16)
 
 
 def parts() -> TableProblem:
-    """A loop with forbidden pairs, and a chain beside it; one variable has a single value, one agent no variable."""
+    """A loop with forbidden pairs, and a separate chain. One variable has a single value, one agent no variable."""
     rng = np.random.default_rng(3)
     scopes = {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"], "p": ["u", "v"], "q": ["v"]}
     domains = {"x": (1, 2, 3), "y": (1, 2, 3), "z": (1, 2, 3), "u": ("only",), "v": ("R", "G")}
@@ -56,9 +56,9 @@ def fleet_of(fleets, problem, method, wire, network=NETWORK, **more):
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_a_fleet_chooses_as_one_process_does_whatever_is_lost_and_killed(network, fleets, method):
+def test_a_fleet_chooses_as_one_process_does_despite_losses_and_kills(network, fleets, method):
     problem = parts()
-    wire = network(loss=0.5, twice=0.2, late=0.5, seed=5)  # some send before others are asked
+    wire = network(loss=0.5, twice=0.2, late=0.5, seed=5)  # some agents send messages before others are asked
     fleet, hub = fleet_of(fleets, problem, method, wire, kill=0.03)
     with threadpool_limits(1, user_api="blas"):
         assert table_run.solution_by(hub, problem) == method.solve(problem.graph, problem.tables, seed=1)
@@ -96,25 +96,25 @@ def test_each_agent_receives_its_own_tables_only(tmp_path):
             wrong.checked()
 
 
-def test_an_odd_message_before_the_order_is_dropped_alone():
+def test_an_invalid_message_before_the_request_is_dropped_without_other_effects():
     problem, method = parts(), METHODS["max-sum"]
     plan = plan_of(problem, method)
     agents = {name: TableAgent(name, plan.for_agent(name)) for name in ("alice", "carol", "dora", "bob")}
-    odd = Envelope("alice", "bob", Codec.encode(Choice("x", 0), Label(7, 0)))
-    under_way = agents["bob"].tick(0.0, [odd])
-    for agent in agents.values():  # the last one hears others before
+    invalid = Envelope("alice", "bob", Codec.encode(Choice("x", 0), Label(7, 0)))
+    in_transit = agents["bob"].tick(0.0, [invalid])
+    for agent in agents.values():  # the last agent gets messages before it is asked
         agent.ask()
-        under_way += agent.tick(0.0)
-        while under_way:
-            envelope = under_way.pop(0)
-            under_way += agents[envelope.recipient].tick(0.0, [envelope])
+        in_transit += agent.tick(0.0)
+        while in_transit:
+            envelope = in_transit.pop(0)
+            in_transit += agents[envelope.recipient].tick(0.0, [envelope])
     chosen = {x: index for agent in agents.values() for x, index in agent.coded_decision().items()}
     assert chosen == method.solve(problem.graph, problem.tables, seed=1).assignment
     assert agents["bob"].refused == {"alice": 1}
 
 
 @pytest.mark.parametrize("kill", [0.0, 0.02])
-def test_by_a_deadline_all_act_on_what_has_come_and_nobody_is_in_the_way(network, fleets, kill):
+def test_by_a_deadline_all_agents_choose_with_the_messages_so_far(network, fleets, kill):
     problem = parts()
     wire = network(loss=0.2, late=0.05)
     fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, wire, kill=kill)
@@ -123,11 +123,11 @@ def test_by_a_deadline_all_act_on_what_has_come_and_nobody_is_in_the_way(network
     assert solution.value == pytest.approx(factor_values(problem.graph, problem.tables, solution.assignment).sum())
     assert np.isfinite(solution.value)
     assert solution.report.traffic.messages > 0
-    assert "lost" not in Solved(problem, BY_DEADLINE, 1, solution).summary()["links"]  # it is not known
+    assert "lost" not in Solved(problem, BY_DEADLINE, 1, solution).summary()["links"]  # a fleet cannot know it
     assert bool(fleet.kills) == bool(kill)
 
 
-def test_clocks_of_a_deadline_begin_when_all_are_there(network, fleets):
+def test_clocks_of_a_deadline_begin_when_all_members_are_present(network, fleets):
     problem, asked = parts(), []
     fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, network())
     fleet.leave("bob")
@@ -136,8 +136,8 @@ def test_clocks_of_a_deadline_begin_when_all_are_there(network, fleets):
     assert asked == [0, 0, 0]
 
 
-def test_by_a_deadline_a_guessed_value_is_a_value_and_clashes_are_counted(network, fleets):
-    """No value of y is allowed, whatever x takes."""
+def test_by_a_deadline_violated_constraints_are_counted(network, fleets):
+    """No value of y is allowed, for any value of x."""
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]}, {"f": "alice"}, {"x": "alice", "y": "bob"})
     problem = TableProblem("never", graph, {"f": np.full((2, 2), -np.inf)}, {"x": (0, 1), "y": (0, 1)}, "max")
     _, hub = fleet_of(fleets, problem, BY_DEADLINE, network())
@@ -147,7 +147,7 @@ def test_by_a_deadline_a_guessed_value_is_a_value_and_clashes_are_counted(networ
     assert (links.without, links.clashes) == (alone.report.links.without, alone.report.links.clashes) == ((), 1)
 
 
-def test_by_a_deadline_the_fleet_goes_on_without_an_agent_that_is_gone(network, fleets):
+def test_by_a_deadline_the_fleet_continues_without_an_agent_that_left(network, fleets):
     problem = parts()
     fleet, hub = fleet_of(fleets, problem, BY_DEADLINE, network(), Network(patience_s=3.0))
     fleet.schedule = [(6, fleet.leave, "bob")]
@@ -158,7 +158,7 @@ def test_by_a_deadline_the_fleet_goes_on_without_an_agent_that_is_gone(network, 
     assert not any(to == "bob" for member in fleet.members.values() for to, _ in member._mailbox.unacknowledged)
 
 
-def test_agents_that_wait_end_with_the_name_of_one_that_is_gone(network, fleets):
+def test_without_a_deadline_an_agent_that_left_ends_the_run(network, fleets):
     problem = parts()
     fleet, hub = fleet_of(fleets, problem, sb.MGM(), network(), Network(patience_s=3.0))
     fleet.schedule = [(6, fleet.leave, "bob")]
@@ -166,11 +166,11 @@ def test_agents_that_wait_end_with_the_name_of_one_that_is_gone(network, fleets)
         table_run.solution_by(hub, problem)
 
 
-def test_what_no_fleet_can_do_is_refused_before_processes_start():
+def test_problems_that_a_fleet_cannot_solve_are_refused_before_processes_start():
     with pytest.raises(BudgetError, match="exact needs a table"):
         plan_of(parts(), sb.Exact(table_budget=2))
     wide = {x: tuple(range(90)) for x in "xyz"}
-    for owner in ("x", "far"):  # the agent that joins the table has it, or not
+    for owner in ("x", "far"):  # the agent that joins the tables owns this one, or not
         graph = sb.FactorGraph.from_scopes({"f": list(wide)}, {"f": owner}, {x: x for x in wide})
         problem = TableProblem("wide", graph, {"f": np.zeros([90] * 3)}, wide)
         if owner == "x":
@@ -188,7 +188,7 @@ def test_what_no_fleet_can_do_is_refused_before_processes_start():
         Network(elsewhere=("eve",)).local(["bob"])
 
 
-def test_a_folder_with_a_run_is_left_as_it_is(tmp_path):
+def test_a_folder_with_a_run_is_not_changed(tmp_path):
     run(load("camel", ["rounds=1", "initial=1"]), tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.name != ".lock"}
     with pytest.raises(RunFolderError, match="holds a run; choose another --out, or `swarmbo resume"):
@@ -197,7 +197,7 @@ def test_a_folder_with_a_run_is_left_as_it_is(tmp_path):
 
 
 def left_by_a_kill(tmp_path):
-    """A folder of a fleet that was killed before its first line."""
+    """A folder of a fleet that was killed before its first logged round."""
     (tmp_path / "fleet").mkdir(parents=True)
     for name in ("fleet.json", "alice.json", "x.json", "alice.log"):
         (tmp_path / "fleet" / name).write_text("{}")
@@ -209,7 +209,7 @@ def camel():
     return load("camel", ["rounds=1", "initial=1"])
 
 
-def test_a_folder_of_a_fleet_that_did_not_begin_is_used_again(tmp_path, camel):
+def test_a_folder_of_a_fleet_that_never_started_is_reused(tmp_path, camel):
     def starts(out, scenario):
         with new_folder(out, scenario):
             return [path.name for path in out.iterdir()]
@@ -225,14 +225,14 @@ def test_a_folder_of_a_fleet_that_did_not_begin_is_used_again(tmp_path, camel):
     out = left_by_a_kill(tmp_path / "killed-later")
     RunFolder.create(out, camel)
     (out / "rounds.jsonl").write_bytes(b"")
-    assert "scenario.toml" not in starts(out, camel)  # cleared; killed now, it is as those above
+    assert "scenario.toml" not in starts(out, camel)  # cleared, so a kill now leaves a folder like those above
     assert "scenario.toml" not in starts(out, camel)
 
 
 @pytest.mark.parametrize(
     "name", ["ledger.jsonl", "checkpoint.json", "checkpoint-000001.npz", "elsewhere.json", "rounds.jsonl", "another"]
 )
-def test_a_folder_of_a_fleet_that_may_have_measured_is_refused_and_left(tmp_path, camel, name):
+def test_a_folder_of_a_fleet_that_may_have_measured_is_refused_and_not_changed(tmp_path, camel, name):
     out = left_by_a_kill(tmp_path / "run")
     RunFolder.create(out, load("camel", ["rounds=2"]) if name == "another" else camel)
     (out / name).write_text("{")
@@ -245,8 +245,8 @@ def test_a_folder_of_a_fleet_that_may_have_measured_is_refused_and_left(tmp_path
 
 
 @pytest.mark.parametrize("is_tables", [False, True])
-def test_each_process_of_a_fleet_has_the_plan_of_its_own_run(tmp_path, monkeypatch, camel, is_tables):
-    """Plans of a fleet that did not begin may lie beside it."""
+def test_each_process_of_a_fleet_gets_the_plan_of_its_own_run(tmp_path, monkeypatch, camel, is_tables):
+    """Even beside plans of a fleet that never started."""
     commands = []
     monkeypatch.setattr(fleet_run, "Link", lambda name, plan: Mock())
     monkeypatch.setattr(fleet_run, "Hub", lambda *arguments, **more: Mock())
@@ -265,7 +265,7 @@ def test_each_process_of_a_fleet_has_the_plan_of_its_own_run(tmp_path, monkeypat
     assert command[command.index("--fleet") + 1] == str(out / "fleet" / used)
 
 
-def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatch):
+def test_a_fleet_prints_notes_and_the_plan_for_other_machines(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def chosen(problem, method, seed, out, network, on_begin):
@@ -281,7 +281,7 @@ def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["run", "channels", "--set", "transport.loss=.3"], "a fleet uses real links"),
         (["run", "channels", "--format", "svg"], "`swarmbo solve --figure` draws"),
@@ -303,11 +303,11 @@ def test_a_fleet_prints_notes_and_the_plan_that_others_need(tmp_path, monkeypatc
         ),
     ],
 )
-def test_a_command_says_in_one_line_what_it_cannot_do(tmp_path, monkeypatch, arguments, says):
+def test_invalid_options_are_refused_in_one_line(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     ended = CliRunner().invoke(app, ["fleet", *arguments], catch_exceptions=False)
     assert ended.exit_code == 2
-    assert says in ended.stderr.splitlines()[-1]
+    assert message in ended.stderr.splitlines()[-1]
     assert ended.stdout == ""
     assert not list(tmp_path.rglob("*.json"))
 
@@ -316,5 +316,5 @@ def test_a_command_says_in_one_line_what_it_cannot_do(tmp_path, monkeypatch, arg
     ("host", "endpoint"),
     [("::1", "[::1]"), ("[fe80::2]", "[fe80::2]"), ("10.0.0.3", "10.0.0.3"), ("pi-3.lan", "pi-3.lan")],
 )
-def test_a_host_is_a_name_or_an_address_of_either_kind(host, endpoint):
+def test_a_host_is_a_name_or_an_ipv4_or_ipv6_address(host, endpoint):
     assert endpoints_of(["a"], "tcp", 7447, {"a": host}) == {"world": "tcp/127.0.0.1:7447", "a": f"tcp/{endpoint}:7448"}

@@ -1,4 +1,4 @@
-"""The sampler for Optuna: Optuna's own tests of samplers, and that a study's trials are a team's queries."""
+"""The sampler for Optuna: Optuna's own tests of samplers, and the mapping of trials to queries of a team."""
 
 import importlib
 import pickle
@@ -44,7 +44,7 @@ def study_of(direction="minimize", storage=None, name=None, **settings):
 
 
 def studied(objective, n_trials, **settings):
-    """A study after some trials."""
+    """A study with some completed trials."""
     study = study_of(**settings)
     study.optimize(objective, n_trials=n_trials)
     return study
@@ -66,19 +66,19 @@ def params(study):
     return [trial.params for trial in study.trials]
 
 
-def test_a_bowl_is_found_and_maximising_is_minimising_the_opposite():
+def test_a_bowl_is_minimised_and_maximising_its_negative_gives_the_same_trials():
     low, high = studied(bowl, 14), studied(lambda trial: -bowl(trial), 14, direction="maximize")
-    assert low.best_value < 0.01  # of 2.7 at most
+    assert low.best_value < 0.01  # values range up to 2.7
     assert params(high) == params(low)
     assert high.best_value == -low.best_value
 
 
-def test_a_seed_repeats_and_another_one_does_not():
+def test_the_same_seed_gives_the_same_trials_and_another_seed_does_not():
     studies = [studied(bowl, 7, seed=seed) for seed in (3, 3, 4)]
     assert params(studies[0]) == params(studies[1]) != params(studies[2])
 
 
-def test_running_trials_are_pending():
+def test_running_trials_are_pending_queries():
     study = studied(bowl, 6)
     asked = [study.ask(SPACE) for _ in range(4)]
     assert len(team_of(study).pending) == 4
@@ -93,7 +93,7 @@ def test_running_trials_are_pending():
 
 
 @pytest.mark.parametrize("acquisition", ["auto", pytest.param("expected-improvement", marks=pytest.mark.slow)])
-def test_running_trials_stay_apart_after_rounding(acquisition):
+def test_running_trials_differ_after_rounding(acquisition):
     def objective(trial):
         return (trial.suggest_float("x", 1e-3, 1.0, log=True) - 0.3) ** 2 + (trial.suggest_int("n", 1, 4) - 2) ** 2
 
@@ -105,7 +105,7 @@ def test_running_trials_stay_apart_after_rounding(acquisition):
     assert apart.min() >= 1e-3
 
 
-def test_running_trials_of_other_processes_are_pending_and_told(tmp_path):
+def test_running_trials_of_other_processes_are_pending_and_their_outcomes_are_learned(tmp_path):
     storage = optuna.storages.InMemoryStorage()
     mine, other = (study_of(storage=storage, name="shared", seed=seed) for seed in (1, 2))
     mine.optimize(bowl, n_trials=3)
@@ -118,7 +118,7 @@ def test_running_trials_of_other_processes_are_pending_and_told(tmp_path):
     other.tell(running, 7.0)
     mine.ask(SPACE)
     assert -7.0 in team.history.totals
-    assert not team.history.chosen[list(team.history.totals).index(-7.0)]  # it was no step of this method
+    assert not team.history.chosen[list(team.history.totals).index(-7.0)]  # this team did not choose it
 
 
 def test_threads_share_one_sampler():
@@ -129,10 +129,10 @@ def test_threads_share_one_sampler():
     assert team_of(study).n_data == 12
 
 
-def test_trials_that_fail_teach_where_trials_fail():
+def test_the_team_learns_where_trials_fail():
     def fails(trial):
         value = bowl(trial)
-        if trial.params["x"] > 0.0:  # where the bowl is lowest
+        if trial.params["x"] > 0.0:  # around the minimum
             raise RuntimeError("diverged")
         return value
 
@@ -145,7 +145,7 @@ def test_trials_that_fail_teach_where_trials_fail():
     assert team_of(study).failures == sum(failed)
 
 
-def test_pruned_trials_count_with_what_they_reported_last_and_as_failed_without():
+def test_pruned_trials_count_with_their_last_reported_value_or_as_failed():
     def pruned(trial):
         value = bowl(trial)
         if trial.number % 3 == 0:
@@ -160,21 +160,21 @@ def test_pruned_trials_count_with_what_they_reported_last_and_as_failed_without(
     study.ask(SPACE)
     team = team_of(study)
     assert team.failures == 3
-    told = zip(team.history.X.tolist(), team.history.totals, strict=True)
-    told = {tuple(row): total for row, total in told if np.isfinite(total)}
+    pairs = zip(team.history.X.tolist(), team.history.totals, strict=True)
+    found = {tuple(row): total for row, total in pairs if np.isfinite(total)}
     wanted = {}
     for trial in study.trials[:9]:
         if trial.number % 3:
             more = 1.0 if trial.number % 3 == 1 else 0.0
             wanted[tuple(trial.params.values())] = -bowl(optuna.trial.FixedTrial(trial.params)) - more
-    assert told == pytest.approx(wanted)
+    assert found == pytest.approx(wanted)
 
 
-def test_of_a_pruned_trial_the_factors_it_was_given_are_told():
+def test_a_pruned_trial_reports_its_available_factors():
     def pruned(trial):
         parts = {"f": trial.suggest_float("x", 0.0, 1.0), "g": trial.suggest_float("y", 0.0, 1.0)}
         if trial.number != 3:
-            trial.set_user_attr("factors", parts if trial.number % 3 else {"f": parts["f"]})  # of the first in part
+            trial.set_user_attr("factors", parts if trial.number % 3 else {"f": parts["f"]})  # or only f
         trial.report(sum(parts.values()), 1)
         if trial.number % 3 < 2:
             raise optuna.TrialPruned
@@ -188,7 +188,7 @@ def test_of_a_pruned_trial_the_factors_it_was_given_are_told():
     assert -factors[given] == pytest.approx(np.array([[*t.params.values()] for t in study.trials[:6]])[given])
 
 
-def test_a_parameter_in_no_scope_replaces_no_factor_of_a_user():
+def test_a_factor_for_a_parameter_without_a_scope_never_replaces_a_user_s_factor():
     for scopes, names in (({"of z": ["x", "y"]}, "xyz"), ({"f": ["x", "of z"]}, ("x", "of z", "z"))):
         study = study_of(scopes=scopes)
         space = {name: FloatDistribution(0.0, 1.0) for name in names}
@@ -198,7 +198,7 @@ def test_a_parameter_in_no_scope_replaces_no_factor_of_a_user():
         assert sorted(graph.scopes) == sorted([*map(tuple, scopes.values()), ("z",)])
 
 
-def test_points_that_a_user_puts_in_are_told_where_they_were():
+def test_enqueued_trials_are_recorded_at_their_points():
     study = studied(bowl, 2)
     study.enqueue_trial({"x": 0.25, "y": 1.5})
     study.optimize(bowl, n_trials=2)
@@ -208,7 +208,7 @@ def test_points_that_a_user_puts_in_are_told_where_they_were():
     assert (team.n_data, len(team.pending)) == (4, 1)
 
 
-def test_a_stored_study_is_taken_up_as_data():
+def test_a_stored_study_is_used_as_data():
     storage = optuna.storages.InMemoryStorage()
     study_of(storage=storage, name="kept").optimize(bowl, n_trials=8)
     again = study_of(storage=storage, name="kept")
@@ -217,7 +217,7 @@ def test_a_stored_study_is_taken_up_as_data():
     assert team_of(again).n_data >= 12
 
 
-def test_a_pickled_sampler_goes_on_to_the_bit():
+def test_a_pickled_sampler_continues_identically():
     storage = optuna.storages.InMemoryStorage()
     study = studied(bowl, 7, storage=storage, name="one")
     twin = pickle.loads(pickle.dumps(study.sampler))
@@ -243,39 +243,39 @@ def test_scopes_are_factors_over_parameters():
     assert trial.params["kind"] in ("a", "b", None)
 
 
-def test_parameters_of_scopes_that_no_trial_has_are_told_once():
-    def told(trial):
+def test_a_warning_names_parameters_of_scopes_that_no_trial_has():
+    def objective(trial):
         return trial.suggest_float("rate", 0.0, 1.0) + trial.suggest_float("depth", 0.0, 1.0)
 
     with pytest.warns(SwarmboWarning, match=r"got 'rat', which no trial has so far.*did you mean 'rate'\?") as caught:
-        studied(told, 4, scopes={"f": ["rat", "depth"]})
+        studied(objective, 4, scopes={"f": ["rat", "depth"]})
     assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error", SwarmboWarning)
-        studied(told, 3, scopes={"f": ["rate", "depth"]})
+        studied(objective, 3, scopes={"f": ["rate", "depth"]})
 
 
-def test_outcomes_by_factor_are_told_by_trials():
-    def told(trial):
+def test_trials_report_outcomes_per_factor():
+    def objective(trial):
         parts = {"f": trial.suggest_float("x", 0.0, 1.0) ** 2, "g": (trial.suggest_float("y", 0.0, 1.0) - 1.0) ** 2}
         if trial.number != 6:
             trial.set_user_attr("factors", parts)
         return sum(parts.values())
 
-    study = studied(told, 6, scopes={"f": ["x"], "g": ["y"]}, outcomes="per-factor")
+    study = studied(objective, 6, scopes={"f": ["x"], "g": ["y"]}, outcomes="per-factor")
     team = team_of(study)
     assert np.isfinite(team.history.factors).all()
     with pytest.raises(ConfigError, match=r"trial 6: got None; with per-factor outcomes wanted trial.set_user_attr"):
-        study.optimize(told, n_trials=2)
-    study.optimize(told, n_trials=2)
-    assert len(team_of(study).pending) == 1  # of the last trial, not of the one that was refused
+        study.optimize(objective, n_trials=2)
+    study.optimize(objective, n_trials=2)
+    assert len(team_of(study).pending) == 1  # the last trial, not the refused one
     study = study_of(scopes={"f": ["x"], "g": ["y"]}, outcomes="per-factor")
     trial = study.ask()
-    value = told(trial)
+    value = objective(trial)
     trial.set_user_attr("factors", {"f": "much", "g": 1.0})
     study.tell(trial, value)
     with pytest.raises(ShapeError, match="outcome of 'f' in trial 0: got 'much'; wanted a number"):
-        study.optimize(told, n_trials=1)
+        study.optimize(objective, n_trials=1)
 
 
 @pytest.mark.parametrize(
@@ -299,29 +299,29 @@ def test_wrong_arguments_are_refused_before_the_first_trial(wrong):
         SwarmboSampler(**wrong)
 
 
-def test_settings_that_name_parameters_wait_for_these():
+def test_settings_that_name_parameters_are_accepted_before_these_are_known():
     SwarmboSampler(scopes={"f": ["a"]}, start={"a": 3}, step_limit={"a": "10%"})
 
 
-def test_constraints_and_starts_have_the_values_of_choices():
+def test_constraints_and_starts_use_the_user_s_values():
     space = {"n": IntDistribution(0, 9), "k": CategoricalDistribution(("a", "b", "c"))}
     kept = sb.Constraint(scope=("k",), allowed=lambda k: k != "b")
     study = study_of(constraints=[kept], start={"n": 4, "k": "c"}, scopes={"f": ["n", "k"]})
     for _ in range(8):
         trial = study.ask(space)
-        study.tell(trial, float(trial.params["k"] != "b"))  # the best are forbidden
+        study.tell(trial, float(trial.params["k"] != "b"))  # the best values are forbidden
     assert study.trials[1].params == {"n": 4, "k": "c"}
     assert {trial.params["k"] for trial in study.trials[1:]} == {"a", "c"}
 
 
-def test_no_combination_is_tried_twice_before_all_were():
+def test_almost_no_combination_is_tried_twice_before_all_are():
     space = {"n": IntDistribution(1, 4), "k": CategoricalDistribution(("a", "b", "c"))}
     study = study_of(initial=3)
     for _ in range(12):
         trial = study.ask(space)
         study.tell(trial, float(trial.params["n"]))
     assert len({tuple(trial.params.values()) for trial in study.trials[1:]}) >= 11
-    study.tell(study.ask(space), 1.0)  # and then it goes on
+    study.tell(study.ask(space), 1.0)  # after all combinations, the study continues
 
 
 def test_several_objectives_are_refused():
@@ -330,7 +330,7 @@ def test_several_objectives_are_refused():
         study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 1.0), n_trials=1)
 
 
-def test_without_optuna_one_line_says_so(monkeypatch):
+def test_without_optuna_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.delitem(sys.modules, "swarmbo.integrations.optuna")
     with pytest.raises(ImportError, match=r"needs .* 'optuna', .* pip install \"swarmbo\[optuna\]\"") as missing:
@@ -338,8 +338,8 @@ def test_without_optuna_one_line_says_so(monkeypatch):
     assert isinstance(missing.value, ConfigError)
 
 
-def test_a_choice_that_looked_worse_at_first_is_taken_up_again():
-    """Of choices that add a constant each: a trust region around the best of one must not exclude the other."""
+def test_a_choice_that_looked_worse_at_first_is_tried_again():
+    """Each choice adds a constant. A trust region around the best value of one choice must not exclude the other."""
 
     def objective(trial):
         x, n = trial.suggest_float("x", -1.0, 1.0), trial.suggest_int("n", 1, 9)
@@ -355,8 +355,8 @@ def test_a_choice_that_looked_worse_at_first_is_taken_up_again():
         assert study.best_value < 0.1
 
 
-def test_constraints_are_limits_of_which_each_is_learned():
-    """The bowl is lowest at x = 0.3, and only x <= 0 is feasible: best at the border."""
+def test_each_constraint_is_a_learned_limit():
+    """The bowl is lowest at x = 0.3, but only x <= 0 is feasible, so the best point is at the border."""
 
     def objective(trial):
         value = bowl(trial)
@@ -372,13 +372,13 @@ def test_constraints_are_limits_of_which_each_is_learned():
     assert study.best_value < 0.3**2 + 0.01
     team = team_of(study)
     assert team.problem.ranges == {"left": (None, 0.0), "low": (None, 0.0)}
-    told = [[trial.constraints["left"], trial.constraints.get("low", np.nan)] for trial in study.trials[:19]]
-    np.testing.assert_allclose(team.history.measured, told)
+    measured = [[trial.constraints["left"], trial.constraints.get("low", np.nan)] for trial in study.trials[:19]]
+    np.testing.assert_allclose(team.history.measured, measured)
     assert team.failures == 0
 
 
 def test_conditional_parameters_are_learned_from_the_trials_that_have_them():
-    """Of two methods the first is better with its own parameters at (0.7, 0.2), which random draws seldom meet."""
+    """The first of two methods is better near its parameters (0.7, 0.2), which random draws seldom reach."""
 
     def objective(trial):
         value = 0.01 * (trial.suggest_float("x", 0.0, 1.0) - 0.4) ** 2
@@ -394,8 +394,8 @@ def test_conditional_parameters_are_learned_from_the_trials_that_have_them():
     assert np.median(((of_first[-8:] - [0.7, 0.2]) ** 2).sum(axis=1)) < 0.03
 
 
-def test_a_condition_whose_values_were_all_tried_goes_on_to_be_learned():
-    """The method is the only parameter of all trials, and its outcomes depend on the others."""
+def test_a_condition_with_all_values_tried_is_still_learned():
+    """Only the parameter "method" is in all trials, and its outcomes depend on the other parameters."""
 
     def objective(trial):
         if trial.suggest_categorical("method", ["first", "second"]) == "second":
@@ -408,7 +408,7 @@ def test_a_condition_whose_values_were_all_tried_goes_on_to_be_learned():
     assert study.best_value < 1e-3
 
 
-def test_ranges_that_change_are_groups_of_their_own():
+def test_different_ranges_of_a_parameter_are_separate_groups():
     def objective(trial):
         return trial.suggest_float("x", 0.0, 1.0 + trial.number % 2) ** 2
 
@@ -419,7 +419,7 @@ def test_ranges_that_change_are_groups_of_their_own():
 
 
 @pytest.mark.filterwarnings("ignore:Choices for a categorical")
-def test_unusual_choices_and_long_grids_come_back_as_they_are():
+def test_unusual_choices_and_large_grids_keep_their_values():
     choices = (1, True, "1", None, float("nan"), [3, 4])
     space = {
         "kind": CategoricalDistribution(choices),

@@ -1,4 +1,4 @@
-"""Robots of ROS 2: bytes of its messages, and teams that drive robots by them."""
+"""ROS 2 robots: the bytes of messages, and teams that drive robots with them."""
 
 import json
 import math
@@ -22,7 +22,7 @@ HERE = Coordinates.about([[9.100, 48.740], [9.101, 48.741]])
 
 
 class Wire:
-    """A Zenoh session inside this process."""
+    """A replacement for a Zenoh session in this process."""
 
     def __init__(self):
         self.subscribers = {}
@@ -37,7 +37,7 @@ class Wire:
 
 
 class Robot:
-    """Drives to each goal and answers; ``answers`` gives (place, value) of a goal, or None if it is silent."""
+    """A robot that drives to each goal. ``answers`` gives its (place, value) there, or None for no answer."""
 
     def __init__(self, wire, name, answers, gps=False):
         self.wire, self.name, self.answers, self.gps, self.goals = wire, name, answers, gps, []
@@ -61,7 +61,7 @@ class Robot:
         self.wire.put(f"{self.name}/measurement", struct.pack("<4sd", b"\0\1\0\0", value))
 
     def position(self, x, y):
-        """Bytes by the published layout (OMG CDR, little endian, numbers at multiples of their size)."""
+        """Bytes in the published layout (OMG CDR, little endian, numbers aligned to their size)."""
         header = struct.pack("<4siII4s", b"\0\1\0\0", 7, 8, 4, b"map\0")
         if not self.gps:
             return header + struct.pack("<7d", x, y, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -93,7 +93,7 @@ def test_positions_have_the_published_layout():
     assert (fix.latitude, fix.longitude, fix.status.service) == (48.7, 9.1, 1)
 
 
-def test_messages_are_those_of_another_library():
+def test_messages_equal_those_of_another_library():
     typesys = pytest.importorskip("rosbags.typesys")
     store = typesys.get_typestore(typesys.Stores.ROS2_JAZZY)
     position = Robot(Wire(), "ann", None).position(3.0, 4.0)
@@ -103,7 +103,7 @@ def test_messages_are_those_of_another_library():
     assert (fix.latitude, fix.longitude) == (48.7, 9.1)
 
 
-def test_a_team_learns_where_robots_measured_and_what_failed():
+def test_a_team_learns_the_places_of_measurements_and_failures():
     wire, team, driver = driven_of("ann", "bob", aim="map", rounds=8)
     at_first, drift = iter([math.nan]), np.array([0.5, -0.25])
 
@@ -124,7 +124,7 @@ def test_a_team_learns_where_robots_measured_and_what_failed():
     assert team.failures == 1
 
 
-def test_a_silent_robot_is_given_up_and_gets_another_goal_once_it_speaks():
+def test_a_silent_robot_loses_its_goal_and_gets_another_one_when_it_answers():
     wire, _, driver = driven_of("ann", "bob")
     talks = [False]
     ann = Robot(wire, "ann", lambda goal: (goal, 1.0) if talks[0] else None)
@@ -141,14 +141,14 @@ def test_a_silent_robot_is_given_up_and_gets_another_goal_once_it_speaks():
     assert not [key for key in wire.subscribers if "goal" not in key]
 
 
-def test_goals_and_fixes_are_longitudes_and_latitudes_to_a_centimetre():
+def test_goals_and_fixes_in_degrees_are_exact_to_a_centimetre():
     wire, team, driver = driven_of("ann", aim="peak", coordinates=HERE)
     ann = Robot(wire, "ann", lambda goal: (goal, 1.0), gps=True)
     ann.be_at((9.1002, 48.7402))
     driver.drive(3, timeout_s=60.0)
     ann.answers = lambda goal: None
     driver.drive(1, timeout_s=0.05)
-    wire.put("ann/fix", ann.position(9.1005, 48.7405).replace(b"map\0\0", b"map\0\xff"))  # no fix
+    wire.put("ann/fix", ann.position(9.1005, 48.7405).replace(b"map\0\0", b"map\0\xff"))  # without a position fix
     assert "wanted a fix" in driver.drive(1, timeout_s=0.2).refused[0][1]
     assert math.isnan(ann.altitude)
     goals = HERE.metres(np.array(ann.goals[:3]))
@@ -157,17 +157,17 @@ def test_goals_and_fixes_are_longitudes_and_latitudes_to_a_centimetre():
     assert (goals <= np.array(SIZE) + 0.01).all()
 
 
-def test_nothing_observed_is_lost_and_odd_messages_are_named():
+def test_no_observation_is_lost_and_invalid_messages_are_reported():
     wire, team, driver = driven_of("ann", "bob")
     ann, bob = (Robot(wire, name, lambda goal: (goal, value_at(goal))) for name in ("ann", "bob"))
     bob.measure(3.0)  # without a place
-    odd = [
+    invalid = [
         ("ann/pose", b"\0\1\0\0short", "the 72 or more of a PoseStamped"),
         ("ann/pose", ann.position(math.nan, 1.0), "finite numbers"),
         ("ann/pose", ann.position(5.0, 5.0).replace(b"map", b"odo"), "'map'"),
-        ("ann/measurement", b"", "the 12 or more of a Float64"),  # as after a deletion
+        ("ann/measurement", b"", "the 12 or more of a Float64"),  # like a deletion in Zenoh
     ]
-    for key, payload, _ in odd:
+    for key, payload, _ in invalid:
         wire.put(key, payload)
         wire.put("ann/measurement", b"?")
     ann.be_at((1.0, 1.0))
@@ -177,13 +177,13 @@ def test_nothing_observed_is_lost_and_odd_messages_are_named():
     assert driven.refused[0][0] == "bob"
     assert "wanted a position before it" in driven.refused[0][1]
     reasons = [reason for _, reason in driven.refused[1:] if "got 1 bytes" not in reason]
-    assert [wanted in reason for reason, (*_, wanted) in zip(reasons, odd, strict=True)] == [True] * 4
+    assert [wanted in reason for reason, (*_, wanted) in zip(reasons, invalid, strict=True)] == [True] * 4
     assert driven.unasked == {"ann": 1}
     assert team.history.X[0, :2].tolist() == [30.0, 20.0]
     assert team.history.factors[0, 0] == 7.0
 
 
-def test_a_measurement_far_from_the_area_ends_its_goal_and_is_named():
+def test_a_measurement_far_outside_the_area_ends_its_goal_and_is_reported():
     wire, team, driver = driven_of("ann")
     places = iter([(1e12, 1e12)])
     ann = Robot(wire, "ann", lambda goal: (next(places, goal), 5.0))
@@ -192,10 +192,10 @@ def test_a_measurement_far_from_the_area_ends_its_goal_and_is_named():
     assert driven.measured == {"ann": 2}
     ((_, reason),) = driven.refused
     assert "in or near the box" in reason
-    assert len(team.pending) <= 1  # the goal that she got last
+    assert len(team.pending) <= 1  # only the last goal
 
 
-def test_places_in_reach_are_the_callers():
+def test_the_caller_can_limit_the_reachable_places():
     wire, _, driver = driven_of("ann")
     ann = Robot(wire, "ann", lambda goal: (goal, 1.0))
     ann.be_at((30.0, 20.0))
@@ -219,13 +219,13 @@ def test_places_in_reach_are_the_callers():
         (lambda: sb.Team.for_field(["a"], [0.0], [1.0]), None),
     ],
 )
-def test_other_teams_are_refused(team, coordinates):
+def test_teams_without_a_field_of_two_dimensions_are_refused(team, coordinates):
     with pytest.raises(ConfigError, match=r"\$\.team: got \d dimensions; wanted a field of 2"):
         Ros2Robots(team(), Wire(), coordinates)
 
 
 @pytest.mark.fleet
-def test_over_zenoh():
+def test_robots_are_driven_over_zenoh():
     zenoh = pytest.importorskip("zenoh")
     address = json.dumps(["tcp/127.0.0.1:17447"])
 

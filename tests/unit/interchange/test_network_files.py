@@ -1,4 +1,4 @@
-"""UAI's and WCSP's files: what they mean, round trips, and texts that are wrong."""
+"""UAI and WCSP files: their meaning, round trips, and invalid files."""
 
 import itertools
 import json
@@ -35,7 +35,7 @@ THREE = """MARKOV
 """
 
 
-def test_the_most_probable_state_is_that_of_the_largest_product() -> None:
+def test_the_most_probable_state_has_the_largest_product() -> None:
     problem = problem_of_uai(THREE, "three")
     f = np.array([[0.436, 0.564], [0.128, 0.872]])
     g = np.array([[0.210, 0.333], [0.457, 0.811], [0.0, 0.189]])
@@ -66,7 +66,7 @@ def networks(draw: st.DrawFn) -> TableProblem:
 
 
 @given(networks())
-def test_what_is_written_is_read_again_but_for_a_factor_of_each_table(problem: TableProblem) -> None:
+def test_a_written_uai_file_is_read_back_up_to_a_factor_per_table(problem: TableProblem) -> None:
     again = problem_of_uai(uai_of_problem(problem), "again")
     assert again.graph.variables == problem.graph.variables
     assert again.graph.scopes == problem.graph.scopes
@@ -76,7 +76,7 @@ def test_what_is_written_is_read_again_but_for_a_factor_of_each_table(problem: T
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "ends after 0 words"),
         ("MARKOVIAN 1", "begins with 'MARKOVIAN'"),
@@ -105,13 +105,13 @@ def test_what_is_written_is_read_again_but_for_a_factor_of_each_table(problem: T
         ("MARKOV 3 99999 99999 99999 1 3 0 1 2 999970000299999 1", "99999 x 99999 x 99999"),
     ],
 )
-def test_uai_that_is_wrong_is_refused_in_one_line(text: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says) as caught:
+def test_invalid_uai_files_are_refused_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         problem_of_uai(text, "file")
     assert "\n" not in str(caught.value)
 
 
-def test_potentials_that_would_come_out_as_zero_are_not_written() -> None:
+def test_potentials_that_would_round_to_zero_are_not_written() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
     problem = TableProblem("p", graph, {"f": np.array([0.0, -1000.0])}, {"x": (0, 1)})
     with pytest.raises(ConfigError, match="more than 745 below"):
@@ -124,7 +124,7 @@ FORBIDS = 1000
 
 
 def drawn(seed: int) -> tuple[list[int], list[tuple[list[int], int, dict[tuple[int, ...], int]]]]:
-    """Sizes, and of each factor its variables, default cost and listed costs."""
+    """Sizes, and for each factor its variables, default cost and listed costs."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 4, 4).tolist()
     factors = [([], 7, {})]
@@ -145,7 +145,7 @@ def text_of(sizes, factors) -> str:
 
 
 def least(sizes, factors) -> float:
-    """Least sum of costs by enumeration; infinite if every choice has a cost that forbids."""
+    """Least sum of costs by enumeration; infinite if every choice is forbidden."""
     found = float("inf")
     for choice in itertools.product(*map(range, sizes)):
         own = [costs.get(tuple(choice[i] for i in scope), default) for scope, default, costs in factors]
@@ -154,7 +154,7 @@ def least(sizes, factors) -> float:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_optimum_is_that_of_enumeration_and_of_toulbar2(tmp_path: Path, seed: int) -> None:
+def test_the_optimum_equals_that_of_enumeration_and_of_toulbar2(tmp_path: Path, seed: int) -> None:
     file, again = tmp_path / "drawn.wcsp", tmp_path / "again.wcsp"
     file.write_text(text_of(*drawn(seed)))
     problem = read_problem(file)
@@ -177,7 +177,7 @@ def test_the_optimum_is_that_of_enumeration_and_of_toulbar2(tmp_path: Path, seed
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "ends after 0 words; wanted the name"),
         ("p 2 2 0 9 2 3", "got '3', word 7; wanted the size of variable 1, 1 to 2"),
@@ -195,8 +195,8 @@ def test_the_optimum_is_that_of_enumeration_and_of_toulbar2(tmp_path: Path, seed
         ("p 2 99999 1 9 99999 99999 2 0 1 0 0", "wanted at most 16,777,216"),
     ],
 )
-def test_wcsp_that_is_wrong_is_refused_in_one_line(text: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says) as caught:
+def test_invalid_wcsp_files_are_refused_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         problem_of_wcsp(text, "file")
     assert "\n" not in str(caught.value)
 
@@ -214,11 +214,11 @@ QUEENS = """4-WQUEENS 4 4 11 {}
 1 2 0 2  1 1  2 1
 1 3 0 2  0 1  2 1
 1 0 0 1  2 5
-"""  # the format's own example with bound 5, and one factor more, so that the least cost is 2
+"""  # the format's example with bound 5, and an extra factor so that the least cost is 2
 
 
 @pytest.mark.parametrize(("upper", "is_valid"), [(5, True), (3, True), (2, False)])
-def test_a_cost_that_reaches_the_upper_bound_is_no_solution_also_of_a_file_written_again(
+def test_a_cost_that_reaches_the_upper_bound_is_not_a_solution_even_in_a_rewritten_file(
     tmp_path: Path, upper: int, is_valid: bool
 ) -> None:
     first, again = tmp_path / "first.wcsp", tmp_path / "again.wcsp"
@@ -226,14 +226,14 @@ def test_a_cost_that_reaches_the_upper_bound_is_no_solution_also_of_a_file_writt
     write_problem(read_problem(first), again)
     for path in (first, again):
         solved = solve_problem(read_problem(path), {"kind": "exact"})
-        told = solved.summary()
-        assert (told["value"], told["valid"], not told["notes"]) == (2.0, is_valid, is_valid)
+        summary = solved.summary()
+        assert (summary["value"], summary["valid"], not summary["notes"]) == (2.0, is_valid, is_valid)
         if not is_valid:
-            assert told["notes"] == ["the cost reaches the file's upper bound, 2: it is no solution"]
+            assert summary["notes"] == ["the cost reaches the file's upper bound, 2: it is no solution"]
 
 
 @pytest.mark.parametrize(
-    ("objective", "constant", "table", "begins"),
+    ("objective", "constant", "table", "beginning"),
     [
         ("min", 4.0, [-3.0, -5.0], "p 1 2 2 10\n2\n0 4 0\n"),
         ("min", -4.0, [-4.0, -6.0], "p_costs_+4 1 2 2 7\n2\n0 0 0\n"),
@@ -242,22 +242,22 @@ def test_a_cost_that_reaches_the_upper_bound_is_no_solution_also_of_a_file_writt
         ("max", -9.0, [3.0, 5.0], "p 1 2 2 7\n2\n0 4 0\n"),
     ],
 )
-def test_the_written_constant_makes_up_for_raised_costs_or_the_name_says_by_how_much(
-    objective: Literal["min", "max"], constant: float, table: list[float], begins: str
+def test_the_written_constant_compensates_shifted_costs_or_the_name_states_the_shift(
+    objective: Literal["min", "max"], constant: float, table: list[float], beginning: str
 ) -> None:
     graph = sb.FactorGraph.from_scopes({"f0": ["x"]})
     problem = TableProblem("p", graph, {"f0": np.array(table)}, {"x": (0, 1)}, objective, constant)
-    assert wcsp_of_problem(problem).startswith(begins)
+    assert wcsp_of_problem(problem).startswith(beginning)
 
 
-def test_an_upper_bound_that_no_reader_takes_is_not_written() -> None:
+def test_an_upper_bound_that_is_too_large_is_not_written() -> None:
     graph = sb.FactorGraph.from_scopes({f"f{i}": ["x"] for i in range(1025)})
     tables = dict.fromkeys(graph.factors, np.array([0.0, -(2.0**52)]))
     with pytest.raises(ConfigError, match=r"wanted one above the constant, 0, up to 2\^62"):
         wcsp_of_problem(TableProblem("p", graph, tables, {"x": (0, 1)}, "min"))
 
 
-def test_what_a_file_cannot_hold_is_refused_and_negative_costs_are_raised() -> None:
+def test_costs_that_are_not_whole_numbers_are_refused_and_costs_are_shifted_to_zero() -> None:
     problem = problem_of_wcsp("p 1 2 1 9 2 1 0 0 1 1 4", "file")
     shifted = TableProblem("a b", problem.graph, {"f0": np.array([3.0, 5.0])}, problem.domains)
     assert wcsp_of_problem(shifted) == "a_b_costs_+5 1 2 2 3\n2\n0 0 0\n1 0 0 1\n0 2\n"
@@ -266,18 +266,18 @@ def test_what_a_file_cannot_hold_is_refused_and_negative_costs_are_raised() -> N
         wcsp_of_problem(halves)
 
 
-def test_an_upper_bound_that_some_choice_reaches_is_kept_or_the_format_refused(tmp_path: Path) -> None:
+def test_formats_without_an_upper_bound_are_refused_if_some_choice_reaches_it(tmp_path: Path) -> None:
     (tmp_path / "q.wcsp").write_text(QUEENS.format(2))
     problem = read_problem(tmp_path / "q.wcsp")
     for name in ("q.yaml", "q.uai"):
         with pytest.raises(ConfigError, match=r"an upper bound of 2, which .* cannot state; wanted a \.wcsp file"):
             write_problem(problem, tmp_path / name)
-    (tmp_path / "q.wcsp").write_text(QUEENS.format(1000))  # no sum of all costs reaches it
+    (tmp_path / "q.wcsp").write_text(QUEENS.format(1000))  # no sum of costs reaches it
     again = read_problem(write_problem(read_problem(tmp_path / "q.wcsp"), tmp_path / "q.yaml"))
     assert solve_problem(again, {"kind": "exact"}).summary()["value"] == 2.0
 
 
-def test_a_mark_of_utf_8_at_the_start_of_a_file_is_no_part_of_it(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "net.uai").write_text("MARKOV 1 2 1 1 0 2 0.2 0.8", encoding="utf-8-sig")
     assert read_problem(tmp_path / "net.uai").n_entries == 2
     (tmp_path / "own.toml").write_text('# Own.\nname = "own"\n', encoding="utf-8-sig")

@@ -1,4 +1,4 @@
-"""pyDCOP's YAML: what it means, round trips, and files that are wrong."""
+"""pyDCOP's YAML files: their meaning, round trips, and invalid files."""
 
 import itertools
 import re
@@ -60,7 +60,7 @@ distribution_hints:
 """
 
 
-def test_a_file_means_what_pydcop_says() -> None:
+def test_a_file_has_the_meaning_of_pydcop() -> None:
     problem = problem_of_yaml(COLOURING, "file")
     assert (problem.name, problem.objective) == ("three walls", "min")
     assert problem.domains == {"v1": ("R", "G"), "v2": ("R", "G"), "l": (1, 2, 3), "idle": (True, False)}
@@ -82,7 +82,7 @@ def test_a_file_means_what_pydcop_says() -> None:
     assert problem.notes == ("variable 'l': noise_level = 0.2 is not drawn",)
 
 
-def test_the_best_choice_is_that_of_least_cost() -> None:
+def test_the_best_choice_has_the_least_cost() -> None:
     problem = problem_of_yaml(COLOURING, "file")
 
     def cost(v1: str, v2: str, level: int) -> float:
@@ -111,7 +111,7 @@ agents: {a1: {capacity: 100}, a2: {capacity: 100}}
 """
 
 
-def test_the_example_of_its_tutorial_is_worth_what_it_states() -> None:
+def test_the_example_of_pydcop_s_tutorial_has_the_stated_value() -> None:
     problem = problem_of_yaml(TUTORIAL, "file")
     assert problem.told(sb.exact(problem.graph, problem.tables).value) == 53.0
 
@@ -142,7 +142,7 @@ def table_problems(draw: st.DrawFn) -> TableProblem:
 
 
 @given(table_problems())
-def test_what_is_written_is_read_again(problem: TableProblem) -> None:
+def test_a_written_yaml_file_is_read_back_equal(problem: TableProblem) -> None:
     again = problem_of_yaml(yaml_of_problem(problem), "file")
     assert (again.name, again.objective) == (problem.name, problem.objective)
     assert repr(again.domains) == repr(problem.domains)  # (1, 0) is equal to (True, False)
@@ -169,12 +169,12 @@ BOMB = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in itertools
 
 
 def constraint(text: str) -> str:
-    """A file with one, that is wrong."""
+    """A file with one invalid constraint."""
     return f"{HEAD}constraints: {{c: {{{text}}}}}"
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "got None; wanted tables"),
         ("[1, 2]", "wanted tables"),
@@ -242,16 +242,16 @@ def constraint(text: str) -> str:
         ("a: 0x", "objective"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_in_one_line(text: str, says: str) -> None:
+def test_invalid_yaml_files_are_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         problem_of_yaml(text, "file")
     line = str(caught.value)
-    assert re.search(says, line), line
+    assert re.search(message, line), line
     assert "\n" not in line
 
 
-def test_a_table_that_would_be_too_large_is_refused_before_it_is_made() -> None:
-    """10^36 entries would take for ever, and so would as many steps."""
+def test_a_table_that_is_too_large_is_refused_before_it_is_computed() -> None:
+    """Otherwise, 10^36 entries or evaluations would take for ever."""
     many = ", ".join(f"x{i}: {{domain: d}}" for i in range(12))
     head = f"objective: min\ndomains: {{d: {{values: [1 .. 1000]}}}}\nvariables: {{{many}}}\n"
     for constraint in (
@@ -265,7 +265,7 @@ def test_a_table_that_would_be_too_large_is_refused_before_it_is_made() -> None:
         problem_of_yaml(head + f"constraints: {{c: {{type: intention, function: '{long}'}}}}", "file")
 
 
-def test_files_are_told_apart_by_their_endings(tmp_path: Path) -> None:
+def test_the_format_of_a_file_depends_on_its_ending(tmp_path: Path) -> None:
     problem = problem_of_yaml(COLOURING, "file")
     path = write_problem(problem, tmp_path / "p.YML")
     assert read_problem(path).domains == problem.domains
@@ -286,21 +286,21 @@ def test_files_are_told_apart_by_their_endings(tmp_path: Path) -> None:
         read_problem(tmp_path.joinpath("dir.yaml").mkdir() or tmp_path / "dir.yaml")
 
 
-def test_values_that_tables_cannot_tell_apart_are_not_written() -> None:
+def test_values_that_a_file_cannot_represent_are_not_written() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
     for value in ("two words", "2\u00a0dB", "a|b", "it's", "", "1..3"):
         with pytest.raises(ConfigError, match="without spaces, quotes, bars"):
             yaml_of_problem(TableProblem("p", graph, {"f": np.zeros(2)}, {"x": ("ok", value)}))
 
 
-def test_without_pyyaml_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyyaml_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(MissingPackageError, match=r"pip install \"swarmbo\[dcop\]\""):
         problem_of_yaml(COLOURING, "file")
 
 
 @pytest.mark.parametrize("ending", ["yaml", "wcsp"])
-def test_a_problem_of_numpy_s_values_and_of_nodes_is_written_and_read_again(ending: str, tmp_path: Path) -> None:
+def test_a_problem_with_numpy_values_and_graph_nodes_is_written_and_read_back(ending: str, tmp_path: Path) -> None:
     domains = {0: np.arange(2), 1: tuple(np.array([0.5, 1.5]))}
     problem = TableProblem("p", nx.path_graph(2), {(0, 1): np.eye(2)}, domains)
     again = read_problem(write_problem(problem, tmp_path / f"p.{ending}"))
@@ -308,16 +308,16 @@ def test_a_problem_of_numpy_s_values_and_of_nodes_is_written_and_read_again(endi
     if ending == "yaml":
         assert again.domains == problem.domains
         np.testing.assert_array_equal(again.tables["f(0,1)"], np.eye(2))
-    else:  # costs above the lowest
+    else:  # costs relative to the lowest
         np.testing.assert_array_equal(again.tables["f1"], np.eye(2) - 1.0)
 
 
-def test_a_section_that_is_not_read_is_named() -> None:
+def test_a_note_names_an_unknown_section() -> None:
     problem = problem_of_yaml(HEAD + "constraint: {c: {type: intention, function: x + y}}\nroutes: {}\n", "file")
     assert problem.notes == ("section 'constraint' is not read",)
 
 
-def test_an_objective_is_min_or_max() -> None:
+def test_objectives_other_than_min_and_max_are_refused() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
     with pytest.raises(ConfigError, match=r"\$\.objective: got 'maximise'; wanted 'min' or 'max'"):
         TableProblem("p", graph, {"f": np.zeros(2)}, {"x": (1, 2)}, "maximise")  # pyright: ignore[reportArgumentType]

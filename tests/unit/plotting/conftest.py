@@ -1,4 +1,4 @@
-"""Synthetic runs: robots walk over a known field and measure it; some measurements fail."""
+"""Synthetic runs: robots move over a known field and measure it; some measurements fail."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def _world(points: str) -> World:
         return World(domain, name="unknown field", unit="m", axis_unit="m")
     if points == "lattice":
         X = np.stack(np.meshgrid(np.linspace(0, 1000, 41), np.linspace(0, 800, 33)), axis=-1).reshape(-1, 2)
-    else:  # sites along a bend, as on a flood plain
+    else:  # sites along a bend, like a river
         rng = stream(1, "sites")
         along = rng.uniform(0.0, 1.0, 150)
         X = np.column_stack([100 + 800 * along, 150 + 500 * along**2]) + rng.uniform(-90, 90, (150, 2))
@@ -65,12 +65,12 @@ def make_run(
             pull = 0.22 * (np.array([690.0, 540.0]) - places)
             places = np.clip(places + pull + rng.normal(0, 70, places.shape), LOW, HIGH)
         true, failed = field(places), rng.uniform(size=robots) < failing
-        told = [None if failed[i] else float(true[i] + rng.normal(0, 3.0)) for i in range(robots)]
+        measured = [None if failed[i] else float(true[i] + rng.normal(0, 3.0)) for i in range(robots)]
         targets = places.tolist() if number else [None] * robots
-        samples = [Sample(*row) for row in zip(agents, places.tolist(), told, targets, strict=True)]
+        samples = [Sample(*row) for row in zip(agents, places.tolist(), measured, targets, strict=True)]
         recommendation = None
         if not failed.all():
-            y = np.array([value for value in told if value is not None])
+            y = np.array([value for value in measured if value is not None])
             belief = belief.update(places[~failed], y).fit(stream(0, "fit", round=number))
             top = int(belief.y.argmax())
             best = Recommendation(belief.X[top].tolist(), float(belief.y[top]), 0.0)
@@ -109,7 +109,7 @@ def make_run(
 
 
 def belief_by(made: Run, agents: set[str], until: int | None = None) -> ExactGP:
-    """The belief by the data of some agents in the first records, made from scratch."""
+    """The belief on the data of some agents in the first records, computed from scratch."""
     records = made.records[:until]
     own = [s for r in records for s in r.samples if s.agent in agents and s.measurement is not None]
     learned = msgspec.convert(records[-1].hyperparameters, Hyperparameters)

@@ -1,4 +1,4 @@
-"""What agents believe by themselves: their maps, and errors over rounds and bytes."""
+"""Figures of each agent's own belief: maps, and errors over rounds and bytes."""
 
 import itertools
 from dataclasses import replace
@@ -19,7 +19,7 @@ from .conftest import axes, belief_by, map_error
 
 
 def neighbours_views(made):
-    """Every agent believes by its own data and those of the next one."""
+    """Views in which each agent has its own data and that of the next agent."""
     agents = agents_of(made.records)
     pairs = zip(agents, [*agents[1:], agents[0]], strict=True)
     return Views({a: belief_by(made, {a, b}) for a, b in pairs}, agents[0])
@@ -34,13 +34,13 @@ def titles_of(figure):
 
 
 def errors_in(figure):
-    """Errors by title of the maps, and by label of the panel below."""
+    """Errors in the titles of the maps, and in the panel below by label."""
     by_map = {" ".join(t.split("\n")[:2]): float(t.split("RMSE ")[1]) for t in titles_of(figure) if "RMSE " in t}
     (panel,) = [ax for ax in figure.axes if ax.get_title(loc="left").startswith("Map error of every")]
     return by_map, {line.get_label(): line.get_ydata() for line in panel.lines}
 
 
-def test_agents_have_a_map_of_their_own_data_and_one_of_what_they_believe_in_one_scale(run):
+def test_each_agent_has_a_map_of_its_own_data_and_of_its_fused_belief_on_a_common_scale(run):
     made = run(rounds=2)
     agents, views = agents_of(made.records), neighbours_views(made)
     figure = agent_maps_figure(made.records, made.world, made.settings, views)
@@ -68,7 +68,7 @@ def test_without_views_the_figure_says_so(run):
     assert "fused" not in by_agent
 
 
-def test_of_many_agents_four_have_maps_and_all_have_errors(run):
+def test_with_many_agents_four_have_maps_and_all_have_errors(run):
     made = run(robots=9, rounds=2)
     figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made))
     by_map, by_agent = errors_in(figure)
@@ -79,18 +79,18 @@ def test_of_many_agents_four_have_maps_and_all_have_errors(run):
     assert "maps of 4 of 9 robots" in headline_of(figure)
 
 
-def test_an_agent_without_readings_has_a_note_and_no_error_of_its_own(run):
+def test_an_agent_without_measurements_has_a_note_and_no_error(run):
     made = run(rounds=2)
-    mute, records = agents_of(made.records)[1], []
+    failing, records = agents_of(made.records)[1], []
     for record in made.records:
-        samples = [msgspec.structs.replace(s, measurement=None) if s.agent == mute else s for s in record.samples]
+        samples = [msgspec.structs.replace(s, measurement=None) if s.agent == failing else s for s in record.samples]
         records.append(msgspec.structs.replace(record, samples=samples))
     figure = agent_maps_figure(records, made.world, made.settings, None)
     assert "no measurement" in [text.get_text() for ax in figure.axes for text in ax.texts]
     assert np.isnan(errors_in(figure)[1]["own data alone"]).tolist() == [False, True, False, False]
 
 
-def test_without_truth_there_are_maps_and_no_errors(run):
+def test_without_a_ground_truth_there_are_maps_and_no_errors(run):
     made = run(rounds=2)
     world = World(made.world.domain)
     figure = agent_maps_figure(made.records, world, made.settings, neighbours_views(made))
@@ -100,10 +100,10 @@ def test_without_truth_there_are_maps_and_no_errors(run):
 
 
 @pytest.mark.parametrize("robots", [1, pytest.param(2, marks=pytest.mark.slow), 9])
-def test_the_figure_is_as_wide_as_a_column_and_nothing_lies_over_anything_else(run, robots):
+def test_the_figure_fits_a_page_and_its_texts_do_not_overlap(run, robots):
     made = run(robots=robots, rounds=2)
     figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made))
-    assert figure.get_figwidth() < 7.5  # inches: A4 less its margins
+    assert figure.get_figwidth() < 7.5  # inches: A4 without margins
     figure.canvas.draw()
     drawn = figure.canvas.get_renderer()
     titles = [ax._left_title.get_window_extent(drawn) for ax in figure.axes if ax.get_title(loc="left")]
@@ -112,14 +112,14 @@ def test_the_figure_is_as_wide_as_a_column_and_nothing_lies_over_anything_else(r
     assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in titles)
 
 
-def test_errors_stand_over_their_agents():
+def test_errors_are_drawn_above_their_agents():
     ax = plot_view_errors(axes(), {"b": 2.0, "a": None}, {"a": 0.5, "b": 1.0}, None, "m")
     np.testing.assert_array_equal([line.get_ydata() for line in ax.lines], [[2.0, np.nan], [1.0, 0.5]])
     assert [label.get_text() for label in ax.get_xticklabels()] == ["b", "a"]
 
 
 def with_views(made, errors):
-    """The records with the errors of views, and a known traffic."""
+    """The records with given errors of views and known traffic."""
     return [
         msgspec.structs.replace(
             record,
@@ -130,7 +130,7 @@ def with_views(made, errors):
     ]
 
 
-def test_traces_hold_the_logged_errors_and_rebuild_the_others(run):
+def test_traces_have_the_logged_errors_and_recompute_the_others(run):
     made = run(rounds=2, failing=0.0)
     records = with_views(made, [[3.0, 5.0, 10.0], [1.0, 1.0, 4.0], None])
     traces = ErrorTraces.of(records, made.world, made.settings)
@@ -138,7 +138,7 @@ def test_traces_hold_the_logged_errors_and_rebuild_the_others(run):
     np.testing.assert_array_equal(traces.rounds, [0, 1, 2])
     np.testing.assert_array_equal(traces.shared_kb, [1.0, 3.0, 6.0])
     np.testing.assert_allclose(traces.fused[:, :2], [[3.0, 1.0], [6.0, 2.0], [10.0, 4.0]])
-    np.testing.assert_allclose(traces.fused[:, 2], records[2].score.map_rmse)  # of an older log
+    np.testing.assert_allclose(traces.fused[:, 2], records[2].score.map_rmse)  # as in an older log
     for n in range(3):
         alone = [map_error(belief_by(made, {agent}, n + 1), made.world) for agent in agents]
         assert traces.alone[n] == pytest.approx(np.mean(alone))
@@ -169,7 +169,7 @@ def test_rounds_without_a_score_leave_a_gap(run):
     assert traces.fused[1, 1] == records[1].score.map_rmse
 
 
-def test_of_a_long_run_beliefs_are_rebuilt_for_some_rounds_and_the_last(run, monkeypatch):
+def test_in_a_long_run_beliefs_are_recomputed_for_some_rounds_and_the_last(run, monkeypatch):
     made = run(rounds=6, failing=0.0)
     monkeypatch.setattr("swarmbo.plotting.run_figures.MOST_REBUILT", 3)
     traces = ErrorTraces.of(made.records, made.world, made.settings)
@@ -181,7 +181,7 @@ def test_of_a_long_run_beliefs_are_rebuilt_for_some_rounds_and_the_last(run, mon
     np.testing.assert_array_equal(pooled.get_xdata(), [0, 3, 6])
 
 
-def test_agents_that_all_know_the_same_have_no_band_and_are_said_to(run):
+def test_equal_agents_have_no_band_and_a_label_says_so(run):
     made = run(rounds=1, failing=0.0)
     for errors, is_alike in (([[3.0, 3.0], [1.0, 1.0 + 1e-9]], True), ([[3.0, 3.0], [1.0, 1.1]], False)):
         ax = error_traffic_figure(with_views(made, errors), made.world, made.settings).axes[0]
@@ -189,7 +189,7 @@ def test_agents_that_all_know_the_same_have_no_band_and_are_said_to(run):
         assert ("fused, all agents alike" in labels) == is_alike == (not ax.collections)
 
 
-def test_maps_of_agents_have_the_degrees_of_the_input_and_what_is_no_go(run):
+def test_maps_of_agents_have_the_degrees_of_the_input_and_no_go_regions(run):
     made = run(rounds=1)
     where = Coordinates.about([[7.6, 51.95], [7.615, 51.958]])
     ring = np.array([[100.0, 100.0], [300.0, 100.0], [300.0, 300.0]])
@@ -204,7 +204,7 @@ def test_maps_of_agents_have_the_degrees_of_the_input_and_what_is_no_go(run):
             assert float(label.get_text()) == pytest.approx(where.own(np.array([[place, 400.0]]))[0, 0], abs=1e-6)
 
 
-def test_every_error_lies_within_its_axis_and_long_names_beside_one_another(run):
+def test_all_errors_lie_within_the_axis_and_long_names_do_not_overlap(run):
     ax = plot_view_errors(axes(), {"a": 0.85, "b": 0.966}, {"a": 0.77, "b": 0.77}, 0.77)
     assert 0.99 < ax.get_ylim()[1] < 1.2
     made = run(rounds=1)

@@ -23,7 +23,7 @@ def moving_over(world, agents=AGENTS, ax=None):
     return MovingMap(Figure().subplots() if ax is None else ax, lattice, agents, colours, world), lattice
 
 
-def test_artists_follow_the_records(run):
+def test_artists_show_the_records(run):
     made = run(failing=0.3)
     moving, lattice = moving_over(made.world)
     past = made.records[:4]
@@ -42,7 +42,7 @@ def test_artists_follow_the_records(run):
     np.testing.assert_array_equal(moving.image.get_array(), picture)
 
 
-def test_robots_in_one_place_are_drawn_side_by_side(run):
+def test_robots_at_the_same_place_are_drawn_side_by_side(run):
     moving, lattice = moving_over(run().world)
     west, east, south, north = lattice.extent
     middle, corner = np.array([west + east, south + north]) / 2, np.array([west, south])
@@ -55,7 +55,7 @@ def test_robots_in_one_place_are_drawn_side_by_side(run):
 
 
 @pytest.mark.parametrize("corner", [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.5, 0.5)])
-def test_neither_batteries_nor_the_best_measurement_are_covered_and_robots_together_stay_on_the_map(run, corner):
+def test_nearby_robots_stay_on_the_map_and_cover_neither_batteries_nor_the_best_measurement(run, corner):
     made, ax = run(), style.new_figure(4.0, 4.0).subplots()
     moving, lattice = moving_over(made.world, ax=ax)
     low, size = made.world.domain.low, made.world.domain.high - made.world.domain.low
@@ -64,7 +64,7 @@ def test_neither_batteries_nor_the_best_measurement_are_covered_and_robots_toget
     samples = [Sample(agent, place, 1.0, battery=0.4) for agent, place in zip(AGENTS, places, strict=True)]
     best = Recommendation(places[1], 1.0, 0.1)
     drawn = moving.show([RoundRecord(0, samples, best=best)], [], lattice.image(np.zeros(lattice.shown.size)))
-    if corner != (0.0, 0.0) and corner != (0.0, 1.0):  # there others stand between it and the edge
+    if corner != (0.0, 0.0) and corner != (0.0, 1.0):  # at these corners, other robots stand between it and the edge
         np.testing.assert_array_equal(drawn["best"][0].get_xydata(), places[1:2])
     discs = [ax.transData.transform(disc.get_xydata())[0] for disc in drawn["robots"][::2]]
     (star,) = ax.transData.transform(drawn["best"][0].get_xydata())
@@ -83,7 +83,7 @@ def test_neither_batteries_nor_the_best_measurement_are_covered_and_robots_toget
             assert other == own or not hidden.overlaps(bar)
 
 
-def test_a_robot_alone_at_the_edge_stays_there_and_is_drawn_whole(run):
+def test_a_single_robot_at_the_edge_is_neither_moved_nor_clipped(run):
     made = run()
     moving, lattice = moving_over(made.world, ["robot_0"])
     records = [RoundRecord(0, [Sample("robot_0", made.world.domain.low.tolist(), 1.0, battery=0.4)])]
@@ -93,8 +93,8 @@ def test_a_robot_alone_at_the_edge_stays_there_and_is_drawn_whole(run):
     assert not any(artist.get_clip_on() for artist in (disc, *drawn["batteries"]))
 
 
-def test_marks_go_aside_by_least_squares_within_the_edges():
-    """Of marks in one place, against a general solver; what is wider than the room begins at its left edge."""
+def test_overlapping_marks_are_separated_by_least_squares_within_the_edges():
+    """Compared with a general solver. A row wider than the available space begins at its left edge."""
     rng, weights, row = np.random.default_rng(0), np.array([1.0, 1.0, 20.0, 1.0, 3.0]), 10.0 * np.arange(5)
     for edges in ((-np.inf, np.inf), (3.0, np.inf), (-np.inf, 4.0), (-20.0, 22.0)):
         own = np.sort(rng.uniform(0.0, 9.0, 5))
@@ -114,7 +114,7 @@ def test_marks_go_aside_by_least_squares_within_the_edges():
         np.testing.assert_allclose(own + narrow[:, 0], own[0] + row)
 
 
-def test_one_frame_a_round_every_frame_differs_and_the_last_is_as_it_was_rendered(run, tmp_path):
+def test_there_is_one_frame_per_round_all_differ_and_the_last_equals_its_rendering(run, tmp_path):
     made = run(rounds=2)
     path = write_animation(made.records, made.world, made.settings, tmp_path / "figures" / "run.gif")
     rendered = render_frames(made.records, made.world, made.settings, [len(made.records) - 1])
@@ -129,7 +129,7 @@ def test_one_frame_a_round_every_frame_differs_and_the_last_is_as_it_was_rendere
     assert (frames[-1][0, 0] == 255).all()
 
 
-def test_a_robot_that_was_nowhere_yet_is_not_drawn(run):
+def test_a_robot_without_a_place_is_not_drawn(run):
     made = run(rounds=2)
     late = [msgspec.structs.replace(made.records[0], samples=made.records[0].samples[1:]), *made.records[1:]]
     first, second = render_frames(late, made.world, made.settings, [0, 1])
@@ -137,7 +137,7 @@ def test_a_robot_that_was_nowhere_yet_is_not_drawn(run):
 
 
 @pytest.mark.slow
-def test_a_long_run_is_thinned_out_and_its_last_round_kept(run, tmp_path, monkeypatch):
+def test_a_long_run_skips_rounds_but_keeps_the_last(run, tmp_path, monkeypatch):
     made = run(rounds=23, robots=4)
     usual = write_animation(made.records, made.world, made.settings, tmp_path / "usual.gif")
     assert usual.stat().st_size < 1_500_000
@@ -151,13 +151,13 @@ def test_a_long_run_is_thinned_out_and_its_last_round_kept(run, tmp_path, monkey
 
 
 @pytest.mark.parametrize(("failing", "found"), [(2.0, set()), (0.0, {"best measurement", "recommendation"})])
-def test_the_legend_has_what_was_found(run, failing, found):
+def test_the_legend_lists_only_what_is_drawn(run, failing, found):
     made = run(rounds=1, failing=failing)
     labels = {mark.get_label() for mark in _legend_handles(made.records, made.world)}
     assert labels == found | {"robot and its path", "radio link"} | ({"failed"} if failing else set())
 
 
-def test_the_best_measurement_of_an_earlier_round_is_not_shown_in_a_field_that_changes(run):
+def test_a_changing_field_shows_no_best_measurement_of_earlier_rounds(run):
     made = run(rounds=1, failing=0.0)
     n, still = len(made.records), made.world
     known = {"maxima": np.full(n, still.maximum), "argmaxes": np.tile(still.argmax, (n, 1))}

@@ -23,7 +23,7 @@ def lines(ax: Axes, label: str) -> list[np.ndarray]:
     return [np.asarray(line.get_xydata()) for line in ax.get_lines() if line.get_label() == label]
 
 
-def test_belief_rebuilt_from_records_is_that_of_the_run(run):
+def test_the_belief_recomputed_from_records_equals_that_of_the_run(run):
     made = run(failing=0.2)
     belief = belief_after(made.records, made.settings, made.world.domain)
     X, y = measurements(made.records)
@@ -46,12 +46,12 @@ def test_places_far_outside_the_map_do_not_stretch_the_figure(run):
     assert max(box.width / figure.get_figwidth(), box.height / figure.get_figheight()) < 1.2
 
 
-def test_long_names_neither_widen_a_figure_nor_leave_it(run):
+def test_long_names_neither_widen_a_figure_nor_exceed_it(run):
     made = run(rounds=1)
     name = "a very long name of an autonomous underwater vehicle "
     samples = [[msgspec.structs.replace(s, agent=name + s.agent) for s in record.samples] for record in made.records]
-    told = zip(made.records, samples, strict=True)
-    longer = [msgspec.structs.replace(record, samples=own, links=[]) for record, own in told]
+    pairs = zip(made.records, samples, strict=True)
+    longer = [msgspec.structs.replace(record, samples=own, links=[]) for record, own in pairs]
     figure = belief_map_figure(longer, made.world, made.settings)
     figure.canvas.draw()
     assert figure.get_tightbbox().width < 1.05 * figure.get_figwidth()
@@ -62,13 +62,13 @@ def test_long_names_neither_widen_a_figure_nor_leave_it(run):
 
 
 @pytest.mark.parametrize(("points", "note"), [("none", "the truth is not known"), ("lattice", "no measurement has")])
-def test_an_error_map_says_what_it_lacks(run, points, note):
+def test_an_empty_error_map_states_the_reason(run, points, note):
     ax = axes()
     plot_error(ax, None, run(truth=points).world)
     assert [text.get_text() for text in ax.texts if note in text.get_text()]
 
 
-def test_paths_are_the_locations_of_the_records_and_robots_differ_by_marker_and_by_colour(run):
+def test_paths_are_the_recorded_locations_and_robots_differ_by_marker_and_colour(run):
     made = run(robots=5)
     ax = plot_paths(axes(), made.records)
     for index in range(5):
@@ -79,7 +79,7 @@ def test_paths_are_the_locations_of_the_records_and_robots_differ_by_marker_and_
     assert len({line.get_marker() for line in marked}) == len({line.get_color() for line in marked}) == 5
 
 
-def test_failed_measurements_are_marked_where_they_happened(run):
+def test_failed_measurements_are_marked_at_their_places(run):
     made = run(failing=0.3)
     expected = [s.location for r in made.records for s in r.samples if s.measurement is None]
     (drawn,) = lines(plot_paths(axes(), made.records), "failed")
@@ -88,7 +88,7 @@ def test_failed_measurements_are_marked_where_they_happened(run):
     assert lines(plot_paths(axes(), run(failing=0.0).records), "failed") == []
 
 
-def test_best_and_recommendation_are_marked_where_the_record_says(run):
+def test_best_measurement_and_recommendation_are_marked_at_their_recorded_places(run):
     made = run()
     ax = plot_findings(axes(), made.records)
     np.testing.assert_array_equal(lines(ax, "best measurement")[0], [made.records[-1].best.location])
@@ -113,7 +113,7 @@ def test_image_pixels_are_centred_on_the_lattice(run):
     np.testing.assert_allclose(bottom + (np.arange(ny) + 0.5) * (top - bottom) / ny, lattice.y)
 
 
-def test_truth_on_a_lattice_is_an_image_whatever_the_order_of_its_points(run):
+def test_a_ground_truth_on_a_lattice_is_an_image_for_any_order_of_its_points(run):
     world = run().world
     order = np.random.default_rng(0).permutation(len(world.points))
     ax = plot_field(axes(), world.points[order], world.values[order])
@@ -121,7 +121,7 @@ def test_truth_on_a_lattice_is_an_image_whatever_the_order_of_its_points(run):
 
 
 @pytest.mark.parametrize("truth", ["lattice", "sites"])
-def test_where_the_truth_is_not_known_figures_are_blank_and_scales_are_of_the_rest(run, truth):
+def test_unknown_values_of_the_ground_truth_are_blank_and_do_not_affect_scales(run, truth):
     made = run(truth=truth, rounds=4)
     values = np.where(np.arange(len(made.world.values)) % 7 == 0, np.nan, made.world.values)
     frames = np.tile(values, (len(made.records), 1))
@@ -144,7 +144,7 @@ def test_where_the_truth_is_not_known_figures_are_blank_and_scales_are_of_the_re
     assert [ax.get_title(loc="left") for ax in unknown.axes[:2]] == ["Belief: mean", "Belief: standard deviation"]
 
 
-def test_at_scattered_sites_the_truth_is_discs_and_the_belief_is_hidden_far_from_them(run):
+def test_at_scattered_sites_the_ground_truth_is_drawn_as_discs_and_the_belief_is_hidden_far_from_them(run):
     world = run(truth="sites").world
     ax = plot_truth(axes(), world)
     (discs,) = ax.collections
@@ -167,7 +167,7 @@ def test_at_scattered_sites_the_truth_is_discs_and_the_belief_is_hidden_far_from
         pytest.param({"truth": "sites", "rounds": 1, "failing": 2.0, "robots": 16}, 4, marks=pytest.mark.thorough),
     ],
 )
-def test_map_is_written_and_shows_something(run, tmp_path, options, panels):
+def test_the_map_is_written_and_is_not_blank(run, tmp_path, options, panels):
     made = run(**options)
     figure = belief_map_figure(made.records, made.world, made.settings)
     titled = [ax for ax in figure.axes if ax.get_title(loc="left")]
@@ -178,7 +178,7 @@ def test_map_is_written_and_shows_something(run, tmp_path, options, panels):
     assert all(ax.get_aspect() == 1.0 for ax in titled)
 
 
-def test_without_any_measurement_the_map_says_so_and_still_shows_the_attempts(run):
+def test_without_a_measurement_the_map_says_so_and_still_shows_failed_attempts(run):
     made = run(rounds=2, failing=2.0)
     figure = belief_map_figure(made.records, made.world, made.settings)
     mean = figure.axes[1]
@@ -187,14 +187,14 @@ def test_without_any_measurement_the_map_says_so_and_still_shows_the_attempts(ru
     np.testing.assert_array_equal(lines(mean, "robot_0")[0], measured_places(made.records, "robot_0"))
 
 
-def test_a_world_that_is_no_plane_is_refused(run):
+def test_a_domain_without_two_axes_is_refused(run):
     made = run()
     world = World(Domain(np.zeros(3), np.ones(3)))
     with pytest.raises(ShapeError, match=r"2 axes, got 3"):
         belief_map_figure(made.records, world, made.settings)
 
 
-def test_maps_share_one_scale_and_the_error_panel_is_the_distance_of_the_mean_from_the_truth(run):
+def test_maps_share_a_scale_and_the_error_panel_shows_the_absolute_error_of_the_mean(run):
     made = run(failing=0.0)
     belief = belief_after(made.records, made.settings, made.world.domain)
     figure = belief_map_figure(made.records, replace(made.world, method="auto + exact, seed 3"), made.settings)
@@ -219,7 +219,7 @@ def test_large_maps_are_in_kilometres(extent, unit):
         assert ax.yaxis.get_major_formatter()(5_318_545.0, 0) == "5318.545"
 
 
-def test_an_agent_that_always_abstains_has_no_path_and_stops_no_figure(run, tmp_path):
+def test_an_agent_that_always_declines_has_no_path_and_figures_are_still_drawn(run, tmp_path):
     made = run(rounds=1, failing=0.0)
     records = []
     for record in made.records:
@@ -232,7 +232,7 @@ def test_an_agent_that_always_abstains_has_no_path_and_stops_no_figure(run, tmp_
 
 
 @pytest.mark.parametrize("size", [[1000.0, 40.0], [40.0, 1000.0]])
-def test_labels_of_a_map_of_a_river_do_not_lie_over_one_another(run, size):
+def test_labels_of_a_long_narrow_map_do_not_overlap(run, size):
     made = run(rounds=1, failing=0.0)
     X = np.stack(np.meshgrid(*(np.linspace(0.0, side, 21) for side in size)), axis=-1).reshape(-1, 2)
     world = World(Domain(np.zeros(2), np.array(size)), "", "m", "m", X, X.sum(axis=1), X.sum(), X[-1])
@@ -250,7 +250,7 @@ def test_labels_of_a_map_of_a_river_do_not_lie_over_one_another(run, size):
     assert min(lattice_over(world).shown.shape) > 30
 
 
-def test_uneven_sites_in_nanometres_are_no_lattice():
+def test_uneven_sites_are_not_a_lattice_in_any_unit():
     columns = np.array([0.0, 1.0, 5.0, 6.0, 9.0])
     points = np.stack(np.meshgrid(columns, columns), axis=-1).reshape(-1, 2)
     assert [lattice_order(unit * points) for unit in (1.0, 1e-9)] == [None, None]

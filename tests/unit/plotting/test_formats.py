@@ -1,4 +1,4 @@
-"""Files of figures: all of a run, their formats, bytes and sizes; and what they write as text."""
+"""Files of figures: all figures of a run, their formats, bytes and sizes, and their texts."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def test_all_figures_of_a_run_are_written(run, tmp_path):
             assert np.asarray(picture.convert("L")).std() > 5
 
 
-def test_without_a_plane_traffic_or_rounds_there_is_no_figure_of_it(run, tmp_path):
+def test_figures_without_a_plane_traffic_or_rounds_are_left_out(run, tmp_path):
     made = run(rounds=2, failing=2.0)
     assert write_figures([], made.world, made.settings, tmp_path / "figures") == []
     assert not (tmp_path / "figures").exists()
@@ -56,21 +56,21 @@ assert matplotlib.rcParams.copy() == before
 
 
 @pytest.mark.thorough
-def test_figures_leave_pyplot_and_its_settings_alone(tmp_path):
+def test_figures_do_not_import_pyplot_or_change_its_settings(tmp_path):
     subprocess.run([sys.executable, "-W", "error", "-c", CODE, str(tmp_path)], check=True, timeout=120)
 
 
 @pytest.mark.slow
-def test_all_figures_of_a_run_are_written_in_the_format_that_is_asked_for(run, tmp_path):
+def test_all_figures_of_a_run_are_written_in_the_requested_format(run, tmp_path):
     made, formats = run(rounds=2, failing=2.0), Formats.of(["svg"], dpi=50)
     written = write_figures(made.records, made.world, made.settings, tmp_path / "figures", formats=formats)
     assert [path.name for path in written] == ["belief.svg", "regret.svg", "traffic.svg", "faults.svg", "run.gif"]
     assert all(path.read_bytes().startswith(b"<?xml") for path in written[:-1])
-    assert set(written) <= set(run_files(tmp_path)), "what --force may delete"
+    assert set(written) <= set(run_files(tmp_path)), "files that --force may delete"
 
 
 @pytest.mark.parametrize("name", ["png", "svg", "pdf"])
-def test_a_figure_is_written_to_the_same_bytes_at_any_time(tmp_path, name, monkeypatch):
+def test_a_figure_has_the_same_bytes_at_any_time(tmp_path, name, monkeypatch):
     written = list[bytes]()
     for number in range(2):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", str(10**9 + number))
@@ -89,7 +89,7 @@ def test_dots_per_inch_scale_a_figure(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "dpi", "said"),
+    ("names", "dpi", "message"),
     [
         (["jpeg"], None, "got 'jpeg'; wanted one of png, pdf, svg, gif, mp4"),
         (["png", "pdf"], None, "got png and pdf; wanted one of them"),
@@ -98,12 +98,12 @@ def test_dots_per_inch_scale_a_figure(tmp_path):
         ([], 10**6, "wanted 20 to 1200"),
     ],
 )
-def test_formats_that_do_not_exist_are_refused_in_one_line(names, dpi, said):
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_formats_are_refused_in_one_line(names, dpi, message):
+    with pytest.raises(ConfigError, match=message):
         Formats.of(names, dpi)
 
 
-def test_one_format_of_figures_and_one_of_the_animation_may_be_named(monkeypatch):
+def test_one_format_of_figures_and_one_of_animations_can_be_given(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     assert Formats.of(["mp4", "svg"], 300) == Formats("svg", "mp4", 300)
 
@@ -115,7 +115,7 @@ def without_package(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_package")
-def test_without_an_encoder_mp4_is_refused_before_anything_is_run():
+def test_without_an_encoder_mp4_is_refused_before_a_run():
     with pytest.raises(ConfigError, match=r"no encoder of MP4 here; `pip install \"swarmbo\[mp4\]\"`"):
         Formats.of(["mp4"])
 
@@ -125,9 +125,9 @@ FRAMES = [np.full((3, 5, 3), level, dtype=np.uint8) for level in (0, 90, 255)]
 
 @pytest.fixture
 def encode(without_package, tmp_path, monkeypatch):
-    """Writes frames with a program in the encoder's place."""
+    """A function that writes frames with a given program as the encoder."""
     if os.name == "nt":
-        pytest.skip("a program is no script there")
+        pytest.skip("a script cannot be a program on Windows")
 
     def made(body):
         program = tmp_path / "ffmpeg"
@@ -139,29 +139,29 @@ def encode(without_package, tmp_path, monkeypatch):
     return made
 
 
-def test_the_encoder_is_given_every_frame_and_the_last_one_for_three_seconds(tmp_path, encode):
+def test_the_encoder_gets_every_frame_and_the_last_one_for_three_seconds(tmp_path, encode):
     keeps = "open(sys.argv[-1], 'wb').write(' '.join(sys.argv).encode() + b'|' + sys.stdin.buffer.read())"
     command, _, pictures = encode(keeps).read_bytes().partition(b"|")
-    assert b"-s 5x3 -r 1000/450 " in command  # of three frames each takes the longest pause
+    assert b"-s 5x3 -r 1000/450 " in command  # with three frames, each is shown for the longest time
     shown = np.frombuffer(pictures, dtype=np.uint8).reshape(-1, 3, 5, 3)
     assert shown[:, 0, 0, 0].tolist() == [0, 90, *[255] * 7]  # 3 s / 0.45 s
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["run.mp4"]
 
 
 @pytest.mark.parametrize("body", ["sys.exit('no such codec')", "sys.stderr.write('wrote nothing')"])
-def test_an_encoder_that_fails_is_told_and_leaves_nothing(tmp_path, encode, body):
+def test_a_failing_encoder_raises_an_error_and_leaves_no_files(tmp_path, encode, body):
     with pytest.raises(ConfigError, match=r"ffmpeg failed: (no such codec|wrote nothing)"):
         encode(body)
     assert not list((tmp_path / "new").iterdir())
 
 
-def test_a_film_can_be_decoded_again(tmp_path):
+def test_a_film_can_be_decoded(tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     frames = [np.full((31, 45, 3), level, dtype=np.uint8) for level in (0, 90, 255)]
     path = write_frames(frames, tmp_path / "run.mp4", [])
     raw = [encoder(), "-v", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "gray", "-"]
-    told = subprocess.run(raw, capture_output=True, check=True).stdout
-    middle = np.frombuffer(told, dtype=np.uint8).reshape(-1, 32, 46)[:, 15, 20]
+    decoded = subprocess.run(raw, capture_output=True, check=True).stdout
+    middle = np.frombuffer(decoded, dtype=np.uint8).reshape(-1, 32, 46)[:, 15, 20]
     assert middle == pytest.approx([0, 90, *[255] * 7], abs=4)
     assert write_frames(frames, tmp_path / "again.mp4", []).read_bytes() == path.read_bytes()
 
@@ -189,7 +189,7 @@ def test_labels_of_a_logarithmic_axis_are_plain_text(scale, values, options, som
     assert not any("$" in label or "{" in label or "math" in label for label in labels)
 
 
-def test_a_dollar_is_a_dollar(tmp_path):
+def test_dollar_signs_in_titles_are_not_mathematics(tmp_path):
     with style.applied():
         figure = style.new_figure(4, 4)
         text = figure.subplots().set_title(r"costs in $ and \$, $\frac{$")

@@ -1,4 +1,4 @@
-"""Regret and what was found, of one run and of methods that are compared."""
+"""Regret and best values of one run, and of compared methods."""
 
 import msgspec
 import numpy as np
@@ -24,7 +24,7 @@ def heights(ax: Axes, start: str) -> np.ndarray:
     return np.asarray(line.get_ydata())
 
 
-def test_curves_are_the_scores_of_the_records_with_gaps_where_there_is_none(run):
+def test_curves_show_the_recorded_scores_with_gaps_for_missing_ones(run):
     records = run().records
     ax = plot_regret(axes(), records, "m")
     np.testing.assert_array_equal(heights(ax, "simple"), [r.score.simple_regret for r in records])
@@ -54,7 +54,7 @@ def test_a_regret_of_zero_lies_inside_the_axes(run):
 @pytest.mark.parametrize(
     ("outcomes", "scale"), [([-900.0, -30.0, -2.0], "log"), ([-3.0, -2.5, -2.0], "linear"), ([0.0, 0.0], "linear")]
 )
-def test_scale_follows_the_range_and_a_round_of_one_joint_point_has_no_batch(outcomes, scale):
+def test_the_scale_depends_on_the_range_and_joint_points_have_no_batch_regret(outcomes, scale):
     ax = plot_regret(axes(), joint_records(outcomes))
     assert [line.get_label() for line in ax.get_lines()][:2] == ["simple: best so far", "recommendation"]
     assert not [line for line in ax.get_lines() if str(line.get_label()).startswith("batch")]
@@ -64,7 +64,7 @@ def test_scale_follows_the_range_and_a_round_of_one_joint_point_has_no_batch(out
 @pytest.mark.parametrize(
     "options", [{}, {"rounds": 0, "robots": 1, "failing": 0.0}, {"rounds": 2, "failing": 2.0}, {"zero_regret": True}]
 )
-def test_legends_of_the_figure_hide_no_data(run, options):
+def test_legends_do_not_cover_data(run, options):
     made = run(**options)
     figure = regret_figure(made.records, made.world)
     figure.draw_without_rendering()
@@ -83,7 +83,7 @@ def joint_records(outcomes, best=None):
 
 
 @pytest.mark.parametrize("worst", [3, 2])
-def test_what_is_far_below_all_others_is_marked_on_the_edge(worst):
+def test_values_far_below_all_others_are_marked_at_the_edge(worst):
     outcomes = [*[-1e6, -2e6, -3e6][:worst], -3.0, -2.5, -2.0, -1.5, -1.0, -0.5, -0.4, -0.3]
     ax = plot_best(axes(), joint_records(outcomes), World(LINE, maximum=0.0))
     bottom, top = ax.get_ylim()
@@ -99,7 +99,7 @@ def test_what_is_far_below_all_others_is_marked_on_the_edge(worst):
 @pytest.mark.parametrize(
     "outcomes", [[-9.0, -5.0, -4.0, -3.0, -2.0, -2.0, -1.0, -1.0, 0.0], [-1e6, -1.0, -1.0], [2.0] * 9]
 )
-def test_an_axis_that_shows_everything_is_left_alone(outcomes):
+def test_an_axis_that_can_show_all_values_is_not_cut(outcomes):
     ax = plot_best(axes(), joint_records(outcomes), World(LINE, maximum=3.0))
     bottom, top = ax.get_ylim()
     assert bottom < min(outcomes)
@@ -112,14 +112,14 @@ def test_an_axis_that_shows_everything_is_left_alone(outcomes):
     [
         ([-1e5, -3e3, -40.0, -0.9], "symlog"),  # Powell
         ([-1e5, -3e3, -40.0, 0.7], "symlog"),  # the same with noise
-        ([-1e5, -3e3, 0.0, 0.0], "symlog"),  # its maximum was found
-        ([2037.0, 2640.0, 2809.3, 2809.4], "linear"),  # a WLAN: the scale of zero says nothing
+        ([-1e5, -3e3, 0.0, 0.0], "symlog"),  # the maximum was found
+        ([2037.0, 2640.0, 2809.3, 2809.4], "linear"),  # a WLAN, where zero has no special meaning
         ([0.05, 1.0, 3.1, 3.2], "linear"),  # Hartmann
-        ([-0.001, 0.5, 1.8, 2.0], "linear"),  # begins at zero by chance
+        ([-0.001, 0.5, 1.8, 2.0], "linear"),  # starts near zero by chance
         ([0.0, 0.0], "linear"),
     ],
 )
-def test_what_was_found_has_a_logarithmic_scale_where_it_approaches_zero_over_orders_of_magnitude(best, scale):
+def test_best_values_that_approach_zero_over_orders_of_magnitude_have_a_logarithmic_scale(best, scale):
     ax = plot_best(axes(), joint_records(best, best), World(LINE, maximum=max(*best, 0.0)))
     assert ax.get_yscale() == scale
     low, high = ax.get_ylim()
@@ -131,7 +131,7 @@ def panels_of(figure):
     return [ax.get_title(loc="left") for ax in figure.axes]
 
 
-def test_there_is_a_panel_for_what_is_known_and_four_stand_in_two_rows(run):
+def test_only_known_quantities_have_a_panel_and_four_panels_have_two_rows(run):
     unknown, made = run(truth="none"), run()
     assert panels_of(regret_figure(unknown.records, unknown.world)) == ["Found"]
     silent = [msgspec.structs.replace(one, measurement=None, declined=True) for one in made.records[0].samples]
@@ -151,7 +151,7 @@ def test_a_round_that_evaluates_the_recommendation_is_marked():
     assert marked.get_xydata().tolist() == [[3.0, 3.0]]
 
 
-def test_the_axis_of_a_level_score_is_the_whole_range(run):
+def test_the_axis_of_an_f1_score_is_its_whole_range(run):
     records = [msgspec.structs.replace(r, score=msgspec.structs.replace(r.score, level_f1=0.95)) for r in run().records]
     ax = plot_level_score(axes(), records)
     assert ax.get_ylim() == (0.0, 1.02)
@@ -166,7 +166,7 @@ def curves(problem: str = "hills", method: str = "team", scale: float = 1.0, see
     return RegretCurves(problem, method, MEASUREMENTS, regrets, "m")
 
 
-def test_lines_are_means_over_seeds_with_their_band():
+def test_lines_are_means_over_seeds_with_a_bootstrap_band():
     curve = curves()
     ax = plot_regret_curves(Figure().subplots(), [curve], ["team"])
     (line,) = ax.get_lines()
@@ -186,14 +186,14 @@ def test_band_agrees_with_scipys_percentile_bootstrap():
     np.testing.assert_allclose(bootstrap_band(np.array([[3.0, 1.0]])), [[3.0, 1.0]] * 2)  # one seed has no width
 
 
-def test_differences_stand_in_rows_with_their_intervals():
+def test_differences_are_drawn_in_rows_with_their_intervals():
     rows = [Difference("hills", "greedy", 1.0, -1.0, 3.0, "m"), Difference("hills", "random", 5.0, None, None, "m")]
     ax = plot_differences(Figure().subplots(), rows, ["team", "greedy", "random"])
     _, interval, point, alone = ax.get_lines()
     np.testing.assert_array_equal(interval.get_xydata(), [[-1.0, 0.0], [3.0, 0.0]])
     np.testing.assert_array_equal([*point.get_xydata(), *alone.get_xydata()], [[1.0, 0.0], [5.0, 1.0]])
     assert [text.get_text() for text in ax.get_yticklabels()] == ["greedy", "random"]
-    ax = plot_differences(Figure().subplots(), rows[1:], ["team", "greedy", "random"])  # each keeps its row
+    ax = plot_differences(Figure().subplots(), rows[1:], ["team", "greedy", "random"])  # each method keeps its row
     np.testing.assert_array_equal(ax.get_lines()[1].get_xydata(), [[5.0, 1.0]])
 
 
@@ -208,7 +208,7 @@ def test_one_column_per_problem_and_one_colour_per_method(tmp_path):
     assert save(comparison_figure(many, rows, "team"), tmp_path / "new" / "c.png").stat().st_size > 20_000
 
 
-def test_at_most_four_problems_stand_abreast_each_above_its_differences():
+def test_five_problems_are_drawn_in_rows_each_above_its_differences():
     names = [f"place {i}" for i in range(5)]
     many = [curves(place, method) for place in names for method in ("team", "greedy")]
     figure = comparison_figure(many, [Difference(place, "greedy", 1.0, 0.5, 2.0) for place in names], "team")
@@ -220,18 +220,20 @@ def test_at_most_four_problems_stand_abreast_each_above_its_differences():
     assert (len(figure.axes), figure.get_figwidth() < 12) == (10, True)
 
 
-def test_cumulated_regret_has_a_row_of_its_own_where_it_is_known():
+def test_differences_of_mean_regret_have_their_own_row_if_known():
     many = [curves(place, method) for place in ("hills", "soil") for method in ("team", "greedy")]
     ends = [Difference(place, "greedy", 1.0, 0.5, 2.0, "m") for place in ("hills", "soil")]
     summed = [Difference("hills", "greedy", -7.0, -9.0, -5.0, "m", "mean regret")]
     figure = comparison_figure(many, ends, "team", summed)
-    assert [ax.get_visible() for ax in figure.axes] == [True] * 5 + [False]  # soil is mapped: there is no peak to miss
+    assert [ax.get_visible() for ax in figure.axes] == [True] * 5 + [
+        False
+    ]  # soil has the task "map", so it has no regret
     bottom = figure.axes[4]
     assert bottom.get_xlabel() == "difference of mean regret (m)"
     np.testing.assert_array_equal(bottom.get_lines()[2].get_xydata(), [[-7.0, 0.0]])
 
 
-def test_regret_of_zero_needs_no_logarithm():
+def test_a_regret_of_zero_has_a_linear_scale():
     found = RegretCurves("hills", "team", np.array([4, 8]), np.array([[100.0, 0.0]]))
     assert plot_regret_curves(Figure().subplots(), [found], ["team"]).get_yscale() == "linear"
 
@@ -243,7 +245,7 @@ def test_curves_of_the_wrong_shape_are_refused():
         comparison_figure([], [], "team")
 
 
-def test_intervals_are_of_the_level_that_the_figure_states():
+def test_intervals_have_the_level_stated_in_the_figure():
     figure = comparison_figure([curves()], [], "team", level=0.995)
     assert "99.5 % bootstrap intervals" in figure.get_suptitle()
     low, high = bootstrap_band(curves().regrets, level=0.995)
@@ -252,22 +254,22 @@ def test_intervals_are_of_the_level_that_the_figure_states():
 
 
 @pytest.mark.parametrize(("last", "scale"), [(-3.0, "linear"), (1e-3, "log")])
-def test_all_of_a_curve_is_shown_and_scores_of_which_more_is_better_have_plain_axes(last, scale):
+def test_curves_are_shown_completely_and_scores_to_maximise_have_linear_axes(last, scale):
     regrets = np.array([[5.0, last]])
     ax = plot_regret_curves(Figure().subplots(), [RegretCurves("p", "m", np.array([1, 2]), regrets)], ["m"])
-    assert all(tick == round(tick) for tick in ax.get_xticks())  # no half measurement
+    assert all(tick == round(tick) for tick in ax.get_xticks())  # whole numbers of measurements
     assert (ax.get_ylim()[0] < last, ax.get_yscale()) == (True, scale)
     f1 = RegretCurves("p", "m", np.array([1, 2]), regrets, more_is_better=True)
     assert plot_regret_curves(Figure().subplots(), [f1], ["m"]).get_yscale() == "linear"
 
 
-def test_a_function_that_has_no_score_before_its_first_round_is_drawn_on_a_logarithmic_scale_all_the_same():
+def test_missing_scores_before_the_first_round_do_not_prevent_a_logarithmic_scale():
     regrets = np.array([[np.nan, 50.0, 1e-3], [np.nan, 60.0, 2e-3]])
     ax = plot_regret_curves(Figure().subplots(), [RegretCurves("p", "m", np.arange(3), regrets)], ["m"])
     assert ax.get_yscale() == "log"
 
 
-def test_nine_methods_of_one_seed_with_long_names_can_be_told_apart_on_one_page():
+def test_nine_methods_with_long_names_are_distinguishable_on_one_page():
     names = [f"coordination max-sum (iterations={n}, damping=0.5), acquisition db-gp-ucb (beta={n})" for n in range(9)]
     rows = [Difference("hills", name, 1.0, None, None, "m") for name in names[1:]]
     figure = comparison_figure([curves(method=name, seeds=1) for name in names], rows, names[0])
@@ -280,7 +282,7 @@ def test_nine_methods_of_one_seed_with_long_names_can_be_told_apart_on_one_page(
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1e7])
-def test_the_power_of_an_axis_is_not_written_over_its_legend(run, unit):
+def test_the_power_of_ten_of_an_axis_does_not_overlap_the_legend(run, unit):
     scaled = [msgspec.structs.replace(r, score=msgspec.structs.replace(r.score, map_rmse=unit)) for r in run().records]
     ax = plot_map_error(axes(), scaled)
     ax.figure.draw_without_rendering()
@@ -289,7 +291,7 @@ def test_the_power_of_an_axis_is_not_written_over_its_legend(run, unit):
     assert not ax.get_legend().get_texts()[0].get_window_extent().overlaps(power.get_window_extent())
 
 
-def test_what_is_better_than_the_reference_optimum_is_shown():
+def test_values_better_than_the_reference_optimum_are_shown():
     better = Score(-5.0, -5.0, -5.0, -5.0, None)
     ax = plot_regret(axes(), [msgspec.structs.replace(r, score=better) for r in joint_records([3.0, 5.0])])
     low, high = ax.get_ylim()

@@ -1,4 +1,4 @@
-"""Figures of robots on a terrain (ways, no-go, bases, batteries) and of sensors that stand (beams, levels)."""
+"""Figures of robots on terrain (paths, no-go regions, bases, batteries) and of fixed sensors (beams, levels)."""
 
 from dataclasses import replace
 
@@ -38,7 +38,7 @@ def made(battery=0.5):
     return world, [RoundRecord(0, [first]), RoundRecord(1, [then])]
 
 
-def test_paths_are_what_was_driven_and_stops_where_was_measured():
+def test_paths_are_the_driven_ones_and_stops_are_the_places_of_measurements():
     _, records = made()
     driven = [[10, 10], [10, 10], [30, 60], [30, 90], [30, 90]]
     assert path_of(records, "robot_0").tolist() == driven
@@ -47,7 +47,7 @@ def test_paths_are_what_was_driven_and_stops_where_was_measured():
     assert path_of(straight, "a").tolist() == [[0, 0], [1, 0]]
 
 
-def test_a_map_has_what_is_no_go_the_base_and_the_driven_path():
+def test_a_map_shows_no_go_regions_the_base_and_the_driven_path():
     world, records = made()
     figure = belief_map_figure(records, world, ExactGPSettings())
     maps = [ax for ax in figure.axes if ax.get_title(loc="left")]
@@ -62,7 +62,7 @@ def test_a_map_has_what_is_no_go_the_base_and_the_driven_path():
     assert {"no-go", "base"} <= labels
 
 
-def test_holes_in_a_lattice_of_points_take_their_nearest():
+def test_holes_in_a_lattice_get_the_nearest_point():
     world, _ = made()
     assert lattice_order(world.points) is None
     lattice, which = lattice_order(world.points, has_holes=True)
@@ -82,7 +82,7 @@ def test_a_hole_of_a_region_is_not_filled():
             assert area[0] > 0 > area[1]
 
 
-def test_frames_show_how_full_batteries_are():
+def test_frames_show_the_charge_of_batteries():
     frames = []
     for battery in (0.1, 0.9):
         world, records = made(battery)
@@ -100,7 +100,7 @@ def test_frames_show_how_full_batteries_are():
 
 
 @pytest.mark.parametrize("robot", range(12))
-def test_a_nearly_empty_battery_is_told_from_a_full_one_of_every_robot(robot):
+def test_a_nearly_empty_battery_looks_different_for_every_robot(robot):
     ax, colour = style.new_figure(2.0, 2.0).subplots(), look.agent_colour(robot)
     looks = [look.draw_battery(ax, np.zeros(2), share, colour) for share in (0.1, 0.5)]
     fills = [to_hex(boxes[1].get_facecolor()) for boxes in looks]
@@ -109,24 +109,24 @@ def test_a_nearly_empty_battery_is_told_from_a_full_one_of_every_robot(robot):
     assert outlines[0] != outlines[1]
 
 
-def test_what_is_watched_for_a_level_shows_its_line_and_no_peak():
+def test_the_goal_level_draws_the_level_line_and_no_peak():
     world, records = made()
     X, y = np.array([[10.0, 10.0], [30.0, 90.0]]), np.array([20.0, 120.0])
-    told = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y)
+    belief = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y)
     found = Recommendation([30.0, 90.0], 120.0, 1.0)
-    more = {"hyperparameters": msgspec.to_builtins(told.hyperparameters), "best": found, "recommendation": found}
+    more = {"hyperparameters": msgspec.to_builtins(belief.hyperparameters), "best": found, "recommendation": found}
     records = [msgspec.structs.replace(record, **more) for record in records]
     figure = belief_map_figure(records, replace(world, goal="level", level=100.0), ExactGPSettings())
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert "level 100" in labels
     assert not {"best measurement", "recommendation", "true maximum"} & set(labels)
     lines = [sum(to_hex(c.get_edgecolor()[0]) == style.INK for c in ax.collections) for ax in figure.axes[:3]]
-    assert lines == [1, 2, 0]  # the truth, though it has holes; mean and truth; none of the deviation
+    assert lines == [1, 2, 0]  # truth (despite its holes), mean (with the line of the truth), deviation
     assert "true level" in labels
 
 
 @pytest.mark.parametrize(("goal", "level"), [("peak", None), ("level", 2.0)])
-def test_a_film_draws_the_line_of_a_level_bases_above_ways_and_the_last_rounds_broad(goal, level):
+def test_a_film_draws_level_lines_bases_above_paths_and_recent_rounds_thicker(goal, level):
     world = replace(made()[0], goal=goal, level=level)
     rounds = [RoundRecord(n, [Sample("robot_0", [float(n), 0.0], 1.0)]) for n in range(20)]
     found = Recommendation([3.0, 0.0], 1.0, 1.0)
@@ -161,10 +161,10 @@ def records():
     return [RoundRecord(0, first, score=score), RoundRecord(1, second, score=score)]
 
 
-def test_sensors_are_drawn_where_they_stand_with_beams_to_what_they_looked_at():
+def test_sensors_are_drawn_at_their_places_with_beams_to_their_measurements():
     ax = plot_sensors(axes(), records(), STANDS)
     earlier, beams, stands, spots = ax.collections
-    assert len(earlier.get_offsets()) == 5  # those of the last round too; nobody's who slept
+    assert len(earlier.get_offsets()) == 5  # all attempts, also of the last round, but none of sensors that declined
     np.testing.assert_array_equal(stands.get_offsets(), list(STANDS.values()))
     np.testing.assert_array_equal(spots.get_offsets(), [[15.0, 12.0]])
     segments = beams.get_segments()
@@ -200,7 +200,7 @@ def test_the_line_of_a_level_lies_where_the_truth_crosses_it():
     assert not plot_level(axes(), World(FIELD, points=X, values=X[:, 0]), 1000.0).collections
 
 
-def test_bars_stack_those_who_measured_and_those_who_did_not():
+def test_bars_stack_agents_with_and_without_a_measurement():
     ax = plot_declined(axes(), records())
     measured, without = (bars.patches for bars in ax.containers)
     assert [bar.get_height() for bar in measured] == [3, 2]
@@ -208,7 +208,7 @@ def test_bars_stack_those_who_measured_and_those_who_did_not():
     assert [bar.get_y() for bar in without] == [3, 2]
 
 
-def test_of_a_field_that_moves_no_best_so_far_is_claimed():
+def test_a_changing_field_has_no_best_so_far():
     ax = plot_best(axes(), records(), World(Domain(np.zeros(1), np.ones(1)), maxima=np.array([3.0, 4.0])))
     labels = [line.get_label() for line in ax.get_lines()]
     assert "best so far" not in labels
@@ -219,7 +219,7 @@ def test_of_a_field_that_moves_no_best_so_far_is_claimed():
     assert not any(label.startswith("batch") for label in labels)
 
 
-def test_agents_are_called_by_their_role():
+def test_agents_are_named_by_their_role():
     assert style.role_of(["sensor_0", "sensor_1"]) == "sensor"
     assert style.role_of(["sensor_0", "robot_1"]) == "agent"
     assert style.role_of(["alice"]) == "agent"

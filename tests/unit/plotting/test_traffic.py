@@ -1,4 +1,4 @@
-"""Traffic, and what went wrong over time, as they were recorded: a panel for each kind that there was."""
+"""Figures of recorded traffic and faults over time, with a panel for each kind that occurred."""
 
 import msgspec
 import numpy as np
@@ -34,7 +34,7 @@ def agreed(number, samples=(), **more):
     return RoundRecord(number, list(samples), report=SolveReport("deadline", links=LinkReport(ticks=9, **more)))
 
 
-QUICK, SLOW = EdgeTraffic(10, 100, 8, 2, 16), EdgeTraffic(10, 100, 5, 5, 30)  # ages of 2 and 6
+QUICK, SLOW = EdgeTraffic(10, 100, 8, 2, 16), EdgeTraffic(10, 100, 5, 5, 30)  # mean ages of 2 and 6
 RECORDS = [
     RoundRecord(0, [sample("a", 1.0), sample("b", None)]),
     agreed(1, [sample("a", None), sample("b", None, declined=True)], edges={"a>b": QUICK, "b>a": SLOW}),
@@ -56,7 +56,7 @@ def test_messages_arrive_or_are_lost_as_recorded():
     assert ax.get_title() == "Messages to agree: 38% lost"  # 13 of 34
 
 
-def test_age_is_that_of_what_arrived():
+def test_the_age_is_the_mean_over_arrived_messages():
     ax = plot_age(Figure().subplots(), RECORDS)
     rounds, ages = ax.lines[0].get_data()
     assert list(rounds) == [1, 3]  # nothing arrived in round 2
@@ -69,7 +69,7 @@ def test_failures_are_counted_by_kind():
     ax = plot_failures(Figure().subplots(), RECORDS)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert dict(zip(labels, map(heights, ax.containers), strict=True)) == {
-        "measurements": [1, 1, 0, 0],  # who declined has not failed
+        "measurements": [1, 1, 0, 0],  # declining is not a failure
         "silent agents": [0, 0, 1, 0],
         "agents without a choice": [0, 0, 0, 2],
         "clashes": [0, 0, 0, 1],
@@ -85,7 +85,7 @@ def test_failures_are_counted_by_kind():
         (Evaluation([0.0], 1.0, {"f": 1.0}), 0),
     ],
 )
-def test_of_a_function_factors_fail_or_the_total(joint, count):
+def test_in_a_function_failures_are_those_of_factors_or_of_the_total(joint, count):
     figure = faults_figure([RoundRecord(0, []), RoundRecord(1, [], joint=joint)])
     assert (figure is None) is (count == 0)
     if figure is not None:
@@ -94,23 +94,23 @@ def test_of_a_function_factors_fail_or_the_total(joint, count):
 
 def test_restarts_are_marked_in_their_round():
     ax = plot_network(Figure().subplots(), NETWORK)
-    again, refused = ax.containers
-    assert (heights(again), heights(refused)) == ([0, 7, 0], [0, 2, 0])
+    repeated, refused = ax.containers
+    assert (heights(repeated), heights(refused)) == ([0, 7, 0], [0, 2, 0])
     assert [list(line.get_xdata()) for line in ax.lines] == [[1, 1]]
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert sorted(labels) == ["a process started again", "refused", "repeated"]
 
 
-def test_there_is_a_panel_for_each_kind_that_there_was():
+def test_there_is_a_panel_for_each_kind_of_fault_that_occurred():
     assert faults_figure([RoundRecord(0, [sample("a", 1.0)])]) is None
     alone = faults_figure([RoundRecord(0, [])], NETWORK)
     assert [ax.get_title(loc="left") for ax in alone.axes] == ["The fleet's network: 1 restart"]
     assert len(faults_figure(RECORDS, NETWORK).axes) == 4
 
 
-def test_what_became_of_news_is_drawn_beside_what_became_of_messages_to_agree():
-    told = LinkReport(ticks=4, edges={"a>b": SLOW})
-    records = [msgspec.structs.replace(record, sharing_links=told) for record in RECORDS]
+def test_losses_of_shared_data_are_drawn_beside_losses_of_agreement_messages():
+    links = LinkReport(ticks=4, edges={"a>b": SLOW})
+    records = [msgspec.structs.replace(record, sharing_links=links) for record in RECORDS]
     figure = faults_figure(records, NETWORK)
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     assert titles[2:4] == ["Messages to share: 50% lost", "Age of measurements on arrival"]
@@ -119,7 +119,7 @@ def test_what_became_of_news_is_drawn_beside_what_became_of_messages_to_agree():
 
 
 @pytest.mark.parametrize("plot", [plot_fates, plot_age, plot_failures])
-def test_whole_things_are_counted_in_whole_numbers_however_few(plot):
+def test_axes_of_counts_have_whole_numbers_even_for_small_counts(plot):
     edges = {"a>b": EdgeTraffic(1, 100, 1, 0, 1)}
     ax = plot(Figure().subplots(), [RoundRecord(0, []), agreed(1, [sample("a", None)], edges=edges)])
     ax.figure.canvas.draw()
@@ -139,7 +139,7 @@ def test_bars_stack_sharing_on_coordination_as_recorded(run, count):
     np.testing.assert_allclose([bar.get_center()[0] for bar in sharing], [r.round for r in records])
 
 
-def test_title_tells_the_total():
+def test_the_title_states_the_total():
     records = [
         RoundRecord(0, [], sharing=Traffic(2, 20, 3)),
         RoundRecord(1, [], report=SolveReport("exact", traffic=Traffic(1000, 0, 0)), sharing=Traffic(4, 40, 6)),
@@ -147,12 +147,12 @@ def test_title_tells_the_total():
     assert plot_traffic(Figure().subplots(), records, "messages").get_title() == "Messages: 1,006 in all"
 
 
-def test_a_run_without_traffic_has_an_axis_all_the_same():
+def test_a_run_without_traffic_still_has_axes():
     figure = traffic_figure([RoundRecord(0, []), RoundRecord(1, [])])
     assert [ax.get_ylim() for ax in figure.axes] == [(0.0, 1.0)] * 2
 
 
 @pytest.mark.parametrize(("hops", "panels"), [(1, ["messages", "bytes"]), (2, ["messages", "transmissions", "bytes"])])
-def test_transmissions_have_a_panel_where_they_are_not_the_messages(hops, panels):
+def test_transmissions_have_a_panel_only_if_they_differ_from_messages(hops, panels):
     figure = traffic_figure([RoundRecord(n, [], sharing=Traffic(n, 9, n * hops)) for n in (1, 3)])
     assert [ax.get_ylabel() for ax in figure.axes] == [f"{panel} per round" for panel in panels]

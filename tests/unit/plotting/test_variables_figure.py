@@ -1,4 +1,4 @@
-"""Variables of joint points, what was found, and factor graphs."""
+"""Figures of joint points, of best values, and of factor graphs."""
 
 import itertools
 
@@ -29,7 +29,7 @@ def records_of(points, outcomes):
     return made
 
 
-def test_each_column_is_a_rounds_point_as_shares_of_the_ranges_with_a_cross_above_what_failed():
+def test_each_column_shows_a_rounds_point_scaled_to_the_ranges_with_a_cross_for_failures():
     ax = plot_variables(Figure().subplots(), records_of(POINTS, [1.0, None, 2.0]), WORLD)
     (image,) = ax.images
     expected = (np.array(POINTS) - LOW) / (HIGH - LOW)
@@ -46,7 +46,7 @@ def test_each_column_is_a_rounds_point_as_shares_of_the_ranges_with_a_cross_abov
 
 
 @pytest.mark.parametrize("knows_the_truth", [True, False])
-def test_what_was_found_stands_beside_the_maximum_where_that_is_known(knows_the_truth):
+def test_the_best_point_is_drawn_beside_the_maximum_if_that_is_known(knows_the_truth):
     world = WORLD if knows_the_truth else World(WORLD.domain, variables=WORLD.variables)
     ax = plot_found(Figure().subplots(), records_of(POINTS, [1.0, 1.0, 2.0]), world)
     names = [text.get_text() for text in ax.get_xticklabels()]
@@ -56,12 +56,12 @@ def test_what_was_found_stands_beside_the_maximum_where_that_is_known(knows_the_
         np.testing.assert_allclose(ax.images[0].get_array()[:, 2], 0.5)
 
 
-def test_a_run_that_evaluated_nothing_says_so():
+def test_without_evaluations_the_figure_says_so():
     figure = variables_figure([RoundRecord(0, [])], WORLD)
     assert "nothing was evaluated yet" in [text.get_text() for ax in figure.axes for text in ax.texts]
 
 
-def test_many_variables_name_every_few_rows():
+def test_with_many_variables_only_some_rows_have_names():
     n = 100
     world = World(Domain(np.zeros(n), np.ones(n)), variables=tuple(f"x{i}" for i in range(n)))
     ax = plot_variables(Figure().subplots(), records_of(np.full((3, n), 0.5).tolist(), [1.0] * 3), world)
@@ -102,7 +102,7 @@ def least_gap(places):
     return (np.linalg.norm(nodes[:, None] - nodes[None], axis=2) + 9.0 * np.eye(len(nodes))).min()
 
 
-def test_every_node_is_named_and_every_edge_joins_a_factor_to_its_variable(graph):
+def test_every_node_has_a_name_and_every_edge_joins_a_factor_to_its_variable(graph):
     _, places, edges = drawn(graph)
     assert set(places) == {"x1", "x2", "x3", "x4", "f1", "f2", "f3"}
     expected = [(places[f], places[v]) for f in graph.factors for v in graph.scope(f)]
@@ -111,7 +111,7 @@ def test_every_node_is_named_and_every_edge_joins_a_factor_to_its_variable(graph
     assert least_gap(places) > 0.3
 
 
-def test_nodes_at_the_edge_are_drawn_whole_and_within_the_page():
+def test_nodes_at_the_edge_are_not_clipped_and_lie_within_the_page():
     figure = factor_graph_figure(
         FactorGraph.from_scopes({"f": ["lamp_1", "heat", "fan"], "g": ["lamp_2", "fan", "heat"]})
     )
@@ -135,7 +135,7 @@ def test_colours_are_those_of_the_owners(graph):
     assert to_hex(at["x4"].get_edgecolor()[0]) == style.agent_colour(1)
 
 
-def test_graphs_under_one_another_have_titles_and_each_agent_one_colour(graph, tmp_path):
+def test_several_graphs_have_titles_and_each_agent_has_one_colour(graph, tmp_path):
     other = FactorGraph.from_scopes(
         {"g": ["x2", "x4"], "h": ["x1", "x3"]}, variable_owners=dict(zip(graph.variables, "aaba", strict=True))
     )
@@ -155,25 +155,25 @@ def test_graphs_under_one_another_have_titles_and_each_agent_one_colour(graph, t
     assert figure.get_figheight() > factor_graph_figure(graph).get_figheight() + 0.5
 
 
-def test_many_parts_stand_in_rows_that_fit_a_page():
+def test_many_separate_parts_are_drawn_in_rows_that_fit_a_page():
     graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}{j}" for j in range(5)] for i in range(20)})
     _, places, _ = drawn(graph)
     x, y = np.array(list(places.values())).T
     assert np.ptp(x) <= 14.0
     assert np.ptp(y) > 5.0
-    assert least_gap(places) > 0.8  # edges long
+    assert least_gap(places) > 0.8  # in units of the edge length
 
 
-def test_a_graph_too_large_to_read_is_drawn_by_degrees():
+def test_a_very_large_graph_is_drawn_as_histograms_of_degrees():
     graph = FactorGraph.from_scopes({f"f_{i}": [f"x_{i}", f"x_{i + 1}"] for i in range(100)})
     figure = factor_graph_figure(graph)
     of_factor, of_variable, _ = figure.axes
     assert [(bar.get_x() + 0.4, bar.get_height()) for bar in of_factor.patches] == [(2.0, 100.0)]
-    assert [bar.get_height() for bar in of_variable.patches] == [2.0, 99.0]  # the ends, and all between
+    assert [bar.get_height() for bar in of_variable.patches] == [2.0, 99.0]  # both ends, and all variables between
     assert "101 variables, 100 factors, 1 connected part" in of_factor.get_title(loc="left")
 
 
-def test_no_node_at_the_edge_is_cut():
+def test_no_node_at_the_edge_is_cut_off():
     figure = factor_graph_figure(FactorGraph.from_scopes({"f": [f"x{n}" for n in range(6)]}))
     style.name_figure(figure, "a title takes room")
     figure.canvas.draw()
@@ -187,7 +187,7 @@ def test_no_node_at_the_edge_is_cut():
 
 @pytest.mark.parametrize("choice", ["a rather long name of one wood", "w" * 9, "m" * 28])
 @pytest.mark.parametrize("variables", [WORLD.variables, tuple(f"{name}{'v' * 27}" for name in WORLD.variables)])
-def test_no_name_of_a_choice_lies_on_another(choice, variables):
+def test_names_of_choices_do_not_overlap(choice, variables):
     kinds = tuple(Categorical([choice, "steel"]) for _ in variables)
     world = World(Domain(np.zeros(3), np.ones(3)), variables=variables, types=kinds, argmax=np.zeros(3))
     figure = variables_figure(records_of([[0.0, 0.0, 0.0]] * 3, [1.0, None, 2.0]), world)

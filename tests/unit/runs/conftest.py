@@ -1,4 +1,4 @@
-"""Runs in tests: what one of the small world tells, and whether one that was interrupted goes on as if it was not."""
+"""Fixtures for runs: commands, runs of the small test world, interrupted and resumed runs."""
 
 import pytest
 from typer.testing import CliRunner
@@ -9,7 +9,7 @@ from swarmbo.runs import RunFolder, resume, run
 
 @pytest.fixture
 def cli():
-    """Runs a command, which must end with a status: ``cli("export", folder, status=2)``."""
+    """A function that runs a command and checks its exit status: ``cli("export", folder, status=2)``."""
 
     def call(*arguments, status=0):
         result = CliRunner().invoke(app, [str(argument) for argument in arguments])
@@ -21,7 +21,7 @@ def cli():
 
 @pytest.fixture
 def played(tmp_path, bump_scenario):
-    """Runs a scenario of the small world into the folder ``run``: its summary, and its records."""
+    """A function that runs the small test world in the folder ``run``, and returns its summary and records."""
 
     def play(**settings):
         summary = run(bump_scenario(**settings), tmp_path / "run")
@@ -32,7 +32,7 @@ def played(tmp_path, bump_scenario):
 
 @pytest.fixture
 def same_when_resumed(tmp_path, interrupted):
-    """Runs a scenario whole and, interrupted after a round, in two parts, which must write the same; its records."""
+    """A function that checks that a run interrupted after a round and resumed equals a whole run; returns records."""
 
     def check(scenario, after, **trust):
         run(scenario, tmp_path / "whole", **trust)
@@ -47,7 +47,7 @@ def same_when_resumed(tmp_path, interrupted):
 
 @pytest.fixture
 def cut():
-    """Leaves the first lines of a run's log, as if it had been killed before its first checkpoint."""
+    """A function that cuts a run's log to its first lines, as if it had been killed before its first checkpoint."""
 
     def leave(folder, n_lines):
         (folder / "summary.json").unlink()

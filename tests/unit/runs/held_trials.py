@@ -1,4 +1,4 @@
-"""Trials of a sweep that wait after each of their rounds, in whichever process, as long as a file says so."""
+"""Trials of a sweep that wait after each round while a file exists, in any process."""
 
 import importlib
 import os
@@ -11,7 +11,7 @@ PATIENCE_S = 120.0
 
 
 class HeldTrials:
-    """Work of a sweep's processes: a trial that is held leaves the number of its process beside its folder."""
+    """Work for a sweep's processes. A waiting trial writes its process id beside its folder."""
 
     def __call__(self):
         return self.execute
@@ -23,23 +23,23 @@ class HeldTrials:
 
 
 def hold(trial):
-    """Let a trial wait after its next round; before the sweep, or while it runs."""
+    """Make a trial wait after its next round. Works before the sweep and while it runs."""
     trial.out.parent.mkdir(parents=True, exist_ok=True)
     trial.out.with_suffix(".hold").touch()
 
 
 def release(trial):
-    """Let a trial go on."""
+    """Let a trial continue."""
     trial.out.with_suffix(".hold").unlink()
 
 
 def process_of(trial):
-    """Number of the process in which a trial waits, once it does."""
+    """Wait until a trial waits, and return its process id."""
     return int(text_of(trial.out.with_suffix(".pid")))
 
 
 def text_of(path):
-    """Content of a file, once it has any."""
+    """Wait until a file has content, and return it."""
     deadline = time.monotonic() + PATIENCE_S
     while not (path.is_file() and path.stat().st_size):
         assert time.monotonic() < deadline, f"{path}: nothing came"

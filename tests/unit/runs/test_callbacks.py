@@ -1,4 +1,4 @@
-"""Callbacks get each round once, also if a run is killed between its log and them, and resumed."""
+"""Callbacks get each round once, even if a run is killed between its log and its callbacks, then resumed."""
 
 import csv
 import errno
@@ -16,7 +16,7 @@ SETTINGS = ["rounds=4", "initial=4", "environment.noise_std=0.0"]
 
 @pytest.fixture(params=[False, True], ids=["after callbacks", "before callbacks"])
 def resumed(request, interrupted, monkeypatch):
-    """Runs with callbacks, interrupted in round 2 after its log and before or after them; resumes; the records."""
+    """A function that runs with callbacks, interrupted before or after those of round 2; resumes; returns records."""
 
     def make(folder, callbacks):
         with monkeypatch.context() as patch:
@@ -47,8 +47,8 @@ def test_rounds_csv_has_each_round_once(tmp_path, resumed):
         assert {name: float(cell) for name, cell in row.items() if cell and name != "round"} == numbers_of(record)
 
 
-def test_a_round_that_another_process_logs_before_the_log_is_read_has_one_row(tmp_path):
-    """As of a run with ``step_timeout_s``: its process goes on while this one reads what was logged."""
+def test_a_round_logged_by_another_process_during_reading_has_one_row(tmp_path):
+    """As in a run with ``step_timeout_s``: its process continues while this process reads the log."""
     run(scenario := load("camel", SETTINGS), tmp_path)
     whole = (tmp_path / "rounds.csv").read_bytes()
     with progress.run_hooks(scenario, tmp_path, lambda *_: None) as hooks:
@@ -57,7 +57,7 @@ def test_a_round_that_another_process_logs_before_the_log_is_read_has_one_row(tm
     assert (tmp_path / "rounds.csv").read_bytes() == whole
 
 
-def test_a_disk_that_is_full_of_rows_is_told_with_the_file(tmp_path, monkeypatch):
+def test_an_error_names_the_table_that_a_full_disk_cannot_store(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("swarmbo.runs.callbacks._row", full)
         with pytest.raises(RunFolderError, match=r"rounds\.csv: cannot be written: No space left on device; resume"):
@@ -70,7 +70,7 @@ def full(record):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_torn_row_is_written_anew(tmp_path, interrupted):
+def test_an_incomplete_row_is_written_again(tmp_path, interrupted):
     interrupted(load("camel", SETTINGS), tmp_path, 2)
     table = tmp_path / "rounds.csv"
     table.write_bytes(table.read_bytes()[:-9])
@@ -84,17 +84,19 @@ def test_tensorboard_has_each_step_once(tmp_path, resumed):
     found, wanted = [], [(record.round, *pair) for record in records for pair in numbers_of(record).items()]
     for file in (tmp_path / "tensorboard").iterdir():
         rest = file.read_bytes()
-        while rest:  # the length of an event and its checksum, the event and its own
+        while rest:  # length and its checksum, event and its checksum
             length = int.from_bytes(rest[:8], "little")
             event = event_pb2.Event.FromString(rest[12 : 12 + length])
             numbers = [value for value in event.summary.value if value.HasField("simple_value")]
             found += [(event.step, value.tag, value.simple_value) for value in numbers]
             rest = rest[16 + length :]
     assert [one[:2] for one in sorted(found)] == [one[:2] for one in sorted(wanted)]
-    assert [one[2] for one in sorted(found)] == pytest.approx([one[2] for one in sorted(wanted)], rel=1e-6)  # 32 bits
+    assert [one[2] for one in sorted(found)] == pytest.approx(
+        [one[2] for one in sorted(wanted)], rel=1e-6
+    )  # stored as float32
 
 
-@pytest.mark.filterwarnings("ignore")  # of packages that MLflow imports
+@pytest.mark.filterwarnings("ignore")  # warnings of packages that MLflow imports
 def test_mlflow_has_each_step_once(tmp_path, monkeypatch, resumed):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     mlflow = pytest.importorskip("mlflow")
@@ -150,7 +152,7 @@ def of_own(file, more=""):
     return [*SETTINGS, f'callbacks=[{{kind = "own_callbacks:Log", file = "{file}"{more}}}]']
 
 
-def test_own_callbacks_get_rounds_in_turn(own, interrupted):
+def test_own_callbacks_get_rounds_in_order(own, interrupted):
     log = own / "log.txt"
     interrupted(load("camel", of_own(log), trust=True), own / "run", 1, trust=True)
     resume(own / "run", trust=True)
@@ -168,7 +170,7 @@ def test_own_callbacks_need_trust_and_all_methods(own):
     assert not (own / "run").exists()
 
 
-def test_a_callback_that_raises_is_named_and_the_run_goes_on_when_it_is_mended(own):
+def test_an_error_names_a_callback_that_raises_and_the_run_resumes_after_its_repair(own):
     log = own / "log.txt"
     scenario = load("camel", of_own(log, ", fails_at = 2"), trust=True)
     with pytest.raises(OwnCodeError, match=r"own_callbacks:Log.on_round raised RuntimeError: full"):
@@ -180,7 +182,7 @@ def test_a_callback_that_raises_is_named_and_the_run_goes_on_when_it_is_mended(o
     assert log.read_text().splitlines()[-4:] == ["begin run camel [0, 1, 2]", "round 3", "round 4", "end True"]
 
 
-def test_a_package_that_is_missing_is_said_before_anything_is_written(tmp_path, monkeypatch):
+def test_a_missing_package_is_reported_before_anything_is_written(tmp_path, monkeypatch):
     for package in ("tensorboardX", "mlflow"):
         monkeypatch.setitem(sys.modules, package, None)
     for kind, package in (("tensorboard", "tensorboardX"), ("mlflow", "mlflow")):
@@ -204,7 +206,7 @@ def test_wrong_callbacks_are_refused(given, at, message):
     assert caught.value.at.startswith(f"$.callbacks{at}")
 
 
-def test_force_deletes_what_callbacks_wrote(tmp_path):
+def test_force_deletes_the_output_of_callbacks(tmp_path):
     pytest.importorskip("tensorboardX")
     scenario = load("camel", [*SETTINGS, 'callbacks=["tensorboard"]'])
     run(scenario, tmp_path)

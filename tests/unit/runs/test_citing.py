@@ -1,4 +1,4 @@
-"""`swarmbo cite` prints the references of what runs used, and no others."""
+"""`swarmbo cite` prints the references of the methods that runs used, and no others."""
 
 import re
 
@@ -16,7 +16,7 @@ VENUES = {"booktitle", "journal", "publisher", "howpublished"}
 
 
 def keys_of(text):
-    """Keys of text that is BibTeX and nothing else."""
+    """Keys of a text, which must consist of BibTeX entries."""
     entries = ENTRY.findall(text)
     assert not ENTRY.sub("", text).strip()
     for _, key, fields in entries:
@@ -27,12 +27,12 @@ def keys_of(text):
 
 
 @pytest.mark.parametrize("slot", SLOTS)
-def test_every_kind_has_references_or_none_by_intent(slot):
+def test_every_kind_is_in_the_table_of_references(slot):
     of_kinds = [one.partition(" = ") for one in table()["uses"] if " & " not in one]
     assert {kind for key, _, kind in of_kinds if key == f"{slot}.kind"} == set(kinds(slot))
 
 
-def test_conditions_on_settings_can_hold():
+def test_conditions_of_references_match_some_settings():
     for part in (part for condition in table()["uses"] for part in condition.split(" & ")):
         path, _, value = part.partition(" = ")
         slot, *keys = path.split(".")
@@ -48,7 +48,7 @@ def _fits(settings, stated):
         return False
 
 
-def test_every_entry_is_whole_and_used():
+def test_every_entry_is_complete_and_used():
     entries, used = table()["entries"], {key for keys in table()["uses"].values() for key in keys}
     assert used == set(entries)
     assert set(table()["alone"]) < set(kinds("coordination"))
@@ -76,7 +76,7 @@ def test_references_follow_the_settings_of_the_run(tmp_path, cli, bump_scenario,
     assert not unused & keys
 
 
-def test_choices_of_auto_and_of_the_world_are_cited(tmp_path, cli):
+def test_choices_of_auto_and_of_the_environment_are_cited(tmp_path, cli):
     settings = ["rounds=1", "environment.task=level", "environment.level=900.0", "environment.robots=2"]
     run(load("robots", settings), tmp_path / "one")
     keys = keys_of(cli("cite", tmp_path).stdout)
@@ -86,7 +86,7 @@ def test_choices_of_auto_and_of_the_world_are_cited(tmp_path, cli):
     assert "it is not known yet which acquisition 'auto' has chosen" in cli("cite", tmp_path).stderr
 
 
-def test_a_search_without_an_acquisition_cites_none(tmp_path, cli):
+def test_a_run_without_an_acquisition_cites_none(tmp_path, cli):
     run(load("camel", ["rounds=12", "coordination.kind=sobol"]), tmp_path / "one")
-    model = {"rasmussen2006", "duvenaud2011"}  # which recommends a point
+    model = {"rasmussen2006", "duvenaud2011"}  # of the model that recommends a point
     assert keys_of(cli("cite", tmp_path).stdout) == {"swarmbo", "terry2021", "owen1998", "joe2008", *model}

@@ -1,4 +1,4 @@
-"""What shells complete: names of scenarios, and settings that the scenario on the line has."""
+"""Shell completion of scenario names, and of the settings of the scenario on the command line."""
 
 import pytest
 from typer.testing import CliRunner
@@ -13,8 +13,8 @@ from swarmbo.runs.scenario_files import apply_overrides, available, find, read_t
 def completed(words, begun):
     line = {"COMP_WORDS": " ".join(["swarmbo", *words, begun]), "COMP_CWORD": str(len(words) + 1)}
     environment = {"_SWARMBO_COMPLETE": "complete_bash", **line}
-    told = CliRunner().invoke(app, [], env=environment, prog_name="swarmbo")
-    return told.stdout.split()
+    result = CliRunner().invoke(app, [], env=environment, prog_name="swarmbo")
+    return result.stdout.split()
 
 
 def test_names_and_files_of_scenarios_are_offered(tmp_path, monkeypatch):
@@ -25,7 +25,7 @@ def test_names_and_files_of_scenarios_are_offered(tmp_path, monkeypatch):
     assert completed(["sweep"], "mi") == ["michalewicz", "mine.toml"]
 
 
-def test_settings_are_those_of_the_scenario_on_the_line():
+def test_settings_of_the_scenario_on_the_command_line_are_offered():
     assert completed(["run", "robots", "--set"], "coordination.kind=max") == ["coordination.kind=max-sum"]
     assert "coordination.table_budget=" in completed(["sweep", "robots", "--set"], "coordination.t")
     assert "coordination.penalty=" in completed(["check", "powell", "--set"], "coordination.p")
@@ -36,21 +36,21 @@ def test_settings_are_those_of_the_scenario_on_the_line():
 
 
 @pytest.mark.parametrize("name", ["robots", "wlan", "field-plume", "camel"])
-def test_every_setting_that_is_offered_is_known(name):
+def test_every_offered_setting_exists(name):
     data, offered = read_toml(find(name)), setting_completions(name, "")
     assert len(offered) > 30
     for path in offered:
         table, _, key = path.rstrip("=").partition(".")
         if path.endswith("=") and table in SLOTS and "." not in key:
-            said = ""
+            message = ""
             try:
                 scenario_of(apply_overrides(data, [f"{path}[[]]"]))
             except ConfigError as refused:
-                said = str(refused)
-            assert "unknown key" not in said, path
+                message = str(refused)
+            assert "unknown key" not in message, path
 
 
-def test_settings_that_a_world_of_a_users_own_is_given_are_completed(tmp_path):
+def test_settings_of_a_users_own_environment_are_completed(tmp_path):
     (tmp_path / "mine.toml").write_text(
         '[environment]\nid = "my_worlds:Pond"\ndepth = 3\n[environment.field]\nscale = 1.0\n'
     )

@@ -1,4 +1,4 @@
-"""A run folder that was changed behind its back: noticed in one line, or without effect."""
+"""Damage to a run folder is reported in one line, or has no effect."""
 
 import io
 import json
@@ -28,15 +28,15 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def runs(made, tmp_path, bump_scenario, interrupted):
-    """Own copies of a run of 4 rounds that was stopped in the third, and of the same run complete."""
+    """Copies of a run of 4 rounds that was interrupted after round 2, and of the same run when complete."""
     if not (made / "half").exists():
         run(bump_scenario(), made / "whole")
         interrupted(bump_scenario(), made / "half", 2)
     return tuple(shutil.copytree(made / name, tmp_path / name) for name in ("half", "whole"))
 
 
-def told(path):
-    """Everything that a run folder is read for, and its timings."""
+def everything_read(path):
+    """All information that is read from a run folder."""
     folder = RunFolder.open(path)
     scenario, lines, timings = folder.scenario(), folder.log().lines, folder.timings()
     summary, world, checkpoint = read_summary(folder), world_of(folder), read_checkpoint(folder)
@@ -46,7 +46,7 @@ def told(path):
 
 
 def flip(path, rng):
-    """Change one digit of one file, of an array file any byte; which."""
+    """Change a random digit of a file (in array files, any byte), and return its position."""
     files = sorted(file for file in path.iterdir() if file.is_file() and file.stat().st_size)
     file = files[rng.integers(len(files))]
     text = bytearray(file.read_bytes())
@@ -61,12 +61,12 @@ def flip(path, rng):
 
 def flip_and_use(runs, tmp_path, seed):
     rng, (half, whole) = np.random.default_rng(seed), runs
-    before, base = (half, told(half)) if seed % 2 else (whole, told(whole))
+    before, base = (half, everything_read(half)) if seed % 2 else (whole, everything_read(whole))
     there = tmp_path / f"flipped-{seed}"
     shutil.copytree(before, there)
     where, refused = flip(there, rng), None
     try:
-        now = told(there)
+        now = everything_read(there)
         resume(there)
     except SwarmboError as error:
         refused = str(error)
@@ -80,16 +80,16 @@ def flip_and_use(runs, tmp_path, seed):
     return refused is not None
 
 
-def test_a_flipped_digit_is_noticed_or_without_effect(tmp_path, runs):
+def test_a_changed_digit_is_detected_or_has_no_effect(tmp_path, runs):
     assert sum(flip_and_use(runs, tmp_path, seed) for seed in range(6)) > 2
 
 
 @pytest.mark.slow
-def test_500_flipped_digits_are_noticed_or_without_effect(tmp_path, runs):
+def test_500_changed_digits_are_detected_or_have_no_effect(tmp_path, runs):
     assert sum(flip_and_use(runs, tmp_path, seed) for seed in range(1000, 1500)) > 250
 
 
-def test_what_the_message_about_a_damaged_line_says_helps(runs):
+def test_the_repair_that_the_error_of_a_damaged_line_suggests_works(runs):
     half, whole = runs
     rows = (half / LOG).read_bytes().splitlines(keepends=True)
     (half / LOG).write_bytes(b"".join([*rows[:2], rows[2].replace(b"1.5", b"1.6", 1)]))
@@ -101,7 +101,7 @@ def test_what_the_message_about_a_damaged_line_says_helps(runs):
     assert (half / LOG).read_bytes() == (whole / LOG).read_bytes()
 
 
-def test_settings_that_were_edited_after_the_run_began_are_refused(runs):
+def test_settings_edited_after_the_start_of_a_run_are_refused(runs):
     for path in runs:
         scenario = path / "scenario.toml"
         text = scenario.read_text()
@@ -129,7 +129,7 @@ def test_files_without_digests_are_refused(runs):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"PK\x05\x06" + b"\0" * 18, "text", "object", "claim", "packed"])
-def test_arrays_that_are_none_or_claim_to_be_huge_are_refused(tmp_path, content):
+def test_invalid_arrays_and_arrays_that_claim_to_be_huge_are_refused(tmp_path, content):
     path = tmp_path / "x.npz"
     if isinstance(content, bytes):
         path.write_bytes(content)
@@ -152,7 +152,7 @@ def test_arrays_that_are_none_or_claim_to_be_huge_are_refused(tmp_path, content)
 
 
 @pytest.mark.parametrize("name", ["../world.npz", "/etc/passwd", "checkpoint-000001.npz", 7, None])
-def test_a_checkpoint_names_no_arrays_but_its_own(runs, name):
+def test_a_checkpoint_that_names_other_arrays_is_refused(runs, name):
     half, _ = runs
     folder = RunFolder.open(half)
     plain = json.loads(folder.read_sealed("checkpoint.json"))
@@ -162,7 +162,7 @@ def test_a_checkpoint_names_no_arrays_but_its_own(runs, name):
 
 
 @pytest.mark.parametrize("change", [lambda array: array + 1, lambda array: array[None]], ids=["number", "shape"])
-def test_arrays_that_were_exchanged_are_refused_though_the_archive_is_whole(runs, change):
+def test_changed_arrays_are_refused_even_in_a_valid_archive(runs, change):
     half, _ = runs
     arrays = read_arrays(half / "checkpoint-000002.npz")
     name = max(arrays, key=lambda name: arrays[name].size)
@@ -176,7 +176,7 @@ OWN = ["scenario.toml", LOG, "timings.jsonl", "world.json", "checkpoint.json", "
 
 @pytest.mark.skipif(os.name == "nt", reason="making links needs rights there")
 @pytest.mark.parametrize("name", OWN)
-def test_a_link_in_a_run_folder_is_refused_and_what_it_leads_to_is_left_alone(tmp_path, runs, name):
+def test_a_link_in_a_run_folder_is_refused_and_its_target_is_not_changed(tmp_path, runs, name):
     half, _ = runs
     (half / "figures").mkdir()
     target = tmp_path / "precious"
@@ -207,7 +207,7 @@ def test_a_pipe_in_a_run_folder_is_refused_at_once(runs, name):
             use(half)
 
 
-def test_what_a_killed_process_left_half_written_is_removed(runs):
+def test_partial_files_of_a_killed_process_are_removed(runs):
     half, whole = runs
     (half / "figures").mkdir()
     for name in ("checkpoint.json.partial", "checkpoint-000003.npz.partial", "figures/run.gif.partial"):
@@ -218,7 +218,7 @@ def test_what_a_killed_process_left_half_written_is_removed(runs):
     assert (half / LOG).read_bytes() == (whole / LOG).read_bytes()
 
 
-def test_a_run_that_was_killed_while_it_was_drawn_is_known_not_to_be_drawn(runs, monkeypatch):
+def test_a_run_killed_while_it_was_drawn_counts_as_not_drawn(runs, monkeypatch):
     _, whole = runs
     saved = []
 

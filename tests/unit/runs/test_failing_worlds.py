@@ -1,4 +1,4 @@
-"""Worlds that raise, end the process, hang or answer nonsense: the run ends with all its rounds recorded."""
+"""If an environment raises, ends its process, hangs or answers nonsense, the run still records all its rounds."""
 
 import dataclasses
 import os
@@ -30,7 +30,7 @@ def log(path):
 
 @pytest.mark.parametrize("keeps_state", [True, False])
 @pytest.mark.parametrize("error", [RuntimeError("the sea floor\nopened"), SystemExit(3), SystemExit()])
-def test_a_round_whose_step_raises_is_recorded_as_failed_and_the_run_goes_on(mischief, played, error, keeps_state):
+def test_a_round_whose_step_raises_is_recorded_as_failed_and_the_run_continues(mischief, played, error, keeps_state):
     mischief.raises = lambda steps: error if steps == 3 else None
     summary, records = played(rounds=6, environment={"keeps_state": keeps_state})
     assert [record.round for record in records] == list(range(7))
@@ -42,9 +42,9 @@ def test_a_round_whose_step_raises_is_recorded_as_failed_and_the_run_goes_on(mis
     assert all(sample.target is not None for sample in failed.samples)
     assert [record.failure for record in records if record.round != 3] == [None] * 6
     assert (summary.measurements, summary.failures) == (12, 2)
-    assert mischief.made[-1].round == 5  # the world took part in five rounds, whole ones
+    assert mischief.made[-1].round == 5  # the environment completed five rounds
     assert dict(report_rows(summary))["rounds failed by the environment"] == "1"
-    # the world was put back to where it was before: later rounds measure what a sound world's do, one behind
+    # its state was restored: later rounds measure like those of a working environment, one round behind
     for number, record in enumerate(records[4:], start=3):
         for sample in record.samples:
             noise = 0.01 * stream(0, "bump", "noise", agent=sample.agent, round=number).normal()
@@ -53,7 +53,7 @@ def test_a_round_whose_step_raises_is_recorded_as_failed_and_the_run_goes_on(mis
 
 
 @pytest.mark.parametrize("keeps_state", [True, False])
-def test_a_run_with_failed_rounds_resumes_to_the_same_bytes_without_trying_them_again(
+def test_a_run_with_failed_rounds_resumes_to_the_same_bytes_without_retrying_them(
     tmp_path, mischief, bump_scenario, interrupted, keeps_state
 ):
     scenario = bump_scenario(rounds=6, environment={"keeps_state": keeps_state})
@@ -66,27 +66,27 @@ def test_a_run_with_failed_rounds_resumes_to_the_same_bytes_without_trying_them_
     assert log(tmp_path / "half") == log(tmp_path / "whole")
 
 
-def test_a_world_that_fails_in_every_round_comes_to_its_end(mischief, played):
+def test_a_run_whose_every_round_fails_ends(mischief, played):
     mischief.raises = lambda steps: SystemExit("no licence")
     summary, _ = played()
     assert (summary.rounds, summary.measurements, summary.failures) == (4, 2, 8)
 
 
-def test_an_interrupt_is_no_failure_of_the_world(tmp_path, mischief, bump_scenario):
+def test_an_interrupt_is_not_a_failure_of_the_environment(tmp_path, mischief, bump_scenario):
     mischief.raises = lambda steps: KeyboardInterrupt() if steps == 2 else None
     with pytest.raises(KeyboardInterrupt):
         run(bump_scenario(), tmp_path / "run")
 
 
 @pytest.mark.parametrize("value", [1e60, -1e60, np.inf, np.nan, 1e308])
-def test_a_world_that_measures_something_absurd_comes_to_its_end(mischief, played, value):
+def test_a_run_with_absurd_measurements_ends(mischief, played, value):
     mischief.outcome = lambda number: value if number in (2, 3) else None
     summary, records = played(coordination="exact")
     assert (summary.rounds, len(records)) == (4, 5)
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("report", "reason"),
     [
         ({"location": "here"}, "location: got 'here'; wanted 2 numbers in or near the box"),
         ({"location": [0.5, 0.5, 0.5]}, "location: got [0.5, 0.5, 0.5]; wanted 2 numbers in or near the box"),
@@ -95,8 +95,8 @@ def test_a_world_that_measures_something_absurd_comes_to_its_end(mischief, playe
         ({"path": [[0.0, 0.0, 0.0], [0.5, 0.5, 0.5]]}, None),
     ],
 )
-def test_the_log_has_what_the_team_learned_and_why_it_learned_nothing(mischief, played, told, reason):
-    mischief.told = lambda agent: told if agent == "agent_0" else {}
+def test_the_log_has_the_accepted_outcomes_and_the_reasons_for_refused_ones(mischief, played, report, reason):
+    mischief.told = lambda agent: report if agent == "agent_0" else {}
     summary, records = played(coordination="exact")
     samples = [sample for record in records[1:] for sample in record.samples if sample.agent == "agent_0"]
     assert [sample.failure or None for sample in samples] == [reason] * 4
@@ -109,8 +109,8 @@ def test_the_log_says_why_an_evaluation_at_an_unknown_point_failed(tmp_path, mon
     step = FunctionWorld.step
 
     def lost(self, actions):
-        *told, infos = step(self, actions)
-        return *told, infos | {"agent_0": infos["agent_0"] | {"location": "here"}}
+        *result, infos = step(self, actions)
+        return *result, infos | {"agent_0": infos["agent_0"] | {"location": "here"}}
 
     monkeypatch.setattr(FunctionWorld, "step", lost)
     summary = run(load("camel", ["rounds=2"]), tmp_path / "run")
@@ -132,8 +132,8 @@ def test_a_reset_that_would_end_the_process_is_refused(monkeypatch, tmp_path, mi
         use(bump_scenario())
 
 
-def test_a_field_that_changes_stands_still_while_its_world_fails(tmp_path, monkeypatch, interrupted):
-    """Scores and figures show the world of its own round, which is behind by the one that failed."""
+def test_a_changing_field_does_not_advance_in_a_failed_round(tmp_path, monkeypatch, interrupted):
+    """Scores and figures show the field in the environment's own round, which is one behind after the failure."""
     step, steps, truths = SensorField.step, [], []
 
     def fails_once(self, actions):
@@ -207,7 +207,7 @@ class Hanging(ParallelEnv):
 
 @pytest.fixture
 def hanging(tmp_path, monkeypatch):
-    """A world that other processes can import, and that hangs or leaves once."""
+    """An environment that other processes can import, and that hangs once or ends its process once."""
     (tmp_path / "hanging_world.py").write_text(textwrap.dedent(HANGING))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -218,21 +218,21 @@ def hanging(tmp_path, monkeypatch):
     del pettingzoo.parallel_registry["tests/hanging-v0"]
 
 
-def test_a_step_that_hangs_and_one_that_ends_its_process_are_recorded_and_the_run_goes_on(tmp_path, hanging):
+def test_steps_that_hang_or_end_their_process_are_recorded_and_the_run_continues(tmp_path, hanging):
     watched = []
     scenario = hanging(hangs=2, exits=3)
     summary = run(scenario, tmp_path / "run", on_round=lambda record, was_logged: watched.append(record.round))
     records = RunFolder(tmp_path / "run").records()
     assert [record.round for record in records] == sorted(set(watched)) == list(range(6))
     assert records[2].failure == "no answer within 2 s"
-    assert records[4].failure == "the world ended its process, with status 7"  # its third round
+    assert records[4].failure == "the world ended its process, with status 7"  # the third round of the environment
     assert [len([s for s in record.samples if s.measurement is not None]) for record in records[1:]] == [2, 0, 2, 0, 2]
     assert (summary.rounds, summary.failures) == (5, 4)
     assert resume(tmp_path / "run") == summary
 
 
 @pytest.mark.slow
-def test_a_world_that_cannot_write_down_its_state_may_hang_too(tmp_path, hanging):
+def test_a_hang_of_an_environment_without_saved_states_is_recorded(tmp_path, hanging):
     run(hanging(hangs=3, keeps_state=False), tmp_path / "run")
     records = RunFolder(tmp_path / "run").records()
     assert [record.failure for record in records] == [None, None, None, "no answer within 2 s", None, None]
@@ -245,12 +245,14 @@ def test_a_world_that_cannot_write_down_its_state_may_hang_too(tmp_path, hanging
         ({"colour": "red"}, "refused its settings: TypeError"),
     ],
 )
-def test_what_fails_at_reset_or_is_refused_in_the_other_process_is_refused_here(tmp_path, hanging, settings, message):
+def test_a_failed_reset_or_refused_settings_in_the_child_process_are_an_error_here(
+    tmp_path, hanging, settings, message
+):
     with pytest.raises(ConfigError, match=rf"^\$\.environment: .*{message}"):
         run(hanging(**settings), tmp_path / "run")
 
 
-def test_a_time_limit_needs_a_world_that_another_process_can_make(tmp_path, hanging):
+def test_a_time_limit_needs_an_environment_that_another_process_can_make(tmp_path, hanging):
     known = pettingzoo.parallel_registry
     known["tests/hanging-v0"] = dataclasses.replace(known["tests/hanging-v0"], entry_point=lambda **settings: None)
     with pytest.raises(ConfigError, match=r"^\$\.step_timeout_s: .*cannot be made in a separate process"):
@@ -258,14 +260,14 @@ def test_a_time_limit_needs_a_world_that_another_process_can_make(tmp_path, hang
 
 
 @pytest.mark.slow
-def test_a_world_that_hangs_does_not_hang_who_asks_how_long_it_takes(hanging, monkeypatch):
+def test_an_environment_that_hangs_does_not_block_an_estimate_of_its_time(hanging, monkeypatch):
     monkeypatch.setattr("swarmbo.runs.trial.PATIENCE_S", 2.0)
     assert estimate(hanging(resets=False)).text() == "more than 2 s"
-    estimated = estimate(hanging(hangs=1)).text()  # five rounds of at least a quarter of that on average
+    estimated = estimate(hanging(hangs=1)).text()  # five rounds of at least 0.5 s on average
     assert estimated == "more than 2 s (belief exact, coordination random)"
 
 
-def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_says(tmp_path, bump_scenario, interrupted):
+def test_a_step_that_was_logged_just_before_its_process_was_killed_stays_valid(tmp_path, bump_scenario, interrupted):
     scenario = bump_scenario(environment={"keeps_state": False})
     run(scenario, tmp_path / "whole")
     interrupted(scenario, tmp_path / "half", 2)
@@ -273,9 +275,7 @@ def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_say
     assert log(tmp_path / "half") == log(tmp_path / "whole")
 
 
-def test_a_logged_round_that_hangs_when_it_is_repeated_is_an_error_and_not_tried_for_ever(
-    tmp_path, hanging, monkeypatch
-):
+def test_a_logged_round_that_hangs_when_repeated_is_an_error(tmp_path, hanging, monkeypatch):
     ends = iter([_StepFailure(2, "no answer within 2 s")] * 2)
     monkeypatch.setattr("swarmbo.runs.child_processes._run_in_child", lambda *given: next(ends))
     with pytest.raises(RunFolderError, match="round 2 is logged and cannot be repeated: no answer within 2 s"):
@@ -295,8 +295,8 @@ def test_an_exception_that_cannot_be_sent_still_says_where_it_was_raised():
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such limits")
-def test_memory_is_not_limited_where_the_system_refuses_to(monkeypatch):
-    """As macOS does: every process of it reserves more addresses than there is memory."""
+def test_memory_is_not_limited_if_the_system_refuses_to(monkeypatch):
+    """Like macOS, where every process reserves more addresses than there is memory."""
 
     def refuse(*given):
         raise ValueError("current limit exceeds maximum limit")

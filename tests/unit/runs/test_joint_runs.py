@@ -1,4 +1,4 @@
-"""Runs of teams that set the variables of one function together."""
+"""Runs of teams that jointly set the variables of one function."""
 
 import io
 
@@ -40,19 +40,19 @@ def scenario(environment=None, **settings):
 @pytest.fixture(scope="module", params=[pytest.param("total", marks=pytest.mark.thorough), "per-factor", "hidden"])
 def done(request, tmp_path_factory):
     """A complete run: its scenario, folder, records and summary."""
-    told = {"structure": "hidden"} if request.param == "hidden" else {"outcomes": request.param}
-    wanted = scenario({**told, "noise_std": 0.5})
+    outcomes = {"structure": "hidden"} if request.param == "hidden" else {"outcomes": request.param}
+    wanted = scenario({**outcomes, "noise_std": 0.5})
     folder = tmp_path_factory.mktemp(request.param) / "run"
     summary = run(wanted, folder)
     return wanted, folder, RunFolder.open(folder).records(), summary
 
 
-def test_tables_that_are_not_stated_suit_the_world():
+def test_default_kinds_fit_the_environment():
     wanted = {"belief": "additive", "acquisition": "auto", "coordination": "admm"}
     assert {table: msgspec.to_builtins(getattr(scenario(), table))["kind"] for table in wanted} == wanted
 
 
-def test_an_override_that_states_the_default_kind_of_the_world_keeps_the_table(tmp_path):
+def test_an_override_with_the_default_kind_keeps_the_table(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('[environment]\nid = "swarmbo/function-v0"\n[acquisition]\nweight = 0.5\n', encoding="utf-8")
     assert load(file, ["acquisition.kind=auto"]).acquisition.weight == 0.5
@@ -62,12 +62,12 @@ def test_an_override_that_states_the_default_kind_of_the_world_keeps_the_table(t
 @pytest.mark.parametrize(
     ("table", "kind"), [("belief", "exact"), ("acquisition", "db-gp-ucb"), ("coordination", "max-sum")]
 )
-def test_kinds_of_a_team_in_a_field_are_refused_with_those_that_fit(table, kind):
+def test_kinds_for_fields_are_refused_with_the_fitting_kinds(table, kind):
     with pytest.raises(ConfigError, match=rf"^\$\.{table}\.kind: .*is not for agents that set the variables"):
         check(scenario(**{table: {"kind": kind}}))
 
 
-def test_a_record_has_the_joint_point_its_outcomes_and_every_agents_part_and_after_the_design_a_prediction(done):
+def test_a_record_has_the_joint_point_its_outcomes_each_agents_part_and_predictions_after_the_design(done):
     wanted, _, records, _ = done
     assert records[0].samples == []
     assert records[0].joint is None
@@ -86,7 +86,7 @@ def test_a_record_has_the_joint_point_its_outcomes_and_every_agents_part_and_aft
     assert all(record.joint.std > 0.0 for record in records[11:])
 
 
-def test_scores_are_those_of_the_true_function_at_joint_points(done):
+def test_scores_are_computed_from_the_true_function_at_joint_points(done):
     _, _, records, summary = done
     function = get("powell", moved=True, n_variables=8)
     truth = np.array([function.value(np.array([record.joint.location]))[0] for record in records[1:]])
@@ -105,7 +105,7 @@ def test_scores_are_those_of_the_true_function_at_joint_points(done):
     assert summary.best.std > 0.0
 
 
-def test_the_recommendation_follows_from_the_logged_history_and_what_was_learned(done):
+def test_the_recommendation_can_be_recomputed_from_the_logged_history_and_hyperparameters(done):
     wanted, _, records, _ = done
     team = sb.Team.for_env(make_environment(wanted), seed=wanted.seed)
     for record in (records[7], records[-1]):
@@ -125,7 +125,7 @@ def test_the_recommendation_follows_from_the_logged_history_and_what_was_learned
         assert (record.recommendation.mean, record.recommendation.std) == pytest.approx((mean[0], std[0]), rel=1e-9)
 
 
-def test_what_came_is_shared_by_all_before_each_decision(done):
+def test_outcomes_are_shared_by_all_agents_before_each_decision(done):
     _, _, records, summary = done
     n_agents = len(records[1].samples)
     assert [record.sharing.messages for record in records[:2]] == [0, 0]
@@ -142,12 +142,12 @@ def test_a_run_that_stops_resumes_to_the_same_bytes(done, tmp_path, interrupted)
     assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == whole
 
 
-def test_figures_are_those_of_joint_points(done, request):
+def test_the_figures_of_a_joint_run_are_drawn(done, request):
     wanted, folder, _, _ = done
-    if wanted.environment.get("outcomes") != "per-factor":  # which shows all that the others do
+    if wanted.environment.get("outcomes") != "per-factor":  # that case draws all figures
         request.getfixturevalue("blank")
     names = {path.name for path in draw_run(folder)}
-    # also where every agent has a part of the function to itself: it says what came, and what it chose
+    # traffic is drawn in all cases, because agents send outcomes and choices
     expected = {"regret.png", "variables.png", "traffic.png"}
     assert names == (expected if wanted.environment.get("structure") == "hidden" else {*expected, "factor_graph.png"})
     world = world_of(RunFolder.open(folder))
@@ -155,7 +155,7 @@ def test_figures_are_those_of_joint_points(done, request):
     assert not world.has_map
 
 
-def test_the_closing_table_speaks_of_evaluations_and_shows_all_of_a_point_of_eight_values(done):
+def test_the_closing_table_counts_evaluations_and_shows_all_eight_values_of_a_point(done):
     _, _, _, summary = done
     rows = dict(report_rows(summary))
     assert rows["evaluations"] == "13 in 13 rounds"
@@ -167,7 +167,7 @@ def test_the_closing_table_speaks_of_evaluations_and_shows_all_of_a_point_of_eig
     assert "simple regret" in console.export_text()
 
 
-def test_failed_evaluations_are_logged_as_such_and_leave_no_regret(tmp_path):
+def test_failed_evaluations_are_logged_without_a_regret(tmp_path):
     run(scenario({"failure_rate": 0.5}, rounds=16, acquisition={"kind": "thompson"}), tmp_path / "run")
     records = RunFolder.open(tmp_path / "run").records()[1:]
     failed = [record for record in records if record.joint.measurement is None]
@@ -177,13 +177,13 @@ def test_failed_evaluations_are_logged_as_such_and_leave_no_regret(tmp_path):
 
 
 @pytest.mark.parametrize("no_go", [None, [{"kind": "ball", "centre": [0.0], "radius": 2.0, "variables": ["x7"]}]])
-def test_variables_in_no_factor_stay_in_the_middle_and_have_no_part_in_what_is_allowed(tmp_path, monkeypatch, no_go):
+def test_variables_in_no_factor_stay_in_the_middle_and_do_not_affect_constraints(tmp_path, monkeypatch, no_go):
     whole = FunctionWorld.factor_graph
 
     def without_the_first(self):
-        told = whole(self)
-        scopes = {factor: scope for factor, scope in told["scopes"].items() if "x0" not in scope}
-        return {**told, "scopes": scopes, "owners": {factor: told["owners"][factor] for factor in scopes}}
+        graph = whole(self)
+        scopes = {factor: scope for factor, scope in graph["scopes"].items() if "x0" not in scope}
+        return {**graph, "scopes": scopes, "owners": {factor: graph["owners"][factor] for factor in scopes}}
 
     monkeypatch.setattr(FunctionWorld, "factor_graph", without_the_first)
     summary = run(scenario({"moved": False}, rounds=3, no_go=no_go), tmp_path / "run")
@@ -211,7 +211,7 @@ def test_methods_on_one_function_share_the_design_and_are_compared(tmp_path):
     assert [run.measurements[-1] for runs in comparison.runs.values() for run in runs] == [6] * 4
 
 
-def test_a_sum_is_logged_only_where_all_its_factors_came():
+def test_a_sum_is_logged_only_if_all_its_factors_were_measured():
     env = make_environment(scenario({"outcomes": "per-factor"}))
     team = sb.Team.for_env(env)
     observations, infos = env.reset(seed=0)
@@ -229,14 +229,14 @@ def test_a_sum_is_logged_only_where_all_its_factors_came():
 
 SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 4}, "max_iterations": 10}
 LEARNING = {
-    "told": {"belief": SAMPLED},
+    "known": {"belief": SAMPLED},
     "hidden": {"environment": {"structure": "hidden"}, "belief": SAMPLED},
     "add-gp-ucb": {"acquisition": {"kind": "add-gp-ucb", "groups": "learned", "group_size": 3}},
 }
 
 
-@pytest.mark.parametrize("case", ["told", pytest.param("hidden", marks=pytest.mark.thorough), "add-gp-ucb"])
-def test_scopes_that_were_learned_are_in_the_closing_table_and_in_the_figure(case, tmp_path, monkeypatch, blank):
+@pytest.mark.parametrize("case", ["known", pytest.param("hidden", marks=pytest.mark.thorough), "add-gp-ucb"])
+def test_learned_scopes_are_in_the_closing_table_and_in_the_figure(case, tmp_path, monkeypatch, blank):
     drawn = dict[str, FactorGraph]()
     monkeypatch.setattr(run_figures, "factor_graph_figure", lambda graphs: drawn.update(graphs) or Figure())
     wanted, folder = scenario(**{"rounds": 7, "initial": 5, **LEARNING[case]}), tmp_path / "run"
@@ -262,17 +262,17 @@ def test_scopes_that_were_learned_are_in_the_closing_table_and_in_the_figure(cas
         assert graph.agents == wanted_graph.agents
 
 
-def test_scopes_that_are_those_told_are_drawn_once(tmp_path, monkeypatch, done, blank):
+def test_scopes_equal_to_the_known_ones_are_drawn_once(tmp_path, monkeypatch, done, blank):
     drawn = dict[str, FactorGraph]()
     monkeypatch.setattr(run_figures, "factor_graph_figure", lambda graphs: drawn.update(graphs) or Figure())
-    told = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
+    known = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
     used = FactorGraph.from_scopes({"group_0": ["z"], "group_1": ["y", "x"]})
     _, _, records, summary = done
-    world = World(Domain(np.zeros(3), np.ones(3)), variables=("x", "y", "z"), graph=told, graph_in_use=used)
+    world = World(Domain(np.zeros(3), np.ones(3)), variables=("x", "y", "z"), graph=known, graph_in_use=used)
     joint = msgspec.structs.replace(records[-1].joint, location=[0.5, 0.5, 0.5])
     shown = msgspec.structs.replace(records[-1], joint=joint, best=None, recommendation=None)
     run_figures.write_figures([shown], world, None, tmp_path)
-    assert drawn == {"Scopes as told, and in use after round 13": told}
+    assert drawn == {"Scopes as told, and in use after round 13": known}
     assert summary.scopes == []
     assert "scopes in use at the end" not in dict(report_rows(summary))
 

@@ -1,4 +1,4 @@
-"""Code that a scenario names runs where it is trusted, in every process, and nowhere else."""
+"""A user's code that a scenario names runs in every process with --trust, and never without it."""
 
 import json
 import re
@@ -89,7 +89,7 @@ FIELD = {"name": "f", "rounds": 2, "environment": {"id": "swarmbo/robot_team-v0"
 
 @pytest.fixture
 def beside(tmp_path, monkeypatch):
-    """A folder with a scenario and modules of a user's own beside it; the present folder is another one."""
+    """A folder with a scenario and a user's modules beside it. The working directory is another folder."""
     folder, other = tmp_path / "mine", tmp_path / "elsewhere"
     folder.mkdir()
     other.mkdir()
@@ -114,7 +114,7 @@ def untouched(folder):
     return not (folder / "imported").exists() and "own_methods" not in sys.modules
 
 
-def test_without_trust_nothing_is_imported_and_nothing_created(beside, cli):
+def test_without_trust_nothing_is_imported_or_created(beside, cli):
     source, out = beside / "s.toml", beside / "out"
     made = scenario_of({**FIELD, "coordination": {"kind": "own_methods:First"}})
     attempts = [lambda: load(source), lambda: plan(source, 2, out=out)]
@@ -127,7 +127,7 @@ def test_without_trust_nothing_is_imported_and_nothing_created(beside, cli):
             load("robots", [f"{key}={code}"])
     with pytest.raises(ConfigError, match=r"\$\.acquisition.*got 'own_methods:Half', your own code; wanted --trust"):
         require_trust({"acquisition": "own_methods:Half"}, trust=False)
-    require_trust({"environment": "own_worlds:robots"}, trust=False)  # a name alone is refused as no environment
+    require_trust({"environment": "own_worlds:robots"}, trust=False)  # not a table, so it is refused elsewhere
     for command in (["run", source, "--out", out], ["check", source], ["sweep", source]):
         done = cli(*command, status=2)
         assert "--trust" in done.stderr
@@ -137,7 +137,7 @@ def test_without_trust_nothing_is_imported_and_nothing_created(beside, cli):
 
 
 @pytest.mark.parametrize("attended", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_with_trust_it_runs_and_is_resumed_in_any_process_and_anywhere(beside, monkeypatch, tmp_path, cut, attended):
+def test_with_trust_own_code_runs_and_resumes_in_any_process_and_folder(beside, monkeypatch, tmp_path, cut, attended):
     write(beside, "coordination = {kind = 'own_methods:First', skip = 1}", more="step_timeout_s = 60" * attended)
     scenario, out = load(beside / "s.toml", trust=True), tmp_path / "out"
     whole = run(scenario, out, trust=True)
@@ -158,7 +158,7 @@ def test_with_trust_it_runs_and_is_resumed_in_any_process_and_anywhere(beside, m
 
 
 @pytest.mark.slow
-def test_sweep_runs_it_in_several_processes_and_plot_and_compare_never_load_it(beside, cli, monkeypatch, blank):
+def test_sweep_runs_own_code_in_several_processes_but_plot_and_compare_never_load_it(beside, cli, monkeypatch, blank):
     trials = plan(beside / "s.toml", 1, ["coordination.skip=0,1"], beside / "runs", trust=True)
     assert [outcome.status for outcome in sweep(trials, workers=2)] == ["done"] * 2
     assert [outcome.status for outcome in sweep(trials)] == ["skipped"] * 2
@@ -172,7 +172,7 @@ def test_sweep_runs_it_in_several_processes_and_plot_and_compare_never_load_it(b
     assert str(beside) not in sys.path
 
 
-def test_compare_says_where_runs_were_made_by_other_code(beside, tmp_path):
+def test_compare_notes_which_runs_used_other_code(beside, tmp_path):
     for seed in (0, 1, 2):
         run(load(beside / "s.toml", [f"seed={seed}"], trust=True), tmp_path / str(seed), trust=True)
         if seed == 1:
@@ -185,7 +185,7 @@ def test_compare_says_where_runs_were_made_by_other_code(beside, tmp_path):
     assert note.endswith(f"1 as {tmp_path / '2'}")
 
 
-def test_own_belief_about_a_function_is_run_and_resumed(beside, tmp_path, cut):
+def test_an_own_belief_about_a_function_runs_and_resumes(beside, tmp_path, cut):
     settings = {"name": "c", "rounds": 12, "seed": 3}
     settings |= {"environment": {"id": "swarmbo/function-v0", "function": "camel"}}
 
@@ -205,7 +205,7 @@ def test_own_belief_about_a_function_is_run_and_resumed(beside, tmp_path, cut):
 
 
 def _leaves(value):
-    """Numbers, names and gaps of nested lists and objects, in order."""
+    """Leaves of nested lists and objects, in order."""
     if not isinstance(value, list | dict):
         yield value
         return
@@ -216,16 +216,16 @@ def _leaves(value):
 @pytest.mark.parametrize(
     "world", [pytest.param("swarmbo/robot_team-v0", marks=pytest.mark.thorough), "swarmbo/function-v0"]
 )
-def test_a_kernel_that_a_scenario_names_is_run_and_resumed_where_it_is_trusted(beside, cli, tmp_path, blank, world):
+def test_a_kernel_named_by_a_scenario_runs_and_resumes_with_trust(beside, cli, tmp_path, blank, world):
     def log(kernel):
-        # the kernel has no frequencies, so no functions are drawn from it
+        # expected improvement needs no frequencies, which this kernel lacks
         write(beside, f"belief.kernel = '{kernel}'", "acquisition.kind = 'expected-improvement'", world=world)
         run(load(beside / "s.toml", trust=True), out := tmp_path / kernel[-4:], trust=True)
         lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
         return out, [[line["samples"], line["joint"], line["recommendation"]] for line in lines]
 
     out, mine = log("own_methods:Cusp")
-    # the library's own kernels are compiled: they agree but for rounding
+    # equal except for rounding, because the library's own kernels are compiled
     for one, other in zip(_leaves(mine), _leaves(log("matern12")[1]), strict=True):
         assert one == (pytest.approx(other, rel=1e-6, abs=1e-6) if isinstance(other, float) else other)
     assert "own_methods:Cusp" in RunFolder.open(out).versions()
@@ -236,11 +236,11 @@ def test_a_kernel_that_a_scenario_names_is_run_and_resumed_where_it_is_trusted(b
         with pytest.raises(ConfigError, match=words):
             attempt()
     cli("plot", out)
-    assert not registry._OWN  # for figures nothing is loaded, and they draw no map
+    assert not registry._OWN  # figures load no code, and then have no map
     assert resume(out, trust=True).rounds == 2
 
 
-def test_changed_code_is_told_from_the_code_of_a_run(beside, tmp_path):
+def test_code_that_changed_since_a_run_began_is_refused(beside, tmp_path):
     trials = plan(beside / "s.toml", 1, out=beside / "runs", trust=True)
     run(trials[0].scenario, trials[0].out, trust=True)
     with (beside / "own_methods.py").open("a") as file:
@@ -258,7 +258,7 @@ def test_changed_code_is_told_from_the_code_of_a_run(beside, tmp_path):
     run(trials[0].scenario, trials[0].out, trust=True, force=True)
 
 
-def test_own_parts_of_a_function_and_own_worlds_run_too(beside, tmp_path):
+def test_own_parts_for_functions_and_own_environments_run(beside, tmp_path):
     kinds = "acquisition = {kind = 'own_methods:Half', share = 0.1}", "coordination.kind = 'own_methods:Corner'"
     write(beside, *kinds, world="swarmbo/function-v0")
     run(load(beside / "s.toml", trust=True), tmp_path / "joint", trust=True)
@@ -270,7 +270,7 @@ def test_own_parts_of_a_function_and_own_worlds_run_too(beside, tmp_path):
     assert estimate(scenario, trust=True).seconds > 0.0
 
 
-def test_what_own_code_raises_is_one_line_with_module_class_and_method(beside, cli, tmp_path):
+def test_an_exception_of_own_code_is_one_line_with_module_class_and_method(beside, cli, tmp_path):
     write(beside, "coordination = {kind = 'own_methods:First', fail_at = 2}")
     words = r"own_methods:First\.decide raised ZeroDivisionError: division by zero \(own_methods\.py:15\)"
     with pytest.raises(OwnCodeError, match=words):
@@ -287,7 +287,7 @@ def test_what_own_code_raises_is_one_line_with_module_class_and_method(beside, c
         ("numbers", "returned 'json' that is not plain: Object of type set"),
     ],
 )
-def test_a_state_that_no_checkpoint_can_have_is_refused_in_one_line(beside, cli, tmp_path, state, words):
+def test_a_state_that_a_checkpoint_cannot_store_is_refused_in_one_line(beside, cli, tmp_path, state, words):
     write(beside, world="own_worlds:stated")
     done = cli("run", beside / "s.toml", "--trust", "--set", f"environment.state='{state}'", status=2)
     assert re.search(r"swarmbo: \$\.environment: get_state\(\) " + words, done.stderr)
@@ -306,7 +306,7 @@ def test_a_state_that_no_checkpoint_can_have_is_refused_in_one_line(beside, cli,
         ("", "os:system", "os:system, which is <built-in .*wanted a class derived from pettingzoo"),
     ],
 )
-def test_bad_names_and_settings_are_refused_in_one_line_before_a_run_begins(beside, tmp_path, lines, world, words):
+def test_invalid_names_and_settings_are_refused_in_one_line_before_a_run_begins(beside, tmp_path, lines, world, words):
     write(beside, lines, world=world or "swarmbo/robot_team-v0")
     with pytest.raises(ConfigError, match=words) as refused:
         run(load(beside / "s.toml", trust=True), tmp_path / "out", trust=True)
@@ -314,7 +314,7 @@ def test_bad_names_and_settings_are_refused_in_one_line_before_a_run_begins(besi
     assert not (tmp_path / "out").exists()
 
 
-def test_a_module_that_another_hides_is_refused(beside, monkeypatch, tmp_path):
+def test_a_module_hidden_by_another_is_refused(beside, monkeypatch, tmp_path):
     (beside / "json.py").write_text("class First: pass\n")
     write(beside, "coordination.kind = 'json:First'")
     with pytest.raises(ConfigError, match=r"got 'json:First', but .*json\.py is hidden by .*; wanted another name"):
@@ -324,7 +324,7 @@ def test_a_module_that_another_hides_is_refused(beside, monkeypatch, tmp_path):
     assert load(beside / "s.toml", trust=True).modules == (str(beside), str(tmp_path / "elsewhere"))
 
 
-def test_modules_are_noted_for_code_that_is_used_only_also_where_an_override_names_it(beside):
+def test_modules_are_recorded_only_for_used_code_including_overrides(beside):
     plain = ["coordination.kind=greedy"]
     named = ["environment.id=own_worlds:robots", *plain]
     assert load(beside / "s.toml", named, trust=True).modules == (str(beside),)

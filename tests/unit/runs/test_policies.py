@@ -1,4 +1,4 @@
-"""Policies in place of a team: the same world, the same learning and the same scores, and no messages."""
+"""Policies in place of a team: the same environment, learning and scores, but no messages."""
 
 import json
 
@@ -21,7 +21,7 @@ import json
 import numpy as np
 
 class Same:
-    """Actions that are listed in a file, by round."""
+    """Actions from a file, by round."""
 
     def __init__(self, file):
         with open(file) as read:
@@ -69,25 +69,25 @@ def recorded(records, path):
 
 
 @pytest.mark.parametrize("environment", [SENSORS, DRAWN], ids=["sensors", "drawn"])
-def test_a_policy_of_the_same_actions_is_scored_as_the_team_is(environment, own, tmp_path):
+def test_a_policy_with_a_team_s_actions_gets_the_team_s_scores(environment, own, tmp_path):
     run(scenario(environment), tmp_path / "team")
     team = load_run(tmp_path / "team").records
     recorded(team, tmp_path / "actions.json")
     policy = {"kind": f"{OWN}:Same", "file": "actions.json"}
     run(scenario(environment, policy=policy), tmp_path / "policy", trust=True)
-    alike = load_run(tmp_path / "policy").records
-    for own_record, other in zip(alike, team, strict=True):
+    replayed = load_run(tmp_path / "policy").records
+    for own_record, other in zip(replayed, team, strict=True):
         assert own_record.score == other.score
         assert own_record.recommendation == other.recommendation
         measured = [[(s.location, s.measurement, s.cost) for s in one.samples] for one in (own_record, other)]
         assert measured[0] == measured[1]
-    sent = [sum((r.report.traffic + r.sharing).messages for r in records[1:]) for records in (team, alike)]
+    sent = [sum((r.report.traffic + r.sharing).messages for r in records[1:]) for records in (team, replayed)]
     assert sent[0] > 0 == sent[1]
     table = compare([tmp_path])
     assert {row.method for row in table.rows} == {"team", f"{OWN}:Same"}
 
 
-def test_an_interrupted_policy_acts_again_from_the_first_round(own, tmp_path, same_when_resumed):
+def test_an_interrupted_policy_is_replayed_from_the_first_round(own, tmp_path, same_when_resumed):
     run(scenario(WLAN), tmp_path / "team")
     recorded(load_run(tmp_path / "team").records, tmp_path / "actions.json")
     policy = {"kind": f"{OWN}:Same", "file": "actions.json"}
@@ -106,7 +106,7 @@ def test_an_interrupted_policy_acts_again_from_the_first_round(own, tmp_path, sa
         (f"{OWN}:Beyond", r"\$\.actions\.\w+: got .*; wanted an action of its space"),
     ],
 )
-def test_what_is_no_policy_is_refused(policy, match, own, tmp_path):
+def test_invalid_policies_are_refused(policy, match, own, tmp_path):
     with pytest.raises(ConfigError, match=match):
         run(scenario(WLAN, policy=policy), tmp_path / "out", trust=True)
 
@@ -118,7 +118,7 @@ def test_a_policy_runs_only_with_trust_and_without_workers(own, tmp_path):
         scenario(WLAN, policy=f"{OWN}:Short", workers={"count": 2})
 
 
-def test_a_team_follows_actions_of_others_in_code():
+def test_a_team_learns_from_actions_of_another_policy():
     env = pettingzoo.make("parallel", "swarmbo/sensor_field-v0", sensors=4, field=GP)
     team = sb.Team.for_env(env, seed=0)
     _, infos = env.reset(seed=0)
@@ -138,7 +138,7 @@ def test_a_team_follows_actions_of_others_in_code():
         team.follow({"sensor_0": [1.0]})
 
 
-def test_actions_of_many_agents_are_placed_at_once_and_a_wrong_one_is_named(monkeypatch):
+def test_each_action_is_read_once_and_an_error_names_a_wrong_one(monkeypatch):
     env = make_environment(scenario(WLAN))
     team = sb.Team.for_env(env, seed=0)
     _, infos = env.reset(seed=0)
@@ -150,4 +150,4 @@ def test_actions_of_many_agents_are_placed_at_once_and_a_wrong_one_is_named(monk
     for wrong in (None, np.array([99.0]), "loud"):
         with pytest.raises(ConfigError, match=rf"\$\.actions\.{env.agents[1]}: got .*; wanted an action of its space"):
             team.follow({**actions, env.agents[1]: wrong})
-    assert len(read) == 4 * len(env.agents)  # each once in every call, also in the refused ones
+    assert len(read) == 4 * len(env.agents)  # once per agent and call, also in refused calls

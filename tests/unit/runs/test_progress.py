@@ -1,4 +1,4 @@
-"""What a run tells: progress on a terminal at any width, and the closing table."""
+"""Output of a run: progress on a terminal of any width, and the closing table."""
 
 import functools
 import io
@@ -26,7 +26,7 @@ RECORD = RoundRecord(
 
 
 def terminal(monkeypatch, width):
-    """What is written on a terminal of a width."""
+    """The output on a terminal of this width."""
     out = io.StringIO()
     console = functools.partial(Console, force_terminal=True, width=width, height=24, color_system=None)
     monkeypatch.setattr(progress, "Console", lambda **given: console(**{**given, "file": out}))
@@ -34,7 +34,7 @@ def terminal(monkeypatch, width):
 
 
 def shown(monkeypatch, width, rounds=100):
-    """The line that stands on a terminal after a round."""
+    """The line that a terminal shows after a round."""
     out = terminal(monkeypatch, width)
     with Progress(rounds) as display:
         display.show(RECORD, False)
@@ -44,14 +44,14 @@ def shown(monkeypatch, width, rounds=100):
 
 @pytest.mark.parametrize("width", [48, 60, 80, 120, 200])
 @pytest.mark.parametrize("rounds", [25, 100_000])
-def test_count_bar_and_time_are_whole_at_any_width(monkeypatch, width, rounds):
+def test_count_bar_and_time_are_complete_at_any_width(monkeypatch, width, rounds):
     for line in shown(monkeypatch, width, rounds):
         assert re.search(r"round +7/\d+ [━╸╺ ]{8,24} -:--:-- left,", line), line
         assert len(line.rstrip()) <= width
 
 
 @pytest.mark.parametrize(("width", "kept"), [(60, 1), (80, 2), (200, 4)])
-def test_extras_go_from_the_end_where_the_line_is_short(monkeypatch, width, kept):
+def test_short_lines_drop_extras_from_the_end(monkeypatch, width, kept):
     parts = round_text(RECORD, RECORD.sharing).split(", ")
     assert parts[0] == "best 1024.06"
     line = shown(monkeypatch, width)[-1]
@@ -66,48 +66,48 @@ EVENTS = [
 ]
 
 
-def test_workers_are_counted_and_busy_as_far_as_is_known():
-    standing = WorkerStatistics(2)
+def test_statistics_count_workers_and_estimate_their_busy_share():
+    statistics = WorkerStatistics(2)
     for event in EVENTS[:-2]:
-        standing.add(event)
-    # the other two are in hand; nothing is known of durations
-    assert (standing.running, standing.failed, standing.busy(12.0)) == (2, 0, None)
+        statistics.add(event)
+    # two tasks run on two workers; no duration is known yet
+    assert (statistics.running, statistics.failed, statistics.busy(12.0)) == (2, 0, None)
     for event in EVENTS[-2:]:
-        standing.add(event)
-    assert (standing.running, standing.failed) == (2, 1)
-    # 4 s told and twice at most 4 s under way, of 2 workers in 24 s
-    assert standing.busy(24.0) == pytest.approx(12.0 / 48.0)
+        statistics.add(event)
+    assert (statistics.running, statistics.failed) == (2, 1)
+    # 4 s reported and two running tasks that count 4 s at most, of 2 workers in 24 s
+    assert statistics.busy(24.0) == pytest.approx(12.0 / 48.0)
 
 
-def test_time_between_processes_is_no_time_of_workers():
-    standing, again = WorkerStatistics(2), WorkerStatistics(2)
+def test_time_between_processes_does_not_count_as_time_of_workers():
+    statistics, again = WorkerStatistics(2), WorkerStatistics(2)
     later = [Event("begin", 1000.0), Event("tell", 1002.0, "q3", outcome=1.0, note={"seconds": 4.0})]
-    standing.add(EVENTS[0])
-    assert (standing.wall_s, standing.busy(standing.last), standing.lost) == (0.0, None, 0)
+    statistics.add(EVENTS[0])
+    assert (statistics.wall_s, statistics.busy(statistics.last), statistics.lost) == (0.0, None, 0)
     for event in [*EVENTS[1:], *later]:
-        standing.add(event)
-    assert (standing.wall_s, standing.lost) == (16.0, 0)
+        statistics.add(event)
+    assert (statistics.wall_s, statistics.lost) == (16.0, 0)
     for event in [*EVENTS, Event("tell", 16.0, "q3", outcome=1.0, note={"seconds": 4.0})]:
         again.add(event)
-    assert standing.running == again.running == 1
-    assert standing.busy(1002.0) == pytest.approx((8.0 + 2.0) / 32.0)
+    assert statistics.running == again.running == 1
+    assert statistics.busy(1002.0) == pytest.approx((8.0 + 2.0) / 32.0)
     assert again.busy(16.0) == pytest.approx((8.0 + 4.0) / 32.0)
     again.add(Event("lost", 16.0, "q4"))
     assert again.lost == 1
 
 
-def test_with_workers_lines_say_what_runs_and_failed(capsys):
+def test_with_workers_lines_show_running_and_failed_tasks(capsys):
     with Progress(8, 2) as display:
         for event in EVENTS:
             display.on_event(event)
         display.show(RECORD, False)
-    told = capsys.readouterr().err
-    assert re.search(r"^done 7/8: 2 running, 1 failed, busy \d+%, best 1024.06, ", told), told
+    written = capsys.readouterr().err
+    assert re.search(r"^done 7/8: 2 running, 1 failed, busy \d+%, best 1024.06, ", written), written
 
 
 @pytest.mark.parametrize("logged", [0, 5])
-def test_the_start_of_workers_is_no_part_of_the_time_left(monkeypatch, capsys, logged):
-    """Two workers that start for a minute, then take 4 s a task; before that, rounds of the log."""
+def test_the_start_up_of_workers_does_not_affect_the_time_left(monkeypatch, capsys, logged):
+    """After rounds from the log, two workers take a minute to start, then 4 s per task."""
     now = iter([0.0] * (logged + 1) + [60.0, 60.0, 64.0, 64.0, 68.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     with Progress(20, 2) as display:
@@ -116,13 +116,13 @@ def test_the_start_of_workers_is_no_part_of_the_time_left(monkeypatch, capsys, l
     lines = capsys.readouterr().err.splitlines()
     left = [re.findall(r", (\d+) s left$", line) for line in lines]
     assert left[: logged + 3] == [[]] * (logged + 3)
-    # from the first outcome two more in 4 s, then three, then four in 8 s
+    # after the first outcome: two more in 4 s, then three in 4 s, then four in 8 s
     expected = [4.0 / 2, 4.0 / 3, 8.0 / 4]
     rest = range(20 - logged - 3, 0, -1)
     assert left[logged + 3 :] == [[f"{each * n:.0f}"] for each, n in zip(expected, rest, strict=False)]
 
 
-def test_a_bar_shows_what_runs_before_the_first_outcome(monkeypatch):
+def test_a_bar_shows_running_tasks_before_the_first_outcome(monkeypatch):
     out = terminal(monkeypatch, 100)
     with Progress(8, 2) as display:
         for event in EVENTS[:-2]:
@@ -131,7 +131,7 @@ def test_a_bar_shows_what_runs_before_the_first_outcome(monkeypatch):
     assert "left, 2 running, 0 failed" in out.getvalue()
 
 
-def test_the_closing_table_tells_what_the_summary_holds(tmp_path, bump_scenario):
+def test_the_closing_table_shows_the_summary(tmp_path, bump_scenario):
     summary = run(bump_scenario(), tmp_path / "run")
     assert load_run(tmp_path / "run").summary == summary
     rows = dict(report_rows(summary))
@@ -145,7 +145,7 @@ def test_the_closing_table_tells_what_the_summary_holds(tmp_path, bump_scenario)
     assert rows["time in rounds"] == f"{summary.seconds:.1f} s"
 
 
-def test_the_table_of_a_run_whose_measurements_failed_says_so(tmp_path, mischief, bump_scenario):
+def test_the_closing_table_says_that_every_measurement_failed(tmp_path, mischief, bump_scenario):
     mischief.fails = lambda agent, number: True
     rows = dict(report_rows(run(bump_scenario(), tmp_path / "run")))
     assert rows["best measurement"] == rows["recommendation"] == "none: every measurement failed"
@@ -153,7 +153,7 @@ def test_the_table_of_a_run_whose_measurements_failed_says_so(tmp_path, mischief
     assert "simple regret" not in rows
 
 
-def test_a_measurement_above_the_maximum_has_its_round_and_its_reason_beside_it(tmp_path, bump_scenario):
+def test_a_measurement_above_the_maximum_is_shown_with_its_round_and_reason(tmp_path, bump_scenario):
     summary = run(bump_scenario(rounds=2), tmp_path / "run")
     best = msgspec.structs.replace(summary.best, mean=1.3)
 
@@ -161,7 +161,7 @@ def test_a_measurement_above_the_maximum_has_its_round_and_its_reason_beside_it(
         return dict(report_rows(msgspec.structs.replace(summary, **{"best": best, "best_round": 2, **changed})))
 
     assert rows()["best measurement"].endswith(" km, in round 2 (noise lifts it above the true maximum)")
-    assert rows(moves=True)["best measurement"].endswith(" km, in round 2")  # the maximum now is another one
+    assert rows(moves=True)["best measurement"].endswith(" km, in round 2")  # the maximum has changed since
     assert rows(best_round=0)["best measurement"].count(", at reset") == 1
     only_known = rows(maximum_is="reference optimum")
     assert only_known["best measurement"].endswith(" km, in round 2")
@@ -170,7 +170,7 @@ def test_a_measurement_above_the_maximum_has_its_round_and_its_reason_beside_it(
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 @pytest.mark.parametrize("number", [2, 12, 24])
-def test_all_values_of_what_was_found_are_shown_at_any_width(tmp_path, bump_scenario, columns, number):
+def test_all_values_of_the_best_point_are_shown_at_any_width(tmp_path, bump_scenario, columns, number):
     summary = run(bump_scenario(rounds=1), tmp_path / "run")
     values = [100.0 + index for index in range(number)]
     wide = msgspec.structs.replace(summary, best=Recommendation(values, 1.0, 0.0))
@@ -181,7 +181,7 @@ def test_all_values_of_what_was_found_are_shown_at_any_width(tmp_path, bump_scen
     assert all(sum(f"{value:.0f}" in line for line in lines) >= 1 for value in values)
 
 
-def test_uncertainty_decides_the_decimals(tmp_path, bump_scenario):
+def test_the_uncertainty_sets_the_number_of_decimals(tmp_path, bump_scenario):
     summary = run(bump_scenario(rounds=1), tmp_path / "run")
     for mean, std, text in (
         (1045.83219, 3.31, "1,045.8 ± 3.3 u"),

@@ -1,4 +1,4 @@
-"""A run that was made, read back: its records, its table, and what notebooks show of it."""
+"""Runs that are loaded: their records and tables, and their display in notebooks."""
 
 import builtins
 import csv
@@ -38,7 +38,7 @@ def small(name):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """Short runs of each kind of world, made once."""
+    """Short runs of each kind of environment, made once."""
     made = {}
 
     def of(name):
@@ -55,7 +55,7 @@ def rows(table):
 
 
 @pytest.mark.parametrize("name", ["robots", "field"])
-def test_a_row_is_what_one_agent_measured(done, name):
+def test_a_row_is_a_measurement_of_one_agent(done, name):
     loaded = sb.load_run(done(name))
     expected = [
         (record.round, sample.agent, sample.location, sample.measurement, sample.cost, record.query)
@@ -64,13 +64,15 @@ def test_a_row_is_what_one_agent_measured(done, name):
         if not sample.declined
     ]
     assert len(expected) >= 4
-    told = [(r["round"], r["agent"], [r["x"], r["y"]], r["value"], r["cost"], r["query"]) for r in rows(loaded.table())]
-    assert told == expected
+    found = [
+        (r["round"], r["agent"], [r["x"], r["y"]], r["value"], r["cost"], r["query"]) for r in rows(loaded.table())
+    ]
+    assert found == expected
     assert set(loaded.table()["status"]) <= {"ok", "failed"}
 
 
 @pytest.mark.parametrize("name", ["wlan", "powell"])
-def test_a_row_is_the_outcome_of_one_factor_where_these_are_told(done, name):
+def test_a_row_is_the_outcome_of_one_factor_if_outcomes_are_per_factor(done, name):
     loaded = sb.load_run(done(name))
     world, table = loaded.world, rows(loaded.table())
     expected = [
@@ -82,7 +84,7 @@ def test_a_row_is_the_outcome_of_one_factor_where_these_are_told(done, name):
     assert all(row["agent"] == world.owners[row["factor"]] for row in table)
 
 
-def test_a_row_is_the_total_where_nothing_else_is_told(done):
+def test_a_row_is_the_total_if_only_totals_are_measured(done):
     loaded = sb.load_run(done("totals"))
     assert [row["round"] for row in rows(loaded.table())] == [1, 2, 3] or loaded.world.owners
     totals = loaded.records[1:]
@@ -92,7 +94,7 @@ def test_a_row_is_the_total_where_nothing_else_is_told(done):
     assert all(row["factor"] is None and row["agent"] is None for row in table)
 
 
-def test_what_failed_has_a_row_and_no_value(tmp_path, mischief, bump_scenario):
+def test_a_failed_measurement_has_a_row_without_a_value(tmp_path, mischief, bump_scenario):
     mischief.fails = lambda agent, number: agent == "agent_1" and number == 2
     run(bump_scenario(rounds=3), tmp_path / "run")
     table = rows(sb.load_run(tmp_path / "run").table())
@@ -105,7 +107,7 @@ def test_what_failed_has_a_row_and_no_value(tmp_path, mischief, bump_scenario):
     assert [(r["round"], r["status"]) for r in table if r["round"] == 2] == [(2, "failed")] * 2
 
 
-def test_noise_that_is_known_has_a_column(done):
+def test_known_noise_has_a_column(done):
     loaded = sb.load_run(done("robots"))
     assert set(loaded.table()["noise_std"]) == {None}
     first = loaded.records[1]
@@ -120,7 +122,7 @@ def test_noise_that_is_known_has_a_column(done):
     assert table["noise_std"].count(None) == len(table["factor"]) - 1
 
 
-def test_a_team_is_taught_by_the_table_of_a_run(done, tmp_path):
+def test_a_team_accepts_the_table_of_a_run(done, tmp_path):
     loaded = sb.load_run(done("wlan"))
     graph = sb.FactorGraph.from_scopes(loaded.world.scopes, owners=loaded.world.owners)
     bounds = dict(zip(loaded.world.variables, zip(loaded.world.low, loaded.world.high, strict=True), strict=True))
@@ -130,15 +132,15 @@ def test_a_team_is_taught_by_the_table_of_a_run(done, tmp_path):
     for table in forms:
         team = sb.Team(graph, bounds, outcomes="per-factor")
         team.attach(table)
-        told = [{f: row[n] for n, f in enumerate(graph.factors)} for row in team.history.factors.tolist()]
-        assert told == [record.joint.factors for record in loaded.records[1:]]
+        factors = [{f: row[n] for n, f in enumerate(graph.factors)} for row in team.history.factors.tolist()]
+        assert factors == [record.joint.factors for record in loaded.records[1:]]
     field = sb.load_run(done("robots"))
     team = sb.Team.for_field(field.world.agents, field.world.low, field.world.high)
     team.attach(field.table())
     assert team.n_data == 6
 
 
-def test_a_run_that_is_not_complete_is_read_as_far_as_it_is(tmp_path, bump_scenario, interrupted):
+def test_an_incomplete_run_is_read_up_to_its_last_round(tmp_path, bump_scenario, interrupted):
     interrupted(bump_scenario(), tmp_path / "half", 2)
     half = sb.load_run(tmp_path / "half")
     assert half.summary is None
@@ -147,7 +149,7 @@ def test_a_run_that_is_not_complete_is_read_as_far_as_it_is(tmp_path, bump_scena
     assert "2 of 4 rounds" in half._repr_html_()
     assert max(half.table()["round"]) == 2
     with (tmp_path / "half" / "rounds.jsonl").open("ab") as log:
-        log.write(b'{"round": 3, "sam')  # torn
+        log.write(b'{"round": 3, "sam')  # incomplete
     assert sb.load_run(tmp_path / "half").table() == half.table()
     resume(tmp_path / "half")
     whole = sb.load_run(str(tmp_path / "half"))
@@ -157,7 +159,7 @@ def test_a_run_that_is_not_complete_is_read_as_far_as_it_is(tmp_path, bump_scena
 
 
 @pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
-def test_of_a_damaged_log_the_rounds_before_are_told_with_a_warning(tmp_path, cli, bump_scenario):
+def test_a_damaged_log_is_read_up_to_the_damage_with_a_warning(tmp_path, cli, bump_scenario):
     run(bump_scenario(), tmp_path / "run")
     log = tmp_path / "run" / "rounds.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
@@ -169,18 +171,18 @@ def test_of_a_damaged_log_the_rounds_before_are_told_with_a_warning(tmp_path, cl
         table = damaged.table()
     assert max(table["round"]) == 2
     for folder in (tmp_path / "run", tmp_path):
-        told = cli("export", folder, status=1)
-        assert "line 4 was changed" in told.stderr
-        assert len(told.stderr.strip().splitlines()) == 1
+        result = cli("export", folder, status=1)
+        assert "line 4 was changed" in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
         assert (folder / "measurements.csv").is_file()
     with pytest.raises(RunFolderError, match="no such folder"):
         sb.load_run(tmp_path / "none")
 
 
-def test_every_number_comes_back_from_csv_to_the_bit(done, cli, tmp_path):
+def test_numbers_are_read_back_from_csv_bit_for_bit(done, cli, tmp_path):
     for name in ("robots", "wlan"):
         table = sb.load_run(done(name)).table()
-        named = tmp_path / "t.parquet"  # which is CSV all the same, as that is asked for
+        named = tmp_path / "t.parquet"  # written as CSV, because of --csv
         assert cli("export", done(name), named, "--csv").stdout.strip() == str(named)
         with named.open(newline="") as file:
             back = list(csv.DictReader(file))
@@ -191,22 +193,22 @@ def test_every_number_comes_back_from_csv_to_the_bit(done, cli, tmp_path):
 
 @pytest.mark.filterwarnings("default::swarmbo.errors.SwarmboWarning")
 @pytest.mark.parametrize("name", ["scenario.toml", "world.json"])
-def test_a_damaged_run_below_a_folder_is_named_and_stops_no_other(done, cli, tmp_path, name):
+def test_a_damaged_run_in_a_folder_is_named_and_left_out(done, cli, tmp_path, name):
     for seed in ("seed-000", "seed-001"):
         shutil.copytree(done("robots"), tmp_path / seed)
     (tmp_path / "seed-000" / name).write_text("{]")
-    told, cited = cli("export", tmp_path, status=1).stderr, cli("cite", tmp_path)
+    exported, cited = cli("export", tmp_path, status=1).stderr, cli("cite", tmp_path)
     with (tmp_path / "measurements.csv").open(newline="") as file:
         assert {row["run"] for row in csv.DictReader(file)} == {"seed-001"}
     assert "terry2021" in cited.stdout
-    for text in (told, cited.stderr):
+    for text in (exported, cited.stderr):
         assert f"{tmp_path / 'seed-000' / name}: " in text
         assert text.strip().endswith("; left out")
     shutil.rmtree(tmp_path / "seed-001")
     assert "left out" not in cli("cite", tmp_path, status=2).stderr
 
 
-def test_a_run_whose_log_is_damaged_is_named_and_not_cited(done, cli, tmp_path):
+def test_a_run_with_a_damaged_log_is_named_and_not_cited(done, cli, tmp_path):
     shutil.copytree(done("robots"), tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
     log = tmp_path / "run" / "rounds.jsonl"
@@ -217,10 +219,10 @@ def test_a_run_whose_log_is_damaged_is_named_and_not_cited(done, cli, tmp_path):
 
 
 @pytest.mark.filterwarnings("default::swarmbo.errors.SwarmboWarning")
-def test_runs_below_a_folder_are_one_table(done, cli, tmp_path):
+def test_runs_in_a_folder_are_one_table(done, cli, tmp_path):
     for name in ("robots", "totals"):
         shutil.copytree(done(name), tmp_path / "sweep" / name / "seed-000")
-    begun = tmp_path / "sweep" / "robots" / "seed-001"  # its world is not there yet
+    begun = tmp_path / "sweep" / "robots" / "seed-001"  # no world.json yet
     begun.mkdir()
     shutil.copy(done("robots") / "scenario.toml", begun)
     assert "seed-001: no round is logged; left out" in cli("export", tmp_path / "sweep").stderr
@@ -228,8 +230,8 @@ def test_runs_below_a_folder_are_one_table(done, cli, tmp_path):
     assert "no run there has logged a round" in cli("export", tmp_path / "begun", status=2).stderr
     cited = cli("cite", tmp_path / "sweep")
     assert (cited.stderr, "terry2021" in cited.stdout) == (f"swarmbo: {begun}: no round is logged; left out\n", True)
-    told = cli("export", begun, status=2).stderr
-    assert told.startswith(f"swarmbo: {begun}/world.json: cannot be read (No such file or directory); delete ")
+    refused = cli("export", begun, status=2).stderr
+    assert refused.startswith(f"swarmbo: {begun}/world.json: cannot be read (No such file or directory); delete ")
     with (tmp_path / "sweep" / "measurements.csv").open(newline="") as file:
         back = list(csv.DictReader(file))
     assert {row["run"] for row in back} == {"robots/seed-000", "totals/seed-000"}
@@ -237,7 +239,7 @@ def test_runs_below_a_folder_are_one_table(done, cli, tmp_path):
     assert len(back) == sum(len(table["value"]) for table in tables)
 
 
-def test_a_new_run_takes_the_tables_of_the_old_one_away(tmp_path, cli, bump_scenario):
+def test_a_new_run_deletes_the_tables_of_the_old_run(tmp_path, cli, bump_scenario):
     run(bump_scenario(), tmp_path / "run")
     cli("export", tmp_path / "run")
     (tmp_path / "run" / "notes.txt").write_text("mine")
@@ -262,13 +264,13 @@ def test_frames_and_parquet_have_types(done, cli):
     assert list(empty.columns) == list(table)
 
 
-def test_what_is_not_installed_is_missed_in_one_line(done, cli, monkeypatch, tmp_path):
+def test_a_missing_package_is_reported_in_one_line(done, cli, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"to_dataframe\(\) needs .* 'pandas'.*pip install \"swarmbo\[pandas\]\""):
         sb.load_run(done("robots")).to_dataframe()
-    told = cli("export", done("robots"), tmp_path / "t.parquet", status=2)
-    assert "Parquet needs the package 'pyarrow'" in told.stderr
+    result = cli("export", done("robots"), tmp_path / "t.parquet", status=2)
+    assert "Parquet needs the package 'pyarrow'" in result.stderr
     assert not list(tmp_path.iterdir())
     cli("export", done("robots"), tmp_path / "t.csv")
 
@@ -282,10 +284,10 @@ def test_what_is_not_installed_is_missed_in_one_line(done, cli, monkeypatch, tmp
         (["t.xlsx"], "got 't.xlsx'; wanted a name that ends in .csv or .parquet, or --csv"),
     ],
 )
-def test_what_cannot_be_written_is_refused_in_one_line(done, cli, arguments, message):
-    told = cli("export", done("robots"), *arguments, status=2)
-    assert message in told.stderr
-    assert len(told.stderr.strip().splitlines()) == 1
+def test_invalid_targets_of_export_are_refused_in_one_line(done, cli, arguments, message):
+    result = cli("export", done("robots"), *arguments, status=2)
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
 
 
 def test_a_notebook_shows_the_closing_table_and_the_figures(done, tmp_path):
@@ -308,7 +310,7 @@ def test_a_notebook_shows_the_closing_table_and_the_figures(done, tmp_path):
         loaded.plot("rgret")
 
 
-def test_a_table_on_standard_output_is_that_of_the_file_whatever_its_characters(tmp_path, monkeypatch):
+def test_standard_output_gets_the_same_bytes_as_a_file(tmp_path, monkeypatch):
     run(load("camel", ["rounds=1", "name=Höhe → 1"]), tmp_path / "run")
     written, _ = export(tmp_path / "run")
     out = io.TextIOWrapper(raw := io.BytesIO(), encoding="cp1252", errors="replace", newline="\n")
@@ -319,11 +321,11 @@ def test_a_table_on_standard_output_is_that_of_the_file_whatever_its_characters(
 
 
 class ZMQInteractiveShell:
-    """What a notebook's kernel is called."""
+    """A class with the name of a notebook's kernel."""
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_notebook_shows_one_bar_that_moves(fails, tmp_path, monkeypatch, bump_scenario, capsys):
+def test_a_notebook_shows_one_bar_and_updates_it(fails, tmp_path, monkeypatch, bump_scenario, capsys):
     display = pytest.importorskip("IPython.display")
     states, seen = [], []
 
@@ -350,14 +352,14 @@ def test_a_notebook_shows_one_bar_that_moves(fails, tmp_path, monkeypatch, bump_
     assert capsys.readouterr() == ("", "")  # nothing but the bar
 
 
-def test_nobody_sees_a_bar_who_did_not_ask(tmp_path, bump_scenario, capsys):
+def test_a_bar_is_shown_only_on_request(tmp_path, bump_scenario, capsys):
     run(bump_scenario(), tmp_path / "run")
     assert capsys.readouterr() == ("", "")
-    run(bump_scenario(seed=2), tmp_path / "told", progress=True)
+    run(bump_scenario(seed=2), tmp_path / "shown", progress=True)
     assert "round 4/4" in capsys.readouterr().err
 
 
-def test_numbers_far_below_one_are_told_by_their_digits(tmp_path, bump_scenario):
+def test_very_small_numbers_keep_their_significant_digits(tmp_path, bump_scenario):
     summary = run(bump_scenario(rounds=1), tmp_path / "run")
     tiny = Recommendation(summary.recommendation.location, 4.988e-9, 3.6e-11)
     rows = dict(report_rows(replace(summary, recommendation=tiny, unit="A")))

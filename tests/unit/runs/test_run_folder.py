@@ -1,4 +1,4 @@
-"""Files of a run folder: torn, sealed, missing, of others, on a full disk; and what is cleared."""
+"""Files of a run folder: incomplete or missing ones, seals, files of others, full disks, clearing."""
 
 import errno
 import io
@@ -30,7 +30,7 @@ def folder(tmp_path, bump_scenario):
     return RunFolder.create(RunFolder.make(tmp_path / "deep" / "run"), bump_scenario())
 
 
-def test_a_last_line_torn_at_any_byte_is_skipped_and_cut_and_the_next_one_follows(folder):
+def test_a_last_line_cut_at_any_byte_is_skipped_and_replaced_by_the_next(folder):
     folder.append(line(0), TIMING)
     log = folder.path / "rounds.jsonl"
     first = log.read_bytes()
@@ -45,14 +45,14 @@ def test_a_last_line_torn_at_any_byte_is_skipped_and_cut_and_the_next_one_follow
         assert log.read_bytes() == whole
 
 
-def test_a_last_line_of_zeros_as_after_a_power_cut_is_skipped(folder):
+def test_a_last_line_of_zeros_after_a_power_cut_is_skipped(folder):
     folder.append(line(0), TIMING)
     with (folder.path / "rounds.jsonl").open("ab") as log:
         log.write(b"\0" * 40 + b"\n")
     assert folder.log().lines == [line(0)]
 
 
-def test_a_torn_timing_is_left_out(folder):
+def test_an_incomplete_timing_is_left_out(folder):
     folder.append(line(0), TIMING)
     with (folder.path / "timings.jsonl").open("ab") as log:
         log.write(b'{"round":1,"deci')
@@ -64,7 +64,7 @@ def test_objects_are_never_pickled(folder):
         folder.write_arrays("x.npz", {"a": np.array([object()])})
 
 
-def test_a_folder_that_holds_anything_is_not_made_into_a_run(tmp_path, bump_scenario):
+def test_a_folder_that_is_not_empty_is_not_used_for_a_run(tmp_path, bump_scenario):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(RunFolderError, match="not empty"):
         run(bump_scenario(), tmp_path)
@@ -73,7 +73,7 @@ def test_a_folder_that_holds_anything_is_not_made_into_a_run(tmp_path, bump_scen
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_clearing_deletes_the_run_and_nothing_else(folder):
+def test_clearing_deletes_only_files_of_the_run(folder):
     mine = {"notes.txt", "thesis.partial", "checkpoint-best.npz", "figures/belief.tiff", "figures/paper/belief.png"}
     (folder.path / "figures" / "paper").mkdir(parents=True)
     for name in mine:
@@ -87,7 +87,7 @@ def test_clearing_deletes_the_run_and_nothing_else(folder):
     assert left == mine
 
 
-def test_clearing_leaves_nothing_of_a_run_that_was_drawn(tmp_path, bump_scenario, blank):
+def test_clearing_deletes_all_figures_of_a_run(tmp_path, bump_scenario, blank):
     run(bump_scenario(rounds=1), tmp_path / "run")
     drawn = {path.name for path in draw_run(tmp_path / "run")}
     assert drawn == {path.name for path in (tmp_path / "run" / "figures").iterdir()}
@@ -95,7 +95,7 @@ def test_clearing_leaves_nothing_of_a_run_that_was_drawn(tmp_path, bump_scenario
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
 
-def test_a_run_deletes_no_checkpoint_but_its_own(tmp_path, bump_scenario):
+def test_a_run_deletes_only_its_own_checkpoints(tmp_path, bump_scenario):
     (tmp_path / "run").mkdir()
 
     def keep_a_copy(record, was_logged):
@@ -107,13 +107,13 @@ def test_a_run_deletes_no_checkpoint_but_its_own(tmp_path, bump_scenario):
     assert checkpoints == {"checkpoint-000003.npz", "checkpoint-best.npz"}
 
 
-def test_a_run_that_was_killed_while_its_scenario_was_written_can_begin_again(tmp_path, bump_scenario):
+def test_a_run_killed_while_its_scenario_was_written_can_start_again(tmp_path, bump_scenario):
     (tmp_path / "scenario.toml.partial").write_text("nam")
     run(bump_scenario(), tmp_path)
     assert RunFolder.open(tmp_path).scenario() == bump_scenario()
 
 
-def test_a_clearing_that_stops_anywhere_leaves_a_run_that_can_be_cleared(folder, monkeypatch):
+def test_after_an_interrupted_clearing_the_run_can_still_be_cleared(folder, monkeypatch):
     def stops(path):
         raise KeyboardInterrupt
 
@@ -134,9 +134,9 @@ def test_a_clearing_that_stops_anywhere_leaves_a_run_that_can_be_cleared(folder,
         ("world.npz", lambda folder: folder.write_arrays("world.npz", {"a": np.ones(3)})),
     ],
 )
-def test_a_disk_that_is_full_is_named_with_the_file(folder, monkeypatch, name, write):
+def test_an_error_of_a_full_disk_names_the_file(folder, monkeypatch, name, write):
     def full(file):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as the system's: it does not say which file
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # like the system's error, which does not name the file
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(RunFolderError, match=rf"run/{name}: cannot be written: No space left on device"):
@@ -144,10 +144,8 @@ def test_a_disk_that_is_full_is_named_with_the_file(folder, monkeypatch, name, w
 
 
 @pytest.mark.parametrize("cause", ["write", "fsync", "truncate"])
-def test_a_line_that_cannot_be_appended_leaves_a_log_as_it_was_and_says_what_the_system_says(
-    tmp_path, monkeypatch, cause
-):
-    """A system writes a part of what does not fit, and only the next call says why."""
+def test_a_failed_append_leaves_the_log_unchanged_and_raises_the_system_s_error(tmp_path, monkeypatch, cause):
+    """If a line does not fit, the system writes a part of it, and only the next call raises the error."""
     path, calls = tmp_path / "log", []
     append_line(path, b"first")
 
@@ -189,14 +187,14 @@ def test_a_line_that_cannot_be_appended_leaves_a_log_as_it_was_and_says_what_the
         (".lock", lambda folder: locked(folder.path).__enter__(), "cannot be written: Is a directory"),
     ],
 )
-def test_a_folder_in_the_place_of_a_file_is_named(folder, name, use, words):
+def test_an_error_names_a_folder_in_the_place_of_a_file(folder, name, use, words):
     (folder.path / name).mkdir()
     with pytest.raises(RunFolderError, match=f"run/{name}: {words}"):
         use(folder)
     assert RunFolder.holds_run(folder.path)
 
 
-def test_what_is_no_run_is_refused(tmp_path):
+def test_missing_folders_and_folders_without_a_run_are_refused(tmp_path):
     with pytest.raises(RunFolderError, match="no such folder"):
         RunFolder.open(tmp_path / "nowhere")
     with pytest.raises(RunFolderError, match="no run lies here"):
@@ -204,7 +202,7 @@ def test_what_is_no_run_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["rounds = 0", "rounds = ", "\0"])
-def test_a_damaged_scenario_is_named_once(folder, damage):
+def test_an_error_names_a_damaged_scenario_once(folder, damage):
     (folder.path / "scenario.toml").write_text(damage)
     with pytest.raises(RunFolderError) as caught:
         folder.scenario()
@@ -212,7 +210,7 @@ def test_a_damaged_scenario_is_named_once(folder, damage):
     assert str(caught.value).count(str(folder.path)) == 1
 
 
-def test_each_line_of_a_log_is_sealed_to_those_before_it():
+def test_the_seal_of_a_line_depends_on_all_lines_before_it():
     start = after = "0" * 32
     lines, sealed = [msgspec.json.encode(RoundRecord(number, [])) for number in range(3)], []
     for line in lines:
@@ -227,9 +225,9 @@ def test_each_line_of_a_log_is_sealed_to_those_before_it():
     assert (whole.lines, whole.digest, whole.damage) == (lines, after, None)
     assert whole.length == sum(map(len, sealed)) + 3
     for rows, begins, known in (
-        (sealed, "1" * 32, 0),  # of a run with other settings
-        ([sealed[0], sealed[2]], start, 1),  # one was cut out
-        ([*sealed[:2], seal(lines[2])], start, 2),  # one that was written anew
+        (sealed, "1" * 32, 0),  # from a run with other settings
+        ([sealed[0], sealed[2]], start, 1),  # one line was removed
+        ([*sealed[:2], seal(lines[2])], start, 2),  # one line was replaced
     ):
         log = read(*rows, start=begins)
         assert log.lines == lines[:known]

@@ -29,10 +29,10 @@ def log(path):
 
 
 def resumed(folder):
-    """Resume a run; the rounds that were told, and whether each was logged before."""
-    told = []
-    resume(folder, on_round=lambda record, was_logged: told.append((record.round, was_logged)))
-    return told
+    """Resume a run; return the reported rounds, and whether each was already logged."""
+    rounds = []
+    resume(folder, on_round=lambda record, was_logged: rounds.append((record.round, was_logged)))
+    return rounds
 
 
 def truth(sample):
@@ -41,16 +41,16 @@ def truth(sample):
 
 @pytest.fixture(scope="module")
 def whole():
-    """Logs of whole runs, by settings of their worlds."""
+    """Logs of complete runs, by settings of their environments."""
     return {}
 
 
 @pytest.fixture
 def crashed(tmp_path, mischief, bump_scenario, whole):
-    """A run of 6 rounds that its world stopped in the 4th, and the log of the same run without a crash."""
+    """A run of 6 rounds whose environment crashed in the 4th, and the log of the same run without a crash."""
 
     def make(**environment):
-        drawn = {"restarts": 1}  # fits draw starts, whose stream goes on too
+        drawn = {"restarts": 1}  # fits draw random starts, whose stream must continue too
         scenario = bump_scenario(rounds=6, belief=drawn, environment=environment, when_step_fails="stop")
         if (settings := str(environment)) not in whole:
             run(scenario, tmp_path / "whole")
@@ -64,14 +64,14 @@ def crashed(tmp_path, mischief, bump_scenario, whole):
     return make
 
 
-def test_the_seed_of_the_scenario_is_that_of_world_and_team(tmp_path, mischief, bump_scenario):
+def test_environment_and_team_have_the_seed_of_the_scenario(tmp_path, mischief, bump_scenario):
     run(bump_scenario(seed=17), tmp_path / "run")
     assert mischief.made[-1].seed == 17
     assert assemble(bump_scenario(seed=17))[1].seed == 17
     assert read_world(RunFolder(tmp_path / "run")).name == "bump of seed 17"
 
 
-def test_methods_at_one_seed_share_the_field_the_starts_and_the_noise(tmp_path, bump_scenario):
+def test_methods_with_the_same_seed_share_the_field_the_starts_and_the_noise(tmp_path, bump_scenario):
     for kind in ("random", "independent"):
         run(bump_scenario(coordination=kind, seed=5), tmp_path / kind)
     first, second = (RunFolder(tmp_path / kind).records() for kind in ("random", "independent"))
@@ -82,7 +82,7 @@ def test_methods_at_one_seed_share_the_field_the_starts_and_the_noise(tmp_path, 
     np.testing.assert_allclose(noise[0], noise[1], atol=1e-12)
 
 
-def test_records_say_what_happened(played):
+def test_records_and_summary_describe_the_run(played):
     summary, records = played(rounds=3)
     assert [record.round for record in records] == [0, 1, 2, 3]
     samples = [sample for record in records for sample in record.samples]
@@ -98,10 +98,10 @@ def test_records_say_what_happened(played):
     assert [sample.target for sample in records[0].samples] == [None, None]
     assert all(sample.target == sample.location for record in records[1:] for sample in record.samples)
     assert len({record.query for record in records[1:]}) == 3
-    assert [record.sharing.messages for record in records] == [0, 2, 2, 2]  # before each decision
+    assert [record.sharing.messages for record in records] == [0, 2, 2, 2]  # outcomes are shared before each decision
 
 
-def test_predictions_are_those_of_the_belief_before_the_measurement(played, bump_scenario):
+def test_predictions_are_made_by_the_belief_before_the_measurement(played, bump_scenario):
 
     _, records = played(rounds=3)
     settings, square = bump_scenario().belief, Domain(np.zeros(2), np.ones(2))
@@ -115,7 +115,7 @@ def test_predictions_are_those_of_the_belief_before_the_measurement(played, bump
         np.testing.assert_allclose([sample.std for sample in records[number].samples], np.sqrt(var), rtol=1e-6)
 
 
-def test_a_log_depends_on_scenario_and_seed_and_not_on_the_clock(tmp_path, monkeypatch, bump_scenario):
+def test_a_log_depends_only_on_scenario_and_seed_and_not_on_the_clock(tmp_path, monkeypatch, bump_scenario):
     for name, seed in (("a", 3), ("b", 4)):
         run(bump_scenario(seed=seed), tmp_path / name)
     monkeypatch.setattr("time.perf_counter", iter(range(0, 10**6, 37)).__next__)
@@ -124,7 +124,7 @@ def test_a_log_depends_on_scenario_and_seed_and_not_on_the_clock(tmp_path, monke
     assert RunFolder(tmp_path / "c").timings()[1].total == 4 * 37
 
 
-def test_failed_measurements_are_recorded_as_none_and_survived(mischief, played):
+def test_failed_measurements_are_recorded_as_none_and_the_run_continues(mischief, played):
     mischief.fails = lambda agent, number: number == 2 or (agent == "agent_1" and number < 2)
     summary, records = played()
     assert [s.measurement for s in records[2].samples] == [None, None]
@@ -133,7 +133,7 @@ def test_failed_measurements_are_recorded_as_none_and_survived(mischief, played)
     assert (summary.measurements, summary.failures) == (6, 4)
 
 
-def test_a_run_whose_measurements_all_fail_comes_to_its_end(mischief, played):
+def test_a_run_whose_measurements_all_fail_ends(mischief, played):
     mischief.fails = lambda agent, number: True
     summary, _ = played()
     assert (summary.measurements, summary.best, summary.recommendation, summary.score) == (0, None, None, None)
@@ -147,7 +147,7 @@ def test_late_rounds_are_the_last_quarter_rounded_up(rounds, late):
     assert (summary.late_rounds, summary.late_mean) == (late, rounds - 0.5 * (late - 1))
 
 
-def test_an_agent_that_does_not_report_is_recorded_where_it_was(mischief, played):
+def test_an_agent_that_does_not_report_is_recorded_at_its_last_place(mischief, played):
     mischief.silent = lambda agent, number: agent == "agent_0" and number in (2, 3)
     _, records = played()
     there = records[1].samples[0].location
@@ -158,19 +158,19 @@ def test_an_agent_that_does_not_report_is_recorded_where_it_was(mischief, played
     assert records[4].samples[0].measurement is not None
 
 
-def test_a_world_that_ends_early_ends_the_run(tmp_path, bump_scenario):
+def test_an_environment_that_ends_early_ends_the_run(tmp_path, bump_scenario):
     summary = run(bump_scenario(environment={"ends_at": 2}), tmp_path / "run")
     assert summary.rounds == 2
     assert resume(tmp_path / "run") == summary
 
 
-def test_a_coordination_may_be_a_word(tmp_path, bump_scenario):
+def test_a_coordination_method_can_be_given_by_name(tmp_path, bump_scenario):
     scenario = bump_scenario()
     named = msgspec.structs.replace(scenario, coordination="independent")
     assert run(named, tmp_path / "word").rounds == run(scenario, tmp_path / "usual").rounds
 
 
-def test_a_world_without_truth_has_no_scores(tmp_path, bump_scenario):
+def test_a_run_without_a_ground_truth_has_no_scores(tmp_path, bump_scenario):
     summary = run(bump_scenario(environment={"tells_truth": False}), tmp_path / "run")
     assert (summary.score, summary.maximum, summary.mean_regret) == (None, None, None)
     assert summary.best is not None
@@ -178,7 +178,7 @@ def test_a_world_without_truth_has_no_scores(tmp_path, bump_scenario):
 
 
 @pytest.mark.parametrize("keeps_state", [True, False])
-def test_a_run_that_its_world_stopped_goes_on_as_if_it_had_not(crashed, keeps_state):
+def test_a_run_stopped_by_its_environment_resumes_to_the_same_bytes(crashed, keeps_state):
     folder, whole = crashed(keeps_state=keeps_state)
     assert whole.startswith(log(folder))
     assert len(RunFolder(folder).records()) == 4
@@ -187,12 +187,12 @@ def test_a_run_that_its_world_stopped_goes_on_as_if_it_had_not(crashed, keeps_st
     assert log(folder) == whole
 
 
-def test_rounds_after_an_old_checkpoint_are_run_again_and_held_against_the_log(tmp_path, crashed, mischief):
+def test_rounds_after_an_old_checkpoint_are_run_again_and_compared_with_the_log(tmp_path, crashed, mischief):
     folder, whole = crashed()
     old = tmp_path / "old"
     shutil.copytree(folder, old)
     resume(folder)
-    for name in ("rounds.jsonl", "timings.jsonl"):  # the log of the whole run beside the checkpoint of its third round
+    for name in ("rounds.jsonl", "timings.jsonl"):  # the log of the complete run with the checkpoint of round 3
         shutil.copy(folder / name, old / name)
     assert resumed(old) == [(4, True), (5, True), (6, True)]
     assert log(old) == whole
@@ -205,7 +205,7 @@ def test_without_a_checkpoint_the_run_starts_over_and_checks_every_logged_line(c
     assert log(folder) == whole
 
 
-def test_a_checkpoint_that_the_log_does_not_reach_is_not_used(crashed):
+def test_a_checkpoint_beyond_the_end_of_the_log_is_not_used(crashed):
     folder, whole = crashed()
     lines = log(folder).splitlines(keepends=True)
     (folder / "rounds.jsonl").write_bytes(b"".join(lines[:2]) + lines[2][:9])
@@ -214,7 +214,7 @@ def test_a_checkpoint_that_the_log_does_not_reach_is_not_used(crashed):
 
 
 @pytest.mark.parametrize("content", [None, b"PK"])
-def test_a_damaged_truth_says_what_to_do_and_that_helps(crashed, content):
+def test_the_repair_that_the_error_of_a_damaged_ground_truth_suggests_works(crashed, content):
     folder, whole = crashed()
     if content is None:
         (folder / "world.npz").unlink()
@@ -228,7 +228,7 @@ def test_a_damaged_truth_says_what_to_do_and_that_helps(crashed, content):
     assert log(folder) == whole
 
 
-def test_a_damaged_world_of_a_complete_run_says_what_to_do_and_that_helps(tmp_path, bump_scenario):
+def test_the_repair_that_the_error_of_a_damaged_world_file_suggests_works(tmp_path, bump_scenario):
     folder = tmp_path / "run"
     run(bump_scenario(), folder)
     whole, world = log(folder), (folder / "world.json").read_bytes()
@@ -241,7 +241,7 @@ def test_a_damaged_world_of_a_complete_run_says_what_to_do_and_that_helps(tmp_pa
     assert (log(folder), (folder / "world.json").read_bytes()) == (whole, world)
 
 
-def test_figures_that_cannot_be_written_are_an_error_of_one_line(crashed, monkeypatch):
+def test_an_error_says_that_figures_cannot_be_written(crashed, monkeypatch):
     def full(file):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -256,7 +256,7 @@ def test_figures_that_cannot_be_written_are_an_error_of_one_line(crashed, monkey
         draw_run(folder)
 
 
-def test_versions_that_changed_are_named_when_a_line_does_not_come_out_again(crashed, mischief, monkeypatch):
+def test_an_error_names_changed_versions_if_a_repeated_round_differs(crashed, mischief, monkeypatch):
     folder, _ = crashed()
     (folder / "checkpoint.json").unlink()
     mischief.fails = lambda agent, number: number == 2
@@ -265,14 +265,14 @@ def test_versions_that_changed_are_named_when_a_line_does_not_come_out_again(cra
         resume(folder)
 
 
-def test_a_world_that_changed_since_stops_the_resume(crashed, mischief):
+def test_a_run_whose_environment_has_changed_cannot_be_resumed(crashed, mischief):
     folder, _ = crashed()
     mischief.shift = 0.5
     with pytest.raises(RunFolderError, match="environment of this run has changed"):
         resume(folder)
 
 
-def test_a_damaged_checkpoint_says_what_to_do(crashed):
+def test_the_repair_that_the_error_of_a_damaged_checkpoint_suggests_works(crashed):
     folder, whole = crashed()
     for damage in (b"{", b"[]", b'{"version": 1}'):
         (folder / "checkpoint.json").write_bytes(damage)
@@ -291,7 +291,7 @@ def test_a_checkpoint_of_another_version_is_refused(crashed):
         resume(folder)
 
 
-def test_a_complete_run_is_left_alone(tmp_path, mischief, bump_scenario):
+def test_a_complete_run_is_not_changed(tmp_path, mischief, bump_scenario):
     scenario, folder = bump_scenario(), tmp_path / "run"
     summary = run(scenario, folder)
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
@@ -312,46 +312,46 @@ def test_another_run_is_not_overwritten_unless_forced(tmp_path, bump_scenario):
     assert (folder / "notes.txt").read_text() == "mine"
     logged = []
     run(bump_scenario(rounds=3), folder, force=True, on_round=lambda record, was_logged: logged.append(was_logged))
-    assert logged == [False] * 4  # the same run, complete, is begun anew
+    assert logged == [False] * 4  # the same complete run starts again
 
 
-def test_an_unfinished_run_is_not_started_again_silently(crashed):
+def test_an_unfinished_run_is_not_overwritten(crashed):
     folder, _ = crashed()
     with pytest.raises(RunFolderError, match=r"holds 3 of 6 rounds of this run; `swarmbo resume"):
         run(RunFolder(folder).scenario(), folder)
 
 
-def test_a_run_that_another_process_writes_is_refused(crashed):
+def test_a_run_that_another_process_is_writing_is_refused(crashed):
     folder, _ = crashed()
     with locked(folder), pytest.raises(RunFolderError, match="another process"):
         resume(folder)
 
 
-def test_nothing_is_written_when_the_world_refuses_its_settings(tmp_path, bump_scenario):
+def test_nothing_is_written_if_the_environment_refuses_its_settings(tmp_path, bump_scenario):
     with pytest.raises(ConfigError, match="refused its settings: TypeError"):
         run(bump_scenario(environment={"colour": "red"}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_check_refuses_what_only_shows_at_reset(mischief, bump_scenario):
+def test_check_finds_errors_that_occur_at_reset(mischief, bump_scenario):
     check(bump_scenario())
     assert mischief.made[-1].round == 0
     with pytest.raises(ConfigError, match="no agents"):
         check(bump_scenario(environment={"agents": 0}))
 
 
-def test_a_field_is_held_against_nothing_even_if_its_world_offers_references(tmp_path, bump_scenario, monkeypatch):
+def test_a_run_in_a_field_has_no_references_even_if_its_environment_offers_them(tmp_path, bump_scenario, monkeypatch):
     world, scenario = pettingzoo.spec("parallel", "tests/bump-v0").entry_point, bump_scenario()
-    monkeypatch.setattr(world, "references", lambda env, budget, seed: {"a simple way": 1.0}, raising=False)
+    monkeypatch.setattr(world, "references", lambda env, budget, seed: {"a simple method": 1.0}, raising=False)
     assert not run(scenario, tmp_path / "run").references
 
 
 @pytest.mark.parametrize(("overrides", "n"), [([], 10), (["initial=3"], 3)])
-def test_a_scenario_says_how_many_points_the_initial_design_has(overrides, n):
+def test_a_scenario_sets_the_number_of_points_of_the_initial_design(overrides, n):
     scenario = load("wlan", overrides)
     _, team = assemble(scenario)
     assert team.setup.initial == n
-    assert _assembled(scenario)[1].setup.initial == n  # of a fleet, too
+    assert _assembled(scenario)[1].setup.initial == n  # also for a fleet
 
 
 @pytest.mark.parametrize("name", ["wlan", "robots"])
@@ -362,10 +362,10 @@ def test_an_initial_design_of_no_points_or_of_a_field_is_refused(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "way"),
+    ("name", "methods"),
     [("powell", "additive, coordination admm"), ("robots", "exact, coordination exact"), ("wlan", "additive")],
 )
-def test_the_time_that_check_estimates_is_a_run_s_processor_time_within_a_factor_of_three(name, way, tmp_path):
+def test_the_estimated_time_is_within_a_factor_of_three_of_a_run_s_processor_time(name, methods, tmp_path):
     scenario = load(name, [])
     run(load(name, ["rounds=14"]), tmp_path / "compiles")
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""Scenarios: defaults, limits, files and where they are found, and what overrides make of them."""
+"""Scenarios: defaults, limits, files and their locations, overrides."""
 
 import os
 import re
@@ -79,18 +79,18 @@ def test_a_wrong_value_is_refused_with_the_path_of_its_key(change, at):
 
 
 @pytest.mark.parametrize("key", ["name", "environment"])
-def test_a_missing_key_is_named(key):
+def test_an_error_names_a_missing_key(key):
     with pytest.raises(ConfigError, match=rf"^\$\.{key}: .*missing"):
         scenario_of({k: v for k, v in MINIMAL.items() if k != key})
 
 
-def test_the_name_defaults_to_that_of_the_file(tmp_path):
+def test_the_name_defaults_to_the_name_of_the_file(tmp_path):
     file = tmp_path / "soil.toml"
     file.write_text('[environment]\nid = "a"')
     assert load(file).name == "soil"
 
 
-def test_csv_paths_of_a_file_are_relative_to_it_and_those_of_overrides_to_the_working_directory(tmp_path, monkeypatch):
+def test_paths_in_a_file_are_relative_to_it_and_paths_in_overrides_to_the_working_directory(tmp_path, monkeypatch):
     (tmp_path / "there").mkdir()
     (tmp_path / "here").mkdir()
     file = tmp_path / "there" / "soil.toml"
@@ -101,23 +101,23 @@ def test_csv_paths_of_a_file_are_relative_to_it_and_those_of_overrides_to_the_wo
     assert moved.environment["field"]["csv"] == str(tmp_path / "here" / "mine.csv")
     lakes = 'no_go = [{ geojson = "lake.geojson" }, { corners = [[0, 0], [1, 0], [0, 1]] }]'
     file.write_text(f'[environment]\nid = "a"\nfield.raster = "dem.tif"\ntopology.csv = "office.csv"\n{lakes}')
-    told = load(file).environment
-    assert told["topology"]["csv"] == str(tmp_path / "there" / "office.csv")
-    assert told["field"]["raster"] == str(tmp_path / "there" / "dem.tif")
-    assert told["no_go"][0]["geojson"] == str(tmp_path / "there" / "lake.geojson")
+    environment = load(file).environment
+    assert environment["topology"]["csv"] == str(tmp_path / "there" / "office.csv")
+    assert environment["field"]["raster"] == str(tmp_path / "there" / "dem.tif")
+    assert environment["no_go"][0]["geojson"] == str(tmp_path / "there" / "lake.geojson")
     file.write_text('[environment]\nid = "a"\nfield = { csv = "data/soil.csv", x = "e" }')
     absolute = os.path.abspath(os.sep + "data.csv")
     assert load(file, [f"environment.field.csv={absolute}"]).environment["field"]["csv"] == absolute
 
 
-def test_every_scenario_that_is_brought_along_loads_under_its_name_and_says_what_it_is():
+def test_every_included_scenario_loads_by_its_name_and_has_a_description():
     assert {"robots", "robots-depot", "robots-window", "robots-topobathy", "measured"} <= available().keys()
     for name, path in available().items():
         assert load(name).name == name
         assert len(summary_line(path)) > 20
 
 
-def test_a_name_is_looked_up_inside_the_package_first_and_then_beside_it(tmp_path, monkeypatch):
+def test_a_name_is_searched_first_inside_the_package_and_then_beside_it(tmp_path, monkeypatch):
     package = tmp_path / "swarmbo"
     monkeypatch.setattr(swarmbo, "__file__", str(package / "__init__.py"))
     beside, inside = tmp_path / "scenarios", package / "_scenarios"
@@ -150,7 +150,7 @@ FAULTS += [(b"a = " + b"[" * 5000, "nested|not TOML"), (b"a = " + b"9" * 5000, "
 
 
 @pytest.mark.parametrize(("content", "words"), FAULTS)
-def test_a_file_that_is_no_toml_is_refused_with_its_name(tmp_path, content, words):
+def test_a_file_that_is_not_toml_is_refused_with_its_name(tmp_path, content, words):
     file = tmp_path / "bad.toml"
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=f"^{re.escape(str(file))}: .*({words})"):
@@ -164,7 +164,7 @@ def test_a_missing_file_or_a_folder_is_refused(tmp_path, monkeypatch, name):
         load(name)
 
 
-def test_a_name_like_that_of_a_scenario_is_answered_with_that():
+def test_a_misspelt_scenario_gets_a_suggestion():
     with pytest.raises(ConfigError, match=r"did you mean 'robots'\?$"):
         load("robot")
 
@@ -182,7 +182,7 @@ def test_a_name_like_that_of_a_scenario_is_answered_with_that():
     ],
 )
 @pytest.mark.parametrize("within", [lambda t: t, lambda t: {"inner": t}, lambda t: {"list": [{}, t]}])
-def test_a_number_at_its_limit_is_taken_and_one_beyond_is_refused_wherever_it_stands(key, fits, beyond, within):
+def test_a_number_at_its_limit_is_accepted_and_beyond_it_refused_at_any_depth(key, fits, beyond, within):
     def check(value):
         tables = {slot: within({key: value}) if slot == SLOTS[0] else {} for slot in SLOTS}
         require_practical_numbers(SimpleNamespace(**tables))
@@ -200,7 +200,7 @@ def test_seeds_and_switches_have_no_limit():
 
 
 @pytest.mark.parametrize("wrap", [lambda inner: {"a": inner}, lambda inner: [inner]])
-def test_tables_are_nested_32_deep_at_most(wrap):
+def test_tables_can_be_nested_at_most_32_deep(wrap):
     def nested(depth):
         value = {}
         for _ in range(depth - 2):
@@ -229,7 +229,7 @@ def test_tables_are_nested_32_deep_at_most(wrap):
         ("k=", ""),
     ],
 )
-def test_values_are_toml_and_what_is_not_toml_is_a_string(text, value):
+def test_values_are_toml_or_otherwise_strings(text, value):
     assert parse_override(text) == (("k",), value)
 
 
@@ -239,12 +239,12 @@ def test_an_override_without_key_or_equals_sign_is_refused(text):
         parse_override(text)
 
 
-def test_a_value_that_starts_as_toml_and_is_not_is_refused_and_not_taken_as_a_word():
+def test_a_value_that_begins_like_toml_but_is_invalid_is_refused():
     with pytest.raises(ConfigError, match=r"^\$\.environment\.start: .*not TOML"):
         parse_override("environment.start=[1, 2")
 
 
-def test_overrides_make_tables_where_there_are_none_and_leave_the_input_alone():
+def test_overrides_add_missing_tables_and_do_not_change_the_input():
     data = {"rounds": 1, "environment": {"field": {"csv": "a"}}}
     out = apply_overrides(data, ["environment.field.x=e", "belief.kernel=rbf", "rounds=7"])
     assert out == {"rounds": 7, "environment": {"field": {"csv": "a", "x": "e"}}, "belief": {"kernel": "rbf"}}
@@ -255,7 +255,7 @@ def test_the_last_of_two_overrides_wins():
     assert apply_overrides({}, ["seed=1", "seed=2"]) == {"seed": 2}
 
 
-def test_a_new_kind_starts_its_table_afresh_in_whatever_order_it_is_given():
+def test_a_new_kind_replaces_its_table_in_any_order_of_overrides():
     data = {"coordination": {"kind": "max-sum", "damping": 0.3}}
     assert apply_overrides(data, ["coordination.kind=exact"]) == {"coordination": {"kind": "exact"}}
     assert apply_overrides(data, ["coordination.kind=max-sum"]) == data
@@ -263,13 +263,13 @@ def test_a_new_kind_starts_its_table_afresh_in_whatever_order_it_is_given():
     assert apply_overrides(data, ["coordination.table_budget=9", "coordination.kind=exact"]) == expected
 
 
-def test_an_override_through_a_value_is_refused_with_its_path():
+def test_an_override_inside_a_plain_value_is_refused_with_its_path():
     with pytest.raises(ConfigError, match=r"^\$\.environment\.robots: .*wanted a table"):
         apply_overrides({"environment": {"robots": 4}}, ["environment.robots.speed=1"])
 
 
 @given(st.lists(words, min_size=1, max_size=5))
-def test_alternatives_come_back_as_given(values):
+def test_alternatives_are_split_at_commas(values):
     assert split_alternatives("a.b=" + ",".join(values)) == [f"a.b={value}" for value in values]
 
 
@@ -288,6 +288,6 @@ def test_empty_alternatives_are_refused(text):
         split_alternatives(text)
 
 
-def test_a_kind_that_is_the_default_of_a_table_without_one_changes_nothing_else():
+def test_an_override_with_the_default_kind_keeps_the_other_keys():
     data = {"belief": {"kernel": "rbf"}}
     assert apply_overrides(data, ["belief.kind=exact"]) == {"belief": {"kernel": "rbf", "kind": "exact"}}

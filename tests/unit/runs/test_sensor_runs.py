@@ -1,4 +1,4 @@
-"""Runs of sensor fields and WLANs: what their records, summaries, world records and figures say."""
+"""Runs of sensor fields and WLANs: their records, summaries, ground truth and figures."""
 
 import io
 from dataclasses import replace
@@ -31,13 +31,13 @@ CHEAP = ["rounds=4", "environment.sensors=5", "belief.prior.restarts=0", "enviro
 
 @pytest.fixture(scope="module", params=["field", "field-plume", pytest.param("field-soil", marks=pytest.mark.thorough)])
 def done(request, tmp_path_factory):
-    """The scenario's name and the folder of a short run of it."""
+    """The name of a scenario, and the folder of a short run."""
     folder = tmp_path_factory.mktemp("sensors") / "run"
     run(load(request.param, CHEAP), folder)
     return request.param, folder
 
 
-def test_records_tell_who_declined_and_what_measuring_cost(done):
+def test_records_have_declined_measurements_and_costs(done):
     _, path = done
     folder = RunFolder(path)
     records, summary = folder.records(), load_run(path).summary
@@ -58,7 +58,7 @@ def test_records_tell_who_declined_and_what_measuring_cost(done):
     assert "cost" in labels
 
 
-def test_the_closing_table_tells_what_the_goal_is_scored_by_and_of_when(done):
+def test_the_closing_table_shows_the_scores_of_the_goal_and_their_rounds(done):
     name, path = done
     summary, rows = load_run(path).summary, dict(report_rows(load_run(path).summary))
     then = "" if name == "field-soil" else ", last round"
@@ -77,7 +77,7 @@ def test_the_closing_table_tells_what_the_goal_is_scored_by_and_of_when(done):
     assert f"map error {scores[-1].map_rmse:.4g}" in text
 
 
-def test_the_world_is_kept_for_every_round_with_its_goal(done):
+def test_the_ground_truth_of_every_round_and_the_goal_are_saved(done):
     name, path = done
     folder = RunFolder(path)
     world = world_of(folder)
@@ -96,7 +96,7 @@ def test_the_world_is_kept_for_every_round_with_its_goal(done):
         np.testing.assert_array_equal(kept.argmax, then.argmax)
 
 
-def test_scores_are_against_the_field_of_their_round_by_the_belief_of_their_round(done):
+def test_scores_compare_the_belief_and_the_field_of_the_same_round(done):
     _, path = done
     folder = RunFolder(path)
     records, world, settings = folder.records(), world_of(folder), folder.scenario().belief.prior
@@ -118,8 +118,8 @@ def test_older_lines_without_the_new_fields_are_read():
     assert score.level_f1 is score.view_rmse is None
 
 
-def test_methods_are_compared_by_what_their_goal_is_scored_by(done, tmp_path):
-    """Every round counts where the field changes, the end where it stays; regret is of those who look for a peak."""
+def test_methods_are_compared_by_the_scores_of_their_goal(done, tmp_path):
+    """In a changing field every round counts, otherwise only the last one. Only the goal "peak" has a regret."""
     name, path = done
     other = tmp_path / "random"
     run(load(name, [*CHEAP, "coordination.kind=random"]), other)
@@ -148,7 +148,7 @@ def test_methods_are_compared_by_what_their_goal_is_scored_by(done, tmp_path):
 
 
 @pytest.mark.parametrize(("metric", "better"), [("level_f1", "team"), ("map_rmse", "random")])
-def test_more_f1_and_less_error_are_better(metric, better):
+def test_a_higher_f1_and_a_lower_error_are_better(metric, better):
     pairs = PairedDifference(0.2, 0.1, 0.3, n_pairs=9, unpaired=[])
     rows = [
         ComparisonRow("lake", "random", metric, "", 0.5, 9, "random"),
@@ -158,8 +158,8 @@ def test_more_f1_and_less_error_are_better(metric, better):
     assert list(table.columns[-1].cells) == ["", better]
 
 
-def test_curves_stand_at_the_mean_number_of_measurements_of_their_seeds():
-    """Teams that decline make more measurements with one seed than with another."""
+def test_curves_are_drawn_at_the_mean_number_of_measurements_over_seeds():
+    """A team that declines may make more measurements with one seed than with another."""
     seeds = [([4, 8, 12], [3.0, 2.0, 1.0]), ([4, 5, 5], [3.0, 2.5, 2.5])]
     runs = [SimpleNamespace(goal="map", unit="m", measurements=counts, values=values) for counts, values in seeds]
     curves = output._curves("lake", "team", runs)
@@ -167,7 +167,7 @@ def test_curves_stand_at_the_mean_number_of_measurements_of_their_seeds():
     assert curves.quantity == "map RMSE"
 
 
-def test_a_run_whose_world_ended_early_stays_at_its_last_score():
+def test_a_run_that_ended_early_keeps_its_last_score():
     seeds = [([4, 8, 12], [3.0, 2.0, 1.0]), ([4, 8], [5.0, 4.0])]
     runs = [SimpleNamespace(goal="map", unit="m", measurements=counts, values=values) for counts, values in seeds]
     curves = output._curves("lake", "team", runs)
@@ -179,7 +179,7 @@ SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}
 
 
 @pytest.mark.slow
-def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_form(tmp_path, blank):
+def test_the_wlan_scenario_improves_on_its_initial_design_and_its_film_ends_at_the_best_point(tmp_path, blank):
     scenario = msgspec.structs.replace(load("wlan"), rounds=14)
     summary = run(scenario, tmp_path / "run")
     joints = [record.joint for record in RunFolder.open(tmp_path / "run").records()[1:]]
@@ -199,12 +199,12 @@ def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_for
         last = np.asarray(film.convert("RGB"), dtype=float)
     env = wlan_power_v0.parallel_env(render_mode="rgb_array", max_cycles=14)
     env.reset(seed=scenario.seed)
-    for joint in joints[: true.argmax() + 1]:  # it ends on the best
+    for joint in joints[: true.argmax() + 1]:  # the film ends at the best point
         env.step({agent: np.array([power]) for agent, power in zip(env.agents, joint.location, strict=True)})
-    assert np.abs(last - env.render()).mean() < 4.0  # the same picture, but for its fewer colours
+    assert np.abs(last - env.render()).mean() < 4.0  # the same picture with fewer colours
 
 
-def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tmp_path):
+def test_a_run_is_compared_with_reference_methods_of_equal_budget(tmp_path):
     table = {"id": "swarmbo/wlan_power-v0", "topology": SMALL}
     summary = run(scenario_of({"name": "small", "rounds": 8, "initial": 4, "environment": table}), tmp_path / "run")
     env = wlan_power_v0.parallel_env(topology=SMALL)
@@ -225,7 +225,7 @@ def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tm
     assert load_run(tmp_path / "run").summary == summary
 
 
-def test_nothing_stands_beside_what_was_found_that_breaks_the_limits_of_the_scenario(tmp_path):
+def test_references_that_ignore_the_scenario_s_constraints_are_left_out(tmp_path):
     limits = {
         "no_go": [{"kind": "box", "low": [4.0], "high": [25.0], "variables": ["power_0"]}],
         "constraints": [{"kind": "linear", "weights": {"power_1": 1.0, "power_2": 1.0}, "at_most": 8.0}],
@@ -239,15 +239,15 @@ def test_nothing_stands_beside_what_was_found_that_breaks_the_limits_of_the_scen
         assert summary.references[CENTRALISED] <= summary.maximum * (1 + 1e-9)
 
 
-def test_numbers_of_numpy_in_what_a_world_tells_are_kept_and_what_is_no_number_is_left_out(tmp_path, monkeypatch):
+def test_numpy_numbers_from_an_environment_are_accepted_and_missing_values_left_out(tmp_path, monkeypatch):
     known = WlanPower.ground_truth
-    told = {
+    methods = {
         "ground_truth": lambda self: replace(known(self), level=np.float64(3.0)),
         "references": lambda self, budget, seed: {"half": np.float32(0.5), "unknown": np.nan},
         "reference_points": lambda self, budget, seed: {},
         "worst_off": lambda self, point: {"least": np.float64(2.0), "simulated": None},
     }
-    for name, method in told.items():
+    for name, method in methods.items():
         monkeypatch.setattr(WlanPower, name, method)
     table = {"id": "swarmbo/wlan_power-v0", "topology": SMALL}
     summary = run(scenario_of({"name": "small", "rounds": 2, "initial": 2, "environment": table}), tmp_path / "run")
@@ -258,7 +258,7 @@ def test_numbers_of_numpy_in_what_a_world_tells_are_kept_and_what_is_no_number_i
 
 
 @pytest.mark.thorough
-def test_a_film_needs_a_world_that_says_so_and_references_one_function(tmp_path, blank):
+def test_only_some_environments_have_a_film_and_changing_ones_have_no_references(tmp_path, blank):
     for environment in (
         {"id": "swarmbo/function-v0", "function": "camel"},
         {"id": "swarmbo/wlan_power-v0", "topology": SMALL, "mobility_m": 1.0},
@@ -271,17 +271,15 @@ def test_a_film_needs_a_world_that_says_so_and_references_one_function(tmp_path,
         assert ("run.gif" in drawn) == ("topology" in environment)
 
 
-def test_a_run_among_changing_users_goes_on_after_an_interruption_and_tells_how_it_went_of_late(
-    tmp_path, same_when_resumed
-):
+def test_a_run_with_changing_users_resumes_and_reports_the_mean_of_its_last_rounds(tmp_path, same_when_resumed):
     changes = ["mobility_m=3.0", "leave_rate=0.1", "return_rate=0.3", "failure_rate=0.1"]
     small = "topology={generated={access_points=4,users=9,area_m=[150.0,150.0]}}"
     scenario = load(
         "wlan-mobility", ["rounds=8", "initial=4", *(f"environment.{setting}" for setting in (small, *changes))]
     )
-    assert scenario.belief.time is not None  # outcomes fade
+    assert scenario.belief.time is not None  # old outcomes lose weight
     records = same_when_resumed(scenario, 5)
-    assert records[-1].score is None  # there is no one function to score against
+    assert records[-1].score is None  # no fixed function to compare with
     late = np.mean([record.joint.measurement for record in records[-2:] if record.joint.measurement is not None])
     rows = dict(report_rows(load_run(tmp_path / "whole").summary))
     assert rows["mean of the last 2 rounds"] == f"{late:.4g} Mbit/s"

@@ -22,12 +22,12 @@ from swarmbo.runs.reading import read_summary
 from swarmbo.runs.stored_files import locked
 from swarmbo.runs.sweep import _run_trial, folder_name, setting_slug
 
-sys.path.append(str(Path(__file__).parent))  # workers import it, too
+sys.path.append(str(Path(__file__).parent))  # workers also import from this folder
 
 from held_trials import HeldTrials, hold, process_of, release, text_of
 
-IN_THREADS = Workers(engine="concurrent.futures:ThreadPoolExecutor")  # which start at once
-KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows a terminated process ends as abruptly
+IN_THREADS = Workers(engine="concurrent.futures:ThreadPoolExecutor")  # threads start at once
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows, SIGTERM also kills at once
 
 FILE = """
 name = "small"
@@ -51,7 +51,7 @@ def small(tmp_path):
     return file
 
 
-def test_every_combination_is_planned_with_seeds_from_the_scenarios_on(tmp_path, small):
+def test_every_combination_is_planned_with_seeds_that_begin_at_the_scenario_s(tmp_path, small):
     alternatives = ["coordination.kind=random,independent", "environment.noise_std=0.1,0.2", "rounds=3"]
     trials = plan(small, 3, ["belief.kernel=rbf", *alternatives], tmp_path)
     planned = [trial.scenario for trial in trials]
@@ -63,7 +63,7 @@ def test_every_combination_is_planned_with_seeds_from_the_scenarios_on(tmp_path,
     assert trials[0].out == tmp_path / "small" / settings / "seed-005"
 
 
-def test_alternatives_of_a_table_are_its_kinds_and_whole_tables(tmp_path, small):
+def test_alternatives_of_a_table_can_be_kinds_or_whole_tables(tmp_path, small):
     trials = plan(small, 1, ['belief={kind = "exact", kernel = "rbf"},fused,{ restarts = 1 }'], tmp_path)
     beliefs = [trial.scenario.belief for trial in trials]
     assert [name_of(belief) for belief in beliefs] == ["exact", "fused", "exact"]
@@ -71,13 +71,13 @@ def test_alternatives_of_a_table_are_its_kinds_and_whole_tables(tmp_path, small)
     assert len({trial.out for trial in trials}) == 3
 
 
-def test_a_setting_that_is_refused_is_found_before_anything_runs(tmp_path, small):
+def test_invalid_settings_are_found_before_anything_runs(tmp_path, small):
     with pytest.raises(ConfigError, match=r"^\$\.environment\.noise_std: "):
         plan(small, 2, ["environment.noise_std=0.1,-1"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_an_alternative_that_is_given_twice_is_refused(small):
+def test_a_repeated_alternative_is_refused(small):
     with pytest.raises(ConfigError, match="got rounds=3 twice"):
         plan(small, 1, ["rounds=3,4,3"])
 
@@ -90,7 +90,7 @@ def test_less_than_one_seed_or_process_is_refused(small):
         sweep([], workers=0)
 
 
-def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_other_run(tmp_path, small, interrupted):
+def test_a_sweep_skips_complete_trials_resumes_unfinished_ones_and_changes_no_other_run(tmp_path, small, interrupted):
     trials = plan(small, 4, ["coordination.kind=independent"], tmp_path)
     half, done, other, fresh = (trial.out for trial in trials)
     run(trials[1].scenario, done)
@@ -98,7 +98,7 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_oth
 
     interrupted(trials[0].scenario, half, 1)
     with (half / "rounds.jsonl").open("ab") as log:
-        log.write(b'{"round":')  # torn
+        log.write(b'{"round":')  # incomplete
     watched = []
     outcomes = sweep(trials, workers=2, on_run=watched.append)
     assert [outcome.status for outcome in outcomes] == ["resumed", "skipped", "failed", "done"], [
@@ -108,7 +108,7 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_oth
     assert sorted(outcome.status for outcome in watched) == ["done", "failed", "resumed", "skipped"]
     assert [len(RunFolder(path).records()) for path in (half, done, other, fresh)] == [3, 3, 2, 3]
     assert [outcome.status for outcome in sweep(trials[:2])] == ["skipped", "skipped"]
-    for trial in (trials[0], trials[3]):  # as in a process that does nothing else
+    for trial in (trials[0], trials[3]):  # the same bytes as alone in a process
         run(trial.scenario, tmp_path / trial.out.name)
         assert (trial.out / "rounds.jsonl").read_bytes() == (tmp_path / trial.out.name / "rounds.jsonl").read_bytes()
 
@@ -116,8 +116,8 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_oth
 @pytest.mark.parametrize(
     "workers", [pytest.param(1, marks=pytest.mark.thorough), pytest.param(2, marks=pytest.mark.slow)]
 )
-def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_path, small, monkeypatch, workers):
-    """With two workers another trial is in mid-run, too: it waits until the first has failed."""
+def test_a_killed_process_fails_only_its_own_trial(tmp_path, small, monkeypatch, workers):
+    """With two workers, another trial is also running. It waits until the first has failed."""
     monkeypatch.setattr(sys.modules["swarmbo.runs.sweep"], "_make_worker", HeldTrials())
     trials = plan(small, 3, ["rounds=4"], tmp_path)
     killed, other, _ = trials
@@ -153,8 +153,8 @@ def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_p
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
-def test_the_processes_of_a_sweep_that_was_killed_leave(tmp_path, small):
-    """What they hold is free again: the locks of their folders."""
+def test_processes_of_a_killed_sweep_end(tmp_path, small):
+    """The locks of their folders are released."""
     settings = ["--set", "rounds=500", "--seeds", "2", "--workers", "2", "--out", tmp_path, "--quiet"]
     command = [sys.executable, "-m", "swarmbo", "sweep", small, *settings]
     parent = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -179,7 +179,7 @@ def wait_until_free(folder):
             time.sleep(0.05)
 
 
-def test_a_world_that_ends_the_process_fails_its_trial_only(tmp_path, small, monkeypatch):
+def test_an_environment_that_ends_the_process_fails_only_its_trial(tmp_path, small, monkeypatch):
     def leave(scenario, out, **_):
         raise SystemExit(3)
 
@@ -199,7 +199,7 @@ def test_a_run_does_not_depend_on_the_number_of_threads(tmp_path, small):
     assert logs[0] == logs[1]
 
 
-def test_settings_that_are_no_safe_file_name_still_get_folders_of_their_own():
+def test_settings_that_are_not_safe_file_names_get_separate_folders():
     odd = [*(f"environment.field.csv=/data/a{mark}b.csv" for mark in " :"), "x=" + "y" * 300, "x=" + "y" * 301]
     slugs = [setting_slug([text]) for text in odd]
     assert len(set(slugs)) == 4
@@ -209,7 +209,7 @@ def test_settings_that_are_no_safe_file_name_still_get_folders_of_their_own():
 
 
 @pytest.mark.thorough
-def test_a_folder_in_which_something_strange_lies_fails_its_trial_only(tmp_path, small):
+def test_an_invalid_run_folder_fails_only_its_trial(tmp_path, small):
     strange, sound = plan(small, 2, out=tmp_path)
     run(sound.scenario, sound.out)
     RunFolder.create(RunFolder.make(strange.out), strange.scenario)
@@ -219,15 +219,15 @@ def test_a_folder_in_which_something_strange_lies_fails_its_trial_only(tmp_path,
     assert "rounds.jsonl: got a folder; wanted a file that the run wrote" in outcomes[0].message
 
 
-def _hears_of_interrupts():
-    """What a shell starts in the background ignores interrupts, and so does all that it starts in turn."""
+def _handle_interrupts():
+    """Undo that a process started in the background of a shell, and its children, ignore interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no process groups that can be interrupted")
-def test_an_interrupt_while_a_sweep_starts_its_processes_is_told_in_one_line(tmp_path):
-    """At the terminal all processes hear of it, also those that are still loading modules, where nothing catches it."""
+def test_an_interrupt_while_a_sweep_starts_its_processes_is_reported_in_one_line(tmp_path):
+    """A terminal interrupts all processes, even those that are still importing modules and catch nothing."""
     (tmp_path / "sitecustomize.py").write_text(
         "import pathlib, sys, time\n"
         "if 'spawn_main' in ' '.join(sys.orig_argv):\n"
@@ -236,18 +236,18 @@ def test_an_interrupt_while_a_sweep_starts_its_processes_is_told_in_one_line(tmp
     )
     command = ["-m", "swarmbo", "sweep", "camel", "--seeds", "2", "--workers", "2", "--out", str(tmp_path / "runs")]
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    alone = {"start_new_session": True, "preexec_fn": _hears_of_interrupts, "env": {**os.environ, "PYTHONPATH": path}}
+    alone = {"start_new_session": True, "preexec_fn": _handle_interrupts, "env": {**os.environ, "PYTHONPATH": path}}
     process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True, **alone)
     try:
         while not (tmp_path / "starting").exists():
             assert process.poll() is None
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, written = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130
-    assert told == "swarmbo: interrupted; the same command goes on where it stopped\n"
+    assert written == "swarmbo: interrupted; the same command goes on where it stopped\n"
 
 
 @pytest.mark.thorough
@@ -268,7 +268,7 @@ CHEAP = ["rounds=1", "environment.robots=2", "belief.restarts=0", "coordination.
 
 
 def meet(folder, n_times, seed):
-    """Let two processes run into a folder n times, at random offsets; how often both ended well."""
+    """Let two processes run into the same folder n times, at random offsets; count how often both succeed."""
     rng, scenarios = np.random.default_rng(seed), [load("robots", [*CHEAP, f"seed={seed}"]) for seed in (1, 2)]
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         alone = [pool.submit(run, scenario, folder / f"alone-{n}") for n, scenario in enumerate(scenarios)]
@@ -287,7 +287,7 @@ def meet(folder, n_times, seed):
             assert all(error is None or isinstance(error, RunFolderError) for error in errors), errors
             assert None in errors, errors
             both += errors == [None, None]
-            # Both may end well where they want the same, or the second replaces what the first one has completed.
+            # Both may succeed if they run the same scenario, or if the second replaces the first after its end.
             assert errors != [None, None] or force or same
             last = 0 if same or errors[1] is not None else 1
             there = RunFolder.open(out)
@@ -299,5 +299,5 @@ def meet(folder, n_times, seed):
 
 
 @pytest.mark.slow
-def test_200_meetings_of_two_runs_end_as_one_each(tmp_path):
+def test_200_collisions_of_two_runs_each_leave_one_complete_run(tmp_path):
     assert 0 < meet(tmp_path, 200, 1) < 200

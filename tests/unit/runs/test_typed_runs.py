@@ -1,4 +1,4 @@
-"""Results come in the users' values and coordinates: typed variables, degrees, a raster's own system."""
+"""Results use the user's values and coordinates: typed variables, degrees, a raster's own system."""
 
 import csv
 import json
@@ -46,13 +46,13 @@ def test_the_log_has_values_and_codes_and_the_summary_has_values(folder):
     assert found.best.point in [record.joint.point for record in found.records[1:]]
     assert found.summary.recommendation.point["x3"] in TREES
     assert found.summary.recommendation.point == team.world.named(found.summary.recommendation.location)
-    told = dict(report_rows(found.summary))["recommendation"].partition("(")[2].split(", ")
-    assert [one.partition(" = ")[0] for one in told] == list(found.summary.recommendation.point)
+    shown = dict(report_rows(found.summary))["recommendation"].partition("(")[2].split(", ")
+    assert [one.partition(" = ")[0] for one in shown] == list(found.summary.recommendation.point)
     text = json.loads((folder / "summary.json").read_text())
     assert text["best"]["point"]["x3"] in TREES
 
 
-def test_tables_have_values_and_a_team_takes_them_unchanged(folder, tmp_path):
+def test_tables_have_values_and_a_team_accepts_them_unchanged(folder, tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     found = load_run(folder)
@@ -64,9 +64,9 @@ def test_tables_have_values_and_a_team_takes_them_unchanged(folder, tmp_path):
     write_csv(found.table(), tmp_path / "all.csv")
     write_parquet(found.table(), tmp_path / "all.parquet")
     for table in (found.table(), frame, tmp_path / "all.csv", pandas.read_parquet(tmp_path / "all.parquet")):
-        taking = sb.Team(None, team.problem.variables, seed=0)
-        taking.attach(table)
-        assert taking.history.X.tolist() == X
+        attached = sb.Team(None, team.problem.variables, seed=0)
+        attached.attach(table)
+        assert attached.history.X.tolist() == X
 
 
 def test_figures_name_values_and_ranges(folder):
@@ -82,20 +82,20 @@ def test_figures_name_values_and_ranges(folder):
     written = [text.get_text() for text in right.texts]
     assert found.best.point["x3"] in written
     assert str(found.best.point["x0"]) in written
-    # codes are shown by their place on the axis: a logarithmic one by its logarithm
+    # codes are shown by their position on the axis, which may be logarithmic
     shares = left.images[0].get_array()
     x4 = np.array([record.joint.point["x4"] for record in found.records[1:]])
     np.testing.assert_allclose(shares[4], np.log(x4 / 0.001) / np.log(1000.0))
     plt.close("all")
 
 
-def test_a_run_goes_on_to_the_bit_and_with_workers_it_evaluates_the_same_function(folder, tmp_path, cut):
+def test_a_run_resumes_to_the_same_bytes_and_workers_evaluate_the_same_design(folder, tmp_path, cut):
     shutil.copytree(folder, tmp_path / "cut")
     cut(tmp_path / "cut", 3)
     resume(tmp_path / "cut")
     assert (tmp_path / "cut" / "rounds.jsonl").read_bytes() == (folder / "rounds.jsonl").read_bytes()
     points = [record.joint.point for record in load_run(folder).records[1:]]
-    threads = ["workers.count=1", "workers.engine=concurrent.futures:ThreadPoolExecutor"]  # which start at once
+    threads = ["workers.count=1", "workers.engine=concurrent.futures:ThreadPoolExecutor"]  # threads start at once
     run(load("hartmann-mixed", [*SETTINGS, *threads], trust=True), tmp_path / "workers", trust=True)
     found = {record.query: record.joint.point for record in load_run(tmp_path / "workers").records[1:]}
     assert [found["q00001"], found["q00002"]] == points[:2]
@@ -116,7 +116,7 @@ def test_wrong_types_of_a_scenario_are_refused_with_their_path(setting, message)
         assemble(load("hartmann-mixed", [setting]))
 
 
-def test_the_maximum_of_a_typed_function_is_that_of_all_its_values():
+def test_the_maximum_of_a_typed_function_is_the_largest_of_all_its_values():
     types = {"x0": {"kind": "integer", "low": 0, "high": 8}, "x1": {"kind": "categorical", "values": list("abcde")}}
     f = typed(get("camel"), types, seed=3)
     X = np.array([(a, b) for a in range(9) for b in range(5)], dtype=float)
@@ -135,7 +135,7 @@ CENTIMETRE = {"m": 0.01, "degrees": 9e-8}
 
 @pytest.fixture
 def exported(cli):
-    """Run a command without figures; rows of its exported table, and what it printed."""
+    """A function that runs a command without figures, and returns the rows of its exported table and its output."""
 
     def make(folder, *command):
         result = cli(*command, "--no-figures", "--out", folder)
@@ -144,7 +144,7 @@ def exported(cli):
     return make
 
 
-def test_samples_at_longitudes_and_latitudes_come_back_as_in_the_file(tmp_path, exported):
+def test_samples_at_longitudes_and_latitudes_have_the_coordinates_of_the_file(tmp_path, exported):
     here, rng = LocalProjection(9.0, 0.0, 0.0), np.random.default_rng(0)
     degrees = here.degrees(here.metres(np.array([[9.1, 48.0]])) + 1000.0 * rng.random((60, 2)))
     rows = [f"{lon:.8f},{lat:.8f},{'' if i % 9 == 0 else i}" for i, (lon, lat) in enumerate(degrees)]
@@ -169,8 +169,10 @@ def test_samples_at_longitudes_and_latitudes_come_back_as_in_the_file(tmp_path, 
         ("field", "EPSG:32616", (720000.0, 4060000.0), 50.0, ("easting", "northing"), "m"),
     ],
 )
-def test_places_on_a_raster_are_told_in_its_own_system(tmp_path, exported, scenario, crs, corner, cell, names, unit):
-    """Values rise linearly in the raster's own coordinates, so each value tells where it was measured."""
+def test_places_on_a_raster_are_reported_in_its_own_system(
+    tmp_path, exported, scenario, crs, corner, cell, names, unit
+):
+    """Values rise linearly in the raster's own coordinates, so each value shows where it was measured."""
     x = (np.arange(60) + 0.5) * cell
     for axis, values in enumerate((np.tile(x, (60, 1)), np.tile(-x[:, None], (1, 60)))):
         path = tmp_path / f"{axis}.tif"
@@ -184,12 +186,12 @@ def test_places_on_a_raster_are_told_in_its_own_system(tmp_path, exported, scena
             *("--set", "environment.noise_std=0.0"),
         )
         own = np.array([float(row[names[axis]]) for row in found if row["value"]])
-        told = np.array([float(row["value"]) for row in found if row["value"]])
+        measured = np.array([float(row["value"]) for row in found if row["value"]])
         assert np.ptp(own) > 5 * cell
-        np.testing.assert_allclose(own, told + corner[axis], atol=CENTIMETRE[unit])
+        np.testing.assert_allclose(own, measured + corner[axis], atol=CENTIMETRE[unit])
 
 
-def test_a_table_with_these_columns_is_attached_as_any_other(tmp_path):
+def test_a_team_accepts_a_table_with_coordinates_of_the_file(tmp_path):
     rows = [f"{9.1 + i % 7 / 1e3},{48.0 + i // 7 / 1e3},{i}" for i in range(49)]
     (tmp_path / "s.csv").write_text("\n".join(["x_deg,y_deg,ph", *rows]))
     field = [f"environment.field.csv={tmp_path / 's.csv'}", "environment.field.value=ph"]

@@ -1,4 +1,4 @@
-"""Runs whose agents each have a belief of their own: what is logged of it, rebuilt from the folder, and drawn."""
+"""Runs with a belief per agent: errors in the log, views rebuilt from the folder, figures."""
 
 import shutil
 
@@ -27,12 +27,12 @@ def scenario_of(method):
 
 
 def views_in(belief):
-    """Asked of every agent itself."""
+    """The view of each agent."""
     return Views({name: agent.belief.at(belief.now) for name, agent in belief.agents.items()}, belief.representative)
 
 
 def live_views(scenario):
-    """The views of the very team, after each round, without a runner; and the truth."""
+    """The views of a team after each round, without a runner, and the ground truth."""
     env, team = assemble(scenario)
     observations, infos = env.reset(seed=scenario.seed)
     truth = env.unwrapped.ground_truth()
@@ -45,7 +45,7 @@ def live_views(scenario):
 
 
 def played(folder, method):
-    """A short run with lost messages: its scenario, its folder, and what its agents believed after each round."""
+    """A short run with lost messages: its scenario, folder, views after each round, and ground truth."""
     scenario = scenario_of(method)
     run(scenario, folder)
     return scenario, folder, *live_views(scenario)
@@ -66,11 +66,11 @@ def any_done(request, done, tmp_path_factory):
 
 
 def errors_of(views, truth):
-    """From every agent's own view by itself."""
+    """The map error of each agent's view."""
     return {a: map_rmse(view.posterior(truth.points)[0], truth.values) for a, view in views.by_agent.items()}
 
 
-def test_every_round_tells_the_error_of_every_agents_view(any_done):
+def test_every_round_has_the_error_of_every_agents_view(any_done):
     _, path, views, truth = any_done
     records = RunFolder(path).records()
     assert len(records) == len(views) == 5
@@ -80,7 +80,7 @@ def test_every_round_tells_the_error_of_every_agents_view(any_done):
     assert len(set(records[-1].score.view_rmse.values())) > 1  # messages were lost
 
 
-def test_the_folder_gives_back_what_every_agent_believed_to_the_bit(any_done):
+def test_the_views_of_all_agents_are_read_from_the_folder_bit_for_bit(any_done):
     _, path, views, truth = any_done
     kept = views_of(RunFolder(path))
     assert kept.representative == views[-1].representative
@@ -93,7 +93,7 @@ def test_the_folder_gives_back_what_every_agent_believed_to_the_bit(any_done):
 
 
 def drawn(path, monkeypatch):
-    """Draw the run; the figure of agents itself."""
+    """Draw the run; return the figure of the agents' maps."""
     made = []
 
     def catches(*arguments):
@@ -116,20 +116,20 @@ def test_the_figure_shows_the_errors_of_the_live_views(done, monkeypatch):
     figure, wanted = drawn(path, monkeypatch), errors_of(views[-1], truth.at(4))
     np.testing.assert_allclose(fused_in(figure), list(wanted.values()))
     titles = [ax.get_title(loc="left") for ax in figure.axes]
-    told = {f"{agent}\nfused\nRMSE {error:.3g}" for agent, error in wanted.items()}
-    assert len(told & set(titles)) == min(len(wanted), agent_maps.MOST_AGENTS)
+    expected = {f"{agent}\nfused\nRMSE {error:.3g}" for agent, error in wanted.items()}
+    assert len(expected & set(titles)) == min(len(wanted), agent_maps.MOST_AGENTS)
 
 
-def test_the_closing_table_tells_the_range_over_agents(done):
+def test_the_closing_table_shows_the_range_over_agents(done):
     _, path, *_ = done
     rows = dict(report_rows(load_run(path).summary))
     errors = RunFolder(path).records()[-1].score.view_rmse.values()
-    told = f"{min(errors):.4g} to {max(errors):.4g}; with the most data"
-    assert rows["map RMSE of 6 agents, last round"].startswith(told)
+    expected = f"{min(errors):.4g} to {max(errors):.4g}; with the most data"
+    assert rows["map RMSE of 6 agents, last round"].startswith(expected)
 
 
-def test_a_round_whose_checkpoint_is_written_is_not_played_again(done, tmp_path, monkeypatch, interrupted):
-    """It may not come out as before, as in a fleet with a deadline, or where a world measures anew."""
+def test_a_round_whose_checkpoint_is_written_is_not_repeated(done, tmp_path, monkeypatch, interrupted):
+    """A repeated round could differ, for example in a fleet with a deadline, or with real measurements."""
     scenario, path, *_ = done
     whole = {name: (path / name).read_bytes() for name in ("rounds.jsonl", "rounds.csv", "checkpoint.json")}
 
@@ -146,11 +146,16 @@ def test_a_round_whose_checkpoint_is_written_is_not_played_again(done, tmp_path,
     seen = []
     resume(tmp_path / "run", on_round=lambda record, was_logged: seen.append((record.round, was_logged)))
     assert seen == [(3, False), (4, False)]
-    assert [timing.round for timing in RunFolder(tmp_path / "run").timings()] == [0, 1, 2, 4]  # that of 3 is lost
+    assert [timing.round for timing in RunFolder(tmp_path / "run").timings()] == [
+        0,
+        1,
+        2,
+        4,
+    ]  # the timing of round 3 is lost
     assert {name: (tmp_path / "run" / name).read_bytes() for name in whole} == whole
 
 
-def test_a_round_whose_checkpoint_cannot_be_written_is_logged_all_the_same(done, tmp_path, monkeypatch, interrupted):
+def test_a_round_whose_checkpoint_cannot_be_written_is_still_logged(done, tmp_path, monkeypatch, interrupted):
     scenario, path, *_ = done
     whole, out, written = (path / "rounds.jsonl").read_bytes(), tmp_path / "run", []
     interrupted(scenario, out, 2)
@@ -169,7 +174,7 @@ def test_a_round_whose_checkpoint_cannot_be_written_is_logged_all_the_same(done,
     assert (out / "rounds.jsonl").read_bytes() == whole
 
 
-def test_without_a_checkpoint_the_figure_says_what_is_missing(done, tmp_path, monkeypatch, interrupted):
+def test_without_a_checkpoint_the_figure_says_that_views_are_missing(done, tmp_path, monkeypatch, interrupted):
     scenario, *_ = done
     interrupted(scenario, tmp_path / "run", 0)
     assert views_of(RunFolder(tmp_path / "run")) is None  # round 0 has none
@@ -179,7 +184,7 @@ def test_without_a_checkpoint_the_figure_says_what_is_missing(done, tmp_path, mo
     assert agent_maps.NO_VIEWS in [text.get_text() for ax in figure.axes for text in ax.texts]
 
 
-def test_a_checkpoint_that_is_damaged_or_ahead_of_the_log_is_no_reason_to_draw_nothing(done, tmp_path, monkeypatch):
+def test_with_a_damaged_checkpoint_or_one_beyond_the_log_figures_are_still_drawn(done, tmp_path, monkeypatch):
     folder = RunFolder(tmp_path / "run")
     shutil.copytree(done[1], folder.path)
     log = folder.path / "rounds.jsonl"
@@ -193,7 +198,7 @@ def test_a_checkpoint_that_is_damaged_or_ahead_of_the_log_is_no_reason_to_draw_n
     drawn(folder.path, monkeypatch)
 
 
-def test_a_world_that_keeps_no_state_has_errors_and_no_views(bump_scenario, tmp_path, monkeypatch):
+def test_without_states_of_the_environment_a_run_has_errors_but_no_views(bump_scenario, tmp_path, monkeypatch):
     scenario = bump_scenario(
         rounds=2, environment={"keeps_state": False}, belief={"kind": "fused", "prior": {"restarts": 0}}
     )

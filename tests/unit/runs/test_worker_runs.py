@@ -1,4 +1,4 @@
-"""Runs with workers: the folder of a run, noise by the query, resumed after a kill of anything, and refusals."""
+"""Runs with workers: their folders, noise per query, resuming after kills, refused settings."""
 
 import json
 import os
@@ -47,18 +47,18 @@ def in_batches(tmp_path_factory):
 
 
 def events_of(folder):
-    """Events in the whole lines of a run's ledger."""
+    """Events in the complete lines of a run's ledger."""
     text = (folder / LEDGER).read_bytes()
     return [msgspec.json.decode(line, type=Event) for line in text[: text.rfind(b"\n") + 1].splitlines()]
 
 
-def asked_and_told(events):
-    """Points of queries, and their outcomes once they were told."""
+def points_and_outcomes(events):
+    """Points of all queries, and the outcomes and points of finished ones."""
     points = {event.query: event.point for event in events if event.kind == "ask"}
     return points, {event.query: (event.outcome, points[event.query]) for event in events if event.kind == "tell"}
 
 
-def test_noise_goes_by_the_query_whichever_copy_measures_it():
+def test_noise_depends_on_the_query_and_not_on_the_copy_that_measures_it():
     for name, more in (("powell", SMALL), ("wlan", ["environment.noise_std=5.0", "environment.failure_rate=0.2"])):
         scenario = load(name, more)
         work = CopiedWorld(scenario, entry_point_of(scenario, "$.workers"), False)
@@ -69,7 +69,7 @@ def test_noise_goes_by_the_query_whichever_copy_measures_it():
         for number in range(1, 7):
             point = {variable: rng.uniform(*ends) for variable, ends in bounds.items()}
             actions = {a: np.array([point[v] for v, owner in owners.items() if owner == a]) for a in env.agents}
-            in_turn = plain_infos(env.step(actions)[4])  # the run's own world, one round after the other
+            in_turn = plain_infos(env.step(actions)[4])  # the run's own environment, round by round
             assert first(f"q{number:05d}", point) == in_turn
             seen.add(json.dumps(first("q00003", point)))
             if number % 2:
@@ -77,7 +77,7 @@ def test_noise_goes_by_the_query_whichever_copy_measures_it():
         assert len(seen) == 6
 
 
-def test_worlds_that_depend_on_more_than_the_point_are_refused(tmp_path):
+def test_environments_whose_outcomes_depend_on_more_than_the_point_are_refused(tmp_path):
     for name, more, match in (
         ("wlan-mobility", [], "users that walk, leave or return"),
         ("wlan", ["environment.departures=[[3, 5]]"], "users that walk, leave or return"),
@@ -97,7 +97,7 @@ def test_worlds_that_depend_on_more_than_the_point_are_refused(tmp_path):
         require_copyable(silent)
 
 
-def test_a_check_refuses_what_a_run_would_and_an_engine_that_fails_leaves_nothing_begun(tmp_path, monkeypatch):
+def test_check_refuses_the_same_as_run_and_a_failing_engine_leaves_no_folder(tmp_path, monkeypatch):
     for tried in (check, estimate):
         with pytest.raises(ConfigError, match="measure from where they are"):
             tried(load("robots", ["workers.count=4"]))
@@ -115,7 +115,7 @@ def test_a_check_refuses_what_a_run_would_and_an_engine_that_fails_leaves_nothin
     assert run(failing, tmp_path / "run", trust=True).rounds == 10
 
 
-def test_own_engines_need_trust_and_workers_are_refused_by_name():
+def test_own_engines_need_trust_and_invalid_worker_settings_are_named():
     with pytest.raises(ConfigError, match=r"^\$\.workers\.engine: .*--trust"):
         load("powell", THREADS)
     for text, match in (
@@ -128,7 +128,7 @@ def test_own_engines_need_trust_and_workers_are_refused_by_name():
 
 
 @pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
-def test_a_run_with_workers_is_a_run_folder_like_any_other(tmp_path, mode):
+def test_a_run_with_workers_writes_an_ordinary_run_folder(tmp_path, mode):
     seen, wanted = [], small(*THREADS, "workers.count=3", f"workers.mode={mode}")
 
     def on_round(record, was_logged):
@@ -137,12 +137,12 @@ def test_a_run_with_workers_is_a_run_folder_like_any_other(tmp_path, mode):
     summary = run(wanted, tmp_path / "run", trust=True, on_round=on_round)
     folder = RunFolder.open(tmp_path / "run")
     records, events = folder.records(), events_of(tmp_path / "run")
-    told = [event for event in events if event.kind == "tell"]
+    tells = [event for event in events if event.kind == "tell"]
     assert seen == [(number, False) for number in range(11)]
     assert [record.round for record in records] == list(range(11))
-    assert [record.query for record in records[1:]] == [event.query for event in told]
-    assert sorted(event.query for event in told) == [f"q{number:05d}" for number in range(1, 11)]
-    sums = [sum(event.outcome.values()) for event in told]
+    assert [record.query for record in records[1:]] == [event.query for event in tells]
+    assert sorted(event.query for event in tells) == [f"q{number:05d}" for number in range(1, 11)]
+    sums = [sum(event.outcome.values()) for event in tells]
     assert [record.joint.measurement for record in records[1:]] == pytest.approx(sums)
     assert [record.joint.mean is None for record in records[1:]].count(True) == 6
     assert summary.rounds == summary.measurements == 10
@@ -156,7 +156,7 @@ def test_a_run_with_workers_is_a_run_folder_like_any_other(tmp_path, mode):
     assert list((tmp_path / "run").iterdir()) in ([], [tmp_path / "run" / ".lock"])
 
 
-def test_one_worker_in_batches_decides_and_measures_as_a_run_without_workers(alone, tmp_path):
+def test_one_synchronous_worker_gives_the_records_of_a_run_without_workers(alone, tmp_path):
     run(small(*THREADS, "workers.count=1", "workers.mode=synchronous"), tmp_path / "one", trust=True)
     assert RunFolder.open(alone).records() == RunFolder.open(tmp_path / "one").records()
 
@@ -169,22 +169,25 @@ def test_one_worker_in_batches_decides_and_measures_as_a_run_without_workers(alo
         *(pytest.param(*one, marks=pytest.mark.slow) for one in (("asynchronous", 7), ("synchronous", 1))),
     ],
 )
-def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, interrupted, in_batches, mode, lines):
-    """As a kill between a tell and its round, or a power failure, leaves it."""
+def test_a_run_whose_log_lost_its_last_rounds_logs_them_again(tmp_path, interrupted, in_batches, mode, lines):
+    """As after a kill between a tell and its round, or after a power failure."""
     scenario, out = small(*THREADS, "workers.count=3", f"workers.mode={mode}"), tmp_path / "run"
     interrupted(scenario, out, 8, trust=True)
-    (_, told), rounds = asked_and_told(events_of(out)), (out / "rounds.jsonl").read_bytes().splitlines(keepends=True)
+    (_, outcomes), rounds = (
+        points_and_outcomes(events_of(out)),
+        (out / "rounds.jsonl").read_bytes().splitlines(keepends=True),
+    )
     (out / "rounds.jsonl").write_bytes(b"".join(rounds[:lines]) + b'{"round":')
     resume(out, trust=True)
     again = (out / "rounds.jsonl").read_bytes().splitlines(keepends=True)
     assert again[: len(rounds)] == rounds
     assert len(again) == 11
-    assert told.items() <= asked_and_told(events_of(out))[1].items()
+    assert outcomes.items() <= points_and_outcomes(events_of(out))[1].items()
     if mode == "synchronous":
         assert b"".join(again) == in_batches
 
 
-def test_a_ledger_that_is_behind_its_rounds_is_refused(tmp_path, interrupted):
+def test_a_ledger_with_fewer_events_than_logged_rounds_is_refused(tmp_path, interrupted):
     out = tmp_path / "run"
     interrupted(small(*THREADS, "workers.count=2"), out, 7, trust=True)
     lines = (out / LEDGER).read_bytes().splitlines(keepends=True)
@@ -193,8 +196,8 @@ def test_a_ledger_that_is_behind_its_rounds_is_refused(tmp_path, interrupted):
         resume(out, trust=True)
 
 
-def kill_sometime(command, out, rng, whom):
-    """Start a run, kill the driver, a worker, or both once some rounds are logged; True if it ended before."""
+def kill_sometime(command, out, rng, victims):
+    """Start a run, and kill the driver, the workers, or both after some rounds. True if the run still completed."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     rounds, wanted = out / "rounds.jsonl", int(rng.integers(1, 5))
     before = rounds.read_bytes().count(b"\n") if rounds.exists() else 0
@@ -206,12 +209,12 @@ def kill_sometime(command, out, rng, whom):
         int(text) for path in Path(f"/proc/{process.pid}/task").glob("*/children") for text in path.read_text().split()
     ]
     assert children.exists() or process.poll() is not None
-    for worker in workers if whom != "driver" else ():
+    for worker in workers if victims != "driver" else ():
         try:
             os.kill(worker, signal.SIGKILL)
         except ProcessLookupError:
             continue
-    if whom == "workers":
+    if victims == "workers":
         return process.wait() == 0
     process.kill()
     process.wait()
@@ -220,7 +223,7 @@ def kill_sometime(command, out, rng, whom):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
-def test_a_run_killed_twenty_times_tells_each_query_once(tmp_path):
+def test_a_run_killed_twenty_times_has_one_outcome_per_query(tmp_path):
     file, out, rng = tmp_path / "slow.toml", tmp_path / "run", np.random.default_rng(1)
     (tmp_path / "slow_world.py").write_text(
         "import time\nfrom swarmbo_envs import function_v0\n"
@@ -233,32 +236,32 @@ def test_a_run_killed_twenty_times_tells_each_query_once(tmp_path):
     )
     begin = [sys.executable, "-m", "swarmbo", "run", str(file), "--out", str(out), "--trust", "--no-figures", "-q"]
     again = [sys.executable, "-m", "swarmbo", "resume", str(out), "--trust", "--no-figures", "-q"]
-    asked, told = {}, {}
+    asked, finished = {}, {}
     for number in range(20):
-        whom = ("driver", "both", "workers")[number % 3]
-        if kill_sometime(again if (out / "scenario.toml").exists() else begin, out, rng, whom):
+        victims = ("driver", "both", "workers")[number % 3]
+        if kill_sometime(again if (out / "scenario.toml").exists() else begin, out, rng, victims):
             break
-        before, (asked, told) = (asked, told), asked_and_told(events_of(out))
+        before, (asked, finished) = (asked, finished), points_and_outcomes(events_of(out))
         assert before[0].items() <= asked.items()
-        assert before[1].items() <= told.items()
+        assert before[1].items() <= finished.items()
     subprocess.run(again, check=True, stdout=subprocess.DEVNULL)
     events = events_of(out)
     tells = [event.query for event in events if event.kind == "tell"]
     assert sorted(tells) == [f"q{number:05d}" for number in range(1, 61)]
-    points, ends = asked_and_told(events)
+    points, ends = points_and_outcomes(events)
     assert points.items() >= asked.items()
-    assert ends.items() >= told.items()
+    assert ends.items() >= finished.items()
     records = RunFolder.open(out).records()
     assert [record.query for record in records[1:]] == tells
     assert not any(record.failure for record in records)
-    # no outcome depends on who measured it: all are those of the world at that point and number
+    # no outcome depends on the worker: each equals the environment's at that point and query
     scenario = load(file, trust=True)
     work = CopiedWorld(scenario, entry_point_of(scenario, "$.workers"), True)()
     for query, (outcome, point) in ends.items():
         assert work(query, point)["agent_0"]["measurement"] == outcome
 
 
-def test_compare_shows_times_of_runs_with_workers_beside_others(alone, tmp_path):
+def test_compare_shows_times_of_runs_with_and_without_workers(alone, tmp_path):
     run(small(*THREADS, "workers.count=2"), tmp_path / "two", trust=True)
     comparison = compare([alone, tmp_path])
     table = comparison_tables(comparison)[-1]
@@ -272,7 +275,7 @@ def test_compare_shows_times_of_runs_with_workers_beside_others(alone, tmp_path)
     assert comparison_tables(compare([alone]))[-1].title != "time"
 
 
-def test_an_estimate_has_the_start_of_workers_and_their_busy_share(monkeypatch):
+def test_an_estimate_includes_the_start_of_workers_and_their_busy_share(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 4)
 
     def measured(step, decision, start=0.0, **more):

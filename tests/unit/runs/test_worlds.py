@@ -16,7 +16,7 @@ def make(**environment):
 
 @pytest.fixture
 def plug_ins(monkeypatch):
-    """Sets the installed plug-ins: name -> what the entry point loads as."""
+    """A function that sets the installed plug-ins, as names and the loaded objects of their entry points."""
 
     def install(**loaded):
         points = [EntryPoint(name, "nowhere:nothing", world.ENTRY_POINT_GROUP) for name in loaded]
@@ -29,7 +29,7 @@ def plug_ins(monkeypatch):
     monkeypatch.undo()
 
 
-def test_the_rounds_are_the_max_cycles_and_the_rest_goes_to_the_environment():
+def test_rounds_set_max_cycles_and_other_settings_go_to_the_environment():
     env = make(id="swarmbo/robot_team-v0", robots=3)
     assert (env.max_cycles, len(env.possible_agents)) == (7, 3)
 
@@ -42,7 +42,7 @@ def test_the_rounds_are_the_max_cycles_and_the_rest_goes_to_the_environment():
         *((name, "") for name in ("", "a b c!", "x" * 1000, "swarmbo/robot_team-v99")),
     ],
 )
-def test_an_unknown_id_is_answered_with_a_world_that_measures_and_never_with_a_game(name, words):
+def test_the_error_of_an_unknown_id_suggests_a_fitting_environment_and_never_a_game(name, words):
     with pytest.raises(ConfigError) as caught:
         make(id=name)
     assert caught.value.at == "$.environment.id"
@@ -50,12 +50,12 @@ def test_an_unknown_id_is_answered_with_a_world_that_measures_and_never_with_a_g
     assert "perhaps 'atari" not in caught.value.message
 
 
-def test_the_environments_own_errors_keep_their_path_below_the_table():
+def test_errors_of_an_environment_have_their_path_in_the_scenario():
     with pytest.raises(ConfigError, match=r"^\$\.environment\.robots: "):
         make(id="swarmbo/robot_team-v0", robots=0)
 
 
-def test_a_plug_in_registers_its_worlds_and_a_broken_one_does_not_stop_it(plug_ins):
+def test_a_plug_in_registers_its_environments_even_if_another_one_fails(plug_ins):
     def register():
         pettingzoo.register("parallel", "plugged/in-v3", lambda max_cycles: make(id="swarmbo/robot_team-v0"))
 
@@ -73,16 +73,14 @@ def test_a_plug_in_registers_its_worlds_and_a_broken_one_does_not_stop_it(plug_i
         del pettingzoo.parallel_registry["plugged/in-v3"]
 
 
-def test_worlds_of_plug_ins_are_told_from_games():
+def test_environments_of_plug_ins_are_distinguished_from_games():
     ids = plug_in_ids()
     assert "swarmbo/robot_team-v0" in ids
     assert not any(identifier.startswith(("atari/", "classic/", "sisl/", "butterfly/")) for identifier in ids)
 
 
 @pytest.mark.parametrize("tells_truth", [True, False])
-def test_the_task_that_a_world_states_is_that_of_its_scores_and_figures(
-    tmp_path, bump_scenario, mischief, monkeypatch, tells_truth
-):
+def test_scores_use_the_task_that_an_environment_states(tmp_path, bump_scenario, mischief, monkeypatch, tells_truth):
     scenario = bump_scenario(rounds=1, environment={"tells_truth": tells_truth}, coordination="exact")
     check(scenario)
     own = type(mischief.made[0])

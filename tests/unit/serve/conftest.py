@@ -22,7 +22,7 @@ ROUNDS, MOST_PENDING = 8, 4
 
 
 class Clock:
-    """Time that passes only on request."""
+    """A clock that only tests advance."""
 
     def __init__(self):
         self.now = 1000.0
@@ -32,19 +32,19 @@ class Clock:
 
 
 def make_team(kind="total"):
-    """A team whose queries are almost all of the initial design, which takes no time."""
+    """A team whose queries are mostly from the initial design, which takes no time."""
     if kind == "field":
         return sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 2.0], seed=5)
     return sb.Team(sb.FactorGraph.from_scopes(SCOPES), BOUNDS, outcomes=kind, initial=6, seed=5)
 
 
 def value_of(point):
-    """Outcome by factor."""
+    """Outcomes per factor."""
     return {"f": -((point["x"] - point["y"]) ** 2), "g": -((point["z"] - 0.4) ** 2) - point["y"] ** 2}
 
 
 def open_broker(folder, clock, kind="total"):
-    """The broker of a folder: new, or as a killed process left it."""
+    """A broker of a folder, new or continued after a kill."""
     if (folder / LEDGER).exists():
         ledger = Ledger.open(folder, lambda: make_team(kind))
     else:
@@ -62,7 +62,7 @@ def client_of(broker, token=TOKEN):
 
 
 class RunningService:
-    """`swarmbo serve` in a process that is killed with the block."""
+    """`swarmbo serve` in a process, which is killed at the end of the context."""
 
     def __init__(self, folder, source, settings=(), *more):
         overrides = [part for setting in settings for part in ("--set", setting)]
@@ -80,18 +80,18 @@ class RunningService:
     def start(self):
         command = [*self.command, "--port", str(self.port)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self.said = []
+        self.output = []
         for line in self.process.stderr:
-            self.said.append(line)
+            self.output.append(line)
             if "serving" in line:
                 self.port = int(line.rstrip().rstrip("/").rpartition(":")[2])
                 self._since = time.monotonic()
                 break
         else:
-            raise AssertionError(f"it ended with {self.process.wait()}: {self.said}")
+            raise AssertionError(f"it ended with {self.process.wait()}: {self.output}")
 
     def seconds_up(self):
-        """Since it began to serve; 0 while it does not."""
+        """Seconds since the start of the service; 0 while it is down."""
         return 0.0 if (since := self._since) is None else time.monotonic() - since
 
     def kill(self, how=signal.SIGKILL):
@@ -99,7 +99,7 @@ class RunningService:
         if self.process.poll() is None:
             self.process.send_signal(how)
         if not self.process.stderr.closed:
-            self.said += self.process.stderr.readlines()
+            self.output += self.process.stderr.readlines()
             self.process.stderr.close()
         self.process.wait(30)
 
@@ -108,7 +108,7 @@ class RunningService:
         return (self.folder / "token").read_text().strip()
 
     def call(self, path, body=None):
-        """Status and answer."""
+        """Send a request; return status and answer."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data)
         request.add_header("Authorization", f"Bearer {self.token}")

@@ -1,4 +1,4 @@
-"""Any order of asks, tells, waits and kills: a query is lent to one client at a time, nothing is lost or doubled."""
+"""For any order of asks, tells, waits and kills, a query has one client at a time, and nothing is lost or repeated."""
 
 import json
 import tempfile
@@ -33,7 +33,7 @@ def bits(team):
 
 
 class Model:
-    """All that a client may rely on."""
+    """A model of the service with all guarantees to clients."""
 
     def __init__(self, folder, kind):
         self.folder, self.kind, self.clock = folder, kind, Clock()
@@ -112,8 +112,8 @@ class Model:
         per_query = 2 if self.kind == "field" else 1
         assert state.failed == per_query * sum(body.get("failed", False) for body in self.told.values())
         assert len(state.outcomes) == per_query * len(self.told)
-        told = [self.total(body["outcome"]) for body in self.told.values() if "outcome" in body]
-        assert state.best.outcome == (max(told) if told else None)
+        totals = [self.total(body["outcome"]) for body in self.told.values() if "outcome" in body]
+        assert state.best.outcome == (max(totals) if totals else None)
 
     def total(self, outcome):
         if not isinstance(outcome, dict):
@@ -121,7 +121,7 @@ class Model:
         return max(outcome.values()) if self.kind == "field" else sum(outcome.values())
 
     def undisturbed(self):
-        """A team that nobody killed decides alike."""
+        """Check that a team without kills decides the same."""
         team = make_team(self.kind)
         for event in self.broker.ledger.events:
             if event.kind == "ask":
@@ -131,18 +131,18 @@ class Model:
         assert bits(team) == bits(self.broker.ledger.team)
 
 
-WHOLE = [("ask", index, 10.0) for index in range(5)] + [("tell", index, "value") for index in (2, 0, 1)]
-WHOLE += [("kill", 0, 0.0), ("ask", 7, 1.0), ("wait", 10, 0.0), ("ask", 8, 10.0), ("ask", 9, 10.0)]
-WHOLE += [("tell", 3, "other"), ("tell", 3, "value"), ("tell", 4, "failed"), ("ask", 5, 1.0), ("ask", 6, 1.0)]
-WHOLE += [("kill", 0, 0.0), ("wait", 10, 0.0), ("ask", 1, 1.0), ("ask", 6, 1.0), ("wait", 10, 0.0), ("ask", 5, 1.0)]
-WHOLE += [("tell", index, "value") for index in range(8)] + [("ask", 0, 1.0), ("kill", 0, 0.0)]
+EXAMPLE = [("ask", index, 10.0) for index in range(5)] + [("tell", index, "value") for index in (2, 0, 1)]
+EXAMPLE += [("kill", 0, 0.0), ("ask", 7, 1.0), ("wait", 10, 0.0), ("ask", 8, 10.0), ("ask", 9, 10.0)]
+EXAMPLE += [("tell", 3, "other"), ("tell", 3, "value"), ("tell", 4, "failed"), ("ask", 5, 1.0), ("ask", 6, 1.0)]
+EXAMPLE += [("kill", 0, 0.0), ("wait", 10, 0.0), ("ask", 1, 1.0), ("ask", 6, 1.0), ("wait", 10, 0.0), ("ask", 5, 1.0)]
+EXAMPLE += [("tell", index, "value") for index in range(8)] + [("ask", 0, 1.0), ("kill", 0, 0.0)]
 
 
 @pytest.mark.parametrize("kind", [pytest.param("total", marks=pytest.mark.thorough), "per-factor", "field"])
 @settings(max_examples=4)
-@example(operations=WHOLE)
+@example(operations=EXAMPLE)
 @given(operations=OPERATIONS)
-def test_any_order_of_asks_tells_waits_and_kills(kind, operations):
+def test_the_service_keeps_its_guarantees_for_any_order_of_calls_and_kills(kind, operations):
     with tempfile.TemporaryDirectory() as folder:
         model = Model(Path(folder), kind)
         for operation, index, how in operations:
@@ -170,7 +170,7 @@ def test_a_recommendation_changes_no_decision(tmp_path):
     model.undisturbed()
 
 
-def test_a_folder_that_cannot_be_written_loses_nothing(tmp_path, monkeypatch, capsys):
+def test_a_full_disk_loses_nothing(tmp_path, monkeypatch, capsys):
     model = Model(tmp_path, "total")
     model.ask(0, 10.0)
 
@@ -186,9 +186,9 @@ def test_a_folder_that_cannot_be_written_loses_nothing(tmp_path, monkeypatch, ca
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     assert "No space left" in line
-    with client_of(model.broker) as client:  # until it is opened again
-        told = client.post("/tell/q00001", json={"outcome": 1.0})  # a client that tries again
-        for answer in (told, client.post("/ask", json={"key": "more"}), client.get("/best"), client.get("/healthz")):
+    with client_of(model.broker) as client:  # refused until the folder is opened again
+        retried = client.post("/tell/q00001", json={"outcome": 1.0})  # a client that retries
+        for answer in (retried, client.post("/ask", json={"key": "more"}), client.get("/best"), client.get("/healthz")):
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
             assert "No space left" in answer.json()["what"]
     model.broker = open_broker(tmp_path, model.clock)

@@ -1,4 +1,4 @@
-"""A real service on loopback, many clients, and kills: each query is told once, and nothing is lost."""
+"""A real service on loopback with many clients and kills: each query gets one outcome, and nothing is lost."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from .conftest import RunningService
 pytest.importorskip("uvicorn")
 
 ROUNDS = 40
-SETTINGS = [f"rounds={ROUNDS}", f"initial={ROUNDS}"]  # all of the initial design: no decision takes time
+SETTINGS = [f"rounds={ROUNDS}", f"initial={ROUNDS}"]  # all queries are from the initial design, which takes no time
 
 
 def camel(point):
@@ -35,7 +35,7 @@ def camel(point):
 
 
 class Clients:
-    """Threads that ask and tell, try again when the service is away, and repeat themselves."""
+    """Threads that ask and tell, retry while the service is down, and repeat requests."""
 
     def __init__(self, service, count):
         self.service, self.answers, self.errors = service, [], []
@@ -58,15 +58,15 @@ class Clients:
                 assert status == 200, asked
                 time.sleep(draw.expovariate(20.0))
                 if draw.random() < 0.15:
-                    continue  # a client that is never heard of again
+                    continue  # a client that never returns its outcome
                 for _ in range(draw.choice([1, 1, 2])):
-                    told = self.patiently(f"/tell/{asked['query']}", {"outcome": camel(asked["point"])})
-                    self.answers.append((asked["query"], asked["point"], *told))
+                    answer = self.patiently(f"/tell/{asked['query']}", {"outcome": camel(asked["point"])})
+                    self.answers.append((asked["query"], asked["point"], *answer))
         except Exception as error:  # noqa: BLE001  shown by the test
             self.errors.append(error)
 
     def patiently(self, path, body):
-        while self.service.seconds_up() < 60.0:  # restarts may take longer than that
+        while self.service.seconds_up() < 60.0:  # restarts are not counted
             try:
                 return self.service.call(path, body)
             except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError, OSError):
@@ -85,36 +85,36 @@ class Clients:
     ("n_clients", "n_kills"),
     [(8, 1), (64, 20)],
 )
-def test_of_clients_of_a_service_that_is_killed_none_loses_or_doubles_anything(tmp_path, n_clients, n_kills):
-    """All that was said is held against the log."""
+def test_clients_of_a_killed_service_lose_and_duplicate_nothing(tmp_path, n_clients, n_kills):
+    """All answers are compared with the log."""
     folder = tmp_path / "served"
     draw = random.Random(n_clients)
     with RunningService(folder, "camel", SETTINGS, "--pending", str(max(8, n_clients))) as service:
-        clients, said = Clients(service, n_clients), []
+        clients, output = Clients(service, n_clients), []
         clients.run()
         for _ in range(n_kills):
             time.sleep(draw.uniform(0.2, 1.5))
             service.kill()
-            said += service.said
+            output += service.output
             service.start()
         clients.join(120)
         status, state = service.call("/state")
         assert (status, state["told"], state["pending"]) == (200, ROUNDS, [])
         service.kill(signal.SIGINT)
-        said += service.said
-    assert not [line for line in said if "Traceback" in line or "Error" in line], said
+        output += service.output
+    assert not [line for line in output if "Traceback" in line or "Error" in line], output
     require_run_folder(folder)
-    assert sum("token" in line for line in said) == 1  # told once
+    assert sum("token" in line for line in output) == 1  # printed only once
     events = [json.loads(line) for line in (folder / LEDGER).read_text().splitlines()]
     points = {event["query"]: event["point"] for event in events if event["kind"] == "ask"}
-    told = [event for event in events if event["kind"] == "tell"]
-    assert sorted(event["query"] for event in told) == sorted(points)  # each once
+    tells = [event for event in events if event["kind"] == "tell"]
+    assert sorted(event["query"] for event in tells) == sorted(points)  # one outcome per query
     assert len(points) == ROUNDS
-    assert all(event["outcome"] == camel(points[event["query"]]) for event in told)
+    assert all(event["outcome"] == camel(points[event["query"]]) for event in tells)
     statuses = {status for _, _, status, _ in clients.answers}
-    assert statuses == {200}  # repeated and late tells of the same value, too
+    assert statuses == {200}  # also for repeated and late tells of the same value
     assert all(points[query] == point for query, point, _, _ in clients.answers)
-    # a team that nobody killed asks for the same points
+    # a team that was never killed asks for the same points
     scenario = load("camel", SETTINGS)
     with open_broker(scenario, folder.parent / "undisturbed", 10**6, False) as broker:
         by_query = iter(points.items())
@@ -132,41 +132,41 @@ def test_of_clients_of_a_service_that_is_killed_none_loses_or_doubles_anything(t
 
 
 def require_run_folder(folder):
-    """The folder is that of a complete run: a record for each told query, in the order of tells."""
+    """Check that the folder has a complete run, with a record per query in the order of tells."""
     done = load_run(folder)
     assert done.is_complete
     assert done.best.mean == max(record.joint.measurement for record in done.records[1:])
     events = [json.loads(line) for line in (folder / LEDGER).read_text().splitlines()]
-    told = [(event["query"], event["outcome"]) for event in events if event["kind"] == "tell"]
-    assert [(record.query, record.joint.measurement) for record in done.records[1:]] == told
+    outcomes = [(event["query"], event["outcome"]) for event in events if event["kind"] == "tell"]
+    assert [(record.query, record.joint.measurement) for record in done.records[1:]] == outcomes
     rows = (folder / "rounds.csv").read_text().splitlines()
     assert [int(row.split(",")[0]) for row in rows[1:]] == list(range(ROUNDS + 1))
     assert len(done.table()["value"]) == ROUNDS
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a process gets no such signal")
-def test_a_service_says_its_token_once_and_closes_its_run_folder_when_it_is_told_to_end(tmp_path):
+def test_a_service_prints_its_token_once_and_closes_its_run_folder_at_an_interrupt(tmp_path):
     settings = ["rounds=2", "initial=1"]
     with RunningService(tmp_path / "served", "camel", settings) as service:
-        assert service.token in "".join(service.said)
+        assert service.token in "".join(service.output)
         assert (tmp_path / "served" / "token").stat().st_mode & 0o077 == 0
         with pytest.raises(Exception, match="another process"):
             serve(load("camel", settings), tmp_path / "served", Address(port=0))
         query = service.call("/ask", {"key": "k"})[1]["query"]
-        with socket.create_connection(("127.0.0.1", service.port)) as half:  # a client that goes within its body
+        with socket.create_connection(("127.0.0.1", service.port)) as half:  # a client that disconnects within its body
             head = f"POST /tell/{query} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {service.token}\r\n"
             half.sendall(f"{head}Content-Length: 99\r\n\r\n{{".encode())
         assert service.call(f"/tell/{query}", {"outcome": 1.0})[0] == 200
         assert service.call("/ask", {"key": "pending"})[0] == 200
         service.kill(signal.SIGINT)
         assert service.process.returncode == 0
-        assert [line for line in service.said if "swarmbo: " not in line] == []
-        assert "stopped" in service.said[-1]
+        assert [line for line in service.output if "swarmbo: " not in line] == []
+        assert "stopped" in service.output[-1]
     assert not load_run(tmp_path / "served").is_complete
 
 
 def refused(capsys, *arguments, scenario="camel"):
-    """The line in which the command refuses its arguments."""
+    """Run the command with invalid arguments; return its error line."""
     from swarmbo.cli import app
 
     with pytest.raises(SystemExit) as ended:
@@ -177,7 +177,7 @@ def refused(capsys, *arguments, scenario="camel"):
     return line
 
 
-def test_addresses_and_files_that_are_refused(tmp_path, capsys):
+def test_invalid_addresses_files_and_settings_are_refused(tmp_path, capsys):
     out = ("--out", tmp_path / "served", "--set", "rounds=3")
     assert "--insecure" in refused(capsys, *out, "--host", "0.0.0.0")
     assert "wanted both" in refused(capsys, *out, "--tls-cert", "cert.pem")
@@ -197,14 +197,14 @@ def test_addresses_and_files_that_are_refused(tmp_path, capsys):
     assert "got workers" in refused(capsys, *out, "--set", "workers.count=2")
 
 
-def test_a_token_file_that_a_kill_left_empty_gets_a_token(tmp_path):
-    own, said = tmp_path / "token", []
+def test_an_empty_token_file_after_a_kill_gets_a_token(tmp_path):
+    own, output = tmp_path / "token", []
     own.write_text("")
-    token = _token(None, own, said.append)
+    token = _token(None, own, output.append)
     assert own.read_text() == f"{token}\n"
-    assert token in said[0]
-    assert _token(None, own, said.append) == token
-    assert len(said) == 1
+    assert token in output[0]
+    assert _token(None, own, output.append) == token
+    assert len(output) == 1
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "guide" / "serve.md"

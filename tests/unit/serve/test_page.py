@@ -1,4 +1,4 @@
-"""The page draws outcomes of any size; its script runs in Node, with elements that note what they are given."""
+"""The page draws outcomes of any size. Its script runs in Node, with elements that record their attributes."""
 
 import json
 import re
@@ -29,7 +29,7 @@ console.log(JSON.stringify(JSON.parse(process.argv[1]).map(outcomes => {
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
-def test_outcomes_of_any_size_are_drawn_apart():
+def test_different_outcomes_of_any_size_are_drawn_at_different_heights():
     page = files("swarmbo.serve").joinpath("page.html").read_text("utf-8")
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     command = ["node", "-e", f"{BEFORE}{script}{AFTER}", json.dumps(OUTCOMES)]

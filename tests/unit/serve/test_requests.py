@@ -1,4 +1,4 @@
-"""Bad requests get one JSON line that says what, got, wanted and fix; the service goes on."""
+"""Invalid requests get one JSON line with what, got, wanted and fix, and the service continues."""
 
 import asyncio
 import json
@@ -17,34 +17,45 @@ pytest.importorskip("starlette")
 
 
 def refused(answer, *statuses):
-    """The refusal of an answer, which is one JSON line."""
+    """Check that an answer is a refusal of one JSON line; return it."""
     assert answer.status_code in statuses, (answer.status_code, answer.text)
     assert answer.text.count("\n") == 1
     assert "Traceback" not in answer.text
-    told = answer.json()
-    assert set(told) == {"what", "got", "wanted", "fix"}
-    assert told["what"]
-    assert told["wanted"]
-    assert told["fix"]
-    return told
+    refusal = answer.json()
+    assert set(refusal) == {"what", "got", "wanted", "fix"}
+    assert refusal["what"]
+    assert refusal["wanted"]
+    assert refusal["fix"]
+    return refusal
 
 
-NO_JSON = (b"", b"{", b"nan", b'{"key": NaN}', b"\xff\xfe", b'{"key": "\xff"}', b"[" * 30_000)
+INVALID_JSON = (b"", b"{", b"nan", b'{"key": NaN}', b"\xff\xfe", b'{"key": "\xff"}', b"[" * 30_000)
 TOO_DEEP, TOO_LONG = b'{"a":' * 9 + b"1" + b"}" * 9, b" " * (64 * 1024 + 1)
-NO_TABLE = (b"[]", b"3", b'"key"', b"null", b"{}")
-NO_KEY = (b'{"kee": 1}', b'{"key": 3}', b'{"key": ""}', b'{"key": "' + b"k" * 201 + b'"}')
-NO_LEASE = (b'{"key": "k", "lease_s": 0}', b'{"key": "k", "lease_s": 1e300}')
-NO_OUTCOME = (b'{"outcome": "1"}', b'{"outcome": [1]}', b'{"outcome": {"zz": 1}}', b'{"failed": 1}')
-NO_NOISE = b'{"outcome": 1, "noise_std": -1}'
-NO_POINT = (b'{"outcome": 1, "point": {"x": 0}}', b'{"outcome": 1, "point": {"x": 9, "y": 0, "z": 0}}')
-NO_POINT += (b'{"outcome": 1, "point": {"x": 1' + b"0" * 400 + b', "y": 0, "z": 0}}',)
-NO_PLACE = b'{"outcome": 1, "locations": {"a": [0, 0]}}'
-REFUSED = [*((body, 400) for body in (*NO_JSON, TOO_DEEP)), (TOO_LONG, 413)]
-REFUSED += [(body, 422) for body in (*NO_TABLE, *NO_KEY, *NO_LEASE, *NO_OUTCOME, NO_NOISE, *NO_POINT, NO_PLACE)]
+INVALID_TABLES = (b"[]", b"3", b'"key"', b"null", b"{}")
+INVALID_KEYS = (b'{"kee": 1}', b'{"key": 3}', b'{"key": ""}', b'{"key": "' + b"k" * 201 + b'"}')
+INVALID_LEASES = (b'{"key": "k", "lease_s": 0}', b'{"key": "k", "lease_s": 1e300}')
+INVALID_OUTCOMES = (b'{"outcome": "1"}', b'{"outcome": [1]}', b'{"outcome": {"zz": 1}}', b'{"failed": 1}')
+INVALID_NOISE = b'{"outcome": 1, "noise_std": -1}'
+INVALID_POINTS = (b'{"outcome": 1, "point": {"x": 0}}', b'{"outcome": 1, "point": {"x": 9, "y": 0, "z": 0}}')
+INVALID_POINTS += (b'{"outcome": 1, "point": {"x": 1' + b"0" * 400 + b', "y": 0, "z": 0}}',)
+INVALID_LOCATIONS = b'{"outcome": 1, "locations": {"a": [0, 0]}}'
+REFUSED = [*((body, 400) for body in (*INVALID_JSON, TOO_DEEP)), (TOO_LONG, 413)]
+REFUSED += [
+    (body, 422)
+    for body in (
+        *INVALID_TABLES,
+        *INVALID_KEYS,
+        *INVALID_LEASES,
+        *INVALID_OUTCOMES,
+        INVALID_NOISE,
+        *INVALID_POINTS,
+        INVALID_LOCATIONS,
+    )
+]
 
 
 @pytest.mark.parametrize("path", ["/ask", "/tell/q00001"])
-def test_bad_bodies_are_refused(client, broker, path):
+def test_invalid_bodies_are_refused_without_a_change_of_state(client, broker, path):
     client.post("/ask", json={"key": "first"})
     before = broker.state()
     for body, status in REFUSED:
@@ -72,9 +83,9 @@ def test_bad_bodies_are_refused(client, broker, path):
 def test_a_refusal_says_what_was_got_and_what_is_wanted(client, path, body, got, wanted):
     client.post("/ask", json={"key": "first"})
     client.post("/tell/q00001", json={"outcome": 1})
-    told = client.post(path, json=body).json()
-    assert told["got"] == got
-    assert wanted is None or told["wanted"] == wanted
+    refusal = client.post(path, json=body).json()
+    assert refusal["got"] == got
+    assert wanted is None or refusal["wanted"] == wanted
 
 
 JSON = st.recursive(
@@ -92,7 +103,7 @@ BODIES = st.one_of(
 
 @settings(max_examples=60)
 @given(path=st.sampled_from(["/ask", "/tell/q00001", "/tell/q%00%0a", "/tell/../../etc"]), body=BODIES)
-def test_no_body_makes_the_service_fail(tmp_path_factory, path, body):
+def test_no_request_body_makes_the_service_fail(tmp_path_factory, path, body):
     broker = open_broker(tmp_path_factory.mktemp("desk"), lambda: 0.0)
     with client_of(broker) as client:
         answer = client.post(path, content=body)
@@ -115,18 +126,19 @@ def test_forged_tokens_are_refused(broker, path):
     assert broker.state().asked == 0
 
 
-def test_the_scheme_of_a_token_is_in_any_case(broker):
+def test_the_scheme_of_a_token_is_case_insensitive(broker):
     with client_of(broker, None) as client:
         assert client.get("/state", headers={"Authorization": f"bearer {TOKEN}"}).status_code == 200
 
 
-def test_page_and_sign_of_life_need_no_token(broker):
+def test_the_page_and_the_health_check_need_no_token(broker):
     with client_of(broker, None) as client:
         assert client.get("/healthz").json() == {"status": "ok"}
         page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert "http://" not in page.text.replace("http://www.w3.org/2000/svg", "")  # nothing comes from elsewhere
+    # the page loads nothing from other servers
+    assert "http://" not in page.text.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in page.text
 
 
@@ -137,7 +149,7 @@ def test_other_paths_and_methods_are_refused(client):
     refused(client.delete("/state"), 405)
 
 
-def test_outcomes_by_factor_come_in_parts(tmp_path, clock):
+def test_outcomes_per_factor_can_be_told_in_parts(tmp_path, clock):
     with client_of(open_broker(tmp_path, clock, "per-factor")) as client:
         asked = client.post("/ask", json={"key": "k"}).json()
         values, path = value_of(asked["point"]), f"/tell/{asked['query']}"
@@ -160,14 +172,14 @@ def test_a_point_that_is_told_before_the_last_outcome_counts(tmp_path, clock):
         path, moved = f"/tell/{asked['query']}", {"x": 0.25, "y": 0.5, "z": 0.125}
         assert client.post(path, json={"outcome": {}, "point": moved}).json()["is_pending"]
         assert client.post(path, json={"outcome": {"f": 1.0}}).json()["is_pending"]
-        elsewhere = {"x": 0.0, "y": 0.0, "z": 1.5}  # x and y are of f, too, which is known
+        elsewhere = {"x": 0.0, "y": 0.0, "z": 1.5}  # x and y also belong to f, which is known
         client.post(path, json={"outcome": {"g": 2.0}, "point": elsewhere})
         best = client.get("/best").json()
     assert best["point"] == best["recommended"] == moved | {"z": 1.5}
     assert broker.ledger.team.history.X.tolist() == [[0.25, 0.5, 1.5]]
 
 
-def test_agents_of_a_field_tell_where_they_were(tmp_path, clock):
+def test_agents_in_a_field_can_tell_their_locations(tmp_path, clock):
     broker = open_broker(tmp_path, clock, "field")
     with client_of(broker) as client:
         asked = client.post("/ask", json={"key": "k"}).json()
@@ -185,7 +197,7 @@ def test_agents_of_a_field_tell_where_they_were(tmp_path, clock):
     assert open_broker(tmp_path, clock, "field").ledger.team.history.X[0, :2].tolist() == [0.5, 1.5]
 
 
-def test_a_slow_body_is_given_up(broker, monkeypatch):
+def test_a_slow_body_is_refused_after_a_timeout(broker, monkeypatch):
     monkeypatch.setattr(application, "SLOWEST_BODY", 0.05)
     app, sent = application.Application(broker, TOKEN), []
 
@@ -214,7 +226,7 @@ def test_requests_beyond_the_queue_are_refused(broker, client, monkeypatch):
     assert answer.headers["retry-after"] == "1"
 
 
-def test_an_error_of_the_service_is_one_line_too(broker, client, monkeypatch, capsys):
+def test_an_internal_error_of_the_service_is_one_line(broker, client, monkeypatch, capsys):
     monkeypatch.setattr(broker, "ask", lambda request: 1 / 0)
     refused(client.post("/ask", json={"key": "k"}), 500)
     assert "ZeroDivisionError" in capsys.readouterr().err

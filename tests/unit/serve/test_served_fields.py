@@ -1,4 +1,4 @@
-"""A served field writes a run folder: one round for each query whose agents all have an outcome."""
+"""A served field writes a run folder with one round per query that has all its outcomes."""
 
 import errno
 import itertools
@@ -54,7 +54,7 @@ def rounds_of(folder):
     return (folder / "rounds.jsonl").read_text().splitlines()
 
 
-def test_a_failure_is_null_and_the_number_of_an_only_factor_is_its_outcome(tmp_path, scenario):
+def test_null_is_a_failure_and_a_plain_number_is_the_outcome_of_a_single_factor(tmp_path, scenario):
     with open_broker(scenario, tmp_path / "field", 8, False) as broker:
         query, null = ask(broker).query, TellRequest(outcome=None)
         with pytest.raises(ConfigError, match="got an empty table"):
@@ -69,11 +69,11 @@ def test_a_failure_is_null_and_the_number_of_an_only_factor_is_its_outcome(tmp_p
     with open_broker(load(tmp_path / "function.toml"), folder, 8, False) as broker:
         for outcome in (2.0, {"f": 2.0}, None):
             broker.tell(ask(broker).query, TellRequest(outcome=outcome))
-    told = [msgspec.json.decode(line) for line in rounds_of(folder)[1:]]
-    assert [one["joint"]["factors"] for one in told] == [{"f": 2.0}, {"f": 2.0}, {"f": None}]
+    records = [msgspec.json.decode(line) for line in rounds_of(folder)[1:]]
+    assert [one["joint"]["factors"] for one in records] == [{"f": 2.0}, {"f": 2.0}, {"f": None}]
 
 
-def test_of_a_function_that_is_told_in_parts_each_part_has_its_noise_and_a_repeated_one_changes_nothing(tmp_path):
+def test_outcomes_in_parts_keep_their_own_noise_and_repeated_parts_change_nothing(tmp_path):
     (tmp_path / "function.toml").write_text(
         'rounds = 2\ninitial = 2\n[environment]\nid = "served/function-v0"\noutcomes = "per-factor"\n'
         'bounds = { x = [0.0, 1.0], y = [0.0, 1.0], z = [0.0, 1.0] }\nscopes = { f = ["x", "y"], g = ["y", "z"] }\n'
@@ -95,15 +95,15 @@ def test_of_a_function_that_is_told_in_parts_each_part_has_its_noise_and_a_repea
     assert [std for std, factor in named if factor] == list(itertools.chain(*known))
 
 
-def test_rounds_are_those_of_queries_in_the_order_in_which_they_are_complete(tmp_path, scenario, blank):
+def test_rounds_follow_the_order_in_which_queries_become_complete(tmp_path, scenario, blank):
     folder = tmp_path / "served"
     with open_broker(scenario, folder, 8, False) as broker:
         first, second, third = ask(broker), ask(broker), ask(broker)
         tell(broker, first, ["ada"], noise_std={"ada": 0.25})
-        assert len(rounds_of(folder)) == 1  # only that before the first outcome
+        assert len(rounds_of(folder)) == 1  # only round 0
         tell(broker, second)
         tell(broker, first, ["ben"], locations={"ben": [1.0, 2.0]})
-        tell(broker, first, ["ben"])  # a client that repeats itself
+        tell(broker, first, ["ben"])  # a repeated request
         broker.tell(third.query, TellRequest(outcome={"ada": 7.0}))
         broker.tell(third.query, TellRequest(failed=True))
     done = load_run(folder)
@@ -119,7 +119,7 @@ def test_rounds_are_those_of_queries_in_the_order_in_which_they_are_complete(tmp
     assert len(done.table()["value"]) == 2 * ROUNDS
 
 
-def test_after_a_kill_rounds_that_were_not_logged_are_logged(tmp_path, scenario):
+def test_after_a_kill_missing_rounds_are_logged(tmp_path, scenario):
     whole = tmp_path / "whole"
     with open_broker(scenario, whole, 8, False) as broker:
         for _ in range(ROUNDS):
@@ -139,14 +139,15 @@ def test_after_a_kill_rounds_that_were_not_logged_are_logged(tmp_path, scenario)
     assert (whole / LEDGER).is_file()
 
 
-def test_after_a_kill_queries_that_overlap_come_out_as_logged(tmp_path, scenario):
-    """Decisions follow from the ledger alone, not from when a round was recorded or the best was asked."""
+def test_after_a_kill_overlapping_queries_are_repeated_exactly(tmp_path, scenario):
+    """Decisions depend only on the ledger, not on the time of a record or of a request for the best point."""
     longer, folder = msgspec.structs.replace(scenario, rounds=6), tmp_path / "served"
     longer.environment["agents"] = ["ada", "ben", "cyd"]
     with open_broker(longer, folder, 8, False) as broker:
         first = ask(broker)
         tell(broker, first, ["ada", "ben"])
-        for _ in range(2):  # a query is complete while another is told in part; more of that is told before the next
+        # a query becomes complete while another one is partly told, and more of that is told before the next ask
+        for _ in range(2):
             second = ask(broker)
             tell(broker, second, ["cyd"])
             tell(broker, first, ["cyd"])
@@ -162,12 +163,12 @@ def test_after_a_kill_queries_that_overlap_come_out_as_logged(tmp_path, scenario
         assert [event.point for event in broker.ledger.events if event.kind == "ask"] == points
 
 
-def test_a_disk_that_is_full_for_a_moment_loses_nothing(tmp_path, scenario, monkeypatch):
-    """Whichever log could not be written then, the folder opens again and goes on."""
+def test_a_temporarily_full_disk_loses_nothing(tmp_path, scenario, monkeypatch):
+    """After a failed write to any log, the folder can be opened again and continued."""
     sync = os.fsync
 
     def told_twice(folder, at):
-        """Number of tells refused while a call could not write, and the rounds once all are told again."""
+        """Let the call number `at` fail; return the number of refused tells, and the rounds after repeated tells."""
         calls = itertools.count(1)
 
         def full(file):
@@ -199,10 +200,10 @@ def test_a_disk_that_is_full_for_a_moment_loses_nothing(tmp_path, scenario, monk
 
 
 @pytest.mark.parametrize("agents", [["ada"], ["ada", "ben"]])
-def test_a_round_or_an_event_that_cannot_be_recorded_breaks_the_service_until_it_is_opened_again(
+def test_after_a_failed_record_the_service_refuses_calls_until_it_is_opened_again(
     tmp_path, scenario, monkeypatch, agents
 ):
-    """Whatever fails there, the team or the ledger is ahead of the files of which clients are told."""
+    """Because the team or the ledger is then ahead of the files."""
 
     def fails(*arguments):
         raise ZeroDivisionError("of the record")
@@ -226,7 +227,7 @@ def test_a_round_or_an_event_that_cannot_be_recorded_breaks_the_service_until_it
     assert rounds_of(tmp_path / "served") == rounds_of(tmp_path / "whole")
 
 
-def test_a_round_whose_duration_cannot_be_logged_is_no_reason_to_stop(tmp_path, scenario):
+def test_a_duration_that_cannot_be_logged_gives_only_a_warning(tmp_path, scenario):
     with open_broker(scenario, tmp_path / "served", 8, False) as broker:
         (tmp_path / "served" / "timings.jsonl").unlink()
         (tmp_path / "served" / "timings.jsonl").mkdir()
@@ -236,7 +237,7 @@ def test_a_round_whose_duration_cannot_be_logged_is_no_reason_to_stop(tmp_path, 
     assert len(rounds_of(tmp_path / "served")) == 3
 
 
-def test_a_last_round_that_could_not_be_logged_is_in_no_summary(tmp_path, scenario, monkeypatch):
+def test_without_a_logged_last_round_there_is_no_summary(tmp_path, scenario, monkeypatch):
     with open_broker(scenario, tmp_path / "served", 8, False) as broker, monkeypatch.context() as patch:
         for number in range(ROUNDS):
             if number == ROUNDS - 1:
@@ -249,22 +250,22 @@ def test_a_last_round_that_could_not_be_logged_is_in_no_summary(tmp_path, scenar
     assert load_run(tmp_path / "served").is_complete
 
 
-def test_rounds_of_other_queries_than_those_with_outcomes_are_named(tmp_path, scenario):
+def test_an_error_names_rounds_that_do_not_match_the_ledger(tmp_path, scenario):
     for folder, order in ((tmp_path / "one", (0, 1)), (tmp_path / "other", (1, 0))):
         with open_broker(scenario, folder, 8, False) as broker:
             asked = [ask(broker), ask(broker)]
             for index in order:
                 tell(broker, asked[index])
     shutil.copy(tmp_path / "other" / "rounds.jsonl", tmp_path / "one")
-    told = "has query q00002 as round 1, and the ledger that of q00001; delete .* round 1 on.*swarmbo serve .* --out"
-    with pytest.raises(RunFolderError, match=told), open_broker(scenario, tmp_path / "one", 8, False):
+    message = "has query q00002 as round 1, and the ledger that of q00001; delete .* round 1 on.*swarmbo serve .* --out"
+    with pytest.raises(RunFolderError, match=message), open_broker(scenario, tmp_path / "one", 8, False):
         pass
     (tmp_path / "one" / "rounds.jsonl").unlink()
     with open_broker(scenario, tmp_path / "one", 8, False) as broker:
         assert broker.ledger.n_told == 2
 
 
-def test_a_service_is_not_resumed_since_its_world_would_simulate_outcomes(tmp_path, scenario):
+def test_a_service_is_not_resumed_because_its_environment_would_simulate_outcomes(tmp_path, scenario):
     with open_broker(scenario, tmp_path / "served", 8, False) as broker:
         tell(broker, ask(broker))
     before = rounds_of(tmp_path / "served")
@@ -275,7 +276,7 @@ def test_a_service_is_not_resumed_since_its_world_would_simulate_outcomes(tmp_pa
     assert rounds_of(tmp_path / "served") == before
 
 
-def test_before_any_outcome_there_is_no_animation(tmp_path, scenario, blank):
+def test_without_outcomes_there_is_no_animation(tmp_path, scenario, blank):
     with open_broker(scenario, tmp_path / "served", 8, False) as broker:
         ask(broker)
     assert "run.gif" not in {path.name for path in load_run(tmp_path / "served").plot()}

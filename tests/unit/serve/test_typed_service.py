@@ -1,4 +1,4 @@
-"""A service of a function with integers and choices: JSON has the users' values, and so has the run that it leaves."""
+"""A service for a function with integers and categories. JSON and the run folder have the user's values."""
 
 import json
 
@@ -30,27 +30,27 @@ def outcome_of(point):
     return 2.0 * (point["solvent"] == "ethanol") - abs(point["stirs"] - 5) - abs(point["hours"] - 1.0)
 
 
-def test_values_go_out_and_come_back_as_they_are_and_others_are_refused(tmp_path):
+def test_typed_values_are_sent_and_accepted_and_invalid_ones_refused(tmp_path):
     with open_broker(scenario(), tmp_path / "run", 8, trust=False) as broker, client_of(broker) as client:
         for number in range(ROUNDS):
             asked = client.post("/ask", json={"key": str(number)}).json()
             point = asked["point"]
             assert all(type(value) in TYPES[name] for name, value in point.items())
-            told = {"outcome": outcome_of(point)}
+            body = {"outcome": outcome_of(point)}
             if number == 1:
-                told = {"outcome": 3.0, "point": {**point, "solvent": "ethanol", "stirs": 5}}
+                body = {"outcome": 3.0, "point": {**point, "solvent": "ethanol", "stirs": 5}}
                 for wrong in ({"solvent": "oil"}, {"stirs": 4}, {"stirs": "5"}, {"molar": 0.0}, {"hours": None}):
-                    answer = client.post(f"/tell/{asked['query']}", json={**told, "point": {**point, **wrong}})
+                    answer = client.post(f"/tell/{asked['query']}", json={**body, "point": {**point, **wrong}})
                     assert answer.status_code == 422
                     (name,) = wrong
                     assert answer.json()["what"].startswith(f"$.point.{name}: got ")
-            assert client.post(f"/tell/{asked['query']}", json=told).status_code == 200
+            assert client.post(f"/tell/{asked['query']}", json=body).status_code == 200
         state, best = client.get("/state").json(), client.get("/best").json()
         assert state["variables"]["stirs"] == {"kind": "integer", "low": 1, "high": 9, "step": 2, "log": False}
         assert best["point"] == {**best["point"], "solvent": "ethanol", "stirs": 5}
         assert set(best["recommended"]) == set(BOUNDS)
         history = broker.ledger.team.history.X
-    with open_broker(scenario(), tmp_path / "run", 8, trust=False) as broker:  # all of it again from the disk
+    with open_broker(scenario(), tmp_path / "run", 8, trust=False) as broker:  # everything is read again from disk
         assert broker.ledger.team.history.X.tolist() == history.tolist()
         problem = broker.ledger.team.problem
     run = load_run(tmp_path / "run")
@@ -70,9 +70,9 @@ def test_the_document_of_the_service_describes_typed_answers(tmp_path):
     with open_broker(scenario(), tmp_path / "run", 8, trust=False) as broker, client_of(broker) as client:
         described = client.get("/openapi.json").json()
         asked = client.post("/ask", json={"key": "k"})
-        told = {"outcome": 1.0, "point": {**asked.json()["point"], "solvent": True}}
+        body = {"outcome": 1.0, "point": {**asked.json()["point"], "solvent": True}}
         for answer, name in ((asked, "Asked"), (client.get("/state"), "State"), (client.get("/best"), "Best")):
             schema = {"$ref": f"#/components/schemas/{name}", "components": described["components"]}
             jsonschema.validate(answer.json(), schema)
         schema = {"$ref": "#/components/schemas/TellRequest", "components": described["components"]}
-        jsonschema.validate(told, schema)
+        jsonschema.validate(body, schema)

@@ -1,4 +1,4 @@
-"""Strangers' ways to agree pass; they are refused for each thing that they may do wrong, in words."""
+"""Correct users' coordination methods pass the check. For each possible fault, it refuses them with a message."""
 
 import itertools
 from dataclasses import replace
@@ -18,7 +18,7 @@ REPORT = sb.SolveReport("converged")
 
 
 class Search:
-    """Tries every entry of tables."""
+    """A table method that tries every assignment."""
 
     def solve(self, graph, tables, links=None):
         sizes = {v: n for f in graph.factors for v, n in zip(graph.scope(f), tables[f].shape, strict=True)}
@@ -32,7 +32,7 @@ class Search:
 
 
 def solving(change, settings=Search):
-    """A right solution, changed, given tables and links."""
+    """A correct solution, changed by `change(solution, tables, links)`."""
 
     def solve(self, graph, tables, links=None):
         right = settings().solve(graph, tables, links)
@@ -53,17 +53,17 @@ def with_report(**wrong):
     )
 
 
-def second_best(said=REPORT, bound=None):
-    """The choice after the best, and what is said of it."""
+def second_best(report=REPORT, bound=None):
+    """The second-best assignment with a given report and bound."""
 
     def solve(self, graph, tables, links=None):
         best = Search().solve(graph, tables).assignment
         factor = graph.factors[0]
-        spoilt = {name: table.copy() for name, table in tables.items()}
-        spoilt[factor][tuple(best[v] for v in graph.scope(factor))] -= 1e6
-        choice = Search().solve(graph, spoilt).assignment
+        penalised = {name: table.copy() for name, table in tables.items()}
+        penalised[factor][tuple(best[v] for v in graph.scope(factor))] -= 1e6
+        choice = Search().solve(graph, penalised).assignment
         value = float(sum(tables[f][tuple(choice[v] for v in graph.scope(f))] for f in graph.factors))
-        return sb.Solution(choice, value, value if bound == "its own" else None, said)
+        return sb.Solution(choice, value, value if bound == "its own" else None, report)
 
     return {"solve": solve}
 
@@ -73,15 +73,15 @@ def worst(self, graph, tables, links=None):
     return sb.Solution(found.assignment, -found.value, None, REPORT)
 
 
-def elsewhere(choose):
-    """The second best choice when ``choose(links)`` says so."""
-    tired = second_best()["solve"]
+def suboptimal(choose):
+    """The second-best assignment if ``choose(links)``, otherwise the best."""
+    worse = second_best()["solve"]
     return {
-        "solve": lambda self, graph, tables, links=None: (tired if choose(links) else Search.solve)(self, graph, tables)
+        "solve": lambda self, graph, tables, links=None: (worse if choose(links) else Search.solve)(self, graph, tables)
     }
 
 
-def scribble(right, tables, links):
+def zeroed(right, tables, links):
     for table in tables.values():
         table[...] = 0.0
 
@@ -92,12 +92,12 @@ def unlinked(right, _, links):
     return right
 
 
-def with_a_message_more(made):
+def one_more_message(made):
     return msgspec.structs.replace(made, traffic=made.traffic + Traffic(messages=1))
 
 
 class Draw:
-    """Tries 500 points of the box."""
+    """A box method that tries 500 random points."""
 
     def maximise(self, functions, links=None, seed=0):
         drawn = functions.low + np.random.default_rng(seed).random((500, len(functions.low))) * (
@@ -109,7 +109,7 @@ class Draw:
 
 
 def maximising(change, settings=Draw):
-    """A right agreement, changed, given functions, links and seed."""
+    """A correct agreement, changed by `change(agreement, functions, links)`."""
     return {
         "maximise": lambda self, functions, links=None, seed=0: change(
             settings().maximise(functions, links, seed), functions, links
@@ -117,8 +117,8 @@ def maximising(change, settings=Draw):
     }
 
 
-def on(choose):
-    """An agreement on the point that ``choose(functions, right point)`` names, its value true."""
+def at_point(choose):
+    """An agreement on the point ``choose(functions, correct point)``, with its true value."""
 
     def change(right, functions, links):
         point = np.asarray(choose(functions, right.point), dtype=float)
@@ -128,113 +128,119 @@ def on(choose):
     return maximising(change)
 
 
-def nosy_maximise(self, functions, links=None, seed=0):
-    """Asks for what neighbours tell, though they tell nothing."""
+def ask_unpublished(self, functions, links=None, seed=0):
+    """Ask for numbers that neighbours do not publish."""
     stack = stacks_of(functions.graph)[0]
     functions.published(stack, stack.take(functions.low[None]), ())
 
 
-class Dart:
-    """Throws darts."""
+class Uniform:
+    """A policy that chooses random points."""
 
     def decide_joint(self, situation, acquisition):
         return np.random.default_rng([situation.seed, len(situation.history)]).random(situation.domain.n_dims), REPORT
 
 
 def deciding(change):
-    return {"decide_joint": lambda self, situation, acquisition: change(situation, *Dart().decide_joint(situation, 0))}
+    return {
+        "decide_joint": lambda self, situation, acquisition: change(situation, *Uniform().decide_joint(situation, 0))
+    }
 
 
-def erase(situation, point, report):
+def overwrite_history(situation, point, report):
     situation.history.totals[:] = 0.0
     return point, report
 
 
-class Nearest:
-    """Sends everybody to the first place of its list."""
+class First:
+    """A planner that sends each agent to its first candidate."""
 
     def decide(self, situation, acquisition):
         return Decision({agent: situation.candidates[agent][0] for agent in situation.movers}, REPORT)
 
 
-def sending(change):
-    """Right places, changed, given the situation."""
+def with_places(change):
+    """Correct places, changed by `change(situation, places)`."""
 
     def decide(self, situation, acquisition):
-        points = Nearest().decide(situation, acquisition).points
+        points = First().decide(situation, acquisition).points
         return Decision(change(situation, points) or points, REPORT)
 
     return {"decide": decide}
 
 
-def trample(situation, points):
+def overwrite_candidates(situation, points):
     situation.candidates["a"][0] = 0.0
 
 
 class Agents(sb.MaxSum, frozen=True, tag="max-sum-too"):
-    """Max-sum, its traffic counted wrongly; agents run it as it is."""
+    """Max-sum as agents run it, for faults in `solve`."""
 
 
 class Members(sb.ADMM, frozen=True, tag="admm-too"):
-    """ADMM, likewise."""
+    """ADMM as agents run it, for faults in `maximise`."""
 
 
 TURN = itertools.count()
 BROKEN = {
-    object: {
-        "nothing to choose by": ({}, "Broken: got no method to choose by; wanted one of solve, maximise, decide_jo")
-    },
+    object: {"no method": ({}, "Broken: got no method to choose by; wanted one of solve, maximise, decide_jo")},
     Search: {
-        "a table": ({"solve": lambda *given: {}}, "dict: got no assignment, value, upper_bound, report; wanted"),
-        "scribbles": (solving(scribble), r"solve\(\) over a chain: the tables: got .*; wanted those that were given"),
-        "unlinks": (solving(unlinked), "over a chain: links afterwards: got Graph with 0 nodes.*; wanted those"),
-        "half a choice": (
+        "no solution": ({"solve": lambda *given: {}}, "dict: got no assignment, value, upper_bound, report; wanted"),
+        "changes tables": (
+            solving(zeroed),
+            r"solve\(\) over a chain: the tables: got .*; wanted those that were given",
+        ),
+        "clears links": (solving(unlinked), "over a chain: links afterwards: got Graph with 0 nodes.*; wanted those"),
+        "incomplete assignment": (
             with_solution(assignment={"x": 0}),
             r"the assignment: got {'x': 0}; wanted an index for each of {'x': 2, ",
         ),
-        "beyond the table": (
+        "index beyond the table": (
             with_solution(assignment=dict.fromkeys("xyzw", 9)),
             "the assignment: got {.*9.*}; wanted an index for each of .*, less than its size",
         ),
         "a wrong value": (with_solution(value=99.0), "the value 99: got a difference of .*; wanted .*, the sum at"),
         "the worst": ({"solve": worst}, "the sum at the assignment: got -.*; wanted at least the mean of all"),
         "not exact": (
-            second_best(said=sb.SolveReport("exact")),
+            second_best(report=sb.SolveReport("exact")),
             "the sum of an 'exact' choice, .*: got a difference of .*; wanted the maximum, ",
         ),
-        "a word of its own": (
+        "unknown status": (
             with_report(status="optimal"),
             r"solve\(\) over a chain: the report: got .*; wanted a valid SolveReport: .*'optimal'",
         ),
         "a wrong value in the report": (with_report(value=99.0), "the value 99 in the report: got a difference of .*"),
         "a gap too small": (
-            second_best(said=sb.SolveReport("converged", gap=0.0)),
+            second_best(report=sb.SolveReport("converged", gap=0.0)),
             "the gap: got 0.0; wanted None, or at least ",
         ),
         "a bound too low": (second_best(bound="its own"), "the upper bound: got .*; wanted None, or at least "),
-        "silent on what is forbidden": (
+        "forbidden factors not reported": (
             with_report(violated=()),
             r"that forbids all: factors in report.violated: got .*; wanted those that are -inf at the choice, \['",
         ),
-        "calls what is forbidden exact": (
+        "forbidden but exact": (
             with_report(status="exact"),
             "that forbids all: the status: got exact; wanted 'infeasible' for a forbidden choice only",
         ),
-        "a gap of what is forbidden": (
+        "forbidden with a gap": (
             with_report(gap=0.0),
             "that forbids all: the gap of a forbidden choice: got 0.0; wanted None",
         ),
-        "fickle": (elsewhere(lambda links: next(TURN) % 2), "the assignment when asked again: got .*; wanted the same"),
-        "otherwise over links": (
-            elsewhere(lambda links: links is not None),
+        "not deterministic": (
+            suboptimal(lambda links: next(TURN) % 2),
+            "the assignment when asked again: got .*; wanted the same",
+        ),
+        "different over links": (
+            suboptimal(lambda links: links is not None),
             "the assignment over links that relay: got .*; wanted the same",
         ),
     },
     Agents: {
-        "not as agents do": (second_best(), "the choice of agents: got .*; wanted that of solve"),
-        "counts otherwise": (
+        "different from agents": (second_best(), "the choice of agents: got .*; wanted that of solve"),
+        "wrong traffic": (
             solving(
-                lambda right, tables, links: msgspec.structs.replace(right, report=with_a_message_more(right.report)),
+                lambda right, tables, links: msgspec.structs.replace(right, report=one_more_message(right.report)),
                 settings=sb.MaxSum,
             ),
             r"solve\(\) over a chain: the traffic: got Traffic.*; wanted that of agents, Traffic",
@@ -242,14 +248,17 @@ BROKEN = {
     },
     Draw: {
         "no agreement": ({"maximise": lambda *given: None}, "NoneType: got no point, value, report; wanted"),
-        "a coordinate too few": (on(lambda f, point: point[1:]), r"the shape of the point: got \(3,\); wanted \(4,\)"),
-        "NaN": (on(lambda f, point: point * np.nan), r"the point: got \[nan, .*; wanted numbers from \[0.0, "),
-        "outside": (on(lambda f, point: point + (f.high < 1.0)), r"the point: got \[1\..*; wanted .* to \[0.45, "),
-        "a wrong sum": (
+        "no x": (at_point(lambda f, point: point[1:]), r"the shape of the point: got \(3,\); wanted \(4,\)"),
+        "NaN": (at_point(lambda f, point: point * np.nan), r"the point: got \[nan, .*; wanted numbers from \[0.0, "),
+        "outside": (
+            at_point(lambda f, point: point + (f.high < 1.0)),
+            r"the point: got \[1\..*; wanted .* to \[0.45, ",
+        ),
+        "wrong value": (
             maximising(lambda right, functions, links: replace(right, value=99.0)),
             r"maximise\(\) over a chain: the value 99: got .*; wanted .*, the sum at the point",
         ),
-        "a word of its own": (
+        "unknown status": (
             maximising(lambda right, functions, links: replace(right, report=sb.SolveReport("optimal"))),
             r"maximise\(\) over a chain: the report: got .*; wanted a valid SolveReport: .*'optimal'",
         ),
@@ -257,78 +266,87 @@ BROKEN = {
             maximising(lambda right, functions, links: replace(right, report=sb.SolveReport("converged", gap=-1.0))),
             "the gap: got -1.0; wanted None, or at least ",
         ),
-        "unlinks": (maximising(unlinked), "over a chain: links afterwards: got Graph with 0 nodes.*; wanted those"),
+        "clears links": (
+            maximising(unlinked),
+            "over a chain: links afterwards: got Graph with 0 nodes.*; wanted those",
+        ),
         "changes starts": (
             maximising(lambda right, functions, links: functions.starts.fill(0.5) or right),
             "low, high and starts: got .*; wanted those that were given",
         ),
-        "a corner": (on(lambda f, point: f.high), "the sum at the point: got -.*; wanted at least the mean of the"),
+        "a corner": (
+            at_point(lambda f, point: f.high),
+            "the sum at the point: got -.*; wanted at least the mean of the",
+        ),
         "ignores starts": (
-            on(lambda f, point: point if not len(f.starts) else f.starts[0] + 0.1 * (f.low - f.starts[0])),
+            at_point(lambda f, point: point if not len(f.starts) else f.starts[0] + 0.1 * (f.low - f.starts[0])),
             "the sum at the point: got -.*; wanted at least that of a start, -",
         ),
-        "without seed": (
+        "ignores the seed": (
             {"maximise": lambda self, functions, links=None, seed=0: Draw().maximise(functions, links, None)},
             "the point for the same seed: got .*; wanted the same",
         ),
-        "otherwise where links relay": (
+        "different over relays": (
             maximising(
                 lambda right, functions, links: replace(right, point=right.point * (1 - 1e-3 * (links is not None)))
             ),
             "the point over links that relay: got a difference of .*; wanted the same up to rounding",
         ),
-        "asks for what is not told": ({"maximise": nosy_maximise}, "numbers asked for in an exchange: got .*; wanted"),
+        "asks too much": ({"maximise": ask_unpublished}, "numbers asked for in an exchange: got .*; wanted"),
     },
     Members: {
-        "not as members do": (
+        "different from agents": (
             {"maximise": lambda self, *given: Draw().maximise(*given)},
             r"the choice of agents: got .*; wanted that of maximise\(\)",
         ),
-        "counts members otherwise": (
+        "wrong traffic": (
             maximising(
-                lambda right, functions, links: replace(right, report=with_a_message_more(right.report)),
+                lambda right, functions, links: replace(right, report=one_more_message(right.report)),
                 settings=sb.ADMM,
             ),
             r"maximise\(\) over a chain: the traffic: got Traffic.*; wanted that of agents, Traffic",
         ),
     },
-    Dart: {
-        "no point of the cube": (
+    Uniform: {
+        "not in the unit cube": (
             deciding(lambda situation, point, report: (situation.domain.from_unit(point), report)),
             r"decide_joint\(\) over a chain: the point: got \[-.*; wanted numbers from \[0.0, ",
         ),
         "no report": (deciding(lambda situation, point, report: (point, None)), "the report: got None; wanted a Solve"),
-        "unlinks": (
+        "clears links": (
             deciding(lambda situation, point, report: (point, unlinked(report, point, situation.links))),
             "over a chain: links afterwards: got Graph with 0 nodes.*; wanted those",
         ),
-        "erases": (deciding(erase), "the history: got .*; wanted the one that was given"),
-        "moody": (
+        "overwrites the history": (deciding(overwrite_history), "the history: got .*; wanted the one that was given"),
+        "not deterministic": (
             deciding(lambda situation, point, report: (np.random.default_rng().random(len(point)), report)),
             "the point for the same history and seed: got .*; wanted the same",
         ),
     },
-    Nearest: {
-        "says nothing": ({"decide": lambda *given: None}, "NoneType: got no points, report; wanted an object with"),
-        "no report of places": (
-            {"decide": lambda *given: Decision(Nearest.decide(*given).points, None)},
+    First: {
+        "no decision": ({"decide": lambda *given: None}, "NoneType: got no points, report; wanted an object with"),
+        "no report": (
+            {"decide": lambda *given: Decision(First.decide(*given).points, None)},
             r"decide\(\): the report: got None; wanted a SolveReport",
         ),
-        "leaves one out": (
-            sending(lambda situation, points: {"a": points["a"]}),
+        "missing agent": (
+            with_places(lambda situation, points: {"a": points["a"]}),
             r"decide\(\): agents with a place: got \['a'\]; wanted \['a', 'b', 'c'\]",
         ),
-        "off the list": (
-            sending(lambda situation, points: points | {"b": points["a"]}),
+        "not a candidate": (
+            with_places(lambda situation, points: points | {"b": points["a"]}),
             r"decide\(\): the place of 'b': got .*; wanted one of its candidates",
         ),
-        "unlinks": (
-            sending(lambda situation, points: unlinked(points, None, situation.links)),
+        "clears links": (
+            with_places(lambda situation, points: unlinked(points, None, situation.links)),
             r"decide\(\): links afterwards: got Graph with 0 nodes.*; wanted those",
         ),
-        "tramples": (sending(trample), r"decide\(\): candidates and starts: got .*; wanted those that were given"),
-        "wanders": (
-            sending(lambda situation, points: points | {"a": situation.candidates["a"][next(TURN) % 2]}),
+        "overwrites candidates": (
+            with_places(overwrite_candidates),
+            r"decide\(\): candidates and starts: got .*; wanted those that were given",
+        ),
+        "not deterministic": (
+            with_places(lambda situation, points: points | {"a": situation.candidates["a"][next(TURN) % 2]}),
             r"decide\(\): the places in the same situation: got .*; wanted the same",
         ),
     },
@@ -338,13 +356,13 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("settings", [Search, Draw, Dart, Nearest])
-def test_ways_to_agree_that_keep_the_contract_pass(settings):
+@pytest.mark.parametrize("settings", [Search, Draw, Uniform, First])
+def test_correct_coordination_methods_pass(settings):
     sb.testing.check_coordinator(settings)
 
 
 @pytest.mark.parametrize(("base", "changes", "words"), FAULTS.values(), ids=FAULTS)
-def test_a_way_to_agree_that_breaks_it_is_told_what_was_got_and_what_is_wanted(base, changes, words):
+def test_faulty_coordination_methods_are_refused_with_what_was_got_and_what_is_wanted(base, changes, words):
     broken = type("Broken", (base,), changes)
     with pytest.raises(AssertionError, match=words):
         sb.testing.check_coordinator(broken)
@@ -353,13 +371,13 @@ def test_a_way_to_agree_that_breaks_it_is_told_what_was_got_and_what_is_wanted(b
 def test_a_plan_for_agents_needs_a_base_that_runs_it():
     class Planned(Draw):
         def plan(self, functions, routes, seed=0):
-            """Nothing that agents could run."""
+            """A plan that agents cannot run."""
 
     with pytest.raises(AssertionError, match=r"Planned, which has plan\(\): got .*; wanted TableMethod or BoxMethod"):
         sb.testing.check_coordinator(Planned)
 
 
-def test_agents_may_ask_only_for_what_they_own():
+def test_agents_may_ask_only_for_their_own_factors():
     bowls = Bowls(sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), np.zeros(2), np.ones(2), [])
     (stack,) = stacks_of(bowls.graph)
     with pytest.raises(AssertionError, match=r"that an agent asked for: got .*'f', 'g'.*; wanted only .*'g'"):

@@ -1,4 +1,4 @@
-"""Whatever a member says in messages that arrive as they were sent: no other one ends by it, and reports name it."""
+"""Invalid content in intact messages never stops another agent, and reports name the sender."""
 
 import struct
 import zlib
@@ -65,16 +65,16 @@ MORE: list[Any] = [
 ]
 
 
-class Odd(Recording):
-    """Hands over odd messages of one agent beside real ones.
+class InvalidBeside(Recording):
+    """Delivers invalid messages of one agent beside its real messages.
 
     Args:
-        routes: As of a transport.
-        of: Whose.
-        make: An odd one of a real one.
-        seed: Of which are followed or preceded by odd ones.
-        most: How many, before it hands over real ones alone.
-        share: Of the agent's messages.
+        routes: Routes, as of a transport.
+        of: Name of the agent.
+        make: A function that makes an invalid message from a real one.
+        seed: Seed of the choice and order of invalid messages.
+        most: Largest number of invalid messages.
+        share: Share of the agent's messages with an invalid one beside it.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Odd(Recording):
     ) -> None:
         super().__init__(routes)
         self.of, self.make, self.most, self.share = of, make, most, share
-        self.rng, self.n_odd = np.random.default_rng(seed), 0
+        self.rng, self.n_invalid = np.random.default_rng(seed), 0
 
     def deliver(self) -> dict[str, list[Envelope]]:
         return {
@@ -90,44 +90,46 @@ class Odd(Recording):
         }
 
     def _beside(self, letter: Envelope) -> list[Envelope]:
-        if letter.sender != self.of or self.n_odd >= self.most or self.rng.random() > self.share:
+        if letter.sender != self.of or self.n_invalid >= self.most or self.rng.random() > self.share:
             return [letter]
-        self.n_odd += 1
+        self.n_invalid += 1
         odd = letter._replace(payload=self.make(letter.payload))
         return [odd, letter] if self.rng.random() < 0.5 else [letter, odd]
 
 
-def with_odd(case: Any, make: Callable[[bytes, np.random.Generator], bytes], seed: int, **how: Any) -> Odd:
-    """The case's messages, with odd ones of its second agent."""
+def with_invalid(
+    case: Any, make: Callable[[bytes, np.random.Generator], bytes], seed: int, **how: Any
+) -> InvalidBeside:
+    """Add invalid messages of the case's second agent."""
     names, rng = case.problem.agents, np.random.default_rng(seed)
     routes = InProcess().open(names, getattr(case, "links", None)).routes
-    case.transport = Odd(routes, names[1], lambda payload: make(payload, rng), seed=seed, **how)
+    case.transport = InvalidBeside(routes, names[1], lambda payload: make(payload, rng), seed=seed, **how)
     return case.transport
 
 
 @pytest.mark.parametrize("make", CASES)
-def test_what_can_be_no_message_changes_no_decision_and_its_sender_is_named(make: Make):
+def test_invalid_messages_change_no_decision_and_reports_name_their_sender(make: Make):
     case = make()
-    letters = with_odd(case, unfit, seed=1)
+    letters = with_invalid(case, unfit, seed=1)
     named = Counter[str]()
     for _ in range(2):
-        case.go_on(1)  # as the team decides, to which nobody says anything odd
+        case.play(1)  # agents must decide as the team, which gets no invalid messages
         for agent in case.agents.values():
             links = agent.report.links
             named += links.dropped if isinstance(links, LinkReport) else Counter[str]()
-    assert letters.n_odd >= 10
+    assert letters.n_invalid >= 10
     assert named == {letters.of: sum(agent.refused[letters.of] for agent in case.agents.values())}
     assert named[letters.of] > 0
 
 
 OFFERS = {
     "nothing": b"",
-    "no kind": b"\x09",
-    "no numbers": b"\x00abc",
-    "no place": packed(np.array([[np.nan, 0.0]])),
-    "elsewhere": packed(np.array([[1e9, 0.0]])),
-    "indices that nobody knows": b"\x01\x91\x01",
-    "some millions": b"\x02" + zlib.compress(bytes(2**24)),
+    "unknown kind": b"\x09",
+    "not numbers": b"\x00abc",
+    "NaN in a place": packed(np.array([[np.nan, 0.0]])),
+    "place outside the box": packed(np.array([[1e9, 0.0]])),
+    "unknown indices": b"\x01\x91\x01",
+    "millions of bytes": b"\x02" + zlib.compress(bytes(2**24)),
 }
 
 
@@ -135,49 +137,49 @@ OFFERS = {
 def test_an_offer_that_cannot_be_read_counts_as_lost(content: bytes):
     def offering(payload: bytes, rng: np.random.Generator) -> bytes:
         decision, turn = struct.unpack_from("<II", payload, 4)
-        tag, part, agent, words = (*msgspec.msgpack.decode(payload[12:]), *[None] * 4)[:4]
-        if tag != "reports" or agent not in words:
+        tag, part, agent, reports = (*msgspec.msgpack.decode(payload[12:]), *[None] * 4)[:4]
+        if tag != "reports" or agent not in reports:
             return payload
-        report = msgspec.msgpack.decode(words[agent])
-        report[1][0] = content  # the candidates of its offer
-        said = words | {agent: msgspec.msgpack.encode(report)}
-        return sealed(decision, turn, msgspec.msgpack.encode([tag, part, agent, said]))
+        report = msgspec.msgpack.decode(reports[agent])
+        report[1][0] = content  # the candidates of the offer
+        changed = reports | {agent: msgspec.msgpack.encode(report)}
+        return sealed(decision, turn, msgspec.msgpack.encode([tag, part, agent, changed]))
 
     case = in_field()
-    letters = with_odd(case, offering, seed=2)  # by which odd ones come first
-    case.go_on(1)  # as the team decides
+    letters = with_invalid(case, offering, seed=2)  # with this seed, invalid messages come first
+    case.play(1)  # agents must decide as the team
     assert sum(agent.refused[letters.of] for agent in case.agents.values()) > 0
 
 
-def decided(case: Any, letters: Odd) -> bool:
-    """Whether all have decided, whatever they were told; nobody ends by anything but silence."""
+def decided(case: Any, letters: InvalidBeside) -> bool:
+    """Whether all agents have decided. An agent may wait for ever, but must not raise an error."""
     if isinstance(case, InWorld):
-        case.asked()
+        case.ask_all()
     else:
         for agent in case.agents.values():
             agent.ask()
-    step(case.agents, letters)  # some may wait for ever: that ends nobody
+    step(case.agents, letters)  # some agents may wait for ever
     return all(agent.is_finished for agent in case.agents.values())
 
 
-def among_odd(make: Make, seed: int, n_odd: int) -> int:
-    """Go on among so many odd messages, with restarts in the middle; how many were handed over."""
-    handed = 0
+def among_invalid(make: Make, seed: int, n_invalid: int) -> int:
+    """Decide among `n_invalid` invalid messages, with restarts; return the number of delivered ones."""
+    n_delivered = 0
     for part in range(1000):
         case = make()
-        letters = with_odd(case, mutated, 1000 * seed + part, most=n_odd - handed, share=0.3)
-        while decided(case, letters) and letters.n_odd < letters.most and case.agents[letters.of].log.n_asked < 3:
+        letters = with_invalid(case, mutated, 1000 * seed + part, most=n_invalid - n_delivered, share=0.3)
+        while decided(case, letters) and letters.n_invalid < letters.most and case.agents[letters.of].log.n_asked < 3:
             pass
         for agent in case.agents.values():
             if agent.travel is None:
-                assert copied(agent).is_finished == agent.is_finished  # what it was told is in its state, too
-        handed += letters.n_odd
-        if handed >= n_odd:
+                assert copied(agent).is_finished == agent.is_finished  # its state includes all accepted content
+        n_delivered += letters.n_invalid
+        if n_delivered >= n_invalid:
             break
-    return handed
+    return n_delivered
 
 
-@pytest.mark.parametrize(("seed", "n_odd"), [(2, 20), pytest.param(3, 70, marks=SLOW)])
+@pytest.mark.parametrize(("seed", "n_invalid"), [(2, 20), pytest.param(3, 70, marks=SLOW)])
 @pytest.mark.parametrize("make", CASES + MORE)
-def test_nobody_ends_by_messages_with_odd_content(make: Make, seed: int, n_odd: int):
-    assert among_odd(make, seed, n_odd) == n_odd
+def test_messages_with_invalid_content_never_stop_an_agent(make: Make, seed: int, n_invalid: int):
+    assert among_invalid(make, seed, n_invalid) == n_invalid
