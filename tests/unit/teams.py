@@ -40,7 +40,7 @@ def tell(team: Any, query: Any, value_of: Any) -> None:
     return team.tell(query, sum(outcome.values()) if is_sum else outcome)
 
 
-def told(team: Any, rounds: int, value_of: Any) -> list[Any]:
+def ask_and_tell(team: Any, rounds: int, value_of: Any) -> list[Any]:
     """Ask and tell for some rounds; return the queries."""
     queries: list[Any] = []
     for _ in range(rounds):

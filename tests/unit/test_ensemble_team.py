@@ -7,7 +7,7 @@ import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load, run
 
-from .teams import CHAIN, springs, told
+from .teams import CHAIN, ask_and_tell, springs
 
 SMALL = {"kind": "ensemble", "kernels": ["matern52", "rbf"], "lengthscales": [0.3, "fitted"], "n_features": 64}
 BOUNDS = dict.fromkeys("xyz", (-1.0, 1.0))
@@ -22,7 +22,7 @@ def team_of(acquisition="egp-ts", outcomes="total", graph=CHAIN, **more):
 def test_teams_find_the_maximum_of_a_simple_function(acquisition) -> None:
     for outcomes, graph in (("total", None), ("per-factor", CHAIN)):
         team = team_of(acquisition, outcomes, graph)
-        told(team, 26, springs)
+        ask_and_tell(team, 26, springs)
         assert sum(springs(team.recommend().point).values()) > -0.03
 
 

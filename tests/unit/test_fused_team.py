@@ -14,7 +14,7 @@ from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
 
-from .teams import told
+from .teams import ask_and_tell
 
 AGENTS = ["a", "b", "c"]
 METHODS = ["consensus", "covariance-intersection", "readings", "experts"]
@@ -34,7 +34,7 @@ def field(x):
 
 
 def play(team, n_rounds):
-    return told(team, n_rounds, field)
+    return ask_and_tell(team, n_rounds, field)
 
 
 @pytest.mark.parametrize("method", EACH)
@@ -63,9 +63,9 @@ RARELY = sb.ExactGPSettings(restarts=0, refit_every=3)  # for one agent, whose f
     ids=["readings", "experts", "shared"],
 )
 def test_the_unit_of_outcomes_does_not_influence_decisions_once_two_are_known(playing):
-    usual = told(playing(), 3, field)
+    usual = ask_and_tell(playing(), 3, field)
     for unit in (1e-9, 2.0**30):
-        other = told(playing(), 3, lambda x, unit=unit: unit * field(x))
+        other = ask_and_tell(playing(), 3, lambda x, unit=unit: unit * field(x))
         assert [query.point for query in other] == [query.point for query in usual]
 
 

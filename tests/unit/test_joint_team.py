@@ -11,7 +11,7 @@ from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo_envs import function_v0
 from swarmbo_envs.functions import AdditiveFunction
 
-from .teams import drive, told
+from .teams import ask_and_tell, drive
 
 NAMES = ("x", "y", "z")
 SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
@@ -35,7 +35,7 @@ KINDS += [{"coordination": kind} for kind in ("refined-max-sum", "random", "sobo
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(KINDS)))
 def test_queries_of_every_kind_are_within_bounds_and_repeat_bit_identically(number, kind):
     outcomes = "per-factor" if number % 2 else "total"
-    runs = [told(team_of(**kind, outcomes=outcomes), 7, factors_at) for _ in range(2)]
+    runs = [ask_and_tell(team_of(**kind, outcomes=outcomes), 7, factors_at) for _ in range(2)]
     assert runs[0] == runs[1]
     for query in runs[0]:
         assert list(query.point) == list(NAMES)
@@ -45,7 +45,7 @@ def test_queries_of_every_kind_are_within_bounds_and_repeat_bit_identically(numb
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_the_default_finds_the_maximum_of_a_concave_sum(outcomes):
     team = team_of(outcomes=outcomes, initial=6)
-    told(team, 20, factors_at)
+    ask_and_tell(team, 20, factors_at)
     found = team.recommend()
     best = sum(factors_at(found.point).values())
     maximum = 5.0 - 0.4**2 / (1.0 + 1.0 + 1.0 + 1.0 / 0.5)  # four springs in a row between 0.2 and 0.6
@@ -70,7 +70,7 @@ def test_the_unit_of_outcomes_does_not_influence_decisions_from_the_second_outco
         def in_unit(point):
             return {factor: unit * value for factor, value in factors_at(point).items()}
 
-        queries = told(team_of(**{"initial": 1, **given}), 3, in_unit)
+        queries = ask_and_tell(team_of(**{"initial": 1, **given}), 3, in_unit)
         return [[query.point[name] / high for name, (_, high) in BOUNDS.items()] for query in queries]
 
     wanted = asked(1.0)
@@ -85,7 +85,10 @@ def test_the_unit_does_not_influence_decisions_if_the_deviation_of_outcomes_is_e
     def asked(unit):
         team = sb.Team(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, outcomes=outcomes, acquisition="dec-hbo", initial=2)
         each = iter(np.array([1.0, -1.0, 0.3, 0.4]) / (2.0 if outcomes == "total" else 1.0))
-        return [list(query.point.values()) for query in told(team, 4, lambda _: dict.fromkeys("fg", unit * next(each)))]
+        return [
+            list(query.point.values())
+            for query in ask_and_tell(team, 4, lambda _: dict.fromkeys("fg", unit * next(each)))
+        ]
 
     np.testing.assert_allclose(asked(1.0), asked(4.0), atol=1e-4)
 
@@ -103,7 +106,7 @@ def test_the_first_points_are_the_sobol_design_of_the_seed_with_every_method():
 
 def test_the_prediction_of_a_query_is_the_models_posterior():
     team = team_of()
-    told(team, 8, factors_at)
+    ask_and_tell(team, 8, factors_at)
     model = team.model
     query = team.ask()
     mean, std = model.posterior(np.array([list(query.point.values())]))
@@ -136,7 +139,7 @@ def test_settings_that_do_not_fit_are_refused_with_their_path(settings, at):
 )
 def test_a_function_of_unknown_structure_needs_bounds_only(acquisition):
     team = sb.Team(None, BOUNDS, acquisition=acquisition, initial=4, seed=1)
-    told(team, 8, lambda point: sum(factors_at(point).values()))
+    ask_and_tell(team, 8, lambda point: sum(factors_at(point).values()))
     assert team.problem.structure == "unknown"
     assert team.agents == ("agent_0", "agent_1", "agent_2")
     assert list(team.recommend().point) == list(NAMES)
@@ -145,10 +148,10 @@ def test_a_function_of_unknown_structure_needs_bounds_only(acquisition):
 def test_recommendations_and_refits_change_no_decision():
     with_recommendations, queries = team_of(), []
     for _ in range(14):
-        queries += told(with_recommendations, 1, factors_at)
+        queries += ask_and_tell(with_recommendations, 1, factors_at)
         with_recommendations.recommend()
         with_recommendations.refit()
-    assert queries == told(team_of(), 14, factors_at)
+    assert queries == ask_and_tell(team_of(), 14, factors_at)
 
 
 def test_a_state_of_another_team_is_refused():
@@ -216,7 +219,7 @@ def test_agents_that_exchange_real_messages_make_the_same_decisions(coordination
         team_of(coordination=coordination, acquisition=acquisition, transport=sb.InProcess(as_agents=real))
         for real in (False, True)
     )
-    assert told(fast, 7, factors_at) == told(agents, 7, factors_at)
+    assert ask_and_tell(fast, 7, factors_at) == ask_and_tell(agents, 7, factors_at)
     assert fast.last_report == agents.last_report
     assert fast.last_report.traffic.messages > 0
 
@@ -228,9 +231,11 @@ def test_outcomes_that_first_differ_set_the_scale_at_once(acquisition, outcomes)
     asked = []
     for unit in (2.0**-30, 2.0**20):
         team = team_of(outcomes=outcomes, acquisition=acquisition, belief=sb.AdditiveGPSettings(refit_every=9))
-        told(team, 5, lambda point: dict.fromkeys(factors_at(point), 0.0))
+        ask_and_tell(team, 5, lambda point: dict.fromkeys(factors_at(point), 0.0))
         asked.append([])
-        for query in told(team, 3, lambda point, unit=unit: {f: unit * v for f, v in factors_at(point).items()}):
+        for query in ask_and_tell(
+            team, 3, lambda point, unit=unit: {f: unit * v for f, v in factors_at(point).items()}
+        ):
             asked[-1].append([query.point[name] for name in NAMES])
         assert all(0.1 * unit < scale < 10.0 * unit for scale in team.model.belief.hyperparameters.scales)
     np.testing.assert_allclose(*asked, rtol=1e-5)
@@ -269,7 +274,7 @@ def situations(monkeypatch):
 
 def test_methods_receive_the_round_the_horizon_and_pending_points(situations):
     team = team_of(coordination="random", acquisition="thompson", initial=2, rounds=9)
-    told(team, 2, factors_at)
+    ask_and_tell(team, 2, factors_at)
     batch = team.ask(2)
     links = nx.Graph([("a", "b")])
     team.ask(links=links)

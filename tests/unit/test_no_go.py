@@ -16,7 +16,7 @@ from swarmbo.runs.scenario_files import dump
 from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import MixedDomain
 
-from .teams import CHAIN, told
+from .teams import CHAIN, ask_and_tell
 
 BOX = Domain(np.array([-2.0, 10.0]), np.array([4.0, 30.0]))
 LOGARITHMIC = MixedDomain.of([sb.Real(-2.0, 4.0), sb.Real(10.0, 30.0, log=True)])
@@ -111,7 +111,7 @@ BY_FACTOR = {"thompson", "dec-hbo"}
 def test_no_acquisition_of_a_function_queries_a_region(acquisition):
     outcomes = "per-factor" if acquisition in BY_FACTOR else "total"
     team = sb.Team(CHAIN, BOX_OF_SUM, acquisition=acquisition, outcomes=outcomes, no_go=[SHUT], initial=6, seed=1)
-    told(team, 12, outcomes_of)
+    ask_and_tell(team, 12, outcomes_of)
     X = team.history.X
     assert keeps_out(X)
     assert np.abs(X[6:, 0] - 0.5).min() < 0.25  # near the best allowed value
@@ -127,7 +127,7 @@ def test_no_acquisition_of_a_function_queries_a_region(acquisition):
 )
 def test_no_coordination_method_queries_a_region(coordination):
     team = sb.Team(CHAIN, BOX_OF_SUM, coordination=coordination, no_go=[SHUT, APART], initial=4, seed=2)
-    told(team, 10, outcomes_of)
+    ask_and_tell(team, 10, outcomes_of)
     X = team.history.X
     assert keeps_out(X)
     assert not ((X[:, 2] > 2.0) & (X[:, 2] < 9.0) & (X[:, 0] < 0.6)).any()

@@ -12,7 +12,7 @@ from swarmbo.acquisition.confidence_bounds import AddGPUCB, ConfidenceBounds
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.evaluations import Ledger
 
-from .teams import told
+from .teams import ask_and_tell
 
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
 BOUNDS = {"x": (0.0, 1.0), "y": (2.0, 4.0), "z": (-1.0, 0.0)}
@@ -90,7 +90,7 @@ class Alone:
 
 def played(rounds=6, *, team=None, **settings):
     team = sb.Team(GRAPH, BOUNDS, seed=3, initial=3, **settings) if team is None else team
-    queries = told(team, rounds, lambda point: -float(sum(value**2 for value in point.values())))
+    queries = ask_and_tell(team, rounds, lambda point: -float(sum(value**2 for value in point.values())))
     return team, [tuple(query.point.values()) for query in queries]
 
 
@@ -200,7 +200,7 @@ class Learning(Fixed, frozen=True):
 
 def asked(**own):
     team = sb.Team(GRAPH, BOUNDS, seed=0, initial=1, **own)
-    told(team, 1, lambda point: 1.0)
+    ask_and_tell(team, 1, lambda point: 1.0)
     return team
 
 

@@ -14,7 +14,7 @@ from swarmbo.belief import AdditiveGP
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.errors import ConfigError, UnknownQueryError
 
-from .teams import told
+from .teams import ask_and_tell
 
 APART = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y", "z"]})
 CHAIN = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "w"]})
@@ -29,7 +29,7 @@ def factors_at(graph, point):
 def team_of(graph, n_rounds=6, **settings):
     bounds = dict.fromkeys(graph.variables, (0.0, 1.0))
     made = sb.Team(graph, bounds, **{"outcomes": "per-factor", "initial": 4, "seed": 2, **settings})
-    told(made, n_rounds, partial(factors_at, graph))
+    ask_and_tell(made, n_rounds, partial(factors_at, graph))
     return made
 
 

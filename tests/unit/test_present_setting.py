@@ -16,7 +16,7 @@ from swarmbo.transport import Routes
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import best_known, wlan_power
 
-from .teams import CHAIN, drive, told
+from .teams import CHAIN, ask_and_tell, drive
 
 BOUNDS = dict.fromkeys("xyz", (0.0, 10.0))
 TYPED = {
@@ -42,7 +42,7 @@ def utility_of(point):
 
 
 def asked(team, n_rounds, outcome):
-    return [dict(query.point) for query in told(team, n_rounds, outcome)]
+    return [dict(query.point) for query in ask_and_tell(team, n_rounds, outcome)]
 
 
 class Row:

@@ -14,7 +14,7 @@ import swarmbo as sb
 from swarmbo.errors import BudgetError, ConfigError, SwarmboError
 from swarmbo_envs import function_v0
 
-from .teams import CHAIN, CUBE, told
+from .teams import CHAIN, CUBE, ask_and_tell
 
 FUSED = {"kind": "fused", "n_features": 20}
 READINGS = {"kind": "fused", "method": "readings"}
@@ -33,7 +33,7 @@ def joint_team(**settings):
 
 
 def play(team, n_rounds):
-    told(team, n_rounds, lambda at: -float(sum(x**2 for x in (at if team.problem.is_field else at.values()))))
+    ask_and_tell(team, n_rounds, lambda at: -float(sum(x**2 for x in (at if team.problem.is_field else at.values()))))
     return team
 
 
