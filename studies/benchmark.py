@@ -80,7 +80,7 @@ def best_of(
 
 
 def graph_of(problem: Problem, function: AdditiveFunction) -> FactorGraph:
-    """Factors that a team knows, or one of all variables if it knows none; and one for each variable without factor."""
+    """Factors that a team knows, or one of all variables if it knows none; and one per variable without a factor."""
     scopes = problem.scopes_of(function) or {"whole": tuple(range(function.n_variables))}
     named = {factor: [function.variables[j] for j in scope] for factor, scope in scopes.items()}
     idle = set(function.variables).difference(*named.values())
