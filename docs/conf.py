@@ -31,7 +31,7 @@ extensions = [
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_fragments/**", "_ext/**", "tutorials/*", "gallery/*", "README.md"]
-suppress_warnings = ["myst.header"]  # a page of today's skips a level of headings
+suppress_warnings = ["myst.header"]  # a page skips a level of headings
 default_role = "code"  # docstrings set code in single backticks, too
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]

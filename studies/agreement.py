@@ -1,6 +1,6 @@
-"""How good agreements by messages are, compared with one computer that searches from 200 points.
+"""Quality of agreements by messages, compared with one computer that searches from 200 points.
 
-    python studies/agreement.py       # works out what is missing, draws docs/images/agreement.png, prints the tables
+    python studies/agreement.py       # runs missing cells, draws docs/images/agreement.png, prints the tables
 
 Functions are drawn exactly from an additive Gaussian process on six graphs, evaluated at random points with noise, and
 learned; each acquisition then makes the sum that agents maximise. The share of a method is (value - median of random
@@ -67,7 +67,7 @@ def problem(graph_name: str, acquisition: str, t: int) -> BoxFunctions:
 
 
 def run(graph_name: str, acquisition: str, t: int) -> Line:
-    """What every method reached, and what it took."""
+    """Share that every method reached, and its cost."""
     functions = problem(graph_name, acquisition, t)
     low, high = functions.low, functions.high
     drawn = low + np.random.default_rng(t).random((RANDOM_POINTS, len(low))) * (high - low)
@@ -88,19 +88,19 @@ def run(graph_name: str, acquisition: str, t: int) -> Line:
 
 
 def table(lines: list[Line]) -> list[str]:
-    """Shares by graph, and what they took."""
+    """Tables of shares and of costs, by graph."""
 
     def shares(label: str, own: list[Line]) -> list[Any]:
         found = ([line[name]["share"] for line in own] for name in METHODS)
         return [label, *(f"{np.median(each):.3f} ({min(each):.3f})" for each in found)]
 
-    def took(own: list[Line], name: str) -> str:
+    def cost(own: list[Line], name: str) -> str:
         s, messages, size = (np.median([x[name][what] for x in own]) for what in ("seconds", "messages", "bytes"))
         return f"{1e3 * s:.0f}, {messages:.0f}, {size / 1e3:.0f}"
 
     rows = [shares(label, select(lines, graph=label)) for label in GRAPHS]
     names = [name for name in METHODS if "without" not in name]
-    costs = [[label, *(took(select(lines, graph=label), name) for name in names)] for label in GRAPHS]
+    costs = [[label, *(cost(select(lines, graph=label), name) for name in names)] for label in GRAPHS]
     return [
         *markdown(["graph", *METHODS], [*rows, shares("**all**", lines)]),
         "",
@@ -109,7 +109,7 @@ def table(lines: list[Line]) -> list[str]:
 
 
 def histogram(ax: Axes, name: str, shares: list[float]) -> Axes:
-    """Numbers of problems by share; what lies outside is counted in the first or last bar."""
+    """Histogram of problems by share; shares outside of the axis are counted in the first or last bar."""
     centres = np.round(np.arange(0.75, 1.0601, 0.01), 2)
     edges = np.append(centres, centres[-1] + 0.01) - 0.005
     inside = np.clip(shares, centres[0], centres[-1])
@@ -120,15 +120,15 @@ def histogram(ax: Axes, name: str, shares: list[float]) -> Axes:
     ax.axvline(1.0, color=style.INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=0.5)
     ax.set_title(name)
     enough = sum(share >= 0.98 for share in shares)
-    said = f"median {np.median(shares):.3f}\nleast {min(shares):.3f}\n{enough} of {len(shares)} at 0.98 or more"
-    ax.text(0.02, 0.9, said, transform=ax.transAxes, va="top", color=style.INK, fontsize=8.5, linespacing=1.5)
+    summary = f"median {np.median(shares):.3f}\nleast {min(shares):.3f}\n{enough} of {len(shares)} at 0.98 or more"
+    ax.text(0.02, 0.9, summary, transform=ax.transAxes, va="top", color=style.INK, fontsize=8.5, linespacing=1.5)
     ax.set_ylabel("problems")
     ax.grid(visible=False, axis="x")
     return ax
 
 
 def draw(lines: list[Line], path: Path) -> Path:
-    """One histogram per method, over one another."""
+    """One histogram per method, stacked vertically."""
     with style.applied():
         figure = style.new_figure(7.0, 1.75 * len(METHODS))
         axes: Any = figure.subplots(len(METHODS), 1, sharex=True, sharey=True)

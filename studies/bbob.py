@@ -1,11 +1,11 @@
-"""The 24 functions of BBOB by the package ioh: regret after 50 evaluations, of the default and of other optimisers.
+"""The 24 functions of BBOB, from the package ioh: regret of the default and of other optimisers after 50 evaluations.
 
     pip install ioh
-    python studies/bbob.py --dimension 5 --method auto cma-es     # what is missing of bbob.jsonl
+    python studies/bbob.py --dimension 5 --method auto cma-es     # runs cells missing in bbob.jsonl
     python studies/bbob.py --table
 
-The instance of a function is the seed. Structure is unknown, ten initial points are the same for all, and functions are
-to be minimised: the team is told the negative value. Versions of packages are in each line.
+The seed selects the instance of a function. The structure is unknown, and the ten initial points are the same for all
+methods. Functions are to be minimised, so the team is told the negative value. Lines record versions of packages.
 """
 
 import statistics
@@ -32,7 +32,7 @@ def run(function: int, dimension: int, method: str, seed: int) -> Line:
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """For each dimension, and each set of instances that some methods ran on, medians of functions and their ranks."""
+    """Medians per function and their ranks, for each dimension and each set of instances on which some methods ran."""
     for dimension in sorted({line["dimension"] for line in lines}):
         here = select(lines, dimension=dimension)
         of = {method: {line["seed"] for line in select(here, method=method)} for method in METHODS}

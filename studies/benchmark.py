@@ -1,12 +1,12 @@
-"""Methods on sums of factors: same initial points, same noise, same number of evaluations.
+"""Compare methods on sums of factors, with the same initial points, noise and number of evaluations.
 
-    python studies/benchmark.py --problem powell hartmann --method sobol auto   # what is missing of seeds 1000-1009
+    python studies/benchmark.py --problem powell hartmann --method sobol auto   # runs missing cells of seeds 1000-1009
     python studies/benchmark.py --page                                          # rewrites the tables of docs
     python studies/benchmark.py --problem powell-moved --method auto --batch 8  # rounds of 8: parallel.jsonl
 
 Each run adds a line of JSON to benchmarks/PROBLEM.METHOD.jsonl: the simple regret (of the true value of the points
-evaluated, without noise) after every evaluation, and the processor seconds spent on deciding. Set OMP_NUM_THREADS=1:
-on busy cores more threads are slower, and change the last digits.
+evaluated, without noise) after every evaluation, and the processor seconds spent on decisions. Set OMP_NUM_THREADS=1:
+on busy cores, more threads are slower and change the last digits.
 """
 
 import time
@@ -30,7 +30,7 @@ SEEDS = range(1000, 1010)
 LINES = FOLDER / "benchmarks"
 ROUNDED = 64  # evaluations after the initial ones, in rounds of one size
 
-PEERS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {  # how it is made, and the packages that it runs on
+PEERS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {  # constructor, and packages that it needs
     "sobol": (sb.Sobol, ()),
     "random": (sb.Random, ()),
     "isotropic-gp": (sb.IsotropicGP, ()),
@@ -68,7 +68,7 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
 def best_of(
     space: Mapping[str, Any], method: str, seed: int, budget: int, value: Callable[[dict[str, Any]], float]
 ) -> tuple[float, float]:
-    """The largest value of as many points as the budget has, and the processor seconds that it took to find it."""
+    """The largest value within a budget of points, and the processor seconds of the whole search."""
     team = sb.Team(None, space, seed=seed, rounds=budget, initial=INITIAL, **settings_of(method))
     best, start = -np.inf, time.process_time()
     for _ in range(budget):
@@ -80,7 +80,7 @@ def best_of(
 
 
 def graph_of(problem: Problem, function: AdditiveFunction) -> FactorGraph:
-    """The factors that are told, all variables in one where none are; and one for each variable that is in none."""
+    """Factors that a team knows, or one of all variables if it knows none; and one per variable without a factor."""
     scopes = problem.scopes_of(function) or {"whole": tuple(range(function.n_variables))}
     named = {factor: [function.variables[j] for j in scope] for factor, scope in scopes.items()}
     idle = set(function.variables).difference(*named.values())
@@ -94,11 +94,11 @@ def bounds_of(function: AdditiveFunction) -> dict[str, tuple[float, float]]:
 
 
 class Evaluations:
-    """The function of a run, evaluated with the noise of that run: the n-th evaluation has the same for all methods.
+    """The function of a run with its noise; the noise of the n-th evaluation is the same for all methods.
 
     Args:
-        problem: What is evaluated.
-        seed: Of the run.
+        problem: Problem with the function and its noise.
+        seed: Seed of the run.
     """
 
     def __init__(self, problem: Problem, seed: int) -> None:
@@ -108,7 +108,7 @@ class Evaluations:
         self.seconds = 0.0
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Outcomes of all factors, and a record of the best true sum."""
+        """Outcomes of all factors; records the best true sum."""
         values = self.function.factor_values(x[None])[0]
         self.best.append(max([float(values.sum()), *self.best[-1:]]))
         noise = stream(self.seed, "benchmark", "noise", evaluation=len(self.best)).normal(size=len(values))
@@ -120,14 +120,14 @@ class Evaluations:
         return [float(f"{self.function.maximum - best:.{digits}g}") for best in self.best]
 
     def timed(self, decide: Callable[[], Any]) -> Any:
-        """What is decided; the processor seconds that it took are counted."""
+        """Result of a decision, whose processor seconds are counted."""
         start = time.process_time()
         decided = decide()
         self.seconds += time.process_time() - start
         return decided
 
     def asked(self, team: sb.Team, count: int) -> np.ndarray:
-        """The points (q, n) of a round in which a team asks for so many, and is told all of them."""
+        """Points (q, n) of a round in which a team asks for a number of points and is told all their outcomes."""
         queries = self.timed(lambda: team.ask(count))
         X = np.array([[query.point[variable] for variable in self.function.variables] for query in queries])
         for query, values in zip(queries, map(self, X), strict=True):
@@ -138,7 +138,7 @@ class Evaluations:
 
 
 def team_of(problem: Problem, function: AdditiveFunction, method: str, seed: int, budget: int) -> sb.Team:
-    """The team of a method; peers are told totals."""
+    """The team of a method; comparison methods are told totals."""
     is_peer = method in PEERS
     return sb.Team(
         None if problem.structure == "unknown" and not is_peer else graph_of(problem, function),
@@ -152,7 +152,7 @@ def team_of(problem: Problem, function: AdditiveFunction, method: str, seed: int
 
 
 def run(name: str, method: str, seed: int) -> Line:
-    """Regret after every evaluation, and the seconds of deciding."""
+    """Regret after every evaluation, and the seconds of all decisions."""
     problem, evaluations = PROBLEMS[name], Evaluations(PROBLEMS[name], seed)
     team = team_of(problem, evaluations.function, method, seed, problem.looks[-1])
     for _ in range(problem.looks[-1]):
@@ -164,7 +164,7 @@ def run(name: str, method: str, seed: int) -> Line:
 
 
 def in_batches(name: str, method: str, size: int, seed: int) -> Line:
-    """Regret where each round asks for a batch and is told all of it, and how near to each other its points are."""
+    """Regret after rounds of one batch each, and distances between the points of a batch."""
     evaluations, least = Evaluations(PROBLEMS[name], seed), list[float]()
     function = evaluations.function
     team = team_of(PROBLEMS[name], function, method, seed, INITIAL + ROUNDED)
@@ -185,14 +185,14 @@ BATCHES = Study(__doc__, "parallel.jsonl", in_batches, CHOICES | {"batch": (8,),
 
 
 def main() -> None:
-    """Run what is missing, print the tables, rewrite the page."""
+    """Run missing cells, print the tables, rewrite the page."""
     parser = RUNS.parser()
     parser.set_defaults(problem=[], method=["auto"])
-    parser.epilog = "--table prints the tables of these seeds; with --problem, what is missing is run first."
-    parser.add_argument("--batch", type=int, nargs="*", default=[], help="rounds of so many, a divisor of 64 each")
+    parser.epilog = "--table prints the tables of these seeds; with --problem, missing cells are run first."
+    parser.add_argument("--batch", type=int, nargs="*", default=[], help="sizes of batches, each a divisor of 64")
     parser.add_argument("--page", action="store_true", help="rewrite the tables in docs")
     given = parser.parse_args()
-    warnings.filterwarnings("ignore", module="botorch|linear_operator|gpytorch|ax|optuna")  # theirs, hundreds a run
+    warnings.filterwarnings("ignore", module="botorch|linear_operator|gpytorch|ax|optuna")  # hundreds per run
     study, out = (BATCHES, FOLDER / BATCHES.file) if given.batch else (RUNS, given.out)
     study.work(study.cells(given), out, given.jobs)
     if given.table:

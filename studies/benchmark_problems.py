@@ -1,4 +1,4 @@
-"""What `benchmark.py` runs methods on: functions of the library, and some made here."""
+"""Problems of `benchmark.py`: functions of the library, and further ones that are defined here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ Scopes = Mapping[str, tuple[int, ...]]
 def everywhere(
     name: str, terms: Mapping[str, Any], scopes: Mapping[str, list[int]], edge: tuple[float, float], argmax: list[float]
 ) -> AdditiveFunction:
-    """A function on a cube that is defined beyond it, too, with a maximum of 0."""
+    """A function with a maximum of 0 on a cube, which is also defined outside of the cube."""
     low, high = ([side] * len(argmax) for side in edge)
     still = AdditiveFunction.from_terms(terms, scopes, low, high, maximum=0.0, argmax=argmax, name=name)
     return replace(still, is_unbounded=True)
@@ -31,7 +31,7 @@ def neighbours(n_variables: int) -> dict[str, list[int]]:
 
 
 def chain(seed: int) -> AdditiveFunction:
-    """Twelve variables, each to be near the next one and near a place of its own, all moved by the seed."""
+    """Twelve variables: neighbours should be equal, and all but the first near 0.3; the seed moves the optimum."""
 
     def pair(X: np.ndarray) -> np.ndarray:
         return -((X[:, 0] - X[:, 1]) ** 2) - (X[:, 1] - 0.3) ** 2
@@ -64,9 +64,10 @@ def dixon_price(seed: int, n_variables: int = 20) -> AdditiveFunction:
 
 
 def gp_graph(seed: int, n_variables: int = 20, n_factors: int = 30) -> AdditiveFunction:
-    """One draw from a Gaussian process for each of some pairs of variables: a path, and others that the seed draws.
+    """One draw from a Gaussian process for each pair of variables on a path, and for other pairs that the seed draws.
 
-    All have variance 1 and a lengthscale of 0.3. The maximum is the best of 64 local searches: found, not proved.
+    All draws have variance 1 and a lengthscale of 0.3. The maximum is the best of 64 local searches; it is not
+    proven.
     """
     rng, n = stream(seed, "graph of processes"), n_variables
     path = [(i, i + 1) for i in range(n - 1)]
@@ -91,7 +92,7 @@ def wlan(seed: int, **settings: Any) -> AdditiveFunction:
     low, high = zip(*graph["bounds"].values(), strict=True)
 
     def term(X: np.ndarray, at: int, scope: list[int]) -> np.ndarray:
-        powers = np.tile(np.array(low), (len(X), 1))  # of those that it does not hear none counts
+        powers = np.tile(np.array(low), (len(X), 1))  # powers of access points out of range have no effect
         powers[:, scope] = X
         return network.factor_values(powers)[:, at]
 
@@ -103,16 +104,16 @@ def wlan(seed: int, **settings: Any) -> AdditiveFunction:
 
 @dataclass(frozen=True)
 class Problem:
-    """A function, what is told of it, and when it is looked at.
+    """A function, the outcomes that a team is told, and the numbers of evaluations that tables show.
 
     Args:
-        function: Its name in the library, or what makes it from a seed.
-        looks: Numbers of evaluations that the table shows; the last one is the budget.
-        is_moved: Whether the optimum of one of the library is moved, by the run's seed.
-        per_factor: Whether every factor's outcome is told; peers get their sum.
-        structure: Whether the team is told the factors, nothing, or wrong ones (totals only).
+        function: Name of a function in the library, or a constructor that takes a seed.
+        looks: Numbers of evaluations that the table shows; the last number is the budget.
+        is_moved: Whether the run's seed moves the optimum of a function of the library.
+        per_factor: Whether every factor's outcome is told; comparison methods get the sum.
+        structure: Whether the team knows the factors, no factors, or wrong factors (totals only).
         noise: Standard deviation, as a share of the range of the function.
-        settings: Of the function.
+        settings: Settings of the function.
     """
 
     function: str | Callable[..., AdditiveFunction]
@@ -130,7 +131,7 @@ class Problem:
         return self.function(seed, **self.settings)
 
     def scopes_of(self, function: AdditiveFunction) -> Scopes | None:
-        """Structure that a team knows; wrong pairs, of a variable of each half, meet in no function here."""
+        """Structure that a team knows. A wrong pair has one variable of each half; no factor contains such a pair."""
         half = function.n_variables // 2
         pairs = {f"w{i}": (i, i + half) for i in range(half)}
         return {"known": function.scopes, "unknown": None, "wrong": pairs}[self.structure]

@@ -1,8 +1,8 @@
 """The tables of docs/studies/sums.md, from the lines of studies/benchmarks.
 
-A row is shown if there is a run for each of the seeds; what is missing is named below the table. A figure is bold if
-the method is better than *every* other one on these same seeds: by a sign test on each pair, 5 % two-sided, which takes
-nine seeds of ten.
+A row is shown if there is a run for each seed; missing rows are named below the table. A number is bold if the method
+is better than *every* other method on the same seeds, by a two-sided sign test of each pair at 5 %. This takes nine
+seeds of ten.
 """
 
 import statistics
@@ -18,19 +18,19 @@ from study import DOCS, Line, between, markdown, read, select
 
 DEFAULT = "auto"
 SIGNIFICANCE = 0.05
-SIZE_OF_OTHERS = 8  # rounds in which other methods ran
+SIZE_OF_OTHERS = 8  # batch size with which other methods ran
 Runs = Mapping[int, Line]  # by seed
 
 
 def results(folder: Path, problem: str, method: str) -> dict[int, Line]:
-    """Runs by seed; of several lines for one seed, the last."""
+    """Runs by seed; the last line counts if a seed has several."""
     return {line["seed"]: line for line in read(folder / f"{problem}.{method}.jsonl")}
 
 
 def at(runs: Runs, look: int, seeds: Sequence[int]) -> list[float] | None:
-    """The regrets of all seeds after so many evaluations; None if a run is missing, or is shorter.
+    """Regrets of all seeds after ``look`` evaluations; None if a run is missing or too short.
 
-    They are rounded to 1e-9: methods that reached a corner where the maximum is are level, whatever their last digits.
+    Regrets are rounded to 1e-9, so that methods that reach a maximum in a corner are equal despite their last digits.
     """
     if any(seed not in runs or len(runs[seed]["regret"]) < look for seed in seeds):
         return None
@@ -38,7 +38,7 @@ def at(runs: Runs, look: int, seeds: Sequence[int]) -> list[float] | None:
 
 
 def is_better(own: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether regrets are smaller than others on the same seeds, by a sign test; ties speak for neither.
+    """Whether regrets are smaller than another method's on the same seeds, by a sign test that leaves out ties.
 
     Example:
         >>> is_better([1.0] * 9 + [3.0], [2.0] * 10), is_better([1.0] * 8 + [3.0] * 2, [2.0] * 10)
@@ -50,7 +50,7 @@ def is_better(own: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def best(columns: Mapping[str, Sequence[float] | None]) -> str | None:
-    """The method that is better than every other one, if there is one; with nothing to compare there is none."""
+    """The method that is better than every other method; None if there is no such method, or nothing to compare."""
     known = {name: regrets for name, regrets in columns.items() if regrets is not None}
     for name, regrets in known.items():
         others = [other for key, other in known.items() if key != name]
@@ -60,12 +60,12 @@ def best(columns: Mapping[str, Sequence[float] | None]) -> str | None:
 
 
 def number(value: float) -> str:
-    """Three digits, and no exponent for what is large."""
+    """Two significant digits; values from 100 on as whole numbers."""
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.2g}"
 
 
 def cell(regrets: Sequence[float] | None, is_bold: bool) -> str:
-    """Median [smallest, largest]; a dash for what was not run so far."""
+    """Median [smallest, largest]; a dash if there are no runs."""
     if regrets is None:
         return "–"
     median, smallest, largest = map(number, (statistics.median(regrets), min(regrets), max(regrets)))
@@ -73,12 +73,12 @@ def cell(regrets: Sequence[float] | None, is_bold: bool) -> str:
 
 
 def total_only(peer: str) -> str:
-    """Name of a peer in the table of a problem whose factors have outcomes: it has the runs with totals."""
+    """Row name of a comparison method on a problem with outcomes per factor, where its runs with totals are shown."""
     return f"{peer} (total only)"
 
 
 def found(folder: Path, name: str, problem: Problem, peers: Sequence[str]) -> dict[str, dict[int, Line]]:
-    """All runs of a problem, by the name that a row has."""
+    """All runs of a problem, by the name of their row."""
     methods = sorted(path.name.split(".")[1] for path in folder.glob(f"{name}.*.jsonl"))
     runs = {method: results(folder, name, method) for method in methods}
     if not problem.per_factor or not runs:
@@ -87,7 +87,7 @@ def found(folder: Path, name: str, problem: Problem, peers: Sequence[str]) -> di
 
 
 def wins(runs: Mapping[str, Runs], name: str, problem: Problem, seeds: Sequence[int]) -> str:
-    """On how many seeds the default is better than a row, after as many evaluations as both have."""
+    """Number of seeds on which the default beats a row, after the largest number of evaluations that both have."""
     for n in reversed(problem.looks):
         own, other = at(runs.get(DEFAULT, {}), n, seeds), at(runs[name], n, seeds)
         if name != DEFAULT and own is not None and other is not None:
@@ -97,7 +97,7 @@ def wins(runs: Mapping[str, Runs], name: str, problem: Problem, seeds: Sequence[
 
 
 def table(folder: Path, title: str, problem: Problem, peers: Sequence[str], seeds: Sequence[int]) -> Iterator[str]:
-    """One table in Markdown, its methods from the best to the worst; nothing if no row is whole."""
+    """One table in Markdown, with methods from best to worst; empty if no row has all seeds."""
     runs = found(folder, title, problem, peers)
     columns = {n: {name: at(own, n, seeds) for name, own in runs.items()} for n in problem.looks}
     first, last = problem.looks
@@ -129,8 +129,8 @@ def table(folder: Path, title: str, problem: Problem, peers: Sequence[str], seed
 
 
 def absent(runs: Mapping[str, Runs], seeds: Sequence[int]) -> Iterator[str]:
-    """Which methods have no row, and how many of the seeds ran; nothing if none has a run."""
-    if any(runs.values()):  # a study without peers says nothing of them
+    """Sentence on methods without a row and their numbers of seeds; empty if none of these methods has a run."""
+    if any(runs.values()):  # a study without comparison methods does not name them
         counts = {name: sum(seed in own for seed in seeds) for name, own in runs.items()}
         named = (f"{name} ({count} of {len(seeds)} seeds)" if count else name for name, count in counts.items())
         yield "\n" + fill(f"Not run on all seeds: {', '.join(named)}.", 120, break_on_hyphens=False)
@@ -143,7 +143,7 @@ def tables(folder: Path, problems: Mapping[str, Problem], peers: Sequence[str], 
 
 
 def in_short(folder: Path, problems: Mapping[str, Problem], peers: Sequence[str], seeds: Sequence[int]) -> str:
-    """The default and the best of the others, at the last look; bold is what is better than the other of the two."""
+    """The default and the best other method at the end of a run; the significantly better one of the two is bold."""
     rows = list[list[str]]()
     for title, problem in problems.items():
         runs, look = found(folder, title, problem, peers), problem.looks[-1]
@@ -160,7 +160,7 @@ def in_short(folder: Path, problems: Mapping[str, Problem], peers: Sequence[str]
 
 
 def versions(folder: Path, peers: Sequence[str], seeds: Sequence[int]) -> str:
-    """Which packages the peers ran on."""
+    """Sentence on the packages with which comparison methods ran."""
     lines = [line for line in read(folder) if line["method"] in peers and line["seed"] in seeds]
     named = sorted({item for line in lines for item in line.get("versions", {}).items()})
     ran_on = (
@@ -170,7 +170,7 @@ def versions(folder: Path, peers: Sequence[str], seeds: Sequence[int]) -> str:
 
 
 def parallel(folder: Path) -> str:
-    """Medians of the default by size of a round, and the least one of other methods in rounds of eight, all seeds."""
+    """Medians of the default for each batch size, and the least median of other methods with batches of eight."""
     every, rows = read(folder.parent / "parallel.jsonl"), list[list[str]]()
     lines = select(every, method=DEFAULT)
     sizes = sorted({line["batch"] for line in lines} | {1})
@@ -194,7 +194,7 @@ def parallel(folder: Path) -> str:
 
 
 def page(folder: Path, problems: Mapping[str, Problem], peers: Sequence[str], seeds: Sequence[int]) -> tuple[Path, str]:
-    """The page with tables in it, as it should be; ``peers`` are methods that see only totals."""
+    """The page with current tables; ``peers`` are comparison methods, which see totals only."""
     path = DOCS / "studies" / "sums.md"
     text = between(path.read_text(encoding="utf-8"), "in short", in_short(folder, problems, peers, seeds))
     text = between(text, "versions", versions(folder, peers, seeds) + ".")

@@ -1,10 +1,10 @@
-"""Tightness of upper bounds, and quality of methods that choose from tables: the tables of docs/studies/bounds.md.
+"""Tightness of upper bounds, and quality of methods on tables: the tables of docs/studies/bounds.md.
 
     python studies/certificates.py              # 200 graphs of each sort, a minute
     python studies/certificates.py --graphs 20
 
-Two sorts of random graphs with loops, tables of standard normal numbers, the optimum by `exact`. Gaps and shares are in
-units of the optimum less what a random choice is worth on average.
+There are two sorts of random graphs with loops. Tables have standard normal entries, and `exact` finds the optimum.
+The unit of gaps and shares is the optimum minus the mean value of random choices.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def dense(rng: np.random.Generator) -> dict[str, list[str]]:
 
 
 def problems(sort: Callable[[np.random.Generator], dict[str, list[str]]], count: int) -> list[Problem]:
-    """The first graphs with loops of a sort, 2 to 5 values a variable."""
+    """The first ``count`` graphs of a sort that have loops, with 2 to 5 values per variable."""
     found: list[Problem] = []
     seed = 0
     while len(found) < count:
@@ -65,7 +65,7 @@ def problems(sort: Callable[[np.random.Generator], dict[str, list[str]]], count:
 
 
 def as_printed(graph: sb.FactorGraph, tables: dict[str, np.ndarray]) -> float:
-    """Bounded max-sum as Rogers et al. 2011 print it: the optimum of the tree by minima, and the weights of the cut."""
+    """Bounded max-sum as printed by Rogers et al. 2011: the optimum of a tree of minima plus weights of cut edges."""
     weights: nx.Graph[tuple[str, str]] = nx.Graph()
     for f in graph.factors:
         for axis, x in enumerate(graph.scope(f)):

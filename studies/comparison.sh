@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The runs behind docs/studies/fields.md: 20 seeds of six methods on five landscapes. Skips what is done.
+# Runs of docs/studies/fields.md: 20 seeds of six methods on five landscapes. Finished runs are skipped.
 #   studies/comparison.sh OXFORD_CSV MEUSE_CSV [OUT]
 # OXFORD_CSV has columns x_m, y_m, ph (gstat's `oxford`); MEUSE_CSV has x_m, y_m, zinc_ppm (sp's `meuse`).
 set -euo pipefail

@@ -1,13 +1,13 @@
-"""Problems in tables: cost, bound and seconds of swarmbo's methods beside toulbar2, which proves an optimum.
+"""Problems in tables: cost, bound and seconds of swarmbo's methods compared with toulbar2, which proves an optimum.
 
     pip install pytoulbar2
-    python studies/dcop.py                                            # what is missing of dcop.jsonl
+    python studies/dcop.py                                            # runs cells missing in dcop.jsonl
     cd ~/pyDcop/tests/instances; python …/studies/dcop.py --problem *.y*ml --seeds 0    # files: .yaml, .uai or .wcsp
     python studies/dcop.py --table
 
-Costs are drawn by seed. ``colouring`` forbids equal neighbours and has whole costs of colours; ``grid`` has the logs of
-potentials, as UAI's files; the others have whole costs, as WCSP's. Seconds are of solving, without reading a file and
-building toulbar2's network.
+Costs are drawn by seed. ``colouring`` forbids equal neighbours and has integer costs of colours. ``grid`` has
+logarithms of potentials, as files of UAI. The other kinds have integer costs, as files of WCSP. Seconds count solving
+only, without reading a file and building toulbar2's network.
 """
 
 import math
@@ -29,7 +29,7 @@ from swarmbo.errors import BudgetError, ConfigError
 from swarmbo.interchange import TableProblem, read_problem
 
 LIMIT = 60  # seconds of toulbar2
-DIGITS, DOUBLE = 9, 15  # of its costs, behind the point; and in all, as they are exact in double precision
+DIGITS, DOUBLE = 9, 15  # largest number of decimals of toulbar2's costs; digits that double precision holds
 OWN = {"exact": sb.Exact(), "max-sum": sb.MaxSum(bound="mplp"), "dsa": sb.DSA(), "mgm": sb.MGM()}
 SIZES = {"colouring": 3, "grid": 2, "loops": 6, "sparse": 4, "dense": 5, "triples": 3}
 
@@ -38,7 +38,7 @@ class Instance(str):
     """A kind of drawn problem, or the path of a file."""
 
     def __new__(cls, text: str) -> "Instance":
-        """Refuse what is neither."""
+        """Refuse other text."""
         if text not in SIZES and not Path(text).is_file():
             raise ArgumentTypeError(f"got {text!r}; wanted {', '.join(SIZES)}, or the path of a file")
         return super().__new__(cls, text)
@@ -77,7 +77,7 @@ def drawn(kind: str, seed: int) -> TableProblem:
 
 
 def by_toulbar2(problem: TableProblem) -> Line:
-    """The choice of toulbar2, its cost by our tables, and its proven bound; both None without a choice."""
+    """Cost of toulbar2's choice, by our tables, and its proven bound; both are None without a choice."""
     from pytoulbar2 import CFN
 
     graph, tables = problem.graph, {factor: -table for factor, table in problem.tables.items()}
@@ -93,7 +93,7 @@ def by_toulbar2(problem: TableProblem) -> Line:
             network.AddFunction(list(graph.scope(factor)), table.ravel().tolist())
         start = time.process_time()
         found = network.Solve(timeLimit=LIMIT)
-    except network.Contradiction:  # a table that forbids all
+    except network.Contradiction:  # a table forbids all combinations
         found = None
     seconds = time.process_time() - start
     if found is None:
@@ -127,14 +127,15 @@ def run(instance: str, method: str, seed: int) -> Line:
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """Drawn problems: median milliseconds, and mean losses in percent of the optimum. Files: how many have it.
+    """Drawn problems: median milliseconds, and mean losses in % of the optimum. Files: numbers of optimal choices.
 
-    Without a number: ``×`` was refused, ``–`` has no allowed choice; empty was not run, or has no proven optimum.
+    Cells without a number: ``×`` if all runs were refused, ``–`` if none has an allowed choice, and empty if the method
+    was not run or no optimum is proven.
     """
     best = {(line["problem"], line["seed"]): line["value"] for line in select(lines, method="toulbar2", status="exact")}
 
     def pairs(own: list[Line], key: str = "value") -> list[tuple[float, float]]:
-        """Each cost or bound with the proven optimum, where both are known."""
+        """Pairs of a cost or bound and the proven optimum, if both are known."""
         every = [(line[key], best.get((line["problem"], line["seed"]))) for line in own]
         return [(found, least) for found, least in every if found is not None and least is not None]
 

@@ -1,9 +1,9 @@
-"""The tables of docs/studies/bytes.md: what crosses the wire in a round, by method and by kind of message.
+"""The tables of docs/studies/bytes.md: messages and bytes in a round, by method and by kind of message.
 
     python studies/decentralisation.py      # a minute and a half on an idle core
 
-Agreements are made by agents that run as such here, and what is counted are the encoded messages that they really
-exchange. All else is what a team counts, by the messages that agents by themselves send; tests hold it to theirs.
+Here, separate agents make the agreements, and the encoded messages that they exchange are counted. All other numbers
+are those that a team counts. Tests compare them with the messages that separate agents send.
 """
 
 from collections import Counter
@@ -26,36 +26,36 @@ from swarmbo.worlds import FunctionWorld
 from swarmbo_envs import robot_team_v0, wlan_power_v0
 
 INITIAL, DECISIONS, SEED = 10, 4, 0
-MODES = ("per-factor", "total")  # a third, "mixed", has them in turns
+MODES = ("per-factor", "total")  # a third mode, "mixed", alternates between them
 KINDS = {"Copy": "copies", "Consensus": "copies", "Slope": "slopes", "Published": "published"}
-KINDS |= {"Reduced": "sums", "Broadcast": "sums"}  # all else belongs to max-sum
-SUMS = {"news": "what came", "ranking": "best", "best": "best", "spread": "best", "point": "point"}  # beside agreements
+KINDS |= {"Reduced": "sums", "Broadcast": "sums"}  # all other kinds belong to max-sum
+SUMS = {"news": "what came", "ranking": "best", "best": "best", "spread": "best", "point": "point"}  # not agreements
 SUMS |= {"splits": "sums", "box": "sums"}
 COLUMNS = ("copies", "slopes", "published", "sums", "max-sum", "what came", "best", "point")
 
 
 class CountingTransport(InProcessTransport):
-    """Sorts what is sent by its kind, after decoding it."""
+    """Transport that counts sent bytes by the kind of the decoded message."""
 
     def __init__(self, routes: Routes) -> None:
         super().__init__(routes)
         self.by_kind = Counter[str]()
 
     def send(self, envelope: Envelope) -> None:
-        """Take a message."""
+        """Send a message and count it."""
         super().send(envelope)
         name = type(Codec.read(envelope.payload)[1]).__name__
         self.by_kind[KINDS.get(name, "max-sum")] += len(envelope.payload)
 
 
 class Counted:
-    """A way to agree, by real messages that are counted."""
+    """A coordination method whose agents exchange real messages, which are counted."""
 
     def __init__(self, method: Any) -> None:
         self.method, self.by_kind = method, Counter[str]()
 
     def maximise(self, functions: BoxFunctions, links: Any = None, seed: int = 0) -> Agreement:
-        """Agree, and note what was sent."""
+        """Agree, and record the bytes sent."""
         transport = CountingTransport(Routes(functions.graph.agents, links))
         agreement = maximise_with_agents(self.method, functions, transport, seed)
         assert sum(transport.by_kind.values()) == agreement.report.traffic.bytes
@@ -63,12 +63,12 @@ class Counted:
         return agreement
 
 
-Evaluate = Callable[[Any, str], Any]  # a point and the kind of outcome to what comes out
+Evaluate = Callable[[Any, str], Any]  # from a point and the kind of outcome to the outcome
 World = Callable[[], tuple[sb.FactorGraph, Any, Any, Evaluate]]
 
 
 def wlan() -> tuple[sb.FactorGraph, Any, Any, Evaluate]:
-    """The default WLAN: twelve access points, who hear only some of the others."""
+    """The default WLAN: twelve access points, each in range of some others only."""
     worlds = {kind: FunctionWorld(wlan_power_v0.parallel_env(outcomes=kind)) for kind in ("per-factor", "total")}
     world = worlds["per-factor"]
     assert world.graph is not None
@@ -115,9 +115,9 @@ METHODS: dict[str, tuple[Any, Any]] = {
 
 
 def fits(name: str, title: str, mode: str) -> bool:
-    """True for a graph and outcomes that a method takes."""
+    """Whether a method supports a graph and its kind of outcomes."""
     if name == "add-gp-ucb":
-        return "disjoint" in title  # it wants groups that share no variable
+        return "disjoint" in title  # it needs groups that share no variable
     return "learned" not in name or mode == "total"
 
 
@@ -143,7 +143,7 @@ def measured(
 
 
 def robots(coordination: str) -> tuple[Traffic, Traffic]:
-    """Messages of four robots: to agree, and to report measurements and where they can go."""
+    """Messages of four robots for agreements, and for reports of measurements and reachable locations."""
     env = robot_team_v0.parallel_env(robots=4, field={"elevation": "jacksboro"})
     rule = sb.DBGPUCB(exploration="annealed")
     team = sb.Team.for_env(env, acquisition=rule, coordination=coordination, seed=SEED)
@@ -160,7 +160,7 @@ def row_of(name: str, *numbers: float) -> list[str]:
 
 
 def cells_of(by_kind: Counter[str], total: Traffic) -> list[int]:
-    """The numbers of a row: what ``measured`` found."""
+    """The numbers of a row, from the results of ``measured``."""
     return [total.messages, total.transmissions, total.bytes, *(by_kind[kind] for kind in COLUMNS)]
 
 

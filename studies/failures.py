@@ -1,10 +1,10 @@
-"""Where a fifth of the box fails, right beside the best point: how many queries fail, and what is found all the same.
+"""Queries that fail, and regret, if evaluations fail in a fifth of the box next to the best point.
 
-    python studies/failures.py                 # runs what is missing of seeds 0-9, then prints the table
+    python studies/failures.py                 # runs missing cells of seeds 0-9, then prints the table
     python studies/failures.py --page          # puts the table in docs/studies/failures.md
 
-Every run is made twice: a query in the failing region is told as failed, or as a bad number, the worst of the first
-eight outcomes.
+Every run is made twice. For a query in the failing region, the team is told a failure in one run. In the other run, it
+is told a bad number: the worst of the first eight outcomes.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,8 +21,8 @@ OUTCOMES = ("total", "per-factor")
 QUERIES, INITIAL = 30, 8
 VARIABLES = "abcd"
 SCOPES = {"f": ["a", "b"], "g": ["c", "d"]}
-GAP = 0.03  # from the best point to where evaluations fail, in sides of the box
-SHARE = 0.2  # of the box
+GAP = 0.03  # distance from the best point to the failing region, in sides of the box
+SHARE = 0.2  # share of the box that fails
 
 
 def region(shape: str, best: np.ndarray) -> Callable[[np.ndarray], bool]:
@@ -37,7 +37,7 @@ def region(shape: str, best: np.ndarray) -> Callable[[np.ndarray], bool]:
 
 
 def problem(shape: str, seed: int) -> tuple[Callable[[np.ndarray], dict[str, float]], Callable[[np.ndarray], bool]]:
-    """Two bowls with ripples, best at a point that the seed moves as far as the failing region leaves room."""
+    """Two bowls with ripples, and a test for failures; the seed draws a best point for which the region fits in."""
     rng = stream(seed, "failing", shape=shape)
     best = rng.uniform(0.3, 0.7, 4)
     if shape == "wall":
@@ -76,16 +76,16 @@ def run(method: str, told: str, shape: str, seed: int, as_number: bool) -> Line:
     for number in range(INITIAL + QUERIES):
         query = team.ask()
         x = np.array([query.point[name] for name in VARIABLES])
-        values, is_dead = outcomes(x), fails(x)
+        values, is_failing = outcomes(x), fails(x)
         answer = values if told == "per-factor" else {"total": sum(values.values())}
-        if not is_dead:
+        if not is_failing:
             seen.append(answer)
             best = max(best, sum(values.values()))
         elif as_number:
             answer = {name: min((other[name] for other in seen[:INITIAL]), default=-3.0) for name in answer}
-        failed += number >= INITIAL and is_dead
+        failed += number >= INITIAL and is_failing
         given = answer if told == "per-factor" else answer["total"]
-        team.tell(query, None if is_dead and not as_number else given)
+        team.tell(query, None if is_failing and not as_number else given)
     return {"failed": failed, "regret": -best}
 
 

@@ -1,6 +1,6 @@
 """The tables of docs/studies/sensors.md: sensor fields by several methods.
 
-python studies/fields.py               # runs what is missing of fields.jsonl (minutes), then prints the tables
+python studies/fields.py               # runs cells missing in fields.jsonl (minutes), then prints the tables
 python studies/fields.py --page        # puts the tables in docs/studies/sensors.md
 """
 
@@ -33,7 +33,7 @@ LABELS = {
     SHARED: "shared belief",
     "half of the messages between beliefs lost, one step a round": "lossy beliefs",
 }
-STILL = "field-soil"  # its field does not change, and what counts is the end
+STILL = "field-soil"  # its field does not change, so scores are those at the end
 GOALS = {
     "field": ("simple_regret", "simple regret, mean over rounds"),
     STILL: ("map_rmse", "map RMSE at the end, pH"),
@@ -42,11 +42,11 @@ GOALS = {
 
 
 def changed(scenario: Scenario, method: str) -> Scenario:
-    """The same with another belief, where that is what a method changes."""
+    """The scenario, with another belief if the method changes the belief."""
     fused = scenario.belief
     assert isinstance(fused, FusedSettings)
     assert isinstance(fused.prior, ExactGPSettings)
-    if method == SHARED:  # with hundreds of measurements a fit takes a second
+    if method == SHARED:  # fitted every third round, because a fit of hundreds of measurements takes a second
         return msgspec.structs.replace(scenario, belief=msgspec.structs.replace(fused.prior, refit_every=3))
     if method == NO_TIME:  # a belief that never forgets
         prior = msgspec.structs.replace(fused.prior, time=None)
@@ -55,7 +55,7 @@ def changed(scenario: Scenario, method: str) -> Scenario:
 
 
 def errors_of(name: str, records: list[RoundRecord]) -> list[float]:
-    """Map error of the best and the worst agent, over rounds as the goal of the scenario is."""
+    """Map errors of the best and the worst agent: means over rounds, or final ones if the field does not change."""
     spreads = []
     for record in records[1:]:
         if record.score is not None and record.score.map_rmse is not None:
@@ -100,7 +100,7 @@ def table(lines: list[Line]) -> Iterator[str]:
 
 
 def is_wanted(name: str, method: str, _: int) -> bool:
-    """True unless a field that does not change is to be without time."""
+    """False for the method without a time axis in the field that does not change."""
     return (name, method) != (STILL, NO_TIME)
 
 

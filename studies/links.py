@@ -1,15 +1,15 @@
-"""How good agreements by a deadline are over links with faults, in shares of the lossless optimum of the same decision.
+"""Quality of agreements by a deadline over links with faults, as shares of the optimum of the same decision.
 
-    python studies/links.py                         # what is missing of links.jsonl, seeds 0 to 19; then the tables
+    python studies/links.py                         # runs cells missing in links.jsonl, seeds 0 to 19, prints the table
     python studies/links.py --world wlan --case "no faults" "50 %"
     python studies/links.py --page                  # puts the tables in docs/studies/links.md
 
-What agents agree on is recorded in the scenarios robots, field (sensors) and wlan, and drawn at random for two sorts of
-graphs with loops (those of docs/studies/bounds.md). The share of an agreement is (value - random) / (best - random):
-random is the mean of random choices that are allowed, best that of exact elimination, or of lockstep ADMM without
-faults on WLANs. Agents that come out with no choice are worth what the worst place of their own is. Of a death in
-mid-decision the share is that of the survivors, by their own factors, in which the dead is wherever that is best; on
-WLANs, where all goes on, it is that of the whole.
+Decisions are recorded in the scenarios robots, field (sensors) and wlan, or drawn at random on two sorts of graphs with
+loops (those of docs/studies/bounds.md). The share of an agreement is (value - random) / (best - random). Here random is
+the mean of allowed random choices. The best value is that of exact elimination or, on WLANs, of ADMM in lockstep
+without faults. An agent without a choice counts with the worst allowed value of its factors. If an agent fails during
+the decision, the share counts only factors of the other agents, with the failed agent at the best value for each
+factor. On WLANs, all factors count.
 """
 
 import functools
@@ -35,13 +35,13 @@ from swarmbo.runs.scenario_files import load
 from swarmbo.transport import Event, Faults
 
 Tables = Mapping[str, np.ndarray]
-Found = tuple[float, float, int]  # value, kB that were sent, agents that came out with no choice
+Found = tuple[float, float, int]  # value, kB sent, number of agents without a choice
 RANDOM_CHOICES, RANDOM_POINTS = 200, 2000
 FULL = "environment.airtime=full"
 
 
 class World(NamedTuple):
-    """A scenario, the round whose decision is recorded, deadline and patience in ticks, and what else is set."""
+    """A scenario, the round whose decision is recorded, deadline and patience in ticks, and further settings."""
 
     scenario: str
     round: int
@@ -61,7 +61,7 @@ WORLDS = {
 SORTS = {"loopy": sparse, "dense": dense}
 ALONE, LOCKSTEP, LOSSY = "independent", "lockstep, no faults", "lockstep, 30 %"
 DSA, MGM = "DSA, no faults", "MGM, no faults"
-DEATH, CURVE = "30 %, an agent fails", "30 %, delay up to 5"
+FAILURE, CURVE = "30 %, an agent fails", "30 %, delay up to 5"
 FAULTS = {
     "no faults": Faults(),
     "10 % loss": Faults(loss=0.1),
@@ -71,9 +71,9 @@ FAULTS = {
     "50 %, delay up to 5": Faults(loss=0.5, delay=5),
 }
 THRESHOLDS = {f"threshold {threshold:g}": threshold for threshold in (0.0, 0.01, 0.1, 0.3)}
-CASES = (ALONE, LOCKSTEP, DSA, MGM, LOSSY, *FAULTS, DEATH)
+CASES = (ALONE, LOCKSTEP, DSA, MGM, LOSSY, *FAULTS, FAILURE)
 SHOWN = [case for case in CASES if case not in (MGM, "10 % loss", "50 %")]
-LABELS = {case: f"deadline, {case}" for case in (*FAULTS, DEATH)} | {
+LABELS = {case: f"deadline, {case}" for case in (*FAULTS, FAILURE)} | {
     DSA: "lockstep DSA, no faults",
     MGM: "lockstep MGM, no faults",
     LOSSY: "lockstep, 30 % loss",
@@ -81,12 +81,12 @@ LABELS = {case: f"deadline, {case}" for case in (*FAULTS, DEATH)} | {
     "50 %": "deadline, 50 % loss",
     CURVE: "deadline, 30 % loss, delay",
     "50 %, delay up to 5": "deadline, 50 % loss, delay",
-    DEATH: "deadline, 30 % loss, failure",
+    FAILURE: "deadline, 30 % loss, failure",
 }
 
 
 class TableRecorder:
-    """Exact elimination that keeps what was agreed on last."""
+    """Exact elimination that records the tables of its last agreement."""
 
     asked: Any = None
 
@@ -97,7 +97,7 @@ class TableRecorder:
 
 
 class BoxRecorder:
-    """ADMM that keeps what was agreed on last."""
+    """ADMM that records the functions of its last agreement."""
 
     asked: Any = None
 
@@ -108,7 +108,7 @@ class BoxRecorder:
 
 
 def recorded(world: str, seed: int) -> Any:
-    """What agents agree on in the last of some rounds of a scenario."""
+    """Tables or functions of the decision in the last of ``round`` rounds of a scenario."""
     name, rounds, _, _, more = WORLDS[world]
     recorder = BoxRecorder() if name == "wlan" else TableRecorder()
     scenario = load(name, [f"seed={seed}", f"rounds={rounds}", *more])
@@ -120,11 +120,11 @@ def recorded(world: str, seed: int) -> Any:
 
 
 class Decision:
-    """A decision, and what comes of it in each case; a subclass has ``of`` and ``after_death``.
+    """A decision and its result in each case; subclasses define ``of`` and ``after_failure``.
 
     Args:
-        world: Its name.
-        seed: Of the run, or the number of the random graph.
+        world: Name of the decision's world.
+        seed: Seed of the run, or number of the random graph.
     """
 
     agents: tuple[str, ...]
@@ -138,15 +138,15 @@ class Decision:
         self.mode["patience"] = own.patience
 
     def found(self, case: str) -> tuple[Found, float, float]:
-        """Result of a case, with the best and the mean of what is possible."""
-        return self.after_death() if case == DEATH else (self.of(case), self.best, self.floor)
+        """Result of a case, and the best and the mean possible value."""
+        return self.after_failure() if case == FAILURE else (self.of(case), self.best, self.floor)
 
     def opened(self, faults: Faults) -> Any:
         """Links with faults."""
         return faults.open(self.agents, self.links, seed=self.seed)
 
-    def dead(self, agent: str, rng: np.random.Generator) -> Faults:
-        """Links that lose messages, of agents of which one fails in mid-decision."""
+    def faults_with(self, agent: str, rng: np.random.Generator) -> Faults:
+        """Faults by which messages are lost and one agent fails during the decision."""
         event = Event(agent=agent, round=0, step=int(rng.integers(1, self.deadline)))
         return Faults(loss=0.3, deaths=(event,))
 
@@ -168,7 +168,7 @@ class Tabled(Decision):
         self.floor = at_random(self.graph, self.tables, stream(seed, "random choices"))
 
     def of(self, case: str) -> Found:
-        """Result of a case without a death; alone, the later of two that clash stays."""
+        """Result of a case without a failed agent; if independent choices clash, the later agent has no choice."""
         if case == ALONE:
             chosen, clashes = alone(self.graph, self.tables)
             return value(self.graph, self.tables, chosen), 0.0, clashes
@@ -178,22 +178,22 @@ class Tabled(Decision):
         if case in self.METHODS:
             found = self.METHODS[case].solve(self.graph, self.tables, self.links)
             return max(found.value, self.floor), found.report.bytes / 1000, 0
-        said = self.said(FAULTS.get(case, FAULTS[CURVE]), THRESHOLDS.get(case, 0.01))
-        return came_to(self.graph, self.tables, said)
+        solution = self.solution(FAULTS.get(case, FAULTS[CURVE]), THRESHOLDS.get(case, 0.01))
+        return result_of(self.graph, self.tables, solution)
 
-    def said(self, faults: Faults, threshold: float = 0.01) -> sb.Solution:
+    def solution(self, faults: Faults, threshold: float = 0.01) -> sb.Solution:
         """The choice by a deadline."""
         method = sb.MaxSum(**self.mode, threshold=threshold)
         return agree_by_deadline(method, self.graph, self.tables, self.opened(faults), guesses=False)
 
-    def after_death(self) -> tuple[Found, float, float]:
-        """What comes of those that survive, and the best and the mean that they could."""
+    def after_failure(self) -> tuple[Found, float, float]:
+        """Result of the other agents after one has failed, and their best and mean possible value."""
         graph, rng = self.graph, stream(self.seed, "death")
-        dead = graph.variables[int(rng.integers(len(graph.variables)))]
-        said = self.said(self.dead(graph.variable_owner(dead), rng))
-        left, of_them = without(graph, self.tables, dead)
-        best, floor = sb.Exact().solve(left, of_them).value, at_random(left, of_them, rng)
-        return came_to(left, of_them, said), best, floor
+        failed = graph.variables[int(rng.integers(len(graph.variables)))]
+        solution = self.solution(self.faults_with(graph.variable_owner(failed), rng))
+        remaining, tables = without(graph, self.tables, failed)
+        best, floor = sb.Exact().solve(remaining, tables).value, at_random(remaining, tables, rng)
+        return result_of(remaining, tables, solution), best, floor
 
 
 class Boxed(Decision):
@@ -210,7 +210,7 @@ class Boxed(Decision):
         self.best, self.floor = self.of(LOCKSTEP)[0], float(total_value(functions, self.points).mean())
 
     def of(self, case: str) -> Found:
-        """Result of a case without a death."""
+        """Result of a case without a failed agent."""
         if case == ALONE:
             return float(total_value(self.functions, self.alone()[None])[0]), 0.0, 0
         if case == LOSSY:
@@ -222,7 +222,7 @@ class Boxed(Decision):
         return found.value, found.report.bytes / 1000, 0
 
     def alone(self) -> np.ndarray:
-        """The point at which each agent's own factor is largest, wherever others are."""
+        """The point at which each agent maximises its own factor over random points."""
         functions, graph = self.functions, self.functions.graph
         point = functions.starts[0].copy()
         for f in graph.factors:
@@ -234,26 +234,30 @@ class Boxed(Decision):
         return point
 
     def by_deadline(self, faults: Faults, threshold: float = 0.01) -> Found:
-        """Result of the first method by a deadline."""
+        """Result of ADMM with a deadline."""
         method, shares = sb.ADMM(**self.mode, threshold=threshold), self.world == "wlan totals"
         found = maximise_by_deadline(method, self.functions, self.opened(faults), self.drawn, shares=shares)
         return found.value, found.report.bytes / 1000, 0
 
-    def after_death(self) -> tuple[Found, float, float]:
-        """All goes on: the dead one's variables stand where the best evaluation was."""
+    def after_failure(self) -> tuple[Found, float, float]:
+        """Result with a failed agent, whose variables stay at the best evaluation."""
         rng = stream(self.seed, "death")
-        dead = self.agents[int(rng.integers(len(self.agents)))]
-        return self.by_deadline(self.dead(dead, rng)), self.best, self.floor
+        failed = self.agents[int(rng.integers(len(self.agents)))]
+        return self.by_deadline(self.faults_with(failed, rng)), self.best, self.floor
 
 
-def came_to(graph: sb.FactorGraph, tables: Tables, said: sb.Solution) -> Found:
-    """Value of a choice to the agents of a graph, kilobytes sent, and agents without a choice."""
-    chosen = {x: index for x, index in said.assignment.items() if x in graph.variables}
-    return value(graph, tables, chosen), said.report.bytes / 1000, len(graph.variables) - len(chosen)
+def result_of(graph: sb.FactorGraph, tables: Tables, solution: sb.Solution) -> Found:
+    """Value of a solution in the factors of a graph, kilobytes sent, and number of agents without a choice."""
+    chosen = {x: index for x, index in solution.assignment.items() if x in graph.variables}
+    return value(graph, tables, chosen), solution.report.bytes / 1000, len(graph.variables) - len(chosen)
 
 
 def value(graph: sb.FactorGraph, tables: Tables, chosen: Mapping[str, int]) -> float:
-    """Sum of the factors; of agents that chose nothing the worst of their own, and elsewhere the best for others."""
+    """Sum of the factors.
+
+    If the first agent of a factor has no choice, the factor counts with its worst allowed value. Other agents without a
+    choice count as at the factor's best value.
+    """
     summed = 0.0
     for factor in graph.factors:
         own, *_ = scope = graph.scope(factor)
@@ -264,7 +268,7 @@ def value(graph: sb.FactorGraph, tables: Tables, chosen: Mapping[str, int]) -> f
 
 
 def at_random(graph: sb.FactorGraph, tables: Tables, rng: np.random.Generator) -> float:
-    """Mean value of random choices that are allowed: each agent in turn takes one that is."""
+    """Mean value of random joint choices, of which forbidden ones are left out."""
     sizes = {x: n for f in graph.factors for x, n in zip(graph.scope(f), tables[f].shape, strict=True)}
     found: list[float] = []
     for _ in range(100 * RANDOM_CHOICES):
@@ -277,7 +281,7 @@ def at_random(graph: sb.FactorGraph, tables: Tables, rng: np.random.Generator) -
 
 
 def alone(graph: sb.FactorGraph, tables: Tables) -> tuple[dict[str, int], int]:
-    """Each agent by its own factor, wherever others go; and how many pairs clash. The later of two then stays."""
+    """Each agent's best choice by its own factor, and the number of agents without one: the later ones of clashes."""
     chosen: dict[str, int] = {}
     for x in graph.variables:
         own = [f for f in graph.factors if graph.scope(f)[0] == x] or graph.factors_of(x)
@@ -294,10 +298,12 @@ def alone(graph: sb.FactorGraph, tables: Tables) -> tuple[dict[str, int], int]:
     return {x: index for x, index in chosen.items() if x not in stays}, len(stays)
 
 
-def without(graph: sb.FactorGraph, tables: Tables, dead: str) -> tuple[sb.FactorGraph, dict[str, np.ndarray]]:
-    """What survivors agree on: their own factors, in which the dead is wherever that is best."""
-    scopes = {f: [x for x in graph.scope(f) if x != dead] for f in graph.factors if graph.scope(f)[0] != dead}
-    left = {f: tables[f].max(axis=graph.scope(f).index(dead)) if dead in graph.scope(f) else tables[f] for f in scopes}
+def without(graph: sb.FactorGraph, tables: Tables, failed: str) -> tuple[sb.FactorGraph, dict[str, np.ndarray]]:
+    """Graph and tables of the other agents' factors, maximised over the failed agent's variable."""
+    scopes = {f: [x for x in graph.scope(f) if x != failed] for f in graph.factors if graph.scope(f)[0] != failed}
+    left = {
+        f: tables[f].max(axis=graph.scope(f).index(failed)) if failed in graph.scope(f) else tables[f] for f in scopes
+    }
     owners = {f: graph.owner(f) for f in scopes}
     names = {x: graph.variable_owner(x) for scope in scopes.values() for x in scope}
     return sb.FactorGraph.from_scopes(scopes, owners=owners, variable_owners=names), left
@@ -305,12 +311,12 @@ def without(graph: sb.FactorGraph, tables: Tables, dead: str) -> tuple[sb.Factor
 
 @functools.lru_cache(maxsize=1)
 def decision(world: str, seed: int) -> Decision:
-    """The decision that the cases of a world and a seed share."""
+    """The decision of a world and a seed, which all cases share."""
     return (Boxed if world.startswith("wlan") else Tabled)(world, seed)
 
 
 def run(world: str, seed: int, case: str) -> Line | None:
-    """Share, kB and agents without a choice; none where a factor has more entries than a table may."""
+    """Share, kB and agents without a choice; None if a table would be too large."""
     try:
         (found, n_bytes, idle), best, floor = decision(world, seed).found(case)
     except BudgetError:
@@ -319,7 +325,7 @@ def run(world: str, seed: int, case: str) -> Line | None:
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """The table of cases; lines have further ones, and thresholds."""
+    """The table of the cases that the page shows."""
     counts = {world: len(select(lines, world=world, case="no faults")) for world in WORLDS}
     worlds = [world for world in WORLDS if counts[world]]
 

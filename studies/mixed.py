@@ -1,12 +1,12 @@
-"""Integers, choices and numbers: the Optuna sampler beside Optuna's own, at equal numbers of evaluations.
+"""Integers, choices and real numbers: swarmbo's sampler for Optuna compared with Optuna's own samplers.
 
-    python studies/mixed.py                       # runs what is missing of all seeds; optuna-gp needs torch
-    python studies/mixed.py --sampler swarmbo     # the same of one sampler
+    python studies/mixed.py                       # runs missing cells of all seeds; optuna-gp needs torch
+    python studies/mixed.py --sampler swarmbo     # the same for one sampler
     python studies/mixed.py --page                # puts the table in docs/guide/optuna-ax.md
 
-Each run is a study of 60 trials. A line has the least loss found after 30 and after 60. On `wlan` and `colouring` the
-sampler `scopes` knows which parameters each term reads, and is told the sum; `per-factor` is told the terms. On
-`vessel` a trial reports constraints, and only trials that keep them count.
+Each run is a study of 60 trials. A line has the least loss after 30 and after 60 trials. On `wlan` and `colouring` the
+sampler `scopes` knows the parameters of each term and is told the sum; `per-factor` is also told the terms. On
+`vessel`, a trial reports constraints, and only trials that keep them count.
 """
 
 import statistics
@@ -34,7 +34,7 @@ Scopes = dict[str, list[str]]
 def hartmann(seed: int) -> tuple[Terms, Scopes]:
     """Hartmann's function of six variables, of which three are integers, one is a choice and two are reals.
 
-    The seed says which variables these are, and in which order the choices come.
+    The seed decides which variables these are, and the order of the choices.
     """
     function, order = library.hartmann(), stream(seed, "mixed", "order").permutation(6)
     places = stream(seed, "mixed", "choices").permutation([0.1, 0.3, 0.5, 0.7, 0.9])
@@ -81,7 +81,8 @@ def example(_: int) -> tuple[Terms, Scopes]:
 def wlan(seed: int) -> tuple[Terms, Scopes]:
     """Minus the throughput (bit/s/Hz, logarithm of Shannon's rate, summed) of 12 access points with power and channel.
 
-    Each serves a station; those of the same channel interfere. A term reads the point itself and its three nearest.
+    Each access point serves a station, and access points on the same channel interfere. A term depends on an access
+    point and on the three that it receives best.
     """
     rng = stream(seed, "mixed", "places")
     access = rng.uniform(0.0, 100.0, (POINTS, 2))
@@ -94,8 +95,8 @@ def wlan(seed: int) -> tuple[Terms, Scopes]:
         channel = [trial.suggest_categorical(f"c{i}", list(CHANNELS)) for i in range(POINTS)]
         out = dict[str, float]()
         for i, group in enumerate(near):
-            heard = sum(power[j] * gain[i, j] for j in group if j != i and channel[j] == channel[i])
-            out[f"t{i}"] = -float(np.log(np.log2(1.0 + power[i] * gain[i, i] / (1e-5 + heard))))
+            interference = sum(power[j] * gain[i, j] for j in group if j != i and channel[j] == channel[i])
+            out[f"t{i}"] = -float(np.log(np.log2(1.0 + power[i] * gain[i, i] / (1e-5 + interference))))
         return out
 
     return terms, {f"t{i}": [f"{kind}{j}" for j in group for kind in "pc"] for i, group in enumerate(near)}
@@ -125,7 +126,7 @@ PROBLEMS = {"hartmann": hartmann, "colouring": colouring, "example": example, "w
 
 
 def sampler_of(name: str, scopes: Scopes, seed: int) -> Any:
-    """Sampler by name; ``swarmbo:ACQUISITION`` has another acquisition, and so on."""
+    """Sampler by name; a suffix such as in ``swarmbo:ACQUISITION`` selects another acquisition."""
     if name == "optuna-tpe":
         return optuna.samplers.TPESampler(seed=seed)
     if name == "optuna-gp":
@@ -160,12 +161,12 @@ def run(problem: str, sampler: str, seed: int) -> Line:
 
 
 def wanted(problem: str, sampler: str, _: int) -> bool:
-    """True unless scopes are asked for where there are none."""
+    """False if the sampler needs scopes and the problem has none."""
     return bool(PROBLEMS[problem](0)[1]) or sampler not in ("scopes", "per-factor")
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """Median of the least losses after 60 trials, worst in brackets; in how many seeds it was below Optuna's GP."""
+    """Median and worst least loss of each sampler, and on how many seeds it is not above that of Optuna's GP."""
     samplers = list(dict.fromkeys(line["sampler"] for line in lines))
     rows = list[list[str]]()
     for problem in PROBLEMS:

@@ -48,7 +48,7 @@ def truth(graph: FactorGraph) -> AdditiveHyperparameters:
 def drawn(
     graph: FactorGraph, X: np.ndarray, rng: np.random.Generator, lengthscale: float, onto: np.ndarray
 ) -> np.ndarray:
-    """The sum of one function per factor at points (m, n), drawn jointly; factors have equal variances, in all 1."""
+    """The sum of one function per factor at points (m, n), drawn jointly; factors have equal variances of sum 1."""
     total, place = onto, {variable: index for index, variable in enumerate(graph.variables)}
     for scope in graph.scopes:
         own = X[:, [place[variable] for variable in scope]]
@@ -60,7 +60,7 @@ def drawn(
 
 
 def situation(graph: FactorGraph, X: np.ndarray, y: np.ndarray, t: int, seed: int) -> JointSituation:
-    """A team's situation on the unit cube in its t-th turn, after evaluations of which it was told totals."""
+    """A team's situation on the unit cube in round t, after evaluations with totals."""
     n, k = len(graph.variables), len(graph.factors)
     history, domain = Dataset(X, y, np.full((len(y), k), np.nan)), Domain(np.zeros(n), np.ones(n))
     return JointSituation(graph, domain, history, np.zeros((0, n)), "total", None, t, None, seed)
@@ -81,7 +81,7 @@ def methods(graph: FactorGraph) -> dict[str, Acquisition]:
 
 
 def trial(graph: FactorGraph, t: int, seed: int, *, fitted: bool) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """One drawn function: by bound, whether it holds at each point, and its mean width in standard deviations."""
+    """One drawn function: for each bound, whether it holds at each point, and its mean width in standard deviations."""
     rng = np.random.default_rng([seed, t, len(graph.factors)])
     U = rng.random((t + POINTS, len(graph.variables)))
     f = drawn(graph, U, rng, LENGTHSCALE, np.zeros(len(U)))
@@ -95,7 +95,7 @@ def trial(graph: FactorGraph, t: int, seed: int, *, fitted: bool) -> tuple[dict[
 
 
 def cells(graph: FactorGraph, t: int, *, fitted: bool) -> dict[str, list[str]]:
-    """By bound: the share of points and of functions where it holds, and its width."""
+    """For each bound: shares of points and of functions for which it holds, and its width."""
     trials = [trial(graph, t, seed, fitted=fitted) for seed in range(DRAWS)]
     out: dict[str, list[str]] = {}
     for name in trials[0][0]:
@@ -106,10 +106,10 @@ def cells(graph: FactorGraph, t: int, *, fitted: bool) -> dict[str, list[str]]:
 
 
 def table() -> Iterator[str]:
-    """The table, below a sentence that says what it has."""
+    """The table, with a sentence above that explains it."""
     yield (
         f"Share of points, and of functions at all {POINTS} points, where f <= bound; mean of (bound - mu) / sigma. "
-        f"{DRAWS} functions a row.\n"
+        f"{DRAWS} functions per row.\n"
     )
     rows = [["graph", "evaluations", "bound", *["points", "functions", "width"] * 2]]
     for label, scopes in GRAPHS.items():

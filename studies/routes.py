@@ -1,12 +1,13 @@
-"""Teams that plan routes and others, on five landscapes: the runs behind docs/studies/routes.md, and its tables.
+"""Teams that plan routes and other methods on five landscapes: runs and tables of docs/studies/routes.md.
 
-    python studies/routes.py --task level map peak --seeds 100-109  # adds what is missing of routes.jsonl
+    python studies/routes.py --task level map peak --seeds 100-109  # runs cells missing in routes.jsonl
     python studies/routes.py --table                                # prints the tables
 
-With ``--along 2`` robots measure twice on each leg besides, on which no plan counts.
+With ``--along 2``, robots also measure twice on each leg, which plans do not take into account.
 
-Robots start side by side at one depot, drawn by seed, and reach half as far in a round as by default (``--spread``:
-drawn starts and the default reach). All methods of a seed meet the same depot, headings, noise and number of rounds.
+Robots start side by side at one depot that the seed draws, and drive half of the default distance in a round. With
+``--spread``, starts are drawn and the distance is the default. All methods of a seed have the same depot, headings,
+noise and number of rounds.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from swarmbo.compare.statistics import paired_difference
 from swarmbo.metrics import level_f1, map_rmse
 from swarmbo_envs import robot_team_v0, robot_team_v1
 
-QUANTILE = 0.85  # of the field, that the level is
+QUANTILE = 0.85  # the level is this quantile of the field
 FIELDS: dict[str, dict[str, Any]] = {
     "elevation": {"field": {"elevation": "jacksboro"}, "noise_std": 5.0},
     "window": {"field": {"elevation": "jacksboro", "window": [60, 140, 128, 128]}, "noise_std": 5.0},
@@ -29,7 +30,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "drawn": {"field": {"gp": {"lengthscale_m": 500.0}}, "noise_std": 0.05},  # a field for each seed
     "oxford-ph": {"field": {"survey": "oxford-ph"}, "noise_std": 0.05, "max_cycles": 8},
 }
-GROUP = ("task", "robots", "spread", "along")  # of the runs of one table
+GROUP = ("task", "robots", "spread", "along")  # keys that the runs of a table share
 Kinds = tuple[str | dict[str, Any], str | dict[str, Any]]  # acquisition, coordination
 LAWN_MOWER: Kinds = ("information", "lawn-mower")
 VARIANCE = "variance one step, greedy"
@@ -62,7 +63,7 @@ SCORES = {"level": ("level_f1", "map_rmse"), "map": ("map_rmse",), "peak": ("sim
 
 
 def is_wanted(task: str, method: str, name: str, _: int, robots: int, spread: bool, along: int) -> bool:
-    """Task and method belong together."""
+    """Whether a method belongs to a task, and a field has measurements along legs."""
     return method in METHODS[task] and not (along and name == "oxford-ph")  # robots sample its sites
 
 
@@ -88,7 +89,7 @@ def survey(name: str, seed: int, robots: int, spread: bool, along: int) -> Any:
 
 
 def run(task: str, method: str, name: str, seed: int, robots: int, spread: bool, along: int) -> Line:
-    """What a survey came to."""
+    """Scores of a survey."""
     env: Any = survey(name, seed, robots, spread, along)
     truth = env.unwrapped.ground_truth()
     level = float(np.quantile(truth.values, QUANTILE))
@@ -110,7 +111,7 @@ def run(task: str, method: str, name: str, seed: int, robots: int, spread: bool,
 
 
 def pooled(rows: list[Line], method: str, task: str, score: str) -> str:
-    """What the reference has less a method, paired by landscape and seed; errors in percent of the method's mean."""
+    """Score of the reference minus a method's, paired by landscape and seed; errors in percent of the method's mean."""
 
     def values(name: str) -> dict[tuple[str, int], float]:
         return {(row["field"], row["seed"]): row[score] for row in select(rows, method=name)}

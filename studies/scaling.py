@@ -1,11 +1,11 @@
-"""Time of a decision by numbers of robots and of factors: docs/images/scaling.png, and what it shows as text.
+"""Time of a decision by the number of robots and of factors, as docs/images/scaling.png and as text.
 
     python studies/scaling.py
     python studies/scaling.py robots sensors factors     # growth to 1,000 agents and 100,000 factors (half an hour)
 
 The theory: a chain of N robots with Markov order B has N - B full blocks, and each costs one table and one elimination.
-With outcomes by factor, every factor is fitted by itself, and agents agree in so many rounds, however many they are.
-Times are those of the process, so busy neighbours disturb little.
+With outcomes per factor, every factor is fitted separately, and the number of rounds of an agreement does not grow with
+the number of agents. Times are processor times, so other processes hardly matter.
 """
 
 import multiprocessing
@@ -32,7 +32,7 @@ GROWTH = {"robots": (16, 64, 256, 1000), "sensors": (16, 300, 1000), "factors": 
 
 
 def situation(n_robots: int) -> Situation:
-    """Robots spread over a square, each with 64 places of its own around it, after 100 measurements."""
+    """Robots spread over a square, each with 64 candidate locations around it, after 100 measurements."""
     rng = np.random.default_rng(0)
     domain = sb.Domain(np.zeros(2), np.full(2, 1000.0))
     X = domain.from_unit(rng.random((MEASUREMENTS, 2)))
@@ -53,7 +53,7 @@ def decided(now: Situation) -> float:
 
 
 def team_of(n_factors: int) -> sb.Team:
-    """A chain of pairs, every factor with outcomes of its own; nothing is fitted yet."""
+    """A team for a chain of pairs, with outcomes per factor; nothing is fitted yet."""
     graph = sb.FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(n_factors)})
     X = np.random.default_rng(0).random((EVALUATIONS, n_factors + 1))
     team = sb.Team(graph, {f"x{i}": (0.0, 1.0) for i in range(n_factors + 1)}, outcomes="per-factor", seed=0)
@@ -62,7 +62,7 @@ def team_of(n_factors: int) -> sb.Team:
 
 
 def queried(n_factors: int) -> tuple[float, float]:
-    """Seconds of a first query (parameters from scratch, then the agreement), and of telling it and of the next one."""
+    """Seconds of a first query (fit and agreement), and of telling its outcome and the next query."""
     team, start = team_of(n_factors), time.process_time()
     query = team.ask()
     first = time.process_time() - start
@@ -73,13 +73,13 @@ def queried(n_factors: int) -> tuple[float, float]:
 
 
 def robot_team(n_robots: int) -> tuple[float, float]:
-    """Seconds of robots that look for a summit of the default map, as ``swarmbo run robots``."""
+    """Seconds of robots that search the default map for its summit, as in ``swarmbo run robots``."""
     env = robot_team_v0.parallel_env(robots=n_robots, noise_std=5.0)
     return played(env, sb.Team.for_env(env, seed=0, rounds=25))
 
 
 def sensor_team(n_sensors: int) -> tuple[float, float]:
-    """Seconds of sensors that map a changing field and pay for samples, as ``swarmbo run swarm-sensors``."""
+    """Seconds of sensors that map a changing field and pay for samples, as in ``swarmbo run swarm-sensors``."""
     draws = {"size_m": [4000.0, 4000.0], "lengthscale_m": 400.0, "seed": 0, "time": {"lengthscale_rounds": 12.0}}
     world: dict[str, Any] = {"field": {"gp": draws}, "noise_std": 0.2, "energy_price": 0.35, "radio_range_m": 500.0}
     env = sensor_field_v0.parallel_env(sensors=n_sensors, task="map", **world)
@@ -103,7 +103,7 @@ MEASURES = {"robots": robot_team, "sensors": sensor_team, "factors": queried}
 
 
 def measured(what: str, n: int) -> tuple[float, float, float]:
-    """The two times of a size, without imports and compilation, and the most megabytes of this process."""
+    """The two times for a size, without imports and compilation, and this process's peak memory in MB."""
     with threadpool_limits(1, user_api="blas"):
         MEASURES[what](GROWTH[what][0])
         first, second = MEASURES[what](n)
@@ -111,10 +111,10 @@ def measured(what: str, n: int) -> tuple[float, float, float]:
 
 
 def growth(what: str) -> None:
-    """Print how two times and the memory grow with a number, by the exponents between its values."""
+    """Print how the two times grow with the number of agents or factors, with exponents, and the memory."""
     rows, before = list[list[str]](), None
     for n in GROWTH[what][1:]:
-        spawn = multiprocessing.get_context("spawn")  # a process each, for its own memory
+        spawn = multiprocessing.get_context("spawn")  # one process per size, to measure its memory
         with ProcessPoolExecutor(1, mp_context=spawn) as one:
             found = np.array(one.submit(measured, what, n).result())
         powers = ["", ""]
@@ -128,7 +128,7 @@ def growth(what: str) -> None:
 
 
 def draw(cost: np.ndarray, by_factor: np.ndarray) -> None:
-    """Measured seconds and the line of the median, robots to the left and factors to the right."""
+    """Draw measured times and linear growth through the median: robots on the left, factors on the right."""
     blocks, factors = np.array(ROBOTS) - ORDER, np.array(FACTORS)
     figure = Figure(figsize=(10, 4), layout="constrained")
     FigureCanvasAgg(figure)
@@ -152,7 +152,7 @@ def main() -> None:
     with threadpool_limits(1, user_api="blas"):
         cost = np.array([min(decided(now) for _ in range(5)) for now in map(situation, ROBOTS)])
         for n in FACTORS:
-            queried(n)  # imports, and what is compiled: from some number of factors on
+            queried(n)  # imports and compiles, some code only from a number of factors on
         by_factor = np.array([min(queried(n)[0] for _ in range(3)) for n in FACTORS])
     for n, each in zip(ROBOTS, 1e3 * cost, strict=True):
         block = n - ORDER

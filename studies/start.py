@@ -3,8 +3,9 @@
     python studies/start.py --seeds 0-9
     python studies/start.py --way safe --seeds 10-19
 
-Six access points and twelve users; all powers are at maximum at first. ``limited`` steps are of at most 3 dB from the
-best setting, ``safe`` settings have 95 % of the present utility with a probability of 0.9 by the model.
+There are six access points and twelve users. At first, all powers are at maximum. ``limited`` changes a power by at
+most 3 dB from the best setting. ``safe`` asks for settings that, by the model, keep 95 % of the present utility with a
+probability of 0.9.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def tuned(way: str, utility: str, airtime: str, outcomes: str, seed: int) -> Line:
-    """Utilities of all settings that a team asks, and of all at maximum."""
+    """Utilities of all settings that a team asks for, and of all powers at maximum."""
     world: Any = wlan_power_v0.parallel_env(
         topology=PLAN, utility=utility, airtime=airtime, outcomes=outcomes, max_cycles=ROUNDS
     ).unwrapped
@@ -44,7 +45,7 @@ def tuned(way: str, utility: str, airtime: str, outcomes: str, seed: int) -> Lin
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """Shares of the best settings, and rounds below 95 % of all at maximum, over the seeds that all ways have."""
+    """Shares of best settings, and of rounds below 95 % of all powers at maximum, over seeds that all ways have."""
     rows, ways = list[list[Any]](), [way for way in WAYS if select(lines, way=way)]
     lines = [line for line in lines if all(select(lines, seed=line["seed"], way=way) for way in ways)]
     keys = ("utility", "airtime", "outcomes")
@@ -60,7 +61,7 @@ def table(lines: list[Line]) -> Iterator[str]:
 
 
 def is_known(way: str, utility: str, airtime: str, outcomes: str, seed: int) -> bool:
-    """True if the utility has such outcomes: the least rate of all is no sum."""
+    """Whether a utility has these outcomes: the smallest rate of all users is not a sum."""
     return utility == "sum" or outcomes == "total"
 
 

@@ -1,11 +1,11 @@
-"""Regret of a team that is not told the structure of a function, by where its scopes come from.
+"""Regret of a team with learned scopes, compared with the known scopes and with one factor.
 
-    python studies/structure.py            # runs what is missing of structure.jsonl, seeds 0 to 5
+    python studies/structure.py            # runs cells missing in structure.jsonl, seeds 0 to 5
     python studies/structure.py --page     # puts the tables in docs/studies/structure.md
 
-A line has the simple regret after every evaluation, how many of the pairs of variables that meet in a factor of the
-function meet in a scope at the end, how many meet there in all, and processor seconds. The initial points are the same
-for all.
+A line has the simple regret after every evaluation and the processor seconds. It also has three numbers of pairs of
+variables: true pairs that are found, true pairs, and found pairs. A true pair is in a factor of the function, and a
+found pair in a scope at the end. The initial points are the same for all methods.
 """
 
 import statistics
@@ -36,7 +36,7 @@ METHODS: dict[str, dict[str, Any] | None] = {
 
 
 def pairs(graph: FactorGraph) -> set[frozenset[str]]:
-    """Pairs of variables that meet in a scope."""
+    """Pairs of variables that are in a common scope."""
     return {frozenset(pair) for scope in graph.scopes for pair in combinations(scope, 2)}
 
 
@@ -45,7 +45,7 @@ def run(name: str, method: str, seed: int) -> Line:
     problem, evaluations, structure = PROBLEMS[name], Evaluations(PROBLEMS[name], seed), METHODS[method]
     function, budget = evaluations.function, problem.looks[-1]
     truth, sides = graph_of(problem, function), bounds_of(function)
-    bounds = {variable: sides[variable] for variable in truth.variables}  # in one order, so that designs are the same
+    bounds = {variable: sides[variable] for variable in truth.variables}  # in one order, for equal designs
     belief: dict[str, Any] = {"kind": "additive"} | ({"structure": structure} if structure else {})
     given = truth if method == KNOWN else None
     team = sb.Team(given, bounds, belief=belief, seed=seed, rounds=budget, initial=INITIAL)
@@ -60,7 +60,7 @@ def run(name: str, method: str, seed: int) -> Line:
 
 
 def rows(lines: list[Line], looks: tuple[int, ...]) -> Iterator[tuple[float, list[Any]]]:
-    """Median regret at the last look, and the row, of each method."""
+    """Median final regret of each method, and its row."""
     for method in METHODS:
         if runs := select(lines, method=method):
             hits, true, met = (sum(line["pairs"][i] for line in runs) for i in range(3))
@@ -71,7 +71,7 @@ def rows(lines: list[Line], looks: tuple[int, ...]) -> Iterator[tuple[float, lis
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """One table for each problem, its methods from the best to the worst."""
+    """One table for each problem, with methods from best to worst."""
     for name, problem in PROBLEMS.items():
         own = select(lines, problem=name)
         head = ["scopes", f"regret, N = {problem.looks[-1]}", "recall", "precision"]

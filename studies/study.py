@@ -1,8 +1,8 @@
-"""A study: cells that each leave a line of JSON, what of them is missing, and the tables and figures of the lines.
+"""A study: cells that are run once each, their recorded lines of JSON, and tables and figures of the lines.
 
-A script names the keys of its cells (a method, a problem, a seed), how a cell is run and what its table says; this
-gives it the command line. What is recorded is not run again. Every run keeps to one BLAS thread, and ``--jobs`` starts
-several processes: more threads would be slower on busy cores, and would change last digits.
+A script defines the keys of its cells (such as method, problem and seed), how a cell is run, and its table. This module
+adds the command line. Recorded cells are not run again. Every run uses one BLAS thread, because more threads would be
+slower on busy cores and change last digits. ``--jobs`` starts several processes.
 """
 
 import json
@@ -24,7 +24,7 @@ Line = dict[str, Any]
 
 
 def read(path: Path) -> list[Line]:
-    """Recorded lines of a file, or of all in a folder; none if there is no such file."""
+    """Recorded lines of a file, or of all files in a folder; empty if there is no such file."""
     if path.is_dir():
         return [line for file in sorted(path.glob("*.jsonl")) for line in read(file)]
     found = list[Line]()
@@ -50,7 +50,7 @@ def append(path: Path, line: Line) -> None:
 
 
 def select(lines: Iterable[Line], **values: Any) -> list[Line]:
-    """The lines that have these values."""
+    """Lines with the given values."""
     return [line for line in lines if all(line[key] == value for key, value in values.items())]
 
 
@@ -84,14 +84,14 @@ def parser_of(doc: str | None) -> ArgumentParser:
 
 
 class Round(NamedTuple):
-    """Actions of a round, and the infos that followed."""
+    """Actions of a round, and the infos after the step."""
 
     actions: dict[str, Any]
     infos: dict[str, Any]
 
 
 def play(env: Any, team: Any, seed: int) -> Iterator[Round]:
-    """The rounds of an episode, as they are played."""
+    """Play an episode and yield its rounds."""
     observations, infos = env.reset(seed=seed)
     while env.agents:
         actions = team.act(observations, infos)
@@ -102,7 +102,7 @@ def play(env: Any, team: Any, seed: int) -> Iterator[Round]:
 
 
 def between(text: str, marker: str, block: str) -> str:
-    r"""A page with what is between ``<!-- marker -->`` and ``<!-- /marker -->`` replaced.
+    r"""A page whose text between ``<!-- marker -->`` and ``<!-- /marker -->`` is replaced.
 
     Raises:
         ValueError: If the page has no such pair of markers.
@@ -119,19 +119,20 @@ def between(text: str, marker: str, block: str) -> str:
 
 @dataclass(frozen=True)
 class Study:
-    """Cells, how one is run, and what their lines say.
+    """Cells of a study, the function that runs a cell, and the table of recorded lines.
 
     Args:
         doc: The script's docstring: help of its command line.
-        file: Where lines are recorded, in this folder; without an ending a folder of files, one for all seeds.
-        run: From a cell's values, in the order of ``choices``, to the rest of its line; None: the cell has no result.
-        choices: Values of each key. ``seed`` has a range; a key of one value is an option with that default. Words
-            are refused unless they are listed; those of an own subclass of ``str`` are taken.
+        file: File in this folder that records lines. A name without an ending is a folder, with a file for each
+            combination of keys other than the seed.
+        run: From a cell's values, in the order of ``choices``, to the rest of its line; None if a cell has no result.
+        choices: Values of each key. ``seed`` has a range; a key of one value is an option with that default. Only
+            listed texts are accepted, unless they are of a subclass of ``str``.
         table: Lines of Markdown, from recorded lines.
-        page: Page in ``docs`` and marker between which ``--page`` puts the table.
-        wanted: Which cells there are, of all combinations.
-        draw: Draws the figure of recorded lines to a path.
-        figure: That path, in ``docs/images``.
+        page: Page in ``docs``, and name of the markers between which ``--page`` writes the table.
+        wanted: Whether a combination of values is a cell.
+        draw: Function that draws the figure of recorded lines to a path.
+        figure: Name of the figure's file in ``docs/images``.
     """
 
     doc: str | None
@@ -169,7 +170,7 @@ class Study:
         return parser
 
     def cells(self, given: Namespace) -> Iterator[tuple[Any, ...]]:
-        """The cells that are asked for, first seeds first."""
+        """Requested cells, ordered by seed."""
         keys = sorted(self.choices, key=lambda key: key != "seed")
         for values in product(*(getattr(given, key, self.choices[key]) for key in keys)):
             named = dict(zip(keys, values, strict=True))
@@ -178,7 +179,7 @@ class Study:
                 yield cell
 
     def work(self, cells: Iterable[tuple[Any, ...]], out: Path, jobs: int = 1) -> None:
-        """Run the cells that have no line yet, and record a line of each as it comes."""
+        """Run the cells that have no line yet, and record each line when it is ready."""
         done = {tuple(line[key] for key in self.choices) for line in read(out)}
         left = [cell for cell in cells if cell not in done]
 
@@ -200,7 +201,7 @@ class Study:
                 record(running[ended], ended.result())
 
     def main(self, arguments: Sequence[str] | None = None) -> None:
-        """Run what is missing, draw, and print the table or put it in its page."""
+        """Run missing cells, draw the figure, and print the table or write it into its page."""
         given = self.parser().parse_args(arguments)
         is_page = self.page is not None and given.page
         if not given.table and not is_page:
@@ -217,7 +218,7 @@ class Study:
 
 
 def choose(studies: Mapping[str, Study]) -> None:
-    """Run the study that the first argument names."""
+    """Run the study named by the first argument."""
     if (name := "".join(sys.argv[1:2])) not in studies:
         sys.exit(f"got {name or 'no study'}; wanted one of {', '.join(studies)}")
     studies[name].main(sys.argv[2:])

@@ -1,11 +1,11 @@
 """Accuracy and cost of beliefs by tiles: the table of docs/studies/scaling.md.
 
-    python studies/tiles.py            # runs what is missing of tiles.jsonl (minutes), then prints the table
+    python studies/tiles.py            # runs cells missing in tiles.jsonl (minutes), then prints the table
     python studies/tiles.py --page     # puts the table in docs/studies/scaling.md
 
-A field is drawn from a Gaussian process, measured at random places and predicted at the 16,384 sites of a grid. Up to
-5,000 measurements the exact posterior is computed, too. Times are those of the process, memory is what a prediction
-allocates at most.
+A field is drawn from a Gaussian process, measured at random locations and predicted at the 16,384 sites of a grid. Up
+to 5,000 measurements, the exact posterior is also computed. Times are processor times, and memory is the peak that a
+prediction allocates.
 """
 
 import time
@@ -37,7 +37,7 @@ def predicted(belief: ExactGP) -> tuple[np.ndarray, np.ndarray, float, float]:
 
 
 def run(measurements: int, noise: float, seed: int) -> Line:
-    """Differences to the exact posterior and to the field, and what the belief says that it neglects."""
+    """Differences to the exact posterior and to the field, and the belief's estimate of its error by tiles."""
     rng, lengths = stream(seed, "tiles", n=measurements), np.full(2, LENGTH)
     field, X = draw(rng, "matern52", lengths, 1.0), rng.random((measurements, 2))
     y, truth = field(X) + noise * rng.normal(size=measurements), field(SITES)
@@ -54,8 +54,8 @@ def run(measurements: int, noise: float, seed: int) -> Line:
         }
 
     mean, std, *cost = predicted(belief())
-    said = belief().neglected()
-    line = scores("tiles", mean, *cost) | {"said_mean": said.mean, "said_std": said.std}
+    estimate = belief().neglected()
+    line = scores("tiles", mean, *cost) | {"said_mean": estimate.mean, "said_std": estimate.std}
     if measurements > EXACT_TO:
         return line
     tiled_from, tiles.TILED_FROM = tiles.TILED_FROM, EXACT_TO

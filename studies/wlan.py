@@ -1,11 +1,11 @@
-"""How fast methods tune random WLANs, the tables of docs/studies/wireless.md, one network for each seed.
+"""How fast methods tune random WLANs, one for each seed: tables of docs/studies/wireless.md.
 
-    python studies/wlan.py told           # by what is told of an evaluation; what is missing of wlan_study.jsonl
-    python studies/wlan.py walking        # users who walk, with and without a time axis; of wlan_mobility.jsonl
-    python studies/wlan.py ways           # teams and simple ways, what interference from all costs; wlan_ways.jsonl
+    python studies/wlan.py told           # outcomes per factor and totals; cells missing in wlan_study.jsonl
+    python studies/wlan.py walking        # users who walk, with and without a time axis; wlan_mobility.jsonl
+    python studies/wlan.py ways           # teams and heuristics, with interference from all or not; wlan_ways.jsonl
 
-With ``--table`` nothing is run. A share is that of the way from a median random setting to the best known one; of
-``ways`` that of the best known capacity. Other people's methods are run on such networks in docs/studies/sums.md.
+With ``--table``, nothing is run. A share is 0 at a median random setting and 1 at the reference optimum. In ``ways``,
+it is relative to the reference optimum. docs/studies/sums.md has comparison methods on such networks.
 """
 
 import time
@@ -20,14 +20,14 @@ from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import best_known
 
 BUDGET, WALKED = 60, 80  # rounds
-DESIGN = 10  # rounds that no method chose, and that don't count where users walk
+DESIGN = 10  # rounds of the initial design, which do not count if users walk
 LOW, HIGH = 1.0, 25.0  # dBm
-FULL: dict[str, Any] = {"airtime": "full"}  # all but ``utilities``
+FULL: dict[str, Any] = {"airtime": "full"}  # all users have the whole channel
 STEPS_M = (0.0, 1.0, 4.0)  # standard deviation of a user's step between rounds, along each axis
 DUMBO = {"acquisition": {"kind": "dumbo", "exploration": "paper"}}
 FADING = {"belief": {"kind": "additive", "time": {"kernel": "matern12"}}}
 THOMPSON = {"acquisition": "thompson"}
-PEERS = {"isotropic-gp": {"coordination": "isotropic-gp"}, "sobol": {"coordination": "sobol"}}  # see totals only
+PEERS = {"isotropic-gp": {"coordination": "isotropic-gp"}, "sobol": {"coordination": "sobol"}}  # these see totals only
 METHODS: dict[str, dict[str, Any]] = {
     "auto": {},
     "dumbo": DUMBO,
@@ -37,7 +37,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 WALKING: dict[str, dict[str, Any]] = {
     "auto": {},
-    "auto, weight / 4": {"acquisition": {"kind": "auto", "weight": 0.0125}},  # what it is with a time axis
+    "auto, weight / 4": {"acquisition": {"kind": "auto", "weight": 0.0125}},  # the weight that a time axis implies
     "auto, time": FADING,
     "dumbo": DUMBO,
     "dumbo, time": DUMBO | FADING,
@@ -68,13 +68,13 @@ def totals(env: Any) -> np.ndarray:
 
 
 def median_of(env: Any, seed: int, count: int) -> float:
-    """True capacity of a median random setting, where users are now."""
+    """True capacity of a median random setting, for the users' present positions."""
     drawn = np.random.default_rng(seed).uniform(LOW, HIGH, (count, len(env.possible_agents)))
     return float(np.median(env.network.value(drawn)))
 
 
 def told(method: str, outcomes: str, seed: int) -> Line:
-    """The best true capacity found after every evaluation, that of a median random setting, and the best known."""
+    """Best true capacity after every evaluation, that of a median random setting, and the reference optimum."""
     env = wlan_power_v0.parallel_env(**FULL, topology_seed=seed, outcomes=outcomes, max_cycles=BUDGET)
     best, median, start = float(env.best_known()[1]), median_of(env, seed, 2000), time.process_time()
     for _ in tuned(env, seed, BUDGET, **METHODS[method]):
@@ -85,12 +85,12 @@ def told(method: str, outcomes: str, seed: int) -> Line:
 
 
 def is_told(method: str, outcomes: str, _: int) -> bool:
-    """True if a method can be told such outcomes."""
+    """Whether a method accepts these outcomes."""
     return outcomes == "total" or method not in PEERS
 
 
 def told_table(lines: list[Line]) -> list[str]:
-    """Shares, and evaluations until nine tenths of the way are gone."""
+    """Shares, and evaluations until the share is 90 %."""
 
     def count(evaluations: float) -> str:
         return f"{evaluations:g}" if np.isfinite(evaluations) else f"> {BUDGET}"
@@ -114,7 +114,7 @@ def _method_of(lines: list[Line]) -> str:
 
 
 def walking(method: str, step_m: float, seed: int) -> Line:
-    """The share that each round reached, by its true capacity and the best known for where users then are."""
+    """Share of each round, by true capacity and the reference optimum for the users' positions in that round."""
     env = wlan_power_v0.parallel_env(**FULL, topology_seed=seed, max_cycles=WALKED, mobility_m=step_m)
     shares, seconds, start = list[float](), 0.0, time.process_time()
     for played in tuned(env, seed, WALKED, **WALKING[method]):
@@ -142,7 +142,7 @@ def walking_table(lines: list[Line]) -> list[str]:
 
 
 def ways(seed: int, interference: str) -> Line:
-    """The best known capacity of a network, and the best that each way finds in as many joint settings."""
+    """Reference optimum of a network, and the best capacity that each method finds with equally many settings."""
     env = wlan_power_v0.parallel_env(**FULL, topology_seed=seed, interference=interference, max_cycles=BUDGET)
     best, found = env.best_known()[1], dict[str, float]()
     if interference == "all":
@@ -157,7 +157,7 @@ def ways(seed: int, interference: str) -> Line:
 
 
 def ways_table(lines: list[Line]) -> list[str]:
-    """Mean and least share over networks."""
+    """Mean and smallest share over networks."""
 
     def cells(method: str, interference: str) -> list[str]:
         own = [line for line in select(lines, interference=interference) if method in line["found"]]

@@ -1,9 +1,9 @@
-"""Tables that need ns-3: ranks of powers by capacity and throughput, and its judgement: docs/studies/wireless.md.
+"""Tables of docs/studies/wireless.md that need ns-3: ranks of powers by capacity and by throughput, and judged teams.
 
     python studies/wlan_ns3.py rank --access-points 12 --users 36 --side 300 --seeds 0-1
     python studies/wlan_ns3.py judge --seeds 0-2
 
-Judges: runs of ns-3 that no team was tuned on. Lines go to wlan_ns3_rank.jsonl and wlan_ns3_judge.jsonl.
+Judges are runs of ns-3 on which no team was tuned. Lines go to wlan_ns3_rank.jsonl and wlan_ns3_judge.jsonl.
 """
 
 import functools
@@ -28,7 +28,7 @@ NAMES = {
     "shared": "shared airtime",
     "throughput, run 2": "throughput, another run",
 }
-Size = tuple[int, int, float]  # access points, users, metres a side
+Size = tuple[int, int, float]  # access points, users, side in metres
 
 
 @functools.cache
@@ -39,7 +39,7 @@ def world(size: Size, seed: int, interference: str = "audible", airtime: str = "
 
 @functools.cache
 def ns3(size: Size, seed: int, **simulation: int) -> Any:
-    """The same network, its throughput by ns-3."""
+    """The same network, with throughput by ns-3."""
     return _made(size, seed, radio="ns3", objective="throughput", simulation=simulation)
 
 
@@ -49,12 +49,12 @@ def _made(size: Size, seed: int, **more: Any) -> Any:
 
 
 def capacity(env: Any, powers: np.ndarray) -> float:
-    """The objective at some powers."""
+    """Value of the environment's objective at given powers."""
     return float(env.outcomes(powers).sum())
 
 
 def rank(access_points: int, users: int, side: float, seed: int, point: int) -> Line:
-    """Both objectives at random powers, and throughput by another run too: what chance alone does to the order."""
+    """Capacity and throughput at random powers; throughput of a second run shows the effect of chance on ranks."""
     size = (access_points, users, side)
     powers = LOW + stream(seed, "ranked powers").random((POINTS, access_points))[point] * (HIGH - LOW)
     simulated, began = {"throughput": ns3(size, seed), "throughput, run 2": ns3(size, seed, run=2)}, time.perf_counter()
@@ -98,7 +98,7 @@ def _ratios(lines: list[Line]) -> list[list[str]]:
 
 
 def tuned(env: Any, seed: int, **kinds: str) -> np.ndarray:
-    """The powers at which a team measured the most."""
+    """The powers with a team's largest measurement."""
     best, place = -np.inf, np.full(len(env.possible_agents), (LOW + HIGH) / 2.0)
     for _, infos in play(env, sb.Team.for_env(env, seed=seed, rounds=ROUNDS, **kinds), seed):
         if (found := sum(info.get("measurement", np.nan) for info in infos.values())) > best:
@@ -107,7 +107,7 @@ def tuned(env: Any, seed: int, **kinds: str) -> np.ndarray:
 
 
 def judge(access_points: int, users: int, side: float, seed: int) -> Line:
-    """Powers found in different ways, with their capacity and their throughput."""
+    """Capacity and throughput of powers that different methods find."""
     size = (access_points, users, side)
     audible, everybody, jury = world(size, seed), world(size, seed, "all"), ns3(size, seed, **JUDGES)
     drawn = LOW + stream(seed, "random powers of the jury").random((3, access_points)) * (HIGH - LOW)

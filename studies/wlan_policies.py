@@ -1,10 +1,10 @@
-"""Policies for access points, trained by PPO with shared parameters on drawn WLANs, on worlds that they never saw.
+"""Policies for access points, trained by PPO with shared parameters on drawn WLANs and evaluated in unseen worlds.
 
     pip install -e ".[rl]"
     python studies/wlan_policies.py train OUT        # two rewards, ten seeds, a quarter of an hour
     python studies/wlan_policies.py evaluate OUT     # 10 unseen worlds
 
-``train`` writes ``task-SEED.npz`` and ``own-SEED.npz``, which a scenario takes as a policy, and draws learning curves.
+``train`` writes ``task-SEED.npz`` and ``own-SEED.npz``, which scenarios accept as policies, and draws learning curves.
 """
 
 import sys
@@ -111,7 +111,7 @@ def draw(out):
 
 
 def evaluate(out):
-    """Share of the best known total in unseen worlds, after one episode: policies, random powers, all at maximum."""
+    """Print shares of the reference optimum in unseen worlds: policies, random powers, all powers at maximum."""
     worlds = ManyWlans(**WORLD, max_cycles=ROUNDS)
     agents, best = worlds.world.possible_agents, list[float]()
     for seed in UNSEEN:
@@ -149,7 +149,7 @@ def figures(shares):
 
 
 def shares_of(worlds, act, best):
-    """Shares (rounds, worlds) of the best known total, by one way to act."""
+    """Shares (rounds, worlds) of the reference optimum that a function ``act`` reaches."""
     seen, over, shares = worlds.reset(list(UNSEEN)), False, list[np.ndarray]()
     while not over:
         seen, _, over = worlds.step(act(seen))

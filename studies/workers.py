@@ -1,12 +1,12 @@
-"""Eight workers on sums of factors: asynchronous, in batches, and one by one, on a simulated clock.
+"""Eight workers on sums of factors, asynchronous or in batches, compared with one worker on a simulated clock.
 
-    python studies/workers.py --problem powell-moved --mode asynchronous sequential   # what is missing of all seeds
+    python studies/workers.py --problem powell-moved --mode asynchronous sequential   # runs missing cells of all seeds
     python studies/workers.py --page                                                  # rewrites the table of docs
 
 The driver of `swarmbo run --workers` asks and tells. Durations are log-normal with mean 1 (standard deviation of the
 logarithm 0.5), the same for the same query in every mode; a decision takes 0.1, a point of the initial design nothing.
-A line has the time at which 90 % and 99 % of the gap were closed: that between the best of the ten initial points and
-the maximum; null if they never were.
+A line has the times at which 90 % and 99 % of the gap are closed, or null if they never are. The gap is that between
+the best of the ten initial points and the maximum.
 """
 
 import heapq
@@ -35,11 +35,11 @@ NAMES = ("powell-moved", "powell-moved-per-factor", "wlan")
 
 
 class Clocked:
-    """Executor of a simulated clock: free workers take queued tasks at once, also while a decision takes time.
+    """Executor with a simulated clock: free workers start queued tasks at once, also during a decision.
 
     Args:
         count: Number of workers.
-        seed: Of the durations.
+        seed: Seed of the durations.
     """
 
     def __init__(self, count: int, seed: int) -> None:
@@ -53,7 +53,7 @@ class Clocked:
         self._start()
 
     def poll(self, timeout: float) -> list[Ended]:
-        """Ends so far; with a timeout, go on to the next one."""
+        """Ended tasks; with a timeout and none ended, advance the clock to the next end."""
         if not self._ended and timeout > 0.0 and self._running:
             self.spend(self._running[0][0] - self.now)
         ends, self._ended = self._ended, []
@@ -119,7 +119,7 @@ def run(name: str, mode: str, seed: int) -> Line:
 
 
 def table(lines: list[Line]) -> Iterator[str]:
-    """Medians of each problem, and how many seeds were at most a fifth of one by one."""
+    """Medians of each problem, and on how many seeds the time is at most a fifth of that of one worker."""
     rows = list[list[str]]()
     for name in dict.fromkeys(line["problem"] for line in lines):
         alone = {line["seed"]: line for line in select(lines, problem=name, mode="sequential")}
@@ -129,7 +129,7 @@ def table(lines: list[Line]) -> Iterator[str]:
                 continue
             half = statistics.median(_time(line["to_90"]) for line in own)
             cells = ["never" if half == math.inf else f"{half:.1f}"]
-            # one by one the mark may come after the last evaluation
+            # one worker may not close the gap before the last evaluation
             least = {seed: line["to_90"] or line["end"] for seed, line in alone.items()}
             fifth = [_time(line["to_90"]) <= least[line["seed"]] / 5.0 for line in own if line["seed"] in least]
             cells.append("" if mode == "sequential" else f"{sum(fifth)}/{len(fifth)}")

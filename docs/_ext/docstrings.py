@@ -1,4 +1,4 @@
-"""Docstrings that are partly Markdown, made ready for Sphinx: tables, and bars that are no substitutions."""
+"""Convert Markdown in docstrings to reStructuredText: tables, and bars that Sphinx would take for substitutions."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ CODE = re.compile(r"(``.*?``)")
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Put the change before napoleon's, which reads the sections of docstrings."""
+    """Register the conversion. It must run before napoleon, which reads the sections of docstrings."""
     app.connect("autodoc-process-docstring", _change, priority=400)
     return {"parallel_read_safe": True}
 
@@ -23,7 +23,7 @@ def in_rest(lines: list[str]) -> list[str]:
     """Lines of a docstring in reStructuredText.
 
     Args:
-        lines: With Markdown tables among them.
+        lines: Lines that may contain Markdown tables.
     """
     changed = list[str]()
     for is_row, group in groupby(_whole_rows(lines), key=lambda line: line.strip().startswith("|")):
@@ -36,7 +36,7 @@ def in_rest(lines: list[str]) -> list[str]:
 
 
 def _whole_rows(lines: list[str]) -> Iterator[str]:
-    """The lines, those of a row of a table that goes on in the next line as one."""
+    """The lines, with continuation lines of a table row joined to it."""
     row, is_table = "", False
     for line in lines:
         row = f"{row} {line.strip()}" if row else line
@@ -78,7 +78,7 @@ def _table(rows: list[str]) -> Iterator[str]:
 
 
 def _without_substitutions(line: str) -> str:
-    """The line with bars escaped outside of code, where they would name a substitution."""
+    """The line, with bars outside of code escaped, as they would mark a substitution."""
     if line.lstrip().startswith((">>>", "...", "| ")) or "|" not in line:
         return line
     pieces = CODE.split(line)

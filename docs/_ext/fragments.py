@@ -1,7 +1,7 @@
-"""Parts of pages that are made from the code when the site is built: the command line, keys of scenarios, terms.
+"""Generate parts of pages from the code when the site is built: the command line, keys of scenarios, terms.
 
 They are Markdown, in ``docs/_fragments``, which git ignores; the pages of ``docs/reference`` include them. Their names
-end in ``.txt``, since they are no pages.
+end in ``.txt``, because they are not pages.
 """
 
 import inspect
@@ -27,7 +27,7 @@ def _write(app: Any) -> None:
     folder.mkdir(exist_ok=True)
     for name, lines in _made():
         text, file = "\n".join(lines) + "\n", folder / f"{name}.txt"
-        if not file.exists() or file.read_text(encoding="utf-8") != text:  # an unchanged page is not built again
+        if not file.exists() or file.read_text(encoding="utf-8") != text:  # an unchanged page is not rebuilt
             file.write_text(text, encoding="utf-8")
 
 
@@ -52,7 +52,7 @@ def terms() -> Iterator[str]:
 
 
 def command_line() -> Iterator[str]:
-    """What ``--help`` shows of every command, 80 columns wide."""
+    """The ``--help`` text of every command, 80 columns wide."""
     from typer.main import get_command
     from typer.testing import CliRunner
 
@@ -68,7 +68,7 @@ def command_line() -> Iterator[str]:
 
 
 def _paths(name: str, command: Any) -> list[str]:
-    """A command, and those of a group: fleet, fleet run."""
+    """A command and its subcommands, such as fleet and fleet run."""
     return [
         name,
         *(path for sub, one in getattr(command, "commands", {}).items() for path in _paths(f"{name} {sub}", one)),
@@ -76,7 +76,7 @@ def _paths(name: str, command: Any) -> list[str]:
 
 
 def scenario_keys() -> Iterator[str]:
-    """The keys of scenarios, from the schemas that scenarios are checked by."""
+    """The keys of scenarios, from the schemas by which scenarios are checked."""
     from swarmbo.evaluations import Workers
     from swarmbo.registry import SLOTS, TEAMS, kinds
     from swarmbo.runs.scenario import Scenario
@@ -99,14 +99,14 @@ def _first_line(settings: type) -> str:
 
 def _keys(settings: type) -> Iterator[str]:
     """Table of the fields of settings."""
-    told, fields = _told_of_all(settings), msgspec.structs.fields(settings)
+    meanings, fields = _meanings(settings), msgspec.structs.fields(settings)
     if not fields:
         yield from ("It has no keys of its own.", "")
         return
     yield from ("| key | value | default | meaning |", "|---|---|---|---|")
     for field in fields:
         value = words(msgspec.inspect.type_info(field.type)).replace("|", "\\|")
-        meaning = told[field.name].replace("|", "\\|").replace("``", "`")
+        meaning = meanings[field.name].replace("|", "\\|").replace("``", "`")
         yield f"| `{field.name}` | {value} | {_default(field)} | {meaning} |"
     yield ""
 
@@ -135,11 +135,11 @@ def _toml(value: Any) -> str:
     return repr(value)
 
 
-def _told_of_all(settings: type) -> dict[str, str]:
-    """The meaning of each field: by the class, those above it, and classes that share the base with the field."""
+def _meanings(settings: type) -> dict[str, str]:
+    """The meaning of each field, from the class, its bases, and other classes that inherit it from the same base."""
     from swarmbo.registry import SLOTS, kinds
 
-    told = dict[str, str]()
+    meanings = dict[str, str]()
     for base in settings.__mro__:
         for slot in SLOTS:
             for other in kinds(slot).values():
@@ -149,26 +149,26 @@ def _told_of_all(settings: type) -> dict[str, str]:
                         for name, text in _arguments(other).items()
                         if name in vars(base).get("__annotations__", {})
                     }
-                    told = shared | told
-    return told | _arguments(settings)
+                    meanings = shared | meanings
+    return meanings | _arguments(settings)
 
 
 def _arguments(settings: type) -> dict[str, str]:
-    """What the docstrings of a class and of those above it say of its arguments."""
-    told = dict[str, str]()
+    """Descriptions of arguments in the docstrings of a class and of its bases."""
+    meanings = dict[str, str]()
     for one in reversed(settings.__mro__):
         section = re.search(r"^Args:\n((?:[ ].*\n?|\n)*)", inspect.cleandoc(one.__doc__ or ""), flags=re.MULTILINE)
         if section:
             entries = re.split(r"^    (?=\w+: )", section[1], flags=re.MULTILINE)[1:]
-            told |= {name: " ".join(text.split()) for name, _, text in (entry.partition(":") for entry in entries)}
-    return told
+            meanings |= {name: " ".join(text.split()) for name, _, text in (entry.partition(":") for entry in entries)}
+    return meanings
 
 
 def words(kind: Any) -> str:
-    """What a value may be.
+    """Description of the values that a type allows.
 
     Args:
-        kind: As msgspec describes a type.
+        kind: Type, as described by msgspec.
     """
     match kind:
         case msgspec.inspect.UnionType(types=types):

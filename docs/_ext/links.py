@@ -1,4 +1,4 @@
-"""Links that work in a clone as on the site: to the script of a tutorial there, to its page here."""
+"""Make links to tutorials work on the site: in a clone they lead to the script, on the site to its page."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ SCRIPT = re.compile(r"\]\((?P<folder>(?:\.\./)*(?:docs/)?)(?P<name>(?:tutorials|
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Change sources as they are read."""
+    """Register the change of links in page sources."""
     app.connect("source-read", _change)
     return {"parallel_read_safe": True}
 

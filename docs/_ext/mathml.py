@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers show by themselves: no script, no network."""
+"""Formulas as MathML, which browsers display without a script or a network."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Make it the renderer of formulas."""
+    """Register the renderer of formulas."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.config.html_math_renderer = "mathml"
     return {"parallel_read_safe": True}

@@ -1,4 +1,4 @@
-"""Look at what tutorials show: two figures or more, and neither NaN nor a warning among what they print."""
+"""Check the output of tutorials: at least two figures, and neither NaN nor a warning in the printed text."""
 
 import re
 from pathlib import Path
@@ -10,13 +10,13 @@ WRONG = re.compile(r"\bnan\b|\w*Warning: .*", re.IGNORECASE)
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Look at the pages once sphinx-gallery has run their scripts."""
+    """Check the pages after sphinx-gallery has run their scripts."""
     app.connect("builder-inited", _look, priority=900)
     return {"parallel_read_safe": True}
 
 
 def faults(page: str) -> list[str]:
-    """Lines on what is wrong with a page that sphinx-gallery wrote; none if all is well."""
+    """Faults of a page that sphinx-gallery wrote, one line each."""
     shown = len(FIGURE.findall(page))
     few = [f"{shown} figures, wanted 2 or more"] if shown < 2 else []
     return few + [f"prints '{found}'" for text in PRINTED.findall(page) for found in WRONG.findall(text)]

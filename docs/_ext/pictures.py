@@ -1,4 +1,4 @@
-"""A scraper of sphinx-gallery: the files of figures that a block calls ``pictures``, such as ``Run.plot`` returns."""
+"""Scraper of sphinx-gallery for files of figures, such as ``Run.plot`` returns, in a block's variable ``pictures``."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ def _get_sg_image_scraper() -> Any:  # pyright: ignore[reportUnusedFunction]  sp
 
 
 def scrape(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
-    """Copy the files beside the page, and take them from the block's names, so that the next does not show them.
+    """Copy the files next to the page, and delete ``pictures``, so that the next block does not show them again.
 
     Args:
-        block: Of the script; not looked at.
-        block_vars: Names and places of files.
+        block: Block of the script; not used.
+        block_vars: Variables of the block, and paths for its figures.
         gallery_conf: Settings of sphinx-gallery.
     """
     pictures = block_vars["example_globals"].pop("pictures", ())

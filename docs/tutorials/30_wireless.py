@@ -124,9 +124,9 @@ plt.show()
 # is served by the access point with the least path loss. Axes are coordinates in metres. Circles are access points, and
 # crosses are users. Lines join access points that are in range of each other.
 
-hears = [[int(name.rpartition("_")[2]) for name in edge] for edge in office.interaction_graph().edges]
+in_range = [[int(name.rpartition("_")[2]) for name in edge] for edge in office.interaction_graph().edges]
 disturbs = np.zeros((6, 6))
-for one, other in hears:
+for one, other in in_range:
     disturbs[one, other] = disturbs[other, one] = 1.0
 axes = np.linspace(0, 230, 230), np.linspace(0, 56, 56)
 grid = np.stack(np.meshgrid(*axes), axis=-1)
@@ -141,7 +141,7 @@ for panel, (name, setting) in zip(panels, powers.items(), strict=True):
     wanted = np.take_along_axis(received, server[..., None], axis=-1)[..., 0]
     sinr = 10 * np.log10(wanted / (noise + (received * disturbs[server]).sum(axis=-1)))
     picture = panel.pcolormesh(*axes, sinr, vmin=-25, vmax=40, rasterized=True)
-    for edge in hears:
+    for edge in in_range:
         panel.plot(*ACCESS_POINTS[edge].T, color="white", linewidth=0.8)
     panel.scatter(*ACCESS_POINTS.T, s=8 * setting + 20, color="#d55e00", edgecolors="white", zorder=3)
     panel.plot(*USERS.T, "x", color="white")

@@ -54,37 +54,39 @@ plt.show()
 # - *TPE*: Optuna's default sampler (``coordination="optuna-tpe"``).
 
 
-def team_for(way: str, seed: int) -> sb.Team:
+def team_for(method: str, seed: int) -> sb.Team:
     """The team of one of the four methods."""
-    if way == "parts":
+    if method == "parts":
         return sb.Team(graph, BOUNDS, outcomes="per-factor", seed=seed)
-    if way == "total":
+    if method == "total":
         return sb.Team(graph, BOUNDS, seed=seed)
-    if way == "no graph":
+    if method == "no graph":
         return sb.Team(None, BOUNDS, seed=seed)
     return sb.Team(None, BOUNDS, coordination="optuna-tpe", seed=seed)
 
 
-def regret(way: str, seed: int, batch: int = 1, evaluations: int = 32) -> list[float]:
+def regret(method: str, seed: int, batch: int = 1, evaluations: int = 32) -> list[float]:
     """Regret of the best point so far, after each evaluation."""
-    team, best = team_for(way, seed), [-np.inf]
+    team, best = team_for(method, seed), [-np.inf]
     while len(best) <= evaluations:
         for query in team.ask(batch):
             found = parts(query.point)
             total = sum(found.values())
-            team.tell(query, found if way == "parts" else total)
+            team.tell(query, found if method == "parts" else total)
             best.append(max(best[-1], total))
     return [-value for value in best[1:]]
 
 
-curves = {way: np.array([regret(way, seed) for seed in range(3)]) for way in ("parts", "total", "no graph", "TPE")}
+curves = {
+    method: np.array([regret(method, seed) for seed in range(3)]) for method in ("parts", "total", "no graph", "TPE")
+}
 with applied():
     figure, panel = plt.subplots(figsize=(6.4, 4), layout="constrained")
-for (way, found), style in zip(curves.items(), ("-", "--", "-.", ":"), strict=True):
-    panel.plot(np.arange(1, 33), np.median(found, axis=0), style, label=way)
+for (method, found), style in zip(curves.items(), ("-", "--", "-.", ":"), strict=True):
+    panel.plot(np.arange(1, 33), np.median(found, axis=0), style, label=method)
     panel.fill_between(np.arange(1, 33), found.min(axis=0), found.max(axis=0), alpha=0.1)
     middle = np.median(found, axis=0)
-    print(f"{way:9} median regret after 16 evaluations {middle[15]:.3f}, after 32 {middle[31]:.3f}")
+    print(f"{method:9} median regret after 16 evaluations {middle[15]:.3f}, after 32 {middle[31]:.3f}")
 panel.set(title="Regret, 3 seeds: median and range", xlabel="evaluations", ylabel="regret", yscale="log")
 panel.legend()
 plt.show()

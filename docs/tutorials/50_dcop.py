@@ -59,16 +59,21 @@ print(problem.chosen(solved["exact"][0].assignment))
 # point shows its channel.
 
 chosen = problem.chosen(solved["exact"][0].assignment)
-together = nx.Graph()
+constrained = nx.Graph()
 for factor in problem.graph.factors:
     scope = problem.graph.scope(factor)
-    together.add_edges_from((one, other) for one in scope for other in scope if one < other)
+    constrained.add_edges_from((one, other) for one in scope for other in scope if one < other)
 with applied():
     figure, panel = plt.subplots(figsize=(5.2, 4.4), layout="constrained")
 colours = {1: "#0072b2", 2: "#e69f00", 3: "#009e73"}
-where = nx.kamada_kawai_layout(together)
+positions = nx.kamada_kawai_layout(constrained)
 nx.draw_networkx(
-    together, where, ax=panel, node_color=[colours[chosen[node]] for node in together], font_size=8, node_size=700
+    constrained,
+    positions,
+    ax=panel,
+    node_color=[colours[chosen[node]] for node in constrained],
+    font_size=8,
+    node_size=700,
 )
 for channel, colour in colours.items():
     panel.scatter([], [], s=90, color=colour, label=f"channel {channel}")

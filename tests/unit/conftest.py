@@ -1,4 +1,4 @@
-"""A small world for tests of runs and comparisons: agents measure a bump on a square, and can be told to misbehave."""
+"""A small environment for tests of runs and comparisons: agents measure a bump on a square, with faults on request."""
 
 import importlib
 import sys
@@ -22,7 +22,7 @@ STUDIES = Path(__file__).parents[2] / "studies"
 
 @pytest.fixture(scope="module")
 def script():
-    """Imports a script of the studies, as `python studies/NAME.py` has it."""
+    """Import a script of the studies, as `python studies/NAME.py` does."""
     known = set(sys.modules)
     sys.path.insert(0, str(STUDIES))
     try:
@@ -49,7 +49,7 @@ class Counted(str):
 
 @pytest.fixture
 def steps_of_names():
-    """How often names are hashed or compared in work with so many of them."""
+    """Number of times that ``work`` with n names hashes or compares a name."""
 
     def make(work, n):
         before = Counted.steps
@@ -61,16 +61,16 @@ def steps_of_names():
 
 @dataclass
 class Mischief:
-    """What goes wrong in the worlds made from now on.
+    """Faults of the environments that are created from now on.
 
     Args:
         crash_at: Round in which ``step`` raises.
-        raises: What ``step`` raises in a round, in the middle of it; None where it does not.
-        outcome: What is measured in a round instead of the truth; None where that is.
+        raises: Exception that ``step`` raises in the middle of a round, or None.
+        outcome: Measurement that replaces the true ones of a round, or None.
         fails: Whether an agent's measurement in a round is NaN.
         silent: Whether an agent is missing from the infos of a round.
-        told: What an agent reports in addition, or instead.
-        shift: Added to the field.
+        told: Entries that an agent adds to its info, or replaces there.
+        shift: Number added to the field.
     """
 
     crash_at: int | None = None
@@ -81,7 +81,7 @@ class Mischief:
     told: Callable[[str], dict[str, Any]] = lambda agent: {}
     shift: float = 0.0
     made: list[Any] = field(default_factory=list)
-    steps: int = 0  # begun so far
+    steps: int = 0  # number of steps so far
 
 
 MISCHIEF = Mischief()
@@ -145,7 +145,7 @@ class Bump(ParallelEnv):
 
     def _truth(self):
         points = np.stack(np.meshgrid(*[np.linspace(0, 1, 7)] * 2), axis=-1).reshape(-1, 2)
-        name, maximum = f"bump of seed {self.seed}", 1.0 + MISCHIEF.shift  # no seed, no truth, before the reset
+        name, maximum = f"bump of seed {self.seed}", 1.0 + MISCHIEF.shift  # before the reset, the seed is missing
         return GroundTruth(points, bump(points), maximum, np.array([0.7, 0.7]), "u", "km", name, bump)
 
     def _get_state(self):
@@ -171,9 +171,9 @@ def mischief(_world_is_registered):
 
 @pytest.fixture
 def interrupted():
-    """Runs a scenario until it is interrupted after a round: ``interrupted(scenario, out, 2)``."""
+    """Run a scenario until it is interrupted after a round: ``interrupted(scenario, out, 2)``."""
 
-    from swarmbo.runs import run  # here, for most tests need none of runs
+    from swarmbo.runs import run  # here, as most tests do not need it
 
     def make(scenario, out, after, **trust):
         def stop(record, was_logged):
@@ -188,7 +188,7 @@ def interrupted():
 
 @pytest.fixture
 def blank(monkeypatch):
-    """Figures and films of runs are made, and their files stay empty: to render them takes most of the time."""
+    """Leave the files of figures and films empty, because rendering takes most of the time of a run."""
 
     def save(*given):
         path = next(one for one in given if isinstance(one, Path))
@@ -202,9 +202,9 @@ def blank(monkeypatch):
 
 @pytest.fixture
 def bump_scenario(mischief):
-    """Makes scenarios of the small world: ``bump_scenario(rounds=4, seed=1, environment={...}, coordination=...)``."""
+    """Make scenarios of it: ``bump_scenario(rounds=4, seed=1, environment={...}, coordination=...)``."""
 
-    from swarmbo.runs.scenario import scenario_of  # here, for most tests need none of runs
+    from swarmbo.runs.scenario import scenario_of  # here, as most tests do not need it
 
     def make(environment=None, coordination="random", **settings):
         data = {"name": "bump", "rounds": 4, "belief": {"restarts": 0}, **settings}

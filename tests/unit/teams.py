@@ -1,4 +1,4 @@
-"""Helpers of tests of teams: the graph of most of them, a world, a user's loop, and a state that goes through text."""
+"""Helpers for tests of teams: a common graph, an environment, a user's loop, and a state that goes through JSON."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ CUBE = dict.fromkeys("xyz", (0.0, 1.0))
 
 
 def drive(env: Any, team: Any, rounds: int | None = None, *, seed: int = 0) -> list[tuple[dict[str, Any], Any]]:
-    """Play an episode, or its first rounds; actions and infos of each."""
+    """Play an episode, or its first rounds; return the actions and infos of each round."""
     observations, infos = env.reset(seed=seed)
     played: list[tuple[dict[str, Any], Any]] = []
     while env.agents and len(played) != rounds:
@@ -31,37 +31,37 @@ def springs(point: Any) -> dict[str, float]:
     return {"f": -((x - y) ** 2) - (y - 0.3) ** 2, "g": -((y - z) ** 2)}
 
 
-def tell(team: Any, query: Any, worth: Any) -> None:
-    """Tell what a place in a field is worth to each agent; or what a point is, by factor or as their sum."""
+def tell(team: Any, query: Any, value_of: Any) -> None:
+    """Tell the value of each agent's location in a field; or the value of a point, per factor or as a sum."""
     if team.problem.is_field:
-        return team.tell(query, {agent: worth(place) for agent, place in query.points.items()})
-    outcome = worth(query.point)
+        return team.tell(query, {agent: value_of(place) for agent, place in query.points.items()})
+    outcome = value_of(query.point)
     is_sum = isinstance(outcome, dict) and team.outcomes == "total"
     return team.tell(query, sum(outcome.values()) if is_sum else outcome)
 
 
-def told(team: Any, rounds: int, worth: Any) -> list[Any]:
-    """Queries of some rounds, each told at once."""
+def ask_and_tell(team: Any, rounds: int, value_of: Any) -> list[Any]:
+    """Ask and tell for some rounds; return the queries."""
     queries: list[Any] = []
     for _ in range(rounds):
         queries.append(team.ask())
-        tell(team, queries[-1], worth)
+        tell(team, queries[-1], value_of)
     return queries
 
 
 def saved(team: Any) -> Any:
-    """The team of its state, whose numbers and names went through JSON."""
+    """The team restored from its state, after a round trip through JSON."""
     state = team.state_dict()
     return sb.Team.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
 
 
 class Played(ParallelEnv[str, Any, Any]):
-    """A world as others have it, which notes what was done; a test states what a round pays and tells.
+    """A PettingZoo environment that records actions; subclasses define rewards (``pays``) and infos (``tells``).
 
     Args:
-        spaces: Of the agents' actions.
-        cycles: The last round.
-        leaves: Rounds after which agents are gone.
+        spaces: Action space of each agent.
+        cycles: Number of the last round.
+        leaves: Round after which an agent leaves.
     """
 
     metadata = {"name": "played", "render_modes": []}  # noqa: RUF012

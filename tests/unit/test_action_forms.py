@@ -1,4 +1,4 @@
-"""Actions have the values of typed variables, in the form of their space; any PettingZoo world of them is tuned."""
+"""Actions contain the values of typed variables in the form of their space; teams tune any PettingZoo environment."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ TYPES: dict[str, Any] = {
 
 
 class Plant(Played):
-    """A world of others: every agent is rewarded for one action, and infos are empty."""
+    """An environment not written for swarmbo: every agent is rewarded for one action, and infos are empty."""
 
     def pays(self, actions: dict[str, Any]) -> dict[str, float]:
         radio = actions["radio"]
@@ -70,7 +70,7 @@ def test_a_world_with_discrete_and_nested_actions_is_tuned():
     assert last is not None
     assert best.items() <= found.point.items()
     placed = team.problem.placed(last.point)
-    np.testing.assert_allclose(team.history.X[-1], placed, rtol=1e-6)  # float32 acted
+    np.testing.assert_allclose(team.history.X[-1], placed, rtol=1e-6)  # actions are float32
 
 
 def world_of(space: Any, *names: str, **types: Any) -> FunctionWorld:
@@ -92,7 +92,7 @@ def test_a_graph_states_types_and_actions_have_their_values(space: Any):
     world, point = world_of(space, *TYPES), {"mode": "off", "count": 6, "rate": 0.25, "level": 1.5}
     assert world.problem.variables["mode"] == sb.Categorical(["eco", "fast", "off"])
     (action,) = world.actions(point, ["a"]).values()
-    assert space.contains(action) or space is BY_NAME  # float32 holds no 0.01
+    assert space.contains(action) or space is BY_NAME  # float32 cannot represent 0.01
     found = world.point({"a": {"location": action}}, {})
     assert found is not None
     assert found == pytest.approx(point)
@@ -113,7 +113,7 @@ def test_actions_of_single_variables_are_numbers_of_the_space():
 
 
 @pytest.mark.parametrize("location", ["off", [1, 2], {"mode": 1}, [9.0], [-1], float("nan")])
-def test_nothing_was_measured_at_a_place_that_is_no_value(location: Any):
+def test_a_measurement_at_an_invalid_location_counts_as_failed(location: Any):
     world = world_of(Discrete(3), "mode")
     news = world.news({"mode": "eco"}, Step({}, {}, {}, {}, {"a": {"location": location, "measurement": 1.0}}))
     assert news is not None
@@ -137,7 +137,7 @@ def test_spaces_with_other_values_are_refused(name: str, wanted: str, space: Any
         world_of(space, name)
 
 
-def test_a_table_that_names_only_some_variables_is_refused():
+def test_a_dict_space_that_lacks_a_variable_is_refused():
     with pytest.raises(ConfigError, match=r"wanted the values of mode .*, count"):
         world_of(Dict({"mode": Discrete(3), "cuont": Discrete(5)}), "mode", "count")
 
@@ -173,7 +173,7 @@ def test_a_graph_that_contradicts_itself_is_refused(changed: Any, words: str):
         world_with(**changed)
 
 
-def test_an_agent_that_reports_no_place_is_where_it_was_sent():
+def test_an_agent_that_reports_no_location_counts_as_where_it_was_sent():
     world, sent = world_with(), {"p": 0.1, "q": 0.2}
     infos: dict[str, Any] = {"a": {"location": [0.5], "factors": {"early": 1.0}}, "b": {"location": None}}
     assert (world.point(infos, sent), world.outcome(infos)) == ({"p": 0.5, "q": 0.2}, {"early": 1.0})
@@ -182,7 +182,7 @@ def test_an_agent_that_reports_no_place_is_where_it_was_sent():
     assert (world.point(infos, sent), world.outcome(infos)) == ({"p": 0.5, "q": 0.0}, {"early": 1.0, "late": None})
 
 
-def test_a_team_learns_where_agents_say_they_were_and_nothing_from_an_unknown_place():
+def test_a_team_uses_reported_locations_and_counts_an_invalid_one_as_a_failure():
     env: Any = Played(dict.fromkeys("ab", Box(0.0, 1.0, (1,))))
     env.factor_graph = lambda: GRAPH | {"outcomes": "total"}
     team = sb.Team.for_env(env, seed=0)
@@ -199,7 +199,7 @@ def test_a_team_learns_where_agents_say_they_were_and_nothing_from_an_unknown_pl
 @pytest.mark.parametrize(
     "given", [{"kind": "integer", "low": 1}, {"kind": "set"}, {"kind": "categorical", "values": [1]}]
 )
-def test_types_that_are_none_are_refused_with_their_path(given: Any):
+def test_invalid_types_are_refused_with_their_path(given: Any):
     with pytest.raises(ConfigError, match=r"\$\.environment\.factor_graph\.bounds\.x"):
         world_of(Discrete(2), x=given)
 
@@ -219,7 +219,7 @@ _space = st.recursive(_leaf, lambda inner: st.dictionaries(st.sampled_from("xyz"
 
 @settings(max_examples=80, deadline=None)
 @given(_space, st.integers(0, 2**31))
-def test_any_action_is_its_codes_and_back(space: Any, seed: int):
+def test_codes_survive_a_round_trip_through_actions(space: Any, seed: int):
     space.seed(seed)
     own = variables_of(space, "a")
     form, action = ActionForm.of(space, own, "a"), space.sample()
@@ -232,7 +232,7 @@ def test_any_action_is_its_codes_and_back(space: Any, seed: int):
 
 
 @pytest.mark.parametrize(("low", "side"), [(0.0, 1.0), (0.0, 1e-9), (1e6, 1.0)])
-def test_a_box_of_other_ends_is_refused_in_every_unit(low, side):
+def test_a_box_with_other_bounds_is_refused_at_every_scale(low, side):
     for high in (low + side, low + side * (1.0 + 1e-7)):
         ActionForm.of(Box(low, high, (1,), np.float64), {"x": Real(low, low + side)}, "a")
     with pytest.raises(ConfigError, match="wanted the values of x"):

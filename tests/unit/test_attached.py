@@ -1,4 +1,4 @@
-"""Evaluations that were attached are data: they teach, and count neither for nor against a search."""
+"""Attached evaluations are data for models, and count as neither successes nor failures of a search."""
 
 import numpy as np
 import pytest
@@ -33,13 +33,13 @@ def told(team, query):
 
 
 def attach(team, X):
-    """Bad ones, far from the optimum: nothing that could be an incumbent."""
+    """Attach bad outcomes, none of which can be the incumbent's."""
     k = len(team.graph.factors)
     team.attach(X, np.full((len(X), k) if team.outcomes == "per-factor" else len(X), -9.0))
 
 
 def box_of(team):
-    """Trust regions, or the region, that the next decision is made in."""
+    """Bounds of the box in which the next decision is made."""
     functions = team.acquisition.local_functions(team._learner.situation(team._log, None), team.model)
     return functions.low, functions.high
 
@@ -52,9 +52,9 @@ def box_of(team):
         pytest.param("shared", "total", marks=pytest.mark.thorough),
     ],
 )
-def test_the_box_is_as_large_as_before_whatever_was_attached(name, outcomes):
-    """Thirty bad points that nobody asked for had halved it again and again, down to its smallest side."""
-    rule = {"kind": "auto", "box": {"initial": 0.4, "successes": 99, "failures": 7}}  # more than there are steps
+def test_attached_points_do_not_shrink_the_box(name, outcomes):
+    """Before, thirty attached bad points halved the box down to its smallest side."""
+    rule = {"kind": "auto", "box": {"initial": 0.4, "successes": 99, "failures": 7}}  # more than the number of steps
     rng, n = np.random.default_rng(1), len(GRAPHS[name].variables)
     for when in ("first", "between", "one by one", "while pending"):
         team = team_of(name, outcomes, acquisition=rule)
@@ -76,8 +76,8 @@ def test_the_box_is_as_large_as_before_whatever_was_attached(name, outcomes):
 
 
 @given(st.data())
-def test_boxes_restarts_and_regions_are_those_without_the_attached_ones(data):
-    """Which are worse than any that was asked for, and come at any time."""
+def test_attached_points_change_no_box_restart_or_region(data):
+    """Attached outcomes are worse than all requested ones, and come at any time."""
     asked = np.array(data.draw(st.lists(st.one_of(st.floats(-5.0, 5.0), st.just(np.nan)), min_size=4, max_size=40)))
     places = sorted(data.draw(st.lists(st.integers(0, len(asked)), max_size=12)))
     mixed, is_own = np.insert(asked, places, -99.0), np.insert(np.ones(len(asked), dtype=bool), places, False)
@@ -94,7 +94,7 @@ def test_boxes_restarts_and_regions_are_those_without_the_attached_ones(data):
     assert restarts.is_due(mixed, since=0, start=0, patience=1, steps=chosen) == alone or not np.isfinite(asked).any()
 
 
-def test_a_good_attached_point_is_the_incumbent_and_is_to_be_beaten():
+def test_a_good_attached_point_becomes_the_incumbent():
     steps = np.array([False, False, True, True])
     assert TrustRegion(failures=2).side(np.array([0.0, 9.0, 1.0, 2.0]), steps=steps) == 0.2
     team = team_of("one factor", acquisition="auto")
@@ -107,7 +107,7 @@ def test_a_good_attached_point_is_the_incumbent_and_is_to_be_beaten():
     assert (high >= [0.91, 0.07]).all()
 
 
-def test_a_search_is_not_started_over_because_of_attached_points():
+def test_attached_points_do_not_restart_a_search():
     rule = {"kind": "auto", "restarts": {"after": 3, "fresh": 2}}
     team, kept = team_of("one factor", acquisition=rule), team_of("one factor", acquisition=rule)
     rng = np.random.default_rng(0)
@@ -120,7 +120,7 @@ def test_a_search_is_not_started_over_because_of_attached_points():
     assert kept.model.learned.restarted_at == 0
 
 
-def test_the_history_says_which_rows_were_attached_and_which_a_method_chose_also_from_a_state():
+def test_the_history_marks_attached_and_chosen_rows_also_after_loading():
     team = team_of("apart", "per-factor", initial=3)
     team.attach([[0.1, 0.2]], [[1.0, 2.0]])
     first, second, third = team.ask(), team.ask(), team.ask()
@@ -136,7 +136,7 @@ def test_the_history_says_which_rows_were_attached_and_which_a_method_chose_also
     assert team.ask().point == resumed.ask().point
 
 
-def test_generations_of_cma_es_are_those_without_the_points_that_were_attached():
+def test_attached_points_do_not_change_generations_of_cma_es():
     pytest.importorskip("cma")
     alone, given_more = (team_of("one factor", coordination="cma-es") for _ in range(2))
     for number in range(9):
@@ -144,12 +144,12 @@ def test_generations_of_cma_es_are_those_without_the_points_that_were_attached()
         assert query.point == same.point
         told(alone, query)
         told(given_more, same)
-        if number >= 4:  # for before it would be of the initial design
+        if number >= 4:  # an earlier one would count for the initial design
             attach(given_more, np.random.default_rng(number).random((3, 2)))
 
 
-def test_the_belief_about_attached_data_is_fitted_to_be_read_and_no_decision_or_state_depends_on_it():
-    """It kept the hyper-parameters of its prior until a decision: a map's error was twice that after ``refit``."""
+def test_reading_the_belief_fits_it_to_attached_data_and_changes_no_decision_or_state():
+    """Before, it kept the prior's hyper-parameters until a decision, so a map's error was twice that of ``refit``."""
     X = np.random.default_rng(3).random((40, 2))
     y = np.sin(9.0 * X[:, 0]) + X[:, 1]
     there = np.random.default_rng(4).random((50, 2))

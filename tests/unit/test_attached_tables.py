@@ -1,4 +1,4 @@
-"""Evaluations are attached by name: what a table says is what arrays in the team's own order say."""
+"""Evaluations can be attached by name: a table gives the same data as arrays in the team's order."""
 
 import pathlib
 import tempfile
@@ -41,7 +41,7 @@ def as_csv(columns, tmp_path):
 
 
 def forms(columns, tmp_path):
-    """One table in every form."""
+    """The same table in every accepted form."""
     yield as_dicts(columns)
     yield {name: np.asarray(column) for name, column in columns.items()}
     yield as_csv(columns, tmp_path)
@@ -54,8 +54,8 @@ def forms(columns, tmp_path):
         yield getattr(module, make)({name: list(column) for name, column in columns.items()})
 
 
-def assert_told_alike(table, reference, make, *arguments, **more):
-    """The table says what the reference was told."""
+def assert_same_history(table, reference, make, *arguments, **more):
+    """Assert that attaching a table gives the history of the reference."""
     team = make()
     team.attach(table, *arguments, **more)
     for kept in ("X", "totals", "factors", "attached"):
@@ -64,30 +64,30 @@ def assert_told_alike(table, reference, make, *arguments, **more):
     return team
 
 
-def test_a_table_of_totals_is_what_arrays_are(tmp_path):
+def test_a_table_of_totals_equals_arrays(tmp_path):
     reference = joint()
     reference.attach(X, F.sum(axis=1))
     columns = {"note": list("abcdef"), "z": X[:, 2], "x": X[:, 0], "total": F.sum(axis=1), "y": X[:, 1]}
-    teams = [assert_told_alike(table, reference, joint) for table in forms(columns, tmp_path)]
+    teams = [assert_same_history(table, reference, joint) for table in forms(columns, tmp_path)]
     assert len(teams) >= 4
     assert teams[0].ask() == reference.ask()
     named = as_dicts({**columns, "yield": columns["total"], "total": np.zeros(6)})
-    assert_told_alike(named, reference, joint, "yield")
+    assert_same_history(named, reference, joint, "yield")
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_a_table_of_factors_is_what_arrays_are(outcomes, tmp_path):
+def test_a_table_of_factors_equals_arrays(outcomes, tmp_path):
     reference, told = joint(outcomes), F.copy()
-    told[1, 0] = told[4] = np.nan  # one failed, and one as a whole
+    told[1, 0] = told[4] = np.nan  # row 1 lacks one outcome, row 4 both
     reference.attach(X, told)
     make = partial(joint, outcomes)
     for table in forms(dict(zip("xyzfg", [*X.T, *told.T], strict=True)), tmp_path):
-        assert_told_alike(table, reference, make)
+        assert_same_history(table, reference, make)
     other = dict(zip("xyzuv", [*X.T, *told.T], strict=True))
-    assert_told_alike(other, reference, make, {"g": "v", "f": "u"})
+    assert_same_history(other, reference, make, {"g": "v", "f": "u"})
 
 
-def test_rows_of_single_factors_are_put_together():
+def test_rows_of_single_factors_are_combined_to_points():
     reference = joint("per-factor")
     reference.attach(X, F)
     rows = [
@@ -95,17 +95,17 @@ def test_rows_of_single_factors_are_put_together():
         for (x, y, z), values in zip(X.tolist(), F.tolist(), strict=True)
         for factor, value in zip("fg", values, strict=True)
     ]
-    team = assert_told_alike(rows, reference, partial(joint, "per-factor"))
+    team = assert_same_history(rows, reference, partial(joint, "per-factor"))
     team.attach([*rows, *rows])  # a point measured twice is two evaluations
     assert len(team.history) == 18
 
 
-def test_a_table_of_measurements_in_a_field_says_who_made_them(tmp_path):
+def test_a_table_of_measurements_in_a_field_names_their_agents(tmp_path):
     agents = list("abbaba")
     reference = field()
     reference.attach(PLACES, VALUES, agents=agents)
     columns = {"agent": agents, "x": PLACES[:, 0], "y": PLACES[:, 1], "value": VALUES}
-    teams = [assert_told_alike(table, reference, field) for table in forms(columns, tmp_path)]
+    teams = [assert_same_history(table, reference, field) for table in forms(columns, tmp_path)]
     assert teams[0].ask() == reference.ask()
     assert np.isfinite(reference.history.factors).sum(axis=0).tolist() == [3, 3]
     for belief in ("exact", "fused"):
@@ -117,7 +117,7 @@ def test_a_table_of_measurements_in_a_field_says_who_made_them(tmp_path):
         assert by_b.history.factors[:, 1].tolist() == VALUES.tolist()
 
 
-def test_agents_with_beliefs_of_their_own_are_given_what_they_made():
+def test_agents_with_local_beliefs_get_their_own_attached_measurements():
     team = field("fused")
     team.attach(PLACES, VALUES, agents=list("aaaabb"))
     known = [view_of(team.belief.views, agent).posterior(PLACES)[1] for agent in "ab"]
@@ -140,13 +140,13 @@ def test_rounds_may_be_a_column():
 
 
 class OwnBelief:
-    """A user's own belief about a function: rounds are its own affair."""
+    """A user's belief about a function, which accepts rounds without a time axis."""
 
     def learn(self, situation, acquisition, previous):
         return acquisition.learn(situation, sb.AdditiveGPSettings(), previous)
 
 
-def test_rounds_may_be_given_to_a_belief_of_ones_own():
+def test_rounds_may_be_given_to_a_users_belief():
     team = joint(belief=OwnBelief())
     team.attach(X, F.sum(axis=1), rounds=np.arange(-5.0, 1.0))
     assert team.history.rounds.tolist() == [-5.0, -4.0, -3.0, -2.0, -1.0, 0.0]
@@ -185,7 +185,7 @@ def test_a_bad_cell_is_named_by_row_and_column(change, message):
         (b"x,y,value\n\xff,1,1\n", r"': 'utf-8' .*wanted a CSV file in UTF-8"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_by_its_name_and_line_as_editors_count_them(tmp_path, text, message):
+def test_an_error_in_a_file_is_named_by_file_and_line_as_editors_count_them(tmp_path, text, message):
     path = tmp_path / "survey.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ConfigError, match=rf"survey\.csv.*{message}"):
@@ -210,7 +210,7 @@ def test_a_file_that_is_wrong_is_refused_by_its_name_and_line_as_editors_count_t
         ((PLACES, VALUES, None, ["a"]), r"got 1 agents for 6 measurements"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_line(arguments, message):
+def test_arguments_that_do_not_fit_are_refused(arguments, message):
     points, outcomes, columns, agents = (*arguments, None, None, None)[:4]
     with pytest.raises(ValueError, match=message):
         field().attach(points, outcomes, columns=columns, agents=agents)
@@ -218,7 +218,7 @@ def test_what_does_not_fit_is_refused_in_one_line(arguments, message):
         joint().attach(X, VALUES, agents="a")
 
 
-def test_a_word_that_is_no_choice_is_refused_also_if_nothing_is_a_choice():
+def test_an_unknown_choice_is_refused_even_if_none_is_a_choice():
     team = sb.Team(None, {"c": sb.Categorical([None, "a", 2]), "x": (0.0, 1.0)})
     team.attach([{"c": c, "x": 0.5, "total": 1.0} for c in (None, "", "a", "2", 2, "2.0")])
     assert team.history.X[:, 0].tolist() == [0, 0, 1, 2, 2, 2]
@@ -226,7 +226,7 @@ def test_a_word_that_is_no_choice_is_refused_also_if_nothing_is_a_choice():
         team.attach([{"c": c, "x": 0.5, "total": 1.0} for c in ("a", "b")])
 
 
-def test_numbers_that_stand_for_none_are_told_and_taken_for_failed():
+def test_numbers_that_mark_gaps_give_a_warning_and_count_as_failed():
     rows = {"x": PLACES[:, 0], "y": PLACES[:, 1], "value": [1.0, -9999.0, 2.0, 3.0, -9999.0, 2.5]}
     team = field()
     with pytest.warns(DataWarning, match=r"-9999 in 2 rows of 'value' is taken for no outcome"):
@@ -234,7 +234,7 @@ def test_numbers_that_stand_for_none_are_told_and_taken_for_failed():
     assert (team.n_data, team.failures) == (4, 2)
 
 
-def test_variables_may_be_called_as_columns_of_outcomes_are():
+def test_variables_may_have_names_of_outcome_columns():
     team = sb.Team(None, {"value": (0.0, 1.0), "factor": (0.0, 1.0)})
     team.attach([{"value": 0.1, "factor": 0.2, "total": 3.0}])
     assert team.history.X.tolist() == [[0.1, 0.2]]
@@ -244,7 +244,7 @@ def test_variables_may_be_called_as_columns_of_outcomes_are():
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(-1e6, 1e6) | st.none()), min_size=1, max_size=5))
-def test_every_number_comes_through_text_unchanged(rows):
+def test_numbers_survive_a_round_trip_through_text(rows):
     team = field()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)

@@ -1,4 +1,4 @@
-"""Batches of a function: members differ, whatever chose them, and a batch in vain counts once."""
+"""Batches of a function: members differ under every rule, and a batch without success counts once."""
 
 import itertools
 
@@ -54,12 +54,12 @@ RULES = ["auto", "expected-improvement", "dec-hbo", "dumbo", "thompson", BestMea
 @pytest.mark.parametrize(
     ("scopes", "mode", "rule"),
     [
-        pytest.param(scopes, mode, rule, marks=[] if n % 2 == is_shared else pytest.mark.slow)  # each rule in turn
+        pytest.param(scopes, mode, rule, marks=[] if n % 2 == is_shared else pytest.mark.slow)
         for is_shared, (scopes, mode) in enumerate([(PAIRS, "total"), (CHAIN, "per-factor")])
         for n, rule in enumerate(RULES)
     ],
 )
-def test_no_member_of_a_batch_is_near_another_or_a_pending_one(scopes, mode, rule):
+def test_no_member_of_a_batch_is_near_another_member_or_a_pending_point(scopes, mode, rule):
     team = team_of(scopes, mode, rule)
     tell(team, scopes, team.ask(6))
     first = team.ask(4)
@@ -85,7 +85,7 @@ def test_the_last_point_combines_the_best_of_all_parts_although_one_of_them_is_p
     assert all(least_distance(later, part) >= FLOOR for part in ([0, 1], [2, 3]))
 
 
-def test_the_last_point_is_apart_from_pending_ones_as_a_whole():
+def test_the_last_point_keeps_a_distance_from_pending_points():
     team = team_of(PAIRS, "per-factor", "auto", rounds=8)
     tell(team, PAIRS, team.ask(6))
     (first,) = team.ask(1)
@@ -94,8 +94,8 @@ def test_the_last_point_is_apart_from_pending_ones_as_a_whole():
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_first_batch_of_a_black_box_that_is_taken_for_a_sum_spreads(seed):
-    """Each term of a pending outcome counts as pending. If only their sum did, members would be .03 apart."""
+def test_the_first_batch_spreads_if_a_black_box_is_modelled_as_a_sum(seed):
+    """Each term of a pending outcome counts as pending. If only their sum did, members would be 0.03 apart."""
     team = sb.Team(None, {f"x{i}": (0.0, 1.0) for i in range(6)}, seed=seed, initial=10)
     for query in team.ask(10):
         u = np.array(list(query.point.values()))
@@ -106,7 +106,7 @@ def test_the_first_batch_of_a_black_box_that_is_taken_for_a_sum_spreads(seed):
 
 
 def in_noise(seed):
-    """A team that knows noisy totals, in repeats that show how large the noise is, and what makes further ones."""
+    """A team with attached noisy totals, repeated so that the noise shows; also their points and the noisy function."""
     rng = np.random.default_rng(seed)
 
     def noisy(X):
@@ -142,7 +142,7 @@ def test_every_second_point_in_noise_is_searched_everywhere():
     assert np.mean(apart[1::2]) > 0.12
 
 
-def test_of_a_decided_point_that_is_crowded_the_members_spread_within_bounds_and_regions(monkeypatch):
+def test_members_with_the_same_best_point_spread_within_bounds_and_regions(monkeypatch):
     corner = np.array([1.0, 0.0])
     monkeypatch.setattr(sb.Random, "decide_joint", lambda *_: (corner, sb.SolveReport("exact")))
     region = sb.NoGoBox(low=(0.5, 0.003), high=(1.0, 1.0))
@@ -161,7 +161,7 @@ def test_of_a_decided_point_that_is_crowded_the_members_spread_within_bounds_and
     "rule",
     ["dec-hbo", "add-gp-ucb", *(pytest.param(n, marks=pytest.mark.slow) for n in ("expected-improvement", "dumbo"))],
 )
-def test_points_of_a_batch_do_not_repeat_a_sum_that_is_pending_for_what_its_factors_hide(rule):
+def test_points_of_a_batch_do_not_repeat_the_point_of_a_pending_total(rule):
     scopes = {"f": ["x", "y"], "g": ["z"]} if rule == "add-gp-ucb" else {"f": ["x", "y"], "g": ["y", "z"]}
     rng = np.random.default_rng(0)
     X = rng.random((16, 3))
@@ -195,7 +195,7 @@ def test_a_state_knows_which_queries_were_asked_together():
         pytest.param("powell", "total", 4000.0, marks=pytest.mark.slow),
     ],
 )
-def test_eight_workers_end_where_one_does(name, mode, allowed):
+def test_batches_of_eight_reach_a_small_regret(name, mode, allowed):
     function = get(name, moved=name == "powell", seed=1)
     bounds = dict(zip(function.variables, zip(function.low, function.high, strict=True), strict=True))
     graph = sb.FactorGraph.from_scopes({f: [function.variables[j] for j in s] for f, s in function.scopes.items()})
@@ -221,5 +221,5 @@ def test_a_moved_point_is_compared_again_only_where_it_moved(monkeypatch: pytest
     X = np.random.default_rng(0).random((12, n + 1))
     team.attach(X, -((X[:, 1:] - X[:, :-1] - 0.2) ** 2))
     team.ask(4)
-    again = len(compared) - 1 - 3 * (n + 1)  # but for the evaluated points, then also the pending ones of each factor
-    assert 0 < again <= 5 * len(moves)  # its two variables are read by four factors at most, after a move
+    again = len(compared) - 1 - 3 * (n + 1)  # without those with evaluated points and with pending points of a factor
+    assert 0 < again <= 5 * len(moves)  # after a move, at most four factors contain its two variables

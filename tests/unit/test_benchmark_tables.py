@@ -28,7 +28,7 @@ def tables(script):
 
 @pytest.fixture
 def shown(tables, program, tmp_path):
-    """Makes the rows of one problem's table, by method, from regrets at both looks by method and seed."""
+    """Make the rows of a problem's table, by method, from the regrets of each method and seed."""
     problem = program.Problem("powell", (2, 3))
 
     def make(runs: dict[str, dict[int, list[float]]], peers=("peer", "other")) -> tuple[dict[str, list[str]], str]:
@@ -46,18 +46,18 @@ def runs_of(last: list[float], first: float = 9.0) -> dict[int, list[float]]:
     return {seed: [10.0, first, value] for seed, value in zip(SEEDS, last, strict=True)}
 
 
-def test_the_pages_are_what_the_raw_lines_make_them(tables, program):
+def test_the_page_has_the_tables_of_the_raw_lines(tables, program):
     path, wanted = tables.page(program.LINES, program.PROBLEMS, list(program.PEERS), program.SEEDS)
     assert path.read_text(encoding="utf-8") == wanted, "run: python studies/benchmark.py --page"
 
 
-def test_sentences_of_the_page_are_what_the_raw_lines_say(tables, program):
+def test_sentences_of_the_page_agree_with_the_raw_lines(tables, program):
     path, _ = tables.page(program.LINES, program.PROBLEMS, list(program.PEERS), program.SEEDS)
     text = " ".join(path.read_text(encoding="utf-8").split())
     own, other = (
         np.median([tables.results(program.LINES, "wlan", method)[s]["seconds"] for s in SEEDS])
         for method in ("auto", "botorch-log-nei")
-    )  # on one machine; those of other problems are not
+    )  # these ran on one machine; runs of other problems did not
     assert f"On `wlan`, it takes {round(float(other / own), -1):.0f} times as long" in text
     of_networks = [tables.results(program.LINES, "wlan", method) for method in ("auto", "optuna-gp")]
     own, other = (np.mean([line["regret"][59] for line in of.values()]) for of in of_networks)
@@ -74,7 +74,7 @@ def test_sentences_of_the_page_are_what_the_raw_lines_say(tables, program):
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_all_methods_of_a_seed_begin_at_the_points_and_on_the_function_that_the_program_has_today(program, name):
+def test_recorded_runs_of_a_seed_begin_with_the_points_and_function_of_today(program, name):
     told = [name, f"{name}-per-factor"]
     begun = defaultdict[tuple[str, int], set[tuple[float, ...]]](set)
     for path in FOLDER.glob("*s/*.jsonl"):
@@ -103,7 +103,7 @@ def test_bold_takes_a_sign_test_on_common_seeds_and_not_a_lower_median(shown, wi
     assert rows["auto"][1].startswith("**") is is_bold
     assert not rows["peer"][1].startswith("**")
     assert rows["peer"][2] == f"{wins} of 10"
-    assert rows["auto"][0] == "9 [9, 9]"  # equal on all seeds: ties speak for nobody
+    assert rows["auto"][0] == "9 [9, 9]"  # equal on all seeds: ties are left out
     two_sided = 2.0 * binom.sf(wins - 1, 10, 0.5)
     assert bool(two_sided < 0.05) is is_bold
 
@@ -113,30 +113,30 @@ def test_bold_is_better_than_every_other_row(shown):
     assert not any(cell.startswith("**") for row in rows.values() for cell in row)
 
 
-def test_a_row_needs_all_seeds_and_says_what_it_lacks(shown):
+def test_a_row_needs_all_seeds_and_missing_rows_are_named(shown):
     nine = dict(list(runs_of([0.1] * 10).items())[:9])
     strangers = {seed + 50: own for seed, own in runs_of([0.1] * 10).items()}
     rows, text = shown({"auto": runs_of([1.0] * 10), "peer": nine, "third": strangers})
     assert list(rows) == ["auto"]
-    assert not rows["auto"][1].startswith("**")  # better than nobody
+    assert not rows["auto"][1].startswith("**")  # there is no other row
     assert "Not run on all seeds: peer (9 of 10 seeds), other, third." in text
 
 
-def test_runs_that_ended_early_have_a_dash_and_are_compared_where_they_got(shown):
+def test_runs_that_ended_early_have_a_dash_and_are_compared_at_the_earlier_column(shown):
     short = {seed: regrets[:2] for seed, regrets in runs_of([1.0] * 10, first=5.0).items()}
     rows, _ = shown({"auto": runs_of([1.0] * 10), "peer": short, "other": runs_of([2.0] * 10)})
-    assert list(rows) == ["auto", "other", "peer"]  # what was not reached comes last
+    assert list(rows) == ["auto", "other", "peer"]  # methods without a final regret come last
     assert rows["peer"][:3] == ["**5** [5, 5]", "–", "0 of 10 (N = 2)"]
     assert rows["auto"][1] == "**1** [1, 1]"
 
 
-def test_of_two_lines_for_a_seed_the_last_counts(tables, tmp_path):
+def test_the_last_of_two_lines_for_a_seed_counts(tables, tmp_path):
     lines = [{"seed": 1000, "regret": [2.0]}, {"seed": 1000, "regret": [2.0, 1.0]}]
     (tmp_path / "p.auto.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert tables.results(tmp_path, "p", "auto")[1000]["regret"] == [2.0, 1.0]
 
 
-def test_the_short_table_shows_the_best_of_the_others(tables, program, tmp_path):
+def test_the_short_table_shows_the_best_other_method(tables, program, tmp_path):
     problems = {name: program.PROBLEMS[name] for name in ("chain", "wlan", "wlan-per-factor")}
 
     def put(name: str, value: float) -> None:
@@ -157,13 +157,13 @@ def test_the_short_table_shows_the_best_of_the_others(tables, program, tmp_path)
     ]
 
 
-def test_what_only_differs_by_rounding_is_level(shown):
+def test_regrets_that_differ_only_by_rounding_are_equal(shown):
     rows, _ = shown({"auto": runs_of([-4e-13] * 10), "peer": runs_of([3e-13] * 10)})
     assert rows["auto"][1] == rows["peer"][1] == "0 [0, 0]"
     assert rows["peer"][2] == "0 of 10"
 
 
-def test_what_was_run_has_a_line_in_the_file_of_its_problem_and_method(program, tmp_path, monkeypatch, capsys):
+def test_runs_are_recorded_in_the_file_of_their_problem_and_method(program, tmp_path, monkeypatch, capsys):
     asked = ["--problem", "camel", "--method", "random", "--seeds", "3-4", "--out", str(tmp_path), "--table"]
     monkeypatch.setattr("sys.argv", ["benchmark.py", *asked])
     for _ in range(2):  # the second time nothing is missing
@@ -183,7 +183,7 @@ SHADOWED = pytest.param("wlan-shadowed", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("name", ["ackley", "chain", "rosenbrock", "dixon-price", "wlan", SHADOWED])
-def test_problems_are_sums_over_their_scopes_whose_maximum_is_where_it_is_said_to_be(program, name):
+def test_problems_are_sums_over_their_scopes_with_the_stated_maximum(program, name):
     problem = program.PROBLEMS[name]
     function, n = problem.function_of(3), problem.function_of(3).n_variables
     rng = np.random.default_rng(0)
@@ -214,7 +214,7 @@ def test_a_graph_of_processes_has_its_factors_and_a_maximum_that_random_points_d
     assert function.value(np.random.default_rng(0).random((4000, 6))).max() <= function.maximum
 
 
-def test_wrong_pairs_hold_every_variable_once_and_none_of_the_pairs_that_meet(program) -> None:
+def test_wrong_pairs_have_every_variable_once_and_no_pair_of_the_function(program) -> None:
     problem = program.PROBLEMS["rosenbrock-wrong"]
     function = problem.function_of(seed=0)
     told = problem.scopes_of(function)

@@ -1,4 +1,4 @@
-"""What is refused is refused in one line that says what, got and wanted; what a world reports never stops a run."""
+"""Wrong input is refused in one line with what, got and wanted; reports of an environment never stop a run."""
 
 import json
 
@@ -54,13 +54,13 @@ REFUSED = {
         lambda: graph_of(variables=("x", "y", "idle"), variable_owners=("a", "b", "b")),
         "'idle', which is in no scope; wanted each variable in a factor",
     ),
-    "a scope with strangers": (lambda: graph_of(scopes=(("x",), ("y", "z"))), r"got scopes with \['z'\]"),
+    "a scope with unknown variables": (lambda: graph_of(scopes=(("x",), ("y", "z"))), r"got scopes with \['z'\]"),
     "too few owners": (lambda: graph_of(factor_owners=("a",)), "factor_owners: got .*; wanted one for each of 2"),
-    "an owner that is no name": (lambda: graph_of(variable_owners=("a", 3)), "got the owner 3; wanted the name"),
+    "an owner that is not a name": (lambda: graph_of(variable_owners=("a", 3)), "got the owner 3; wanted the name"),
     "a factor twice": (lambda: graph_of(factors=("f", "f")), "no name twice"),
     "a variable twice in a scope": (lambda: graph_of(scopes=(("x", "x"), ("y",))), "no name twice"),
-    "a name that can't be hashed": (lambda: graph_of(variables=(["x"], "y")), r"got the name \['x'\]; wanted a string"),
-    "a name of both": (lambda: graph_of(factors=("x", "g")), "'x' names both a factor and a variable"),
+    "an unhashable name": (lambda: graph_of(variables=(["x"], "y")), r"got the name \['x'\]; wanted a string"),
+    "a name of both kinds": (lambda: graph_of(factors=("x", "g")), "'x' names both a factor and a variable"),
     "scopes as tuples": (lambda: sb.FactorGraph.from_scopes([("f", ["x"])]), r"scopes: got .*; wanted a table"),
     "a scope that is a number": (
         lambda: sb.FactorGraph.from_scopes({"f": 3}),
@@ -87,7 +87,7 @@ REFUSED = {
         "agents: got 3; wanted a list of names, at least one agent",
     ),
     "agents as one text": (lambda: sb.Team.for_field("abc", [0.0], [1.0]), "agents: got 'abc'; wanted"),
-    "agents that can't be hashed": (lambda: sb.Team.for_field([["a"]], [0.0], [1.0]), "agents: got .*; wanted"),
+    "agents that cannot be hashed": (lambda: sb.Team.for_field([["a"]], [0.0], [1.0]), "agents: got .*; wanted"),
     "agents as numbers": (lambda: sb.Team.for_field([0, 1], [0.0], [1.0]), "got the name 0; wanted a string"),
     "an agent twice": (lambda: sb.Team.for_field(["a", "a"], [0.0], [1.0]), "no name twice"),
     "a point without a variable": (
@@ -101,14 +101,17 @@ REFUSED = {
         "point.y: got nan; wanted",
     ),
     "a point out of bounds": (telling(joint_team, 1.0, point={"x": 0, "y": 0, "z": 2.0}), "point.z: got 2.0; wanted"),
-    "a total of a team of factors": (telling(by_factor, 1.0), "one number for several factors"),
-    "a query that is none": (lambda: joint_team().tell(["q00001"], 1.0), r"query: got \['q00001'\]; wanted a query"),
-    "a field's query that is none": (lambda: field_team().tell({}, {}), r"query: got \{\}; wanted a query"),
-    "outcomes that are no table": (telling(field_team, 3.0), r"outcomes: got 3.0; wanted a table \{agent: outcome\}"),
+    "a total for outcomes per factor": (telling(by_factor, 1.0), "one number for several factors"),
+    "an invalid query": (lambda: joint_team().tell(["q00001"], 1.0), r"query: got \['q00001'\]; wanted a query"),
+    "an invalid field query": (lambda: field_team().tell({}, {}), r"query: got \{\}; wanted a query"),
+    "outcomes that are not a table": (
+        telling(field_team, 3.0),
+        r"outcomes: got 3.0; wanted a table \{agent: outcome\}",
+    ),
     "outcomes as tuples": (telling(field_team, [("a", 1.0)]), "outcomes: got .*; wanted a table"),
-    "locations that are no table": (telling(field_team, {"a": 1.0}, locations=[0.1]), "locations: got .*; wanted a t"),
-    "locations of nobody": (telling(field_team, {"a": 1.0}, locations={"nobody": [0.0]}), "without outcomes"),
-    "a location out of all proportion": (
+    "locations as a list": (telling(field_team, {"a": 1.0}, locations=[0.1]), "locations: got .*; wanted a t"),
+    "locations of an unknown agent": (telling(field_team, {"a": 1.0}, locations={"nobody": [0.0]}), "without outcomes"),
+    "a location extremely far away": (
         telling(field_team, {"a": 1.0}, locations={"a": [1e300]}),
         r"location of 'a': got \[1e\+300\]; wanted 1 numbers in or near the box",
     ),
@@ -119,7 +122,7 @@ REFUSED = {
         r"x.*500.*a number between 0 and 1, or at most 100 longest sides of the box away",
     ),
     "candidates in other units": (lambda: field_team().ask({"a": [[0.1], [500.0]]}), r"candidates of 'a': got \[500"),
-    "a survey out of all proportion": (lambda: field_team().attach([[0.1], [1e300]], [1.0, 2.0]), r"locations\[1\]"),
+    "a survey extremely far away": (lambda: field_team().attach([[0.1], [1e300]], [1.0, 2.0]), r"locations\[1\]"),
     "a survey of text": (lambda: field_team().attach([[0.1]], ["high"]), "got .*high.*; wanted arrays of numbers"),
     "evaluations of text": (lambda: joint_team().attach(["here"], [1.0]), "got .*here.*; wanted arrays of numbers"),
     "evaluations out of bounds": (
@@ -137,32 +140,35 @@ REFUSED = {
         lambda: field_team().ask(links=nx.path_graph(2)),
         r"^\$\.links: got a graph of \[0, 1\], none of them an agent; wanted .* of links between \['a', 'b'\]",
     ),
-    "links of a function's strangers": (
+    "links of unknown agents": (
         lambda: joint_team().ask(links=nx.Graph([("x0", "x1")])),
         "none of them an agent",
     ),
     "participants as a text": (lambda: field_team().ask(agents="ab"), r"^\$\.agents: got 'ab'; wanted a list of names"),
-    "candidates of a stranger": (
+    "candidates of an unknown agent": (
         lambda: field_team().ask(candidates={"z": [[0.5]]}),
         r"^\$\.candidates: got \['z'\]; wanted some of \['a', 'b'\]",
     ),
-    "a stranger's price": (lambda: field_team().ask(prices={"z": 1.0}), r"^\$\.prices: got \['z'\]; wanted some of"),
+    "an unknown agent's price": (
+        lambda: field_team().ask(prices={"z": 1.0}),
+        r"^\$\.prices: got \['z'\]; wanted some of",
+    ),
     "directed links": (lambda: joint_team().ask(links=nx.DiGraph()), "directed"),
     "directed links in a field": (lambda: field_team().ask(links=nx.DiGraph([("a", "b")])), "directed"),
     "candidates as a list": (lambda: field_team().ask([[0.1], [0.2]]), "candidates: got .*; wanted a table"),
-    "candidates of nobody": (lambda: field_team().ask({"A": [[0.0]]}), "'A'"),
+    "candidates of an agent with another name": (lambda: field_team().ask({"A": [[0.0]]}), "'A'"),
     "candidates of another shape": (lambda: field_team().ask({"a": np.zeros((3, 3))}), "candidates of 'a'"),
     "candidates of text": (lambda: field_team().ask({"a": "near"}), "candidates of 'a': got 'near'; wanted numbers"),
     "candidates far away": (lambda: field_team().ask({"a": [[1e300]]}), r"candidates of 'a': got \[1e\+300\]; wanted"),
     "prices as a list": (lambda: field_team().ask(prices=[1.0, 2.0]), "prices: got .*; wanted a table"),
     "a price of text": (lambda: field_team().ask(prices={"a": "dear"}), "prices.a: got 'dear'; wanted a finite number"),
-    "agents of a question": (lambda: field_team().ask(agents=[["a"]]), r"agents: got \[\['a'\]\]; wanted some of"),
-    "an agent that nobody knows": (lambda: field_team().ask(agents=["zeppelin"]), "zeppelin"),
+    "lists as agents of ask": (lambda: field_team().ask(agents=[["a"]]), r"agents: got \[\['a'\]\]; wanted some of"),
+    "an unknown agent of ask": (lambda: field_team().ask(agents=["zeppelin"]), "zeppelin"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_can_t_be_is_refused_in_one_line_of_ours(case):
+def test_wrong_input_is_refused_in_one_line_by_an_error_of_swarmbo(case):
     call, words = REFUSED[case]
     with pytest.raises((ConfigError, ShapeError, UnknownQueryError), match=words) as caught:
         call()
@@ -175,13 +181,13 @@ def test_what_can_t_be_is_refused_in_one_line_of_ours(case):
     ("name", "value"),
     [("seed", 1.5), ("seed", "a"), ("seed", None), ("seed", -1), ("seed", True), ("rounds", 2.5), ("rounds", "9")],
 )
-def test_numbers_that_are_no_integers_are_refused_by_name(make, name, value):
+def test_arguments_that_are_not_integers_are_refused_by_name(make, name, value):
     with pytest.raises(ConfigError, match=rf"^\$\.{name}: got {value!r}; wanted an integer >= [01]$"):
         make(**{name: value})
 
 
 @pytest.mark.parametrize("outcome", ["abc", "1.5", 1j, [1.0], (1.0, 2.0), np.ones(3), object()])
-def test_an_outcome_that_is_no_number_is_refused_and_the_query_is_still_out(outcome):
+def test_an_outcome_that_is_not_a_number_is_refused_and_the_query_stays_pending(outcome):
     joint, field = joint_team(), field_team()
     one, other = joint.ask(), field.ask()
     for tell in (
@@ -197,7 +203,7 @@ def test_an_outcome_that_is_no_number_is_refused_and_the_query_is_still_out(outc
 
 
 @pytest.mark.parametrize("outcome", [1e60, -1e60, 1e61, 1e300, 10**400, np.inf])
-def test_an_absurd_number_is_a_failure_to_both_kinds_of_team(outcome):
+def test_an_extremely_large_outcome_counts_as_failed_in_fields_and_functions(outcome):
     joint, field = joint_team(), field_team()
     joint.tell(joint.ask(), outcome)
     field.tell(field.ask(), {"a": outcome, "b": 1.0})
@@ -210,7 +216,7 @@ def test_an_absurd_number_is_a_failure_to_both_kinds_of_team(outcome):
     assert np.isfinite(list(field.ask().stds.values())).all()
 
 
-def test_masked_outcomes_are_failures_not_the_numbers_below_the_mask():
+def test_masked_outcomes_count_as_failed():
     joint, field, outcomes = joint_team(), field_team(), np.ma.array([1.0, -9999.0], mask=[False, True])
     joint.attach([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], outcomes)
     field.attach([[0.1], [0.4]], outcomes)
@@ -221,7 +227,7 @@ def test_masked_outcomes_are_failures_not_the_numbers_below_the_mask():
 
 
 @pytest.mark.parametrize("second", [(0.0, 9.0), sb.Integer(0, 9), sb.Categorical([3, 5])])
-def test_a_masked_coordinate_is_not_the_number_below_the_mask(second):
+def test_a_masked_coordinate_is_refused(second):
     team, points = sb.Team(None, {"x": (0.0, 1.0), "i": second}), np.ma.array([[0.2, 3.0], [0.4, 5.0]])
     team.attach(points, [1.0, 2.0])
     points[1, 1] = np.ma.masked
@@ -238,7 +244,7 @@ ENVIRONMENTS = {
     "factors": lambda: function_v0.parallel_env(function="camel", outcomes="per-factor"),
     "wlan": lambda: wlan_power_v0.parallel_env(topology={"generated": {"access_points": 3, "users": 5}}),
 }
-THOROUGH = ("sensors", "factors")  # beside the robots', and totals
+THOROUGH = ("sensors", "factors")  # robots and totals run in every test
 STRANGE = {
     "measurement": [1e60, 1e300, "high", np.ones(3), [1.0], 1j, None, {}, np.nan],
     "location": [np.full(1, 1e300), np.full(2, -1e300), "here", np.full(2, 1j), [1.0, [2.0]], {}, np.full(2, np.inf)],
@@ -254,7 +260,7 @@ STRANGE = {
         *(pytest.param(world, "location", marks=pytest.mark.slow) for world in ("wlan", *THOROUGH)),
     ],
 )
-def test_a_team_goes_on_whatever_a_world_reports_and_counts_it_as_failed(world, key):
+def test_a_team_counts_invalid_reports_as_failed_and_continues(world, key):
     env = ENVIRONMENTS[world]()
     settings = {} if world in ("robots", "sensors") else {"initial": 2, "acquisition": "dec-hbo"}
     team = sb.Team.for_env(env, **settings)
@@ -280,7 +286,7 @@ def test_a_team_goes_on_whatever_a_world_reports_and_counts_it_as_failed(world, 
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_an_evaluation_out_of_bounds_failed_as_a_whole(outcomes):
+def test_an_evaluation_out_of_bounds_counts_as_failed_with_all_factors(outcomes):
     env = function_v0.parallel_env(function="camel", outcomes=outcomes)
     team = sb.Team.for_env(env, initial=2)
     observations, infos = env.reset(seed=0)
@@ -301,7 +307,7 @@ def test_an_evaluation_out_of_bounds_failed_as_a_whole(outcomes):
         (lambda actions: dict(enumerate(actions.values())), r"\$\.actions: got the name 0; wanted"),
     ],
 )
-def test_worlds_refuse_actions_that_are_none_and_stay_where_they_are(world, spoil, words):
+def test_environments_refuse_invalid_actions_and_keep_their_state(world, spoil, words):
     env = ENVIRONMENTS[world]()
     env.reset(seed=0)
     actions = {agent: np.asarray(env.action_space(agent).low, dtype=float) for agent in env.agents}
@@ -312,21 +318,21 @@ def test_worlds_refuse_actions_that_are_none_and_stay_where_they_are(world, spoi
 
 @pytest.mark.parametrize("world", ENVIRONMENTS)
 @pytest.mark.parametrize("seed", [1.5, "a", -1, [3]])
-def test_worlds_refuse_seeds_that_are_no_integers(world, seed):
+def test_environments_refuse_seeds_that_are_not_integers(world, seed):
     with pytest.raises(ConfigError, match=r"\$\.seed: got .*; wanted an integer >= 0"):
         ENVIRONMENTS[world]().reset(seed=seed)
 
 
 S = np.str_
 OWNERS = {S("f"): S("a"), S("g"): S("b")}
-NUMPYS = sb.FactorGraph.from_scopes({S("f"): [S("x"), S("y")], S("g"): [S("y"), S("z")]}, OWNERS)
+NUMPY_GRAPH = sb.FactorGraph.from_scopes({S("f"): [S("x"), S("y")], S("g"): [S("y"), S("z")]}, OWNERS)
 BOX = dict.fromkeys(np.array(["x", "y", "z"]), (0.0, 1.0))
 
 
 def in_a_function():
     region = {"kind": S("box"), "variables": [S("x")], "low": [0.1], "high": [0.2]}
     belief = sb.AdditiveGPSettings(factors={S("f"): FactorPrior(kernel=S("rbf"))})
-    team = sb.Team(NUMPYS, BOX, outcomes=S("per-factor"), belief=belief, acquisition=S("dec-hbo"), no_go=[region])
+    team = sb.Team(NUMPY_GRAPH, BOX, outcomes=S("per-factor"), belief=belief, acquisition=S("dec-hbo"), no_go=[region])
     told = {S("f"): 1.0, S("g"): 2.0}
     team.tell(S(team.ask().id), told, noise_std={S("f"): 0.1}, point=dict.fromkeys(BOX, 0.5))
     team.attach({**{name: [0.5] for name in BOX}, **{name: [y] for name, y in told.items()}})
@@ -347,20 +353,20 @@ def of_unknown_structure():
 
 
 @pytest.mark.parametrize("make", [in_a_function, in_a_field, of_unknown_structure])
-def test_names_of_numpys_text_are_names_wherever_they_are_given(make):
+def test_numpy_strings_are_accepted_as_names_everywhere(make):
     team = make()
     again = saved(team)
     assert team.ask() == again.ask()
 
 
-def test_agents_and_tables_take_names_of_numpys_text():
-    problem = sb.Problem.of(NUMPYS, BOX, outcomes="per-factor")
+def test_agents_and_tables_accept_numpy_strings_as_names():
+    problem = sb.Problem.of(NUMPY_GRAPH, BOX, outcomes="per-factor")
     agents = {S(name): Agent(S(name), problem, seed=1, initial=1) for name in problem.agents}
     for _ in range(2):
         (query,) = {agent.ask() for agent in agents.values()}
         run(agents, InProcess().open(list(agents)))
         for name, agent in agents.items():
-            own = {S(factor): 1.0 for factor in NUMPYS.factors_owned_by(name)}
+            own = {S(factor): 1.0 for factor in NUMPY_GRAPH.factors_owned_by(name)}
             agent.tell(S(query), own, noise_std=dict.fromkeys(own, 0.1))
-    solution = sb.max_sum(NUMPYS, {S("f"): np.eye(2), S("g"): np.eye(2)})
+    solution = sb.max_sum(NUMPY_GRAPH, {S("f"): np.eye(2), S("g"): np.eye(2)})
     assert json.loads(json.dumps(solution.assignment)) == {"x": 0, "y": 0, "z": 0}

@@ -9,7 +9,7 @@ from swarmbo.boundary.files import PARTIAL, read_regular, replacing
 from swarmbo.errors import ConfigError
 
 
-def test_a_regular_file_is_read_through_a_link_too(tmp_path):
+def test_a_regular_file_is_read_also_through_a_link(tmp_path):
     (tmp_path / "file").write_bytes(b"text")
     assert read_regular(tmp_path / "file") == b"text"
     if os.name != "nt":
@@ -17,7 +17,7 @@ def test_a_regular_file_is_read_through_a_link_too(tmp_path):
         assert read_regular(tmp_path / "link") == b"text"
 
 
-def test_what_is_no_regular_file_is_refused_unread(tmp_path):
+def test_files_that_are_not_regular_are_refused_unread(tmp_path):
     with pytest.raises(OSError, match=r"it is a (folder|device)|denied"):
         read_regular(tmp_path)
     with pytest.raises(FileNotFoundError):
@@ -26,7 +26,7 @@ def test_what_is_no_regular_file_is_refused_unread(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 @pytest.mark.parametrize("read", [read_regular, lambda path: read_polygons(path, "$")])
-def test_a_pipe_is_not_waited_for(tmp_path, read):
+def test_a_pipe_is_refused_without_waiting(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     refused = []
 
@@ -38,7 +38,7 @@ def test_a_pipe_is_not_waited_for(tmp_path, read):
     reader = threading.Thread(target=reads, daemon=True)
     reader.start()
     reader.join(60)
-    assert refused, "still waits for somebody to write"
+    assert refused, "still waits for a writer"
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_a_pipe_is_not_waited_for(tmp_path, read):
     [("FeatureCollection", "features"), ("GeometryCollection", "geometries"), ("MultiPolygon", "coordinates")],
 )
 @pytest.mark.parametrize("wrong", ["null", "3", '{"a": 1}'])
-def test_geojson_whose_parts_are_no_list_is_refused_in_one_line(tmp_path, kind, parts, wrong):
+def test_geojson_whose_parts_are_not_a_list_is_refused(tmp_path, kind, parts, wrong):
     (tmp_path / "map.geojson").write_text(f'{{"type": "{kind}", "{parts}": {wrong}}}')
     with pytest.raises(ConfigError, match=rf"\$\.geojson: got a {kind} with .*; wanted a list of {parts}"):
         read_polygons(str(tmp_path / "map.geojson"), "$.geojson")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="making links needs rights there")
-def test_a_file_is_replaced_as_a_whole_and_what_a_link_leads_to_is_left_alone(tmp_path):
+@pytest.mark.skipif(os.name == "nt", reason="creating links needs privileges there")
+def test_a_file_is_replaced_as_a_whole_and_the_target_of_a_link_is_kept(tmp_path):
     (tmp_path / "precious").write_bytes(b"mine")
     for name in ("file", f"file{PARTIAL}"):
         (tmp_path / name).symlink_to(tmp_path / "precious")
@@ -66,7 +66,7 @@ def test_a_file_is_replaced_as_a_whole_and_what_a_link_leads_to_is_left_alone(tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "precious"]
 
 
-def test_a_file_that_could_not_be_written_whole_leaves_the_other_and_nothing_beside_it(tmp_path):
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_other(tmp_path):
     (tmp_path / "file").write_bytes(b"old")
     with pytest.raises(TypeError), replacing(tmp_path / "file") as file:
         file.writelines([b"half of ", None])
@@ -75,7 +75,7 @@ def test_a_file_that_could_not_be_written_whole_leaves_the_other_and_nothing_bes
 
 
 @pytest.mark.parametrize("name", [".", "folder"])
-def test_a_folder_is_no_file_to_replace(name, tmp_path, monkeypatch):
+def test_a_folder_is_not_replaced(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError), replacing(Path(name)):

@@ -1,4 +1,4 @@
-"""The limit of BLAS to one thread, and interrupts that wait."""
+"""BLAS limited to one thread, and interrupts that are delayed."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ assert threads() == before
 """
 
 
-def test_blas_has_one_thread_within_the_block_also_in_libraries_that_were_loaded_since() -> None:
+def test_blas_has_one_thread_within_the_block_also_in_libraries_loaded_later() -> None:
     two = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "2")
     subprocess.run([sys.executable, "-c", TWICE], env=os.environ | two, check=True)
 
@@ -46,9 +46,9 @@ def test_an_interrupt_waits_for_the_end_of_the_block_also_if_another_thread_rece
             time.sleep(0.1)
             done.append("the rest of the block")
 
-    # it does not block the interrupt, so the system gives it to this thread
+    # this thread does not block the interrupt, so the system delivers it there
     threading.Thread(target=ended.wait, daemon=True).start()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts behind ignores interrupts
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background jobs ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
             block()

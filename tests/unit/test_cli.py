@@ -17,7 +17,7 @@ from swarmbo.runs import RunFolder, load
 
 SETTINGS = ("rounds=2", "environment.robots=2", "belief.restarts=0", "coordination.kind=random")
 SMALL = [part for setting in SETTINGS for part in ("--set", setting)]
-IN_THREADS = ["--engine", "concurrent.futures:ThreadPoolExecutor", "--trust"]  # which start at once
+IN_THREADS = ["--engine", "concurrent.futures:ThreadPoolExecutor", "--trust"]  # threads start at once
 
 
 @pytest.fixture
@@ -48,13 +48,13 @@ def test_help_shows_every_word_of_each_option(invoke, monkeypatch):
         assert [one.name for one in told if not {*(one.help or "").split()} <= shown] == [], way
 
 
-def test_the_module_is_the_command_too():
+def test_the_module_can_be_run_as_the_command():
     run = subprocess.run([sys.executable, "-m", "swarmbo", "--version"], check=True, capture_output=True, text=True)
     assert run.stdout == f"swarmbo {swarmbo.__version__}\n"
 
 
 @pytest.mark.thorough
-def test_a_terminal_that_knows_ascii_only_is_shown_the_tables_without_what_it_lacks(tmp_path):
+def test_tables_on_an_ascii_terminal_have_replacements_for_other_characters(tmp_path):
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "swarmbo", "run", "robots", "--no-figures", *SMALL]
     ended = subprocess.run(command, capture_output=True, text=True, env=ascii_only, cwd=tmp_path)
@@ -63,7 +63,7 @@ def test_a_terminal_that_knows_ascii_only_is_shown_the_tables_without_what_it_la
     assert re.search(r"\| recommendation +\| \S+ \? \S+ m at", ended.stdout)
 
 
-def test_help_loads_no_numpy():
+def test_help_does_not_import_numpy():
     code = (
         "import sys\nfrom typer.testing import CliRunner\nfrom swarmbo.cli import app\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
@@ -83,14 +83,14 @@ def test_a_run_writes_its_folder_and_a_closing_table(invoke, tmp_path, blank):
     assert {"belief.png", "regret.png", "traffic.png", "run.gif"} <= figures
 
 
-def test_quiet_shows_only_the_result_and_the_default_folder_tells_scenario_seed_and_settings(invoke, tmp_path):
+def test_quiet_shows_only_the_result_and_the_default_folder_names_scenario_seed_and_settings(invoke, tmp_path):
     assert invoke("run", "robots", "--no-figures", "--quiet", "--seed", 4, *SMALL).stderr == ""
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("robots-4+rounds=2,environment.robots=2")
     assert not (folder / "figures").exists()
 
 
-def test_a_run_that_is_complete_is_said_to_be_so_by_run_and_resume(invoke):
+def test_run_and_resume_say_that_a_run_is_complete(invoke):
     invoke("run", "robots", "--out", "here", "--no-figures", *SMALL)
     for arguments in (("run", "robots", "--out", "here", "--no-figures", *SMALL), ("resume", "here", "--no-figures")):
         result = invoke(*arguments)
@@ -106,7 +106,7 @@ def test_another_run_is_refused_and_replaced_with_force(invoke):
     invoke("run", "robots", "--out", "here", "--seed", 9, "--force", "--no-figures", "--quiet", *SMALL)
 
 
-def test_a_file_where_a_folder_is_wanted_ends_a_command_with_one_line(invoke, tmp_path):
+def test_a_file_in_place_of_a_folder_ends_a_command_with_one_line(invoke, tmp_path):
     (tmp_path / "note").write_text("mine")
     (tmp_path / "locked" / ".lock").mkdir(parents=True)
     for arguments, place in (
@@ -123,12 +123,12 @@ def test_a_file_where_a_folder_is_wanted_ends_a_command_with_one_line(invoke, tm
     assert (tmp_path / "note").read_text() == "mine"
 
 
-def test_a_disk_that_is_full_ends_a_run_with_one_line_and_the_run_goes_on_later(invoke, monkeypatch):
+def test_a_full_disk_ends_a_run_with_one_line_and_resume_continues_it(invoke, monkeypatch):
     def full(file):
         if calls.pop(0):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    calls = [False] * 9 + [True, True]  # of a checkpoint, and of the line that is tried all the same
+    calls = [False] * 9 + [True, True]  # the write of a checkpoint, and that of the line, which is tried anyway
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
         stopped = invoke("run", "robots", "--out", "here", "--quiet", "--no-figures", *SMALL, status=2).stderr
@@ -138,7 +138,7 @@ def test_a_disk_that_is_full_ends_a_run_with_one_line_and_the_run_goes_on_later(
 
 
 @pytest.mark.thorough
-def test_an_interrupt_says_how_to_go_on(invoke, monkeypatch, tmp_path, blank):
+def test_an_interrupted_run_says_how_to_continue(invoke, monkeypatch, tmp_path, blank):
     from swarmbo.runs.progress import Progress
 
     def stop(self, record, was_logged):
@@ -157,7 +157,7 @@ def test_an_interrupt_says_how_to_go_on(invoke, monkeypatch, tmp_path, blank):
     assert "round 2/2" in result.stderr
 
 
-def test_a_failure_of_the_world_shows_its_traceback_and_how_to_go_on(invoke, monkeypatch):
+def test_a_failure_of_the_environment_shows_its_traceback_and_how_to_continue(invoke, monkeypatch):
     from swarmbo_envs.robot_team import RobotTeam
 
     def break_down(self, actions):
@@ -174,7 +174,7 @@ def test_a_failure_of_the_world_shows_its_traceback_and_how_to_go_on(invoke, mon
     invoke(*shlex.split(command), "--no-figures", "--quiet")
 
 
-def test_nothing_says_that_a_run_goes_on_which_had_not_begun(invoke, monkeypatch):
+def test_a_run_interrupted_before_it_began_is_not_said_to_continue(invoke, monkeypatch):
     def stop(scenario, trust):
         raise KeyboardInterrupt
 
@@ -182,7 +182,7 @@ def test_nothing_says_that_a_run_goes_on_which_had_not_begun(invoke, monkeypatch
     assert invoke("run", "robots", "--out", "here", *SMALL, status=130).stderr == "swarmbo: interrupted\n"
 
 
-def test_a_file_that_cannot_be_written_is_told_by_its_name(invoke, tmp_path):
+def test_a_file_that_cannot_be_written_is_named(invoke, tmp_path):
     invoke("run", "robots", "--out", "here", "--no-figures", "--quiet", *SMALL)
     for file, why in (("no/x.csv", "No such file or directory"), ("here/.lock/x.csv", "Not a directory")):
         assert invoke("export", "here", file, status=2).stderr == f"swarmbo: {file}: {why}\n"
@@ -190,19 +190,19 @@ def test_a_file_that_cannot_be_written_is_told_by_its_name(invoke, tmp_path):
 
 
 @pytest.mark.parametrize("quick", [["--quick"], []])
-def test_check_refuses_callbacks_and_packages_that_are_not_there(invoke, tmp_path, monkeypatch, quick):
+def test_check_refuses_invalid_callbacks_and_missing_packages(invoke, tmp_path, monkeypatch, quick):
     (tmp_path / f"told_{len(quick)}.py").write_text("class Told:\n    pass\n")
     monkeypatch.setitem(sys.modules, "cma", None)
     own = ["--trust", "--set", f'callbacks=["told_{len(quick)}:Told"]']
     refused = invoke("check", "camel", *own, *quick, status=2).stderr
     assert "swarmbo: $.callbacks[0]: got told_" in refused
     assert ":Told; wanted a class with the methods begin" in refused
-    if quick:  # otherwise another process tries it, which has the package
+    if quick:  # otherwise another process, which has the package, runs it
         refused = invoke("check", "camel", "--set", "coordination=cma-es", *quick, status=2).stderr
         assert "$.coordination.kind: 'cma-es' needs the package 'cma', which is not installed; pip install" in refused
 
 
-def test_list_shows_every_kind_with_the_teams_that_it_suits(invoke, monkeypatch):
+def test_list_shows_every_kind_with_its_teams(invoke, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
     out = invoke("list").stdout
     assert re.search(r"robots +Four robots", out)
@@ -216,7 +216,7 @@ def test_list_shows_every_kind_with_the_teams_that_it_suits(invoke, monkeypatch)
             assert teams == {team for team in TEAMS if name in kinds(slot, team)}, name
 
 
-def test_check_says_that_a_scenario_is_all_right(invoke):
+def test_check_says_that_a_scenario_is_ready_to_run(invoke):
     assert "robots: ready to run" in invoke("check", "robots", "--quick").stdout
 
 
@@ -236,7 +236,7 @@ def test_sweep_then_compare(invoke, tmp_path, blank):
     assert "wanted one of 'independent', 'random'" in refused.stderr or "'random', 'independent'" in refused.stderr
 
 
-def test_a_round_that_the_world_fails_is_told_and_the_run_goes_on(invoke, monkeypatch):
+def test_a_round_that_the_environment_fails_is_reported_and_the_run_continues(invoke, monkeypatch):
     from swarmbo_envs.robot_team import RobotTeam
 
     step, calls = RobotTeam.step, []
@@ -254,7 +254,7 @@ def test_a_round_that_the_world_fails_is_told_and_the_run_goes_on(invoke, monkey
 
 
 @pytest.mark.thorough
-def test_figures_that_are_missing_are_drawn_by_resume(invoke, tmp_path, blank):
+def test_resume_draws_missing_figures(invoke, tmp_path, blank):
     invoke("run", "robots", "--out", "here", "--no-figures", *SMALL)
     assert not (tmp_path / "here" / "figures").exists()
     invoke("resume", "here")
@@ -271,25 +271,25 @@ def test_a_format_without_a_figure_is_refused(invoke, command):
 
 
 @pytest.mark.thorough
-def test_formats_of_figures_are_chosen_by_every_command_that_draws(invoke, tmp_path, monkeypatch):
+def test_every_command_that_draws_accepts_formats_of_figures(invoke, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     monkeypatch.setenv("PATH", "")
     refused = invoke("run", "camel", "--set", "rounds=2", "--out", "here", "--format", "mp4", status=2)
     assert "no encoder of MP4" in refused.stderr
-    assert not (tmp_path / "here").exists(), "refused before anything is run"
+    assert not (tmp_path / "here").exists(), "refused before the run"
     invoke("sweep", "camel", "--set", "rounds=2", "--seeds", 1, "--quiet", "--format", "svg", *IN_THREADS)
     (run,) = (tmp_path / "runs" / "camel").glob("*/*")
     assert {path.suffix for path in (run / "figures").iterdir()} == {".svg"}
     assert "regret.pdf" in invoke("plot", run, "--format", "pdf", "--dpi", 40).stdout
     invoke("run", "camel", "--set", "rounds=2", "--out", run, "--quiet")
-    assert (run / "figures" / "regret.png").is_file(), "what is complete is drawn in the format of the call"
+    assert (run / "figures" / "regret.png").is_file(), "a complete run is drawn in the format of the call"
     for asked, name in ((["table.pdf"], "table.pdf"), (["table", "--format", "svg"], "table.svg"), (["t"], "t.png")):
         assert invoke("compare", "runs", "--figure", *asked).stdout.splitlines()[-1] == name
         assert (tmp_path / name).stat().st_size > 1000
 
 
 @pytest.mark.thorough
-def test_a_sweep_with_a_failing_run_goes_on_and_ends_with_status_1(invoke, tmp_path):
+def test_a_sweep_with_a_failing_run_continues_and_ends_with_status_1(invoke, tmp_path):
     small = ["--seeds", 2, "--out", "out", *SMALL, *IN_THREADS]
     (tmp_path / "blocked").write_text("")
     invoke("sweep", "robots", *small, "--quiet")
@@ -312,7 +312,7 @@ def test_a_run_without_a_round_says_that_there_is_nothing_to_draw(invoke, tmp_pa
 
 
 @pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
-def test_what_became_of_data_is_told_in_one_line_once_also_by_a_process_of_its_own(invoke, tmp_path, capfd):
+def test_left_out_rows_are_reported_once_in_one_line_also_by_another_process(invoke, tmp_path, capfd):
     rows = [f"{5.72 + i / 500},{50.95 + i % 3 / 400},{i if i else -9999}" for i in range(8)]
     (tmp_path / "soil.csv").write_text("\n".join(["lon,lat,ph", *rows]))
     columns = {"csv": "soil.csv", "x": "lon", "y": "lat", "value": "ph", "coordinates": "degrees"}
@@ -330,7 +330,7 @@ def test_what_became_of_data_is_told_in_one_line_once_also_by_a_process_of_its_o
 
 
 @pytest.mark.parametrize("width", [60, 200])
-def test_lists_and_tables_are_as_wide_as_columns_says_and_end_no_sentence_in_its_middle(invoke, monkeypatch, width):
+def test_lists_and_tables_fit_the_width_of_the_terminal_without_cutting_sentences(invoke, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     listed = invoke("list").stdout
     assert max(map(len, listed.splitlines())) <= width
@@ -339,7 +339,7 @@ def test_lists_and_tables_are_as_wide_as_columns_says_and_end_no_sentence_in_its
     assert max(map(len, invoke("run", "robots", *SMALL, "--no-figures", "--out", "one").stdout.splitlines())) <= width
 
 
-def test_a_fleet_with_hosts_speaks_tls_and_asks_for_keys(invoke, tmp_path):
+def test_a_fleet_with_hosts_needs_keys_and_positive_times(invoke, tmp_path):
     ended = invoke("fleet", "wlan", "--out", tmp_path / "run", "--host", "world=192.168.0.2", status=2)
     assert "--keys: got none; wanted a folder that `swarmbo fleet keys` made" in ended.stderr
     for option in ("--patience", "--tick"):
@@ -347,7 +347,7 @@ def test_a_fleet_with_hosts_speaks_tls_and_asks_for_keys(invoke, tmp_path):
         assert f"{option}: got 0.0; wanted seconds > 0" in ended.stderr
 
 
-def test_a_fleet_says_what_is_wrong_before_it_says_whom_it_awaits(invoke, tmp_path):
+def test_a_fleet_refuses_wrong_options_before_it_waits_for_agents(invoke, tmp_path):
     pytest.importorskip("zenoh")
     for option in ("--elsewhere", "--measures"):
         ended = invoke("fleet", "camel", "--out", "run", option, "agent_9", status=2)
@@ -359,14 +359,14 @@ def test_a_fleet_says_what_is_wrong_before_it_says_whom_it_awaits(invoke, tmp_pa
     assert "--trust" not in ended.stderr
 
 
-def test_a_fleet_that_did_not_begin_leaves_its_folder_free(invoke):
+def test_a_fleet_that_fails_to_start_leaves_its_folder_free(invoke):
     pytest.importorskip("zenoh")
     for _ in range(2):
         ended = invoke("fleet", "camel", "--out", "run", "--keys", "none", status=2)
         assert "authority.pem: no such file" in ended.stderr
 
 
-def test_closing_tables_show_names_and_units_as_they_are(invoke, tmp_path):
+def test_closing_tables_show_names_and_units_unchanged(invoke, tmp_path):
     rows = "".join(f"{x},{y},{x + y}\n" for x in (0, 50) for y in (0, 50, 100))
     (tmp_path / "s.csv").write_text(f"x,y,v\n{rows}")
     (tmp_path / "own.toml").write_text(

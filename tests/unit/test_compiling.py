@@ -1,4 +1,4 @@
-"""What was compiled is kept for the next process, wherever there is room, and not for longer than it is right."""
+"""Compiled code is cached for later processes, in any writable folder, and recompiled if its sources change."""
 
 import os
 import re
@@ -32,7 +32,7 @@ for name, module in sorted(sys.modules.items()):
             print("".join(f"compiled {made.__name__}," for _ in made.signatures), end="")
 """
 
-BOUND = ["setpriv", "--bounding-set=-dac_override"]  # by permissions, which do not bind who may do everything
+BOUND = ["setpriv", "--bounding-set=-dac_override"]  # drops the right to ignore permissions, so that root obeys them
 
 
 def python(code: str, path: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -43,7 +43,7 @@ def python(code: str, path: str, **environment: str) -> subprocess.CompletedProc
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "getuid") or not (os.getuid() or which("setpriv")), reason="nothing is read-only")
-def test_where_only_temporary_files_can_be_written_compiled_code_is_kept_there_and_one_line_says_so(
+def test_compiled_code_is_kept_in_the_temporary_folder_if_no_other_is_writable_and_one_line_says_so(
     tmp_path: Path,
 ) -> None:
     install, temporary = tmp_path / "install", tmp_path / "tmp"
@@ -58,7 +58,7 @@ def test_where_only_temporary_files_can_be_written_compiled_code_is_kept_there_a
     kept = list(temporary.rglob("*.nbc"))
     for folder in temporary.glob("swarmbo-compiled-*"):
         assert folder.stat().st_mode & 0o77 == 0
-        folder.chmod(0o777)  # what anybody may have put there is not run
+        folder.chmod(0o777)  # code in a folder that others can write is not run
     nowhere = python(SIGHT, str(install), **environment)
     for path in folders:
         path.chmod(0o755)
@@ -70,8 +70,8 @@ def test_where_only_temporary_files_can_be_written_compiled_code_is_kept_there_a
         assert f"it is kept {where}" in run.stderr
 
 
-def test_code_with_a_signature_is_compiled_at_the_first_call_once_and_for_nothing_else() -> None:
-    """From several threads at once, and from other compiled code."""
+def test_code_with_a_signature_is_compiled_once_at_the_first_call() -> None:
+    """The first call may come from several threads at once, or from other compiled code."""
 
     def power(x: float, n: int) -> float:
         out = 1.0
@@ -95,7 +95,7 @@ def test_code_with_a_signature_is_compiled_at_the_first_call_once_and_for_nothin
 
 
 def test_the_loops_of_the_readme_compile_a_few_functions_once_each(tmp_path: Path) -> None:
-    """Each signature is a second or more of waiting on a new machine."""
+    """Each signature takes a second or more on a new machine."""
     text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     loops = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     run = python("\n".join([f"import os; os.chdir({str(tmp_path)!r})", *loops, COUNT]), os.pathsep.join(sys.path))
@@ -106,7 +106,7 @@ def test_the_loops_of_the_readme_compile_a_few_functions_once_each(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_code_is_compiled_anew_when_a_file_changes_that_it_took_something_from(tmp_path: Path) -> None:
+def test_code_is_recompiled_if_a_file_changes_from_which_it_imports(tmp_path: Path) -> None:
     package = tmp_path / "some_package"
     package.mkdir()
     (package / "__init__.py").touch()

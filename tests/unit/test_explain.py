@@ -1,4 +1,4 @@
-"""``swarmbo explain`` from outside: every name has an entry, and entries say what the code does."""
+"""``swarmbo explain`` has an entry for every name, with meaning, default and command."""
 
 from functools import partial
 from typing import get_args
@@ -13,13 +13,13 @@ from swarmbo.records.solve_report import Status
 run = CliRunner()
 
 
-def said(*words: str, status: int = 0) -> str:
+def output_of(*words: str, status: int = 0) -> str:
     result = run.invoke(app, ["explain", *words], env={"COLUMNS": "80"})
     assert result.exit_code == status
     return " ".join(result.output.split())
 
 
-def test_every_name_of_a_scenario_an_error_and_a_term_is_explained_in_words(monkeypatch) -> None:
+def test_every_name_has_an_entry_with_text(monkeypatch) -> None:
     monkeypatch.setattr("swarmbo.cli.explain._tables", partial(list, [*_tables()]))  # the same for every name
     entries = {name: list(explained(name)) for name in names()}
     assert len(entries) > 250
@@ -48,31 +48,31 @@ def test_every_status_has_an_entry() -> None:
         ("stayed", ["term: stayed"]),
     ],
 )
-def test_an_entry_says_what_the_name_is_its_default_and_a_command(name: str, wanted: list[str]) -> None:
-    text = said(name)
+def test_an_entry_has_the_meaning_the_default_and_a_command(name: str, wanted: list[str]) -> None:
+    text = output_of(name)
     assert [part for part in wanted if part not in text] == []
 
 
 def test_a_term_of_two_words_needs_no_quotes() -> None:
-    assert said("trust", "region") == said("trust region")
+    assert output_of("trust", "region") == output_of("trust region")
 
 
-def test_lines_are_as_wide_as_the_terminal_and_hold_no_markup() -> None:
+def test_lines_fit_the_terminal_and_contain_no_markup() -> None:
     result = run.invoke(app, ["explain", "robot_team-v1"], env={"COLUMNS": "60"})
     assert max(map(len, result.output.splitlines())) <= 60
     assert not [mark for mark in ("``", "**", ":class:", "|---") if mark in result.output]
 
 
-def test_a_cell_of_a_table_that_has_several_lines_is_one_text() -> None:
+def test_a_table_cell_of_several_lines_becomes_one_line() -> None:
     result = run.invoke(app, ["explain", "wlan_power-v0"])
     assert not [line for line in result.output.splitlines() if "  " in line.strip()]
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:
-    assert "did you mean 'camel'" in said("camle", status=2)
-    assert "did you mean 'expected-improvement'" in said("ei", status=2)
-    assert "did you mean 'exact'" in said("dpop", status=2)
-    assert "see `swarmbo list`" in said("qqqqqq", status=2)
+    assert "did you mean 'camel'" in output_of("camle", status=2)
+    assert "did you mean 'expected-improvement'" in output_of("ei", status=2)
+    assert "did you mean 'exact'" in output_of("dpop", status=2)
+    assert "see `swarmbo list`" in output_of("qqqqqq", status=2)
 
 
 WRONG = ["coordination.rounds=-1", "workers.count=-1", "acquisition.weight=x"]
@@ -87,4 +87,4 @@ def test_a_refused_setting_names_the_command_that_explains_it(setting: str) -> N
     assert result.exit_code == 2
     _, _, command = result.output.strip().rstrip(")").rpartition("(see: swarmbo explain ")
     assert command == setting.partition("=")[0]
-    assert said(command)
+    assert output_of(command)

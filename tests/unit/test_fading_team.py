@@ -11,15 +11,17 @@ from swarmbo.errors import ShapeError
 from .teams import CHAIN
 
 BOUNDS = dict.fromkeys("xyz", (-1.0, 3.0))
-FADING = {"kind": "additive", "time": {"kernel": "matern12", "lengthscale_median": 5.0}}
+WITH_TIME = {"kind": "additive", "time": {"kernel": "matern12", "lengthscale_median": 5.0}}
 
 
 def team_of(**settings):
-    return sb.Team(CHAIN, BOUNDS, **{"belief": FADING, "seed": 3, "initial": 4, "outcomes": "per-factor", **settings})
+    return sb.Team(
+        CHAIN, BOUNDS, **{"belief": WITH_TIME, "seed": 3, "initial": 4, "outcomes": "per-factor", **settings}
+    )
 
 
 def outcome_of(query, now):
-    """Two bowls whose bottoms go round in a circle."""
+    """Two bowls whose optima move periodically."""
     x, y, z = (query.point[name] for name in "xyz")
     centre = 1.0 + np.sin(now / 6.0)
     return {"f": -((x - centre) ** 2) - 0.5 * (y - 1.0) ** 2, "g": -((z - centre) ** 2) - 0.3 * (y - z) ** 2}
@@ -33,7 +35,7 @@ def played(team, rounds, first=1):
     return team
 
 
-def test_outcomes_keep_the_round_in_which_they_were_asked_for():
+def test_outcomes_keep_the_round_in_which_they_were_asked():
     team = team_of()
     team.attach([[0.0, 0.0, 0.0]], [[1.0, 2.0]])
     team.attach([[1.0, 1.0, 1.0]], [[1.0, 2.0]], rounds=[-7.0])
@@ -55,7 +57,7 @@ def test_outcomes_keep_the_round_in_which_they_were_asked_for():
 @pytest.mark.slow
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_auto_follows_a_maximum_that_moves(outcomes):
-    """Over two rounds of its circle; a team whose outcomes don't fade stays where the maximum was, but for luck."""
+    """Over one and a half periods; a team without a time axis mostly stays at an old maximum."""
 
     def late_loss(belief, seed):
         team, loss = team_of(belief=belief, outcomes=outcomes, seed=seed), list[float]()
@@ -68,16 +70,16 @@ def test_auto_follows_a_maximum_that_moves(outcomes):
         return float(np.mean(loss[20:]))
 
     smooth = {"kind": "additive", "time": {"kernel": "matern52"}}
-    fading, still = (sum(late_loss(belief, seed) for seed in (0, 3)) for belief in (smooth, {"kind": "additive"}))
-    assert fading < 0.6 * still, (fading, still)
+    with_time, still = (sum(late_loss(belief, seed) for seed in (0, 3)) for belief in (smooth, {"kind": "additive"}))
+    assert with_time < 0.6 * still, (with_time, still)
 
 
 @pytest.mark.parametrize("acquisition", ["auto", "add-gp-ucb"])
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_what_is_out_is_believed_to_be_of_the_round_in_which_it_was_asked_for(acquisition, outcomes):
-    """So that it promises no more than it will have told."""
+def test_a_pending_query_counts_for_the_round_in_which_it_was_asked(acquisition, outcomes):
+    """The variance then equals that after the outcome."""
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
-    team = sb.Team(graph, BOUNDS, belief=FADING, acquisition=acquisition, seed=3, initial=4, outcomes=outcomes)
+    team = sb.Team(graph, BOUNDS, belief=WITH_TIME, acquisition=acquisition, seed=3, initial=4, outcomes=outcomes)
     first, second = team.ask(2)
     played(team, 8, first=3)
     belief, places = team.model.belief, np.array([list(query.point.values()) for query in (first, second)])
@@ -86,9 +88,9 @@ def test_what_is_out_is_believed_to_be_of_the_round_in_which_it_was_asked_for(ac
     np.testing.assert_allclose(belief.posterior(places)[1], told.posterior(places)[1], rtol=1e-9)
 
 
-def test_a_point_that_was_evaluated_may_be_asked_for_again_but_not_while_it_is_out():
-    for belief, is_moved in ((FADING, False), ({"kind": "additive"}, True)):
-        team = played(team_of(belief=belief, coordination=Nailed()), 4)
+def test_with_a_time_axis_an_evaluated_point_may_be_asked_again_but_not_a_pending_one():
+    for belief, is_moved in ((WITH_TIME, False), ({"kind": "additive"}, True)):
+        team = played(team_of(belief=belief, coordination=AlwaysCentre()), 4)
         first = team.ask()
         team.tell(first, outcome_of(first, 5))
         second, third = team.ask(), team.ask()
@@ -96,22 +98,22 @@ def test_a_point_that_was_evaluated_may_be_asked_for_again_but_not_while_it_is_o
         assert third.point != second.point
 
 
-class Nailed:
-    """Agents that always agree on the middle."""
+class AlwaysCentre:
+    """Agents that always agree on the centre of the box."""
 
     def decide_joint(self, situation, acquisition, /):
         return np.full(3, 0.5), sb.SolveReport(status="converged")
 
 
-def test_auto_asks_over_the_whole_box_once_nothing_is_known_any_more():
-    """No trust region around what was best long ago."""
+def test_auto_with_a_time_axis_searches_the_whole_box():
+    """There is no trust region around an old best point."""
     team = played(team_of(acquisition="auto"), 6)
     functions = team.acquisition.local_functions(team._learner.situation(team._log, None), team.model)
     assert functions.low.tolist() == [0.0] * 3
     assert functions.high.tolist() == [1.0] * 3
 
 
-def test_a_history_without_rounds_is_refused_by_a_belief_that_fades():
+def test_a_belief_with_a_time_axis_refuses_a_history_without_rounds():
     team = played(team_of(), 5)
     situation = team._learner.situation(team._log, None)
     blind = replace(situation, history=replace(situation.history, rounds=None))

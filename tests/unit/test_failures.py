@@ -1,4 +1,4 @@
-"""Teams of both kinds learn where evaluations fail, keep away from there, and are no worse for it."""
+"""Teams in fields and functions learn where evaluations fail, and avoid failures without losing much regret."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,21 +39,26 @@ def _outcomes(u: np.ndarray, best: np.ndarray) -> dict[str, float]:
     }
 
 
-def _maximum(best: np.ndarray, dead: Region) -> float:
-    """By random search, ever nearer to the best point so far."""
+def _maximum(best: np.ndarray, failing_at: Region) -> float:
+    """Maximum by a random search with shrinking steps around the best point so far."""
     rng, n = np.random.default_rng(0), len(best)
     value, point = -np.inf, best
     for step in (1.0, *0.1 * 0.7 ** np.arange(20)):
         near = np.clip(point + step * rng.normal(size=(400, n)), 0.0, 1.0)
-        values = [(sum(_outcomes(u, best).values()), tuple(u)) for u in near if not dead(u)]
+        values = [(sum(_outcomes(u, best).values()), tuple(u)) for u in near if not failing_at(u)]
         value, point = max([(value, tuple(point)), *values])
     return value
 
 
 def _run(
-    dead: Region, best: np.ndarray, bad: float | None, n_queries: int = N_QUERIES, by_factor: bool = False, **more: Any
+    failing_at: Region,
+    best: np.ndarray,
+    bad: float | None,
+    n_queries: int = N_QUERIES,
+    by_factor: bool = False,
+    **more: Any,
 ):
-    """Queries of a team, and which of them were in the dead region; there outcomes are None, or a bad number."""
+    """Queries of a team, and which of them failed; the outcome of these is ``bad``: None or a bad number."""
     n = len(best)
     names = [f"x{i}" for i in range(n)]
     graph = sb.FactorGraph.from_scopes({f"f{i}": names[i : i + 2] for i in range(n - 1)})
@@ -63,7 +68,7 @@ def _run(
     while len(asked) < n_queries:
         query = team.ask()
         u = np.array([query.point[name] for name in names])
-        told, fails = _outcomes(u, best), dead(u)
+        told, fails = _outcomes(u, best), failing_at(u)
         asked.append((u, fails, sum(told.values())))
         if fails and by_factor:
             told["f0"] = bad  # pyright: ignore[reportArgumentType]
@@ -75,18 +80,20 @@ REFINED = {"acquisition": "dec-hbo", "coordination": "refined-max-sum"}
 
 
 @pytest.mark.parametrize(
-    ("dead", "best", "settings"),
+    ("failing_at", "best", "settings"),
     [
-        (_wall, [0.9, 0.4], {"acquisition": "auto"}),  # where it would be best it fails
+        (_wall, [0.9, 0.4], {"acquisition": "auto"}),  # evaluations fail at the best point
         pytest.param(_ball(3), [0.75, 0.6, 0.5], REFINED, marks=pytest.mark.thorough),
         (_wall, [0.74, 0.4], {"acquisition": "expected-improvement", "by_factor": True}),
         pytest.param(_corner, [0.52, 0.35, 0.6], {"coordination": "isotropic-gp"}, marks=pytest.mark.slow),
     ],
 )
-def test_a_dead_fifth_beside_the_best_costs_few_queries_and_little_regret(dead, best, settings) -> None:
+def test_failures_in_a_fifth_of_the_box_near_the_best_cost_few_queries_and_little_regret(
+    failing_at, best, settings
+) -> None:
     best = np.array(best)
-    runs = [_run(dead, best, bad, seed=0, **settings)[1] for bad in (None, -5.0)]
-    regrets = [_maximum(best, dead) - max(value for _, fails, value in asked if not fails) for asked in runs]
+    runs = [_run(failing_at, best, bad, seed=0, **settings)[1] for bad in (None, -5.0)]
+    regrets = [_maximum(best, failing_at) - max(value for _, fails, value in asked if not fails) for asked in runs]
     failed = [u for u, fails, _ in runs[0] if fails]
     assert len(failed) <= N_QUERIES // 3
     apart = [np.abs(u - v).max() for i, u in enumerate(failed) for v in failed[:i]]
@@ -113,7 +120,7 @@ SUM_OF_WAVES = {
         for name, given in SUM_OF_WAVES.items()
     ],
 )
-def test_outcomes_of_a_sum_over_variables_are_in_use_whatever_forbids_points(given, outcomes, seed) -> None:
+def test_a_sum_over_variables_is_maximised_despite_forbidden_or_failed_points(given, outcomes, seed) -> None:
     graph = sb.FactorGraph.from_scopes({"f": list("abc")}) if outcomes == "per-factor" else None
     team = sb.Team(graph, dict.fromkeys("abc", (0.0, 1.0)), outcomes=outcomes, seed=seed, **given)
     for number in range(30):
@@ -124,11 +131,11 @@ def test_outcomes_of_a_sum_over_variables_are_in_use_whatever_forbids_points(giv
         team.tell(query, value if graph is None else {"f": value}, **load)
         if value is not None and value > -0.01:
             return
-    pytest.fail("30 outcomes came nowhere near the maximum")
+    pytest.fail("30 outcomes are not near the maximum")
 
 
-class Insists:
-    """A way to agree that always comes to one point, and counts how often it is asked."""
+class OnePoint:
+    """A coordination method that always returns one point, and counts its calls."""
 
     def __init__(self, point: list[float]) -> None:
         self.point, self.asked = np.array(point), 0
@@ -139,21 +146,21 @@ class Insists:
 
 
 @pytest.mark.parametrize(("x", "asked"), [(0.3, 1), (0.95, 2)])
-def test_a_dead_point_is_never_asked_and_what_agents_tell_one_another_is_counted(x, asked) -> None:
-    """The best point so far, and each that is agreed on, go up the tree of three agents and down again."""
+def test_a_point_that_will_probably_fail_is_not_asked_and_messages_are_counted(x, asked) -> None:
+    """The best point so far, and each agreed point, are sent up and down the tree of three agents."""
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
     U = np.random.default_rng(0).random((30, 3))
     for failing, messages in ((True, 4 + 4 * asked), (False, 4)):
-        insists = Insists([x, 0.5, 0.5])
-        team = sb.Team(graph, dict.fromkeys("xyz", (0.0, 1.0)), acquisition="dec-hbo", coordination=insists)
+        one_point = OnePoint([x, 0.5, 0.5])
+        team = sb.Team(graph, dict.fromkeys("xyz", (0.0, 1.0)), acquisition="dec-hbo", coordination=one_point)
         team.attach(U, np.where(failing & (U[:, 0] > 0.8), np.nan, -((U - 0.5) ** 2).sum(axis=1)))
         point = team.ask().point
         assert team.last_report.messages == messages
-        assert insists.asked == (asked if failing else 1)
+        assert one_point.asked == (asked if failing else 1)
         assert (point["x"] < 0.85) if failing else (point["x"] == x)
 
 
-def test_failures_of_every_query_are_survived() -> None:
+def test_a_team_continues_if_every_query_fails() -> None:
     team, asked = _run(lambda u: True, np.array([0.5, 0.5, 0.5]), None, 12, acquisition="auto", initial=5)
     assert team.failures == len(asked) == 12
     assert team.recommend() is None
@@ -172,14 +179,14 @@ def _field(x: np.ndarray) -> float:
     return float(np.exp(-((x - [0.72, 0.4]) ** 2).sum() / 0.08) + 0.3 * np.sin(5.0 * x[0]))
 
 
-def _survey(dead: Region, bad: float | None, rounds: int = 10, **settings: Any):
+def _survey(failing_at: Region, bad: float | None, rounds: int = 10, **settings: Any):
     agents = ["a", "b", "c"]
     team = sb.Team.for_field(agents, [0.0, 0.0], [1.0, 1.0], seed=1, **settings)
     asked: list[tuple[tuple[float, ...], bool]] = []
     for _ in range(rounds):
         query = team.ask(dict.fromkeys(agents, SITES))
-        told: dict[str, float | None] = {a: bad if dead(x) else _field(x) for a, x in query.points.items()}
-        asked += [(tuple(x), dead(x)) for x in query.points.values()]
+        told: dict[str, float | None] = {a: bad if failing_at(x) else _field(x) for a, x in query.points.items()}
+        asked += [(tuple(x), failing_at(x)) for x in query.points.values()]
         team.tell(query, told)
     return team, asked
 
@@ -188,7 +195,7 @@ INFORMED = {"acquisition": "information"}
 
 
 @pytest.mark.parametrize(
-    ("dead", "settings"),
+    ("failing_at", "settings"),
     [
         (_wall, INFORMED),
         (_in_disc, {**INFORMED, "belief": {"kind": "fused", "method": "readings"}}),
@@ -200,36 +207,36 @@ INFORMED = {"acquisition": "information"}
         *(pytest.param(_wall, {**INFORMED, "coordination": n}, marks=pytest.mark.slow) for n in ("greedy", "max-sum")),
     ],
 )
-def test_no_dead_place_of_a_field_is_asked_for_twice(dead, settings) -> None:
-    team, asked = _survey(dead, None, **settings)
+def test_no_failed_location_of_a_field_is_asked_twice(failing_at, settings) -> None:
+    team, asked = _survey(failing_at, None, **settings)
     failed = [place for place, fails in asked if fails]
     assert len(failed) == team.failures
-    if settings.get("coordination") != "independent":  # who may go to one place in one round
+    if settings.get("coordination") != "independent":  # independent agents may choose the same location in a round
         assert len(failed) == len(set(failed))
     assert len(failed) <= len(asked) // 3
-    alive = [site for site in SITES if not dead(site)]
+    usable = [site for site in SITES if not failing_at(site)]
     if settings["acquisition"] == "db-gp-ucb":
-        with_number = _survey(dead, -1.0, **settings)[1]
+        with_number = _survey(failing_at, -1.0, **settings)[1]
         best = [max(_field(np.array(x)) for x, fails in places if not fails) for places in (asked, with_number)]
-        regrets = max(map(_field, alive)) - np.array(best)
+        regrets = max(map(_field, usable)) - np.array(best)
         assert regrets[0] <= 1.5 * regrets[1] + 0.02
-    errors = [team.belief.posterior_mean(site[None])[0] - _field(site) for site in alive]
+    errors = [team.belief.posterior_mean(site[None])[0] - _field(site) for site in usable]
     assert np.sqrt(np.mean(np.square(errors))) < 0.25
 
 
-def test_few_sites_of_which_two_are_dead() -> None:
+def test_a_failing_site_is_not_asked_again_among_few_sites() -> None:
     sites = np.array([[0.1, 0.1], [0.9, 0.9], [0.1, 0.9], [0.9, 0.1], [0.5, 0.5]])
     team = sb.Team.for_field(["a", "b"], [0.0, 0.0], [1.0, 1.0], acquisition="information")
     failed: list[tuple[float, ...]] = []
     for _ in range(10):
         query = team.ask(dict.fromkeys("ab", sites))
-        dead = {agent: x[0] == 0.9 for agent, x in query.points.items()}
-        failed += [tuple(x) for agent, x in query.points.items() if dead[agent]]
-        team.tell(query, {agent: None if dead[agent] else 1.0 for agent in query.points})
+        failing_at = {agent: x[0] == 0.9 for agent, x in query.points.items()}
+        failed += [tuple(x) for agent, x in query.points.items() if failing_at[agent]]
+        team.tell(query, {agent: None if failing_at[agent] else 1.0 for agent in query.points})
     assert len(failed) <= 2
 
 
-def test_only_failures_that_reached_an_agent_are_heeded() -> None:
+def test_an_agent_avoids_only_failures_that_reached_it() -> None:
     links = nx.Graph([("a", "b")])
     links.add_node("c")
     team = sb.Team.for_field(list("abc"), [0.0], [1.0], acquisition="information", belief="fused")
@@ -240,7 +247,7 @@ def test_only_failures_that_reached_an_agent_are_heeded() -> None:
         assert team.ask(candidates, agents=[agent]).points[agent][0] == place
 
 
-def test_an_agent_judges_how_careful_to_be_by_its_own_outcomes() -> None:
+def test_an_agents_caution_depends_on_its_own_outcomes() -> None:
     team = sb.Team.for_field(["a", "b"], [0.0], [1.0])
     first, second = team.ask(), team.ask()
     team.tell(first, {"a": np.nan, "b": 1.0})
@@ -263,14 +270,14 @@ def test_reports_of_failures_are_counted() -> None:
         assert team.last_sharing.bytes > first.bytes + 3 * 8
 
 
-FADING = {"kind": "exact", "time": {"lengthscale_median": 2.0, "lengthscale_log_std": 0.01}}
+WITH_TIME = {"kind": "exact", "time": {"lengthscale_median": 2.0, "lengthscale_log_std": 0.01}}
 
 
-@pytest.mark.parametrize("belief", ["exact", "fused", FADING])
-def test_attached_failures_are_known_too_and_fade_with_the_belief(belief) -> None:
+@pytest.mark.parametrize("belief", ["exact", "fused", WITH_TIME])
+def test_attached_failures_are_avoided_and_lose_weight_with_the_belief(belief) -> None:
     team = sb.Team.for_field(["a"], [0.0], [1.0], acquisition="information", belief=belief)
-    team.attach([[0.2, 1.0], [0.7, 1.0]] if belief is FADING else [[0.2], [0.7]], [1.0, np.nan])
+    team.attach([[0.2, 1.0], [0.7, 1.0]] if belief is WITH_TIME else [[0.2], [0.7]], [1.0, np.nan])
     assert team.ask({"a": [[0.2], [0.7]]}).points["a"][0] == 0.2
-    for _ in range(20 if belief is FADING else 0):
+    for _ in range(20 if belief is WITH_TIME else 0):
         team.tell(team.ask({"a": [[0.2]]}), {"a": 1.0})
-    assert team.ask({"a": [[0.2], [0.7]]}).points["a"][0] == (0.7 if belief is FADING else 0.2)
+    assert team.ask({"a": [[0.2], [0.7]]}).points["a"][0] == (0.7 if belief is WITH_TIME else 0.2)

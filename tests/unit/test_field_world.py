@@ -1,4 +1,4 @@
-"""Infos of agents, read by a field's world: places and outcomes, or failures."""
+"""Infos of agents as a field's world reads them: locations and outcomes, or failures."""
 
 import re
 from fractions import Fraction
@@ -22,7 +22,7 @@ def env_of(n_numbers=2):
 
 
 def reported(infos, sent=SENT):
-    """Places and outcomes that a world makes of infos, in its order."""
+    """Locations and outcomes that a world reads from infos, in its order."""
     world = FieldWorld(env_of())
     news = world.news(sent, Step({}, {}, {}, {}, infos))
     assert news.total is None
@@ -31,7 +31,10 @@ def reported(infos, sent=SENT):
     return {agent: (place, FAILED if np.isnan(y) else y) for agent, (place, y) in found.items()}
 
 
-A, B = {"a": ([1.0, 1.0], FAILED)}, {"b": ([2.0, 2.0], FAILED)}  # sent, and silent
+A, B = (
+    {"a": ([1.0, 1.0], FAILED)},
+    {"b": ([2.0, 2.0], FAILED)},
+)  # results of agents without infos: failures at the requested locations
 
 
 @pytest.mark.parametrize(
@@ -39,7 +42,7 @@ A, B = {"a": ([1.0, 1.0], FAILED)}, {"b": ([2.0, 2.0], FAILED)}  # sent, and sil
     [
         ({}, A | B),
         ({"a": None}, A | B),
-        ({"a": {"sampled": False}}, B),  # who declined
+        ({"a": {"sampled": False}}, B),  # a abstained
         ({"a": {"measurement": 3.0}}, {"a": ([1.0, 1.0], 3.0)} | B),
         ({"a": {"measurement": 3.0, "sampled": None}}, {"a": ([1.0, 1.0], 3.0)} | B),
         ({"c": {"location": [5.0, 6.0], "measurement": float("nan")}}, A | B | {"c": ([5.0, 6.0], FAILED)}),
@@ -49,12 +52,12 @@ A, B = {"a": ([1.0, 1.0], FAILED)}, {"b": ([2.0, 2.0], FAILED)}  # sent, and sil
         ),
     ],
 )
-def test_outcomes_have_the_place_that_was_really_measured_else_where_the_agent_was_sent(infos, found):
+def test_outcomes_have_the_reported_location_or_else_the_requested_one(infos, found):
     assert list(reported(infos).items()) == list(found.items())
 
 
 @pytest.mark.parametrize("location", [[np.nan, 0.0], [1.0], [1e300, 0.0], "here", [1j, 0.0], {}, [[1.0], [1.0, 2.0]]])
-def test_an_outcome_from_nowhere_failed_where_the_agent_was_sent(location):
+def test_an_outcome_without_a_valid_location_failed_at_the_requested_one(location):
     infos = {"a": {"location": location, "measurement": 1.0}}
     assert reported(infos) == A | B
     assert reported(infos, sent=None) == {}
@@ -76,7 +79,7 @@ OTHER = {"a": [1.0, 2.0]}
         ({"level": "high"}, r"level: got 'high'; wanted a finite number"),
     ],
 )
-def test_what_a_world_offers_in_another_form_is_refused_with_its_name(told, message):
+def test_invalid_offers_of_an_environment_are_refused_by_name(told, message):
     env = env_of(3 if "prices" in told else 2)
     for name, value in told.items():
         setattr(env, name, value if name == "level" else lambda value=value: value)
@@ -85,11 +88,11 @@ def test_what_a_world_offers_in_another_form_is_refused_with_its_name(told, mess
 
 
 @pytest.mark.parametrize("outcome", ["1.5", np.array("1.5"), object(), -1e61, np.inf, 10**400])
-def test_no_number_and_one_beyond_all_reason_is_a_failure(outcome):
+def test_outcomes_that_are_not_numbers_or_extremely_large_count_as_failed(outcome):
     assert reported({"a": {"location": [1.0, 2.0], "measurement": outcome}})["a"] == ([1.0, 2.0], FAILED)
 
 
-def test_the_reason_of_a_failure_follows_from_what_was_read():
+def test_only_invalid_measurements_have_a_reason_of_failure():
     for outcome, reason in ((np.True_, None), (Fraction(1, 2), None), (np.ones(2), "measurement: got"), ("x", "meas")):
         failure = Report.of({"measurement": outcome}).failure
         assert (failure is None) if reason is None else failure.startswith(reason)
@@ -103,7 +106,7 @@ def test_the_reason_of_a_failure_follows_from_what_was_read():
         {"factors": None, "source": None, "location": None, "measurement": None},
     ],
 )
-def test_whatever_an_agent_reports_is_read(info):
+def test_missing_and_invalid_entries_of_infos_are_read_as_defaults(info):
     report = Report.of(info)
     assert report.failure is None
     assert (report.place, dict(report.factors), report.distance, report.cost) == (None, {}, 0.0, 0.0)
@@ -111,7 +114,7 @@ def test_whatever_an_agent_reports_is_read(info):
     assert report.source is None
 
 
-def test_a_battery_that_lasts_for_ever_limits_no_route():
+def test_an_infinite_battery_limits_no_route():
     env = env_of()
     env.travel_rounds = lambda agent, origins, places: np.ones((len(origins), len(places)), dtype=int)
     env.rounds_left, env.base = lambda agent: np.inf, lambda agent: [0.0, 0.0]
@@ -119,7 +122,7 @@ def test_a_battery_that_lasts_for_ever_limits_no_route():
     assert set(team.act(*env.reset(seed=0))) == set(env.agents)
 
 
-def test_a_source_is_kept_as_far_as_it_can_be_logged():
+def test_a_source_is_converted_to_plain_data_for_the_log():
     told = {"version": np.float32(2.5), "runs": (np.int64(1), {2: np.nan}), "engine": Fraction(1, 3)}
     assert Report.of({"source": told}).source == {
         "version": 2.5,

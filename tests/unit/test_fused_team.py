@@ -1,4 +1,4 @@
-"""Teams in a field whose agents each have a belief of their own."""
+"""Teams in a field whose agents have local beliefs."""
 
 import msgspec
 import networkx as nx
@@ -14,7 +14,7 @@ from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
 
-from .teams import told
+from .teams import ask_and_tell
 
 AGENTS = ["a", "b", "c"]
 METHODS = ["consensus", "covariance-intersection", "readings", "experts"]
@@ -34,11 +34,11 @@ def field(x):
 
 
 def play(team, n_rounds):
-    return told(team, n_rounds, field)
+    return ask_and_tell(team, n_rounds, field)
 
 
 @pytest.mark.parametrize("method", EACH)
-def test_a_team_decides_by_what_its_agents_believe_and_finds_the_better_part(method):
+def test_a_team_decides_by_local_beliefs_and_finds_large_values(method):
     playing = team(method)
     queries = play(playing, 6)
     assert all(set(query.points) == set(AGENTS) for query in queries)
@@ -50,7 +50,7 @@ def test_a_team_decides_by_what_its_agents_believe_and_finds_the_better_part(met
     assert field(found.location) > np.quantile([field(x) for x in PLACES], 0.6)
 
 
-RARELY = sb.ExactGPSettings(restarts=0, refit_every=3)  # of one agent, so its first fit is to one outcome
+RARELY = sb.ExactGPSettings(restarts=0, refit_every=3)  # for one agent, whose first fit has one outcome
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ RARELY = sb.ExactGPSettings(restarts=0, refit_every=3)  # of one agent, so its f
     ],
     ids=["readings", "experts", "shared"],
 )
-def test_the_unit_of_outcomes_decides_nothing_once_two_are_known(playing):
-    usual = told(playing(), 3, field)
+def test_the_unit_of_outcomes_does_not_influence_decisions_once_two_are_known(playing):
+    usual = ask_and_tell(playing(), 3, field)
     for unit in (1e-9, 2.0**30):
-        other = told(playing(), 3, lambda x, unit=unit: unit * field(x))
+        other = ask_and_tell(playing(), 3, lambda x, unit=unit: unit * field(x))
         assert [query.point for query in other] == [query.point for query in usual]
 
 
-def test_each_agent_ranks_places_by_its_own_view():
-    """With nobody in contact an agent's choice depends on its own readings alone."""
-    lonely = nx.empty_graph(AGENTS)
+def test_each_agent_ranks_locations_by_its_own_view():
+    """Without contact, an agent's choice depends on its own measurements only."""
+    without_links = nx.empty_graph(AGENTS)
 
     def choice(value_of_c):
         playing = team("readings", {"seed": 3})
-        playing.belief.learn({"a": ([[10.0, 10.0]], [1.0]), "c": ([[90.0, 40.0]], [value_of_c])}, links=lonely)
-        return playing.ask(links=lonely)
+        playing.belief.learn({"a": ([[10.0, 10.0]], [1.0]), "c": ([[90.0, 40.0]], [value_of_c])}, links=without_links)
+        return playing.ask(links=without_links)
 
     low, high = choice(-5.0), choice(5.0)
     np.testing.assert_array_equal(low.points["a"], high.points["a"])
@@ -84,7 +84,7 @@ def test_each_agent_ranks_places_by_its_own_view():
     assert low.means["c"] < high.means["c"]
 
 
-def test_of_agents_apart_each_leads_itself_and_in_contact_the_first_name_leads():
+def test_the_first_agent_by_name_of_each_connected_group_leads():
     belief = FusedBelief(FusedSettings(method="consensus", n_features=20), team().domain, AGENTS, seed=0)
     readings = {name: (PLACES[n : n + 2], [1.0, 2.0]) for n, name in enumerate(AGENTS)}
     belief.learn(readings, nx.Graph([("b", "c")]))
@@ -96,14 +96,14 @@ def test_of_agents_apart_each_leads_itself_and_in_contact_the_first_name_leads()
 
 
 @pytest.mark.parametrize("method", EACH)
-def test_the_unit_of_outcomes_that_first_differ_is_agreed_on_at_once_and_kept(method):
-    """Until outcomes differ the scale is 1, of whatever unit: signals far below it would count as noise for long."""
+def test_agents_agree_on_the_unit_at_once_when_outcomes_first_differ(method):
+    """Until outcomes differ, the scale is 1 in any unit. If it stayed, much smaller signals would count as noise."""
     rng, settings = np.random.default_rng(0), FusedSettings(method=method, n_features=16)
     belief = FusedBelief(settings, Domain(np.zeros(2), np.ones(2)), ["a", "b"], seed=0)
-    for n in (5, 4, 4, 4):  # so that growth is not what makes the agents propose
+    for n in (5, 4, 4, 4):  # so that agents do not propose because of growth
         belief.learn({name: (rng.random((n, 2)), np.zeros(n)) for name in "ab"}, None)
     X, unit, scales = rng.random((6, 2)), 1e-9, list[float]()
-    belief.learn({"b": (X, unit * X.sum(axis=1))}, None)  # b alone measures what differs, after its turn to wait
+    belief.learn({"b": (X, unit * X.sum(axis=1))}, None)  # only b measures different outcomes, after its waiting time
     for _ in range(4):
         belief.learn({"a": (rng.random((9, 2)), np.zeros(9))}, None)
         proposals = {agent.proposal for agent in belief.agents.values()}
@@ -113,7 +113,7 @@ def test_the_unit_of_outcomes_that_first_differ_is_agreed_on_at_once_and_kept(me
 
 
 @pytest.mark.parametrize("method", EACH)
-def test_agents_take_proposals_of_hardly_any_noise(method):
+def test_agents_accept_proposals_with_very_small_noise(method):
     prior = sb.ExactGPSettings(noise_floor=1e-16, noise_median=1e-14)
     settings, rng = FusedSettings(method=method, n_features=16, prior=prior), np.random.default_rng(0)
     belief = FusedBelief(settings, Domain(np.zeros(1), np.ones(1)), ["a", "b"], seed=0)
@@ -123,7 +123,7 @@ def test_agents_take_proposals_of_hardly_any_noise(method):
     assert all(agent.reached.keys() == {"a", "b"} and not agent.refused for agent in belief.agents.values())
 
 
-def test_an_agents_own_beliefs_do_not_answer_for_the_team():
+def test_the_beliefs_of_one_agent_give_no_team_posterior():
     alone = FusedBelief(FusedSettings(n_features=20), team().domain, AGENTS, seed=0, held=["b"]).views
     assert view_of(alone, "b").n_data == 0
     with pytest.raises(ConfigError, match=r"got the beliefs of \['b'\].*view_of"):
@@ -131,7 +131,7 @@ def test_an_agents_own_beliefs_do_not_answer_for_the_team():
 
 
 @pytest.mark.parametrize("method", ["consensus", "readings"])
-def test_when_the_leader_is_gone_the_next_agent_leads(method):
+def test_when_the_leader_is_absent_the_next_agent_leads(method):
     belief = FusedBelief(FusedSettings(method=method, n_features=20, steps=40), team().domain, AGENTS, seed=0)
     rng = np.random.default_rng(0)
 
@@ -152,7 +152,7 @@ def test_when_the_leader_is_gone_the_next_agent_leads(method):
     assert len({agent.proposal for agent in belief.agents.values()}) == 1
 
 
-def test_strange_agents_and_links_are_refused_and_nothing_has_changed():
+def test_unknown_agents_and_invalid_links_are_refused_without_a_change():
     belief = FusedBelief(FusedSettings(), team().domain, AGENTS, seed=0)
     reading = ([[1.0, 1.0]], [1.0])
     with pytest.raises(ConfigError, match=r"\$.agents: got \['x'\]; wanted some of \['a', 'b', 'c'\]"):
@@ -178,7 +178,7 @@ def test_agents_of_any_names_are_restored(names):
         assert {name: view.reached for name, view in views.items()} == {n: view.reached for n, view in others.items()}
 
 
-def test_surveys_are_given_to_the_first_agent_and_counted_once():
+def test_attached_data_go_to_the_first_agent_and_count_once():
     playing = team()
     playing.attach(PLACES[:4], [1.0, 2.0, float("nan"), 3.0])
     assert playing.failures == 1
@@ -187,7 +187,7 @@ def test_surveys_are_given_to_the_first_agent_and_counted_once():
 
 
 @pytest.mark.parametrize("method", ["consensus", "readings"])
-def test_with_a_time_axis_readings_of_every_agent_fade(method):
+def test_with_a_time_axis_measurements_of_every_agent_lose_weight(method):
     playing = team(method, prior=ExactGPSettings(restarts=0, time=TimeAxis()))
     play(playing, 3)
     for own in playing.belief.agents.values():
@@ -198,7 +198,7 @@ def test_with_a_time_axis_readings_of_every_agent_fade(method):
         assert now < 0.999 * later.by_agent[agent].posterior(PLACES)[1].mean()
 
 
-def test_raw_readings_with_a_time_axis_are_the_exact_process_of_all_of_them():
+def test_flooded_measurements_with_a_time_axis_give_the_exact_process_of_all():
     playing = team(prior=ExactGPSettings(restarts=0, time=TimeAxis()))
     play(playing, 3)
     X = np.concatenate([playing.belief.agents[name].X for name in AGENTS])
@@ -210,7 +210,7 @@ def test_raw_readings_with_a_time_axis_are_the_exact_process_of_all_of_them():
 
 
 @pytest.mark.parametrize("method", EACH)
-def test_agents_that_know_the_same_have_one_belief_and_it_is_that_of_each(method):
+def test_agents_with_equal_data_share_one_belief_equal_to_their_own(method):
     belief = FusedBelief(FusedSettings(method=method, n_features=20, steps=1, loss=0.4), team().domain, AGENTS, seed=4)
     shared = set()
     for n in range(20):
@@ -229,81 +229,84 @@ def test_agents_that_know_the_same_have_one_belief_and_it_is_that_of_each(method
 
 
 def over(transport, method="readings", rounds=4, **settings):
-    """A team that talks over links with faults, after some rounds, and how links fared in each."""
+    """A team over links with faults after some rounds, and the reports of links in each round."""
     by_deadline = sb.MaxSum(mode="asynchronous", deadline=6)
     given = {"transport": {"kind": "faulty", **transport}, "coordination": by_deadline}
     playing = team(method, given, **{"n_features": 20, "steps": 20, **settings})
-    fared = []
+    link_reports = []
     for _ in range(rounds):
         play(playing, 1)
-        if fared:  # said before this decision
-            said = playing.sent["sharing"]
-            assert (fared[-1].total.messages, fared[-1].total.bytes) == (said.messages, said.bytes)
-        fared.append(playing.sharing_links)
-    return playing, fared
+        if link_reports:  # sent before this decision
+            sent_before = playing.sent["sharing"]
+            assert (link_reports[-1].total.messages, link_reports[-1].total.bytes) == (
+                sent_before.messages,
+                sent_before.bytes,
+            )
+        link_reports.append(playing.sharing_links)
+    return playing, link_reports
 
 
-def heard(playing, agent):
-    """Of whom an agent has how many readings."""
+def reached_of(playing, agent):
+    """Number of measurements of each agent that have reached an agent."""
     return playing.belief.agents[agent].reached
 
 
 NOISY = {"loss": 0.4, "delay": 3, "duplicate": 0.3, "reorder": 0.5}
-DYING = {"bandwidth": 300, "delay": 2, "deaths": [{"agent": "b", "round": 2, "step": 1}]}
+FAILING = {"bandwidth": 300, "delay": 2, "deaths": [{"agent": "b", "round": 2, "step": 1}]}
 
 
-@pytest.mark.parametrize(("method", "faults"), list(zip(METHODS, [NOISY, DYING] * 2, strict=True)))
-def test_what_agents_tell_one_another_meets_the_faults_of_the_teams_transport(method, faults):
-    playing, fared = over(faults, method, rounds=3)
-    edges = [edge for links in fared for edge in links.edges.values()]
-    assert sum(edge.steps for edge in edges) > sum(edge.arrived for edge in edges)  # news take longer than a step
+@pytest.mark.parametrize(("method", "faults"), list(zip(METHODS, [NOISY, FAILING] * 2, strict=True)))
+def test_messages_of_the_fusion_have_the_faults_of_the_teams_transport(method, faults):
+    playing, link_reports = over(faults, method, rounds=3)
+    edges = [edge for links in link_reports for edge in links.edges.values()]
+    assert sum(edge.steps for edge in edges) > sum(edge.arrived for edge in edges)  # messages take more than one step
     if "loss" in faults:
         lost = sum(edge.lost for edge in edges) / sum(edge.messages for edge in edges)
         assert 0.2 < lost < 0.6
     else:
-        assert [links.silent for links in fared] == [(), ("b",), ("b",)]
-        assert not any(edge.startswith("b>") for links in fared[1:] for edge in links.edges)
-        assert not any(edge.arrived for edge in (fared[1].edges["a>b"], fared[2].edges["c>b"]))
+        assert [links.silent for links in link_reports] == [(), ("b",), ("b",)]
+        assert not any(edge.startswith("b>") for links in link_reports[1:] for edge in links.edges)
+        assert not any(edge.arrived for edge in (link_reports[1].edges["a>b"], link_reports[2].edges["c>b"]))
     total = sum(len(playing.belief.agents[name].y) for name in AGENTS)
     for agent in playing.belief.agents.values():
-        assert sum(agent.reached.values()) <= total + 1e-6  # what comes twice is one piece of news
+        assert sum(agent.reached.values()) <= total + 1e-6  # duplicates count once
 
 
-def test_news_behind_a_cut_are_late_and_all_the_newer_when_it_is_over():
+def test_measurements_behind_a_cut_arrive_after_it():
     cut = {"parts": [["c"]], "rounds": [2, 3]}
     playing, _ = over({"cuts": [cut]}, rounds=3)
-    assert heard(playing, "a") == {"a": 3, "b": 3, "c": 1}
-    assert heard(playing, "c") == {"a": 1, "b": 1, "c": 3}
+    assert reached_of(playing, "a") == {"a": 3, "b": 3, "c": 1}
+    assert reached_of(playing, "c") == {"a": 1, "b": 1, "c": 3}
     again = sb.Team.from_state_dict(playing.state_dict())
     play(again, 1)
-    assert heard(again, "a") == heard(again, "c") == {"a": 4, "b": 4, "c": 4}
+    assert reached_of(again, "a") == reached_of(again, "c") == {"a": 4, "b": 4, "c": 4}
     of_agreements, _ = over({"cuts": [cut | {"steps": [0, 2]}]}, rounds=3)
-    assert heard(of_agreements, "a") == {"a": 3, "b": 3, "c": 3}
+    assert reached_of(of_agreements, "a") == {"a": 3, "b": 3, "c": 3}
 
 
-def test_what_the_transport_loses_and_what_the_belief_does_add_up():
-    (alone, fared), (both, again) = (
+def test_losses_of_transport_and_belief_add_up():
+    (alone, link_reports), (both, again) = (
         over({"loss": loss}, steps=1, loss=own) for loss, own in ((0.5, 0.0), (0.375, 0.2))
     )
-    assert fared == again
-    counts = [sum(heard(alone, agent).values()) for agent in AGENTS]
-    assert counts == [sum(heard(both, agent).values()) for agent in AGENTS]
-    assert 4 * 3 < sum(counts) < 3 * 4 * 3  # each has its own, and not all
+    assert link_reports == again
+    counts = [sum(reached_of(alone, agent).values()) for agent in AGENTS]
+    assert counts == [sum(reached_of(both, agent).values()) for agent in AGENTS]
+    assert 4 * 3 < sum(counts) < 3 * 4 * 3  # each agent has its own measurements, but not all
     plain = team("readings")
     play(plain, 1)
     assert plain.sharing_links is None
 
 
-def test_where_nobody_talked_nothing_is_said_of_links_or_of_traffic():
+def test_without_messages_there_are_no_reports_of_links_or_traffic():
     playing, _ = over({"loss": 0.3}, rounds=1)
     assert playing.last_sharing.messages > 0
-    playing.begin({})  # a further episode, and nobody has measured yet
+    playing.begin({})  # a further episode, without measurements
     assert (playing.last_sharing, playing.sharing_links) == (Traffic(), None)
 
 
 @pytest.mark.parametrize("method", EACH)
-def test_attached_data_are_fitted_before_the_first_question(method):
-    """Without a fit, outcomes of -60 are far below the prior's 0, so the best place is where nothing is known."""
+def test_the_belief_is_fitted_to_attached_data_before_the_first_query(method):
+    """Without a fit, outcomes of -60 are far below the prior's 0, so unknown locations would seem best."""
     X = np.random.default_rng(0).random((12, 2)) * [40.0, 20.0]
     y = -60.0 - 200.0 * (((X - [20.0, 10.0]) / [100.0, 50.0]) ** 2).sum(axis=1)
     playing = team(method)
@@ -316,7 +319,7 @@ def test_attached_data_are_fitted_before_the_first_question(method):
 
 
 def test_agents_with_equal_data_judge_failures_by_their_own_kernel_of_time():
-    """The reports of two agents are equal, their kernels of time differ: the order of agents must not matter."""
+    """Two agents have equal reports but different kernels of time. The order of agents must not matter."""
     playing = team("readings", prior=ExactGPSettings(restarts=0, time=TimeAxis()))
     for n in range(4):
         query = playing.ask({"a": PLACES[:10], "b": PLACES[10:20]})

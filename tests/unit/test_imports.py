@@ -1,4 +1,4 @@
-"""Files import one another without circles, late imports and those for type checkers included, and from few others."""
+"""Imports between files have no cycles, counting late imports and those for type checkers, and are few per file."""
 
 import ast
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (ROOT / "swarmbo", ROOT / "envs" / "swarmbo_envs")
-MOST = (15, 12)  # names, and modules that they come from, which a file should not exceed
-STILL_OVER = 64  # files that exceed them; lower it with every file that no longer does
-LARGEST = (50, 23)  # of any file; likewise
+MOST = (15, 12)  # largest recommended numbers of imported names and of their modules
+STILL_OVER = 64  # number of files above these; lower it whenever a file no longer is
+LARGEST = (50, 23)  # largest numbers of any file; lower them likewise
 
 
 @cache
 def imported() -> dict[str, frozenset[tuple[str, str]]]:
-    """For each module, façades left out of no circle, the modules and names that it imports from this repository."""
+    """For each module (façades included), the modules and names that it imports from this repository."""
     files: dict[str, Path] = {}
     for package in PACKAGES:
         for path in package.rglob("*.py"):
@@ -32,7 +32,7 @@ def imported() -> dict[str, frozenset[tuple[str, str]]]:
 
 
 def statements(path: Path) -> Iterator[tuple[str, str]]:
-    """Each import, wherever in the file it stands: a module and a name."""
+    """Module and name of each import anywhere in a file."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from ((node.module, alias.name) for alias in node.names)
@@ -40,7 +40,7 @@ def statements(path: Path) -> Iterator[tuple[str, str]]:
             yield from ((alias.name, "") for alias in node.names if "." in alias.name)
 
 
-def test_no_file_imports_what_imports_it() -> None:
+def test_imports_have_no_cycles() -> None:
     graph = {module: {source for source, _ in found} - {module} for module, found in imported().items()}
     try:
         TopologicalSorter(graph).prepare()
@@ -48,7 +48,7 @@ def test_no_file_imports_what_imports_it() -> None:
         raise AssertionError(f"imports in a circle: {' -> '.join(error.args[1])}; move what both need down") from None
 
 
-def test_imports_of_a_file_become_fewer() -> None:
+def test_no_more_files_than_before_have_many_imports() -> None:
     facades = {".".join(path.relative_to(p.parent).parts[:-1]) for p in PACKAGES for path in p.rglob("__init__.py")}
     over = {}
     for module, found in imported().items():

@@ -1,4 +1,4 @@
-"""A team with default settings goes on, whatever outcomes and points it is told."""
+"""A team with default settings continues after any outcomes and points."""
 
 from collections.abc import Callable
 
@@ -25,44 +25,46 @@ OUTCOMES: dict[str, Callable[[int, float], float | None]] = {
 }
 
 
-def goes_on(team) -> None:
+def assert_continues(team) -> None:
     twin = sb.Team.from_state_dict(team.state_dict())
     query, again = team.ask(), twin.ask()
     assert query.point == again.point
     assert all(0.0 <= value <= 1.0 for value in query.point.values())
     expected = [query.mean, query.std]
-    assert expected == [None, None] or (np.isfinite(expected).all() and query.std >= 0.0)  # none in a design
+    assert expected == [None, None] or (
+        np.isfinite(expected).all() and query.std >= 0.0
+    )  # points of a design have no prediction
     assert team.last_report.status in ("converged", "max_rounds", "not_needed")
 
 
 @pytest.mark.parametrize(("kind", "outcomes"), [(k, ("total", "per-factor")[n % 2]) for n, k in enumerate(OUTCOMES)])
-def test_team_goes_on_to_the_bit_whatever_outcomes_are(kind, outcomes):
+def test_a_team_continues_bit_identically_after_any_outcomes(kind, outcomes):
     team = sb.Team(CHAIN, CUBE, seed=0, initial=4, outcomes=outcomes)
     for index in range(6):
         query = team.ask()
         values = springs(query.point)
         told = {factor: OUTCOMES[kind](index, value) for factor, value in values.items()}
         team.tell(query, told if outcomes == "per-factor" else OUTCOMES[kind](index, sum(values.values())))
-    goes_on(team)
+    assert_continues(team)
 
 
-def test_team_goes_on_after_points_1e_12_apart():
+def test_a_team_continues_after_points_1e_12_apart():
     team = sb.Team(CHAIN, CUBE, seed=0, initial=2)
     team.attach([[0.5, 0.5, 0.5], [0.5 + 1e-12, 0.5, 0.5]], [1.0, 1.5])
-    goes_on(team)
+    assert_continues(team)
 
 
 @pytest.mark.parametrize("outcomes", ["per-factor", pytest.param("total", marks=pytest.mark.slow)])
-def test_team_goes_on_after_being_told_300_times_of_one_point(outcomes):
+def test_a_team_continues_after_300_outcomes_of_one_point(outcomes):
     team = sb.Team(CHAIN, CUBE, seed=0, initial=300, outcomes=outcomes)
     here = dict.fromkeys("xyz", 0.5)
     for index in range(300):
         value = 1.0 + 1e-3 * (index % 2)
         team.tell(team.ask(), value if outcomes == "total" else {"f": value, "g": -value}, point=here)
     assert team.n_data == 300
-    goes_on(team)
+    assert_continues(team)
     away = [abs(value - 0.5) for value in team.last_query.point.values()]
-    assert max(away) > 1e-9  # there is nothing left to learn there
+    assert max(away) > 1e-9  # nothing can be learned there any more
     assert team.recommend().mean == pytest.approx(1.0005 if outcomes == "total" else 0.0, abs=1e-2)
 
 
@@ -75,7 +77,7 @@ def test_team_goes_on_after_being_told_300_times_of_one_point(outcomes):
     ],
     ids=["chain-of-40", "star-of-30", "60-apart"],
 )
-def test_team_goes_on_with_many_factors_and_few_outcomes(scopes, outcomes):
+def test_a_team_continues_with_many_factors_and_few_outcomes(scopes, outcomes):
     graph = sb.FactorGraph.from_scopes(scopes)
     team = sb.Team(graph, dict.fromkeys(graph.variables, (0.0, 1.0)), seed=0, initial=2, outcomes=outcomes)
     for index in range(3):
@@ -83,11 +85,11 @@ def test_team_goes_on_with_many_factors_and_few_outcomes(scopes, outcomes):
         parts = {f: -sum((query.point[v] - 0.3) ** 2 for v in graph.scope(f)) for f in graph.factors}
         parts["f1"] = OUTCOMES["some-nan"](index, parts["f1"])
         team.tell(query, parts if outcomes == "per-factor" else sum(parts[f] for f in graph.factors if f != "f1"))
-    goes_on(team)
+    assert_continues(team)
     assert team.failures == (1 if outcomes == "per-factor" else 0)
 
 
-def test_team_that_is_told_totals_factors_and_failures_by_turns_goes_on_and_learns():
+def test_a_team_learns_from_alternating_totals_factors_and_failures():
     team = sb.Team(CHAIN, CUBE, seed=1, initial=4)
     told = [
         lambda own: sum(own.values()),
@@ -100,11 +102,11 @@ def test_team_that_is_told_totals_factors_and_failures_by_turns_goes_on_and_lear
     for index in range(12):
         query = team.ask()
         team.tell(query, told[index % len(told)](springs(query.point)), failed=True)
-    goes_on(team)
+    assert_continues(team)
     assert sum(springs(team.recommend().point).values()) > -0.3  # random points: -0.46 on average
 
 
-def test_factors_told_one_at_a_time_in_any_order_decide_as_if_told_at_once():
+def test_factors_told_one_at_a_time_in_any_order_give_the_same_decisions():
     at_once, one_by_one = (sb.Team(CHAIN, CUBE, seed=2, initial=3, outcomes="per-factor") for _ in range(2))
     for _ in range(7):
         queries = at_once.ask(2), one_by_one.ask(2)
@@ -113,23 +115,23 @@ def test_factors_told_one_at_a_time_in_any_order_decide_as_if_told_at_once():
             at_once.tell(query, springs(query.point))
         for factor, query in [("g", queries[1][0]), ("f", queries[1][0]), ("f", queries[1][1]), ("g", queries[1][1])]:
             one_by_one.tell(query, {factor: springs(query.point)[factor]})
-    goes_on(one_by_one)
+    assert_continues(one_by_one)
 
 
-def test_team_goes_on_while_half_of_its_factors_are_still_to_come():
+def test_a_team_continues_while_half_of_its_factors_are_pending():
     team = sb.Team(CHAIN, CUBE, seed=2, initial=3, outcomes="per-factor")
     open_queries = team.ask(5)
     for query in open_queries:
         team.tell(query, {"g": springs(query.point)["g"]})
         if team.n_data >= 3:
-            goes_on(sb.Team.from_state_dict(team.state_dict()))
+            assert_continues(sb.Team.from_state_dict(team.state_dict()))
     for query in reversed(open_queries):
         team.tell(query, {"f": springs(query.point)["f"]})
-    goes_on(team)
+    assert_continues(team)
     assert (team.n_data, team.failures) == (5, 0)
 
 
-def test_while_all_totals_are_equal_the_design_goes_on_and_the_first_other_one_ends_it():
+def test_the_initial_design_continues_until_totals_differ():
     def played(acquisition, tells=lambda index: 1.0):
         team = sb.Team(CHAIN, CUBE, seed=0, initial=4, acquisition=acquisition)
         for index in range(20):

@@ -1,4 +1,4 @@
-"""The team with a factor graph, through its public names only."""
+"""Teams with a factor graph, tested through public names only."""
 
 import networkx as nx
 import numpy as np
@@ -11,7 +11,7 @@ from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo_envs import function_v0
 from swarmbo_envs.functions import AdditiveFunction
 
-from .teams import drive, told
+from .teams import ask_and_tell, drive
 
 NAMES = ("x", "y", "z")
 SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
@@ -33,9 +33,9 @@ KINDS += [{"coordination": kind} for kind in ("refined-max-sum", "random", "sobo
 
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(KINDS)))
-def test_every_kind_asks_in_bounds_learns_and_repeats_to_the_bit(number, kind):
+def test_queries_of_every_kind_are_within_bounds_and_repeat_bit_identically(number, kind):
     outcomes = "per-factor" if number % 2 else "total"
-    runs = [told(team_of(**kind, outcomes=outcomes), 7, factors_at) for _ in range(2)]
+    runs = [ask_and_tell(team_of(**kind, outcomes=outcomes), 7, factors_at) for _ in range(2)]
     assert runs[0] == runs[1]
     for query in runs[0]:
         assert list(query.point) == list(NAMES)
@@ -45,7 +45,7 @@ def test_every_kind_asks_in_bounds_learns_and_repeats_to_the_bit(number, kind):
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_the_default_finds_the_maximum_of_a_concave_sum(outcomes):
     team = team_of(outcomes=outcomes, initial=6)
-    told(team, 20, factors_at)
+    ask_and_tell(team, 20, factors_at)
     found = team.recommend()
     best = sum(factors_at(found.point).values())
     maximum = 5.0 - 0.4**2 / (1.0 + 1.0 + 1.0 + 1.0 / 0.5)  # four springs in a row between 0.2 and 0.6
@@ -65,12 +65,12 @@ def test_the_default_finds_the_maximum_of_a_concave_sum(outcomes):
         {"start": {"x": 0.0, "y": 5.0, "z": 150.0}, "safe": {}},
     ],
 )
-def test_the_unit_of_outcomes_decides_nothing_from_the_second_outcome_on(given):
+def test_the_unit_of_outcomes_does_not_influence_decisions_from_the_second_outcome_on(given):
     def asked(unit):
         def in_unit(point):
             return {factor: unit * value for factor, value in factors_at(point).items()}
 
-        queries = told(team_of(**{"initial": 1, **given}), 3, in_unit)
+        queries = ask_and_tell(team_of(**{"initial": 1, **given}), 3, in_unit)
         return [[query.point[name] / high for name, (_, high) in BOUNDS.items()] for query in queries]
 
     wanted = asked(1.0)
@@ -79,18 +79,21 @@ def test_the_unit_of_outcomes_decides_nothing_from_the_second_outcome_on(given):
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_the_unit_decides_nothing_where_the_deviation_of_outcomes_is_exactly_1(outcomes):
+def test_the_unit_does_not_influence_decisions_if_the_deviation_of_outcomes_is_exactly_1(outcomes):
     graph = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["x", "y"]})
 
     def asked(unit):
         team = sb.Team(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, outcomes=outcomes, acquisition="dec-hbo", initial=2)
         each = iter(np.array([1.0, -1.0, 0.3, 0.4]) / (2.0 if outcomes == "total" else 1.0))
-        return [list(query.point.values()) for query in told(team, 4, lambda _: dict.fromkeys("fg", unit * next(each)))]
+        return [
+            list(query.point.values())
+            for query in ask_and_tell(team, 4, lambda _: dict.fromkeys("fg", unit * next(each)))
+        ]
 
     np.testing.assert_allclose(asked(1.0), asked(4.0), atol=1e-4)
 
 
-def test_the_first_points_are_the_sobol_design_of_the_seed_whatever_the_method():
+def test_the_first_points_are_the_sobol_design_of_the_seed_with_every_method():
     expected = qmc.Sobol(3, rng=stream(3, "initial design")).random_base2(2)
     for changed in ({}, {"acquisition": "thompson"}, {"coordination": "random"}, {"outcomes": "per-factor"}):
         team = team_of(**changed)
@@ -101,9 +104,9 @@ def test_the_first_points_are_the_sobol_design_of_the_seed_whatever_the_method()
         assert team.last_query.mean is None
 
 
-def test_the_prediction_of_a_query_is_what_the_model_says_there():
+def test_the_prediction_of_a_query_is_the_models_posterior():
     team = team_of()
-    told(team, 8, factors_at)
+    ask_and_tell(team, 8, factors_at)
     model = team.model
     query = team.ask()
     mean, std = model.posterior(np.array([list(query.point.values())]))
@@ -136,19 +139,19 @@ def test_settings_that_do_not_fit_are_refused_with_their_path(settings, at):
 )
 def test_a_function_of_unknown_structure_needs_bounds_only(acquisition):
     team = sb.Team(None, BOUNDS, acquisition=acquisition, initial=4, seed=1)
-    told(team, 8, lambda point: sum(factors_at(point).values()))
+    ask_and_tell(team, 8, lambda point: sum(factors_at(point).values()))
     assert team.problem.structure == "unknown"
     assert team.agents == ("agent_0", "agent_1", "agent_2")
     assert list(team.recommend().point) == list(NAMES)
 
 
-def test_a_recommendation_in_between_changes_no_decision():
-    curious, queries = team_of(), []
+def test_recommendations_and_refits_change_no_decision():
+    with_recommendations, queries = team_of(), []
     for _ in range(14):
-        queries += told(curious, 1, factors_at)
-        curious.recommend()
-        curious.refit()
-    assert queries == told(team_of(), 14, factors_at)
+        queries += ask_and_tell(with_recommendations, 1, factors_at)
+        with_recommendations.recommend()
+        with_recommendations.refit()
+    assert queries == ask_and_tell(team_of(), 14, factors_at)
 
 
 def test_a_state_of_another_team_is_refused():
@@ -163,7 +166,7 @@ def test_a_state_of_another_team_is_refused():
 
 
 @pytest.mark.parametrize("arguments", [{}, {"outcomes": "per-factor"}, {"structure": "hidden"}])
-def test_acting_in_a_world_is_asking_and_telling(arguments):
+def test_act_and_observe_equal_ask_and_tell(arguments):
     env = function_v0.parallel_env(function="camel", max_cycles=12, **arguments)
     actor = sb.Team.for_env(env, seed=4)
     graph = actor.graph if actor.problem.structure == "known" else None
@@ -185,7 +188,7 @@ def test_acting_in_a_world_is_asking_and_telling(arguments):
     np.testing.assert_allclose(actor.history.totals, asker.history.totals, rtol=1e-12)
 
 
-def test_variables_in_no_factor_stay_in_the_middle_and_names_follow_the_world():
+def test_variables_without_a_factor_stay_at_the_centre_and_names_are_those_of_the_environment():
     box = {"low": [-1.0, 10.0, 0.0], "high": [1.0, 20.0, 4.0], "maximum": 0.0, "argmax": [0.0, 15.0, 3.0]}
     terms = {"last": lambda X: -((X[:, 0] - 3.0) ** 2) - X[:, 1] ** 2}
     function = AdditiveFunction.from_terms(terms, scopes={"last": [2, 0]}, **box)
@@ -200,53 +203,55 @@ def test_variables_in_no_factor_stay_in_the_middle_and_names_follow_the_world():
     np.testing.assert_allclose(truth.value(places), team.history.totals, rtol=1e-12)
 
 
-def test_what_came_is_told_before_the_next_decision():
+def test_news_are_sent_before_the_next_decision():
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]}, owners={"f": "a", "g": "b"})
     for outcomes, outcome in (("total", 1.0), ("per-factor", {"f": 1.0, "g": 2.0})):
         team = team_of(graph, outcomes=outcomes)
         team.tell(team.ask(), outcome)
         assert team.last_sharing.messages == 0
         team.ask()
-        assert team.last_sharing.messages == 2  # a sum goes up the tree of two agents, and comes down
+        assert team.last_sharing.messages == 2  # a sum goes up the tree of two agents, and down again
 
 
 @pytest.mark.parametrize(("coordination", "acquisition"), [("refined-max-sum", "dec-hbo"), ("admm", "thompson")])
-def test_agents_that_exchange_real_messages_decide_alike(coordination, acquisition):
+def test_agents_that_exchange_real_messages_make_the_same_decisions(coordination, acquisition):
     fast, agents = (
         team_of(coordination=coordination, acquisition=acquisition, transport=sb.InProcess(as_agents=real))
         for real in (False, True)
     )
-    assert told(fast, 7, factors_at) == told(agents, 7, factors_at)
+    assert ask_and_tell(fast, 7, factors_at) == ask_and_tell(agents, 7, factors_at)
     assert fast.last_report == agents.last_report
     assert fast.last_report.traffic.messages > 0
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 @pytest.mark.parametrize("acquisition", ["auto", "dec-hbo"])
-def test_outcomes_that_first_differ_have_their_unit_at_once_whenever_the_next_fit_is(acquisition, outcomes):
-    """Until then the scale is 1, of whatever unit, and signals far below it would count as noise."""
+def test_outcomes_that_first_differ_set_the_scale_at_once(acquisition, outcomes):
+    """Until then, the scale is 1 in any unit. If it stayed, much smaller signals would count as noise."""
     asked = []
     for unit in (2.0**-30, 2.0**20):
         team = team_of(outcomes=outcomes, acquisition=acquisition, belief=sb.AdditiveGPSettings(refit_every=9))
-        told(team, 5, lambda point: dict.fromkeys(factors_at(point), 0.0))
+        ask_and_tell(team, 5, lambda point: dict.fromkeys(factors_at(point), 0.0))
         asked.append([])
-        for query in told(team, 3, lambda point, unit=unit: {f: unit * v for f, v in factors_at(point).items()}):
+        for query in ask_and_tell(
+            team, 3, lambda point, unit=unit: {f: unit * v for f, v in factors_at(point).items()}
+        ):
             asked[-1].append([query.point[name] for name in NAMES])
         assert all(0.1 * unit < scale < 10.0 * unit for scale in team.model.belief.hyperparameters.scales)
     np.testing.assert_allclose(*asked, rtol=1e-5)
 
 
-def test_a_place_that_an_outcome_was_told_of_does_not_move_with_a_later_one():
+def test_an_outcome_without_a_point_keeps_the_point_told_before():
     team = team_of(outcomes="per-factor")
     query = team.ask()
     team.tell(query, {"f": 0.0}, point={"x": 0.1, "y": 5.0, "z": 150.0})
-    asked = team._log.with_factors(query.id, {"g": 2.0})  # without a place
+    asked = team._log.with_factors(query.id, {"g": 2.0})  # without a point
     assert asked.history.X.tolist() == [[0.1, 5.0, 150.0]]
     team.tell(query, {"g": 0.0}, point={"x": 0.9, "y": 9.0, "z": 200.0})
     assert team.history.X.tolist() == [[0.1, 5.0, 200.0]]
 
 
-def test_a_table_without_any_factor_tells_nothing():
+def test_an_empty_table_of_outcomes_changes_nothing():
     team = team_of(outcomes="per-factor")
     query = team.ask()
     team.tell(query, {})
@@ -256,7 +261,7 @@ def test_a_table_without_any_factor_tells_nothing():
 
 @pytest.fixture
 def situations(monkeypatch):
-    """What the random baseline was shown, decision by decision."""
+    """Situations that the random baseline receives, one per decision."""
     shown = []
 
     def decide_joint(self, situation, acquisition):
@@ -267,9 +272,9 @@ def situations(monkeypatch):
     return shown
 
 
-def test_methods_are_told_the_round_the_horizon_and_what_is_out(situations):
+def test_methods_receive_the_round_the_horizon_and_pending_points(situations):
     team = team_of(coordination="random", acquisition="thompson", initial=2, rounds=9)
-    told(team, 2, factors_at)
+    ask_and_tell(team, 2, factors_at)
     batch = team.ask(2)
     links = nx.Graph([("a", "b")])
     team.ask(links=links)
@@ -280,7 +285,7 @@ def test_methods_are_told_the_round_the_horizon_and_what_is_out(situations):
     assert [s.links for s in situations] == [None, None, links]
 
 
-def test_an_action_that_was_never_observed_is_not_waited_for(situations):
+def test_an_action_that_was_never_observed_is_not_pending(situations):
     env = function_v0.parallel_env(function="camel", max_cycles=9)
     team = sb.Team.for_env(env, coordination="random", acquisition="thompson", initial=1)
     observations, infos = env.reset(seed=0)
@@ -295,7 +300,7 @@ def test_an_action_that_was_never_observed_is_not_waited_for(situations):
     assert len(situations[-1].pending) == 0
 
 
-def test_what_is_learned_lies_where_the_world_says_it_was_evaluated():
+def test_outcomes_count_at_the_location_that_the_environment_reports():
     env = function_v0.parallel_env(function="camel", max_cycles=3)
     team = sb.Team.for_env(env)
     observations, infos = env.reset(seed=0)
@@ -305,7 +310,7 @@ def test_what_is_learned_lies_where_the_world_says_it_was_evaluated():
     np.testing.assert_allclose(team.history.X[0], 0.5 * np.array(list(team.last_query.point.values())), rtol=1e-15)
 
 
-def test_while_a_factor_always_fails_the_best_point_is_that_of_the_others():
+def test_if_a_factor_always_fails_the_best_point_is_that_of_the_other_factors():
     graph = sb.FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"]})
     team = sb.Team(graph, dict.fromkeys("abc", (0.0, 1.0)), outcomes="per-factor")
     X = np.random.default_rng(0).random((12, 3))

@@ -1,4 +1,4 @@
-"""Teams over links with faults: the same decisions by lockstep, decisions in time by a deadline, and what is logged."""
+"""Teams over links with faults: equal decisions in lockstep, timely decisions by a deadline, and logs."""
 
 import msgspec
 import numpy as np
@@ -20,9 +20,9 @@ from .teams import CHAIN, CUBE, drive
 
 NAMES = ["a", "b", "c", "d"]
 PLACES = {name: np.random.default_rng(k).random((8, 2)) for k, name in enumerate(NAMES)}
-CROWDED = dict.fromkeys(NAMES, PLACES["a"])  # everybody wants the same places
+CROWDED = dict.fromkeys(NAMES, PLACES["a"])  # all agents have the same candidates
 BY_DEADLINE = {"kind": "max-sum", "mode": "asynchronous"}
-DIES = {"agent": "b", "round": 2, "step": 4}
+FAILURE = {"agent": "b", "round": 2, "step": 4}
 
 
 def team_of(transport="in-process", coordination="max-sum", **more):
@@ -31,7 +31,7 @@ def team_of(transport="in-process", coordination="max-sum", **more):
 
 
 def asked(team, rounds=3, places=PLACES):
-    """What is asked in some rounds, each told at once."""
+    """Queries of some rounds, whose outcomes are told at once."""
     out = []
     for _ in range(rounds):
         query = team.ask(places)
@@ -42,7 +42,7 @@ def asked(team, rounds=3, places=PLACES):
 
 
 @pytest.mark.parametrize("coordination", ["max-sum", "exact"])
-def test_lockstep_over_losses_asks_what_is_asked_without(coordination):
+def test_lockstep_over_lossy_links_makes_the_same_decisions(coordination):
     clean, lossy = team_of(coordination=coordination), team_of({"kind": "faulty", "loss": 0.4}, coordination)
     assert asked(lossy) == asked(clean)
     assert lossy.last_report.bytes > clean.last_report.bytes
@@ -50,7 +50,7 @@ def test_lockstep_over_losses_asks_what_is_asked_without(coordination):
     assert clean.last_report.links is UNSET
 
 
-def test_a_function_is_agreed_on_over_losses_as_without():
+def test_decisions_on_a_function_are_the_same_over_lossy_links():
     def points(transport):
         team = sb.Team(CHAIN, CUBE, initial=2, seed=1, transport=transport)
         out = []
@@ -71,20 +71,20 @@ def function_team(outcomes, transport, **more):
 
 
 def points_of(team, rounds):
-    """What a function's team asks in some rounds, each told at once, and how these were agreed."""
+    """Points and reports of a function's team in some rounds, whose outcomes are told at once."""
     out = []
     for _ in range(rounds):
         query = team.ask()
-        worth = {f"f{n}": -((query.point[f"x{n}"] - query.point[f"x{n + 1}"] - n) ** 2) for n in range(3)}
-        team.tell(query, worth if team.problem.outcomes == "per-factor" else sum(worth.values()))
+        outcome_of = {f"f{n}": -((query.point[f"x{n}"] - query.point[f"x{n + 1}"] - n) ** 2) for n in range(3)}
+        team.tell(query, outcome_of if team.problem.outcomes == "per-factor" else sum(outcome_of.values()))
         out.append((query.point, team.last_report))
     return out
 
 
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
-def test_a_death_blocks_no_later_round_of_a_function_and_who_joins_is_in_again(outcomes):
-    died, back = {"agent": "x1", "round": 5, "step": 6}, {"agent": "x1", "round": 7}
-    transport = {"kind": "faulty", "loss": 0.2, "delay": 2, "deaths": [died], "joins": [back]}
+def test_a_failed_agent_blocks_no_later_round_of_a_function_and_may_join_again(outcomes):
+    failure, back = {"agent": "x1", "round": 5, "step": 6}, {"agent": "x1", "round": 7}
+    transport = {"kind": "faulty", "loss": 0.2, "delay": 2, "deaths": [failure], "joins": [back]}
     reports = [report for _, report in points_of(function_team(outcomes, transport), 7)]
     assert [report.status for report in reports] == ["not_needed"] * 3 + ["deadline"] * 4
     assert ["x1" in report.links.silent for report in reports[3:]] == [False, True, True, False]
@@ -93,22 +93,22 @@ def test_a_death_blocks_no_later_round_of_a_function_and_who_joins_is_in_again(o
     assert points_of(blocked, 5)[4][1].status == "blocked"
 
 
-def test_offers_as_before_are_said_in_full_while_somebody_is_absent():
-    def took(**faults):
+def test_unchanged_offers_are_sent_in_full_while_an_agent_is_absent():
+    def bytes_of_reports(**faults):
         team, sent = team_of({"kind": "faulty", **faults}, BY_DEADLINE), []
         for _ in range(3):
             team.ask(PLACES)
             sent.append(team.sent["reports"].bytes)
         return sent
 
-    first, second, third = took()
+    first, second, third = bytes_of_reports()
     assert second == third < first / 2
-    first, second, third = took(deaths=[{"agent": "a", "round": 1}])
+    first, second, third = bytes_of_reports(deaths=[{"agent": "a", "round": 1}])
     assert second == third > first / 2
 
 
 @pytest.mark.parametrize("places", [CROWDED, pytest.param(PLACES, marks=pytest.mark.slow)])
-def test_by_a_deadline_everybody_goes_somewhere_and_no_two_to_one_place(places):
+def test_by_a_deadline_agents_get_different_locations(places):
     for transport in ("in-process", {"kind": "faulty", "loss": 0.5, "delay": 5, "duplicate": 0.2, "reorder": 0.5}):
         team = team_of(transport, BY_DEADLINE)
         for points in asked(team, 3, places):
@@ -120,19 +120,19 @@ def test_by_a_deadline_everybody_goes_somewhere_and_no_two_to_one_place(places):
 
 
 @pytest.mark.parametrize("coordination", ["max-sum", BY_DEADLINE])
-def test_who_dies_in_a_decision_takes_no_part_from_then_on_and_who_joins_does_again(coordination):
-    transport = {"kind": "faulty", "deaths": [DIES], "joins": [{"agent": "b", "round": 4}]}
+def test_an_agent_that_fails_in_a_decision_is_left_out_until_it_joins(coordination):
+    transport = {"kind": "faulty", "deaths": [FAILURE], "joins": [{"agent": "b", "round": 4}]}
     team = team_of(transport, coordination)
-    before, dying = asked(team, 2)
+    before, failing = asked(team, 2)
     assert team.last_report.status == ("blocked" if coordination == "max-sum" else "deadline")
     assert "b" in team.last_report.links.silent
     gone, back = asked(team, 2)
     assert set(before) == set(back) == set(NAMES)
-    assert "b" not in dying
+    assert "b" not in failing
     assert set(gone) == set(NAMES) - {"b"}
 
 
-def test_faults_of_strangers_and_a_mode_of_a_kind_without_one_are_refused():
+def test_faults_of_unknown_agents_and_a_mode_of_a_kind_without_modes_are_refused():
     with pytest.raises(ConfigError, match=r"\$\.transport: got faults of \['e'\]; wanted some of \['a'"):
         team_of({"kind": "faulty", "deaths": [{"agent": "e", "round": 1}]})
     with pytest.raises(
@@ -141,7 +141,7 @@ def test_faults_of_strangers_and_a_mode_of_a_kind_without_one_are_refused():
         team_of(coordination={"kind": "exact", "mode": "asynchronous"})
 
 
-def test_a_run_logs_reports_and_draws_how_links_fared(tmp_path):
+def test_a_run_logs_reports_and_draws_faults_of_links(tmp_path):
     overrides = [
         *("rounds=3", "coordination.kind=max-sum", "coordination.mode=asynchronous"),
         *("transport.kind=faulty", "transport.loss=0.3", 'transport.deaths=[{agent="robot_1", round=2, step=3}]'),
@@ -155,7 +155,9 @@ def test_a_run_logs_reports_and_draws_how_links_fared(tmp_path):
     assert not any("robot_1" in edge for edge in links[3].edges)
     total = links_over_rounds(records)
     assert total == summary.links
-    assert 0 < total.total.messages < summary.agreement.messages  # claims and choices have to arrive
+    assert (
+        0 < total.total.messages < summary.agreement.messages
+    )  # the other messages, claims and choices, are never lost
     assert 0.2 < total.total.lost / total.total.messages < 0.45
     rows = dict(report_rows(summary))
     assert rows["conflicting choices"] == "none"
@@ -167,20 +169,20 @@ def test_a_run_logs_reports_and_draws_how_links_fared(tmp_path):
     assert b'"links"' not in msgspec.json.encode(plain)
 
 
-def test_of_a_function_by_factor_nobody_hears_of_the_factors_of_the_dead():
+def test_with_outcomes_per_factor_those_of_a_failed_agent_are_missing():
     env = function_v0.parallel_env(function="additive-gp", parameters={"n_variables": 4}, outcomes="per-factor")
     timed = sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2)
-    dying = env.possible_agents[1]
-    transport = {"kind": "faulty", "deaths": [{"agent": dying, "round": 4, "step": 2}]}
+    failing = env.possible_agents[1]
+    transport = {"kind": "faulty", "deaths": [{"agent": failing, "round": 4, "step": 2}]}
     team = sb.Team.for_env(env, coordination=timed, transport=transport, initial=2, seed=0)
     drive(env, team, 5, seed=1)
     known = np.isfinite(team.history.factors).sum(axis=0)
     for factor, count in zip(team.graph.factors, known, strict=True):
-        assert count == (3 if team.graph.owner(factor) == dying else 5)
-    assert team.failures == 0  # nobody heard of them, which is no failure
+        assert count == (3 if team.graph.owner(factor) == failing else 5)
+    assert team.failures == 0  # missing outcomes are not failures
 
 
-def test_a_team_goes_on_without_a_part_of_which_all_agents_are_dead():
+def test_a_team_continues_without_a_part_whose_agents_have_all_failed():
     graph = sb.FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b"], "h": ["c", "d"], "k": ["d"]})
     timed = sb.ADMM(mode="asynchronous", deadline=8, patience=3, starts=2)
     faults = {"kind": "faulty", "deaths": [{"agent": name, "round": 3} for name in "cd"]}

@@ -1,4 +1,4 @@
-"""Outcomes by factor: what a decision takes grows with the number of factors, not with its square."""
+"""Outcomes per factor: memory of a decision grows linearly with the number of factors."""
 
 import tracemalloc
 
@@ -43,26 +43,26 @@ def asked(n, acquisition):
     team = team_of(n, 3, acquisition=acquisition, coordination=brief, initial=1)
 
     def decided():
-        assert team.ask().mean is not None  # by a model, not from the initial design
+        assert team.ask().mean is not None  # so it comes from a model, not from the initial design
 
     return decided
 
 
 @pytest.mark.parametrize("acquisition", ["auto", pytest.param("dumbo", marks=pytest.mark.slow)])
 def test_memory_of_a_decision_is_linear_in_the_factors(acquisition):
-    peak_of(asked(130, acquisition))  # what is loaded once, compiled code too
+    peak_of(asked(130, acquisition))  # loads and compiles code once
     few, many = (peak_of(asked(n, acquisition)) for n in (130, 520))
     assert many < 1.3 * 4 * few
 
 
-def test_hyperparameters_without_data_take_no_matrix_of_all_of_them():
+def test_hyperparameters_without_data_need_no_square_matrix():
     own, graph = AdditiveGPSettings(), chain(1500)
     n_hyperparameters = 2 * 1500 + 2 * 1500
     assert peak_of(lambda: prior_hyperparameters(own, graph)) < 0.05 * 8 * n_hyperparameters**2
 
 
 @given(st.integers(1, 6), st.integers(0, 12), st.data())
-def test_outcomes_by_factor_are_those_of_each_channel_in_their_order(n_factors, n_points, data):
+def test_outcomes_per_factor_are_those_of_each_channel_in_order(n_factors, n_points, data):
     known = st.lists(st.booleans(), min_size=n_factors + 1, max_size=n_factors + 1)
     mask = np.array([data.draw(known) for _ in range(n_points)], dtype=bool).reshape(n_points, n_factors + 1)
     table = np.where(mask, np.arange(mask.size).reshape(mask.shape), np.nan)
@@ -77,7 +77,7 @@ def test_outcomes_by_factor_are_those_of_each_channel_in_their_order(n_factors, 
         np.testing.assert_array_equal(own.noise, noise[rows, factor + 1])
 
 
-def test_sums_over_neighbours_are_those_of_the_graph():
+def test_sums_over_neighbours_agree_with_the_graph():
     graph = sb.FactorGraph.from_scopes(
         {f: list(xs) for f, xs in {"a": "x", "b": "xy", "c": "yzw", "d": "v", "e": "wx"}.items()}
     )
@@ -94,16 +94,16 @@ def test_sums_over_neighbours_are_those_of_the_graph():
 
 
 @pytest.mark.thorough
-def test_a_team_goes_on_from_what_it_worked_out_as_one_that_was_saved_does_from_nothing(tmp_path):
+def test_a_team_with_cached_results_decides_as_a_loaded_one_without(tmp_path):
     n, brief = 130, sb.ADMM(polish_steps=2, recombination_entries=64)
     team = team_of(n, 12, belief=sb.AdditiveGPSettings(refit_every=2, restarts=0), coordination=brief)
-    rng, went_on = np.random.default_rng(1), list[bool]()
+    rng, reused = np.random.default_rng(1), list[bool]()
     for _ in range(3):
         team.save(tmp_path / "team.npz")
         query, again = team.ask(), sb.Team.load(tmp_path / "team.npz").ask()
         assert (query.point, query.mean, query.std) == (again.point, again.mean, again.std)
-        went_on.append(team._learner.last[1].belief.base is not None)
+        reused.append(team._learner.last[1].belief.base is not None)
         outcomes = rng.normal(size=n)
         outcomes[rng.random(n) < 0.1] = np.nan
         team.tell(query, dict(zip(team.problem.graph.factors, outcomes.tolist(), strict=True)))
-    assert went_on == [False, True, False]  # but where all was fitted anew
+    assert reused == [False, True, False]  # not in rounds in which all is fitted again

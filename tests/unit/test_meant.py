@@ -1,4 +1,4 @@
-"""What is typed in another way than swarmbo has it ends with what is meant, on the command line and in Python."""
+"""Errors about unknown names suggest the intended ones, on the command line and in Python."""
 
 import gymnasium
 import numpy as np
@@ -47,11 +47,11 @@ def refused(*arguments):
         (["resume", "runs", "--seed", "3"], "`swarmbo run --seed`"),
     ],
 )
-def test_an_option_that_a_command_lacks_is_looked_for_among_settings_and_commands(typed, meant):
+def test_an_unknown_option_suggests_a_setting_or_another_command(typed, meant):
     assert meant in refused(*typed)
 
 
-def test_an_option_that_is_nowhere_is_refused_as_before():
+def test_an_option_without_a_similar_name_is_refused():
     result = CliRunner().invoke(app, ["run", "robots", "--colour", "red"])
     assert result.exit_code == 2
     assert "No such option: --colour" in result.stderr
@@ -80,12 +80,12 @@ def test_an_option_that_is_nowhere_is_refused_as_before():
         ("coordination.kind=dpop", "did you mean 'exact'"),
     ],
 )
-def test_a_setting_in_the_wrong_place_or_by_another_name_says_where_it_belongs(setting, meant):
+def test_a_misplaced_or_misnamed_setting_suggests_the_right_one(setting, meant):
     assert meant in refused("check", "robots", "--quick", "--set", setting)
 
 
 @pytest.mark.parametrize(("scenario", "others"), [("robots", "'admm'"), ("powell", "'greedy'")])
-def test_kinds_that_cannot_serve_in_a_world_are_not_offered_for_an_unknown_one(scenario, others):
+def test_kinds_that_do_not_fit_the_environment_are_not_suggested(scenario, others):
     line = refused("check", scenario, "--quick", "--set", "coordination.kind=maxsum")
     assert others not in line
     assert "max-sum" in line
@@ -99,7 +99,7 @@ def test_the_name_of_a_kind_stands_for_its_table_as_in_python():
     assert scenario_of(stated).acquisition == sb.Information()
 
 
-def test_problems_in_tables_and_scenarios_are_told_apart(tmp_path):
+def test_table_problems_and_scenarios_are_distinguished(tmp_path):
     file = tmp_path / "gc.yaml"
     file.write_text(COLOURS, encoding="utf-8")
     for command in ("run", "check"):
@@ -111,7 +111,7 @@ def test_problems_in_tables_and_scenarios_are_told_apart(tmp_path):
     ("option", "given", "taken"),
     [("--algo", "dpop", "exact"), ("--coordination", "maxsum", "max-sum"), ("--algo", "dsa", "dsa")],
 )
-def test_solve_takes_the_names_that_pydcop_has(tmp_path, option, given, taken):
+def test_solve_accepts_the_names_of_pydcop(tmp_path, option, given, taken):
     file = tmp_path / "gc.yaml"
     file.write_text(COLOURS, encoding="utf-8")
     result = CliRunner().invoke(app, ["solve", str(file), option, given], catch_exceptions=False)
@@ -151,7 +151,7 @@ def test_an_environment_whose_agents_do_not_act_at_once_is_refused(env, words):
         ({"colour": 1}, "belief, acquisition, coordination, transport, seed, rounds"),
     ],
 )
-def test_arguments_that_nobody_takes_say_what_does_the_same(given, words):
+def test_unknown_arguments_suggest_equivalent_ones(given, words):
     field = Problem.of_field(["a", "b"], Domain(np.zeros(1), np.ones(1)))
     for make in (
         lambda: sb.Team(None, {"x": (0.0, 1.0)}, **given),

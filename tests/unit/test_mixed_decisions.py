@@ -1,4 +1,4 @@
-"""Whole decisions over typed variables and learned limits: optima that single steps from known points do not reach."""
+"""Decisions over typed variables and learned limits find optima that single steps from known points do not reach."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from swarmbo.graph import BoxFunctions, FactorGraph
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ridge(BoxFunctions):
-    """Larger along the diagonal k = x only, where both variables have to move together."""
+    """A function that increases only along the diagonal k = x, where both variables must change together."""
 
     def value(self, stack: Any, U: np.ndarray, received: Any) -> np.ndarray:
         return self.value_and_gradient(stack, U, received)[0]
@@ -23,7 +23,7 @@ class Ridge(BoxFunctions):
         return k - 100.0 * (x - k) ** 2, np.stack([np.zeros_like(k), -200.0 * (x - k)], axis=-1)
 
 
-def test_a_factor_of_its_own_is_searched_from_random_choices_too():
+def test_a_single_factor_is_also_searched_from_random_choices():
     levels = {"k": np.arange(21) / 20.0}
     graph = FactorGraph.from_scopes({"f": ["k", "x"]})
     ridge = Ridge(graph=graph, low=np.zeros(2), high=np.ones(2), starts=np.zeros((3, 2)), levels=levels)
@@ -33,7 +33,7 @@ def test_a_factor_of_its_own_is_searched_from_random_choices_too():
 
 
 @pytest.mark.thorough
-def test_an_additive_function_of_types_is_found_although_its_parts_have_few_values():
+def test_an_additive_function_of_typed_variables_is_maximised_despite_few_values():
     space = {
         "rate": sb.Real(1e-5, 1.0, log=True),
         "layers": sb.Integer(1, 8),
@@ -76,7 +76,7 @@ def test_the_unit_of_a_limited_quantity_does_not_matter(unit):
     pytest.fail(f"the best value is {best}")
 
 
-def test_a_limited_quantity_that_is_zero_at_first_has_no_unit():
+def test_the_unit_of_a_limited_quantity_does_not_matter_if_it_is_zero_at_first():
     def settings_of(unit):
         space = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
         team, out = sb.Team(None, space, limits={"load": (None, 0.02 * unit)}, seed=0, initial=4), []

@@ -1,4 +1,4 @@
-"""Regions that must not be asked: kept by teams in a field and of a function, whatever decides."""
+"""No-go regions: no team in a field or of a function queries them, with any method."""
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ from swarmbo.runs.scenario_files import dump
 from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import MixedDomain
 
-from .teams import CHAIN, told
+from .teams import CHAIN, ask_and_tell
 
 BOX = Domain(np.array([-2.0, 10.0]), np.array([4.0, 30.0]))
 LOGARITHMIC = MixedDomain.of([sb.Real(-2.0, 4.0), sb.Real(10.0, 30.0, log=True)])
@@ -24,13 +24,13 @@ DECADES = MixedDomain.of([sb.Real(1e-5, 1.0, log=True), sb.Real(-1.0, 1.0)])
 STAR = sb.NoGoPolygon(corners=((-1.0, 12.0), (3.0, 14.0), (1.0, 18.0), (3.5, 28.0), (-1.5, 24.0)))
 SHAPES = [sb.NoGoBox(low=(-1.0, 12.0), high=(2.0, 25.0)), sb.NoGoBall(centre=(1.0, 20.0), radius=2.5), STAR]
 BOX_OF_SUM = {"x": (0.0, 1.0), "y": (-1.0, 3.0), "z": (0.0, 10.0)}
-SHUT = sb.NoGoBall(variables=("x",), centre=(0.5,), radius=0.2)  # the maximum is within
-APART = sb.NoGoBox(variables=("z", "x"), low=(2.0, 0.0), high=(9.0, 0.6))  # variables that no factor reads together
+SHUT = sb.NoGoBall(variables=("x",), centre=(0.5,), radius=0.2)  # the region contains the maximum
+APART = sb.NoGoBox(variables=("z", "x"), low=(2.0, 0.0), high=(9.0, 0.6))  # no factor has both variables
 LINE = np.linspace(0.0, 1.0, 41)[:, None]
 
 
 def is_within(region, X):
-    """The definition of each shape, in physical units."""
+    """Mask of points within a region, by the definition of its shape in physical units."""
     if isinstance(region, sb.NoGoBox):
         return ((np.array(region.low) < X) & (np.array(region.high) > X)).all(axis=1)
     if isinstance(region, sb.NoGoBall):
@@ -40,7 +40,7 @@ def is_within(region, X):
 
 @pytest.mark.parametrize("box", [BOX, LOGARITHMIC], ids=["linear", "logarithmic"])
 @pytest.mark.parametrize("region", SHAPES)
-def test_depth_is_above_zero_exactly_within_and_its_slope_is_that_of_differences(region, box):
+def test_depth_is_positive_exactly_within_and_its_slope_agrees_with_differences(region, box):
     rng = np.random.default_rng(0)
     U = rng.random((400, 2))
     depth, slope = region.depth(U, box)
@@ -49,11 +49,11 @@ def test_depth_is_above_zero_exactly_within_and_its_slope_is_that_of_differences
     for axis in range(2):
         shift = step * np.eye(2)[axis]
         differences = (region.depth(U + shift, box)[0] - region.depth(U - shift, box)[0]) / (2.0 * step)
-        assert np.mean(np.abs(differences - slope[:, axis]) < 1e-4) > 0.99  # but for ridges between two sides
+        assert np.mean(np.abs(differences - slope[:, axis]) < 1e-4) > 0.99  # except at ridges between two sides
 
 
 @pytest.mark.parametrize("box", [BOX, LOGARITHMIC, DECADES], ids=["linear", "logarithmic", "over decades"])
-def test_a_polygon_of_four_corners_is_as_deep_as_the_box(box):
+def test_a_polygon_of_four_corners_has_the_depth_of_the_box(box):
     (left, bottom), (right, top) = box.from_unit(np.array([[0.3, 0.4], [0.8, 0.7]]))
     polygon = sb.NoGoPolygon(corners=((left, bottom), (right, bottom), (right, top), (left, top)))
     U = np.random.default_rng(0).random((400, 2))
@@ -64,7 +64,7 @@ def test_a_polygon_of_four_corners_is_as_deep_as_the_box(box):
 
 
 @pytest.mark.parametrize("beyond", [0.0, -1.0])
-def test_a_triangle_over_decades_has_its_border_where_it_is_straight_in_physical_units(beyond):
+def test_borders_of_a_triangle_over_decades_are_straight_in_physical_units(beyond):
     triangle = sb.NoGoPolygon(corners=((beyond, 0.0), (1.0, 0.0), (beyond, 1.0)))
     t = np.random.default_rng(0).random((200, 1)) ** 4
     edge = t * [1.0, 0.0] + (1.0 - t) * [beyond, 1.0]
@@ -73,7 +73,7 @@ def test_a_triangle_over_decades_has_its_border_where_it_is_straight_in_physical
 
 
 @given(seed=st.integers(0, 10_000), chosen=st.sets(st.integers(0, 2), min_size=1), is_log=st.booleans())
-def test_a_point_that_is_moved_out_is_allowed_and_hardly_farther_than_it_must_be(seed, chosen, is_log):
+def test_a_point_is_moved_to_almost_the_nearest_allowed_point(seed, chosen, is_log):
     axes = dict(zip("xy", LOGARITHMIC.variables, strict=True))
     problem = Problem.of(None, axes) if is_log else Problem.of_field(["a"], BOX)
     problem = problem.with_no_go([SHAPES[n] for n in sorted(chosen)])
@@ -94,7 +94,7 @@ def outcomes_of(point):
     return {"f": f, "g": -0.01 * (point["z"] - 5.0) ** 2}
 
 
-def shut_out(X):
+def keeps_out(X):
     return not (np.abs(X[:, 0] - 0.5) < 0.2).any()
 
 
@@ -108,13 +108,13 @@ BY_FACTOR = {"thompson", "dec-hbo"}
         *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("expected-improvement", "dec-hbo")),
     ],
 )
-def test_no_acquisition_of_a_function_asks_for_a_region(acquisition):
+def test_no_acquisition_of_a_function_queries_a_region(acquisition):
     outcomes = "per-factor" if acquisition in BY_FACTOR else "total"
     team = sb.Team(CHAIN, BOX_OF_SUM, acquisition=acquisition, outcomes=outcomes, no_go=[SHUT], initial=6, seed=1)
-    told(team, 12, outcomes_of)
+    ask_and_tell(team, 12, outcomes_of)
     X = team.history.X
-    assert shut_out(X)
-    assert np.abs(X[6:, 0] - 0.5).min() < 0.25  # near the best that is left
+    assert keeps_out(X)
+    assert np.abs(X[6:, 0] - 0.5).min() < 0.25  # near the best allowed value
     assert abs(team.recommend().point["x"] - 0.5) >= 0.2
 
 
@@ -125,16 +125,16 @@ def test_no_acquisition_of_a_function_asks_for_a_region(acquisition):
         *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("centralised", "isotropic-gp")),
     ],
 )
-def test_no_way_to_agree_asks_for_a_region(coordination):
+def test_no_coordination_method_queries_a_region(coordination):
     team = sb.Team(CHAIN, BOX_OF_SUM, coordination=coordination, no_go=[SHUT, APART], initial=4, seed=2)
-    told(team, 10, outcomes_of)
+    ask_and_tell(team, 10, outcomes_of)
     X = team.history.X
-    assert shut_out(X)
+    assert keeps_out(X)
     assert not ((X[:, 2] > 2.0) & (X[:, 2] < 9.0) & (X[:, 0] < 0.6)).any()
 
 
-def test_a_factor_that_reads_a_region_keeps_out_of_it_by_itself():
-    """The agreement is on the border's outside, so that moving a point is left for what no factor reads."""
+def test_the_penalty_of_a_factor_keeps_the_agreement_out_of_a_region():
+    """The agreement lies just outside of the region, so only regions that no factor contains need moved points."""
     from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
     from swarmbo.acquisition.penalties import spreads, with_limits
     from swarmbo.baselines import Centralised
@@ -188,7 +188,7 @@ def test_no_agent_in_a_field_measures_in_a_region(acquisition, coordination):
     assert abs(team.recommend().location[0] - 0.5) >= 0.2 - 1e-12
 
 
-def test_who_has_nowhere_else_to_go_sits_the_round_out_and_if_all_do_the_report_says_why():
+def test_a_robot_without_allowed_locations_skips_the_round_and_the_report_says_if_all_do():
     team = sb.Team.for_field(["a", "b"], [0.0], [1.0], no_go=[sb.NoGoBox(low=(0.4,), high=(0.6,))])
     assert list(team.ask({"a": [[0.5]], "b": [[0.5], [0.9]]}).points) == ["b"]
     assert team.last_report.status != "infeasible"
@@ -197,12 +197,12 @@ def test_who_has_nowhere_else_to_go_sits_the_round_out_and_if_all_do_the_report_
     query = team.ask({"a": [], "b": []})
     assert query.points == {}
     assert team.last_report.status == "not_needed"
-    team.tell(query, {})  # as a loop does for all that were asked
+    team.tell(query, {})  # as a loop does for every query
     with pytest.raises(UnknownQueryError):
         team.tell(query, {"a": 1.0})
 
 
-def test_a_planner_of_ones_own_that_sends_an_agent_into_a_region_is_told_so():
+def test_a_users_planner_that_sends_an_agent_into_a_region_is_refused():
     class Stubborn:
         def decide(self, situation, acquisition):
             return sb.Decision({"a": np.array([0.5])}, sb.SolveReport("not_needed"))
@@ -214,7 +214,7 @@ def test_a_planner_of_ones_own_that_sends_an_agent_into_a_region_is_told_so():
         team.ask()
 
 
-def test_what_was_measured_in_a_region_all_the_same_is_learned_from():
+def test_attached_measurements_in_a_region_are_learned():
     team = sb.Team.for_field(["a"], [0.0], [1.0], no_go=[sb.NoGoBall(centre=(0.5,), radius=0.2)])
     team.attach(LINE, -((LINE[:, 0] - 0.5) ** 2))
     assert team.belief.n_data == len(LINE)
@@ -224,7 +224,7 @@ def test_what_was_measured_in_a_region_all_the_same_is_learned_from():
     assert abs(whole.recommend().point["x"] - 0.5) >= 0.2
 
 
-def test_without_regions_nothing_of_them_is_written_down():
+def test_without_regions_states_and_scenarios_do_not_mention_them():
     assert "no_go" not in Problem.of(CHAIN, BOX_OF_SUM).to_plain()
     assert "no_go" not in dump(scenario_of({"name": "n", "environment": {"id": "swarmbo/robot_team-v0"}}))
 
@@ -237,7 +237,7 @@ def test_without_regions_nothing_of_them_is_written_down():
     ],
     ids=["box", "polygon"],
 )
-def test_a_scenario_states_regions_and_its_run_keeps_out_of_them(tmp_path, region):
+def test_a_run_keeps_out_of_the_regions_of_its_scenario(tmp_path, region):
     world = {"id": "swarmbo/sensor_field-v0", "sensors": 5, "field": {"gp": {"seed": 0}}}
     data = {"name": "n", "rounds": 3, "environment": world, "acquisition": {"kind": "thompson"}, "no_go": [region]}
     scenario = scenario_of(data)
@@ -272,7 +272,7 @@ def test_a_scenario_states_regions_and_its_run_keeps_out_of_them(tmp_path, regio
         ([sb.NoGoBox(variables=("x",), low=(-1.0,), high=(2.0,))], "wanted regions that leave some points to query"),
     ],
 )
-def test_what_is_no_region_is_refused_in_one_line(regions, words):
+def test_invalid_regions_are_refused_in_one_line(regions, words):
     with pytest.raises(ConfigError, match=words) as refused:
         sb.Team(CHAIN, BOX_OF_SUM, no_go=regions)
     assert "\n" not in str(refused.value)
@@ -281,7 +281,7 @@ def test_what_is_no_region_is_refused_in_one_line(regions, words):
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_region_of_a_choice_is_refused_for_its_positions_are_no_values(ordered):
+def test_a_region_of_a_choice_is_refused(ordered):
     space = {"channel": sb.Categorical([1, 6, 11], ordered=ordered), "x": (0.0, 1.0)}
     for names, end in ((("channel",), (7,)), (None, (7, 1))):
         region = sb.NoGoBox(variables=names, low=(5, 0)[: len(end)], high=end)

@@ -1,4 +1,4 @@
-"""Noise that is known of an outcome: told, attached, reported by worlds, shared, logged and saved."""
+"""Known noise of outcomes: told, attached, reported by environments, shared, logged and saved."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def told_field(team, rounds=3, noise=None):
     return team
 
 
-def test_noise_that_is_told_reaches_the_belief_and_the_history():
+def test_stated_noise_reaches_the_belief_and_the_history():
     team = field_team()
     for query in team.ask(3):
         team.tell(query, {a: 40.0 * depth(x) for a, x in query.points.items()}, noise_std={"a": 2.0, "b": 60.0})
@@ -51,21 +51,21 @@ CI = pytest.param("covariance-intersection", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("method", ["readings", "experts", "consensus", CI])
-def test_agents_that_fuse_beliefs_hear_of_noise_with_the_readings(method):
+def test_agents_with_local_beliefs_receive_noise_with_measurements(method):
     def team(noise):
         return told_field(field_team(belief={"kind": "fused", "method": method, "steps": 12}), noise=noise)
 
-    loud, silent = team({"a": 0.05, "b": 3.0}), team(None)
+    with_noise, without_noise = team({"a": 0.05, "b": 3.0}), team(None)
     for agent in ("a", "b"):
-        own = loud.belief.agents[agent]
+        own = with_noise.belief.agents[agent]
         np.testing.assert_array_equal(own.noise, [0.05**2 if agent == "a" else 9.0] * 3)
-    place = np.array([next(iter(loud.history.X[:, 2:]))])  # where b, who is unreliable, measured first
-    heard = [each.belief.views.by_agent["a"].posterior(place)[1][0] for each in (loud, silent)]
-    assert heard[0] > 2.0 * heard[1]
-    assert saved(loud).ask().point == loud.ask().point
+    place = np.array([next(iter(with_noise.history.X[:, 2:]))])  # where b, whose noise is large, measured first
+    variances = [each.belief.views.by_agent["a"].posterior(place)[1][0] for each in (with_noise, without_noise)]
+    assert variances[0] > 2.0 * variances[1]
+    assert saved(with_noise).ask().point == with_noise.ask().point
 
 
-def test_what_is_known_of_noise_costs_raw_readings_eight_bytes_each_and_estimates_none():
+def test_known_noise_takes_nine_bytes_per_flooded_measurement_and_none_in_consensus():
     def sharing(method, noise):
         team = field_team(belief={"kind": "fused", "method": method, "steps": 12})
         query = team.ask()
@@ -78,7 +78,7 @@ def test_what_is_known_of_noise_costs_raw_readings_eight_bytes_each_and_estimate
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_noise_of_a_sum_stays_with_its_outcome_and_survives_saving(outcomes):
+def test_known_noise_of_a_sum_stays_with_its_outcome_and_is_saved(outcomes):
     team = function_team(outcomes)
     for step, query in enumerate(team.ask(6)):
         x, y, z = query.point.values()
@@ -97,7 +97,7 @@ def test_noise_of_a_sum_stays_with_its_outcome_and_survives_saving(outcomes):
     assert loaded.ask().point == team.ask().point
 
 
-def test_variances_of_all_factors_add_up_to_that_of_the_total():
+def test_variances_of_all_factors_add_up_to_the_variance_of_the_total():
     team = function_team()
     query = team.ask()
     team.tell(query, {"f": 1.0, "g": 2.0}, noise_std={"f": 0.3, "g": 0.4})
@@ -109,8 +109,8 @@ def test_variances_of_all_factors_add_up_to_that_of_the_total():
 
 @pytest.mark.parametrize("acquisition", ["auto", "dec-hbo", "thompson", "expected-improvement", "egp-ts"])
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_an_outcome_of_enormous_noise_is_as_good_as_not_told(acquisition, outcomes):
-    """A wild outcome moves what is recommended; told how noisy it is, a team goes by the others."""
+def test_an_outcome_with_very_large_noise_has_no_effect(acquisition, outcomes):
+    """An outlier changes the recommendation, unless the team knows its very large noise."""
     belief = sb.EnsembleSettings(n_features=20) if acquisition == "egp-ts" else sb.AdditiveGPSettings()
     X = np.random.default_rng(3).random((14, 3))
     parts = np.column_stack([-((X[:, 0] - X[:, 1]) ** 2), -((X[:, 1] - X[:, 2]) ** 2)])
@@ -128,7 +128,7 @@ def test_an_outcome_of_enormous_noise_is_as_good_as_not_told(acquisition, outcom
 
 
 @pytest.mark.parametrize("kind", ["power", "log"])
-def test_noise_of_a_transformed_outcome_is_that_of_small_noise_to_first_order(kind):
+def test_noise_of_a_transformed_outcome_is_exact_for_small_noise(kind):
     y = np.array([-30.0, -4.0, -2.0, -1.0, -0.5])
     warp = Warp.fitted(kind, y, 0.5)
     std = warp.noise_std(y, np.array([0.01, 0.01, np.nan, 1e-3, 1e-4]))
@@ -137,7 +137,7 @@ def test_noise_of_a_transformed_outcome_is_that_of_small_noise_to_first_order(ki
     assert np.isnan(std[2])
 
 
-def test_what_is_no_noise_is_refused_and_nothing_is_learned():
+def test_invalid_noise_is_refused_and_nothing_is_learned():
     team, query = field_team(), None
     query = team.ask()
     told = {agent: depth(x) for agent, x in query.points.items()}
@@ -157,7 +157,7 @@ def test_what_is_no_noise_is_refused_and_nothing_is_learned():
 
 
 class Sensors(Played):
-    """Two sensors in one field, or of two factors, that say how noisy they are; one says nonsense."""
+    """Two sensors in one field, or of two factors, that report their noise."""
 
     def __init__(self, noise, told):
         super().__init__({agent: Box(0.0, 1.0, (1,), np.float64) for agent in "ab"}, cycles=8)
@@ -175,7 +175,7 @@ class Sensors(Played):
 
 
 class Factors(Sensors):
-    """The same of a function."""
+    """The same sensors as agents of a function."""
 
     def factor_graph(self):
         owners = {"variable_owners": {"x": "a", "y": "b"}, "owners": {"f": "a", "g": "b"}}
@@ -188,7 +188,7 @@ def world(noise, told):
 
 
 @pytest.mark.parametrize("told", ["field", "total", "per-factor"])
-def test_a_world_says_how_noisy_its_measurements_are_and_the_log_has_it(told):
+def test_noise_that_an_environment_reports_is_used_and_logged(told):
     env = world({"a": 0.1, "b": 0.4}, told)
     check_environment(lambda: world({"a": 0.1, "b": 0.4}, told))
     team = sb.Team.for_env(env, seed=0)
@@ -207,7 +207,7 @@ def test_a_world_says_how_noisy_its_measurements_are_and_the_log_has_it(told):
         assert record.best.std == pytest.approx(record.joint.known_noise)
 
 
-def test_noise_that_a_world_reports_and_that_is_none_is_not_known():
+def test_invalid_noise_that_an_environment_reports_counts_as_unknown():
     for nonsense in (-1.0, "small", np.nan, np.inf, None, {"f": -1.0}):
         report = Report.of({"measurement": 1.0, "noise_std": nonsense})
         assert np.isnan(report.noise_std)
@@ -216,7 +216,7 @@ def test_noise_that_a_world_reports_and_that_is_none_is_not_known():
         check_environment(lambda: Sensors({"a": -0.1, "b": 0.4}, "field"))
 
 
-def test_rows_of_which_nobody_knows_the_noise_follow_those_of_which_it_is_known():
+def test_rows_with_unknown_noise_can_follow_rows_with_known_noise():
     team = function_team()
     team.attach([[0.1, 0.2, 0.3]], [1.0], noise_std=0.5)
     known = team.history
@@ -226,7 +226,7 @@ def test_rows_of_which_nobody_knows_the_noise_follow_those_of_which_it_is_known(
     assert not replace(both, noise_std=None).begins_with(known)
 
 
-def test_tables_have_noise_in_columns():
+def test_tables_state_noise_in_columns():
     rows = [{"x": 0.1 * i, "y": 0.5, "z": 0.5, "f": 1.0, "g": 2.0, "sd": 0.1 * i, "sd_g": 1.0} for i in range(3)]
     team = function_team("per-factor")
     team.attach(rows, noise_std={"f": "sd", "g": "sd_g"})

@@ -1,4 +1,4 @@
-"""What people see who look at an object: one line, or a small table in a notebook."""
+"""Displays of objects: one line of text, or a small table in a notebook."""
 
 import pydoc
 from html.parser import HTMLParser
@@ -12,7 +12,7 @@ MEAN = "<img src=x onerror=alert(1)>"
 
 
 class Checked(HTMLParser):
-    """Collects texts, and refuses tags that are not closed in order, and all but those of a table."""
+    """Parser that collects texts, and refuses tags that are not closed in order or not part of a table."""
 
     def __init__(self, html):
         super().__init__()
@@ -37,7 +37,7 @@ class Checked(HTMLParser):
             self.rows[-1].append(data)
 
 
-def test_what_users_named_is_no_html():
+def test_names_of_users_are_escaped_in_html():
     checked = Checked(html_table(MEAN, [(MEAN, 1)], header=(MEAN, "n")))
     assert checked.texts == [MEAN, MEAN, "n", MEAN, "1"]
     graph = sb.FactorGraph.from_scopes({MEAN: ["<b>", "&amp;"]})
@@ -49,7 +49,7 @@ def test_what_users_named_is_no_html():
     assert best.startswith("2 at <b> = ")
 
 
-def test_a_team_says_what_it_is_and_how_far():
+def test_the_display_of_a_team_has_its_kind_and_progress():
     team = sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 1.0], rounds=7, seed=5)
     first = team.ask()
     team.ask()
@@ -66,7 +66,7 @@ def test_a_team_says_what_it_is_and_how_far():
     assert "best" not in joint._repr_html_()
 
 
-def test_looking_at_a_team_changes_nothing():
+def test_displaying_a_team_changes_nothing():
     team, other = (sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, seed=2, initial=2) for _ in range(2))
     for number in range(4):
         for one in (team, other):
@@ -100,4 +100,4 @@ def test_large_graphs_problems_and_solutions_are_small_tables():
     assert ["x", "value number 1"] in checked.rows
     report = Checked(solution.report._repr_html_()).rows
     assert ["value", "3.0"] in report
-    assert all(row[0] != "forbidden by" for row in report)  # what is not known
+    assert all(row[0] != "forbidden by" for row in report)  # unknown entries are left out

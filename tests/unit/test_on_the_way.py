@@ -1,4 +1,4 @@
-"""Measurements on the way: in the world, in infos, in the belief, in what crosses the wire, in logs and scores."""
+"""Measurements en route: in the environment, infos, beliefs, messages, logs and scores."""
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ def make(**arguments):
 
 
 def played(env, team, seed=0, truth=None):
-    """The records of an episode."""
+    """Play an episode; return its records."""
     observations, infos = env.reset(seed=seed)
     team.begin(infos)
     records = [record_reset(team, infos, truth)]
@@ -44,7 +44,7 @@ def played(env, team, seed=0, truth=None):
 @pytest.mark.parametrize(
     ("how", "gaps"), [({"samples_per_leg": 3}, None), ({"samples_per_leg": 0, "sample_every_m": 70.0}, 70.0)]
 )
-def test_robots_measure_at_even_distances_along_what_they_drive(how, gaps):
+def test_robots_measure_at_even_distances_along_their_paths(how, gaps):
     env = make(no_go=[WALL], noise_std=0.0, robots=2, **how)
     env.reset(seed=3)
     rng, truth = np.random.default_rng(0), env.ground_truth()
@@ -53,7 +53,7 @@ def test_robots_measure_at_even_distances_along_what_they_drive(how, gaps):
         for info in infos.values():
             steps = np.hypot(*np.diff(info["path"], axis=0).T)
             driven = np.append(0.0, np.cumsum(steps))
-            assert driven[-1] == pytest.approx(info["distance"], rel=2e-3)  # arcs are drawn by their chords
+            assert driven[-1] == pytest.approx(info["distance"], rel=2e-3)  # paths have chords in place of arcs
             wanted = np.arange(1, 4) * driven[-1] / 4 if gaps is None else np.arange(gaps, driven[-1] - 1e-6, gaps)
             places = np.array([stop["location"] for stop in info["on_the_way"]]).reshape(-1, 2)
             expected = np.column_stack([np.interp(wanted, driven, info["path"][:, axis]) for axis in range(2)])
@@ -72,7 +72,7 @@ def test_robots_measure_at_even_distances_along_what_they_drive(how, gaps):
         ([{"location": [1.0, 2.0], "measurement": 4.0, "on_the_way": [1]}, {"location": "x"}], [([1.0, 2.0], 4.0)]),
     ],
 )
-def test_whatever_worlds_report_is_read(told, kept):
+def test_invalid_reports_en_route_are_left_out_or_count_as_failed(told, kept):
     report = Report.of({"location": [0.0, 0.0], "measurement": 1.0, "on_the_way": told, "path": told})
     found = [(stop.place.tolist(), None if np.isnan(stop.outcome) else stop.outcome) for stop in report.on_the_way]
     assert found == kept
@@ -80,7 +80,7 @@ def test_whatever_worlds_report_is_read(told, kept):
 
 
 @pytest.mark.parametrize("kind", ["exact", "fused"])
-def test_the_belief_has_every_row(kind):
+def test_the_belief_has_every_measurement_en_route(kind):
     env = make()
     team = sb.Team.for_env(env, belief={"kind": kind}, seed=0)
     records = played(env, team)
@@ -101,7 +101,7 @@ def test_the_belief_has_every_row(kind):
         np.testing.assert_allclose(alone.posterior(places), team.belief.posterior(places), rtol=1e-6)
 
 
-def test_a_query_is_answered_by_what_was_asked_for():
+def test_queries_have_only_the_measurements_at_their_locations():
     env = make(failure_rate=0.4)
     team = sb.Team.for_env(env, seed=0)
     records = played(env, team, truth=env.ground_truth())
@@ -110,29 +110,29 @@ def test_a_query_is_answered_by_what_was_asked_for():
     places = [team.problem.places(row, team.agents) for row in rows]
     for record, own in zip(records, places, strict=True):
         assert {s.agent: s.location for s in record.samples} == {agent: x.tolist() for agent, x in own.items()}
-    alone = team._log.successes("robot_0")  # by which it judges how careful to be
+    alone = team._log.successes("robot_0")  # on which its caution depends
     assert len(alone) == 6
 
 
-def test_what_is_told_on_the_way_is_counted():
-    bytes_by_way, messages = {}, {}
+def test_bytes_of_measurements_en_route_are_counted():
+    bytes_of_reports, messages = {}, {}
     for count in (0, 4):
         env = make(samples_per_leg=count, robots=2)
         team = sb.Team.for_env(env, seed=0)
         records = played(env, team)
-        bytes_by_way[count], messages[count] = records[2].sharing.bytes, records[2].sharing.messages
+        bytes_of_reports[count], messages[count] = records[2].sharing.bytes, records[2].sharing.messages
         if count:
             stops = [(stop.location, stop.measurement) for stop in records[1].samples[0].en_route]
             told = len(msgspec.msgpack.encode(stops))
     assert messages[0] == messages[4]
-    assert bytes_by_way[4] > bytes_by_way[0] + 2 * told
+    assert bytes_of_reports[4] > bytes_of_reports[0] + 2 * told
 
 
 @pytest.mark.parametrize("kind", ["exact", "fused"])
-def test_what_the_dead_measure_on_the_way_nobody_hears_of(kind):
+def test_measurements_en_route_of_a_failed_agent_reach_no_other_agent(kind):
     env = make()
-    dead = {"kind": "faulty", "deaths": [{"agent": "robot_1", "round": 2, "step": 99}]}  # when all have agreed
-    team = sb.Team.for_env(env, belief={"kind": kind}, transport=dead, coordination=BY_DEADLINE, seed=0)
+    with_failure = {"kind": "faulty", "deaths": [{"agent": "robot_1", "round": 2, "step": 99}]}  # after the agreement
+    team = sb.Team.for_env(env, belief={"kind": kind}, transport=with_failure, coordination=BY_DEADLINE, seed=0)
     records = played(env, team)
     measured = [sum(len(s.en_route) for s in record.samples if s.agent == "robot_1") for record in records]
     assert measured[1] == measured[2] == 2
@@ -141,7 +141,7 @@ def test_what_the_dead_measure_on_the_way_nobody_hears_of(kind):
 
 
 @pytest.mark.parametrize("kind", ["exact", pytest.param("fused", marks=pytest.mark.thorough)])
-def test_a_saved_team_goes_on_alike(kind):
+def test_a_saved_team_continues_with_the_same_decisions(kind):
     env = make(max_cycles=4)
     team = sb.Team.for_env(env, belief={"kind": kind}, seed=0)
     infos = drive(env, team, 2)[-1][1]
@@ -160,7 +160,7 @@ def test_a_saved_team_goes_on_alike(kind):
     np.testing.assert_array_equal(again.belief.posterior(env.sites()[:50]), team.belief.posterior(env.sites()[:50]))
 
 
-def test_regrets_of_a_batch_are_of_what_was_asked_and_simple_regret_of_all():
+def test_batch_regret_counts_queries_only_and_simple_regret_all_measurements():
     env = make(samples_per_leg=6, noise_std=0.0, max_cycles=3)
     team = sb.Team.for_env(env, coordination=LawnMower(), seed=1)
     truth = env.ground_truth()
@@ -177,8 +177,8 @@ def test_regrets_of_a_batch_are_of_what_was_asked_and_simple_regret_of_all():
 
 
 @pytest.mark.parametrize("coordination", ["greedy", "exact", pytest.param("routes", marks=pytest.mark.thorough)])
-def test_plans_do_not_count_on_what_will_be_measured_on_the_way(coordination):
-    """Where all know the same, a world with samples on the way is decided as one without."""
+def test_plans_ignore_future_measurements_en_route(coordination):
+    """With equal data, decisions with and without samples en route are the same."""
     first = []
     for count in (0, 3):
         env = make(samples_per_leg=count)
@@ -196,6 +196,6 @@ def test_plans_do_not_count_on_what_will_be_measured_on_the_way(coordination):
         ({"samples_per_leg": 65}, r"\$\.samples_per_leg: got 65; wanted"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(arguments, message):
+def test_invalid_arguments_of_sampling_are_refused(arguments, message):
     with pytest.raises(ConfigError, match=message):
         make(**arguments)

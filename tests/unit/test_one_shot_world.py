@@ -1,4 +1,4 @@
-"""Any PettingZoo world is tuned, one joint action at a time."""
+"""Teams tune any PettingZoo environment, one joint action at a time."""
 
 import math
 
@@ -23,7 +23,7 @@ BOUNDS = {"tide[0]": (-1.0, 1.0), "tide[1]": (0.0, 4.0), "wind[0]": (0.0, 2.0), 
 
 
 def rewards_of(actions):
-    """What each agent gets; the largest sum is 0, at tide = (0.5, 1), wind = 1.5 and rain = -1."""
+    """Reward of each agent; the largest sum is 0, at tide = (0.5, 1), wind = 1.5 and rain = -1."""
     tide, wind, rain = (np.asarray(actions[agent], dtype=float) for agent in ("tide", "wind", "rain"))
     return {
         "tide": -((tide[0] - 0.5) ** 2) - (tide[1] - 1.0) ** 2,
@@ -33,7 +33,7 @@ def rewards_of(actions):
 
 
 class Weather(Played):
-    """As other people's environments are: it knows nothing of factors, and infos are empty."""
+    """An environment not written for swarmbo: it states no factors, and infos are empty."""
 
     def __init__(self, cycles=5, boxes=BOXES, leaves=None):
         super().__init__(boxes, cycles, leaves)
@@ -49,7 +49,7 @@ def reward_alone(observation, reward, info):
 
 
 def play(env, team, steps):
-    """The user's loop: it steps, and resets an episode that ended. Every action that was taken."""
+    """A user's loop, which resets an ended episode; returns all actions."""
     taken, (observations, infos) = [], env.reset(seed=0)
     for _ in range(steps):
         taken.append(team.act(observations, infos))
@@ -59,7 +59,7 @@ def play(env, team, steps):
     return taken
 
 
-def test_every_entry_of_an_action_is_a_variable_of_its_agent_and_scopes_name_agents():
+def test_entries_of_actions_are_variables_of_their_agent_and_scopes_name_agents():
     team = sb.Team.for_env(Weather(), measurement=reward_alone, scopes=SCOPES)
     graph = team.graph
     assert graph.variables == tuple(BOUNDS)
@@ -71,7 +71,7 @@ def test_every_entry_of_an_action_is_a_variable_of_its_agent_and_scopes_name_age
 
 
 @pytest.mark.parametrize("scopes", [SCOPES, None])
-def test_tuning_a_world_is_asking_and_telling_across_episodes(scopes):
+def test_tuning_an_environment_equals_ask_and_tell_across_episodes(scopes):
     env = Weather(cycles=4)
     actor = sb.Team.for_env(env, measurement=lambda seen, reward, info: 10.0 * reward, scopes=scopes, seed=3)
     taken = play(env, actor, 14)
@@ -87,7 +87,7 @@ def test_tuning_a_world_is_asking_and_telling_across_episodes(scopes):
     np.testing.assert_array_equal(actor.history.X, asker.history.X)
 
 
-def test_the_best_configuration_of_a_wrapped_world_is_found():
+def test_the_best_configuration_of_a_wrapped_environment_is_found():
     env = BaseParallelWrapper(Weather())
     team = sb.Team.for_env(env, measurement=reward_alone, scopes=SCOPES, seed=0)
     play(env, team, 20)
@@ -96,7 +96,7 @@ def test_the_best_configuration_of_a_wrapped_world_is_found():
     assert sum(rewards_of(found).values()) > -0.01  # the worst is about -20
 
 
-def test_measurements_see_what_their_agent_saw_and_agents_without_factor_are_not_measured():
+def test_measurements_receive_the_agents_step_and_agents_without_a_factor_are_not_measured():
     seen = []
 
     def measure(observation, reward, info):
@@ -107,7 +107,7 @@ def test_measurements_see_what_their_agent_saw_and_agents_without_factor_are_not
     team = sb.Team.for_env(env, measurement=measure, scopes={"wind": ["tide", "wind"]})
     taken = play(env, team, 2)
     assert seen == [(n + 1.0, rewards_of(actions)["wind"], {}) for n, actions in enumerate(taken)]
-    assert all(actions["rain"].tolist() == [-1.5] for actions in taken)  # in no scope: the middle
+    assert all(actions["rain"].tolist() == [-1.5] for actions in taken)  # in no scope: the centre
 
 
 def test_an_action_is_held_and_its_outcome_is_the_mean_of_the_steps():
@@ -122,7 +122,7 @@ def test_an_action_is_held_and_its_outcome_is_the_mean_of_the_steps():
 
 
 @pytest.mark.parametrize("how", ["begin", "load"])
-def test_an_evaluation_that_is_held_is_given_up_by_a_new_episode_or_a_state(how):
+def test_a_held_evaluation_is_cancelled_by_a_new_episode_or_a_loaded_state(how):
     env = Weather(cycles=9)
     team = sb.Team.for_env(env, measurement=lambda seen, reward, info: seen[0], hold=2)
     observations, infos = env.reset()
@@ -137,10 +137,10 @@ def test_an_evaluation_that_is_held_is_given_up_by_a_new_episode_or_a_state(how)
     for n_told in (0, 1):
         team.observe(*env.step(team.act(observations, infos)))
         assert team.n_data == n_told
-    assert team.history.totals.tolist() == [3 * 1.5]  # the rounds 1 and 2 of three agents
+    assert team.history.totals.tolist() == [3 * 1.5]  # mean of the rounds 1 and 2, for three agents
 
 
-def test_what_env_does_to_an_action_does_not_change_the_one_that_is_held():
+def test_a_held_action_does_not_change_if_the_environment_changes_its_copy():
     env = Weather(cycles=9)
     team = sb.Team.for_env(env, measurement=reward_alone, hold=2)
     observations, infos = env.reset()
@@ -154,7 +154,7 @@ def test_what_env_does_to_an_action_does_not_change_the_one_that_is_held():
 
 @pytest.mark.parametrize("bad", [None, np.nan, np.inf, -np.inf, 1e61])
 @pytest.mark.parametrize("scopes", [SCOPES, None])
-def test_a_measurement_that_is_not_finite_or_absurd_failed(bad, scopes):
+def test_a_measurement_that_is_not_finite_or_extremely_large_counts_as_failed(bad, scopes):
     env = Weather(cycles=8)
 
     def measure(seen, reward, info):
@@ -165,7 +165,7 @@ def test_a_measurement_that_is_not_finite_or_absurd_failed(bad, scopes):
     play(env, team, 3)
     held = sb.Team.for_env(env, measurement=measure, scopes=scopes, hold=4)
     play(env, held, 8)
-    assert (held.failures, len(held.history)) == (1, 2)  # one step fails the evaluation that held it
+    assert (held.failures, len(held.history)) == (1, 2)  # one failed step fails the evaluation of four
     assert team.failures == 1
     if scopes:
         assert np.isnan(team.history.factors).tolist() == [[False] * 3, [False, False, True], [False] * 3]
@@ -173,7 +173,7 @@ def test_a_measurement_that_is_not_finite_or_absurd_failed(bad, scopes):
         assert team.n_data == 2
 
 
-def test_an_agent_that_left_sets_nothing_and_fails_what_depends_on_it():
+def test_an_agent_that_left_does_not_act_and_factors_with_its_action_fail():
     env = Weather(cycles=3, leaves={"tide": 1})
     team = sb.Team.for_env(env, measurement=reward_alone, scopes=SCOPES)
     taken = play(env, team, 3)
@@ -185,7 +185,7 @@ def test_an_agent_that_left_sets_nothing_and_fails_what_depends_on_it():
     assert (total.n_data, total.failures) == (1, 2)
 
 
-def test_only_a_step_that_decides_has_outcomes_told():
+def test_outcomes_are_sent_only_in_steps_with_a_decision():
     env = Weather()
     team = sb.Team.for_env(env, measurement=lambda seen, reward, info: seen[0], scopes=SCOPES, hold=2)
     observations, infos = env.reset(seed=0)
@@ -195,10 +195,10 @@ def test_only_a_step_that_decides_has_outcomes_told():
         observations, infos = step[0], step[4]
         team.observe(*step)
         told.append(team.last_sharing.messages > 0)
-    assert told == [False, False, True, False]  # before the next decision
+    assert told == [False, False, True, False]  # news are sent before the next decision
 
 
-def test_an_agent_that_leaves_while_its_action_is_held_counts_as_long_as_it_was_there():
+def test_an_agent_that_leaves_while_its_action_is_held_counts_until_it_left():
     env = Weather(cycles=4, leaves={"rain": 1})
     team = sb.Team.for_env(env, measurement=lambda seen, reward, info: seen[0], scopes=SCOPES, hold=3)
     taken = play(env, team, 3)
@@ -206,7 +206,7 @@ def test_an_agent_that_leaves_while_its_action_is_held_counts_as_long_as_it_was_
     assert team.history.factors.tolist() == [[2.0, 2.0, 1.0]]
 
 
-def test_what_is_learned_lies_where_actions_were_rounded_to():
+def test_outcomes_count_at_the_rounded_actions():
     boxes = {agent: Box(*np.float16([box.low, box.high]), dtype=np.float16) for agent, box in BOXES.items()}
     env = Weather(boxes=boxes)
     team = sb.Team.for_env(env, measurement=reward_alone)
@@ -217,7 +217,7 @@ def test_what_is_learned_lies_where_actions_were_rounded_to():
 
 
 @pytest.mark.parametrize("hold", [2, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_saved_team_goes_on_to_the_bit(hold):
+def test_a_saved_team_continues_bit_identically(hold):
     arguments = {"measurement": reward_alone, "scopes": SCOPES, "seed": 1, "initial": 3, "hold": hold}
     env, again = Weather(), Weather()
     team = sb.Team.for_env(env, **arguments)
@@ -228,7 +228,7 @@ def test_a_saved_team_goes_on_to_the_bit(hold):
         sb.Team.for_env(again, measurement=reward_alone).load_state_dict(team.state_dict())
 
 
-def test_a_state_saved_while_the_world_acts_learns_what_it_returns():
+def test_a_state_saved_during_a_step_learns_its_outcomes():
     env = Weather()
     team = sb.Team.for_env(env, measurement=reward_alone, scopes=SCOPES)
     actions = team.act(*env.reset())
@@ -255,7 +255,7 @@ def test_a_state_saved_while_the_world_acts_learns_what_it_returns():
         (Box(0.0, 1.0, (0,)), ""),
     ],
 )
-def test_action_spaces_without_variables_of_some_type_are_refused(box, message):
+def test_action_spaces_that_give_no_variables_are_refused(box, message):
     with pytest.raises(ConfigError, match=rf"\$\.environment: action space of 'wind': {message}"):
         sb.Team.for_env(Weather(boxes={**BOXES, "wind": box}), measurement=reward_alone)
 
@@ -283,7 +283,7 @@ def test_wrong_arguments_are_refused_with_their_path(arguments, message):
         sb.Team.for_env(Weather(), **{"measurement": reward_alone} | arguments)
 
 
-def test_a_world_without_agents_and_a_state_without_a_measurement_are_refused():
+def test_an_environment_without_agents_and_a_state_without_measurement_are_refused():
     with pytest.raises(ConfigError, match="no agents"):
         sb.Team.for_env(Weather(boxes={}), measurement=reward_alone)
     state = sb.Team.for_env(Weather(), measurement=reward_alone).state_dict()
@@ -292,7 +292,7 @@ def test_a_world_without_agents_and_a_state_without_a_measurement_are_refused():
 
 
 @pytest.mark.parametrize("word", ["much", [1.0, 2.0], {"reward": 1.0}])
-def test_measurements_that_are_no_numbers_are_refused(word):
+def test_measurements_that_are_not_numbers_are_refused(word):
     env = Weather()
     team = sb.Team.for_env(env, measurement=lambda seen, reward, info: word)
     with pytest.raises(ShapeError, match=r"outcome of 'tide': got .*; wanted a number, or None if it failed"):
@@ -300,13 +300,15 @@ def test_measurements_that_are_no_numbers_are_refused(word):
 
 
 class Scenario(ParallelEnv):
-    """A scenario of VMAS, the only one of its batch."""
+    """A scenario of VMAS, with a batch of one."""
 
     metadata, render_mode = {"name": "vmas"}, None
 
     def __init__(self, name):
         self.batch = pytest.importorskip("vmas").make_env(name, num_envs=1, max_steps=4, seed=0, dict_spaces=True)
-        self.boxes = {name: Box(own.low, own.high) for name, own in self.batch.action_space.items()}  # gym's, by VMAS
+        self.boxes = {
+            name: Box(own.low, own.high) for name, own in self.batch.action_space.items()
+        }  # spaces of VMAS are gym's
         self.possible_agents = list(self.boxes)
 
     def action_space(self, agent):
@@ -329,7 +331,7 @@ class Scenario(ParallelEnv):
 
 
 @pytest.mark.mpe
-@pytest.mark.filterwarnings("ignore")  # theirs
+@pytest.mark.filterwarnings("ignore")  # warnings of these packages
 @pytest.mark.parametrize(
     "name",
     [
@@ -341,7 +343,7 @@ class Scenario(ParallelEnv):
         "vmas navigation",
     ],
 )
-def test_an_episode_of_worlds_of_others_is_an_evaluation_of_the_mean_of_the_sum_of_rewards(name, monkeypatch):
+def test_an_episode_of_other_libraries_is_one_evaluation_of_the_mean_sum_of_rewards(name, monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     module, _, scenario = name.partition(" ")
     more = {"continuous_actions": True} if "spread" in module else {}

@@ -1,4 +1,4 @@
-"""Acquisitions, planners, solvers and beliefs that swarmbo does not know are accepted by teams in a field."""
+"""Teams in a field accept users' acquisitions, planners, solvers and beliefs."""
 
 import dataclasses
 import sys
@@ -34,7 +34,7 @@ class Relay(sb.ChainAcquisition, frozen=True):
 
 
 class Best(sb.Acquisition, frozen=True):
-    """All that a base asks for: a problem of whoever is in the situation."""
+    """A minimal acquisition: a problem of the agents in the situation."""
 
     def local_problem(self, situation):
         graph = sb.FactorGraph.from_scopes({agent.upper(): [agent] for agent in situation.movers})
@@ -44,7 +44,7 @@ class Best(sb.Acquisition, frozen=True):
 
 
 class Joint(Best, frozen=True):
-    """Not what a baseline needs: of everybody, whoever is in the situation."""
+    """An acquisition that baselines refuse: its problem has all agents, whichever are in the situation."""
 
     def local_problem(self, situation):
         return super().local_problem(dataclasses.replace(situation, agents=("a", "b"), candidates=PLACES))
@@ -77,7 +77,7 @@ class ByExact:
 
 
 class Plain:
-    """The exact belief, made by somebody else."""
+    """The exact belief as a user's class."""
 
     def __init__(self, noise: float = 0.05):
         self.settings = sb.ExactGPSettings(noise_median=noise)
@@ -102,11 +102,11 @@ def played(rounds=5, *, team=None, **settings):
     return team, points
 
 
-def test_a_subclass_decides_as_what_it_inherits_from():
+def test_a_subclass_decides_as_its_base_class():
     assert played(acquisition=Twin())[1] == played(acquisition=sb.DBGPUCB())[1] == played(acquisition=Relay())[1]
 
 
-def test_settings_of_an_own_acquisition_matter_under_every_way_to_agree():
+def test_settings_of_a_users_acquisition_matter_with_every_coordination_method():
     for coordination in ("exact", "max-sum", "greedy", "independent"):
         for transport in ("in-process", {"kind": "in-process", "as_agents": True}):
             bold = played(acquisition=BestMean(bonus=30.0), coordination=coordination, transport=transport)[1]
@@ -114,7 +114,7 @@ def test_settings_of_an_own_acquisition_matter_under_every_way_to_agree():
 
 
 @pytest.mark.parametrize("coordination", ["exact", "greedy", "independent"])
-def test_an_own_acquisition_that_only_has_a_problem_runs_under_baselines_too(coordination):
+def test_a_users_acquisition_with_only_a_problem_runs_under_baselines(coordination):
     team = team_of(acquisition=Best(), coordination=coordination)
     team.attach(LINE, -((LINE[:, 0] - 0.25) ** 2))
     points = {agent: float(x[0]) for agent, x in team.ask(PLACES).points.items()}
@@ -123,24 +123,24 @@ def test_an_own_acquisition_that_only_has_a_problem_runs_under_baselines_too(coo
     assert len(played(acquisition=Relay(), coordination=coordination)[1]) == 5
 
 
-def test_a_problem_that_is_not_of_one_agent_alone_is_refused_by_baselines():
+def test_baselines_refuse_a_problem_of_other_agents():
     words = r"Joint\.local_problem\(\) returned \('a', 'b'\); wanted a problem of 'a' alone"
     with pytest.raises(ShapeError, match=words):
         team_of(acquisition=Joint(), coordination="greedy").ask(PLACES)
 
 
-def test_own_solver_is_given_tables_and_links_and_decides_as_what_it_calls():
+def test_a_users_solver_receives_tables_and_links():
     mine = ByExact()
     assert played(coordination=mine)[1] == played(coordination="exact")[1]
     assert mine.links == [None] * 5
 
 
 @pytest.mark.parametrize("planner", [Leftmost(), LeftmostSettings()])
-def test_own_planner_sends_agents_where_it_says(planner):
+def test_agents_go_where_a_users_planner_sends_them(planner):
     assert played(2, coordination=planner)[1] == [{"a": 0.0, "b": 0.125}] * 2
 
 
-def test_own_belief_is_learned_from_fitted_and_saved():
+def test_a_users_belief_learns_is_fitted_and_saved():
     team, points = played(belief=Plain())
     assert points == played(belief=sb.ExactGPSettings(noise_median=0.05))[1]
     state = team.state_dict()
@@ -150,7 +150,7 @@ def test_own_belief_is_learned_from_fitted_and_saved():
     assert played(3, team=again)[1] == played(3, team=team)[1]
 
 
-def test_a_team_of_own_parts_goes_on_where_they_are_given_again():
+def test_a_saved_team_continues_if_the_users_parts_are_passed_again():
     own = {"acquisition": BestMean(bonus=2.0), "coordination": Leftmost()}
     team, _ = played(2, **own)
     state = team.state_dict()
@@ -221,7 +221,7 @@ class Raises(Leftmost):
         ({"transport": f"{HERE}:Nothing"}, r"\$\.transport\.kind: got '.*:Nothing'; wanted one of 'faulty', 'in-proc"),
     ],
 )
-def test_what_is_no_part_of_a_team_is_refused_in_one_line(settings, words):
+def test_objects_that_are_not_parts_of_a_team_are_refused_in_one_line(settings, words):
     with pytest.raises(ConfigError, match=words) as refused:
         team_of(**settings)
     assert "\n" not in str(refused.value)
@@ -240,8 +240,8 @@ class JunkProblem(sb.ChainAcquisition, frozen=True):
         return "problem"
 
 
-class Says:
-    """A solver, a planner or a belief that gives one answer."""
+class Answers:
+    """A solver, a planner or a belief that always returns one answer."""
 
     def __init__(self, answer=None):
         self.answer = answer
@@ -250,16 +250,16 @@ class Says:
         return self.answer
 
 
-class Solver(Says):
-    solve = Says.method
+class Solver(Answers):
+    solve = Answers.method
 
 
-class Planner(Says):
-    decide = Says.method
+class Planner(Answers):
+    decide = Answers.method
 
 
-class Prior(Says):
-    prior = restored = Says.method
+class Prior(Answers):
+    prior = restored = Answers.method
 
 
 def solved(choice):
@@ -302,13 +302,13 @@ AS_AGENTS = sb.InProcess(as_agents=True)
         ({"coordination": ByExact(), "transport": AS_AGENTS}, r"\.as_agents: got true, but ByExact knows no agents"),
     ],
 )
-def test_junk_is_told_with_the_class_and_the_method_that_returned_it(settings, words):
+def test_wrong_answers_are_refused_with_their_class_and_method(settings, words):
     with pytest.raises((ShapeError, ConfigError), match=words):
         team_of(**settings).ask(PLACES)
 
 
 class Drawing:
-    """Takes what it draws from the seed of the decision, where `Choosing` takes none."""
+    """A solver that uses the seed of the decision."""
 
     def __init__(self) -> None:
         self.seeds: list[int] = []
@@ -318,7 +318,7 @@ class Drawing:
         return sb.DSA().solve(graph, tables, links, seed)
 
 
-def test_a_way_to_agree_of_your_own_is_given_the_decisions_seed_if_it_takes_one():
+def test_a_users_solver_receives_the_seed_of_the_decision_if_it_accepts_one():
     def seeds(team_seed):
         played(2, coordination=(own := Drawing()), seed=team_seed)
         return own.seeds

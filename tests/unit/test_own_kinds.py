@@ -1,4 +1,4 @@
-"""Acquisitions and methods of agreement that swarmbo does not know are accepted by teams."""
+"""Teams of a function accept users' acquisitions and coordination methods."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from swarmbo.acquisition.confidence_bounds import AddGPUCB, ConfidenceBounds
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.evaluations import Ledger
 
-from .teams import told
+from .teams import ask_and_tell
 
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
 BOUNDS = {"x": (0.0, 1.0), "y": (2.0, 4.0), "z": (-1.0, 0.0)}
@@ -44,7 +44,7 @@ class Optimistic(sb.Acquisition, frozen=True):
 
 
 class Barred(Optimism):
-    """Where the mean is low, a factor is worth nothing at all."""
+    """The merit is minus infinity where the mean is not positive."""
 
     def merit(self, stack, mean, std):
         return np.where(mean > 0.0, mean, -np.inf), 1.0, 0.0
@@ -67,7 +67,7 @@ def own_acquisition_of(weight):
 
 
 class Corner:
-    """Agents that always agree on one point, and note what they were asked."""
+    """A coordination method that always returns one point, and records its calls."""
 
     def __init__(self, point):
         self.point, self.calls = point, []
@@ -78,7 +78,7 @@ class Corner:
 
 
 class Timely(Corner):
-    """A method with settings that are also those of built-in ones, and mean something else here."""
+    """A method whose settings have the names of built-in ones, with another meaning."""
 
     mode, deadline, patience, threshold = "asynchronous", 5, 2, 0.0
 
@@ -90,15 +90,15 @@ class Alone:
 
 def played(rounds=6, *, team=None, **settings):
     team = sb.Team(GRAPH, BOUNDS, seed=3, initial=3, **settings) if team is None else team
-    queries = told(team, rounds, lambda point: -float(sum(value**2 for value in point.values())))
+    queries = ask_and_tell(team, rounds, lambda point: -float(sum(value**2 for value in point.values())))
     return team, [tuple(query.point.values()) for query in queries]
 
 
-def test_a_subclass_decides_as_what_it_inherits_from():
+def test_a_subclass_decides_as_its_base_class():
     assert played(acquisition=Twin())[1] == played(acquisition="add-gp-ucb")[1]
 
 
-def test_own_acquisition_works_under_every_way_to_agree():
+def test_a_users_acquisition_works_with_every_coordination_method():
     for coordination in ("admm", "refined-max-sum"):
         for transport in ("in-process", {"kind": "in-process", "as_agents": True}):
             team, points = played(acquisition=Fixed(), coordination=coordination, transport=transport)
@@ -106,7 +106,7 @@ def test_own_acquisition_works_under_every_way_to_agree():
             assert team.last_report.value is not None
 
 
-def test_own_functions_need_no_defaults_in_their_fields():
+def test_a_users_functions_need_no_defaults_of_fields():
     assert played(acquisition=Optimistic())[1] == own_acquisition_of(3.0) != own_acquisition_of(30.0)
 
 
@@ -115,19 +115,19 @@ def test_own_functions_need_no_defaults_in_their_fields():
     [lambda mean: (mean * np.nan, 1.0, 1.0), lambda mean: (mean.sum(), 1.0, 1.0), lambda mean: mean],
     ids=["nan", "shape", "no slopes"],
 )
-def test_a_merit_that_is_no_finite_value_with_slopes_is_refused(merit, monkeypatch):
+def test_a_merit_without_finite_values_and_slopes_is_refused(merit, monkeypatch):
     monkeypatch.setattr(Optimism, "merit", lambda self, stack, mean, std: merit(mean))
     with pytest.raises(ShapeError, match=r"Optimism.merit\(\) returned .*; wanted \(value, by_mean, by_std\), numbers"):
         played(acquisition=Optimistic())
 
 
-def test_own_values_that_are_nan_are_refused(monkeypatch):
+def test_nan_values_of_a_users_functions_are_refused(monkeypatch):
     monkeypatch.setattr(Optimism, "value", lambda self, stack, U, received: np.full(U.shape[:2], np.nan))
     with pytest.raises(ShapeError, match=r"Optimistic.local_functions\(\) returned nan; wanted functions of finite"):
         played(acquisition=Optimistic())
 
 
-def test_own_agreement_is_asked_after_the_initial_design_with_the_links():
+def test_a_users_method_is_called_after_the_initial_design_with_the_links():
     mine, links = Corner([0.25, 0.5, 1.0]), nx.path_graph(["x", "y"])
     team = sb.Team(GRAPH, BOUNDS, coordination=mine, seed=0, initial=2)
     for _ in range(2):
@@ -138,16 +138,16 @@ def test_own_agreement_is_asked_after_the_initial_design_with_the_links():
     assert (factors, given, others) == (("f", "g"), links, [])
     team.tell(team.last_query, 2.0)
     team.ask()
-    assert mine.calls[1][2] != seed  # a stream of its own for every history
+    assert mine.calls[1][2] != seed  # the seed depends on the history
 
 
-def test_own_agreement_may_have_settings_named_as_those_of_a_deadline():
+def test_a_users_method_may_have_settings_named_as_those_of_a_deadline():
     team, points = played(coordination=Timely([0.25, 0.5, 1.0]))
     assert len(team.coordination.calls) == 3
     assert points[3] == (0.25, 3.0, 0.0)
 
 
-def test_own_policy_is_told_the_history():
+def test_a_users_planner_receives_the_history():
     _, points = played(rounds=5, coordination=Alone())
     assert points[3:] == [(0.3, 2.6, -0.7), (0.4, 2.8, -0.6)]
 
@@ -161,7 +161,7 @@ def test_own_policy_is_told_the_history():
         ([0.5] * 3, sb.InProcess(as_agents=True), r"\$\.transport\.as_agents: got true, but Corner knows no agents"),
     ],
 )
-def test_an_own_agreement_that_is_no_point_or_has_no_agents_is_refused(point, transport, words):
+def test_a_users_method_without_a_valid_point_or_without_agents_is_refused(point, transport, words):
     team = sb.Team(GRAPH, BOUNDS, coordination=Corner(point), transport=transport, initial=1)
     team.tell(team.ask(), 0.0)
     with pytest.raises((ShapeError, ConfigError), match=words):
@@ -169,19 +169,19 @@ def test_an_own_agreement_that_is_no_point_or_has_no_agents_is_refused(point, tr
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_merit_may_be_minus_infinity_and_is_refused_without_a_value_for_each_point():
+def test_a_merit_may_be_minus_infinity_but_needs_a_value_for_each_point():
     assert len(played(rounds=5, acquisition=Judging())[1]) == 5
     with pytest.raises(ShapeError, match=r"Flat\.merit\(\) returned \(1\.0, 0\.0, 0\.0\); wanted \(value, by_mean"):
         played(rounds=5, acquisition=Judging(flat=True))
 
 
-def test_known_parts_beside_own_ones_keep_their_settings():
+def test_built_in_parts_next_to_users_parts_keep_their_settings():
     state = sb.Team(GRAPH, BOUNDS, acquisition=Fixed(), coordination=sb.ADMM(starts=3)).state_dict()
     assert sb.Team.from_state_dict(state, acquisition=Fixed()).coordination == sb.ADMM(starts=3)
 
 
 class Reporting:
-    """A method whose report has NumPy's numbers, as ``values.max()`` gives them."""
+    """A method whose report has NumPy's numbers, such as ``values.max()``."""
 
     def __init__(self, status="converged"):
         self.status = status
@@ -200,11 +200,11 @@ class Learning(Fixed, frozen=True):
 
 def asked(**own):
     team = sb.Team(GRAPH, BOUNDS, seed=0, initial=1, **own)
-    told(team, 1, lambda point: 1.0)
+    ask_and_tell(team, 1, lambda point: 1.0)
     return team
 
 
-def test_a_report_with_numbers_of_numpy_is_logged_and_read_again(tmp_path):
+def test_a_report_with_numpy_numbers_is_logged_and_read_again(tmp_path):
     make = lambda: sb.Team(GRAPH, BOUNDS, coordination=Reporting(), seed=0, initial=1)  # noqa: E731
     ledger = Ledger.create(tmp_path, make())
     for outcome in (1.0, 2.0):
@@ -224,7 +224,7 @@ def test_a_report_that_could_not_be_read_again_is_refused():
         asked(coordination=Reporting("best")).ask()
 
 
-def test_a_list_of_numbers_is_a_setting_and_what_is_learned_has_to_be_a_model():
+def test_settings_may_be_lists_of_numbers_and_learn_must_return_a_model():
     assert len(asked(acquisition=Learning(weights=[1.0, 2.0])).ask().point) == 3
     with pytest.raises(ShapeError, match=r"Learning\.learn\(\) returned None; wanted a Model"):
         asked(acquisition=Learning()).ask()

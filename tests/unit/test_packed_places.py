@@ -1,4 +1,4 @@
-"""Places in reach of agents: drawn, said in few bytes, and the same to the bit when they are read."""
+"""Candidate locations of agents: drawn, packed into few bytes, and unpacked bit-identically."""
 
 import zlib
 from typing import Any
@@ -20,14 +20,14 @@ NUMBERS = st.floats(allow_nan=False, width=64)
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=20))
-def test_any_places_come_back_to_the_bit(places: list[tuple[float, float, float]]):
+def test_any_locations_are_unpacked_bit_identically(places: list[tuple[float, float, float]]):
     array = np.array(places, dtype=float).reshape(-1, 3)
     for sites in (None, array[::-1] if len(array) else None, np.zeros((4, 3))):
         content = packed(array, None if sites is None else PlaceTable(sites))
         assert unpacked(content, 3, sites).tobytes() == array.tobytes()
 
 
-def test_what_is_among_the_sites_is_said_by_its_number_and_else_never_longer_than_its_numbers():
+def test_sites_are_packed_as_indices_and_other_locations_as_numbers():
     rng = np.random.default_rng(0)
     near = LATTICE[np.hypot(*(LATTICE - [0.5, 0.0]).T) < 0.4]
     assert len(packed(near, TABLE)) < near.nbytes / 20
@@ -36,7 +36,7 @@ def test_what_is_among_the_sites_is_said_by_its_number_and_else_never_longer_tha
     anywhere = rng.random((50, 2))
     assert len(packed(anywhere, TABLE)) == anywhere.nbytes + 1
     negative = np.array([[-0.0, -2.0]])
-    assert np.signbit(unpacked(packed(negative, TABLE), 2, LATTICE)[0, 0])  # 0.0 is a site, and not the same
+    assert np.signbit(unpacked(packed(negative, TABLE), 2, LATTICE)[0, 0])  # the site is 0.0, which differs from -0.0
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_is_among_the_sites_is_said_by_its_number_and_else_never_longer_tha
     [b"", b"\x09", b"\x00abc", b"\x02\xc1", b"\x03abc", b"\x02\x91\xcd\xff\xff", b"\x02\x91\xff", packed(LATTICE)[:-3]],
     ids=repr,
 )
-def test_what_is_no_places_is_refused(content: bytes):
+def test_content_that_is_not_locations_is_refused(content: bytes):
     with pytest.raises(TransportError, match=r"got locations that can't be read"):
         unpacked(content, 2, LATTICE)
 
@@ -54,7 +54,7 @@ def test_what_is_no_places_is_refused(content: bytes):
     [b"\x02" + zlib.compress(bytes(2**24)), b"\x03" + zlib.compress(msgspec.msgpack.encode([0] * 2**19))],
     ids=["numbers", "indices"],
 )
-def test_some_bytes_that_stand_for_millions_are_refused(content: bytes):
+def test_small_content_that_expands_to_millions_of_bytes_is_refused(content: bytes):
     assert len(content) < 2**15
     with pytest.raises(TransportError, match=r"more (than \d+ bytes|bytes than locations take)"):
         unpacked(content, 2, LATTICE)
@@ -67,7 +67,7 @@ def test_reports_take_few_bytes(make: Any):
     observations, infos = env.reset(seed=0)
     places = sum(len(env.unwrapped.candidates(agent)) for agent in env.agents)
     team.act(observations, infos)
-    crossings = 2  # of each agent's report: the links of a tree of three
+    crossings = 2  # transmissions of each agent's report, over the links of a tree of three
     numbers = 16 * places * crossings
     assert team.sent["reports"].bytes < (numbers / 10 if make is robot_team_v0.parallel_env else numbers)
 
@@ -76,7 +76,7 @@ BOX = Domain(np.array([0.0, 10.0]), np.array([1.0, 30.0]))
 FAR = Domain(np.array([5.0, 5.0]), np.array([6.0, 6.0]))
 
 
-def test_random_candidates_lie_in_each_agents_own_box_and_depend_on_nobody_else():
+def test_random_candidates_lie_in_the_agents_box_and_depend_on_seed_and_round():
     problem = sb.Problem.of_field(["a", "b"], BOX)
     for agent, box in {"a": BOX, "b": FAR}.items():
         places = random_candidates(agent, box, problem, seed=1, round_number=2)

@@ -1,4 +1,4 @@
-"""The Python of the README and of each page runs, in the order in which it stands."""
+"""All Python blocks of the README and of each page run, in their order."""
 
 import importlib.util
 import logging
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OWN_TESTS = {"docs/guide/extend.md", "docs/guide/robots.md"}  # blocks of the first are files, too
+OWN_TESTS = {"docs/guide/extend.md", "docs/guide/robots.md"}  # blocks of the first are also files
 EXTRAS = {"docs/guide/optuna-ax.md": "optuna", "docs/guide/dcop.md": "yaml"}
 BLOCK = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
 PAGES = {
@@ -21,7 +21,7 @@ PAGES = {
 
 @pytest.fixture
 def names_after(monkeypatch, tmp_path):
-    """The names after all blocks of a page, run in an empty folder."""
+    """Run all blocks of a page in an empty folder; return their names."""
 
     def run(page: str) -> dict[str, object]:
         if page in EXTRAS and importlib.util.find_spec(EXTRAS[page]) is None:
@@ -32,12 +32,12 @@ def names_after(monkeypatch, tmp_path):
             exec(compile(block, page, "exec"), names)
         return names
 
-    level = logging.getLogger("optuna").level  # which a page sets
+    level = logging.getLogger("optuna").level  # a page sets it
     yield run
     logging.getLogger("optuna").setLevel(level)
 
 
-# What holds after some pages, in their own names.
+# Expressions, in names of a page, that hold after it.
 ENDS = {
     "README.md": ["team.belief.n_data == 3"],
     "docs/guide/ask-tell.md": ["len(team.pending) == 2", "team.n_data == again.n_data > 3", "careful.failures < 8"],
@@ -48,7 +48,7 @@ ENDS = {
     ],
     "docs/guide/optuna-ax.md": ["study.best_value < 0.3", "known.best_value < 0.05"],
     "docs/guide/processes.md": ["radio.traffic.messages > 0", "transport.traffic.messages > 0"],
-    "docs/guide/rl.md": ["tuner.recommend().mean > -0.01", "returns > 0.0"],  # the most is 0
+    "docs/guide/rl.md": ["tuner.recommend().mean > -0.01", "returns > 0.0"],  # the maximum is 0
     "docs/guide/runs-and-papers.md": ["warm.n_data == 12"],
     "docs/guide/sensors.md": ["env.unwrapped.field.change is not None"],
     "docs/reference/evaluations.md": [
@@ -63,15 +63,15 @@ PRINTED = {
 
 
 @pytest.mark.parametrize("page", sorted(set(PAGES) - OWN_TESTS))
-def test_python_of_a_page_runs_and_ends_as_it_says(names_after, capsys, page):
+def test_python_of_a_page_runs_with_the_expected_results(names_after, capsys, page):
     names = names_after(page)
     for claim in ENDS.get(page, ()):
         assert eval(claim, names), claim
     assert PRINTED.get(page, "") in capsys.readouterr().out
 
 
-def test_python_of_the_page_on_robots_ends_with_late_failed_and_lost_ones(names_after):
-    """Outcomes lie where robots were, not where they were sent; a lost robot is not pending and has not failed."""
+def test_python_of_the_page_on_robots_ends_with_late_failed_and_lost_robots(names_after):
+    """Outcomes count where robots were, not where they were sent; a lost robot is neither pending nor failed."""
     names = names_after("docs/guide/robots.md")
     crew, driving = names["crew"], names["driving"]
     data = crew.history

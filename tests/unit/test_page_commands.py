@@ -1,4 +1,4 @@
-"""The commands on pages are accepted, and those of the six doors run."""
+"""Commands on pages are accepted, and those for the rows of the README's first table run."""
 
 import importlib.util
 import re
@@ -25,7 +25,7 @@ COMMAND = re.compile(r"(?:^|[\s;&])(?:\S*/)?swarmbo ([a-z][^;&|]*)")
 
 
 def commands_in(text: str) -> list[list[str]]:
-    """The arguments of each `swarmbo` line."""
+    """Arguments of each `swarmbo` line."""
     lines = text.replace("\\\n", " ").splitlines()
     return [shlex.split(found[1], comments=True) for line in lines if (found := COMMAND.search(line.split(" #")[0]))]
 
@@ -48,13 +48,13 @@ def parsed(command: list[str]) -> tuple[str, dict[str, object]]:
     """The name of the command that would run, and the values of its arguments and options.
 
     Args:
-        command: Without ``swarmbo``.
+        command: Arguments after ``swarmbo``.
     """
     group, name = get_command(app), "swarmbo"
     arguments = list(command)
     while hasattr(group, "commands"):
         if name == "fleet" and arguments[0] not in group.commands:
-            arguments.insert(0, "run")  # as the command line itself reads `swarmbo fleet SCENARIO`
+            arguments.insert(0, "run")  # as the command line reads `swarmbo fleet SCENARIO`
         name = arguments.pop(0)
         group = group.commands[name]
     return name, group.make_context(name, arguments).params
@@ -65,7 +65,7 @@ def test_commands_on_pages_are_accepted(line):
     name, values = parsed(COMMANDS[line])
     source, overrides = values.get("source"), list(values.get("overrides") or [])
     if name not in {"run", "check", "sweep"} or source not in SHIPPED or values.get("trust"):
-        return  # what files and code of a reader's own say is not known here
+        return  # files and code of readers are not known here
     if name == "sweep":
         assert plan(source, values["seeds"], overrides)
     else:
@@ -78,7 +78,7 @@ def test_pages_have_commands():
     assert any(line.startswith("docs/gallery/") for line in COMMANDS)
 
 
-def test_commands_are_found_and_refused_where_they_are_wrong():
+def test_commands_are_found_and_wrong_ones_refused():
     lines = "pip install . && .venv/bin/swarmbo run robots --seed 3 # a comment\nswarmbo run robots \\\n --set seed=2\n"
     assert commands_in(lines) == [["run", "robots", "--seed", "3"], ["run", "robots", "--set", "seed=2"]]
     with pytest.raises(Exception, match="--rounds"):
@@ -90,7 +90,7 @@ def test_commands_are_found_and_refused_where_they_are_wrong():
         load(values["source"], values["overrides"])
 
 
-# Doors of the README, and files that readers bring; a page's block of Python runs first if it writes a file.
+# Pages of each row (door) of the README's first table. A page's Python block runs first if it writes a file.
 DOORS = {
     "a CSV file or a map": ("README.md", "docs/guide/field-data.md"),
     "robots or sensors": ("docs/guide/robots.md", "docs/guide/sensors.md", "docs/tutorials/20_robots.py"),
@@ -106,12 +106,14 @@ LINES = {f"{page}: {shlex.join(command)}": (page, list(command)) for command, pa
 FEW_ROUNDS, THOROUGH = ["--set", "rounds=2"], pytest.mark.thorough
 MANY_ROUNDS = {line for line, (_, command) in LINES.items() if command[0] in {"run", "sweep"}}
 RUNS = {line: page for line, (page, command) in LINES.items() if command[0] == "run"}
-DRAWN = {next((line for line in RUNS if RUNS[line] == pages[0]), "") for pages in DOORS.values()}  # the first of each
+DRAWN = {
+    next((line for line in RUNS if RUNS[line] == pages[0]), "") for pages in DOORS.values()
+}  # the first run of each door
 
 
 @pytest.fixture
 def own_files(tmp_path, monkeypatch):
-    """Files as readers have them: a survey, a floor plan, problems in pyDCOP's, UAI's and WCSP's formats."""
+    """Files that readers have: a survey, a floor plan, problems in pyDCOP's, UAI's and WCSP's formats."""
     rows = (f"{x},{y},{5.0 + 0.001 * x * y}" for x in range(0, 100, 20) for y in range(0, 100, 20))
     (tmp_path / "soil.csv").write_text("\n".join(["x_m,y_m,ph", *rows]))
     plan = BLOCKS_OF_CSV.search((ROOT / "docs/guide/wireless.md").read_text(encoding="utf-8"))
@@ -133,35 +135,35 @@ BLOCKS_OF_CSV = re.compile(r"```text\n(kind,.*?)```", flags=re.DOTALL)
     [
         pytest.param(line, marks=pytest.mark.fleet if command[0] == "fleet" else [] if page in QUICK else THOROUGH)
         for line, (page, command) in LINES.items()
-        if not {"robots-mujoco", "swarm"} & {*command}  # which are slow
+        if not {"robots-mujoco", "swarm"} & {*command}  # these are slow
     ],
 )
 @pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
 def test_commands_of_the_doors_run(own_files, monkeypatch, blank, line):
-    """Runs have two rounds and one process; the ``slow`` tests below have all rounds, figures, and a process each."""
-    monkeypatch.setattr(wlan_power, "best_known", partial(best_known, starts=2))  # nobody looks at what it comes to
+    """Runs have two rounds, in this process; the ``slow`` tests below have all rounds, figures, and a process each."""
+    monkeypatch.setattr(wlan_power, "best_known", partial(best_known, starts=2))  # the optimum is not used
     page, command = LINES[line]
     seeds = ["--seeds", "1"] if command[0] == "sweep" else []
     few = [*seeds, *FEW_ROUNDS] if line in MANY_ROUNDS else []
     few += ["--no-figures"] if line in RUNS and line not in DRAWN else []
-    run_after_what_it_needs(in_this_process, own_files, page, [*command, *few])
+    run_after_its_input(in_this_process, own_files, page, [*command, *few])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", sorted(MANY_ROUNDS))
-def test_commands_of_the_doors_run_as_they_stand(own_files, line):
-    run_after_what_it_needs(as_a_shell, own_files, *LINES[line])
+def test_commands_of_the_doors_run_unchanged(own_files, line):
+    run_after_its_input(as_a_shell, own_files, *LINES[line])
 
 
-def run_after_what_it_needs(swarmbo, folder, page, command):
-    """Run a command of a page after the block or the command that makes its file."""
+def run_after_its_input(swarmbo, folder, page, command):
+    """Run a command of a page after the block or command that makes its file."""
     line = shlex.join(command)
     if missing := [extra for name, extra in EXTRAS.items() if name in line and not importlib.util.find_spec(extra)]:
         pytest.skip(f"{missing[0]} is not installed")
     if "survey.csv" in line:
         block = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
         subprocess.run([sys.executable, "-c", block[1]], cwd=folder, check=True, capture_output=True)
-    if command[0] == "compare":  # of what the command before it ran, here with one seed
+    if command[0] == "compare":  # compares runs of the command before it, here with one seed
         sweep = next(command for command in commands_of(ROOT / page) if command[0] == "sweep")
         swarmbo([*sweep, "--seeds", "1", *FEW_ROUNDS])
     swarmbo(command)
@@ -180,8 +182,8 @@ def as_a_shell(command: list[str]) -> None:
     assert done.stdout.strip()
 
 
-def test_every_door_of_the_readme_has_commands_that_run():
+def test_every_row_of_the_readme_has_commands_that_run():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     doors = re.findall(r"^\| (an? [^|]+?|robots[^|]+?) \|", text, re.MULTILINE)
-    assert set(doors) - set(DOORS) == {"a policy to train"}  # whose page is Python: test_page_code.py runs it
+    assert set(doors) - set(DOORS) == {"a policy to train"}  # its page is Python, which test_page_code.py runs
     assert all(any(commands_of(ROOT / page) for page in pages) for pages in DOORS.values())

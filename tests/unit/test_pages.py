@@ -1,4 +1,4 @@
-"""What holds for every page: README, the changelog and docs."""
+"""Rules for every page: README, the changelog and docs."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ EACH = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(
 
 
 def lines_of(page: Path) -> Iterator[tuple[int, str]]:
-    """Numbers and texts of its lines outside of code."""
+    """Numbers and texts of a page's lines outside of code."""
     is_code = False
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -25,12 +25,12 @@ def lines_of(page: Path) -> Iterator[tuple[int, str]]:
 
 
 @EACH
-def test_lines_are_at_most_120_characters_but_those_of_tables_and_code(page):
+def test_lines_outside_of_tables_and_code_have_at_most_120_characters(page):
     assert not [f"{n}: {x[:60]}…" for n, x in lines_of(page) if len(x) > 120 and not x.startswith(("    ", "|"))]
 
 
 @EACH
-def test_pictures_and_pages_that_are_linked_are_there(page):
+def test_linked_pictures_and_pages_exist(page):
     text = page.read_text(encoding="utf-8")
     linked = {part.split(")")[0].split("#")[0] for part in text.split("](")[1:]}
     here = {name for name in linked if name and not name.startswith(("http", "mailto:")) and " " not in name}
@@ -44,14 +44,14 @@ def anchors(page: Path) -> set[str]:
 
 
 @EACH
-def test_headings_that_are_linked_are_there(page):
-    dead = list[str]()
+def test_linked_headings_exist(page):
+    broken = list[str]()
     for part in page.read_text(encoding="utf-8").split("](")[1:]:
         name, _, anchor = "".join(part.split(")")[0].split()).partition("#")
         other = page.parent / name if name else page
         if anchor and not name.startswith("http") and other.suffix == ".md" and anchor not in anchors(other):
-            dead.append(f"{name}#{anchor}")
-    assert not dead
+            broken.append(f"{name}#{anchor}")
+    assert not broken
 
 
 @pytest.mark.parametrize("page", PAGES[2:], ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -63,5 +63,5 @@ def test_a_page_has_one_title_and_no_gap_between_levels_of_headings(page):
 
 
 @EACH
-def test_no_blank_line_cuts_a_table(page):
+def test_no_blank_line_splits_a_table(page):
     assert not re.findall(r"^\|.*\n\n(?!\|.*\n\|[ :|-]+\n)\|.*$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""A query of which only some factors were told: the others are still out, and nobody asks for their places again."""
+"""Queries with some factors told: the other factors are pending, and their points are not asked again."""
 
 import itertools
 from functools import partial
@@ -14,7 +14,7 @@ from swarmbo.belief import AdditiveGP
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.errors import ConfigError, UnknownQueryError
 
-from .teams import told
+from .teams import ask_and_tell
 
 APART = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y", "z"]})
 CHAIN = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "w"]})
@@ -29,12 +29,12 @@ def factors_at(graph, point):
 def team_of(graph, n_rounds=6, **settings):
     bounds = dict.fromkeys(graph.variables, (0.0, 1.0))
     made = sb.Team(graph, bounds, **{"outcomes": "per-factor", "initial": 4, "seed": 2, **settings})
-    told(made, n_rounds, partial(factors_at, graph))
+    ask_and_tell(made, n_rounds, partial(factors_at, graph))
     return made
 
 
 def variance_by_scikit_learn(belief, index, X, places):
-    """The posterior variance of one factor by another library, given outcomes at X (t, a) of the unit cube."""
+    """Posterior variance of one factor by scikit-learn, given outcomes at X (t, a) of the unit cube."""
     h = belief.hyperparameters
     kernel = h.outputscales[index] * Matern(length_scale=h.lengthscales[index], nu=2.5)
     process = GaussianProcessRegressor(kernel, alpha=h.noise_variances[index], optimizer=None)
@@ -43,7 +43,7 @@ def variance_by_scikit_learn(belief, index, X, places):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_factor_that_is_still_out_takes_variance_as_an_extra_row_and_the_one_told_takes_it_once(rule):
+def test_pending_and_told_factors_reduce_the_variance_by_one_row_each(rule):
     team = team_of(APART, acquisition=rule, belief={"kind": "additive", "kernel": "matern52"})
     query = team.ask()
     team.tell(query, {"f": factors_at(APART, query.point)["f"]})
@@ -57,7 +57,7 @@ def test_a_factor_that_is_still_out_takes_variance_as_an_extra_row_and_the_one_t
             np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-9)
 
 
-def test_a_part_told_of_one_factor_alone_is_not_the_best_that_was_seen():
+def test_an_evaluation_with_a_missing_factor_is_not_the_incumbent():
     X = np.array([[0.2, 0.3, 0.4, 0.5], [0.7, 0.6, 0.8, 0.9]])
     belief = AdditiveGP(CHAIN, outcomes="per-factor").update(X, factors=[[1.0, 1.0, 1.0], [50.0, np.nan, 50.0]])
     np.testing.assert_array_equal(incumbent(belief), X[0])
@@ -65,7 +65,7 @@ def test_a_part_told_of_one_factor_alone_is_not_the_best_that_was_seen():
 
 
 @pytest.mark.parametrize(("outcomes", "told"), [("total", ["g"]), ("per-factor", ["f"]), ("per-factor", ["g", "h"])])
-def test_the_variance_is_that_of_the_outcomes_still_to_come_being_told(outcomes, told):
+def test_pending_factors_give_the_variance_of_told_ones(outcomes, told):
     team = team_of(CHAIN, acquisition="dec-hbo", outcomes=outcomes)
     query = team.ask()
     values = factors_at(CHAIN, query.point)
@@ -86,7 +86,7 @@ def test_the_variance_is_that_of_the_outcomes_still_to_come_being_told(outcomes,
 
 
 @pytest.mark.parametrize(("graph", "rule"), list(zip([APART, CHAIN] * 2, RULES, strict=False)))
-def test_the_next_queries_keep_off_the_places_of_factors_that_are_still_out(graph, rule):
+def test_queries_keep_a_distance_from_pending_factors(graph, rule):
     team, out = team_of(graph, acquisition=rule), []
     for _ in range(3):
         query = team.ask()
@@ -97,7 +97,7 @@ def test_the_next_queries_keep_off_the_places_of_factors_that_are_still_out(grap
         out += [(factor, query.point) for factor in graph.factors if factor != "f"]
 
 
-def test_a_place_that_the_method_insists_on_is_moved_for_the_factor_that_is_out_alone(monkeypatch):
+def test_a_repeated_point_is_moved_in_the_variables_of_the_pending_factor(monkeypatch):
     corner = np.array([1.0, 0.0, 0.5])
     monkeypatch.setattr(sb.Random, "decide_joint", lambda *_: (corner, sb.SolveReport("exact")))
     team = team_of(APART, n_rounds=0, coordination="random", acquisition="dec-hbo", initial=1)
@@ -110,20 +110,20 @@ def test_a_place_that_the_method_insists_on_is_moved_for_the_factor_that_is_out_
     assert 1e-9 < gap.max() <= 1e-2
 
 
-def test_with_totals_a_part_told_and_a_recommendation_change_no_later_query():
-    quiet, curious = team_of(CHAIN, outcomes="total"), team_of(CHAIN, outcomes="total")
-    for team in (quiet, curious):
+def test_with_totals_recommendations_change_no_query_after_a_partial_outcome():
+    plain, with_recommendations = team_of(CHAIN, outcomes="total"), team_of(CHAIN, outcomes="total")
+    for team in (plain, with_recommendations):
         team.tell(team.ask(), {"f": -0.1})
     for _ in range(2):
-        curious.recommend()
-        assert curious.ask(2) == quiet.ask(2)
-        assert curious.model.belief.n_data == 7
-        assert not curious.model.belief.known.flags.writeable
+        with_recommendations.recommend()
+        assert with_recommendations.ask(2) == plain.ask(2)
+        assert with_recommendations.model.belief.n_data == 7
+        assert not with_recommendations.model.belief.known.flags.writeable
 
 
 @settings(max_examples=6, deadline=None)
 @given(st.lists(st.sampled_from(["f", "g", "h"]), min_size=3, max_size=3, unique=True), st.integers(1, 2))
-def test_what_is_out_is_what_was_asked_less_what_was_told_or_given_up(order, cut):
+def test_pending_factors_are_those_asked_and_neither_told_nor_given_up(order, cut):
     team = team_of(CHAIN, n_rounds=4, acquisition="dec-hbo")
     queries = [team.ask() for _ in range(2)]
     for factor in order[:cut]:
@@ -141,8 +141,8 @@ def test_what_is_out_is_what_was_asked_less_what_was_told_or_given_up(order, cut
     assert not team.history.awaited.any()
 
 
-def test_outcomes_that_are_still_to_come_do_not_count_against_the_box_of_their_factor():
-    """Only once they are there; the box of a factor that was told reacts at once."""
+def test_pending_outcomes_do_not_count_in_the_box_of_their_factor():
+    """They count once they are told; the box of a factor that was told reacts at once."""
     team = team_of(APART, n_rounds=8)
     before = team._learner.situation(team._log, None)
     query = team.ask()
@@ -155,21 +155,21 @@ def test_outcomes_that_are_still_to_come_do_not_count_against_the_box_of_their_f
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_an_ensemble_knows_what_is_out_by_factor(outcomes):
+def test_an_ensemble_conditions_on_pending_factors(outcomes):
     belief = {"kind": "ensemble", "kernels": ["matern52"], "lengthscales": [0.3], "n_features": 64}
     team = team_of(APART, belief=belief, acquisition="egp-ts", outcomes=outcomes)
     query = team.ask()
     team.tell(query, {"f": factors_at(APART, query.point)["f"]})
     model, point = team.model, np.array([list(query.point.values())])
-    forgetful = model.ensemble.condition_on_pending(point[:0])
-    assert model.posterior(point)[1][0] ** 2 < forgetful.posterior(point)[1][0] - 1e-9
+    without_pending = model.ensemble.condition_on_pending(point[:0])
+    assert model.posterior(point)[1][0] ** 2 < without_pending.posterior(point)[1][0] - 1e-9
     alone = point[:, 1:]
     assert model.belief.factor_posterior("g", alone)[1][0] < 1e-2 * np.square(model.belief.hyperparameters.scales[1])
     np.testing.assert_array_equal(model.awaited, [[False, True]])
 
 
 @pytest.mark.parametrize("peer", ["isotropic-gp", "random", "sobol"])
-def test_peers_that_see_totals_go_on_while_factors_are_out(peer):
+def test_baselines_that_see_totals_continue_while_factors_are_pending(peer):
     team = team_of(APART, coordination=peer)
     for _ in range(4):
         team.tell(team.ask(), {"g": 0.5})
@@ -177,14 +177,14 @@ def test_peers_that_see_totals_go_on_while_factors_are_out(peer):
     assert min(np.abs(a - b).max() for a, b in itertools.combinations(asked, 2)) > 1e-6
 
 
-def test_what_others_began_is_pending_and_what_is_given_up_has_not_failed():
+def test_expected_points_are_pending_and_given_up_queries_have_not_failed():
     bounds = dict.fromkeys("xy", (0.0, 1.0))
     team, other = (sb.Team(None, bounds, seed=3, initial=3) for _ in range(2))
     for one in (team, other):
         for number in range(5):
             one.tell(one.ask(), -float(number))
     free = other.ask().point
-    theirs = team.expect(free)  # somebody else is there already
+    theirs = team.expect(free)  # another program evaluates there
     asked = team.ask()
     assert abs(asked.point["x"] - free["x"]) + abs(asked.point["y"] - free["y"]) > 1e-6
     team.give_up(asked)

@@ -1,4 +1,4 @@
-"""Teams that begin at a present setting and stay near it, held against the limits as they are stated."""
+"""Teams that begin at a present setting and stay near it, compared with the stated limits."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ from swarmbo.transport import Routes
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import best_known, wlan_power
 
-from .teams import CHAIN, drive, told
+from .teams import CHAIN, ask_and_tell, drive
 
 BOUNDS = dict.fromkeys("xyz", (0.0, 10.0))
 TYPED = {
@@ -35,18 +35,18 @@ def factors_at(point):
     return {"f": 3.0 - (x - 0.2) ** 2 - (x - y) ** 2, "g": 2.0 - (y - z) ** 2 - 0.5 * (z - 0.6) ** 2}
 
 
-def worth(point):
+def utility_of(point):
     width = TYPED["width"].values.index(point["width"])
     there = (point["channel"] == 1) + width / 2.0 - abs(point["retries"] - 7) / 8.0
     return 10.0 + there - abs(point["power"] - 5.0) / 20.0 + np.log10(point["rate"]) / 4.0
 
 
 def asked(team, n_rounds, outcome):
-    return [dict(query.point) for query in told(team, n_rounds, outcome)]
+    return [dict(query.point) for query in ask_and_tell(team, n_rounds, outcome)]
 
 
 class Row:
-    """A row of a frame, as pandas has it: keys and items, and no Mapping."""
+    """A row of a frame like that of pandas: it has keys and items, but is not a Mapping."""
 
     def __init__(self, values):
         self.keys, self.values = values.keys, values
@@ -55,7 +55,7 @@ class Row:
         return self.values[key]
 
 
-def test_a_search_that_restarts_stays_near_the_best_setting_of_all():
+def test_a_restarted_search_stays_near_the_best_setting():
     restarts = sb.Auto(restarts=sb.Restarts(after=3))
     quick = sb.ADMM(starts=3, screened=32, alone_steps=10)
     near = {"start": {"x": 0.2, "y": 0.2}, "step_limit": 0.1, "initial": 1, "seed": 3}
@@ -65,7 +65,9 @@ def test_a_search_that_restarts_stays_near_the_best_setting_of_all():
         place = np.array([query.point["x"], query.point["y"]])
         if team.n_data:
             best = team.history.X[team.history.totals.argmax()]
-            assert np.abs(place - best).max() < 0.2  # of the best mean, which may be a neighbour's
+            assert (
+                np.abs(place - best).max() < 0.2
+            )  # the step is from the best posterior mean, which may be at a neighbour
         team.tell(query, -float(((place - 0.7) ** 2).sum()))
     assert team.model.learned.restarted_at
 
@@ -76,7 +78,7 @@ FORMS = {"dict": PRESENT, "list": list(PRESENT.values()), "row": Row(PRESENT | {
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_the_first_setting_is_the_stated_one_and_is_asked_once(form):
     team = sb.Team(None, TYPED, start=form, initial=2)
-    first, second = asked(team, 2, worth)
+    first, second = asked(team, 2, utility_of)
     largest = {"power": 20.0, "channel": 1, "width": 80, "retries": 9, "rate": 100.0}
     assert first == (largest if form == "largest" else PRESENT)
     assert second != first
@@ -86,7 +88,7 @@ def test_the_first_setting_is_the_stated_one_and_is_asked_once(form):
 
 
 @pytest.mark.parametrize("more", [{}, {"channels": [1, 6, 11]}, {"airtime": "shared"}], ids=str)
-def test_in_a_world_the_present_setting_is_that_of_its_reset_and_powers_stay_near_it(more):
+def test_the_present_setting_of_an_environment_is_that_of_its_reset_and_powers_stay_near_it(more):
     env = wlan_power_v0.parallel_env(topology=PLAN, max_cycles=3, **more)
     env.reset(seed=0)
     before = env.unwrapped._episode.point
@@ -127,7 +129,7 @@ def test_in_a_world_the_present_setting_is_that_of_its_reset_and_powers_stay_nea
         ({"start": PRESENT, "safe": {}, "initial": 4}, r"\$\.initial: got 4 with safe; wanted 1"),
     ],
 )
-def test_what_cannot_be_begun_is_refused_with_the_fix(given, message):
+def test_invalid_starts_and_limits_are_refused_with_the_fix(given, message):
     with pytest.raises(ConfigError, match=message):
         sb.Team(None, TYPED, **given)
     with pytest.raises(ConfigError, match=r"\$\.start: got one in a field"):
@@ -135,7 +137,7 @@ def test_what_cannot_be_begun_is_refused_with_the_fix(given, message):
 
 
 def has_near(point, others, limits):
-    """True if some other setting differs by at most the limits, in values or positions."""
+    """Whether some other setting differs by at most the limits, in values or positions."""
 
     def apart(name, one, other):
         kind = TYPED[name]
@@ -162,28 +164,28 @@ def test_each_step_is_within_its_limit_of_an_evaluated_setting(safe, coordinatio
     stated = {"power": 2.0, "width": 1, "retries": "25%", "rate": "10%", "channel": 0}
     limits = {"power": 2.0, "width": 1, "retries": 2, "rate": 0.4, "channel": 0}
     team = sb.Team(None, TYPED, start=PRESENT, step_limit=stated, safe=safe, coordination=coordination, seed=1)
-    points = asked(team, 12, worth)
+    points = asked(team, 12, utility_of)
     assert points[0] == PRESENT
     for n in range(1, len(points)):
         assert has_near(points[n], points[:n], limits)
     assert {point["channel"] for point in points} == {6}
     assert len({tuple(point.values()) for point in points}) >= 8
     if coordination == "admm":
-        assert max(map(worth, points)) > worth(PRESENT) + (0.2 if safe is None else 0.05)
+        assert max(map(utility_of, points)) > utility_of(PRESENT) + (0.2 if safe is None else 0.05)
 
 
 @pytest.mark.parametrize(
     "stated", [{"power": 2.0, "*": 0}, {"*": 0, "power": 2.0}, {"*": "10%", "p*": 0, "power": 2.0}]
 )
-def test_the_name_of_a_variable_goes_before_patterns(stated):
+def test_limits_by_name_have_priority_over_patterns(stated):
     stated |= {"width": 0, "retries": 0}
-    points = asked(sb.Team(None, TYPED, start=PRESENT, step_limit=stated, seed=1), 4, worth)
+    points = asked(sb.Team(None, TYPED, start=PRESENT, step_limit=stated, seed=1), 4, utility_of)
     assert {(point["width"], point["retries"]) for point in points} == {(40, 3)}
     assert len({point["power"] for point in points}) == 4
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_safe_settings_keep_their_share_and_still_gain(outcomes):
+def test_safe_settings_keep_their_share_and_improve(outcomes):
     start = {"x": 8.0, "y": 5.0, "z": 9.0}
     team = sb.Team(CHAIN, BOUNDS, outcomes=outcomes, start=start, safe={"share": 0.9, "probability": 0.9}, seed=0)
     points = asked(team, 15, factors_at)
@@ -193,7 +195,7 @@ def test_safe_settings_keep_their_share_and_still_gain(outcomes):
 
 
 @pytest.mark.parametrize("unit", [1e-20, pytest.param(1e9, marks=pytest.mark.slow)])
-def test_safe_search_moves_in_every_unit(unit):
+def test_safe_search_improves_in_every_unit(unit):
     team = sb.Team(CHAIN, BOUNDS, start={"x": 8.0, "y": 5.0, "z": 9.0}, safe={}, seed=0)
     points = asked(team, 12, lambda point: unit * sum(factors_at(point).values()))
     values = [sum(factors_at(point).values()) for point in points]
@@ -217,7 +219,7 @@ def test_safe_search_from_a_utility_of_zero_needs_a_loss():
 
 
 @pytest.mark.filterwarnings("ignore:safe. a share of 1 of")
-def test_where_nothing_is_safe_the_present_setting_is_asked_again_and_the_report_says_so():
+def test_if_no_setting_is_safe_the_present_one_is_asked_again_and_the_report_says_so():
     noise = np.random.default_rng(0).standard_normal(9)
     team = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.5}, safe={"share": 1.0, "probability": 0.99999}, seed=0)
     asked_again = list[str]()
@@ -235,7 +237,7 @@ def test_where_nothing_is_safe_the_present_setting_is_asked_again_and_the_report
     assert failed.last_report.stayed == "present"
 
 
-def test_the_sum_that_a_team_expects_by_factor_is_that_of_its_model():
+def test_the_expected_sum_per_factor_agrees_with_the_model():
     team = sb.Team(CHAIN, BOUNDS, outcomes="per-factor", start=dict.fromkeys("xyz", 5.0), initial=3, seed=0)
     asked(team, 6, factors_at)
     points = np.random.default_rng(0).uniform(0.0, 10.0, (20, 3))
@@ -249,14 +251,14 @@ def test_the_sum_that_a_team_expects_by_factor_is_that_of_its_model():
 
 
 @pytest.mark.parametrize(("lower", "slope"), [(10.0, 10.0), (9.5, 10.0), (30.0, 200.0)], ids=["flat", "even", "steep"])
-def test_the_bound_falls_as_steeply_as_between_settings_that_were_told(lower, slope):
+def test_the_safe_bound_falls_as_steeply_as_between_evaluated_settings(lower, slope):
     near = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.5}, safe={"share": 0.9, "probability": 0.9}).setup.near
     box, evaluated = near.step_box(np.array([0.5])), np.array([[0.5], [0.4]])
     candidates = next(near.lines_back(np.array([1.0]), box, np.random.default_rng(0)))
     mean = np.append(np.full(len(candidates) + 1, 10.0), lower)
     expected = mean, np.full_like(mean, 1e-9)
     (x,), stayed = near.first_safe(candidates, evaluated, np.empty((0, 1)), expected, box)
-    farthest = 1.0 / (1.2815515655446004 * slope)  # a tenth of the present utility, and the quantile of 0.9
+    farthest = 1.0 / (1.2815515655446004 * slope)  # from a tenth of the present utility, and the quantile of 0.9
     assert stayed is None
     assert 0.84 * farthest < x - 0.5 <= farthest  # steps of the line shrink by 0.841
 
@@ -277,7 +279,7 @@ def test_safe_settings_that_are_pending_are_not_asked_again():
 
 
 def test_scenarios_state_the_start_the_limit_and_the_share(tmp_path, monkeypatch):
-    monkeypatch.setattr(wlan_power, "best_known", partial(best_known, starts=2))  # nobody looks at what it comes to
+    monkeypatch.setattr(wlan_power, "best_known", partial(best_known, starts=2))  # the optimum is not used
     stated = ["rounds=2", "start=largest", "step_limit=3", "safe={share=0.9}"]
     summary = run_scenario(load("wlan", stated), tmp_path / "run")
     assert summary.measurements == 2
@@ -288,7 +290,7 @@ def test_scenarios_state_the_start_the_limit_and_the_share(tmp_path, monkeypatch
 
 
 def test_simple_settings_are_among_the_starts_of_every_search():
-    class Own:
+    class RecordsStarts:
         def __init__(self):
             self.seen = list[np.ndarray]()
 
@@ -296,12 +298,12 @@ def test_simple_settings_are_among_the_starts_of_every_search():
             self.seen.append(functions.starts)
             return sb.ADMM(rounds=2, starts=2, screened=8).maximise(functions, links, seed)
 
-    present, plain = Own(), Own()
+    present, plain = RecordsStarts(), RecordsStarts()
     everywhere = {"acquisition": "expected-improvement", "seed": 0, "initial": 1}  # no trust region
-    asked(sb.Team(None, TYPED, start=PRESENT, coordination=present, **everywhere), 3, worth)
+    asked(sb.Team(None, TYPED, start=PRESENT, coordination=present, **everywhere), 3, utility_of)
     top = np.array([1.0, 1 / 6, 5 / 6, 17 / 18, 1.0])
     for starts in present.seen:
         assert np.abs(starts - top).max(axis=1).min() < 1e-9
         assert np.isclose(starts[:, [0, 3, 4]], 0.5).all(axis=1).any()
-    asked(sb.Team(None, TYPED, coordination=plain, **everywhere), 3, worth)
+    asked(sb.Team(None, TYPED, coordination=plain, **everywhere), 3, utility_of)
     assert all(len(starts) <= 3 for starts in plain.seen)

@@ -1,4 +1,4 @@
-"""Kinds are known by the tag of their settings class, in every table and message that takes a kind."""
+"""Kinds are named by the tag of their settings class, in all tables and messages."""
 
 import msgspec
 import pytest
@@ -15,7 +15,7 @@ WORLD = {"id": "swarmbo/robot_team-v0"}
 
 @pytest.fixture
 def own_registry(monkeypatch):
-    kinds("belief")  # loads all
+    kinds("belief")  # loads all kinds
     monkeypatch.setattr(registry, "_KINDS", {slot: dict(known) for slot, known in registry._KINDS.items()})
     registry.schema.cache_clear()
     yield
@@ -39,7 +39,7 @@ def test_a_decorator_is_all_that_a_new_kind_needs(own_registry):
         part("coordination", "by-lot", FUNCTION)
 
 
-def test_two_kinds_of_one_name_and_kinds_without_one_are_refused(own_registry):
+def test_a_kind_with_a_used_name_or_without_one_is_refused(own_registry):
     with pytest.raises(ValueError, match="Exact2: wanted an unused tag, not 'exact'"):
 
         @kind("coordination", FIELD)
@@ -52,7 +52,7 @@ def test_two_kinds_of_one_name_and_kinds_without_one_are_refused(own_registry):
 
 
 @pytest.mark.parametrize("slot", SLOTS)
-def test_kinds_are_sorted_named_by_their_tags_and_suit_some_team(slot):
+def test_kinds_are_sorted_named_by_their_tags_and_fit_some_team(slot):
     known = kinds(slot)
     assert list(known) == sorted(known)
     assert all(name_of(settings) == name for name, settings in known.items())
@@ -61,7 +61,7 @@ def test_kinds_are_sorted_named_by_their_tags_and_suit_some_team(slot):
 
 @pytest.mark.parametrize("team", TEAMS)
 @pytest.mark.parametrize("slot", SLOTS)
-def test_every_kind_is_taken_by_name_and_by_table_where_it_suits(slot, team):
+def test_every_kind_is_accepted_by_name_and_by_table_for_its_teams(slot, team):
     fitting = kinds(slot, team)
     assert DEFAULT_KINDS[team][slot] in fitting
     for name, settings in kinds(slot).items():

@@ -1,4 +1,4 @@
-"""A team in a file: it goes on to the bit, and nothing in the file is run."""
+"""Saved teams continue bit-identically, and loading executes nothing in the file."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ def joint_team(outcomes="total", **more):
     return sb.Team(CHAIN, BOUNDS, outcomes=outcomes, seed=3, **{"initial": 3, **more})
 
 
-FADING = {"kind": "additive", "time": {"kernel": "matern12", "lengthscale_median": 5.0}}
+WITH_TIME = {"kind": "additive", "time": {"kernel": "matern12", "lengthscale_median": 5.0}}
 SMALL = {"kind": "ensemble", "kernels": ["matern52", "rbf"], "lengthscales": [0.3, "fitted"], "n_features": 64}
 SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 3}}
 PRESENT = {"x": 1.0, "y": 1.0, "z": 1.5}
@@ -46,8 +46,8 @@ TEAMS = {
     "covariance intersection": lambda: fused("covariance-intersection"),
     "totals": joint_team,
     "by factor": lambda: joint_team("per-factor"),
-    "fading totals": lambda: joint_team(belief=FADING, acquisition="dec-hbo"),
-    "fading, by factor": lambda: joint_team("per-factor", belief=FADING, acquisition="thompson"),
+    "fading totals": lambda: joint_team(belief=WITH_TIME, acquisition="dec-hbo"),
+    "fading, by factor": lambda: joint_team("per-factor", belief=WITH_TIME, acquisition="thompson"),
     "ensemble": lambda: joint_team(belief=SMALL, acquisition="egp-ts"),
     "ensemble, by factor": lambda: joint_team("per-factor", belief=SMALL, acquisition="egp-ei"),
     "sampled structure": lambda: joint_team(belief=SAMPLED, acquisition="dec-hbo"),
@@ -57,11 +57,11 @@ TEAMS = {
     "learned groups": lambda: sb.Team(None, BOUNDS, acquisition=GROUPS, seed=3, initial=3),
     "no structure": lambda: sb.Team(None, BOUNDS, seed=3, initial=3, rounds=9),
 }
-ALIKE = {"fading", "readings, fading", "totals", "fading totals", "ensemble"}  # of what others have, too
+ALIKE = {"fading", "readings, fading", "totals", "fading totals", "ensemble"}  # other cases cover these
 
 
 def told(team, query):
-    """Outcomes of whatever kind the team is told."""
+    """Outcomes of the kind that the team expects."""
     if team.problem.is_field:
         return {agent: float(np.sin(3 * place).sum()) for agent, place in query.points.items()}
     x, y, z = (query.point[name] for name in "xyz")
@@ -70,9 +70,9 @@ def told(team, query):
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in ALIKE)) for kind in TEAMS])
-def test_a_loaded_team_goes_on_to_the_bit_with_what_is_pending(kind, tmp_path):
+def test_a_loaded_team_continues_bit_identically_with_pending_queries(kind, tmp_path):
     team = TEAMS[kind]()
-    first = team.ask()  # of the initial design, and told last
+    first = team.ask()  # a point of the initial design, told last
     for number in range(5):
         query = team.ask()
         team.tell(query, None if number == 1 else told(team, query), failed=number == 1)
@@ -95,7 +95,7 @@ def test_a_loaded_team_goes_on_to_the_bit_with_what_is_pending(kind, tmp_path):
         np.testing.assert_array_equal(again.state_dict()["arrays"][name], array)
 
 
-def test_a_team_in_a_world_is_loaded_into_it(tmp_path):
+def test_a_team_of_an_environment_is_loaded_with_it(tmp_path):
     env = robot_team_v0.parallel_env(robots=2, max_cycles=4)
     team = sb.Team.for_env(env, seed=1)
     actions = team.act(*env.reset(seed=1))
@@ -112,7 +112,7 @@ def test_a_team_in_a_world_is_loaded_into_it(tmp_path):
         sb.Team.load(tmp_path / "team.npz", robot_team_v0.parallel_env(robots=3))
 
 
-def test_the_file_holds_numbers_and_text_only(tmp_path):
+def test_the_file_contains_numbers_and_text_only(tmp_path):
     team = field_team()
     team.tell(team.ask(), {"a": 1.0, "b": 2.0})
     team.save(tmp_path / "team")
@@ -121,7 +121,7 @@ def test_the_file_holds_numbers_and_text_only(tmp_path):
         assert "team.json" in arrays.files
 
 
-def test_a_write_that_fails_leaves_the_file_that_was_there(tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     team, path = joint_team(), tmp_path / "team.npz"
     team.save(path)
     before = path.read_bytes()
@@ -140,7 +140,7 @@ def test_a_write_that_fails_leaves_the_file_that_was_there(tmp_path, monkeypatch
     assert len(sb.Team.load(path).pending) == 1
 
 
-def test_what_is_no_team_is_refused_in_one_line(tmp_path):
+def test_files_without_a_team_are_refused_in_one_line(tmp_path):
     with pytest.raises(FileNotFoundError):
         sb.Team.load(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("hello")
@@ -160,7 +160,7 @@ def test_what_is_no_team_is_refused_in_one_line(tmp_path):
             sb.Team.load(tmp_path / "plain.npz")
 
 
-def test_damage_anywhere_in_the_file_is_noticed_or_without_effect(tmp_path):
+def test_damage_anywhere_in_the_file_is_detected_or_has_no_effect(tmp_path):
     team, path = joint_team(), tmp_path / "team.npz"
     team.tell(team.ask(), 1.0)
     team.save(path)
@@ -171,7 +171,7 @@ def test_damage_anywhere_in_the_file_is_noticed_or_without_effect(tmp_path):
         damaged[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(damaged))
         try:
-            assert sb.Team.load(path).state_dict()["json"] == state  # a date or a flag of the archive
+            assert sb.Team.load(path).state_dict()["json"] == state  # the damage is in a date or a flag of the archive
         except SwarmboError:
             noticed += 1
     assert noticed > 30
@@ -200,7 +200,7 @@ class Corner(Middle):
 """
 
 
-def test_code_that_a_file_names_is_loaded_only_where_somebody_trusts_it(tmp_path, monkeypatch):
+def test_code_that_a_file_names_is_loaded_only_with_trust(tmp_path, monkeypatch):
     (tmp_path / "own_parts_of_a_team.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
     name, path = "own_parts_of_a_team", tmp_path / "team.npz"
@@ -216,13 +216,13 @@ def test_code_that_a_file_names_is_loaded_only_where_somebody_trusts_it(tmp_path
     again.ask()
     joint_team(coordination=kept.Corner(1.0)).save(path)
     with pytest.raises(ConfigError, match=r"does not have.*pass it again: coordination=…"):
-        sb.Team.load(path, trust=True)  # with its default it would be another one
+        sb.Team.load(path, trust=True)  # the default argument would give another object
     assert sb.Team.load(path, coordination=kept.Corner(1.0)).coordination.corner == 1.0
     joint_team(coordination=kept.Middle()).save(path)
     assert type(sb.Team.load(path, trust=True).coordination) is kept.Middle
 
 
-def test_a_file_claims_no_more_room_than_it_has(tmp_path):
+def test_a_file_with_an_array_larger_than_its_data_is_refused(tmp_path):
     path = tmp_path / "team.npz"
     joint_team().save(path)
     with zipfile.ZipFile(path, "a") as archive, archive.open("huge.npy", "w") as member:

@@ -1,4 +1,4 @@
-"""Bad scenarios end with one line: the path of the key, what was got and what is wanted; status 2 and no traceback."""
+"""Wrong scenarios end with one line (path of the key, got and wanted), status 2 and no traceback."""
 
 import copy
 import datetime
@@ -103,7 +103,7 @@ def test_a_wrong_setting_is_refused_in_one_line(override, at, words):
 
 @pytest.fixture
 def measured(tmp_path):
-    """Checks the scenario for measured data with a CSV of the given text."""
+    """Check the scenario for measured data, with a CSV file of the given text."""
 
     def call(text, *more):
         (tmp_path / "data.csv").write_text(text)
@@ -114,7 +114,7 @@ def measured(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["field", "field-soil", "robots"])
-def test_watching_a_level_that_nobody_states_is_refused_before_a_run_begins(name, tmp_path):
+def test_a_level_that_is_not_stated_is_refused_before_a_run_begins(name, tmp_path):
     wrong = ["--set", "acquisition.kind=straddle"]
     assert_refused(check(name, *wrong), "$.acquisition.level")
     result = CliRunner().invoke(app, ["run", name, *wrong, "--out", str(tmp_path / "run")])
@@ -123,7 +123,7 @@ def test_watching_a_level_that_nobody_states_is_refused_before_a_run_begins(name
     assert check(name, *wrong, "--set", "acquisition.level=1.0").exit_code == 0
 
 
-def test_measured_data_that_can_be_used_are_accepted(measured):
+def test_usable_measured_data_are_accepted(measured):
     rows = "\n".join(f"{x},{y},{math.sin(x) + y}" for x in range(5) for y in range(5))
     assert measured(f"x_m,y_m,value\n{rows}\n").exit_code == 0
 
@@ -142,13 +142,13 @@ def test_a_table_without_usable_numbers_is_refused(measured, text, at):
     assert at in assert_refused(measured(text))
 
 
-def test_a_table_that_is_not_stated_or_not_there_is_refused(measured, tmp_path):
+def test_a_table_that_is_not_stated_or_does_not_exist_is_refused(measured, tmp_path):
     assert_refused(check("measured"), "$.environment.field.csv")
     assert_refused(measured("x", f"environment.field.csv={tmp_path / 'nowhere.csv'}"), "$.environment.field.csv")
 
 
 @pytest.mark.parametrize("content", [b"rounds = ", b"\x89PNG\r\n\x1a\n\xff", b"", b"= 3", b"a = " + b"[" * 3000])
-def test_a_file_that_is_no_scenario_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_scenario_is_refused(tmp_path, content):
     file = tmp_path / "bad.toml"
     file.write_bytes(content)
     line = assert_refused(check(file))
@@ -156,13 +156,13 @@ def test_a_file_that_is_no_scenario_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize("name", ["nowhere.toml", "nowhere", "."])
-def test_a_path_that_is_no_file_is_refused(tmp_path, monkeypatch, name):
+def test_a_path_that_is_not_a_file_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     assert name in assert_refused(check(name))
 
 
 @pytest.mark.parametrize("command", ["run", "sweep"])
-def test_other_commands_refuse_alike(tmp_path, monkeypatch, command):
+def test_run_and_sweep_refuse_a_wrong_setting_too(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, [command, "robots", "--set", "environment.robots=0"])
     assert_refused(result, "$.environment.robots")
@@ -175,7 +175,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path, command):
     assert_refused(CliRunner().invoke(app, [command, str(tmp_path / "nowhere")]))
 
 
-# Mutated files. Sizes are kept from asking for worlds that are too large to build in a test.
+# Mutated files. Sizes are limited, because a test cannot build very large environments.
 words = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 scalars = st.one_of(
     st.booleans(),
@@ -231,7 +231,7 @@ def mutated(draw):
     return data
 
 
-# Numbers of every size, in scenarios of every world.
+# Numbers of any size, in scenarios of every environment.
 WORLDS = {name: tomllib.loads(find(name).read_text(encoding="utf-8")) for name in ("powell", "wlan", "field-plume")}
 WORLDS["robots"] = BASE
 MORE = {
@@ -248,7 +248,7 @@ sizes = st.one_of(
 
 @st.composite
 def oversized(draw):
-    """A scenario of any world of which one or two numbers are of any size."""
+    """A scenario of any environment, with one or two numbers of any size."""
     name = draw(st.sampled_from(sorted(WORLDS)))
     data = copy.deepcopy(WORLDS[name])
     for table, settings_of_it in MORE[name]:
@@ -265,7 +265,7 @@ def oversized(draw):
 
 
 def assert_checked(folder, data):
-    """Accepted, or refused in one line that can be read; whether it was accepted."""
+    """Whether a scenario is accepted; if not, assert that it is refused in one readable line."""
     result = check(write(folder, data))
     if result.exit_code != 0:
         line = assert_refused(result)
@@ -281,8 +281,8 @@ def test_mutated_scenarios_are_accepted_or_refused_with_the_path_of_the_key(tmp_
 
 
 @pytest.mark.slow
-def test_of_10000_mutated_scenarios_no_accepted_one_runs_longer_than_check_announces(tmp_path):
-    """Every hundredth that is accepted is tried too, and run where that takes less than 20 s by what ``check`` says."""
+def test_accepted_ones_of_10000_mutated_scenarios_run_no_longer_than_check_estimates(tmp_path):
+    """One in a hundred accepted scenarios is tried, and run if ``check`` estimates less than 20 s."""
     accepted = []
 
     @settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
@@ -317,18 +317,18 @@ def test_of_10000_mutated_scenarios_no_accepted_one_runs_longer_than_check_annou
         ("robots", "environment.field={ gp = { lengthscale_m = 1e12 } }", "$.environment.field.gp.lengthscale_m"),
     ],
 )
-def test_numbers_that_no_run_can_work_with_are_refused(name, override, at):
+def test_numbers_too_large_or_small_for_any_run_are_refused(name, override, at):
     assert_refused(check(name, "--set", override), at)
 
 
 @pytest.mark.parametrize("text", ["a." * 3000 + "b = 1", "[" + "a." * 3000 + "b]", "x = " + "[" * 90 + "]" * 90])
-def test_tables_nested_beyond_sense_are_refused(tmp_path, text):
+def test_extremely_nested_tables_are_refused(tmp_path, text):
     (tmp_path / "deep.toml").write_text(text)
     assert "nested" in assert_refused(check(tmp_path / "deep.toml"))
     assert_refused(check("robots", "--set", "a." * 3000 + "b=1"), "--set")
 
 
-def test_errors_have_a_length_that_can_be_read(tmp_path):
+def test_errors_have_a_readable_length(tmp_path):
     data = copy.deepcopy(BASE)
     data["environment"] |= {"x" * 50_000: 1}
     assert len(assert_refused(check(write(tmp_path, data)))) < 1100
@@ -336,7 +336,7 @@ def test_errors_have_a_length_that_can_be_read(tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_run_that_takes_long_is_announced_and_one_beyond_memory_refused(monkeypatch):
+def test_the_time_of_a_long_run_is_estimated_and_a_run_beyond_memory_refused(monkeypatch):
     monkeypatch.setattr("swarmbo.runs.trial.PATIENCE_S", 5.0)
     short = CliRunner().invoke(app, ["check", "robots", "--set", "rounds=2", "--set", "coordination.kind=random"])
     assert re.search(r"a run takes (about|more than) \d+ (s|min)", short.stdout), short.output
@@ -346,7 +346,7 @@ def test_a_run_that_takes_long_is_announced_and_one_beyond_memory_refused(monkey
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
-def test_pipes_and_devices_are_no_tables(tmp_path):
+def test_pipes_and_devices_are_refused_as_tables(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path, told in ((tmp_path / "pipe", "it is a pipe"), ("/dev/zero", "it is a device")):
         for name, key in (("measured", "environment.field.csv"), ("wlan", "environment.topology.csv")):

@@ -1,4 +1,4 @@
-"""Teams in worlds where agents have boxes of their own, may decline to measure, and data fade."""
+"""Teams in environments where agents have different boxes, may abstain, and old data lose weight."""
 
 import numpy as np
 import pytest
@@ -14,12 +14,12 @@ MOVING = {"gp": {"lengthscale_m": 300.0, "size_m": [900.0, 600.0], "time": {"len
 SMALL = {"sensors": 5, "field": MOVING, "noise_std": 0.05, "max_cycles": 6, "spots": 9}
 SURE = sb.ExactGPSettings(restarts=0)
 FUSED = sb.FusedSettings(prior=SURE)
-FADING = {"kind": "exact", "restarts": 0, "time": {"kernel": "matern32"}}
+WITH_TIME = {"kind": "exact", "restarts": 0, "time": {"kernel": "matern32"}}
 
 
 def driven(env, rounds, acquisition="information"):
-    """A team after some rounds, and what each told."""
-    team = sb.Team.for_env(env, belief=FADING, acquisition=acquisition)
+    """A team after some rounds, and the actions and infos of each round."""
+    team = sb.Team.for_env(env, belief=WITH_TIME, acquisition=acquisition)
     return team, drive(env, team, rounds, seed=1)
 
 
@@ -27,7 +27,7 @@ def measured(infos):
     return {agent for agent, info in infos.items() if info["sampled"]}
 
 
-def test_the_world_of_a_team_has_the_agents_own_boxes_and_keeps_who_declines_where_it_is():
+def test_a_field_world_has_boxes_and_prices_of_agents_and_an_abstaining_agent_stays():
     env = sensor_field_v0.parallel_env(**SMALL, energy_price=0.25)
     env.reset(seed=0)
     world, spot = FieldWorld(env), env.candidates("sensor_1")[0]
@@ -45,7 +45,7 @@ def test_the_world_of_a_team_has_the_agents_own_boxes_and_keeps_who_declines_whe
     ("acquisition", "task"),
     [("db-gp-ucb", "peak"), ("information", "map"), ("straddle", "level"), ("targeted-variance", "level")],
 )
-def test_sensors_look_at_their_own_candidates_only_and_free_energy_is_used(acquisition, task):
+def test_sensors_measure_their_own_candidates_only_and_always_without_a_price(acquisition, task):
     level = {"level": 0.3} if task == "level" else {}
     env = sensor_field_v0.parallel_env(**SMALL, task=task, **level)
     team, told = driven(env, 3, acquisition)
@@ -59,7 +59,7 @@ def test_sensors_look_at_their_own_candidates_only_and_free_energy_is_used(acqui
     assert team.failures == 0
 
 
-def test_what_is_not_worth_its_price_is_not_measured_and_is_no_failure():
+def test_sensors_abstain_at_a_high_price_and_this_is_not_a_failure():
     env = sensor_field_v0.parallel_env(**SMALL, energy_price=1e6)
     team, told = driven(env, 6)
     assert all(not measured(infos) for _, infos in told)
@@ -68,26 +68,26 @@ def test_what_is_not_worth_its_price_is_not_measured_and_is_no_failure():
     assert team.last_query is not None
     assert team.last_query.points == team.pending == {}
     assert team.round == 6
-    assert team.last_sharing.messages > 0  # where each could go, and what that costs
+    assert team.last_sharing.messages > 0  # reachable locations and prices
 
 
-def test_a_middling_price_wakes_sensors_again_when_what_they_knew_has_faded():
+def test_at_a_medium_price_sensors_measure_again_when_old_data_have_lost_weight():
     env = sensor_field_v0.parallel_env(**{**SMALL, "max_cycles": 12}, energy_price=0.3)
     counts = [len(measured(infos)) for _, infos in driven(env, 12)[1]]
-    asleep = counts.index(0)
-    assert sum(counts[:asleep]) > 0
-    assert sum(counts[asleep:]) > 0
+    first_pause = counts.index(0)
+    assert sum(counts[:first_pause]) > 0
+    assert sum(counts[first_pause:]) > 0
 
 
-def test_without_battery_a_sensor_is_not_asked():
+def test_a_sensor_with_an_empty_battery_is_not_asked():
     env = sensor_field_v0.parallel_env(**SMALL, battery_j=2.0)
     team, told = driven(env, 4)
     assert [len(measured(infos)) for _, infos in told] == [5, 5, 0, 0]
     assert team.failures == 0
 
 
-def test_data_of_a_team_carry_their_rounds_and_those_told_late_keep_theirs():
-    team = sb.Team.for_field(["a", "b"], [0.0, 0.0], [1.0, 1.0], belief=FADING, seed=2)
+def test_data_have_the_rounds_of_their_queries_even_if_told_late():
+    team = sb.Team.for_field(["a", "b"], [0.0, 0.0], [1.0, 1.0], belief=WITH_TIME, seed=2)
     first = team.ask()
     second = team.ask()
     team.tell(second, {"a": 1.0, "b": 2.0})
@@ -102,14 +102,14 @@ def test_data_of_a_team_carry_their_rounds_and_those_told_late_keep_theirs():
     assert team.recommend() is not None
 
 
-def test_without_new_data_a_team_still_forgets():
+def test_old_data_lose_weight_also_without_new_data():
     env = sensor_field_v0.parallel_env(**SMALL, energy_price=1e6)
     (brief, longer), place = (driven(env, rounds)[0] for rounds in (1, 4)), env.stations.places[:1]
     assert longer.belief.now == 4.0
     assert longer.belief.posterior(place)[1][0] > brief.belief.posterior(place)[1][0]
 
 
-def test_prices_are_checked_and_let_agents_of_ask_and_tell_decline():
+def test_prices_are_checked_and_let_agents_abstain_in_ask_and_tell():
     team = sb.Team.for_field(["a", "b"], [0.0], [1.0], acquisition="information", seed=0)
     team.attach([[0.2], [0.7]], [1.0, 2.0], agents=["a", "b"])
     query = team.ask(prices={"a": 1e9})
@@ -131,9 +131,7 @@ def test_prices_are_checked_and_let_agents_of_ask_and_tell_decline():
     ],
 )
 @pytest.mark.parametrize("acquisition", ["information", "thompson", "straddle"])
-def test_in_every_unit_all_agents_measure_until_outcomes_show_what_a_price_compares_with(
-    acquisition, belief, coordination
-):
+def test_in_every_unit_all_agents_measure_until_outcomes_differ(acquisition, belief, coordination):
     def numbers(unit, flat):
         settings = {"belief": belief, "coordination": coordination, "acquisition": acquisition, "seed": 0}
         if acquisition == "straddle":
@@ -150,12 +148,12 @@ def test_in_every_unit_all_agents_measure_until_outcomes_show_what_a_price_compa
     for unit in (2.0**10, 2.0**-10):
         varied, flat = numbers(unit, 0), numbers(unit, 2)
         assert varied[0] == 2
-        assert varied[2:] == [0, 0]  # a local belief is fitted to what has reached the agent a round later
+        assert varied[2:] == [0, 0]  # a local belief is fitted one round later to data that have reached the agent
         assert flat[:3] == [2, 2, 2]
 
 
-def silences(time, price):
-    """How many measured in each of 20 rounds; the first two are for nothing. A field that drifts, of deviation 1."""
+def measuring_agents(time, price):
+    """Numbers of measuring agents in 20 rounds, of which the first two are free, in a drifting field of deviation 1."""
     belief = sb.ExactGPSettings(time=time, refit_every=4, restarts=0)
     settings = {"acquisition": "information", "belief": belief, "rounds": 20, "seed": 0}
     team = sb.Team.for_field(["a", "b", "c"], [0.0, 0.0], [1.0, 1.0], **settings)
@@ -169,20 +167,20 @@ def silences(time, price):
     return measured, np.sqrt(team.belief.prior_variance)
 
 
-def test_silence_ends_where_old_data_fade_if_a_place_nobody_knows_is_worth_its_price():
-    fading = sb.TimeAxis(lengthscale_median=3.0)
-    measured, prior_std = silences(fading, 0.5)
+def test_abstaining_ends_if_old_data_lose_weight_and_an_unknown_location_is_worth_its_price():
+    with_time = sb.TimeAxis(lengthscale_median=3.0)
+    measured, prior_std = measuring_agents(with_time, 0.5)
     assert prior_std > 0.5
     assert 0 in measured[:-1]
     assert any(measured[measured.index(0) :])
-    for time, price in ((None, 0.5), (fading, 5.0)):
-        measured, prior_std = silences(time, price)
+    for time, price in ((None, 0.5), (with_time, 5.0)):
+        measured, prior_std = measuring_agents(time, price)
         assert 0 in measured[:-1]
         assert not any(measured[measured.index(0) :])
         assert (prior_std > price) == (time is None)
 
 
-def test_of_many_measurements_places_are_asked_about_at_once_and_told_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions_for_all_agents_at_once_agree_with_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     line, queries = np.linspace(0.0, 1.0, 21)[:, None], list[sb.Query]()
     for many in (2**15, 0):
         monkeypatch.setattr("swarmbo.deciding.field._MANY", many)

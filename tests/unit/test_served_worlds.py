@@ -1,4 +1,4 @@
-"""Worlds without a simulation state their problem, and refuse to be run."""
+"""Served environments, which have no simulation, state their problem and refuse to run."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_field_states_its_box_and_task():
 
 
 @pytest.mark.parametrize("environment", [FUNCTION, FIELD])
-def test_they_are_not_run(environment, tmp_path):
+def test_served_environments_are_not_run(environment, tmp_path):
     with pytest.raises(TransportError, match="wanted `swarmbo serve`"):
         run(scenario(environment), tmp_path)
 

@@ -1,4 +1,4 @@
-"""Ranges are declared once, and hold for tables of a scenario as for settings made in Python."""
+"""Ranges are declared once, and hold for tables of scenarios and for settings made in Python."""
 
 import importlib
 import inspect
@@ -19,7 +19,7 @@ from swarmbo.registry import SLOTS, kinds
 from swarmbo.runs import load
 from swarmbo.settings import Count, Fraction, Positive, Probability, ProperFraction, Settings, Share, convert, within
 
-BEYOND = {"ge": -1, "gt": 0, "le": 1, "lt": 0}  # steps from an end to what is outside
+BEYOND = {"ge": -1, "gt": 0, "le": 1, "lt": 0}  # step from each kind of end to a number outside of the range
 
 
 class Kettle(Settings, frozen=True, tag_field="kind", tag="kettle"):
@@ -62,7 +62,7 @@ def refused(make, *given, **fields):
         ("warmth", -math.inf, "a finite number"),
     ],
 )
-def test_both_ways_to_settings_refuse_a_number_out_of_range_in_the_same_words(field, got, wanted):
+def test_python_and_tables_refuse_a_number_out_of_range_with_the_same_message(field, got, wanted):
     assert refused(Kettle, **{field: got}) == f"{field}: got {got!r}; wanted {wanted}"
     table = {"kettle": {"kind": "kettle", field: got}}
     where = f"$.house.kettle.{field}"
@@ -70,13 +70,13 @@ def test_both_ways_to_settings_refuse_a_number_out_of_range_in_the_same_words(fi
 
 
 @pytest.mark.parametrize("got", ["3", True, 3.0, None, [3]])
-def test_what_is_no_integer_is_refused_in_python_too(got):
+def test_values_that_are_not_integers_are_also_refused_in_python(got):
     assert refused(Kettle, people=got) == f"people: got {got!r}; wanted an integer >= 1"
     assert Kettle(people=np.int64(3), litres=np.float64(2), warmth=3).people == 3
 
 
 @pytest.mark.parametrize("field", ["people", "warmth"])
-def test_an_integer_beyond_all_floats_is_refused_both_ways(field):
+def test_python_and_tables_refuse_an_integer_too_large_for_a_float(field):
     table = {"kettle": {"kind": "kettle", field: 10**400}}
     assert refused(Kettle, **{field: 10**400}).startswith(f"{field}: got 1000")
     assert refused(convert, table, Kitchen, "$.house").startswith(f"$.house.kettle.{field}: got 1000")
@@ -89,7 +89,7 @@ def all_kinds(base=Settings):
 
 
 def ranges_of(kind):
-    """Every range that a kind of settings declares: field, type, range."""
+    """Field, type and range of every range that a kind of settings declares."""
     for field in msgspec.structs.fields(kind):
         parts = (field.type,) if hasattr(field.type, "__metadata__") else getattr(field.type, "__args__", ())
         for part in parts:
@@ -97,7 +97,7 @@ def ranges_of(kind):
 
 
 def ends_of(kind):
-    """Every end of these ranges: field, a number beyond it."""
+    """For every end of these ranges, the field and a number beyond the end."""
     for field, type_, meta in ranges_of(kind):
         for end, step in BEYOND.items():
             if (stated := getattr(meta, end)) is not None:
@@ -105,9 +105,9 @@ def ends_of(kind):
 
 
 @pytest.fixture
-def ours():
+def library_kinds():
     """All kinds of settings of the library and the environments."""
-    assert all(kinds(slot) for slot in SLOTS)  # which loads all that a scenario may name
+    assert all(kinds(slot) for slot in SLOTS)  # loads all kinds of scenarios
     for package in (swarmbo, swarmbo_envs):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
@@ -125,13 +125,13 @@ def ours():
     ],
     ids=str,
 )
-def test_a_word_that_is_none_of_a_few_is_refused_in_python_too(kind, wrong, words):
+def test_an_unknown_option_is_also_refused_in_python(kind, wrong, words):
     with pytest.raises(ConfigError, match=words) as caught:
         kind(**wrong)
     assert caught.value.at in wrong
 
 
-def test_settings_within_settings_may_be_tables_in_python_too():
+def test_settings_within_settings_may_be_tables_in_python():
     faults = swarmbo.Faults(deaths=[{"agent": "a", "round": 2}])  # type: ignore[list-item]
     assert faults.named == {"a"}
     assert swarmbo.Faults(deaths=faults.deaths) == faults
@@ -143,10 +143,10 @@ def test_settings_within_settings_may_be_tables_in_python_too():
         swarmbo.Auto(box=3)  # type: ignore[arg-type]
 
 
-def test_ranges_are_those_that_were_recorded(ours):
-    """A range that is meant to change is changed in the record, too."""
+def test_ranges_agree_with_the_record(library_kinds):
+    """After an intended change of a range, change the record too."""
     found = set[str]()
-    for kind in ours:
+    for kind in library_kinds:
         for field, _, meta in ranges_of(kind):
             (by, *_) = (base.__name__ for base in kind.__mro__ if field in inspect.get_annotations(base))
             ends = [f"{end} {getattr(meta, end)}" for end in (*BEYOND, "multiple_of") if getattr(meta, end) is not None]
@@ -154,8 +154,8 @@ def test_ranges_are_those_that_were_recorded(ours):
     assert found == set(Path(__file__).with_name("setting_ranges.txt").read_text(encoding="utf-8").splitlines())
 
 
-def test_what_lies_beyond_an_end_that_any_settings_declare_is_refused_both_ways(ours):
-    made = [kind for kind in ours if not any(field.required for field in msgspec.structs.fields(kind))]
+def test_numbers_beyond_any_declared_range_are_refused_in_python_and_tables(library_kinds):
+    made = [kind for kind in library_kinds if not any(field.required for field in msgspec.structs.fields(kind))]
     tried = {(kind, field, beyond) for kind in made for field, beyond in ends_of(kind)}
     assert {kind.__module__.partition(".")[0] for kind, *_ in tried} == {"swarmbo", "swarmbo_envs"}
     for kind, field, beyond in tried:
@@ -164,7 +164,7 @@ def test_what_lies_beyond_an_end_that_any_settings_declare_is_refused_both_ways(
 
 
 @given(st.floats())
-def test_a_range_accepts_exactly_what_lies_in_it(number):
+def test_a_range_accepts_exactly_the_numbers_within_it(number):
     ranges = {"litres": 0 < number < math.inf, "height": 1e-6 <= number <= 1e12, "lost": 0 <= number < 1}
     for field, inside in ranges.items():
         for make in (lambda f=field: Kettle(**{f: number}), lambda f=field: convert({f: number}, Kettle)):
@@ -183,10 +183,10 @@ def test_a_range_accepts_exactly_what_lies_in_it(number):
         ("robots-depot", "coordination.kind=orienteering", r"got 'orienteering'; wanted one of .*use 'routes'"),
     ],
 )
-def test_a_name_that_was_removed_is_refused_with_what_serves_instead(scenario, override, line):
+def test_a_removed_name_is_refused_with_its_replacement(scenario, override, line):
     with pytest.raises(ConfigError, match=line):
         load(scenario, [override])
 
 
-def test_true_and_false_of_numpy_are_taken():
+def test_booleans_of_numpy_are_accepted():
     assert swarmbo.Real(1.0, 10.0, log=np.True_) == swarmbo.Real(1.0, 10.0, log=True)

@@ -1,4 +1,4 @@
-"""The site: every public name and environment has a page, and docstrings and schemas become markup that reads well."""
+"""The site: every public name and environment has a page, and docstrings and schemas become valid markup."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ TUTORIALS = sorted((DOCS / "tutorials").glob("*.py"))
 
 @pytest.fixture
 def part(monkeypatch):
-    """Imports a part of the site's own code."""
+    """Import a module of docs/_ext."""
     monkeypatch.syspath_prepend(str(DOCS / "_ext"))
     known = set(sys.modules)
     yield __import__
@@ -44,7 +44,7 @@ def test_every_environment_has_a_page_that_names_its_class():
         assert f'"{name}"' in page
 
 
-def test_keys_of_every_kind_are_told_with_their_ranges(part):
+def test_keys_of_every_kind_are_listed_with_their_ranges(part):
     text = "\n".join(part("fragments").scenario_keys())
     for slot in SLOTS:
         for kind, settings in kinds(slot).items():
@@ -73,7 +73,7 @@ def test_the_glossary_has_every_term_and_status_of_explain(part):
     assert {name: rows.get(name) for name in known} == known
 
 
-def test_tables_in_docstrings_become_tables_and_bars_elsewhere_stay_bars(part):
+def test_tables_in_docstrings_become_tables_and_other_bars_stay_bars(part):
     in_rest = part("docstrings").in_rest
     table = ["| key | meaning |", "|---|---|", "| ``a`` | ``x | y``, or z |"]
     assert [line for line in in_rest(table) if line] == [
@@ -115,7 +115,7 @@ def test_pages_of_tutorials_with_one_figure_nan_or_a_warning_fail_the_site(part)
     assert faults(PAGE.replace("and nano", "a.py:3: UserWarning: too few\nnano")) == ["prints 'UserWarning: too few'"]
 
 
-def test_tutorials_have_a_title_and_end_a_figure_with_show():
+def test_tutorials_have_a_title_and_show_two_figures():
     assert len(TUTORIALS) == 6
     for script in TUTORIALS:
         lines = script.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Studies run what is missing and nothing else, and pages say what their lines say."""
+"""Studies run missing cells only, and pages agree with the recorded lines."""
 
 import doctest
 import json
@@ -13,19 +13,19 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 STUDIES, DOCS = ROOT / "studies", ROOT / "docs"
-RECORDED = [  # scripts, and the study of some
+RECORDED = [  # scripts, and for some the name of the study
     *("agreement", "dcop", "failures", "fields", "hpo", "links", "links_runs", "mixed", "routes", "structure", "tiles"),
     *("start", "workers", "wlan told", "wlan walking"),
 ]
 EI = "expected-improvement"
-OF_ONE_WORLD = {  # keys of which lines share a world, and what they then share
+SHARED_BY_LINES = {  # keys that determine the problem of a line, and values that lines of one problem share
     "dcop": (("problem", "seed"), lambda line: line["value"] if line["status"] == "exact" else None),
     "start": (("utility", "airtime"), lambda line: (line["largest"], line["best"], line["asked"][0])),
     "structure": (("problem", "seed"), lambda line: (line["pairs"][1], *line["regret"][:10])),
     "wlan_mobility": (("seed", "step_m"), lambda line: line["shares"][:10]),
     "wlan_study": (("seed",), lambda line: (line["random"], line["best"], *line["found"][:10])),
 }
-CELLS = [  # quick, and the same whatever rounding says
+CELLS = [  # quick cells whose results do not depend on rounding
     ("dcop", {"problem": "loops", "method": "max-sum", "seed": 2}),
     ("links", {"world": "loopy", "case": "lockstep, no faults", "seed": 0}),
     ("links", {"world": "robots", "case": "30 %, an agent fails", "seed": 0}),
@@ -55,10 +55,10 @@ def counted(script, tmp_path):
     return study, ran, tmp_path / "lines.jsonl"
 
 
-def test_a_study_runs_what_is_missing_records_it_and_prints_its_table(counted, capsys):
+def test_a_study_runs_and_records_missing_cells_and_prints_its_table(counted, capsys):
     study, ran, path = counted
     cells = list(study.cells(study.parser().parse_args(["--seeds", "1-2"])))
-    assert [cell[:2] for cell in cells] == [("a", 1), ("b", 1), ("a", 2), ("b", 2)]  # first seeds first
+    assert [cell[:2] for cell in cells] == [("a", 1), ("b", 1), ("a", 2), ("b", 2)]  # ordered by seed
     study.main(["--method", "a", "--seeds", "1-2"])
     assert ran == [("a", 1, False), ("a", 2, False)]
     assert capsys.readouterr().out == "a 1 10\na 2 20\n"
@@ -67,7 +67,7 @@ def test_a_study_runs_what_is_missing_records_it_and_prints_its_table(counted, c
     third = {"method": "a", "seed": 0, "loud": False, "found": 0}
     assert json.loads(path.read_text().splitlines()[2]) == third
     study.main([])
-    assert ran[6:] == [("b", 1, False)]  # what has no result is tried again
+    assert ran[6:] == [("b", 1, False)]  # cells without a result are run again
     study.main(["--method", "a", "--seeds", "0", "--loud"])
     assert ran[7:] == [("a", 0, True)]
     capsys.readouterr()
@@ -99,7 +99,7 @@ def test_the_page_gets_the_table_between_its_markers(counted, script, tmp_path, 
 
 
 @pytest.mark.parametrize("recorded", RECORDED)
-def test_pages_say_what_the_recorded_lines_say(script, recorded):
+def test_tables_of_pages_agree_with_the_recorded_lines(script, recorded):
     name, _, part = recorded.partition(" ")
     module = script(name)
     study = module.STUDIES[part] if part else module.STUDY
@@ -107,7 +107,7 @@ def test_pages_say_what_the_recorded_lines_say(script, recorded):
     if name == "fields" and not lines:
         pytest.skip("no lines of this study are recorded so far")
     rows = list(study.table(lines))
-    if study.page is None:  # a page that shows some of its rows
+    if study.page is None:  # a page that shows some of the rows
         text = (DOCS / "studies" / "routes.md").read_text("utf-8").partition("## By task")[0]
         shown = [row for row in text.splitlines() if row[:1] == "|"]
         assert len(shown) > 18
@@ -121,9 +121,9 @@ def test_pages_say_what_the_recorded_lines_say(script, recorded):
     assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.parametrize("name", OF_ONE_WORLD)
-def test_lines_of_one_seed_are_of_one_world_and_begin_alike(script, name):
-    (keys, shared), found = OF_ONE_WORLD[name], defaultdict(list)
+@pytest.mark.parametrize("name", SHARED_BY_LINES)
+def test_lines_of_one_seed_have_the_same_problem_and_beginning(script, name):
+    (keys, shared), found = SHARED_BY_LINES[name], defaultdict(list)
     for line in script("study").read(STUDIES / f"{name}.jsonl"):
         if (of := shared(line)) is not None:
             found[tuple(line[key] for key in keys)].append(of)
@@ -133,7 +133,7 @@ def test_lines_of_one_seed_are_of_one_world_and_begin_alike(script, name):
 
 
 @pytest.mark.parametrize(("name", "cell"), CELLS)
-def test_a_quick_cell_comes_out_as_it_was_recorded(script, name, cell):
+def test_a_quick_cell_gives_the_recorded_result(script, name, cell):
     study = script(name).STUDY
     line, *_ = script("study").select(script("study").read(STUDIES / study.file), **cell)
     found = study.run(*(line[key] for key in study.choices))
@@ -141,7 +141,7 @@ def test_a_quick_cell_comes_out_as_it_was_recorded(script, name, cell):
         np.testing.assert_allclose(found[key], line[key], rtol=1e-6, err_msg=f"{key} of {study.file}")
 
 
-def test_recorded_networks_are_those_of_today(script):
+def test_recorded_networks_agree_with_those_of_today(script):
     wlan, lines = script("wlan"), script("study").read(STUDIES / "wlan_study.jsonl")
     for line in script("study").select(lines, method="sobol")[:4]:
         env = wlan.wlan_power_v0.parallel_env(**wlan.FULL, topology_seed=line["seed"])
@@ -149,7 +149,7 @@ def test_recorded_networks_are_those_of_today(script):
 
 
 @pytest.mark.parametrize("line", ['{"method": "a", "se', "[1]", "3", "\x00"])
-def test_a_line_that_is_no_table_of_json_is_named(counted, line):
+def test_a_line_that_is_not_a_json_object_is_named(counted, line):
     study, ran, path = counted
     path.write_text(f'{{"method": "a", "seed": 1, "loud": false, "found": 1}}\n\n{line}\n')
     with pytest.raises(SystemExit, match=r"lines.jsonl, line 3: got .*; wanted an object of JSON. Remove the line"):
@@ -163,7 +163,7 @@ def test_scripts_can_be_imported_and_are_named_on_a_page(script, path):
     assert path.stem in ("study", "benchmark_problems", "benchmark_tables") or f"studies/{path.name}" in page("index")
 
 
-def test_the_tables_of_ensembles_are_those_of_their_lines(script):
+def test_the_tables_of_ensembles_agree_with_their_lines(script):
     benchmark, tables = script("benchmark"), script("benchmark_tables")
     problems = {name: benchmark.PROBLEMS[name] for name in ("hartmann", "zakharov")}
     text = tables.tables(STUDIES / "ensembles", problems, list(benchmark.PEERS), range(10))
@@ -204,7 +204,7 @@ def lines_of_failures():
     return [json.loads(line) for line in (STUDIES / "failures.jsonl").read_text().splitlines()]
 
 
-def test_every_run_of_the_table_of_failures_is_there_once_and_what_the_page_claims_holds(script, lines_of_failures):
+def test_every_run_of_failures_is_recorded_once_and_claims_of_the_page_hold(script, lines_of_failures):
     failures, lines = script("failures"), lines_of_failures
     runs = {(x["method"], x["told"], x["shape"], x["seed"], x["as_number"]) for x in lines}
     assert len(runs) == len(lines) == 2 * 2 * 3 * 10 * len(failures.METHODS)
@@ -221,7 +221,7 @@ def test_every_run_of_the_table_of_failures_is_there_once_and_what_the_page_clai
 
 
 @pytest.mark.parametrize("shape", ["wall", "corner", "disc"])
-def test_a_fifth_of_the_box_fails_right_beside_the_best_point(script, shape):
+def test_a_fifth_of_the_box_fails_next_to_the_best_point(script, shape):
     points = np.random.default_rng(1).random((8_000, 4))
     outcomes, fails = script("failures").problem(shape, 0)
     assert np.mean([fails(x) for x in points]) == pytest.approx(script("failures").SHARE, abs=0.02)
@@ -231,7 +231,7 @@ def test_a_fifth_of_the_box_fails_right_beside_the_best_point(script, shape):
     assert {bool(fails(x)) for x in near} == {False, True}
 
 
-def test_single_runs_with_failures_are_counted_as_the_page_has_it(lines_of_failures):
+def test_counts_of_single_runs_with_failures_agree_with_the_page(lines_of_failures):
     pairs = {}
     for x in lines_of_failures:
         pairs.setdefault((x["method"], x["told"], x["shape"], x["seed"]), {})[x["as_number"]] = x["regret"]
@@ -241,7 +241,7 @@ def test_single_runs_with_failures_are_counted_as_the_page_has_it(lines_of_failu
     assert told in page("failures")
 
 
-def test_settings_near_the_present_one_are_as_often_below_it_as_the_page_says(script):
+def test_shares_of_settings_below_the_present_one_agree_with_the_page(script):
     lines, own = script("study").read(STUDIES / "start.jsonl"), defaultdict(list)
     for line in lines:
         below = sum(asked < 0.95 * line["largest"] for asked in line["asked"])
@@ -257,7 +257,7 @@ def test_settings_near_the_present_one_are_as_often_below_it_as_the_page_says(sc
     assert told in page("wireless")
 
 
-def test_findings_on_agreements_are_those_of_the_lines(script):
+def test_findings_on_agreements_agree_with_the_lines(script):
     lines, text = script("study").read(STUDIES / "agreement.jsonl"), page("agreement")
     missed = {name: sum(line[name]["share"] < 0.98 for line in lines) for name in script("agreement").METHODS}
     assert (len(lines), missed["ADMM"]) == (72, 0)
@@ -275,7 +275,7 @@ def test_findings_on_agreements_are_those_of_the_lines(script):
     assert "with up to half of the messages lost, shares by a deadline are within 0.04" in page("links").lower()
 
 
-def test_scopes_that_win_on_so_many_seeds_are_said_to(script):
+def test_numbers_of_seeds_on_which_scopes_win_agree_with_the_page(script):
     structure, lines = script("structure"), script("study").read(STUDIES / "structure.jsonl")
     number = dict(enumerate(("none", "one", "two", "three", "four", "five", "six")))
 
@@ -298,7 +298,7 @@ def test_scopes_that_win_on_so_many_seeds_are_said_to(script):
     assert not any("six" in seeds for seeds in won.values())
 
 
-def test_ranks_on_the_functions_of_bbob_are_those_of_the_lines(script):
+def test_ranks_on_the_functions_of_bbob_agree_with_the_lines(script):
     bbob = script("bbob")
     rows = [row.strip("| ").split(" | ") for row in bbob.table(script("study").read(STUDIES / bbob.STUDY.file)) if row]
     heads = [row for row in rows if "instances" in row[0]]

@@ -34,19 +34,19 @@ def play(env, team, rounds=None):
 
 
 @pytest.mark.parametrize("coordination", KINDS)
-def test_every_kind_of_coordination_drives_an_ordinary_loop_to_the_end(coordination):
+def test_every_kind_of_coordination_completes_a_pettingzoo_loop(coordination):
     env = world()
     team = sb.Team.for_env(env, coordination=coordination, seed=2)
     history = play(env, team)
     assert len(history) == 5
-    assert team.belief.n_data == 3 * 6  # once at reset, once a round
+    assert team.belief.n_data == 3 * 6  # once at reset, and once per round
     for actions in history:
         for agent, action in actions.items():
             assert env.action_space(agent).contains(action)
 
 
 @pytest.mark.parametrize("coordination", ["max-sum", pytest.param("exact", marks=pytest.mark.slow)])
-def test_agents_that_exchange_messages_decide_like_the_fast_path(coordination):
+def test_agents_that_exchange_messages_decide_like_the_central_computation(coordination):
     runs = []
     for as_agents in (False, True):
         env = world()
@@ -58,7 +58,7 @@ def test_agents_that_exchange_messages_decide_like_the_fast_path(coordination):
     assert runs[0][1].messages > 0
 
 
-def test_ask_and_tell_climb_a_bowl():
+def test_ask_and_tell_find_the_maximum_of_a_bowl():
     team = field_team()
     for _ in range(8):
         query = team.ask()
@@ -68,7 +68,7 @@ def test_ask_and_tell_climb_a_bowl():
     assert abs(best.mean - bowl(np.array(best.location))) < max(4 * best.std, 0.05)
 
 
-def test_measurements_count_where_they_were_really_taken():
+def test_measurements_count_at_their_reported_locations():
     team = field_team()
     query = team.ask()
     with pytest.raises(ShapeError, match="location of 'a'"):
@@ -80,20 +80,20 @@ def test_measurements_count_where_they_were_really_taken():
     assert team.history.X[0, :4].tolist() == [0.25, 0.5, 0.75, 0.5]
 
 
-def test_a_world_whose_robots_fall_silent_and_fail_is_survived():
+def test_a_team_continues_if_robots_fail_or_report_nothing():
     env = world(failure_rate=0.5, max_cycles=8)
     team = sb.Team.for_env(env, seed=1)
-    (observations, infos), heard = env.reset(seed=0), 0
+    (observations, infos), received = env.reset(seed=0), 0
     while env.agents:
         observations, rewards, terminations, truncations, infos = env.step(team.act(observations, infos))
         infos = {agent: info for agent, info in infos.items() if agent != "robot_1"}
-        heard += sum("measurement" in info for info in infos.values())
+        received += sum("measurement" in info for info in infos.values())
         team.observe(observations, rewards, terminations, truncations, infos)
     assert team.failures > 8
-    assert heard < team.belief.n_data <= heard + 3
+    assert received < team.belief.n_data <= received + 3
 
 
-def test_recommendation_is_none_without_data_and_a_site_of_the_world_with_it():
+def test_the_recommendation_is_none_without_data_and_otherwise_a_site():
     env = world()
     team = sb.Team.for_env(env)
     assert team.recommend() is None
@@ -104,17 +104,17 @@ def test_recommendation_is_none_without_data_and_a_site_of_the_world_with_it():
     assert np.isclose(recommendation.mean, team.belief.posterior(sites)[0].max())
 
 
-def test_what_all_say_is_handed_on_from_agent_to_agent():
+def test_choices_are_relayed_from_agent_to_agent():
     env = world(robots=3, starts=[[0.0, 0.0], [400.0, 0.0], [800.0, 0.0]], radio_range_m=450.0)
     team = sb.Team.for_env(env)
     _, infos = env.reset(seed=0)
     team.act(dict.fromkeys(env.agents), infos)
-    choices = team.sent["choices"]  # twice from the third robot to the second, then to the first, and back
+    choices = team.sent["choices"]  # up a path of three robots and back, twice; messages are counted per hop
     assert (choices.messages, choices.transmissions) == (8, 8)
 
 
 class Dial(Played):
-    """A world that offers nothing but spaces and infos: each agent turns three dials."""
+    """An environment with only spaces and infos: each agent turns three dials."""
 
     def __init__(self, sizes=(3, 3), dtype=np.float32, leaves=None):
         boxes = [gymnasium.spaces.Box(-1, 1, (size,), dtype) for size in sizes]
@@ -124,7 +124,7 @@ class Dial(Played):
         return {a: {"measurement": -float(np.square(x - 0.25).sum()), "location": x} for a, x in actions.items()}
 
 
-def test_any_world_with_measurements_will_do():
+def test_any_environment_that_reports_measurements_is_accepted():
     env = Dial()
     team = sb.Team.for_env(env, seed=0, rounds=12)
     play(env, team, rounds=12)
@@ -140,7 +140,7 @@ def test_any_world_with_measurements_will_do():
         ({"dtype": np.int32}, "wanted a finite float Box"),
     ],
 )
-def test_action_spaces_that_are_no_places_in_one_field_are_refused(settings, words):
+def test_action_spaces_that_are_not_locations_of_one_field_are_refused(settings, words):
     with pytest.raises(ConfigError, match=words):
         sb.Team.for_env(Dial(**settings))
 
@@ -164,7 +164,7 @@ def test_decisions_do_not_depend_on_the_order_of_observations(coordination):
 
 
 @pytest.mark.parametrize("number", [np.float32(1.5), np.int64(2), np.array(1.5), 3])
-def test_any_number_may_be_told(number):
+def test_outcomes_may_be_numbers_of_any_type(number):
     team = field_team()
     team.tell(team.ask(), {"a": number, "b": None, "c": None})
     assert (team.belief.n_data, team.failures) == (1, 2)
@@ -186,7 +186,7 @@ def test_arrays_of_the_caller_may_be_reused():
     assert team.state_dict()["json"]["positions"]["b"] == [0.1, 0.2]
 
 
-def test_a_survey_attached_before_the_first_round_does_not_hide_the_start():
+def test_data_attached_before_the_first_round_do_not_replace_the_start():
     env = world()
     team = sb.Team.for_env(env)
     team.attach([[1.0, 1.0]], [50.0])
@@ -211,28 +211,28 @@ def test_recommendation_lies_in_the_box_and_comes_from_a_fitted_belief():
     team.attach([[5.0, 5.0], [0.0, 0.0], [0.5, -0.5]], [5000.0, 3000.0, 3500.0])
     recommendation = team.recommend()
     assert np.abs(recommendation.location).max() <= 1.0
-    assert recommendation.std > 1.0  # an unfitted belief would take the outcomes' unit for their scale
+    assert recommendation.std > 1.0  # an unfitted belief would have the scale 1
 
 
 LATTICE = np.array([(x, y) for x in np.linspace(-1, 1, 9) for y in np.linspace(-1, 1, 9)])
 
 
-@pytest.mark.parametrize(("agents", "places", "seated"), [("abcdefgh", LATTICE, 8), ("abcde", LATTICE[:3], 3)])
-def test_of_agents_at_one_dock_as_many_as_there_are_places_get_one_each(agents, places, seated):
+@pytest.mark.parametrize(("agents", "places", "served"), [("abcdefgh", LATTICE, 8), ("abcde", LATTICE[:3], 3)])
+def test_agents_with_the_same_candidates_get_different_ones_while_there_are_any(agents, places, served):
     team = sb.Team.for_field(list(agents), low=[-1.0, -1.0], high=[1.0, 1.0])
     query = team.ask(dict.fromkeys(agents, places))
-    assert len({tuple(point) for point in query.points.values()}) == len(query.points) == seated
+    assert len({tuple(point) for point in query.points.values()}) == len(query.points) == served
     assert team.last_report.status == "exact"
     assert np.isfinite(team.last_report.value)
 
 
-def test_links_restrict_who_bargains_with_whom():
+def test_agents_without_links_do_not_negotiate():
     team = field_team()
     links = nx.Graph()
     links.add_nodes_from("abc")
     team.ask(links=links)
     assert team.last_report.status == "exact"
-    assert "agreement" not in team.sent  # nobody bargains; where each goes is still told by way of a base
+    assert "agreement" not in team.sent  # no negotiation; choices are still sent, through a base station
     assert team.sent["choices"].messages == team.last_report.messages > 0
     team.ask()
     assert team.sent["agreement"].messages > 0

@@ -1,4 +1,4 @@
-"""What a team keeps to, whether its agents measure in a field or set the variables of one function."""
+"""Properties of all teams, in a field and in a function."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ BOTH = pytest.mark.parametrize("make", [function, field])
 
 
 def outcomes(team, query):
-    """What each channel reads of a query: a bowl at its own variables."""
+    """Outcome of each channel for a query: a bowl in its variables."""
     return {c: -float((place**2).sum()) for c, place in team.problem.places_of(query.point).items()}
 
 
@@ -43,7 +43,7 @@ def played(team, rounds=3):
 
 
 @KINDS
-def test_a_batch_is_what_one_would_be_asked_in_turn(make):
+def test_a_batch_equals_queries_asked_one_after_another(make):
     team, twin = played(make()), played(make())
     batch = team.ask(3)
     assert batch == [twin.ask() for _ in range(3)]
@@ -56,7 +56,7 @@ def test_a_batch_is_what_one_would_be_asked_in_turn(make):
     assert [len(team.ask(1)), team.round] == [1, 7]
 
 
-def test_places_of_a_batch_are_apart_since_those_before_count_as_measured():
+def test_locations_of_a_batch_are_apart():
     team = played(field())
     places = np.array([place for query in team.ask(3) for place in query.points.values()])
     gaps = [np.linalg.norm(places[i] - places[j]) for i in range(6) for j in range(i)]
@@ -65,7 +65,7 @@ def test_places_of_a_batch_are_apart_since_those_before_count_as_measured():
     assert stds[-1] < stds[0] + 1e-9
 
 
-def test_a_batch_in_a_field_keeps_to_candidates_agents_and_prices():
+def test_a_batch_in_a_field_respects_candidates_agents_and_prices():
     team = field()
     places = {"a": [[0.0, 0.0], [0.5, 0.5], [-0.5, 0.5]], "b": [[0.9, 0.9]]}
     for queries in (team.ask(2, places, agents=["a"]), team.ask(2, candidates=places, agents=["a"])):
@@ -76,7 +76,7 @@ def test_a_batch_in_a_field_keeps_to_candidates_agents_and_prices():
 
 
 @KINDS
-def test_outcomes_may_come_in_any_order_and_any_part(make):
+def test_outcomes_may_be_told_in_any_order_and_in_parts(make):
     orders = []
     for backwards in (False, True):
         team = make()
@@ -91,7 +91,7 @@ def test_outcomes_may_come_in_any_order_and_any_part(make):
 
 
 @KINDS
-def test_what_no_query_waits_for_is_refused_and_nothing_is_lost(make):
+def test_unexpected_outcomes_are_refused_and_change_nothing(make):
     team = make()
     query = team.ask()
     told = outcomes(team, query)
@@ -111,7 +111,7 @@ def test_what_no_query_waits_for_is_refused_and_nothing_is_lost(make):
 
 
 @KINDS
-def test_what_is_not_told_failed_if_you_say_so(make):
+def test_with_failed_outcomes_that_are_not_told_count_as_failed(make):
     team = make()
     query = team.ask()
     first, second = team.problem.channels
@@ -123,7 +123,7 @@ def test_what_is_not_told_failed_if_you_say_so(make):
 
 
 @KINDS
-def test_what_was_attached_is_known_and_no_step(make):
+def test_attached_data_are_learned_and_marked(make):
     team = make()
     n = 3 if make is function else 2
     values = [[1.0, 2.0], [np.nan, np.nan]] if make is function else [1.0, np.inf]
@@ -144,7 +144,7 @@ def test_the_state_of_a_team_with_another_problem_is_refused():
             one.load_state_dict(other.state_dict())
 
 
-def test_what_only_the_other_kind_of_problem_knows_is_refused_in_one_line():
+def test_arguments_for_the_other_kind_of_problem_are_refused_in_one_line():
     one, other = function(), field()
     query, places = one.ask(), other.ask()
     for call, words in (
@@ -165,7 +165,7 @@ def test_what_only_the_other_kind_of_problem_knows_is_refused_in_one_line():
 
 @BOTH
 @pytest.mark.parametrize("count", [1.5, "3", 0, -1, True, 10**9])
-def test_a_batch_of_no_whole_number_or_too_many_is_refused(make, count):
+def test_a_batch_size_that_is_not_an_integer_or_too_large_is_refused(make, count):
     team, wanted = make(), "at most 10,000" if count == 10**9 else "an integer >= 1"
     with pytest.raises(ConfigError, match=rf"\$\.count: got .*; wanted {wanted}"):
         team.ask(count)
@@ -173,7 +173,7 @@ def test_a_batch_of_no_whole_number_or_too_many_is_refused(make, count):
 
 
 @BOTH
-def test_a_new_episode_gives_up_what_is_out_and_counts_no_failures(make):
+def test_a_new_episode_gives_up_pending_queries_without_failures(make):
     team = played(make())
     query, other = team.ask(2)
     told = outcomes(team, query)
@@ -188,7 +188,7 @@ def test_a_new_episode_gives_up_what_is_out_and_counts_no_failures(make):
     assert team.round == (0 if team.problem.is_field else 5)
 
 
-def test_a_problem_may_be_made_beforehand():
+def test_a_team_accepts_a_problem():
     problem = Problem.of_field(["a", "b"], Domain(np.full(2, -1.0), np.ones(2)))
     assert sb.Team(problem, seed=3).ask() == field().ask()
     problem = Problem.of(CHAIN, BOUNDS, outcomes="per-factor")

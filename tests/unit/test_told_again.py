@@ -1,4 +1,4 @@
-"""Outcomes told again: the same ones change nothing, others are refused, in any order and after any save."""
+"""Outcomes told again: equal ones change nothing, different ones are refused, in any order and after saving."""
 
 import math
 from typing import Any
@@ -32,7 +32,7 @@ def contents(team: sb.Team) -> tuple[Any, dict[str, bytes]]:
 
 @st.composite
 def schedules(draw: st.DrawFn, kind: str) -> tuple[list[tuple[int, Any, bool]], list[tuple[int, int]]]:
-    """What is told of three queries, in any order and in parts, and where each is told again, and after which."""
+    """Outcomes of three queries, told in any order and in parts, and pairs of positions (after, which) to repeat."""
     channels = ["a", "b"] if kind in ("field", "fused") else ["f", "g"]
     tells: list[tuple[int, Any, bool]] = []
     for number in range(3):
@@ -57,7 +57,7 @@ def schedules(draw: st.DrawFn, kind: str) -> tuple[list[tuple[int, Any, bool]], 
 @pytest.mark.parametrize("kind", ["per-factor", "total", "field", "fused"])
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
-def test_telling_the_same_again_in_any_order_changes_nothing(kind: str, data: Any):
+def test_equal_outcomes_told_again_in_any_order_change_nothing(kind: str, data: Any):
     tells, again = data.draw(schedules(kind))
     once, twice = team_of(kind), team_of(kind)
     assert [query.id for query in once.ask(3)] == [query.id for query in twice.ask(3)]
@@ -97,7 +97,9 @@ def test_telling_the_same_again_in_any_order_changes_nothing(kind: str, data: An
         ("fused", {"a": 1.0}, {"a": 0.5}, "got 'a' 0.5; recorded before: 1.0"),
     ],
 )
-def test_another_outcome_is_refused_and_changes_nothing(kind: str, told: Any, other: Any, message: str, reload: bool):
+def test_a_different_outcome_is_refused_and_changes_nothing(
+    kind: str, told: Any, other: Any, message: str, reload: bool
+):
     team = team_of(kind)
     team.ask(2)
     team.tell("q00002", told)
@@ -111,7 +113,7 @@ def test_another_outcome_is_refused_and_changes_nothing(kind: str, told: Any, ot
             team.tell(name, told)
 
 
-def test_a_total_agrees_with_the_sum_of_factors_or_closes_a_query_told_in_part():
+def test_a_total_may_repeat_the_sum_of_factors_or_complete_a_partial_outcome():
     team = team_of("total")
     query = team.ask()
     team.tell(query, {"f": 1.0, "g": 2.0})
@@ -124,7 +126,7 @@ def test_a_total_agrees_with_the_sum_of_factors_or_closes_a_query_told_in_part()
     assert team.pending == {}
 
 
-def test_outcomes_that_were_given_up_are_unknown_and_told_ones_are_not():
+def test_outcomes_given_up_are_unknown_and_told_ones_may_be_repeated():
     team = team_of("per-factor")
     whole, part = team.ask(2)
     team.tell(part, {"f": 1.0})
@@ -137,7 +139,7 @@ def test_outcomes_that_were_given_up_are_unknown_and_told_ones_are_not():
     assert (len(team.history), team.failures) == (1, 0)
 
 
-def test_queries_of_an_earlier_episode_are_known_by_their_ids():
+def test_queries_of_earlier_episodes_keep_their_ids():
     team = team_of("field")
     first = team.ask()
     team.tell(first, {"a": 1.0, "b": 2.0})
@@ -152,7 +154,7 @@ def test_queries_of_an_earlier_episode_are_known_by_their_ids():
 
 
 @pytest.mark.parametrize("kind", ["per-factor", "total", "field", "fused"])
-def test_agents_take_the_same_again_before_a_report_in_one_and_after_it(kind: Any):
+def test_agents_accept_equal_outcomes_before_during_and_after_a_report(kind: Any):
     problem = FIELD if kind in ("field", "fused") else sb.Problem.of(CHAIN, CUBE, outcomes=kind)
     more: dict[str, Any] = {"belief": {"kind": "fused", "n_features": 20}} if kind == "fused" else {}
     more |= {"coordination": "greedy"} if problem.is_field else {"initial": 2}
@@ -180,7 +182,7 @@ def test_agents_take_the_same_again_before_a_report_in_one_and_after_it(kind: An
     told(agents)
     asked()
     before = {name: agent.state_dict() for name, agent in agents.items()}
-    told(agents)  # while the report is under way
+    told(agents)  # while the reports are being sent
     assert all(agent.state_dict()["json"] == before[name]["json"] for name, agent in agents.items())
     run(agents, InProcess().open(problem.agents))
     again = {name: Agent.from_state_dict(agent.state_dict()) for name, agent in agents.items()}
@@ -192,7 +194,7 @@ def test_agents_take_the_same_again_before_a_report_in_one_and_after_it(kind: An
 
 
 @pytest.mark.parametrize("kind", ["field", "total"])
-def test_a_query_of_another_team_is_refused_for_numbers_are_alike(kind: str):
+def test_a_query_of_another_team_is_refused_although_its_id_is_equal(kind: str):
     team, other = team_of(kind), sb.Team(CHAIN, CUBE, seed=2) if kind == "total" else sb.Team(FIELD, seed=2)
     query, strange = team.ask(), other.ask()
     assert query.id == strange.id

@@ -1,4 +1,4 @@
-"""Random spaces of all types: queries have values of the users' own types, within the space, and never one twice."""
+"""Random typed spaces: queries have values of the users' types, lie within the space, and never repeat."""
 
 import json
 from math import prod
@@ -54,7 +54,7 @@ VARIABLE = st.one_of(reals(), integers(), choices(), PLAIN)
 
 @st.composite
 def problems(draw: Any) -> Problem:
-    """A function of one to four variables: without a graph, or a sum of factors over some of them each."""
+    """A function of one to four variables, without a graph or with factors of some variables each."""
     names = NAMES[: draw(st.integers(1, 4))]
     bounds: dict[str, Any] = {name: draw(VARIABLE) for name in names}
     if draw(st.booleans()):
@@ -67,7 +67,7 @@ def problems(draw: Any) -> Problem:
 
 
 def kinds_of(point: dict[str, Any]) -> list[tuple[type, object]]:
-    """Values with their types, as True equals 1."""
+    """Values with their types, because True equals 1."""
     return [(type(value), value) for value in point.values()]
 
 
@@ -77,7 +77,7 @@ def n_values(problem: Problem) -> float:
 
 
 def require_in_space(problem: Problem, point: dict[str, Any]) -> None:
-    """Each value is one of its variable, of its very type, and its code is on the grid."""
+    """Assert that each value is allowed for its variable, has its exact type, and lies on its grid."""
     for name, of in problem.variables.items():
         value = point[name]
         if isinstance(of, sb.Categorical):
@@ -98,13 +98,13 @@ def outcome_of(problem: Problem, point: dict[str, Any]) -> Any:
 
 
 def each(examples: int, many: int) -> pytest.MarkDecorator:
-    """So many examples, and many more on request."""
+    """Parametrise the number of examples; the larger number is slow."""
     return pytest.mark.parametrize("examples", [examples, pytest.param(many, marks=pytest.mark.slow)])
 
 
 @each(60, 6000)
 def test_designs_are_in_the_space_and_never_repeat(examples: int):
-    """Points of the initial design, told or pending, until all values of a small space are used up."""
+    """Points of the initial design are told or pending, until all values of a small space are used."""
 
     @settings(EXAMPLES, max_examples=examples)
     @given(problems(), st.integers(0, 2**20), st.lists(st.booleans(), min_size=1, max_size=9 if examples < 999 else 20))
@@ -132,8 +132,8 @@ def test_designs_are_in_the_space_and_never_repeat(examples: int):
 
 
 @each(100, 3500)
-def test_tables_of_values_are_read_as_the_codes_they_came_from(examples: int):
-    """In a list of dicts, in columns and in arrays."""
+def test_tables_of_values_are_read_as_their_codes(examples: int):
+    """Tables are lists of dicts, columns or arrays."""
 
     @settings(EXAMPLES, max_examples=examples)
     @given(problems(), st.integers(0, 2**20))
@@ -158,7 +158,7 @@ def test_tables_of_values_are_read_as_the_codes_they_came_from(examples: int):
 
 @each(6, 500)
 def test_decisions_are_in_the_space_and_never_repeat(examples: int):
-    """Points that a method chose."""
+    """Points are chosen by a method."""
 
     @settings(EXAMPLES, max_examples=examples)
     @given(problems(), st.integers(0, 2**20))
@@ -179,7 +179,7 @@ def test_decisions_are_in_the_space_and_never_repeat(examples: int):
     check()
 
 
-def test_nothing_below_zero_is_near_the_low_end_of_a_logarithmic_axis():
+def test_numbers_clearly_below_a_logarithmic_axis_are_refused():
     rate = sb.Real(1e-9, 1.0, log=True)
     assert [rate.axis.has(code) for code in (-5e-7, 0.0, 9e-10, 1e-9 - 1e-18, 1e-9, 1.0)] == [False] * 3 + [True] * 3
     with pytest.raises(ConfigError, match="x"):

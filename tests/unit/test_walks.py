@@ -1,4 +1,4 @@
-"""Files that one opens to follow one thing through the package: `docs/contributing/architecture.md` names them."""
+"""`docs/contributing/architecture.md` names the files through which a measurement, an outcome and a message go."""
 
 import re
 import sys
@@ -14,14 +14,14 @@ import swarmbo as sb
 from swarmbo.agent import Agent
 from swarmbo_envs import robot_team_v0
 
-HOUSE = Path(sb.__file__).parent
-PAGE = HOUSE.parent / "docs" / "contributing" / "architecture.md"
+PACKAGE = Path(sb.__file__).parent
+PAGE = PACKAGE.parent / "docs" / "contributing" / "architecture.md"
 BOUNDS = dict.fromkeys("xyz", (0.0, 1.0))
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
 
 
 def files_called(call: Callable[..., Any], *arguments: Any) -> set[str]:
-    """Of swarmbo, those that have a function that was called."""
+    """Files of swarmbo with a function that ``call`` runs."""
     seen = set[str]()
 
     def note(frame, event, argument):
@@ -34,11 +34,11 @@ def files_called(call: Callable[..., Any], *arguments: Any) -> set[str]:
         call(*arguments)
     finally:
         sys.setprofile(before)
-    return {str(Path(file).relative_to(HOUSE)) for file in seen if Path(file).is_relative_to(HOUSE)}
+    return {str(Path(file).relative_to(PACKAGE)) for file in seen if Path(file).is_relative_to(PACKAGE)}
 
 
 def a_measurement_in_a_field() -> set[str]:
-    """From what the world reports to the belief."""
+    """Files from the environment's report to the belief."""
     env = robot_team_v0.parallel_env(robots=2)
     team = sb.Team.for_env(env, seed=0)
     observations, infos = env.reset(seed=0)
@@ -50,7 +50,7 @@ def a_measurement_in_a_field() -> set[str]:
 
 
 def an_outcome_of_a_sum() -> set[str]:
-    """From what a user tells to the rows that every model is made of."""
+    """Files from a user's ``tell`` to the rows from which models are made."""
     team = sb.Team(GRAPH, BOUNDS, outcomes="per-factor", seed=0)
     for _ in range(3):
         query = team.ask()
@@ -59,7 +59,7 @@ def an_outcome_of_a_sum() -> set[str]:
 
 
 def a_message() -> set[str]:
-    """From an agent's inbox to what it says to that, in the middle of an agreement: the way that is gone most often."""
+    """Files from an agent's inbox to its outbox during an agreement: the most frequent set."""
     problem = sb.Problem.of(GRAPH, BOUNDS, outcomes="per-factor")
     agents = {name: Agent(name, problem, seed=1, initial=2) for name in problem.agents}
     walks = Counter[frozenset[str]]()
@@ -69,11 +69,11 @@ def a_message() -> set[str]:
         while not all(agent.is_finished for agent in agents.values()):
             for name, agent in agents.items():
                 inbox, inboxes[name] = inboxes[name], []
-                said = list[Any]()
-                walk = files_called(lambda: said.extend(agent.tick(0.0, inbox)))  # noqa: B023  it is called at once
-                if number == 2 and inbox and said and not agent.is_finished:
+                sent = list[Any]()
+                walk = files_called(lambda: sent.extend(agent.tick(0.0, inbox)))  # noqa: B023  it is called at once
+                if number == 2 and inbox and sent and not agent.is_finished:
                     walks[frozenset(walk)] += 1
-                for envelope in said:
+                for envelope in sent:
                     inboxes[envelope.recipient].append(envelope)
         for name, agent in agents.items():
             agent.tell(query, dict.fromkeys(GRAPH.factors_owned_by(name), 1.0))
@@ -81,14 +81,14 @@ def a_message() -> set[str]:
 
 
 def named(walk: str) -> set[str]:
-    """The files that the page names for it."""
+    """Files that the page names for a walk."""
     lines = iter(PAGE.read_text(encoding="utf-8").splitlines())
     first = next(line for line in lines if line.startswith(f"- **{walk}**"))
     return set(re.findall(r"`([\w/]+\.py)`", "".join([first, *takewhile(lambda line: line.startswith("  "), lines)])))
 
 
 @pytest.mark.parametrize("walk", [a_measurement_in_a_field, an_outcome_of_a_sum, a_message])
-def test_a_walk_opens_the_files_that_the_page_names_and_at_most_25(walk):
+def test_a_walk_calls_exactly_the_files_on_the_page_and_at_most_25(walk):
     opened = walk()
     assert opened == named(walk.__name__.replace("_", " ").capitalize())
     assert len(opened) <= 25

@@ -1,4 +1,4 @@
-"""A call on a team does all it says or nothing, and one at a time: errors, interrupts and threads lose nothing."""
+"""A call on a team does all of its work or none, and calls run one at a time, also with errors and threads."""
 
 import copy
 import pickle
@@ -14,14 +14,14 @@ import swarmbo as sb
 from swarmbo.errors import BudgetError, ConfigError, SwarmboError
 from swarmbo_envs import function_v0
 
-from .teams import CHAIN, CUBE, told
+from .teams import CHAIN, CUBE, ask_and_tell
 
 FUSED = {"kind": "fused", "n_features": 20}
 READINGS = {"kind": "fused", "method": "readings"}
 
 
 class StoppedError(Exception):
-    """What a user's own part raises."""
+    """Exception of a user's part."""
 
 
 def field_team(**settings):
@@ -33,25 +33,25 @@ def joint_team(**settings):
 
 
 def play(team, n_rounds):
-    told(team, n_rounds, lambda at: -float(sum(x**2 for x in (at if team.problem.is_field else at.values()))))
+    ask_and_tell(team, n_rounds, lambda at: -float(sum(x**2 for x in (at if team.problem.is_field else at.values()))))
     return team
 
 
-def of(team):
-    """All that a state says, comparable, and what the last calls left behind."""
+def content_of(team):
+    """Comparable content of a team's state, and results of its last calls."""
     state = team.state_dict()
     arrays = {name: (array.shape, array.tobytes()) for name, array in state["arrays"].items()}
     return repr(state["json"]), arrays, team.last_query, team.last_report, team.last_sharing
 
 
 @pytest.mark.parametrize("belief", ["exact", FUSED, {"kind": "exact", "time": {}}], ids=["exact", "fused", "fading"])
-def test_a_refused_question_leaves_a_field_team_where_it_was(belief):
+def test_a_refused_ask_leaves_a_field_team_unchanged(belief):
     team = play(field_team(belief=belief, coordination={"kind": "exact", "table_budget": 2}), 0)
-    before = of(team)
+    before = content_of(team)
     for _ in range(2):
         with pytest.raises(BudgetError):
             team.ask()
-        assert of(team) == before
+        assert content_of(team) == before
         assert team.round == 0
     kept = play(field_team(belief=belief, coordination="exact"), 2)
     twin = sb.Team.from_state_dict(kept.state_dict())
@@ -63,9 +63,9 @@ def test_a_refused_question_leaves_a_field_team_where_it_was(belief):
 @pytest.mark.parametrize(
     ("error", "count"), [(StoppedError, None), (KeyboardInterrupt, 3), (SystemExit, 3), (MemoryError, None)]
 )
-def test_a_question_that_ends_in_any_exception_leaves_a_joint_team_where_it_was(error, count, monkeypatch):
+def test_an_ask_that_ends_in_any_exception_leaves_a_joint_team_unchanged(error, count, monkeypatch):
     team = play(joint_team(acquisition="thompson"), 4)
-    twin, before = sb.Team.from_state_dict(team.state_dict()), of(team)
+    twin, before = sb.Team.from_state_dict(team.state_dict()), content_of(team)
     maximise, calls = sb.ADMM.maximise, []
 
     def stops_at_last(self, *args):
@@ -78,14 +78,14 @@ def test_a_question_that_ends_in_any_exception_leaves_a_joint_team_where_it_was(
     with pytest.raises(error):
         team.ask(count)
     assert len(calls) == (count or 1)
-    assert of(team) == before
+    assert content_of(team) == before
     assert team.ask().point == twin.ask().point
 
 
 @pytest.mark.parametrize(("error", "belief"), [(StoppedError, "exact"), (KeyboardInterrupt, FUSED)])
-def test_a_field_team_that_is_stopped_while_it_decides_is_where_it_was(error, belief, monkeypatch):
+def test_a_field_team_interrupted_in_a_decision_is_unchanged(error, belief, monkeypatch):
     team = play(field_team(belief=belief), 2)
-    before = of(team)
+    before = content_of(team)
 
     def stops(*args, **kwargs):
         raise error
@@ -94,23 +94,23 @@ def test_a_field_team_that_is_stopped_while_it_decides_is_where_it_was(error, be
         changed.setattr(sb.Exact, "solve", stops)
         with pytest.raises(error):
             team.ask()
-    assert of(team) == before
+    assert content_of(team) == before
     assert team.ask().id == "q00003"
 
 
-def test_a_round_that_is_refused_in_a_world_can_be_played_again():
+def test_a_refused_round_of_an_environment_can_be_repeated():
     env = function_v0.parallel_env(function="camel")
     team = sb.Team.for_env(env, initial=1, acquisition="dec-hbo")
     observations, infos = env.reset(seed=0)
     team.begin(infos)
     team.observe(*env.step(team.act(observations, infos)))
-    first, before = team.act(observations), of(team)
+    first, before = team.act(observations), content_of(team)
     links = nx.DiGraph([("agent_0", "agent_1")])
     env.unwrapped.interaction_graph = lambda: links
     with pytest.raises(ConfigError, match="directed"):
         team.act(observations)
     del env.unwrapped.interaction_graph
-    assert of(team) == before
+    assert content_of(team) == before
     team.observe(*env.step(first))
     assert team.n_data == 2
 
@@ -121,7 +121,7 @@ def in_threads(n, work):
     def guarded(number):
         try:
             work(number)
-        except BaseException as error:  # noqa: BLE001  told below
+        except BaseException as error:  # noqa: BLE001  asserted below
             errors.append(error)
 
     threads = [threading.Thread(target=guarded, args=(number,)) for number in range(n)]
@@ -134,14 +134,14 @@ def in_threads(n, work):
 
 @pytest.fixture
 def busy(monkeypatch):
-    """Threads that alternate as often as they can."""
+    """Make threads alternate as often as possible."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(interval)
 
 
-def test_four_threads_that_tell_a_joint_team_400_outcomes_lose_none(busy):
+def test_no_outcome_of_four_threads_is_lost(busy):
     team = joint_team(coordination="sobol", initial=400)
     queries = team.ask(400)
     in_threads(4, lambda number: [team.tell(query, 1.0) for query in queries[number::4]])
@@ -155,7 +155,7 @@ def pickled(team):
 
 
 @pytest.mark.parametrize("make", [field_team, joint_team])
-def test_threads_that_ask_tell_attach_save_and_copy_at_once_leave_a_whole_team(make, busy):
+def test_threads_may_ask_tell_attach_save_and_copy_at_once(make, busy):
     team, n = make(coordination="random"), 3
     version = team.state_dict()["json"]["version"]
     dims = 2 if team.problem.is_field else 3
@@ -181,18 +181,18 @@ def test_threads_that_ask_tell_attach_save_and_copy_at_once_leave_a_whole_team(m
         (partial(field_team, belief=READINGS), copy.deepcopy),
     ],
 )
-def test_a_copy_goes_on_alike_by_itself_with_a_lock_of_its_own(make, copied):
+def test_a_copy_continues_independently_with_its_own_lock(make, copied):
     team = play(make(), 3)
     other = copied(team)
     assert other.lock is not team.lock
-    with team.lock:  # as if another thread were in the midst of a call
+    with team.lock:  # as if another thread were within a call
         in_threads(1, lambda _: play(other, 2))
-    assert of(other) != of(team)
+    assert content_of(other) != content_of(team)
     play(team, 2)
-    assert of(other)[0] == of(team)[0]
+    assert content_of(other)[0] == content_of(team)[0]
 
 
-def test_a_team_that_is_pickled_with_its_environment_still_acts_in_that_one():
+def test_a_team_pickled_with_its_environment_acts_in_the_copy():
     env = function_v0.parallel_env(function="camel")
     team = sb.Team.for_env(env)
     other_env, other = pickle.loads(pickle.dumps((env, team)))

@@ -1,6 +1,6 @@
-"""All texts that users read have the words of the field and short sentences.
+"""All texts for users have standard terms and short sentences.
 
-``python tests/unit/test_words.py PAGE…`` lists what is found, with what to write instead.
+``python tests/unit/test_words.py PAGE…`` lists the faults, each with a replacement.
 """
 
 import ast
@@ -24,7 +24,7 @@ from swarmbo.runs.world import environment_maker, plug_in_ids
 
 ROOT = Path(__file__).parents[2]
 LIST = tomllib.loads((ROOT / "docs" / "words.toml").read_text(encoding="utf-8"))
-SHOWN = "cli", "compare", "plotting", "runs"  # packages that print and draw; and environments draw themselves
+SHOWN = "cli", "compare", "plotting", "runs"  # packages that print and draw; files of environments that draw are below
 DRAWN = "rendering.py", "picture.py", "landscape.py"
 PAGES = [
     "README.md",
@@ -36,7 +36,7 @@ INVERTED = re.compile(r"[*_(]*(Of|Who|Whoever|Nor|Not so)\b")
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """The prose of a page: no code, tables, headings, comments; links are their texts."""
+    """Paragraphs of a page's prose, without code, tables, headings and comments."""
     is_code, lines = False, list[str]()
     for line in [*text.splitlines(), ""]:
         stripped = line.strip()
@@ -52,7 +52,7 @@ def paragraphs(text: str) -> Iterator[str]:
 
 
 def prose(paragraph: str) -> str:
-    """A paragraph as it is read aloud: code counts as a word, and so does a list of it."""
+    """A paragraph with the texts of its links; code, or a list of code, counts as one word."""
     plain = re.sub(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)", r"\1", paragraph)
     return re.sub(r"CODE(, CODE)+", "CODE", re.sub(r"``?[^`]+``?", "CODE", plain))
 
@@ -63,12 +63,12 @@ def sentences(paragraph: str) -> list[str]:
 
 
 def text_of(page: str) -> str:
-    """Text of a page, or what the program shows of one kind, in paragraphs."""
+    """Text of a page, or all program texts of one kind as paragraphs."""
     return "\n\n".join(PROGRAM[page]()) if page in PROGRAM else (ROOT / page).read_text(encoding="utf-8")
 
 
 def documented() -> Iterator[Any]:
-    """Public names, and what `swarmbo explain` tells of: kinds, environments, errors, keys."""
+    """Public names, and objects that `swarmbo explain` describes: kinds, environments, errors, keys."""
     yield from (getattr(sb, name) for name in sb.homes())
     yield from (settings for slot in SLOTS for settings in kinds(slot).values())
     yield from map(environment_maker, plug_in_ids())
@@ -77,7 +77,7 @@ def documented() -> Iterator[Any]:
 
 
 def docstrings() -> Iterator[str]:
-    """Docstrings of these, of their public methods and properties: paragraphs, and each argument's text."""
+    """Docstrings of documented objects and their public methods: paragraphs, and the text of each argument."""
     for thing in documented():
         mro = inspect.getmro(thing) if inspect.isclass(thing) else ()
         bases = [base for base in mro if "swarmbo" in base.__module__]
@@ -91,7 +91,7 @@ def docstrings() -> Iterator[str]:
 
 
 def help_texts() -> Iterator[str]:
-    """Help of all commands and of their options."""
+    """Help texts of all commands and options."""
     commands: Any = get_command(app)
     for command in commands.commands.values():
         yield command.help or ""
@@ -99,14 +99,14 @@ def help_texts() -> Iterator[str]:
 
 
 def nodes(is_read: Callable[[Path], bool] = bool) -> Iterator[ast.AST]:
-    """The syntax of modules."""
+    """Nodes of the syntax trees of modules."""
     for path in sorted([*(ROOT / "swarmbo").rglob("*.py"), *(ROOT / "envs").rglob("*.py")]):
         if is_read(path):
             yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 
 
 def error_messages() -> Iterator[str]:
-    """Texts of exceptions and warnings, with CODE for what is filled in."""
+    """Texts of exceptions and warnings, with CODE in place of inserted values."""
     for node in nodes():
         if isinstance(node, ast.Call) and re.search(r"(Error|Warning|warn)$", ast.unparse(node.func)):
             yield from filter(None, map(_literal, node.args))
@@ -116,7 +116,9 @@ def shown_texts() -> Iterator[str]:
     """Texts that are printed or drawn: closing tables, lists, checks, titles, axes."""
     folders = [ROOT / "swarmbo" / each for each in SHOWN]
     for node in nodes(lambda path: path.name in DRAWN or not set(folders).isdisjoint(path.parents)):
-        is_name = isinstance(node, ast.Call) and ast.unparse(node.func) == "stream"  # of random numbers
+        is_name = (
+            isinstance(node, ast.Call) and ast.unparse(node.func) == "stream"
+        )  # the purpose of a stream of random numbers
         if not is_name and not isinstance(node, ast.Expr | ast.JoinedStr | ast.FormattedValue):
             yield from (text for text in map(_literal, ast.iter_child_nodes(node)) if " " in text.strip())
 
@@ -176,11 +178,11 @@ def found(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [*PAGES, *PROGRAM])
-def test_texts_have_no_words_to_be_replaced_and_no_long_sentences(page):
+def test_texts_have_no_listed_words_and_no_long_sentences(page):
     assert not (faults := found(page)), "\n".join(faults)
 
 
-def test_pages_where_a_word_is_allowed_are_there():
+def test_pages_where_a_word_is_allowed_exist():
     assert not {page for word in LIST["words"] for page in word.get("allowed", [])} - {*PAGES, *PROGRAM}
 
 

@@ -1,4 +1,4 @@
-"""The page on code of one's own does what it says: its files are written down, its commands and its Python run."""
+"""The page on users' own parts: its files are written, and its commands and Python blocks run."""
 
 import re
 import shlex
@@ -26,16 +26,16 @@ def folder(tmp_path, monkeypatch):
         sys.modules.pop(Path(name).stem, None)
 
 
-def test_parts_on_the_page_keep_to_their_contracts_and_are_used(folder, monkeypatch):
+def test_parts_on_the_page_pass_their_checks_and_are_used(folder, monkeypatch):
     monkeypatch.syspath_prepend(str(folder))
     names: dict[str, object] = {"__name__": "page"}
     for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
         exec(compile(block, "docs/guide/extend.md", "exec"), names)
     assert names["team"].n_data == 8
-    assert names["team"].recommend().mean > -0.05  # the most is 0
+    assert names["team"].recommend().mean > -0.05  # the maximum is 0
 
 
-def test_parts_of_the_page_are_about_twenty_lines_each():
+def test_parts_on_the_page_are_short():
     lengths = {name: len([line for line in text.splitlines() if line.strip()]) for name, text in FILES.items()}
     assert lengths.pop("my_worlds.py") <= 45
     assert set(lengths) == {"my_fields.py", "my_functions.py", "my_coordination.py", "my_kernels.py", "pond.toml"}
@@ -43,7 +43,7 @@ def test_parts_of_the_page_are_about_twenty_lines_each():
 
 
 @pytest.mark.thorough
-def test_the_page_leads_to_the_table(folder, monkeypatch, blank):
+def test_the_commands_on_the_page_end_with_the_table(folder, monkeypatch, blank):
     monkeypatch.setenv("COLUMNS", "160")
     commands = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL) for line in block.splitlines()]
     for command in commands:
