@@ -97,20 +97,21 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
     With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
     lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
-    alternate until the evidence is clear. A factor with choices is never such a sum. The trust region of one factor
-    needs twice ``box.failures`` to shrink, and restarts once it is stalled. Each of several factors without shared
-    variables is searched globally while its expected improvement anywhere exceeds a thousandth of the first outcomes'
-    spread. Later it is searched in its trust region and, once stalled, globally in every second round. With outcomes
-    per factor, the last round evaluates the combined best point of all parts of the graph. If the number of rounds is
-    unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with shared
-    variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many outcomes
-    as in the initial design, and cautious bounds after draws with three times as many. From then on, a part of the
-    graph may have no gain of 1e-4 of the first outcomes' spread in six evaluations. Then five of six of its points are
-    draws, since bounds do not leave a basin that they have explored. More than 128 factors are not drawn if they share
-    variables, or in noise, since a draw explores all at once. Trust regions react to posterior means, not to noisy
-    outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart
-    are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint draws
-    maximised everywhere, since a few outcomes tell little.
+    alternate until the evidence is clear. A factor with choices is never such a sum. A transform of one factor with a
+    lead below 0.5 nats per evaluation alternates with untransformed outcomes, which show an optimum's shape better. The
+    trust region of one factor needs twice ``box.failures`` to shrink, and restarts once stalled. Each of several
+    factors without shared variables is searched globally while its expected improvement exceeds a thousandth of the
+    first outcomes' spread. Later it is searched in its trust region, and once stalled, globally in every second round.
+    With outcomes per factor, the last round evaluates the combined best point of all parts of the graph. If the number
+    of rounds is unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with
+    shared variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many
+    outcomes as in the initial design, and cautious bounds after draws with three times as many. From then on, a part of
+    the graph may have no gain of 1e-4 of the first outcomes' spread in six evaluations. Then five of six of its points
+    are draws, since bounds do not leave a basin that they have explored. More than 128 factors are not drawn if they
+    share variables, or in noise, since a draw explores all at once. Trust regions react to posterior means, not to
+    noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a
+    restart are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint
+    draws maximised everywhere, since a few outcomes tell little.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
@@ -294,7 +295,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if previous is None:
             return 0
         since = previous.restarted_at
-        if len(situation.graph.factors) > 1 or previous.splits or previous.candidate_models:
+        if len(situation.graph.factors) > 1 or previous.may_split:
             return since
         history, noise = situation.history, max((previous.before or previous).hyperparameters.noise_variances)
         chosen, design = np.flatnonzero(situation.chosen[since:]) + since, self.restarts.fresh if since else 0

@@ -122,8 +122,7 @@ class Restarts(Settings, frozen=True):
 
     Args:
         after: Number of evaluations without a gain after which a search restarts, >= 0; 0: it never restarts.
-        gain: Largest gain that counts as none, as a share >= 0 of the spread (best minus median) of all outcomes of
-            this search.
+        gain: Largest gain that counts as none, as a share >= 0 of the spread (best minus median) of its outcomes.
         fresh: Number of points in unexplored space after a restart, >= 1.
 
     Example:

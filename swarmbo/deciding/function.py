@@ -251,8 +251,7 @@ class FunctionLearner:
     def _deduplicated(self, log: Logbook, U: Point, box: StepBox | None = None) -> Point:
         """Point that breaks no rule, if one is found: the given one, or one some random steps away from it.
 
-        Every decision ends with this step, unless it is ``safe`` (``Near.first_safe``). The step follows from the log
-        and the seed.
+        Every decision ends with this step, unless it is ``safe`` (``Near.first_safe``). Log and seed determine it.
         """
         problem, coding, rules = self.setup.problem, self.setup.problem.coding, self._rules(log)
         by_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())

@@ -141,8 +141,7 @@ class Pool:
     Args:
         work: Function that makes the evaluation in each worker.
         count: Number of workers.
-        results: Existing folder, to which each result is written, if possible, before it is reported. None: nothing is
-            written.
+        results: Existing folder, to which each result is written, if possible, before it is reported; None: nowhere.
         timeout_s: Time limit of a task, s; a process that takes longer is killed. None: no limit.
     """
 

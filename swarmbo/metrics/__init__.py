@@ -156,13 +156,9 @@ def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rou
 def mean_regrets(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
     """Cumulative regret divided by the number of measurements in it, for each round; NaN before the first."""
     scores = [record.score if record.round else None for record in records]
-    pairs = zip(records, scores, strict=True)
-    counts = np.cumsum([0 if s is None else _n_succeeded(record) - (s.unknown or 0) for record, s in pairs])
+    asked = [sum(evaluation.measurement is not None for evaluation in record.asked) for record in records]
+    counts = np.cumsum([0 if s is None else n - (s.unknown or 0) for n, s in zip(asked, scores, strict=True)])
     return np.divide(cumulative_regret(records), counts, out=np.full(len(records), np.nan), where=counts > 0)
-
-
-def _n_succeeded(record: RoundRecord) -> int:
-    return sum(evaluation.measurement is not None for evaluation in record.asked)
 
 
 def mean_regret(records: Sequence[RoundRecord]) -> float:

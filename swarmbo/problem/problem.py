@@ -380,9 +380,7 @@ class Problem:
         return (*regions, *(limit(one, one.scope, margin=_BEND, steepness=_STEEP) for one in self.constraints))
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
-        """Mask of allowed points in the unit cube of ``box``. In a field, points are locations, and may lie outside of
-        it.
-        """
+        """Mask of allowed points in the unit cube of ``box``. In a field, points are locations, even outside of it."""
         allowed = np.ones(len(U), dtype=bool)
         for limit in self.regions:
             allowed &= limit.allows(U)

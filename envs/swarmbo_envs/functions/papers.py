@@ -64,10 +64,14 @@ def path_value(X: Points, centres: Float[np.ndarray, "o 2"], half: float, throug
 
 
 def _cost(points: Float[np.ndarray, "k 2"], centres: Float[np.ndarray, "o 2"], half: float, through: bool) -> float:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings that a spline misses its smoothing factor
-        spline: Any = splprep(points.T, k=3, s=0.0 if through else None)[0]
-    path = np.column_stack(splev(np.linspace(0.0, 1.0, _SAMPLES), spline))
+    moves = (np.diff(points, axis=0) != 0.0).any(axis=1)
+    points = points[np.append(True, moves)]  # a spline needs neighbours that differ
+    path = np.repeat(points[:1], _SAMPLES, axis=0)
+    if len(points) > 1:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # warnings that a spline misses its smoothing factor
+            spline: Any = splprep(points.T, k=min(3, len(points) - 1), s=0.0 if through else None)[0]
+        path = np.column_stack(splev(np.linspace(0.0, 1.0, _SAMPLES), spline))
     hit = (np.abs(path[:, None] - centres).max(axis=2) <= half).any(axis=1)
     outside = ((path < 0.0) | (path >= 1.0)).any(axis=1)
     cost = 0.05 + 20.0 * (hit | outside)

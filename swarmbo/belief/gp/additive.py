@@ -49,8 +49,7 @@ class AdditiveGP(AdditivePosterior):
         outputscale: Prior variance of each factor, > 0.
         noise_variance: Noise variance of each outcome, >= 0, unless ``update`` is given another.
         mean: Prior mean of the sum, divided evenly among the factors.
-        time: Correlation over rounds, for all factors, by which old outcomes lose weight; None for a function that does
-            not change.
+        time: Correlation over rounds, for all factors, by which old outcomes lose weight; None if nothing changes.
         outcomes: Outcomes that ``condition_on_pending`` expects: totals, or all factors.
 
     Raises:

@@ -127,8 +127,7 @@ class FactorForm(NamedTuple):
 class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="additive"):
     """Settings of a sum of Gaussian processes, one per factor, with jointly fitted hyper-parameters.
 
-    All priors are log-normal. Lengths are shares of the domain's sides. Variances are relative to the outcomes'
-    variance.
+    All priors are log-normal. Lengths are shares of the domain's sides, variances shares of the outcomes' variance.
 
     Args:
         kernel: Covariance function of every factor.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -37,9 +38,16 @@ class Learned(msgspec.Struct, frozen=True):
     restarted_at: int = 0  # evaluations before this one are set aside; a search restarted there
     before: "Learned | None" = None  # state learned last from all evaluations, before the first restart
     whole_since: int = 0  # when a factor last ceased to be split
-    candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()  # of similar evidence; the first is in use
+    candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()  # alternate, by index; the first is in use
     ensemble: EnsembleHyperparameters | None = None
     structure: LearnedStructure | None = None  # scopes that replace the team's graph
+
+    SPLIT: ClassVar = -1  # index of a sum over the variables of one factor
+
+    @property
+    def may_split(self) -> bool:
+        """True if a factor is a sum over its variables, at least in turns."""
+        return bool(self.splits) or self.SPLIT in dict(self.candidate_models)
 
 
 @dataclass(frozen=True, eq=False)

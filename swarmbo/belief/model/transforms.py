@@ -31,13 +31,14 @@ _OF_TOTALS: tuple[tuple[WarpKind, float, Grouping], ...] = (
 _FEW = 64  # largest number of variables for one process of untransformed outcomes, which is searched globally
 _TIE = 0.1  # nats per evaluation: models of totals with closer evidences alternate
 _OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
+_PLAIN = 0  # index of untransformed outcomes, which show the shape of an optimum: a root makes a cone of a bowl
+_SIMILAR = 0.5  # nats per evaluation: with a smaller lead, a transform alternates with untransformed outcomes
 _GROWTH = 1.5  # choices are repeated when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior log odds of a whole factor against a sum over its variables
     "known": math.log(10.0),  # a factor that the user named is unlikely to be a sum over its variables
     "learned": math.log(10.0),
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
 }
-_WHOLE, _SPLIT = 0, 1  # indices of the alternating models of one factor
 NOISE_FLOOR = 1e-10  # noise variance of one function, which may be known to many digits
 NOISE_LOG_STD = 3.0  # log standard deviation of that variance's prior: one function may be smooth, rough or noisy
 _LEAD = 0.2  # nats per evaluation, in addition to the odds, by which a sum must lead to replace one whole factor
@@ -154,18 +155,16 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     situation, settings, F, n = data.situation, data.settings, data.F, len(data.situation.history)
     if previous is None or not previous.warps or _is_choice_due(previous, settings, n):
         return data.chosen(is_all=is_all)
+    is_due = n - previous.fitted_at >= settings.refit_every and bool(np.isfinite(F).any())
+    if previous.candidate_models and (is_due or len(situation.pending) or not previous.may_split):
+        previous = _swapped(previous, situation.graph.factors[0])
     warps = data.fitted(previous.warps)
-    is_alone = not (previous.splits or previous.candidate_models)
-    belief = data.whole(warps, previous.splits, is_alone=is_alone)
+    belief = data.whole(warps, previous.splits, is_alone=not previous.may_split)
     # after a restart, or once a factor has converged, its outcomes are constant: nothing can be transformed or learned
     is_constant = [warp.kind != kind for warp, (kind, _) in zip(warps, previous.warps, strict=True)]
     if is_constant == [True]:  # with several factors, each owner knows only its own factor's outcomes
         return data.model(belief, previous, warps, {})
     unfitted = belief.hyperparameters
-    is_due = n - previous.fitted_at >= settings.refit_every and bool(np.isfinite(F).any())
-    if is_due and previous.candidate_models:
-        previous = _swapped(previous, situation.graph.factors[0])
-        belief = data.whole(warps, previous.splits)
     belief = belief.with_hyperparameters(previous.hyperparameters)
     if belief.n_data:
         rng = stream(situation.seed, "belief", "fit", evaluations=n)
@@ -179,20 +178,21 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     hypers = {factor: split.hyperparameters for factor, split in splits.items()}
     fitted_at = n if is_due else previous.fitted_at
     learned = msgspec.structs.replace(previous, hyperparameters=hyperparameters, fitted_at=fitted_at, splits=hypers)
-    if learned.candidate_models:
-        (place, _), *others = learned.candidate_models
-        own = next(iter(learned.splits.values()), learned.hyperparameters)
-        learned = msgspec.structs.replace(learned, candidate_models=((place, own), *others))
+    if previous.candidate_models:
+        (place, _), other = previous.candidate_models
+        candidate_models = (place, hypers.get(situation.graph.factors[0], hyperparameters)), other
+        learned = msgspec.structs.replace(learned, candidate_models=candidate_models)
     return data.model(belief, learned, warps, splits)
 
 
 def _swapped(learned: Learned, factor: str) -> Learned:
     """Learned state of one factor with its two candidate models swapped."""
     first, (place, hyperparameters) = learned.candidate_models
-    splits = {factor: hyperparameters} if place == _SPLIT else {}
-    whole = learned.hyperparameters if splits else hyperparameters
-    candidate_models = ((place, hyperparameters), first)
-    return msgspec.structs.replace(learned, hyperparameters=whole, splits=splits, candidate_models=candidate_models)
+    learned = msgspec.structs.replace(learned, candidate_models=((place, hyperparameters), first))
+    if place == Learned.SPLIT:
+        return msgspec.structs.replace(learned, splits={factor: hyperparameters})
+    warps = (_OF_FACTORS[place],)
+    return msgspec.structs.replace(learned, splits={}, hyperparameters=hyperparameters, warps=warps)
 
 
 @dataclass(frozen=True)
@@ -238,11 +238,10 @@ class _Data:
 
     def chosen(self, *, is_all: bool) -> Model:
         """Model with the largest evidence for every factor; ``is_all``: all data are used, so factors may be split."""
-        situation, graph, k = self.situation, self.situation.graph, self.F.shape[1]
+        situation, graph, k, n = self.situation, self.situation.graph, self.F.shape[1], len(self.situation.history)
         transforms = [self.fitted([kind] * k) for kind in _OF_FACTORS]
         beliefs, evidences = [self.whole(warps) for warps in transforms], np.empty((len(_OF_FACTORS), k))
         if beliefs[0].n_data:  # all transforms have the same number of known outcomes
-            n = len(situation.history)
             rngs = [stream(situation.seed, "belief", "fit", evaluations=n, transform=i) for i in range(len(beliefs))]
             beliefs = AdditiveGP.fit_together(beliefs, rngs, [None] * len(beliefs))
         tried = list(zip(beliefs, transforms, strict=True))
@@ -252,8 +251,8 @@ class _Data:
         best = evidences.argmax(axis=0)
         warps = tuple(tried[i][1][j] for j, i in enumerate(best))
         hyperparameters = AdditiveHyperparameters.of(tried[i][0].hyperparameters.factor(j) for j, i in enumerate(best))
-        splits, odds, n = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure], len(situation.history)
-        candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
+        splits, odds = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure]
+        candidate_models = ()
         seen = np.flatnonzero(np.isfinite(self.F).any(axis=0)).tolist() if is_all else []
         # the values of a choice exclude each other, so no part of a sum can change one of them alone
         of_several = [j for j in seen if len(graph.scopes[j]) > 1]
@@ -265,12 +264,14 @@ class _Data:
             if lead > odds:
                 splits[factor] = split
                 if k == 1 and lead < abs(odds) + _LEAD * n:
-                    candidate_models = ((_SPLIT, split.hyperparameters), (_WHOLE, hyperparameters))
+                    candidate_models = ((Learned.SPLIT, split.hyperparameters), (int(best[j]), hyperparameters))
         is_alone = not splits and k == 1
         belief = self.whole(warps, splits, is_alone=is_alone)
         if is_alone and belief.n_data:
             belief = belief.fit(stream(situation.seed, "belief", "room", evaluations=n))
             hyperparameters = belief.hyperparameters
+            if best[0] != _PLAIN and evidences[best[0], 0] < evidences[_PLAIN, 0] + _SIMILAR * n:
+                candidate_models = ((int(best[0]), hyperparameters), (_PLAIN, beliefs[_PLAIN].hyperparameters))
         learned = Learned(
             hyperparameters,
             fitted_at=n if np.isfinite(self.F).any() else 0,

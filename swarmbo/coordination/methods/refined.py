@@ -122,8 +122,7 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
     four and 6 for five. Factors of more than 7 variables are refused.
 
     Args:
-        points: Lattice points along each variable on the first level, 3 to 1025, or the functions' ``lattice_points``
-            if larger.
+        points: Lattice points per variable on the first level, 3 to 1025; at least the functions' ``lattice_points``.
         refinement: Number by which the spacing is divided, 2 to 64. A window has 2 x refinement + 1 points along each
             variable, and fewer for large factors.
         starts: Suggested points whose coordinates are added to the first level, 1 to 16; at most a quarter of its

@@ -345,6 +345,42 @@ def test_the_best_of_an_undeclared_sum_of_pairs_is_found_in_five_evaluations_per
     assert max(team.history.totals) > -0.6
 
 
+def trid(U):
+    """A bowl of correlated variables whose maximum is 0 (Neumaier's Trid function)."""
+    X = U.shape[1] ** 2 * (2.0 * U - 1.0)
+    n = U.shape[1]
+    return -((X - 1.0) ** 2).sum(axis=1) + (X[:, 1:] * X[:, :-1]).sum(axis=1) - n * (n + 4) * (n - 1) / 6
+
+
+@pytest.mark.parametrize(("fun", "alternates"), [(trid, True), (lambda U: -(trid(U) ** 4), False)])
+def test_untransformed_outcomes_of_one_function_alternate_with_a_root_of_similar_evidence(
+    situation_of, fun, alternates
+) -> None:
+    situation = by_total(situation_of({"whole": list("abcdef")}, t=34, structure="unknown"), fun)
+    learned, kinds = None, []
+    for t in range(30, 34):
+        learned = Auto().learn(first_of(situation, t), BELIEF, learned).learned
+        kinds.append(learned.warps[0][0])
+        assert not learned.candidate_models or learned.candidate_models[0][1] == learned.hyperparameters
+    assert kinds == (["power", "none"] * 2 if alternates else ["power"] * 4)
+
+
+def test_members_of_a_batch_alternate_models(situation_of) -> None:
+    situation = by_total(situation_of({"whole": list("abcdef")}, t=30, structure="unknown"), trid)
+    learned = learned_of(situation)
+    pending = replace(situation, pending=situation.history.X[:1])
+    assert Auto().learn(pending, BELIEF, learned).learned.warps != learned.warps
+
+
+def test_the_best_of_a_bowl_of_correlated_variables_is_found_in_ten_evaluations_per_variable() -> None:
+    regrets = []
+    for seed in (3, 4, 5):
+        team = sb.Team(None, dict.fromkeys("abcdef", (0.0, 1.0)), seed=seed, initial=10, rounds=60)
+        play(team, lambda point: float(trid(np.array([list(point.values())]))[0]), 60)
+        regrets.append(-max(team.history.totals))
+    assert np.median(regrets) < 1.5
+
+
 def test_improvements_of_a_split_factor_are_those_of_its_parts_and_the_other_factor_keeps_its_own(situation_of) -> None:
     situation = peaked(situation_of)
     model, functions = decided(situation)

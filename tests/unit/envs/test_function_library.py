@@ -278,6 +278,15 @@ def test_a_straight_path_costs_its_length_and_twenty_times_its_length_in_squares
     assert with_square == pytest.approx(-0.05 * length - 20.0 * crossed, abs=0.06)
 
 
+@pytest.mark.parametrize("through", [False, True])
+def test_repeated_points_of_a_path_count_once(through):
+    ends = [0.2, 0.2, 0.2, 0.2, 0.6, 0.8, 0.6, 0.8]
+    line = np.array([[*ends, 0.6, 0.8]])
+    assert path_value(line, NO_SQUARES, 0.025, through) == path_value(line[:, 2:6], NO_SQUARES, 0.025, through)
+    one_place = (np.full((1, 8), 0.5) + 0.1) / 1.2
+    assert path_value(one_place, NO_SQUARES, 0.025, through)[0] == pytest.approx(-10.0 * 4 * 0.45)
+
+
 def test_missing_start_and_goal_costs_ten_times_the_distance_and_leaving_the_map_costs_like_a_square():
     line = points_between(([0.1, 0.5], [0.9, 0.5]))
     missed = 0.05 + 0.45 + 0.05 + 0.45
