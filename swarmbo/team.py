@@ -54,8 +54,7 @@ class Team(AskTell):
     steps of a method. ``team.history`` marks them.
 
     Several threads may call a team; one call runs at a time. A call that ends in an exception, even
-    ``KeyboardInterrupt``, changes nothing. Only an interrupt during the fusion of local beliefs may leave some of them
-    with more data.
+    ``KeyboardInterrupt``, changes nothing. Only an interrupt while local beliefs are fused may leave some more data.
 
     Args:
         graph: Scopes and owners; None if the structure is unknown; or a whole ``Problem``. In a networkx graph, nodes

@@ -188,8 +188,7 @@ def solve_with_agents(
     Decisions, value, bound and traffic are bit-identical to ``settings.solve(graph, tables, links, seed)``. Over a
     transport with faults messages are acknowledged and repeated, so decisions stay the same and traffic grows. If an
     agent fails for good, the report's status is ``blocked``: agents that do not need it have decided, others have not.
-    With ``mode = "asynchronous"``, all act at the deadline. ``decision`` must be larger than earlier ones over the
-    transport.
+    With ``mode = "asynchronous"``, all act at the deadline. ``decision`` must exceed earlier ones over the transport.
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
     if has_deadline(settings):

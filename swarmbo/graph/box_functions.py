@@ -41,8 +41,7 @@ class BoxFunctions(ABC):
         starts: Good starting points (k, n), best first; k may be 0. With outcomes per factor, graph, levels and k must
             be the same for all agents, whatever outcomes an agent knows.
         owned: Factors that may be evaluated; None: all.
-        levels: For each variable with a grid, its values in the unit cube, in order; functions are constant around
-            each value.
+        levels: For each variable with a grid, its ordered values in the unit cube; functions are constant around each.
         lattice_points: Least number of points along each variable for coordination methods with a lattice.
     """
 

@@ -61,8 +61,7 @@ class Dataset:
     the order of their first outcome.
 
     Args:
-        X: Joint points (t, n), physical, columns in the order of the problem's variables; NaN for variables of agents
-            without a part.
+        X: Joint points (t, n), physical, columns as the variables; NaN for variables of agents without a part.
         totals: Outcome of the sum of all channels (t,); NaN if unknown or failed, and in a field.
         factors: Outcome of each channel (t, k); NaN if unknown or failed.
         rounds: Round (t,) of each request; needed if the belief has a time axis.

@@ -115,8 +115,7 @@ class SolveReport(msgspec.Struct, frozen=True):
             count in ``traffic`` only. Compare methods by ``traffic``.
         value: Sum of the factors at the choice; None without factors.
         gap: Upper bound on optimum minus ``value``, in the unit of the factors; None if unknown. It is 0 for ``exact``,
-            or more if agents in a field returned to their sequential choices. With candidates, the optimum is the best
-            of them.
+            or more if agents in a field returned to sequential choices. With candidates, the optimum is their best.
         traffic: Traffic over the links.
         primal_residual: Final root-mean-square distance of the factors' copies of variables from their consensus, in
             sides of the box. The largest over parts of the graph and joint starts; None for methods without copies.

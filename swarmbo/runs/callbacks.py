@@ -73,8 +73,7 @@ class Callback(Protocol):
 def numbers_of(record: RoundRecord) -> dict[str, float]:
     """Numbers of a round by name; unknown numbers are left out.
 
-    ``measurements``, ``failures``, ``declined``, ``cost``, ``distance``, ``messages`` and ``bytes`` are those of this
-    round alone.
+    ``measurements``, ``failures``, ``declined``, ``cost``, ``distance``, ``messages`` and ``bytes`` are per round.
     """
     evaluations = record.evaluations
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)

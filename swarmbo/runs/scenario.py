@@ -40,8 +40,7 @@ class Scenario(Settings, frozen=True):
 
     A table whose kind is ``"module:Class"`` stays a table: the class is loaded only for the run.
 
-    In code, missing tables have the defaults of a team in a field; ``scenario_of`` and ``load`` use the kinds that suit
-    the world.
+    In code, missing tables have a team's defaults in a field; ``scenario_of`` and ``load`` use kinds for the world.
 
     Args:
         name: Name of the run's folder; not empty.
@@ -73,8 +72,7 @@ class Scenario(Settings, frozen=True):
         workers: Workers that evaluate points of a function in parallel; None: the run's process does, one by one.
             With workers, ``step_timeout_s`` limits an evaluation, and each evaluation is a round.
         policy: Policy that acts in place of the team: ``"module:Class"``, or a table with that ``kind`` and its
-            settings (``swarmbo.runs.policies.Policy``). The team learns from its measurements, and makes the
-            recommendations.
+            settings (``swarmbo.runs.policies.Policy``). The team learns from its measurements, and recommends.
     """
 
     name: str

@@ -32,9 +32,7 @@ def claim_equal(got: Any, expected: Any, what: str, wanted: str) -> None:
 
 
 def claim_close(got: Any, expected: Any, what: str, wanted: str) -> None:
-    """Refuse numbers that are not equal up to rounding, relative to the largest finite expected number, at least 1. NaN
-    equals NaN.
-    """
+    """Refuse numbers that differ beyond rounding, relative to the largest finite expected one or 1. NaN equals NaN."""
     actual, wanted_values = np.asarray(got, dtype=float), np.asarray(expected, dtype=float)
     claim(actual.shape == wanted_values.shape, what, f"shape {actual.shape}", f"shape {wanted_values.shape}")
     scale = max(1.0, float(np.abs(wanted_values[np.isfinite(wanted_values)]).max(initial=0.0)))

@@ -152,8 +152,7 @@ def least_violating(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.nd
 def probably_feasible(situation: JointSituation, time: TimeAxis | None) -> Bool[np.ndarray, " t"]:
     """Mask of evaluations from which the best may be recommended: those of ``least_violating``.
 
-    With a time axis, limits change: then these are the successful evaluations that probably keep all limits at present,
-    if there are any.
+    With a time axis, limits change: then these are any successful evaluations that probably keep all limits at present.
     """
     history, kept = situation.history, least_violating(situation.history, situation.ranges)
     limits, U = () if time is None else probably_violated(situation, time), situation.domain.to_unit(history.X)

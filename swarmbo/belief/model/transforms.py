@@ -152,12 +152,13 @@ def learn_factors(
 
 
 def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -> Model:
-    situation, settings, F, n = data.situation, data.settings, data.F, len(data.situation.history)
+    situation, settings, n = data.situation, data.settings, len(data.situation.history)
     if previous is None or not previous.warps or _is_choice_due(previous, settings, n):
         return data.chosen(is_all=is_all)
-    is_due = n - previous.fitted_at >= settings.refit_every and bool(np.isfinite(F).any())
-    if previous.candidate_models and (is_due or len(situation.pending) or not previous.may_split):
+    is_due = data.is_fit_due(previous)
+    if previous.candidate_models and (is_due if previous.may_split else data.is_turn_of_other(previous)):
         previous = _swapped(previous, situation.graph.factors[0])
+        is_due = previous.may_split or data.is_fit_due(previous)
     warps = data.fitted(previous.warps)
     belief = data.whole(warps, previous.splits, is_alone=not previous.may_split)
     # after a restart, or once a factor has converged, its outcomes are constant: nothing can be transformed or learned
@@ -188,7 +189,8 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
 def _swapped(learned: Learned, factor: str) -> Learned:
     """Learned state of one factor with its two candidate models swapped."""
     first, (place, hyperparameters) = learned.candidate_models
-    learned = msgspec.structs.replace(learned, candidate_models=((place, hyperparameters), first))
+    fitted_at = {"fitted_at": learned.other_fitted_at, "other_fitted_at": learned.fitted_at}
+    learned = msgspec.structs.replace(learned, candidate_models=((place, hyperparameters), first), **fitted_at)
     if place == Learned.SPLIT:
         return msgspec.structs.replace(learned, splits={factor: hyperparameters})
     warps = (_OF_FACTORS[place],)
@@ -204,6 +206,15 @@ class _Data:
     X: Float[np.ndarray, "t n"]
     F: Float[np.ndarray, "t k"]
     noise_std: Float[np.ndarray, "t k"]
+
+    def is_fit_due(self, learned: Learned) -> bool:
+        since = len(self.situation.history) - learned.fitted_at
+        return since >= self.settings.refit_every and bool(np.isfinite(self.F).any())
+
+    def is_turn_of_other(self, learned: Learned) -> bool:
+        """True if the second candidate is in use for this query; two transforms alternate from query to query."""
+        (first, _), (second, _) = learned.candidate_models
+        return (first > second) == bool((len(self.situation.history) + len(self.situation.pending)) % 2)
 
     def whole(self, warps: tuple[Warp, ...], without: Collection[str] = (), *, is_alone: bool = False) -> AdditiveGP:
         """Belief about whole factors given transformed outcomes, except ``without``; ``is_alone``: no sum competes."""
@@ -270,11 +281,12 @@ class _Data:
         if is_alone and belief.n_data:
             belief = belief.fit(stream(situation.seed, "belief", "room", evaluations=n))
             hyperparameters = belief.hyperparameters
-            if best[0] != _PLAIN and evidences[best[0], 0] < evidences[_PLAIN, 0] + _SIMILAR * n:
+            if best[0] != _PLAIN and evidences[best[0], 0] < evidences[_PLAIN, 0] + _SIMILAR * belief.n_data:
                 candidate_models = ((int(best[0]), hyperparameters), (_PLAIN, beliefs[_PLAIN].hyperparameters))
         learned = Learned(
             hyperparameters,
             fitted_at=n if np.isfinite(self.F).any() else 0,
+            other_fitted_at=n,
             decomposed_at=n,
             warps=tuple(_OF_FACTORS[i] for i in best),
             splits={factor: split.hyperparameters for factor, split in splits.items()},

@@ -68,8 +68,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         penalty: Initial penalty eta, > 0. Its unit is the spread of a part's values per squared side of the box. The
             spread is measured at 16 or more random points.
         tolerance: Stop when the primal and the dual residual are below this number, > 0, in sides of the box.
-        balance: Ratio > 1 of primal to dual residual above which the penalty is doubled; below its inverse it is
-            halved.
+        balance: Ratio > 1 of primal to dual residual above which the penalty doubles; below its inverse it is halved.
         recombination_entries: Most entries of a factor's table when runs are recombined, >= 0; 0: no recombination.
         polish_steps: Number of joint gradient steps at the end, >= 0; 0: the best point is not polished.
         polished: Number of a part's best points that are polished in addition to the recombined one, >= 1.
@@ -82,8 +81,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             the next two settings are for asynchronous mode.
         patience: Number of ticks, >= 1, after which a silent agent is assumed to be at the best start. Other agents
             then evaluate its factors if they can. Links with high loss get more ticks.
-        threshold: Changes up to this size, >= 0, are not sent: of copies, in sides of the box; of factor values, in
-            their spread.
+        threshold: Changes up to this size, >= 0, are not sent: of copies, in sides of the box; of values, in spreads.
 
     Example:
         >>> import swarmbo as sb

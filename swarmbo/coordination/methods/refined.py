@@ -125,8 +125,7 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
         points: Lattice points per variable on the first level, 3 to 1025; at least the functions' ``lattice_points``.
         refinement: Number by which the spacing is divided, 2 to 64. A window has 2 x refinement + 1 points along each
             variable, and fewer for large factors.
-        starts: Suggested points whose coordinates are added to the first level, 1 to 16; at most a quarter of its
-            values.
+        starts: Suggested points whose coordinates are added to the first level, 1 to 16; up to a quarter of its values.
         coarse_entries: Most entries of a factor's table on the first level, 2^6 to 2^24.
         window_entries: Most entries of a factor's table on further levels, 2^6 to 2^24.
         tolerance: Spacing at which refinement ends, as a share of the box's sides, in (0, 1).
