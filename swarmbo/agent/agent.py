@@ -52,8 +52,7 @@ class Agent(RestorableAgent):
     beliefs over the links of their next decision; a team without an environment, over those of its last decision.
 
     A decision with a deadline may leave out some agents: set ``participants`` before it, equal on all participants.
-    ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's ``snapshot``
-    with ``restore``.
+    ``give_up`` takes back a decision that an agent left midway. A returning agent restores another's ``snapshot``.
 
     Call ``tick`` with arrivals until ``is_finished``; ``run`` does so for agents that share a process, and ``serve``
     puts an agent into its own process.

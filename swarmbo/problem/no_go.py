@@ -241,9 +241,11 @@ class Limit:
 
     def allows(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
         """Mask of points of the unit cube that are outside of it, or on its border up to rounding errors."""
-        low, high = self.bounds.low, self.bounds.high
+        low, high, points = self.bounds.low, self.bounds.high, U[:, self.columns]
+        if isinstance(self.region, NoGo):  # a region that ends at a bound includes the bound
+            points = points + 0.5 * _CLEAR * (1.0 * (points == 0.0) - (points == 1.0))
         rounded = _ROUNDED * max(1.0, float((np.maximum(np.abs(low), np.abs(high)) / (high - low)).max()))
-        return self.region.depth(U[:, self.columns], self.bounds)[0] <= rounded
+        return self.region.depth(points, self.bounds)[0] <= rounded
 
     def exits(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
         """Points just outside, near a point within; they may be out of bounds."""

@@ -142,8 +142,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     Args:
         location: Location in the unit of the action space; for a joint point one number per variable, in the
             environment's order: its value, or the position of a choice in its list.
-        measurement: Noisy outcome in its physical unit, for a joint point the sum of all factors; None if it, or a part
-            of it, failed.
+        measurement: Noisy outcome in its physical unit, for a joint point the sum of factors; None if any part failed.
         factors: Outcome of each factor, if observed individually; None for a failed one.
         mean: Prediction of the team before the evaluation.
         std: Standard deviation of the prediction.

@@ -287,3 +287,19 @@ def test_a_region_of_a_choice_is_refused(ordered):
         region = sb.NoGoBox(variables=names, low=(5, 0)[: len(end)], high=end)
         with pytest.raises(ConfigError, match=r"\$\.no_go\[0\]\.variables: got the choice 'channel'; .* a Constraint"):
             sb.Team(None, space, no_go=[region])
+
+
+@pytest.mark.parametrize(
+    ("region", "inside", "outside"),
+    [
+        ({"kind": "box", "variables": ["x", "y"], "low": [0.3, 0.0], "high": [0.7, 1.0]}, (0.4, 0.0), (0.3, 0.0)),
+        ({"kind": "box", "variables": ["x", "y"], "low": [-1.0, 0.2], "high": [0.0, 0.4]}, None, (0.0, 0.3)),
+        ({"kind": "ball", "variables": ["x", "y"], "centre": [0.5, 1.0], "radius": 0.2}, (0.5, 1.0), (0.2, 1.0)),
+        ({"kind": "polygon", "variables": ["x", "y"], "corners": [[0, 0], [0.6, 0], [0, 0.6]]}, (0.3, 0.0), (0.7, 0.0)),
+    ],
+)
+def test_a_region_that_ends_at_a_bound_includes_the_bound(region, inside, outside):
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
+    problem = sb.Team(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, no_go=[region]).problem
+    assert problem.is_allowed(np.array([outside])).all()
+    assert inside is None or not problem.is_allowed(np.array([inside])).any()

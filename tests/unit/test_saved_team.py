@@ -152,8 +152,8 @@ def test_files_without_a_team_are_refused_in_one_line(tmp_path):
     for plain, error in (
         (b"[1]", "holds no team"),
         (b"{}", "version None"),
-        (b'{"version": 2}', "got team state version 2; wanted 8"),
-        (b'{"version": 8}', "damaged or incomplete"),
+        (b'{"version": 2}', "got team state version 2; wanted 9"),
+        (b'{"version": 9}', "damaged or incomplete"),
     ):
         np.savez(tmp_path / "plain.npz", **{"team.json": np.frombuffer(plain, dtype=np.uint8)})
         with pytest.raises((ConfigError, StateVersionError), match=error):
@@ -215,7 +215,7 @@ def test_code_that_a_file_names_is_loaded_only_with_trust(tmp_path, monkeypatch)
     assert again.acquisition.shift == 2.0
     again.ask()
     joint_team(coordination=kept.Corner(1.0)).save(path)
-    with pytest.raises(ConfigError, match=r"does not have.*pass it again: coordination=…"):
+    with pytest.raises(ConfigError, match=r"the state lacks.*pass it again: coordination=…"):
         sb.Team.load(path, trust=True)  # the default argument would give another object
     assert sb.Team.load(path, coordination=kept.Corner(1.0)).coordination.corner == 1.0
     joint_team(coordination=kept.Middle()).save(path)

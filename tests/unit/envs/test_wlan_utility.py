@@ -230,7 +230,9 @@ def test_each_utility_is_largest_at_its_own_best_known(name, airtime):
 def test_access_points_measure_the_chosen_utility(name, outcomes):
     arguments = {"utility": name, "outcomes": outcomes, **({"rate_mbps": 20.0} if name == "users-above" else {})}
     if (name, outcomes) == ("minimum-rate", "per-factor"):
-        with pytest.raises(ConfigError, match=r"\$\.utility: .* outcomes = 'total', since .* no sum .*'cell-minimum'"):
+        with pytest.raises(
+            ConfigError, match=r"\$\.utility: .* outcomes = 'total', since .* not a sum .*'cell-minimum'"
+        ):
             wlan_power_v0.parallel_env(topology=TRIANGLE, **arguments)
         return
     env = wlan_power_v0.parallel_env(topology=TRIANGLE, **arguments)

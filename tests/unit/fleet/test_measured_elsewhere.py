@@ -211,7 +211,7 @@ def test_an_instrument_of_a_function_gets_its_own_variables_by_name():
 def test_missing_and_unexpected_instruments_are_refused(network, fleets):
     fleet = fleets(robots(), network(), **QUICK)
     fleet.measures = {"robot_0": drifting}
-    with pytest.raises(ConfigError, match="got an instrument for 'robot_0'; wanted a fleet begun with"):
+    with pytest.raises(ConfigError, match="got an instrument for 'robot_0'; wanted a fleet started with"):
         fleet.member("robot_0")
     with pytest.raises(ConfigError, match="got no instrument for 'robot_0'; wanted --measure"):
         fleets(robots(), network(), measures={"robot_0": None}, **QUICK)

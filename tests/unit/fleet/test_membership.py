@@ -313,10 +313,10 @@ def test_only_the_hub_decides_who_takes_part(network, fleets):
         (Participants(1, ("a", "a")), "in this order"),
         (Participants(0, ("a", "b")), "got decision 0"),
         (Participants(2**31, ("a", "b")), "got decision"),
-        (Participants(1, ("a", "b"), {"a": OwnRows()}), "wanted what absent agents received"),
-        (Participants(1, ("a", "b"), {"z": OwnRows()}), "wanted what absent agents received"),
-        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its parts"),
-        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its parts"),
+        (Participants(1, ("a", "b"), {"a": OwnRows()}), "wanted data of absent agents only"),
+        (Participants(1, ("a", "b"), {"z": OwnRows()}), "wanted data of absent agents only"),
+        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its own data"),
+        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its own data"),
     ],
 )
 def test_invalid_participants_are_refused(participants, why):
