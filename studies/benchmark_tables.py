@@ -38,7 +38,7 @@ def at(runs: Runs, look: int, seeds: Sequence[int]) -> list[float] | None:
 
 
 def is_better(own: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether regrets are smaller than another method's on the same seeds, by a sign test that leaves out ties.
+    """True if regrets are smaller than another method's on the same seeds, by a sign test that leaves out ties.
 
     Example:
         >>> is_better([1.0] * 9 + [3.0], [2.0] * 10), is_better([1.0] * 8 + [3.0] * 2, [2.0] * 10)

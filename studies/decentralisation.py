@@ -115,7 +115,7 @@ METHODS: dict[str, tuple[Any, Any]] = {
 
 
 def fits(name: str, title: str, mode: str) -> bool:
-    """Whether a method supports a graph and its kind of outcomes."""
+    """True if a method supports a graph and its kind of outcomes."""
     if name == "add-gp-ucb":
         return "disjoint" in title  # it needs groups that share no variable
     return "learned" not in name or mode == "total"

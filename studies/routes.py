@@ -63,7 +63,7 @@ SCORES = {"level": ("level_f1", "map_rmse"), "map": ("map_rmse",), "peak": ("sim
 
 
 def is_wanted(task: str, method: str, name: str, _: int, robots: int, spread: bool, along: int) -> bool:
-    """Whether a method belongs to a task, and a field has measurements along legs."""
+    """True if a method belongs to a task, and a field has measurements along legs."""
     return method in METHODS[task] and not (along and name == "oxford-ph")  # robots sample its sites
 
 

@@ -61,7 +61,7 @@ def table(lines: list[Line]) -> Iterator[str]:
 
 
 def is_known(way: str, utility: str, airtime: str, outcomes: str, seed: int) -> bool:
-    """Whether a utility has these outcomes: the smallest rate of all users is not a sum."""
+    """True if a utility has these outcomes: the smallest rate of all users is not a sum."""
     return utility == "sum" or outcomes == "total"
 
 

@@ -1,4 +1,4 @@
-"""How fast methods tune random WLANs, one for each seed: tables of docs/studies/wireless.md.
+"""Speed of methods that tune random WLANs, one for each seed: tables of docs/studies/wireless.md.
 
     python studies/wlan.py told           # outcomes per factor and totals; cells missing in wlan_study.jsonl
     python studies/wlan.py walking        # users who walk, with and without a time axis; wlan_mobility.jsonl
@@ -85,7 +85,7 @@ def told(method: str, outcomes: str, seed: int) -> Line:
 
 
 def is_told(method: str, outcomes: str, _: int) -> bool:
-    """Whether a method accepts these outcomes."""
+    """True if a method accepts these outcomes."""
     return outcomes == "total" or method not in PEERS
 
 

@@ -30,7 +30,7 @@ def chain(n: int, order: int, size: int) -> tuple[FactorGraph, Tables]:
 
 
 def iteration(graph: FactorGraph, tables: Tables) -> Callable[[], object]:
-    """What a round of max-sum computes: messages from factors and from variables, choices and their values."""
+    """Computation of a round of max-sum: messages from factors and from variables, choices and their values."""
     flooding = Flooding(graph, tables, graph.variables, sizes_of(graph, tables))
     messages, _ = flooding.from_factors(
         np.zeros(flooding.n_entries), flooding.from_variables(np.zeros(flooding.n_entries))[0], 0.5

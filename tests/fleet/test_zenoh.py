@@ -365,7 +365,7 @@ def received(link: Link, seconds: float = 2.0) -> list[tuple[str, bytes]]:
 
 
 def arrives(sender: Link, recipient: Link) -> bool:
-    """Whether messages arrive after the connection is made."""
+    """True if messages arrive after the connection is made."""
     for _ in range(50):
         sender.send(recipient.name, b"hello")
         if recipient.wait(0.2) is not None:

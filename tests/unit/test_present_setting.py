@@ -137,7 +137,7 @@ def test_invalid_starts_and_limits_are_refused_with_the_fix(given, message):
 
 
 def has_near(point, others, limits):
-    """Whether some other setting differs by at most the limits, in values or positions."""
+    """True if some other setting differs by at most the limits, in values or positions."""
 
     def apart(name, one, other):
         kind = TYPED[name]

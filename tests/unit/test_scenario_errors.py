@@ -265,7 +265,7 @@ def oversized(draw):
 
 
 def assert_checked(folder, data):
-    """Whether a scenario is accepted; if not, assert that it is refused in one readable line."""
+    """True if a scenario is accepted; if not, assert that it is refused in one readable line."""
     result = check(write(folder, data))
     if result.exit_code != 0:
         line = assert_refused(result)

@@ -152,7 +152,7 @@ def test_an_offer_that_cannot_be_read_counts_as_lost(content: bytes):
 
 
 def decided(case: Any, letters: InvalidBeside) -> bool:
-    """Whether all agents have decided. An agent may wait for ever, but must not raise an error."""
+    """True if all agents have decided. An agent may wait for ever, but must not raise an error."""
     if isinstance(case, InWorld):
         case.ask_all()
     else:

@@ -167,5 +167,5 @@ def test_messages_in_the_layout_are_those_computed_one_by_one(
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two arrays are equal bit for bit, except for signs of zero."""
+    """True if two arrays are equal bit for bit, except for signs of zero."""
     return one.shape == other.shape and np.array_equal(one, other)

@@ -121,7 +121,7 @@ SEARCHES: list[sb.ADMM | sb.RefinedMaxSum] = [
 
 
 def unruly_searches(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> tuple[bool, int]:
-    """Whether agents decide on two boxes, one after the other, as the fast path does; number of repeated messages."""
+    """True if agents decide on two boxes, one after the other, as the fast path does; number of repeated messages."""
     graph = FactorGraph.from_scopes(TRIANGLE | {"k": ["v", "w"]})
     transport, same = Unruly(Routes(graph.agents), seed), True
     for decision, low in ((1, 0.0), (2, 0.35)):

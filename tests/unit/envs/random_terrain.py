@@ -101,7 +101,7 @@ def terrains(draw):
 
 
 def _holds(table, places):
-    """Whether each place lies in the no-go region of a table."""
+    """Mask of places in the no-go region of a table."""
     if "raster" in table:
         cells = np.load(table["raster"])[::-1]  # the first row of the file is the northern one
         column, row = np.minimum(

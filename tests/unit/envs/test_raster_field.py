@@ -150,7 +150,7 @@ def bay(rows=40, columns=50):
 
 
 def between_known(values, cell, places):
-    """Whether all four cells around each place have values. The map begins at the centre of the south-west cell."""
+    """Mask of places with values in all four cells around them. The map begins at the centre of the south-west cell."""
     rows = values[::-1]
     x, y = places.T / cell
     column = np.minimum(np.floor(x), rows.shape[1] - 2).astype(int)

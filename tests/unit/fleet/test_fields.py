@@ -100,12 +100,12 @@ def sensors(**more):
 
 
 def apart(team):
-    """Whether the links of the robots are not connected."""
+    """True if the links of the robots are not connected."""
     return not nx.is_connected(team.world.links())
 
 
 def declines(team):
-    """Whether some agent did not measure."""
+    """True if some agent did not measure."""
     return len(team.last_query.points) < len(team.agents)
 
 
@@ -114,7 +114,7 @@ def fails(team):
 
 
 def measures_besides(team):
-    """Whether there is more than one measurement per agent and round."""
+    """True if there is more than one measurement per agent and round."""
     return team.n_data > len(team.agents) * (ROUNDS + 1)
 
 

@@ -28,7 +28,7 @@ NAMES = "abcd"
 
 
 def drawn(seed, *values):
-    """Whether joint values are allowed, pseudo-randomly."""
+    """True if joint values are allowed, pseudo-randomly."""
     return crc32(repr((seed, values)).encode()) % 3 > 0
 
 
@@ -61,7 +61,7 @@ def small_problems(draw):
 
 
 def kept(constraint, point):
-    """Whether a point keeps a constraint, without the library's code for depths or programs."""
+    """True if a point keeps a constraint, without the library's code for depths or programs."""
     if isinstance(constraint, Separation):
         one, other = (point[name][0] for name in constraint.variables)
         return abs(one - other) >= constraint.at_least

@@ -165,7 +165,7 @@ def test_a_fit_of_degenerate_data_gives_a_finite_posterior(case, name):
 
 @pytest.mark.parametrize("model", ["shared", "separate"])
 def test_the_gradient_is_that_of_the_evidence_with_a_fixed_jitter(model, monkeypatch):
-    """Where jitter is really needed, finite differences show rounding only, so it is made larger here."""
+    """If jitter is really needed, finite differences show rounding only, so it is made larger here."""
     jitter = 0.05
 
     def with_jitter(K):
