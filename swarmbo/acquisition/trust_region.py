@@ -83,37 +83,37 @@ class TrustRegion(Settings, frozen=True):
         """
         counted = _after(n_initial, outcomes, steps)
         batches = _batches(counted, basis)
-        # a batch is judged at its last member, as all were chosen in one region
-        last_of_batch = {int(batch): index for index, batch in enumerate(batches)}
-        spread = _spread(outcomes[~counted]) or _spread(outcomes)
-        side, successes, failures, idle = self.initial, 0, 0, 0
-        best, best_index, notable = -np.inf, None, -np.inf
-        batch, centre, before, n_steps, is_gain = -1, best_index, best, 0, False
-        for index, (outcome, is_counted) in enumerate(zip(outcomes, counted, strict=True)):
-            if is_counted and batches[index] != batch:
-                batch, centre, before, n_steps, is_gain = batches[index], best_index, best, 0, False
-            is_known = not np.isnan(outcome) and max(outcome, best) > -np.inf
-            is_inside = places is None or (
-                centre is not None and bool(np.abs(places[index] - places[centre]).max() <= side / 2.0 + _EDGE)
-            )
-            if is_counted and is_known and is_inside:
-                n_steps, is_gain = n_steps + 1, is_gain or bool(outcome > before)
-            if outcome > best:
-                best, best_index = float(outcome), index
-            if is_counted and last_of_batch[batch] != index:
+        # best outcome before each one and, at last, of all (-inf: none), and its index (-1: none)
+        bests = np.fmax.accumulate(np.concatenate([[-np.inf], outcomes]))
+        records = np.where(outcomes > bests[:-1], np.arange(len(outcomes)), -1)
+        leaders = np.maximum.accumulate(np.concatenate([[-1], records]))
+        is_known = ~np.isnan(outcomes) & (bests[1:] > -np.inf)
+        side, successes, failures = self.initial, 0, 0
+        n_steps, is_turn = np.zeros(len(outcomes), dtype=int), ~counted
+        for number in range(batches.max(initial=-1) + 1):
+            batch = np.flatnonzero(batches == number).tolist()
+            # a batch is judged at its last member, as all were chosen in one region around the best point before
+            first, last, centre = batch[0], batch[-1], leaders[batch[0]]
+            tried = [i for i in batch if is_known[i] and (places is None or centre >= 0)]
+            if places is not None:
+                tried = [i for i in tried if np.abs(places[i] - places[centre]).max() <= side / 2.0 + _EDGE]
+            is_turn[last], n_steps[last] = True, len(tried)
+            if not tried:
                 continue
-            has_step = is_counted and n_steps > 0
+            has_gain = any(outcomes[i] > bests[first] for i in tried)
+            successes, failures = (successes + 1, 0) if has_gain else (0, failures + 1)
+            # counts restart at each change of the side, as in TuRBO
+            if successes == self.successes:
+                side, successes = min(2.0 * side, 1.0), 0
+            elif failures == self.failures:
+                side, failures = max(0.5 * side, self.smallest), 0
+        spread = _spread(outcomes[~counted]) or _spread(outcomes)
+        idle, notable = 0, -np.inf
+        for best, n in zip(bests[1:][is_turn].tolist(), n_steps[is_turn].tolist(), strict=True):
             if best > notable + gain * spread:
                 idle, notable = 0, best
-            elif has_step:
-                idle += min(n_steps, _MOST_IDLE)
-            if has_step:
-                successes, failures = (successes + 1, 0) if is_gain else (0, failures + 1)
-                # counts restart at each change of the side, as in TuRBO
-                if successes == self.successes:
-                    side, successes = min(2.0 * side, 1.0), 0
-                elif failures == self.failures:
-                    side, failures = max(0.5 * side, self.smallest), 0
+            else:
+                idle += min(n, _MOST_IDLE)
         return BoxState(side, idle, spread)
 
 
