@@ -175,11 +175,13 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         belief = model.belief
         if _is_time_to_combine(situation) and not belief.has_time:
             return FixedPoint.at(situation.graph, model.incumbent())
-        p, asked = len(situation.pending), _n_asked(situation)
         if belief.has_time or (_is_by_factor(situation) and is_shared(situation.graph)):
-            return self._draws_and_bounds(situation, belief, asked)
-        if _is_by_factor(situation):
-            return self._improvements(situation, model)
+            return self._draws_and_bounds(situation, belief)
+        return self._improvements(situation, model) if _is_by_factor(situation) else self._for_totals(situation, model)
+
+    def _for_totals(self, situation: JointSituation, model: Model) -> BoxFunctions:
+        """Improvements, a draw or bounds, by the model's transform and scopes, and by turns."""
+        belief, asked, n_models = model.belief, _n_asked(situation), len(model.learned.candidate_models)
         is_plain, is_whole = model.warp.kind == "none", len(model.learned.scopes or ()) == 1
         if is_plain and is_whole:
             return LogImprovements.over_incumbent(belief)
@@ -187,34 +189,33 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         is_drawable = not is_whole and len(situation.graph.factors) <= DRAWABLE
         if patience > 1 and is_drawable and (situation.n_batched or asked % _PERIOD):
             return self._draw(situation, belief, None)  # in noise, a few outcomes tell little
-        # points of a global search do not count as steps of the trust region
-        places = belief.domain.to_unit(belief.X) if is_plain else None
-        trust_region, outcomes = self._box(patience), _seen(belief, situation)
-        side = trust_region.state(outcomes, steps=situation.steps(), places=places, basis=situation.basis()).side
-        share = _SIDES[asked % len(_SIDES)] if p and not (is_plain or is_whole) else 1.0
-        region = box_around(incumbent(belief), side * share)
         # draws of an untransformed sum pay off once outcomes distinguish the functions
         has_enough = patience == 1 and belief.n_data >= belief.domain.n_dims
-        by_turns = not is_whole and (not is_plain or has_enough)
+        if is_plain and has_enough and n_models == 1:
+            return self._draw(situation, belief, None)
+        # points of a global search do not count as steps of the trust region
+        places, outcomes = belief.domain.to_unit(belief.X) if is_plain else None, _seen(belief, situation)
+        state = self._box(patience).state(outcomes, steps=situation.steps(), places=places, basis=situation.basis())
+        share = _SIDES[asked % len(_SIDES)] if len(situation.pending) and not (is_plain or is_whole) else 1.0
+        region = box_around(incumbent(belief), state.side * share)
+        if is_whole or (is_plain and not has_enough):
+            return self._bounds(situation, belief, 1.0 if is_whole else _BOLDER, region)
         # models alternate by member: if draws and bounds alternated in step, each model would use only one of them
-        n_models = max(1, len(model.learned.candidate_models))  # 0: none were compared
-        turn = asked // n_models if p and n_models % 2 == 0 else asked
-        is_clear = is_plain and has_enough and len(model.learned.candidate_models) == 1
-        if is_clear or (by_turns and turn % 2 == 0):
-            is_everywhere = is_clear or (is_plain and turn % _GLOBAL_DRAW_PERIOD == 0)
-            return self._draw(situation, belief, None if is_everywhere else region)
-        return self._bounds(situation, belief, 1.0 if by_turns or is_whole else _BOLDER, region)
+        turn = asked // n_models if len(situation.pending) and n_models and n_models % 2 == 0 else asked
+        if turn % 2:
+            return self._bounds(situation, belief, 1.0, region)
+        return self._draw(situation, belief, None if is_plain and turn % _GLOBAL_DRAW_PERIOD == 0 else region)
 
-    def _draws_and_bounds(self, situation: JointSituation, belief: AdditiveGP, asked: int) -> BoxFunctions:
+    def _draws_and_bounds(self, situation: JointSituation, belief: AdditiveGP) -> BoxFunctions:
         """Draws, cautious and bold bounds in turn; only bounds with more than 128 factors or with a time axis."""
-        t, p = len(situation.history), len(situation.pending)
-        n_factors, turn = len(situation.graph.factors), asked % _DRAW_PERIOD
+        t, n_factors, asked = len(situation.history), len(situation.graph.factors), _n_asked(situation)
+        turn = asked % _DRAW_PERIOD
         is_drawn = n_factors <= DRAWABLE and not belief.has_time
         if is_drawn and turn == 0 and t >= _DRAWS_FROM * situation.initial:
             return self._draw(situation, belief, None)
         # one of the two bounds between draws refines the best point, once the search has left wrong basins
         is_settled = is_drawn and t >= _CAUTIOUS_FROM * situation.initial
-        boldness = 1.0 if is_settled and turn == 1 and not p else _BOLDER
+        boldness = 1.0 if is_settled and turn == 1 and not len(situation.pending) else _BOLDER
         boldness *= math.sqrt(_MANY / max(_MANY, n_factors)) * (1.0 + _PER_PENDING * len(situation.out.points))
         # with a time axis, old points become uncertain and are revisited anyway
         bounds = self._bounds(situation, belief, 1.0 if belief.has_time else boldness)
