@@ -138,49 +138,49 @@ class ChainAcquisition(Acquisition, frozen=True):
         order, fast = self.markov_order, fast_belief(situation, self.valued_by(situation))
         picks = yield from greedy_picks(situation, self._best(situation), fast)
         # an agent that cannot abstain needs a place, or the set of measuring agents would change
-        in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
-        groups, places = self._territories(situation, in_turn or {})
         bound = [agent for agent in situation.movers if agent not in situation.prices]
+        in_turn = picks if picks.keys() >= {*bound} else None
+        groups, places = self._territories(situation, in_turn or {})
         if not places.keys() >= {*bound}:  # other territories may have a place for each of them
             claims = matched({agent: situation.candidates[agent] for agent in bound})
             if len(claims) == len(bound):
                 groups, places = self._territories(situation, claims)
         if not groups:
             return None
-        size = self._shortlist_size(min(order + 1, max(map(len, groups))), len(places))
         known = [agent for agent in places if has_view(situation.belief, agent)]
         utility_for = _utilities(self, situation, len(places))
         utilities = {agent: utility_for(agent) for agent in known}
         views = {agent: view_of(fast, agent) for agent in known}  # each by its own belief
         beliefs = _given_other_picks(views, groups, order, picks, places, situation.domain)
+        prices = {agent: situation.price(agent) or 0.0 for agent in situation.prices}
+        size = self._shortlist_size(min(order + 1, max(map(len, groups))), len(places))
 
-        def listed(agent: str) -> list[int]:
+        def listed_rows(agent: str) -> list[int]:
             rows, pick = shortlist(beliefs[agent], places[agent], size, utilities[agent]), (in_turn or {}).get(agent)
-            if pick is not None:  # the sequential choice is on the list
-                at = np.flatnonzero((places[agent] == pick).all(axis=1))[:1]
-                if len(at) and not (rows == at).any():
-                    rows = np.concatenate([rows[:-1], at])
+            at = [] if pick is None else np.flatnonzero((places[agent] == pick).all(axis=1))[:1]
+            if len(at) and not (rows == at).any():  # the sequential choice replaces the last place
+                rows = np.concatenate([rows[:-1], at])
             return rows.tolist()
 
         def fits(agent: str, rows: Any) -> bool:
             return are_rows(rows, len(places[agent])) and len(rows) <= size
 
-        rows = yield from each(situation, "shortlists", tuple(places), listed, fits)
+        rows = yield from each(situation, "shortlists", tuple(places), listed_rows, fits)
         shortlists = {agent: own[rows[agent]] for agent, own in places.items()}
-        for agent in shortlists.keys() & situation.prices.keys():
+        for agent in shortlists.keys() & prices.keys():  # a last row of NaN is to abstain
             shortlists[agent] = np.vstack([shortlists[agent], np.full(situation.domain.n_dims, np.nan)])
         w = unused_prefix("w_", places)
         scopes = {f"{w}{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
         graph = FactorGraph.from_scopes(scopes)  # each factor is its first agent's
 
         def table(factor: str) -> np.ndarray:
-            agent, *_ = scope = scopes[factor]
-            options = [shortlists[other] for other in scope]
-            found = local_acquisition(beliefs[agent], options, utilities[agent], situation.price(agent) or 0.0)
+            scope = scopes[factor]
+            agent, options = scope[0], [shortlists[other] for other in scope]
+            found = local_acquisition(beliefs[agent], options, utilities[agent], prices.get(agent, 0.0))
+            # an agent that measures at any price does not abstain
             return np.concatenate([found[:-1], found[-1:] - np.inf]) if agent in situation.unscaled else found
 
         in_order = {agent: views[agent] for agent in situation.movers if agent in views}
-        prices = {agent: situation.price(agent) or 0.0 for agent in situation.prices}
         safeguard = Safeguard(tuple(groups), order, in_order, utilities, prices, in_turn)
         return LocalProblem(graph, TablesOnDemand(graph.factors, table), shortlists, safeguard)
 
