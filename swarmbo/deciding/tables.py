@@ -148,35 +148,21 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
     For a function, a table of outcomes has a column for each of the ``own`` channels, by default all. Evaluations may
     have rounds if the belief ``takes_rounds``.
     """
-    points, outcomes, agents, rounds, noise_std, constraints, are_codes = given
-    X = problem.coded_rows(points) if problem.is_mixed and not are_codes else real_array(points)
-    y = real_array(outcomes)
+    X = problem.coded_rows(given.points) if problem.is_mixed and not given.are_codes else real_array(given.points)
+    y = real_array(given.outcomes)
     if X is None or y is None:
-        got = short(points if X is None else outcomes)
+        got = short(given.points if X is None else given.outcomes)
         raise ShapeError(f"got {got}; wanted arrays of numbers, NaN for a failed outcome")
     # NaN compares as False, so missing and absurd outcomes become failures in one step
     X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
-    rounds = None if rounds is None else checked_rounds(rounds, len(X))
-    t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
+    rounds = None if given.rounds is None else checked_rounds(given.rounds, len(X))
     if rounds is not None and not takes_rounds:
         raise ShapeError("got rounds for a belief without a time axis; wanted none, or a belief with `time`")
-    measured = _measured(constraints, problem, t)
-    unknown, nothing, noise = (np.full(shape, np.nan) for shape in (t, (t, k), (t, 1 + k)))
+    t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
+    measured = _measured(given.constraints, problem, t)
     if problem.is_field:
-        y, d = y.reshape(-1), problem.box.n_dims
-        if X.shape not in ((len(y), d), (len(y), d + takes_rounds)):
-            with_rounds = f", or ({len(y)}, {d + 1}) for a belief with `time`" * (X.shape == (len(y), d + 1))
-            raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {d}){with_rounds}")
-        if not (near := problem.box.is_near(X[:, :d]) & np.isfinite(X).all(axis=1)).all():
-            row = int(np.argmin(near))
-            raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
-        joint = np.full((t, n), np.nan)
-        known = _known_noise(noise_std, y[:, None])[:, 0]
-        for row, channel in enumerate(_measurers(problem, agents, t)):
-            joint[row, problem.columns(problem.channels[channel])], nothing[row, channel] = X[row, :d], y[row]
-            noise[row, 1 + channel] = known[row]
-        return Dataset(joint, unknown, nothing, X[:, d] if X.shape[1] > d else rounds, noise_std=noise)
-    if agents is not None:
+        return _measurements(given._replace(points=X, outcomes=y, rounds=rounds), problem, takes_rounds=takes_rounds)
+    if given.agents is not None:
         raise ConfigError("got agents; wanted none: in a function all agents set one joint point", at="$.agents")
     columns = [problem.graph.place_of[channel] for channel in (problem.channels if own is None else own)]
     if X.shape != (t, n) or y.shape not in ((t,), (t, len(columns))):
@@ -187,11 +173,31 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
             raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({t}, {k})")
         y, columns = y[:, None], [0]  # the total is the outcome of the only factor
     X = problem.points(X)
+    totals, factors, noise = (np.full(shape, np.nan) for shape in (t, (t, k), (t, 1 + k)))
     if y.ndim == 1:
-        noise[:, :1] = _known_noise(noise_std, y[:, None])
-        return Dataset(X, y, nothing, rounds, noise_std=noise, measured=measured)
-    noise[:, 1:][:, columns], nothing[:, columns] = _known_noise(noise_std, y), y
-    return Dataset(X, unknown, nothing, rounds, noise_std=noise, measured=measured)
+        totals, noise[:, :1] = y, _known_noise(given.noise_std, y[:, None])
+    else:
+        factors[:, columns], noise[:, 1:][:, columns] = y, _known_noise(given.noise_std, y)
+    return Dataset(X, totals, factors, rounds, noise_std=noise, measured=measured)
+
+
+def _measurements(checked: Rows, problem: Problem, *, takes_rounds: bool) -> Dataset:
+    """Dataset of a field; a location may end with its round."""
+    X, y = checked.points, checked.outcomes.reshape(-1)
+    t, d, k = len(y), problem.box.n_dims, len(problem.channels)
+    if X.shape not in ((t, d), (t, d + takes_rounds)):
+        with_rounds = f", or ({t}, {d + 1}) for a belief with `time`" * (X.shape == (t, d + 1))
+        raise ShapeError(f"got locations {X.shape} and {t} outcomes; wanted ({t}, {d}){with_rounds}")
+    if not (is_near := problem.box.is_near(X[:, :d]) & np.isfinite(X).all(axis=1)).all():
+        row = int(np.argmin(is_near))
+        raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
+    known_noise = _known_noise(checked.noise_std, y[:, None])[:, 0]
+    points, factors, noise = (np.full((t, n), np.nan) for n in (problem.domain.n_dims, k, 1 + k))
+    for row, channel in enumerate(_measurers(problem, checked.agents, t)):
+        points[row, problem.columns(problem.channels[channel])] = X[row, :d]
+        factors[row, channel] = y[row]
+        noise[row, 1 + channel] = known_noise[row]
+    return Dataset(points, np.full(t, np.nan), factors, X[:, d] if X.shape[1] > d else checked.rounds, noise_std=noise)
 
 
 def _measured(constraints: object, problem: Problem, t: int) -> Float[np.ndarray, "t c"] | None:
