@@ -275,8 +275,8 @@ class FunctionLearner:
             moved = problem.nearest_allowed(moved) if problem.constraints and tries % _RARELY == 0 else moved
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
                 touched = {n for column in np.flatnonzero(moved != U).tolist() for n in by_column.get(column, ())}
-                U, still = moved, {n for n in touched if n < len(rules) and rules[n].is_broken_by(moved)}
-                broken = broken - touched | still
+                broken = (broken - touched) | {n for n in touched if n < len(rules) and rules[n].is_broken_by(moved)}
+                U = moved
         return U
 
 
