@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.coordination.tables import ByEdge, Edge, Flat, Layout, Sizes, Table, Tables, Vector, spreads
+from swarmbo.coordination.tables import ByEdge, Edge, Flat, Layout, Places, Sizes, Table, Tables, Vector, spreads
 from swarmbo.graph import FactorGraph
 from swarmbo.graph.factor_graph import grouped
 
@@ -40,52 +40,49 @@ class Flooding:
     """Arrays for synchronous rounds, one per direction, with messages on own factors' and own variables' edges."""
 
     def __init__(self, graph: FactorGraph, tables: Tables, variables: Sequence[str], sizes: Sizes) -> None:
-        self.graph = graph
+        self.graph, self.place, edges = graph, graph.column_of, graph.edges
         self.factors = tuple(factor for factor in graph.factors if factor in tables)
         self.variables, self.sizes = tuple(variables), sizes
-        self.place = graph.column_of
-        edges = graph.edges
         own = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
-        by_shape = grouped((tables[factor].shape, i) for i, factor in enumerate(self.factors))
-        self.factor_groups: list[FactorGroup] = []
-        here: list[Int[np.ndarray, " n"]] = []  # indices of edges in the graph
-        lengths: list[Int[np.ndarray, " n"]] = []  # lengths of messages on these edges
-        self.tables = np.empty(sum(tables[factor].size for factor in self.factors))
-        self.table_starts = np.empty(len(self.factors), dtype=np.int64)
-        end = begin = 0
-        for shape, indices in by_shape.items():
-            places = np.array(indices)
-            group_edges = edges.first[own[places]] + np.arange(len(shape))[:, None]
-            ends = end + len(places) * np.cumsum(shape)
-            starts, end = ends - len(places) * np.array(shape), int(ends[-1])
-            here += list(group_edges)
-            lengths += [np.full(len(places), size) for size in shape]
-            stacked = self.tables[begin : begin + len(places) * prod(shape)].reshape(-1, *shape)
-            np.stack([tables[self.factors[i]] for i in indices], out=stacked)
-            self.table_starts[places] = begin + prod(shape) * np.arange(len(places))
-            begin += stacked.size
-            scopes = edges.variables[group_edges]
-            units = spreads(stacked)
-            self.factor_groups.append(FactorGroup(places, stacked, units, units == 0.0, starts, scopes))
+        indices_of = grouped((tables[factor].shape, i) for i, factor in enumerate(self.factors))
+        by_shape = {shape: np.array(indices) for shape, indices in indices_of.items()}
+        of_factors = [edges.first[own[places]] + np.arange(len(shape))[:, None] for shape, places in by_shape.items()]
+        lengths = [np.repeat(shape, len(places)) for shape, places in by_shape.items()]
         columns = np.array([self.place[x] for x in self.variables], dtype=np.int64)
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
-        degrees = edges.first_of[columns + 1] - edges.first_of[columns]
-        variable_edges = edges.of_variables(columns)
-        # variables also receive messages from other agents' factors, which have no table here
-        is_elsewhere = ~np.isin(edges.factors[variable_edges], own)
-        here.append(variable_edges[is_elsewhere])
-        lengths.append(np.repeat(sizes_here, degrees)[is_elsewhere])
-        self._here, self._lengths = np.concatenate(here), np.concatenate(lengths)
+        of_variables, degrees = edges.of_variables(columns), edges.first_of[columns + 1] - edges.first_of[columns]
+        is_elsewhere = ~np.isin(edges.factors[of_variables], own)
+        # edges of own factors, group by group and axis by axis, then of other agents' factors, which have no table here
+        self._here = np.concatenate([*map(np.ravel, of_factors), of_variables[is_elsewhere]])
+        self._lengths = np.concatenate([*lengths, np.repeat(sizes_here, degrees)[is_elsewhere]])
         ends = np.cumsum(self._lengths)
         self._starts, self.n_entries = ends - self._lengths, int(ends[-1]) if len(ends) else 0
+        self.tables = np.empty(sum(tables[factor].size for factor in self.factors))
+        self.table_starts = np.empty(len(self.factors), dtype=np.int64)
+        self.factor_groups = self._stacked(by_shape, tables)
         by_number = np.argsort(self._here)
-        edge_starts = self._starts[by_number[np.searchsorted(self._here, variable_edges, sorter=by_number)]]
+        edge_starts = self._starts[by_number[np.searchsorted(self._here, of_variables, sorter=by_number)]]
         first_edges = np.cumsum(degrees) - degrees
         self.variable_groups: list[VariableGroup] = []
         for members in _alike(degrees, sizes_here):
             degree, size = int(degrees[members[0]]), int(sizes_here[members[0]])
             of_group = edge_starts[first_edges[members][:, None] + np.arange(degree)]
             self.variable_groups.append(VariableGroup(columns[members], of_group, size))
+
+    def _stacked(self, by_shape: Mapping[tuple[int, ...], Places], tables: Tables) -> list[FactorGroup]:
+        """Groups of own factors of one shape; their tables are copied end to end."""
+        groups, n_messages, n_entries = list[FactorGroup](), 0, 0
+        for shape, places in by_shape.items():
+            size = prod(shape)
+            stacked = self.tables[n_entries : n_entries + len(places) * size].reshape(-1, *shape)
+            np.stack([tables[self.factors[i]] for i in places], out=stacked)
+            self.table_starts[places] = n_entries + size * np.arange(len(places))
+            messages = n_messages + np.arange(len(shape) * len(places)).reshape(-1, len(places))
+            starts, scopes = self._starts[messages[:, 0]], self.graph.edges.variables[self._here[messages]]
+            spread = spreads(stacked)
+            groups.append(FactorGroup(places, stacked, spread, spread == 0.0, starts, scopes))
+            n_messages, n_entries = n_messages + messages.size, n_entries + stacked.size
+        return groups
 
     def from_variables(self, from_factors: Flat) -> tuple[Flat, Int[np.ndarray, " n_variables"]]:
         """Variables' messages, given the factors', and each own variable's best value (the first of equal values)."""
