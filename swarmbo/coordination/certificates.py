@@ -96,7 +96,6 @@ def _writers(graph: FactorGraph, factor: str) -> tuple[str, ...]:
 
 
 Bound = Literal["mplp"]
-
 BOUND_ROUNDS = 20
 
 
@@ -125,10 +124,9 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
     # share no variable update in parallel (colour after colour), so the bound falls from turn to turn. If no
     # combination of the remaining values allows a value, its share is -inf. The value is then left out everywhere, and
     # the rest stays finite.
-    graph = view.graph
-    # factors sorted by colour; factors of one colour share no variable
+    graph, variables = view.graph, set(view.variables)
+    # by colour: factors of one colour share no variable, so parallel updates equal sequential ones
     order = sorted(graph.factors, key=coloured({f: graph.neighbours(f) for f in graph.factors}).__getitem__)
-    place, variables = {f: k for k, f in enumerate(order)}, set(view.variables)
     scopes = {f: tuple(x for x in graph.scope(f) if len(graph.factors_of(x)) > 1) for f in graph.factors}
     # all other variables are in this factor only, so they can be maximised out at once
     lonely = {f: tuple(k for k, x in enumerate(graph.scope(f)) if x not in scopes[f]) for f in view.factors}
@@ -140,25 +138,26 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
     def others(x: str, factor: str) -> Vector:
         return reduce(np.add, [received[f, x] for f in graph.factors_of(x) if f != factor])
 
-    def receive(mail: requests.Mailbox, x: str, before: int) -> requests.Steps[None]:
-        keys = [("factor", f, x) for f in graph.factors_of(x) if place[f] < before and f in speaking]
+    def receive(mail: requests.Mailbox, x: str, renewed: set[str]) -> requests.Steps[None]:
+        keys = [("factor", f, x) for f in graph.factors_of(x) if f in renewed]
         yield from mail.wait(keys)
         received.update({(f, x): mail["factor", f, x].entries for _, f, x in keys})
 
-    def falling() -> float:
-        """The present bound, for a caller that sees the whole part."""
-        behind = [np.add(others(x, home), received[home, x]).max() for x, home in homes.items()]
-        return float(sum(_rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors) + sum(behind))
+    def rests() -> dict[str, float]:
+        return {f: _rest(table, [shares[f, x] for x in scopes[f]]) for f, table in tables.items()}
 
-    # factors of one colour share no variable, so parallel updates equal sequential ones
+    def present_bound() -> float:
+        """Bound for a caller that sees the whole part."""
+        behind = [np.add(others(x, home), received[home, x]).max() for x, home in homes.items()]
+        return float(sum(rests().values()) + sum(behind))
+
     for turn in range(rounds):
-        mail = requests.Mailbox()
+        mail, renewed = requests.Mailbox(), set[str]()
         # a factor of one shared variable gives it the whole value in the first turn
-        speaking = {f for f in order if len(scopes[f]) > 1 or turn == 0}
-        for f in (f for f in order if f in speaking):
+        for f in [f for f in order if len(scopes[f]) > 1 or turn == 0]:
             for x in scopes[f]:
                 if x in variables:
-                    yield from receive(mail, x, place[f])
+                    yield from receive(mail, x, renewed)
                     mail.post(graph.variable_owner(x), graph.owner(f), messages.FromVariable(f, x, others(x, f)))
             if f in tables:
                 yield from mail.wait([("variable", f, x) for x in scopes[f]])
@@ -166,12 +165,13 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
                 for x, share in zip(scopes[f], _shares(tables[f], incoming), strict=True):
                     shares[f, x] = share
                     mail.post(graph.owner(f), graph.variable_owner(x), messages.FromFactor(f, x, share))
+            renewed.add(f)
         for x in homes:
             if x in variables:
-                yield from receive(mail, x, len(order))
+                yield from receive(mail, x, renewed)
         yield from mail.flush()
-        yield requests.ReportBound(falling)
-    mail, terms = requests.Mailbox(), {f: _rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors}
+        yield requests.ReportBound(present_bound)
+    mail, terms = requests.Mailbox(), rests()
     for x, home in homes.items():  # the owner of a variable's first factor adds up the variable's shares
         if x in variables:
             mail.post(graph.variable_owner(x), graph.owner(home), messages.FromVariable(home, x, others(x, home)))
@@ -180,7 +180,7 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
     for x, home in homes.items():
         if home in terms:
             terms[home] += float((mail["variable", home, x].entries + shares[home, x]).max())
-    return (yield from _summed([terms[f] for f in view.factors]))
+    return (yield from _summed(list(terms.values())))
 
 
 def _shares(table: Table, received: list[Vector]) -> list[Vector]:
