@@ -215,7 +215,6 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     def _rounds(self, view: BoxView, Z: Points, natural: float) -> Steps[tuple[Points, BoxOutcome]]:
         """Run the rounds of consensus, from all starts at once."""
         functions, sides = view.functions, view.functions.sides
-        is_shared = view.degree > 1.0
         n_copies = sum(len(view.graph.scope(f)) for f in view.graph.factors)
         eta = np.full(len(Z), self.penalty * natural)  # per squared side
         X = view.take(Z)
@@ -228,12 +227,13 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         for turn in range(1, self.rounds + 1):
             received = yield from box_steps.exchange(view, X)
             # x <- argmax phi(x) - eta/2 |x - z + u|²; variables of one factor have no other copy to agree with
-            weights = np.where(is_shared, eta[:, None] / sides**2, 0.0)
-            rows = zip(view.stacks, known, X, U, view.take(Z), view.take(weights), received, steps, strict=True)
+            weights = np.where(view.degree > 1.0, eta[:, None] / sides**2, 0.0)
+            centres, weights = [z - u for z, u in zip(view.take(Z), U, strict=True)], view.take(weights)
             climbs: list[box_steps.Climbed] = []
-            for stack, there, x, u, z, weight, got, step in rows:
-                function, penalty = box_steps.climbed_by(functions, stack, got), box_steps.pulled_to(z - u, weight)
-                climbs.append(box_steps.ascend(function, x, *view.box(stack), n_steps, step, penalty, known=there))
+            for k, stack in enumerate(view.stacks):
+                function = box_steps.climbed_by(functions, stack, received[k])
+                penalty = box_steps.pulled_to(centres[k], weights[k])
+                climbs.append(box_steps.ascend(function, X[k], *view.box(stack), n_steps, steps[k], penalty, known[k]))
             X, steps = [climb.X for climb in climbs], [climb.step for climb in climbs]
             # a round begins where the last one ended, so values are known there, unless received sums change them
             known = [None if functions.n_exchanges else climb.known for climb in climbs]
