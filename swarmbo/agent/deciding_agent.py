@@ -36,8 +36,7 @@ from swarmbo.transport import Envelope, Routes
 from swarmbo.worlds import Offers
 
 CLOCK_TICK = ("", b"")  # no agent has this name
-
-
+_MOST_AHEAD = 1000  # decisions; no agent is so far ahead of another, as they wait for one another
 _STATE_KEYS = {"own_rows": "said", "previous_number": "turn", "arrivals": "heard", "known_offers": "known"}
 
 
@@ -92,9 +91,6 @@ class EarlyMessage(NamedTuple):
     envelope: Envelope
 
 
-_MOST_AHEAD = 1000  # decisions; no agent is so far ahead of another, as they wait for one another
-
-
 class DecidingAgent:
     """Base of agents: their data, and their decisions in progress; see ``Agent`` for its arguments."""
 
@@ -125,34 +121,34 @@ class DecidingAgent:
         require_agent_settings(setup)
         require_packages(setup.coordination)
         check_links(links, problem.agents)
-        name = exact(name)
-        self.name, self.problem, self.links, self.patience = name, problem, links, patience
-        self._others = frozenset(problem.agents) - {name}
+        self.name, self.problem, self.links, self.patience = exact(name), problem, links, patience
         self.level, self.sites = problem.level, None if sites is None else checked_sites(sites, problem)
-        self.has_base = has_base
-        self.travel = travel
-        self.participants: Participants | None = None
-        self.factors = problem.graph.factors_owned_by(name)
-        self.variables = problem.graph.variables_owned_by(name)
-        self._setup, self._inputs = setup, AgentInputs(name, problem, self.factors, self.variables)
-        self.sent: dict[str, Traffic] = {}
-        self.report: SolveReport | None = None
+        self.has_base, self.travel = has_base, travel
+        self.factors = problem.graph.factors_owned_by(self.name)
+        self.variables = problem.graph.variables_owned_by(self.name)
+        self._setup, self._inputs = setup, AgentInputs(self.name, problem, self.factors, self.variables)
+        self._others = frozenset(problem.agents) - {self.name}
         self._log, self._own_rows = Logbook.empty(problem), OwnRows()
-        self._learner = FieldLearner.empty(setup, name) if problem.is_field else FunctionLearner(setup)
-        self.refused = Counter[str]()
-        self._reported_refusals = Counter[str]()  # refused messages that a report has named
+        self._learner = FieldLearner.empty(setup, self.name) if problem.is_field else FunctionLearner(setup)
         self._last_offers: dict[str, PackedOffer] = {}  # by agent, in the report before the last decision
         self._decisions: dict[str, dict[str, float] | None] = {}  # codes by query; None: not decided
         self._recommended: Recommendation | None = None
-        self._early_messages: list[EarlyMessage] = []
-        self._seen_messages = set[tuple[str, bytes]]()  # senders and payloads of this decision and of early messages
-        self._deadline_progress: DeadlineProgress | None = None
-        self._next_agreement = 0  # agreements by a deadline with smaller numbers are over
+        self.report: SolveReport | None = None
+        self.sent: dict[str, Traffic] = {}
+        # the decision in progress
+        self.participants: Participants | None = None
         self._in_progress: Checkpoint | None = None
         self._checkpoint: Checkpoint | None = None  # state before the last decision, also once it is made
         self._steps: StageSteps[None] | None = None
-        self._participant = Participant[Any](name)
+        self._deadline_progress: DeadlineProgress | None = None
+        self._next_agreement = 0  # agreements by a deadline with smaller numbers are over
+        # messages
+        self._participant = Participant[Any](self.name)
         self._routes = Routes(problem.agents, links, has_base=has_base)
+        self._early_messages: list[EarlyMessage] = []
+        self._seen_messages = set[tuple[str, bytes]]()  # senders and payloads of this decision and of early messages
+        self.refused = Counter[str]()
+        self._reported_refusals = Counter[str]()  # refused messages that a report has named
 
     @property
     def is_finished(self) -> bool:
