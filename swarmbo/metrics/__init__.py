@@ -109,31 +109,39 @@ def score_round(
     places = [evaluation.location for evaluation in asked if evaluation.measurement is not None]
     stops = [stop.location for stop in on_the_way if stop.measurement is not None]
     chosen, found = _regrets(truth, places), _regrets(truth, [*places, *stops])
-    earlier = None if previous is None or previous.score is None else previous.score
-    before = None if earlier is None else earlier.simple_regret
-    if not len(found) and before is None:
+    earlier = None if previous is None else previous.score
+    if not len(found) and earlier is None:
         return None
-    batch, least = (float(regrets.min()) if len(regrets) else None for regrets in (chosen, found))
-    believed = [] if recommendation is None else [recommendation.location]
-    recommended = next(iter(_regrets(truth, believed).tolist()), None)
-    if truth.at_round is not None:
-        least = recommended if least is None else least  # without a measurement, the recommendation counts
-        before = before if least is None else None  # the maximum of an earlier round does not apply to this one
-    so_far = [regret for regret in (before, least) if regret is not None]
-    mean, values = mean if np.isfinite(truth.values).any() else None, truth.values
+    recommended = None if recommendation is None else _least(_regrets(truth, [recommendation.location]))
+    recommended_before = 0.0 if earlier is None else earlier.recommended_so_far
+    values = truth.values
+    if not np.isfinite(values).any():
+        mean = None  # there is no map to compare the belief's with
     views = None if mean is None or means is None else {agent: map_rmse(own, values) for agent, own in means.items()}
-    summed = 0.0 if earlier is None else earlier.recommended_so_far
     return Score(
-        simple_regret=min(so_far),
-        batch_regret=batch,
+        simple_regret=_simple_regret(truth, earlier, _least(found), recommended),
+        batch_regret=_least(chosen),
         total_regret=float(chosen.sum()),
         recommendation_regret=recommended,
         map_rmse=None if mean is None else map_rmse(mean, values),
         level_f1=None if mean is None or truth.level is None else level_f1(mean, values, truth.level),
         view_rmse=views,
-        recommended_so_far=0.0 if previous is None else summed + (recommended or 0.0),
+        recommended_so_far=0.0 if previous is None else recommended_before + (recommended or 0.0),
         unknown=len(places) - len(chosen) or UNSET,
     )
+
+
+def _simple_regret(truth: GroundTruth, earlier: Score | None, least: float | None, recommended: float | None) -> float:
+    """Simple regret, as in ``Score``, from the least regret of this round's measurements and its recommendation's."""
+    before = None if earlier is None else earlier.simple_regret
+    if truth.at_round is None:
+        return min(regret for regret in (before, least) if regret is not None)
+    # the maximum of an earlier round does not apply to this one, so what is known of this one comes first
+    return next(regret for regret in (least, recommended, before) if regret is not None)
+
+
+def _least(regrets: Float[np.ndarray, " k"]) -> float | None:
+    return float(regrets.min()) if len(regrets) else None
 
 
 def _regrets(truth: GroundTruth, places: Sequence[Sequence[float]]) -> Float[np.ndarray, " k"]:
