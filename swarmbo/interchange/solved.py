@@ -1,6 +1,6 @@
 """Solution of a problem in tables, by a method and over a transport from settings; costs or values as in its file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from swarmbo.settings import convert
 from swarmbo.transport import Carrying, Faults
 
 _MOST_SHOWN = 24  # variables on a terminal
+_Row = tuple[str, str]  # name and text of a row of the summary
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,50 +101,63 @@ class Solved:
 
     def table(self) -> RichTable:
         """The summary for a terminal."""
-        problem, solution, report = self.problem, self.solution, self.solution.report
-        is_cost, graph = problem.objective == "min", problem.graph
+        problem = self.problem
         table = RichTable(title=problem.name, show_header=False, title_justify="left")
         table.add_column(style="bold")
         table.add_column(overflow="fold")
+        choice = [f"{variable} {value}" for variable, value in problem.chosen(self.solution.assignment).items()]
+        rows = (*self._setting_rows(), *self._value_rows(), *self._effort_rows(), ("choice", _shortened(choice)))
+        for row in rows:
+            table.add_row(*row)
+        return table
+
+    def _setting_rows(self) -> Iterator[_Row]:
+        """Rows on the problem, the method, and how it ended."""
+        problem, graph, status = self.problem, self.problem.graph, self.solution.report.status
         n_agents = len(graph.agents) + len(problem.idle)
         sizes = (len(graph.variables), "variable"), (len(graph.factors), "factor"), (n_agents, "agent")
         counts = ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in sizes)
-        table.add_row("problem", f"{counts}, {problem.n_entries:,} entries")
+        yield "problem", f"{counts}, {problem.n_entries:,} entries"
         if problem.idle:
-            table.add_row("agents that own nothing", _shortened(problem.idle))
-        table.add_row("coordination", f"{registry.name_of(self.method)}, seed {self.seed}")
+            yield "agents that own nothing", _shortened(problem.idle)
+        yield "coordination", f"{registry.name_of(self.method)}, seed {self.seed}"
         goes_on = ": an agent failed; with max-sum and mode=asynchronous the others choose without it"
-        table.add_row("status", report.status + (goes_on if report.status == "blocked" else ""))
-        table.add_row("valid", "yes" if self.is_valid else "no: cost too high" if self._is_above else "no")
-        noun = "cost" if is_cost else "value"
+        yield "status", status + (goes_on if status == "blocked" else "")
+        yield "valid", "yes" if self.is_valid else "no: cost too high" if self._is_above else "no"
+
+    def _value_rows(self) -> Iterator[_Row]:
+        """Rows on the cost or value, and on what is known about the best one."""
+        problem, solution, report = self.problem, self.solution, self.solution.report
+        noun = "cost" if problem.objective == "min" else "value"
         if self.undecided:
-            table.add_row("without a value", _shortened(self.undecided))
-            chosen = solution.assignment
-            scopes = {f: graph.scope(f) for f in decided_factors(graph, chosen)}
-            known = sum(float(problem.tables[f][tuple(chosen[x] for x in scope)]) for f, scope in scopes.items())
+            yield "without a value", _shortened(self.undecided)
+            chosen, tables = solution.assignment, problem.tables
+            scopes = {f: problem.graph.scope(f) for f in decided_factors(problem.graph, chosen)}
+            known = sum(float(tables[f][tuple(chosen[x] for x in scope)]) for f, scope in scopes.items())
             if scopes:
-                table.add_row(f"{noun} of the other factors", f"{problem.told(known):,.6g}")
+                yield f"{noun} of the other factors", f"{problem.told(known):,.6g}"
         elif not report.violated:
-            table.add_row(noun, f"{problem.told(solution.value):,.6g}")
+            yield noun, f"{problem.told(solution.value):,.6g}"
         if report.violated:
-            table.add_row("forbidden by", _shortened(report.violated))
+            yield "forbidden by", _shortened(report.violated)
         if self.unhindered is not None:
-            table.add_row(f"{noun} without faults", f"{problem.told(self.unhindered):,.6g}")
+            yield f"{noun} without faults", f"{problem.told(self.unhindered):,.6g}"
         if solution.upper_bound is not None:
             gap = "" if report.gap is None else f"; gap {report.gap:,.4g}"
-            none = "every choice is forbidden" if solution.upper_bound == -float("inf") else None
-            bound = none or f"{problem.told(solution.upper_bound):,.6g}{gap}"
-            table.add_row("no cost is below" if is_cost else "no value is above", bound)
-        table.add_row("rounds", f"{report.rounds:,}")
+            is_hopeless = solution.upper_bound == -np.inf
+            bound = "every choice is forbidden" if is_hopeless else f"{problem.told(solution.upper_bound):,.6g}{gap}"
+            yield "no cost is below" if noun == "cost" else "no value is above", bound
+
+    def _effort_rows(self) -> Iterator[_Row]:
+        """Rows on rounds, messages and faults."""
+        report = self.solution.report
+        yield "rounds", f"{report.rounds:,}"
         size = f"{report.bytes / 1000:,.1f} kB" if report.bytes >= 1000 else f"{report.bytes} bytes"
-        table.add_row("messages to agree", f"{report.messages:,} ({size})" if report.messages else "none")
+        yield "messages to agree", f"{report.messages:,} ({size})" if report.messages else "none"
         if report.links is not UNSET and report.links.silent:
-            table.add_row("failed agents", _shortened(report.links.silent))
+            yield "failed agents", _shortened(report.links.silent)
         if report.links is not UNSET and report.links.edges:
-            table.add_row("lost messages", f"{report.links.total.lost:,} in {report.links.ticks:,} steps")
-        chosen = [f"{variable} {value}" for variable, value in problem.chosen(solution.assignment).items()]
-        table.add_row("choice", _shortened(chosen))
-        return table
+            yield "lost messages", f"{report.links.total.lost:,} in {report.links.ticks:,} steps"
 
     def write(self, path: Path) -> Path:
         """Write the solution completely or not at all: in UAI's format for ``.MPE`` or ``.MAP``, else as JSON."""
@@ -236,6 +250,6 @@ def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Carrying
     return transport
 
 
-def _shortened(words: "tuple[str, ...] | list[str]") -> str:
+def _shortened(words: Sequence[str]) -> str:
     shown = words if len(words) <= _MOST_SHOWN else words[: _MOST_SHOWN - 1]
     return ", ".join(shown) + (f", … {len(words)} in all" if len(shown) < len(words) else "")
