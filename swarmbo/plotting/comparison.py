@@ -120,31 +120,30 @@ def comparison_figure(
     problems = list(dict.fromkeys(curve.problem for curve in curves))
     rows = [row for row in (differences, cumulated) if row]
     methods = list(dict.fromkeys([reference, *(part.method for parts in (curves, *rows) for part in parts)]))
+    labels = [fill(method, _LONGEST_LABEL) for method in methods]
+    lines = "\n".join(labels).splitlines()
+    label_width = 0.075 * max(map(len, lines))  # inches
+    height_below = 0.7 + max(0.3 * len(methods), 0.16 * len(lines))
     with style.applied():
-        labels = [fill(method, _LONGEST_LABEL) for method in methods]
-        lines = "\n".join(labels).splitlines()
-        letters = 0.075 * max(map(len, lines))  # inches
-        below = 0.7 + max(0.3 * len(methods), 0.16 * len(lines))
-        heights, margins = [3.3, *[below] * len(rows)], (max(1.4, letters), 0.9)
+        heights, margins = [3.3, *[height_below] * len(rows)], (max(1.4, label_width), 0.9)
         figure, panels = style.panel_grid(len(problems), heights, 3.1, 6.6, margins)
-        short_reference, width = reference if len(reference) <= 18 else "the reference", figure.get_figwidth()
         for problem, (ax, *bottoms) in zip(problems, panels, strict=True):
             own_curves = [curve for curve in curves if curve.problem == problem]
             plot_regret_curves(ax, own_curves, methods, level)
-            spec = ax.get_subplotspec()
-            if not (is_first := spec is None or spec.is_first_col()):
-                quantity, unit = own_curves[0].quantity, own_curves[0].unit
-                is_known = len({curve.quantity for curve in curves}) == 1  # the first panel names it
-                ax.set_ylabel(unit if is_known else style.with_unit(quantity, unit))
             for bottom, row in zip(bottoms, rows, strict=True):
                 here = [difference for difference in row if difference.problem == problem]
                 bottom.set_visible(bool(here) or row is not cumulated)  # only a peak has regret to cumulate
                 plot_differences(bottom, here, methods)
-                verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
-                title = f"right of zero: {verdict} than {short_reference}"
-                bottom.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
-                if not is_first:
+                _set_verdict(bottom, here, reference)
+            spec = ax.get_subplotspec()
+            if spec is not None and not spec.is_first_col():
+                # the first panel of its row names the methods, and the quantity if there is only one
+                has_one_quantity = len({curve.quantity for curve in curves}) == 1
+                quantity, unit = own_curves[0].quantity, own_curves[0].unit
+                ax.set_ylabel(unit if has_one_quantity else style.with_unit(quantity, unit))
+                for bottom in bottoms:
                     bottom.set_yticklabels([])
+        width = figure.get_figwidth()
         text = _caption(curves, level)
         if differences:
             more = ", mean regret: of all measurements" if cumulated else ""
@@ -152,14 +151,23 @@ def comparison_figure(
         figure.suptitle(fill(text, int(11.5 * width)), x=0.01, ha="left", fontsize=10.5)
         if (layout := figure.get_layout_engine()) is not None:
             layout.set(hspace=0.06)  # pyright: ignore[reportCallIssue]
-        handles: list[Line2D] = []
-        for index, label in enumerate(labels):
-            colour, marker = _method_style(index)
-            look: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "linewidth": 2}
-            handles.append(Line2D([], [], color=colour, marker=marker, label=label, **look))
-        columns = min(len(handles), int(width / max(1.6, letters + 0.8)))
+        handles = [_legend_handle(index, label) for index, label in enumerate(labels)]
+        columns = min(len(handles), int(width / max(1.6, label_width + 0.8)))
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
+
+
+def _set_verdict(ax: Axes, differences: Differences, reference: str) -> None:
+    """Say in the title which side of zero is better."""
+    verdict = "better" if any(difference.more_is_better for difference in differences) else "worse"
+    title = f"right of zero: {verdict} than {reference if len(reference) <= 18 else 'the reference'}"
+    ax.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
+
+
+def _legend_handle(index: int, label: str) -> Line2D:
+    colour, marker = _method_style(index)
+    look: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "linewidth": 2}
+    return Line2D([], [], color=colour, marker=marker, label=label, **look)
 
 
 def _caption(curves: Curves, level: float) -> str:

@@ -242,8 +242,7 @@ class FusedBelief(Delegating):
     @property
     def representative(self) -> str:
         """First of the local agents with the most measurements."""
-        known = {name: self.known_to(name) for name in self.agents}
-        return max(known, key=lambda name: known[name])  # the first of equals
+        return max(self.agents, key=self.known_to)  # the first of equals
 
     def known_to(self, agent: str) -> float:
         """Number of measurements that an agent knows."""
