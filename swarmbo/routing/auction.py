@@ -42,7 +42,7 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], table) for key, table in scores.items()]
     places, rounds = own[0].places, 0
     planned = np.zeros(len(places), dtype=bool)
-    next_stop, detours = dict[str, int](), dict.fromkeys(agents, True)
+    first_stops, is_out_of_reach = dict[str, int](), dict.fromkeys(agents, True)  # in this round; True without a stop
     while True:
         rows = np.array([row for group in groups for row in group.bids(order)])
         # the largest row, lexicographically: equal rates go to the first agent, for every driver
@@ -51,16 +51,18 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
         # no bids: no route has room for a place that is worth its price
         if best[0] == -np.inf:
             break
-        winner, place = agents[-int(best[1 if order == "auction" else 0])], int(best[2])
-        detours[winner], planned[place] = bool(best[3]), True
+        bidder_number, place = map(int, _bidder_and_place(best, order))
+        winner = agents[bidder_number]
+        planned[place], is_out_of_reach[winner] = True, bool(best[3])
         if best[4]:
-            next_stop[winner] = place
+            first_stops[winner] = place
         for group in groups:
             group.award(winner, place)
-    points = {pilot.agent: places[next_stop[pilot.agent]] for pilot in own if not detours[pilot.agent]}
-    taken = {places[next_stop[agent]].tobytes() for agent in agents if not detours[agent]}
+    goals = {agent: places[first_stops[agent]] for agent in agents if not is_out_of_reach[agent]}
+    points = {pilot.agent: goals[pilot.agent] for pilot in own if pilot.agent in goals}
+    taken = {goal.tobytes() for goal in goals.values()}
     tours = {bidder.pilot.agent: bidder.tour for bidder in bidders}
-    en_route = [agent for agent in agents if detours[agent]]
+    en_route = [agent for agent in agents if agent not in goals]
 
     def pick(pilot: Pilot, picks: Places) -> Float[np.ndarray, " d"] | None:
         return pilot.pick(tours[pilot.agent], scores[id(pilot.gains)].value, planned, picks, taken)
@@ -79,9 +81,14 @@ def _is_bid(
     """True if a row, in the form of ``_Group.bids``, may be the best bid of some agents for a place still available."""
     if row[0] == -np.inf:
         return True
-    number, place = -row[1 if order == "auction" else 0], row[2]
+    number, place = _bidder_and_place(row, order)
     is_theirs = number in range(len(agents)) and agents[int(number)] in bidders
     return is_theirs and place in range(len(planned)) and not planned[int(place)]
+
+
+def _bidder_and_place(row: Float[np.ndarray, " m"], order: Order) -> tuple[float, float]:
+    """Number of the agent that bids, and of its place, from a row of ``_Group.bids``."""
+    return -row[1 if order == "auction" else 0], row[2]
 
 
 class _Bidder:
@@ -114,8 +121,9 @@ class _Group:
             rate, turn = float(rates[n, place]), -float(bidder.number)
             if rate <= 0.0:
                 rows.append((-np.inf, -np.inf, -1.0, 0.0, 0.0))
-            else:
-                rows.append((*((rate, turn) if order == "auction" else (turn, rate)), place, *bidder.next_stop(place)))
+                continue
+            deciding = (rate, turn) if order == "auction" else (turn, rate)
+            rows.append((*deciding, place, *bidder.next_stop(place)))
         return rows
 
     def award(self, winner: str, place: int) -> None:
