@@ -180,8 +180,7 @@ class FusedBelief(Delegating):
         """Give an agent the locations of its failed measurements, which others receive in the next exchange."""
         known_names([agent], self.agents, "$.agents")
         places = self._points(X)
-        if len(places):
-            self.failures[agent].measure(places, np.zeros(len(places)))
+        self.failures[agent].measure(places, np.zeros(len(places)))
 
     def with_own_data(
         self, agent: str, told: Sequence[tuple[float, Sequence[float], float, float | None]]
