@@ -22,7 +22,6 @@ from swarmbo.settings import convert
 from swarmbo.transport import Carrying, Faults
 
 _MOST_SHOWN = 24  # variables on a terminal
-_Row = tuple[str, str]  # name and text of a row of the summary
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,19 +100,15 @@ class Solved:
 
     def table(self) -> RichTable:
         """The summary for a terminal."""
-        problem = self.problem
-        table = RichTable(title=problem.name, show_header=False, title_justify="left")
+        table = RichTable(title=self.problem.name, show_header=False, title_justify="left")
         table.add_column(style="bold")
         table.add_column(overflow="fold")
-        choice = [f"{variable} {value}" for variable, value in problem.chosen(self.solution.assignment).items()]
-        rows = (*self._setting_rows(), *self._value_rows(), *self._effort_rows(), ("choice", _shortened(choice)))
-        for row in rows:
+        for row in self._rows():
             table.add_row(*row)
         return table
 
-    def _setting_rows(self) -> Iterator[_Row]:
-        """Rows on the problem, the method, and how it ended."""
-        problem, graph, status = self.problem, self.problem.graph, self.solution.report.status
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        problem, graph, report = self.problem, self.problem.graph, self.solution.report
         n_agents = len(graph.agents) + len(problem.idle)
         sizes = (len(graph.variables), "variable"), (len(graph.factors), "factor"), (n_agents, "agent")
         counts = ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in sizes)
@@ -122,11 +117,20 @@ class Solved:
             yield "agents that own nothing", _shortened(problem.idle)
         yield "coordination", f"{registry.name_of(self.method)}, seed {self.seed}"
         goes_on = ": an agent failed; with max-sum and mode=asynchronous the others choose without it"
-        yield "status", status + (goes_on if status == "blocked" else "")
+        yield "status", report.status + (goes_on if report.status == "blocked" else "")
         yield "valid", "yes" if self.is_valid else "no: cost too high" if self._is_above else "no"
+        yield from self._value_rows()
+        yield "rounds", f"{report.rounds:,}"
+        size = f"{report.bytes / 1000:,.1f} kB" if report.bytes >= 1000 else f"{report.bytes} bytes"
+        yield "messages to agree", f"{report.messages:,} ({size})" if report.messages else "none"
+        if report.links is not UNSET and report.links.silent:
+            yield "failed agents", _shortened(report.links.silent)
+        if report.links is not UNSET and report.links.edges:
+            yield "lost messages", f"{report.links.total.lost:,} in {report.links.ticks:,} steps"
+        chosen = [f"{variable} {value}" for variable, value in problem.chosen(self.solution.assignment).items()]
+        yield "choice", _shortened(chosen)
 
-    def _value_rows(self) -> Iterator[_Row]:
-        """Rows on the cost or value, and on what is known about the best one."""
+    def _value_rows(self) -> Iterator[tuple[str, str]]:
         problem, solution, report = self.problem, self.solution, self.solution.report
         noun = "cost" if problem.objective == "min" else "value"
         if self.undecided:
@@ -147,17 +151,6 @@ class Solved:
             is_hopeless = solution.upper_bound == -np.inf
             bound = "every choice is forbidden" if is_hopeless else f"{problem.told(solution.upper_bound):,.6g}{gap}"
             yield "no cost is below" if noun == "cost" else "no value is above", bound
-
-    def _effort_rows(self) -> Iterator[_Row]:
-        """Rows on rounds, messages and faults."""
-        report = self.solution.report
-        yield "rounds", f"{report.rounds:,}"
-        size = f"{report.bytes / 1000:,.1f} kB" if report.bytes >= 1000 else f"{report.bytes} bytes"
-        yield "messages to agree", f"{report.messages:,} ({size})" if report.messages else "none"
-        if report.links is not UNSET and report.links.silent:
-            yield "failed agents", _shortened(report.links.silent)
-        if report.links is not UNSET and report.links.edges:
-            yield "lost messages", f"{report.links.total.lost:,} in {report.links.ticks:,} steps"
 
     def write(self, path: Path) -> Path:
         """Write the solution completely or not at all: in UAI's format for ``.MPE`` or ``.MAP``, else as JSON."""
