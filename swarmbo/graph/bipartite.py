@@ -91,48 +91,38 @@ def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Gr
     if tables is None:
         tables = {node: t for node, t in _node_attribute(g, "table").items() if t is not None}
         tables |= {(u, v): data["table"] for u, v, data in g.edges(data=True) if data.get("table") is not None}
-    by_node, by_group = _tables_by_nodes(g, names, tables)
-    if not by_group and g.number_of_edges():
-        factors = _factors_with_tables(g, by_node)
+    by_scope = _tables_by_scope(g, names, tables)
+    by_node = {scope[0]: entries for scope, entries in by_scope.items() if len(scope) == 1}
+    if len(by_node) == len(by_scope) and g.number_of_edges():
+        side = _node_attribute(g, "bipartite")
+        factors = {node for node, kind in side.items() if kind == 1}
+        if not all(kind in (0, 1) for kind in side.values()) or factors.isdisjoint(by_node):
+            factors = set(by_node)  # sides are not stated, or not for the nodes with tables
         if all((u in factors) != (v in factors) for u, v in g.edges):
             content = _bipartite(g, names, factors)
             return content._replace(tables={names[node]: entries for node, entries in by_node.items()})
-    covered = {frozenset(pair) for group in by_group for pair in combinations(group, 2)}
+    covered = {frozenset(pair) for scope in by_scope for pair in combinations(scope, 2)}
     if missing := [edge for edge in g.edges if frozenset(edge) not in covered]:
         fix = "give one for each edge, {(u, v): table}, with axes in this order, or for each node that is a factor"
         raise ShapeError(f"edge {missing[0]!r} has no table; {fix}")
     if isolated := [node for node in g.nodes if not g.adj[node] and node not in by_node]:
         raise ShapeError(f"node {isolated[0]!r} has no edge and no table; give it one, or leave it out")
-    content = _interactions(g, names, [*by_group, *((node,) for node in by_node)])
-    return content._replace(tables=dict(zip(content.scopes, [*by_group.values(), *by_node.values()], strict=True)))
+    content = _interactions(g, names, by_scope)
+    return content._replace(tables=dict(zip(content.scopes, by_scope.values(), strict=True)))
 
 
-def _tables_by_nodes(
-    g: "nx.Graph[Any]", names: Mapping[Any, str], tables: Mapping[Any, Any]
-) -> tuple[dict[Any, Any], dict[tuple[Any, ...], Any]]:
-    """Tables by their single node, and by their edge or clique; their keys are nodes, names of nodes, or tuples."""
+def _tables_by_scope(g: "nx.Graph[Any]", names: Mapping[Any, str], tables: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Tables by the nodes of their edge or clique, then those of single nodes; keys may be names of nodes."""
     node_of: dict[str, Any] = {name: node for node, name in names.items()}
-    by_node, by_group = dict[Any, Any](), dict[tuple[Any, ...], Any]()
-    known = set[frozenset[Any]]()
+    by_scope, known = dict[tuple[Any, ...], Any](), set[frozenset[Any]]()
     for key, entries in tables.items():
         node = key if key in names else node_of.get(str(key))
-        group = (node,) if node is not None else _joined(g, node_of, key)
-        if frozenset(group) in known:
-            raise ShapeError(f"got two tables for {' - '.join(map(repr, group))}; add them up, with axes in one order")
-        known.add(frozenset(group))
-        if len(group) == 1:
-            by_node[node] = entries
-        else:
-            by_group[group] = entries
-    return by_node, by_group
-
-
-def _factors_with_tables(g: "nx.Graph[Any]", with_table: Iterable[Any]) -> set[Any]:
-    """Nodes that are factors if only nodes have tables: those with ``bipartite=1``, or else those with tables."""
-    side, nodes = _node_attribute(g, "bipartite"), set(with_table)
-    factors = {node for node, kind in side.items() if kind == 1}
-    is_stated = all(kind in (0, 1) for kind in side.values()) and not nodes.isdisjoint(factors)
-    return factors if is_stated else nodes
+        scope = (node,) if node is not None else _joined(g, node_of, key)
+        if frozenset(scope) in known:
+            raise ShapeError(f"got two tables for {' - '.join(map(repr, scope))}; add them up, with axes in one order")
+        known.add(frozenset(scope))
+        by_scope[scope] = entries
+    return dict(sorted(by_scope.items(), key=lambda item: len(item[0]) == 1))
 
 
 def _joined(g: "nx.Graph[Any]", node_of: Mapping[str, Any], key: object) -> tuple[Any, ...]:
