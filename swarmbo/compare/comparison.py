@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,12 +118,20 @@ def compare(
     """
     if not 0 < level < 1:
         raise ConfigError(f"got {level}; wanted a number between 0 and 1", at="--level")
-    runs, notes = _read_runs(find_runs(list(paths)))
+    runs, unreadable = read_each(find_runs(list(paths)), _scored_run)
+    notes = [*(f"{why}; left out" for why in unreadable), *_notes_on_changed_code(runs)]
     if not runs:
         raise RunFolderError(f"no run is left, so there is nothing to compare: {'; '.join(notes[:_MOST_NAMED])}")
     labels = method_labels([run.method for run in runs], [run.problem for run in runs])
     names = problem_names([(run.problem, run.world) for run in runs])
-    cells, notes_on_twins = _by_problem_and_method(runs, labels)
+    cells = _Cells()
+    for run, label in zip(runs, labels, strict=True):
+        cell = cells.setdefault((run.problem, label), {})
+        if run.seed in cell:
+            notes.append(f"{run.path}: same problem, method and seed as {cell[run.seed].path}; left out")
+        else:
+            cell[run.seed] = run
+    notes += _note_on_problems(names, cells)
     methods = list(dict.fromkeys(labels))
     reference = methods[0] if reference is None else reference
     if unknown := [name for name in (reference, *against) if name not in methods]:
@@ -131,32 +139,16 @@ def compare(
         raise ConfigError(f"got {unknown[0]!r}; {wanted}", at="--reference/--against")
     methods = [name for name in methods if name == reference or not against or name in against]
     rows = _rows(cells, names, methods, reference, level)
-    notes += [*notes_on_twins, *_note_on_problems(names, cells), *_notes_on_unpaired_seeds(rows)]
+    for row in rows:
+        if row.decides and row.difference is not None and row.difference.unpaired:
+            seeds = ", ".join(map(str, row.difference.unpaired))
+            both = f"{row.method} and {reference} do not both have seeds {seeds}"
+            notes.append(f"{row.problem}: {both}; not in the difference")
     compared = dict[tuple[str, str], list[ScoredRun]]()
     for (problem, name), method in itertools.product(names.items(), methods):
         if cell := cells.get((problem, method)):
             compared[name, method] = [cell[seed] for seed in sorted(cell)]
     return Comparison(rows, compared, reference, notes, level)
-
-
-def _by_problem_and_method(runs: Sequence[ScoredRun], labels: Sequence[str]) -> tuple[_Cells, list[str]]:
-    """Runs by problem, method and seed, and notes on those that are left out because an earlier run is the same."""
-    cells, notes = _Cells(), list[str]()
-    for run, label in zip(runs, labels, strict=True):
-        cell = cells.setdefault((run.problem, label), {})
-        if run.seed in cell:
-            notes.append(f"{run.path}: same problem, method and seed as {cell[run.seed].path}; left out")
-        else:
-            cell[run.seed] = run
-    return cells, notes
-
-
-def _notes_on_unpaired_seeds(rows: Iterable[ComparisonRow]) -> Iterator[str]:
-    for row in rows:
-        if row.decides and row.difference is not None and row.difference.unpaired:
-            seeds = ", ".join(map(str, row.difference.unpaired))
-            both = f"{row.method} and {row.reference} do not both have seeds {seeds}"
-            yield f"{row.problem}: {both}; not in the difference"
 
 
 def _rows(
@@ -192,12 +184,6 @@ def _note_on_problems(names: Mapping[ProblemKey, str], cells: Iterable[tuple[Pro
         f"these are runs of {len(names)} different problems ({shown}); methods are compared within each, and scores of "
         "different problems are not comparable"
     ]
-
-
-def _read_runs(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
-    """Runs with a score, and notes on the runs left out; a damaged run does not stop the comparison of the others."""
-    runs, left_out = read_each(paths, _scored_run)
-    return runs, [*(f"{why}; left out" for why in left_out), *_notes_on_changed_code(runs)]
 
 
 def _scored_run(run: Run) -> ScoredRun:

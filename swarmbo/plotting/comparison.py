@@ -68,13 +68,12 @@ def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: 
     lowest = np.inf
     for curve in curves:
         index = methods.index(curve.method)
-        colour, marker = _method_style(index)
+        look = _method_look(index)
         mean, (low, high) = curve.regrets.mean(axis=0), bootstrap_band(curve.regrets, level=level)
-        ax.fill_between(curve.measurements, low, high, color=colour, alpha=0.15, linewidth=0)
+        ax.fill_between(curve.measurements, low, high, color=look["color"], alpha=0.15, linewidth=0)
         every, (width, zorder) = max(1, len(mean) // 6), (2.4, 4) if index == 0 else (1.6, 3)
-        marks: dict[str, Any] = {"marker": marker, "markersize": 5, "markeredgecolor": "white"}
-        line: dict[str, Any] = {"color": colour, "linewidth": width, "zorder": zorder, "label": curve.method}
-        ax.plot(curve.measurements, mean, markevery=(index % every, every), **marks, **line)
+        look |= {"markersize": 5, "markevery": (index % every, every), "linewidth": width, "zorder": zorder}
+        ax.plot(curve.measurements, mean, label=curve.method, **look)
         lowest = min(lowest, float(np.fmin.reduce(low)))  # round 0 has no score in runs on a function
     if curves:
         highest = max(float(np.fmax.reduce(curve.regrets.mean(axis=0))) for curve in curves)
@@ -92,11 +91,11 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
     """Draw paired differences on one problem as a forest plot, with a row for each method but the first (reference)."""
     ax.axvline(0.0, color=style.INK, linewidth=1.0, zorder=1)
     for difference in differences:
-        place = methods.index(difference.method)
-        row, (colour, marker) = place - 1, _method_style(place)
+        index = methods.index(difference.method)
+        row, look = index - 1, _method_look(index)
         if difference.low is not None and difference.high is not None:
-            ax.plot([difference.low, difference.high], [row, row], color=colour, linewidth=2.2, zorder=2)
-        ax.plot(difference.mean, row, marker, color=colour, markersize=8, markeredgecolor="white", zorder=3)
+            ax.plot([difference.low, difference.high], [row, row], color=look["color"], linewidth=2.2, zorder=2)
+        ax.plot(difference.mean, row, linestyle="none", markersize=8, zorder=3, **look)
     ax.set_yticks(range(len(methods) - 1), [fill(method, _LONGEST_LABEL) for method in methods[1:]])
     ax.set_ylim(len(methods) - 1.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -120,6 +119,7 @@ def comparison_figure(
     problems = list(dict.fromkeys(curve.problem for curve in curves))
     rows = [row for row in (differences, cumulated) if row]
     methods = list(dict.fromkeys([reference, *(part.method for parts in (curves, *rows) for part in parts)]))
+    short_reference = reference if len(reference) <= 18 else "the reference"
     labels = [fill(method, _LONGEST_LABEL) for method in methods]
     lines = "\n".join(labels).splitlines()
     label_width = 0.075 * max(map(len, lines))  # inches
@@ -134,7 +134,9 @@ def comparison_figure(
                 here = [difference for difference in row if difference.problem == problem]
                 bottom.set_visible(bool(here) or row is not cumulated)  # only a peak has regret to cumulate
                 plot_differences(bottom, here, methods)
-                _set_verdict(bottom, here, reference)
+                verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
+                title = f"right of zero: {verdict} than {short_reference}"
+                bottom.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
             spec = ax.get_subplotspec()
             if spec is not None and not spec.is_first_col():
                 # the first panel of its row names the methods, and the quantity if there is only one
@@ -151,23 +153,11 @@ def comparison_figure(
         figure.suptitle(fill(text, int(11.5 * width)), x=0.01, ha="left", fontsize=10.5)
         if (layout := figure.get_layout_engine()) is not None:
             layout.set(hspace=0.06)  # pyright: ignore[reportCallIssue]
-        handles = [_legend_handle(index, label) for index, label in enumerate(labels)]
+        marks: dict[str, Any] = {"markersize": 6, "linewidth": 2}
+        handles = [Line2D([], [], label=label, **marks, **_method_look(i)) for i, label in enumerate(labels)]
         columns = min(len(handles), int(width / max(1.6, label_width + 0.8)))
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
-
-
-def _set_verdict(ax: Axes, differences: Differences, reference: str) -> None:
-    """Say in the title which side of zero is better."""
-    verdict = "better" if any(difference.more_is_better for difference in differences) else "worse"
-    title = f"right of zero: {verdict} than {reference if len(reference) <= 18 else 'the reference'}"
-    ax.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
-
-
-def _legend_handle(index: int, label: str) -> Line2D:
-    colour, marker = _method_style(index)
-    look: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "linewidth": 2}
-    return Line2D([], [], color=colour, marker=marker, label=label, **look)
 
 
 def _caption(curves: Curves, level: float) -> str:
@@ -178,5 +168,6 @@ def _caption(curves: Curves, level: float) -> str:
     return f"{quantities[0].upper()}{quantities[1:]}: {over}."
 
 
-def _method_style(index: int) -> tuple[str, str]:
-    return style.METHOD_COLOURS[index % 8], style.METHOD_MARKERS[(index + index // 8) % 8]
+def _method_look(index: int) -> dict[str, Any]:
+    marker = style.METHOD_MARKERS[(index + index // 8) % 8]
+    return {"color": style.METHOD_COLOURS[index % 8], "marker": marker, "markeredgecolor": "white"}
