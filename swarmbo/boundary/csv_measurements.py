@@ -223,7 +223,16 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
     """Columns of the coordinates to the east and north: stated, or else the only pair with such names."""
     if settings.x is not None and settings.y is not None:
         return settings.x, settings.y
-    found = _named_pairs(settings, header)
+    free = [name for name in header if name not in (settings.value, settings.time)]
+    stated = settings.x or settings.y or ""  # its naming scheme is that of the pair, too
+    schemes = [scheme for scheme in _PAIRS if _is_called(stated, scheme[0] | scheme[1])] or _PAIRS
+    pairs = dict[tuple[str, str], None]()
+    for east, north in schemes:
+        easts = [name for name in free if _is_called(name, east)] if settings.x is None else [settings.x]
+        norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
+        pairs |= {(x, y): None for x in easts for y in norths}
+    # pairs in other units only if there are no others: `projection_of` then refuses them by name
+    found = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or list(pairs)
     if len(found) == 1:
         return found[0]
     told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}"
@@ -231,20 +240,6 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
     fix = f"{how.format(key='x', value=x)} {how.format(key='y', value=y)}, in Python x = {x!r}, y = {y!r}"
     wanted = f"wanted {'one' if found else 'a'} pair to the east and north: {fix}"
     raise ConfigError(f"got {told}; {wanted}", at=f"{at}.x" if settings.x is None else f"{at}.y")
-
-
-def _named_pairs(settings: CsvColumns, header: list[str]) -> list[tuple[str, str]]:
-    """Pairs of columns to the east and north by their names; at most one of the two is stated."""
-    free = [name for name in header if name not in (settings.value, settings.time)]
-    stated = settings.x or settings.y or ""
-    schemes_of_stated = [scheme for scheme in _PAIRS if _is_called(stated, scheme[0] | scheme[1])]
-    pairs = dict[tuple[str, str], None]()
-    for east, north in schemes_of_stated or _PAIRS:
-        easts = [name for name in free if _is_called(name, east)] if settings.x is None else [settings.x]
-        norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
-        pairs |= {(x, y): None for x in easts for y in norths}
-    # pairs in other units only if there are no others: `projection_of` then refuses them by name
-    return [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or list(pairs)
 
 
 def _is_called(name: str, names: Set[str]) -> bool:

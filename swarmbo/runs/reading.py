@@ -232,12 +232,30 @@ def export(
     By default, the file is ``measurements.csv`` or ``.parquet`` in the folder. ``-`` is standard output, for CSV only.
     Returns the file (None for standard output), and False if rounds are missing because a run is damaged.
     """
-    as_parquet = _is_parquet(file, csv, parquet)
-    if RunFolder.holds_run(folder):
-        run = load_run(folder)
-        table, is_whole = run.table(), run.log.damage is None
-    else:
-        table, is_whole = _table_of_runs(folder)
+    if csv and parquet:
+        raise ConfigError("got --csv and --parquet; wanted one of them")
+    ending = "" if file is None else file.suffix.lower()
+    if not csv and not parquet and ending not in ("", ".csv", ".parquet"):
+        raise ConfigError(f"got {str(file)!r}; wanted a name that ends in .csv or .parquet, or --csv with any name")
+    as_parquet = parquet or (not csv and ending == ".parquet")
+    if as_parquet and file == STDOUT:
+        raise ConfigError("got - for Parquet; wanted a file")
+    root, is_run = folder.resolve(), RunFolder.holds_run(folder)
+
+    def tabled(run: Run) -> tuple[Path, bool, Columns | None]:
+        is_intact = run.log.damage is None
+        has_rounds = is_run or run.log.records or not is_intact  # a run without rounds may have no world either
+        return run.path, is_intact, run.table() if has_rounds else None
+
+    found, left_out = ([tabled(load_run(folder))], []) if is_run else read_each(find_runs([folder]), tabled)
+    is_whole = not left_out and all(is_intact for _, is_intact, _ in found)
+    left_out += [f"{path}: no round is logged" for path, _, table in found if table is None]
+    for why in left_out:
+        warnings.warn(f"{why}; left out", SwarmboWarning, stacklevel=2)
+    tables = {path.resolve().relative_to(root).as_posix(): table for path, _, table in found if table is not None}
+    if not tables:
+        raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
+    table = tables["."] if is_run else stacked(tables)
     if file == STDOUT:
         if isinstance(sys.stdout, TextIOWrapper):  # UTF-8 as in files, whatever the system's encoding
             sys.stdout.reconfigure(encoding="utf-8")
@@ -246,39 +264,3 @@ def export(
     path = folder / f"measurements.{'parquet' if as_parquet else 'csv'}" if file is None else file
     (write_parquet if as_parquet else write_csv)(table, path)
     return path, is_whole
-
-
-def _is_parquet(file: Path | None, csv: bool, parquet: bool) -> bool:
-    """True for Parquet, False for CSV, by the options or else by the file's name."""
-    if csv and parquet:
-        raise ConfigError("got --csv and --parquet; wanted one of them")
-    ending = "" if file is None else file.suffix.lower()
-    if not csv and not parquet and ending not in ("", ".csv", ".parquet"):
-        raise ConfigError(f"got {str(file)!r}; wanted a name that ends in .csv or .parquet, or --csv with any name")
-    is_parquet = parquet or (not csv and ending == ".parquet")
-    if is_parquet and file == STDOUT:
-        raise ConfigError("got - for Parquet; wanted a file")
-    return is_parquet
-
-
-def _table_of_runs(folder: Path) -> tuple[Columns, bool]:
-    """One table of all runs below a folder, and False if one is damaged; warns about those that it leaves out."""
-
-    def tabled(run: Run) -> tuple[Path, bool, Columns | None]:
-        is_intact = run.log.damage is None
-        has_rounds = run.log.records or not is_intact  # a run without rounds may have no world either
-        return run.path, is_intact, run.table() if has_rounds else None
-
-    found, left_out = read_each(find_runs([folder]), tabled)
-    is_whole = not left_out and all(is_intact for _, is_intact, _ in found)
-    root, tables = folder.resolve(), dict[str, Columns]()
-    for path, _, table in found:
-        if table is None:
-            left_out.append(f"{path}: no round is logged")
-        else:
-            tables[path.resolve().relative_to(root).as_posix()] = table
-    for why in left_out:
-        warnings.warn(f"{why}; left out", SwarmboWarning, stacklevel=3)
-    if not tables:
-        raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
-    return stacked(tables), is_whole

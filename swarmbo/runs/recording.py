@@ -240,12 +240,6 @@ def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: Gr
     return best_value, best_place
 
 
-def _common_source(sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Entries that are the same in the sources of all rounds that state one."""
-    first = sources[0] if sources else {}
-    return {key: value for key, value in first.items() if all(source.get(key) == value for source in sources)}
-
-
 def summarise(
     scenario: Scenario, records: Sequence[RoundRecord], labels: Labels, truth: GroundTruth | None, seconds: float
 ) -> Summary:
@@ -257,9 +251,10 @@ def summarise(
     late_joints = [record.joint for record in records[1:][-late_rounds:] if record.joint is not None]
     late_outcomes = [joint.measurement for joint in late_joints if joint.measurement is not None]
     goal, moves = ("peak", False) if truth is None else (truth.goal, truth.at_round is not None)
-    mean_regret = metrics.mean_regret(records)
     links = metrics.links_over_rounds(records)
     sharing_links = metrics.links_over_rounds(records, metrics.sharing_links_of)
+    sources = [record.source for record in records if record.source is not None]
+    first = sources[0] if sources else {}
     blocked = sum(record.report is not None and record.report.status == "blocked" for record in records)
     return Summary(
         name=scenario.name,
@@ -270,7 +265,7 @@ def summarise(
         best=last.best,
         recommendation=last.recommendation,
         score=last.score,
-        mean_regret=None if math.isnan(mean_regret) else mean_regret,
+        mean_regret=None if math.isnan(regret := metrics.mean_regret(records)) else regret,
         maximum=None if truth is None else float(truth.at(last.round).maximum),
         distance=metrics.distance_travelled(records),
         agreement=metrics.agreement_traffic(records),
@@ -278,7 +273,7 @@ def summarise(
         unit=labels.unit,
         axis_unit=labels.axis_unit,
         is_joint=any(record.joint is not None for record in records),
-        source=_common_source([record.source for record in records if record.source is not None]),
+        source={key: value for key, value in first.items() if all(source.get(key) == value for source in sources)},
         declined=metrics.declined(records),
         cost=metrics.total_cost(records),
         late_mean=float(np.mean(late_outcomes)) if late_outcomes else None,

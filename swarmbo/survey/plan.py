@@ -114,7 +114,10 @@ def plan_next(
         >>> len(plan.places), plan.map.mean.shape[1], plan.places[0].agent
         (2, 120, 'agent_1')
     """
-    names = _agent_names(agents)
+    names = () if agents is None or isinstance(agents, int) else tuple(agents)
+    if not names:
+        number = whole_number(1 if agents is None else agents, 1, "--agents", 64)
+        names = tuple(f"agent_{i + 1}" for i in range(number))
     if (distinct := len(np.unique(samples.places, axis=0))) < _FEWEST:
         raise ConfigError(f"got samples at {distinct} locations; wanted at least {_FEWEST}", at="$.csv")
     if (aim == "level") != (level is not None):
@@ -123,13 +126,17 @@ def plan_next(
     x, y = _axes(samples, area)
     cells = samples.coordinates.metres(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
     inside = _is_near_samples(samples.places, cells) if area is None else area.holds(cells)
-    if avoid is not None:
-        inside &= ~avoid.holds(cells)
+    inside &= True if avoid is None else ~avoid.holds(cells)
     free = _candidates(samples, cells, inside, (len(y), len(x)))
     if len(free) < len(names):
         got = f"the regions leave {len(free)} locations for {len(names)} agents"
         raise ConfigError(f"{got}; wanted a larger area, or smaller regions to avoid")
-    team = _fitted_team(names, samples, cells, aim, level, seed)
+    low = np.minimum(cells.min(axis=0), samples.places.min(axis=0))
+    high = np.maximum(cells.max(axis=0), samples.places.max(axis=0))
+    settings: dict[str, Any] = {"kind": "exact", "equal_in": "physical"}
+    team = Team.for_field(names, low, high, aim=aim, level=level, belief=settings, seed=seed)
+    team.attach(samples.places, samples.values, noise_std=samples.noise_std)
+    team.refit()
     query = team.ask(dict.fromkeys(names, free))
     belief = team.belief
     assert isinstance(belief, ExactGP)
@@ -142,27 +149,6 @@ def plan_next(
     places = _next_places(samples, names, chosen, belief, survey_map, aim, level, positions)
     error, spread = left_out_rmse(samples, belief), float(np.std(samples.values))
     return SurveyPlan(samples, survey_map, places, aim, level, error, spread, belief.neglected())
-
-
-def _agent_names(agents: int | Sequence[str] | None) -> tuple[str, ...]:
-    names = () if agents is None or isinstance(agents, int) else tuple(agents)
-    if names:
-        return names
-    number = whole_number(1 if agents is None else agents, 1, "--agents", 64)
-    return tuple(f"agent_{i + 1}" for i in range(number))
-
-
-def _fitted_team(
-    names: Sequence[str], samples: Samples, cells: Float[np.ndarray, "m 2"], aim: Goal, level: float | None, seed: int
-) -> Team:
-    """Team in the box of cells and samples, with a belief fitted to the samples."""
-    low = np.minimum(cells.min(axis=0), samples.places.min(axis=0))
-    high = np.maximum(cells.max(axis=0), samples.places.max(axis=0))
-    settings: dict[str, Any] = {"kind": "exact", "equal_in": "physical"}
-    team = Team.for_field(names, low, high, aim=aim, level=level, belief=settings, seed=seed)
-    team.attach(samples.places, samples.values, noise_std=samples.noise_std)
-    team.refit()
-    return team
 
 
 def left_out_rmse(samples: Samples, belief: ExactGP) -> float | None:
@@ -232,9 +218,9 @@ def _next_places(
 ) -> tuple[NextPlace, ...]:
     mean, variance = belief.posterior(chosen)
     std, own, degrees = np.sqrt(variance), samples.coordinates.own(chosen), samples.coordinates.lon_lat(chosen)
-    median_std, threshold, relation = float(np.nanmedian(survey_map.std)), level, "to be above"
-    if threshold is None:
-        threshold, relation = float(samples.values.max()), "to exceed the largest sample,"
+    median_std = float(np.nanmedian(survey_map.std))
+    threshold = float(samples.values.max()) if level is None else level
+    relation = "to exceed the largest sample," if level is None else "to be above"
     out = list[NextPlace]()
     for i, name in enumerate(names):
         m, s = float(mean[i]), float(std[i])

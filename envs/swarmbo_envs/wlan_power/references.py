@@ -292,7 +292,6 @@ def references(
     random_settings = settings_at(network, stream(seed, "random powers").random((budget, d)), low, high)
 
     def with_equal_powers(powers: np.ndarray) -> Float[np.ndarray, "n d"]:
-        """Settings in which all access points have one power, and the first channel and width."""
         return np.repeat(powers[:, None], d, axis=1) * (np.arange(d) < k)
 
     middle = with_equal_powers(np.array([(low + high) / 2.0]))[0]
@@ -308,10 +307,8 @@ def references(
     else:
         final, n_tried = _independent(functools.partial(utility.factor_values, network), middle, axes[0], budget)
         results["independent"] = Reference("independent tuning", final, float(value(final[None])[0]), n_tried)
-    entries_by_point = np.arange(d).reshape(-1, k).T  # of each access point: its power, channel and width
-    turns = entries_by_point[:, ::-1].ravel()  # the width first
-    results["greedy"] = _greedy(value, middle, axes, turns, budget)
-    return results
+    turns = np.arange(d).reshape(-1, k)[::-1].T.ravel()  # by access point: the width, the channel, the power
+    return {**results, "greedy": _greedy(value, middle, axes, turns, budget)}
 
 
 def _best(label: str, value: Callable[[np.ndarray], np.ndarray], tried: Float[np.ndarray, "n k"]) -> Reference:
