@@ -224,10 +224,10 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
     if settings.x is not None and settings.y is not None:
         return settings.x, settings.y
     free = [name for name in header if name not in (settings.value, settings.time)]
-    stated, pairs = settings.x or settings.y or "", dict[tuple[str, str], None]()
-    # pairs in the naming scheme of a stated column
-    alike = [pair for pair in _PAIRS if _is_called(stated, pair[0] | pair[1])]
-    for east, north in alike or _PAIRS:
+    stated = settings.x or settings.y or ""  # its naming scheme is that of the pair, too
+    schemes = [scheme for scheme in _PAIRS if _is_called(stated, scheme[0] | scheme[1])] or _PAIRS
+    pairs = dict[tuple[str, str], None]()
+    for east, north in schemes:
         easts = [name for name in free if _is_called(name, east)] if settings.x is None else [settings.x]
         norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
         pairs |= {(x, y): None for x in easts for y in norths}

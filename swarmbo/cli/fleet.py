@@ -79,8 +79,8 @@ def run_fleet(
     from swarmbo.fleet import run
 
     link_protocol: Any = protocol or ("tcp" if keys is None and not hosts else "tls")  # checked by a fleet
-    elsewhere_and_measuring = (tuple(elsewhere or ()), tuple(measures or ()))
-    network = run.Network(link_protocol, port, _hosts(hosts), keys, *elsewhere_and_measuring, patience, tick)
+    started_elsewhere, measuring = tuple(elsewhere or ()), tuple(measures or ())
+    network = run.Network(link_protocol, port, _hosts(hosts), keys, started_elsewhere, measuring, patience, tick)
     drawn_as = options.formats(formats, dpi, no_figures)
     if tables.is_in_tables(source):
         if formats or dpi:
@@ -91,9 +91,9 @@ def run_fleet(
         from swarmbo.runs.progress import Progress
         from swarmbo.runs.sweep import folder_name
 
-        settings_given = [] if coordination is None else [f"coordination={coordination}"]
-        settings_given += [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
-        scenario = load(source, settings_given, None)
+        method = [] if coordination is None else [f"coordination={coordination}"]
+        drawn_from = [] if seed is None else [f"seed={seed}"]
+        scenario = load(source, [*method, *(overrides or []), *drawn_from], None)
         out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
         with options.resumable(out), Progress(scenario.rounds, quiet=quiet) as progress:
             summary, report = run.run_fleet(scenario, out, network, progress.show, options.say_awaited)

@@ -118,12 +118,13 @@ def compare(
     """
     if not 0 < level < 1:
         raise ConfigError(f"got {level}; wanted a number between 0 and 1", at="--level")
-    runs, notes = _read_runs(find_runs(list(paths)))
+    runs, unreadable = read_each(find_runs(list(paths)), _scored_run)
+    notes = [*(f"{why}; left out" for why in unreadable), *_notes_on_changed_code(runs)]
     if not runs:
         raise RunFolderError(f"no run is left, so there is nothing to compare: {'; '.join(notes[:_MOST_NAMED])}")
     labels = method_labels([run.method for run in runs], [run.problem for run in runs])
     names = problem_names([(run.problem, run.world) for run in runs])
-    cells: _Cells = {}
+    cells = _Cells()
     for run, label in zip(runs, labels, strict=True):
         cell = cells.setdefault((run.problem, label), {})
         if run.seed in cell:
@@ -133,10 +134,9 @@ def compare(
     notes += _note_on_problems(names, cells)
     methods = list(dict.fromkeys(labels))
     reference = methods[0] if reference is None else reference
-    for name in (reference, *against):
-        if name not in methods:
-            wanted = f"wanted one of {', '.join(map(repr, methods))}"
-            raise ConfigError(f"got {name!r}; {wanted}", at="--reference/--against")
+    if unknown := [name for name in (reference, *against) if name not in methods]:
+        wanted = f"wanted one of {', '.join(map(repr, methods))}"
+        raise ConfigError(f"got {unknown[0]!r}; {wanted}", at="--reference/--against")
     methods = [name for name in methods if name == reference or not against or name in against]
     rows = _rows(cells, names, methods, reference, level)
     for row in rows:
@@ -144,12 +144,10 @@ def compare(
             seeds = ", ".join(map(str, row.difference.unpaired))
             both = f"{row.method} and {reference} do not both have seeds {seeds}"
             notes.append(f"{row.problem}: {both}; not in the difference")
-    compared = {
-        (name, method): [cells[problem, method][seed] for seed in sorted(cells[problem, method])]
-        for problem, name in names.items()
-        for method in methods
-        if (problem, method) in cells
-    }
+    compared = dict[tuple[str, str], list[ScoredRun]]()
+    for (problem, name), method in itertools.product(names.items(), methods):
+        if cell := cells.get((problem, method)):
+            compared[name, method] = [cell[seed] for seed in sorted(cell)]
     return Comparison(rows, compared, reference, notes, level)
 
 
@@ -186,12 +184,6 @@ def _note_on_problems(names: Mapping[ProblemKey, str], cells: Iterable[tuple[Pro
         f"these are runs of {len(names)} different problems ({shown}); methods are compared within each, and scores of "
         "different problems are not comparable"
     ]
-
-
-def _read_runs(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
-    """Runs with a score, and notes on the runs left out; a damaged run does not stop the comparison of the others."""
-    runs, left_out = read_each(paths, _scored_run)
-    return runs, [*(f"{why}; left out" for why in left_out), *_notes_on_changed_code(runs)]
 
 
 def _scored_run(run: Run) -> ScoredRun:

@@ -293,27 +293,26 @@ class Ledger:
         """
         where: Any = None if locations is None else dict(locations)
         quantities = self.team.problem.quantities(constraints)
-        # the team learns the logged form, so that a replay teaches it the same
-        told = _as_logged(
-            Event(
-                "tell",
-                time.time(),
-                query_id,
-                None if point is None else _plain_point(values.table(point, "{variable: value}", "$.point")),
-                outcome=_checked_by_channel(outcome, values.outcome_from_user, "the evaluation"),
-                failed=failed,
-                noise_std=_checked_by_channel(noise_std, values.noise_from_user, "the evaluation"),
-                locations=where,
-                constraints=_checked_by_channel(quantities, values.outcome_from_user, "", "the quantity ") or None,
-                note=dict(note or {}),
-            )
+        told = Event(
+            "tell",
+            time.time(),
+            query_id,
+            None if point is None else _plain_point(values.table(point, "{variable: value}", "$.point")),
+            outcome=_checked_by_channel(outcome, values.outcome_from_user, "the evaluation"),
+            failed=failed,
+            noise_std=_checked_by_channel(noise_std, values.noise_from_user, "the evaluation"),
+            locations=where,
+            constraints=_checked_by_channel(quantities, values.outcome_from_user, "", "the quantity ") or None,
+            note=dict(note or {}),
         )
+        told = _as_logged(told)  # the team learns the logged form, so that a replay teaches it the same
         with self._transaction():
             if query_id not in self.team.pending:
-                self.asked(query_id)
-            before = self.team.history, self.team.pending
+                self.asked(query_id)  # raises if it was never asked
+            history, pending = self.team.history, self.team.pending
             self._tell_team(told)  # a conflict raises
-            if is_new := self.team.history is not before[0] or self.team.pending != before[1]:
+            is_new = self.team.history is not history or self.team.pending != pending
+            if is_new:
                 self._log(told)
             return is_new
 

@@ -87,39 +87,42 @@ def read_with_variables(g: "nx.Graph[Any]", variables: Iterable[Hashable] | None
 
 def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> GraphContent:
     """Read a graph with tables by factor, edge and node; None: attributes ``table``."""
-    names, node_of = _names(g), dict[str, Any]()
-    node_of.update((name, node) for node, name in names.items())
+    names = _names(g)
     if tables is None:
         tables = {node: t for node, t in _node_attribute(g, "table").items() if t is not None}
         tables |= {(u, v): data["table"] for u, v, data in g.edges(data=True) if data.get("table") is not None}
-    by_node, by_group = dict[Any, Any](), dict[tuple[Any, ...], Any]()
-    known = set[frozenset[Any]]()
-    for key, entries in tables.items():
-        node = key if key in names else node_of.get(str(key))
-        group = (node,) if node is not None else _joined(g, node_of, key)
-        if frozenset(group) in known:
-            raise ShapeError(f"got two tables for {' - '.join(map(repr, group))}; add them up, with axes in one order")
-        known.add(frozenset(group))
-        if len(group) == 1:
-            by_node[node] = entries
-        else:
-            by_group[group] = entries
-    if not by_group and g.number_of_edges():
+    by_scope = _tables_by_scope(g, names, tables)
+    by_node = {scope[0]: entries for scope, entries in by_scope.items() if len(scope) == 1}
+    if len(by_node) == len(by_scope) and g.number_of_edges():
         side = _node_attribute(g, "bipartite")
         factors = {node for node, kind in side.items() if kind == 1}
-        if not all(kind in (0, 1) for kind in side.values()) or set(by_node).isdisjoint(factors):
-            factors = set(by_node)
+        if not all(kind in (0, 1) for kind in side.values()) or factors.isdisjoint(by_node):
+            factors = set(by_node)  # sides are not stated, or not for the nodes with tables
         if all((u in factors) != (v in factors) for u, v in g.edges):
             content = _bipartite(g, names, factors)
             return content._replace(tables={names[node]: entries for node, entries in by_node.items()})
-    covered = {frozenset(pair) for group in by_group for pair in combinations(group, 2)}
+    covered = {frozenset(pair) for scope in by_scope for pair in combinations(scope, 2)}
     if missing := [edge for edge in g.edges if frozenset(edge) not in covered]:
         fix = "give one for each edge, {(u, v): table}, with axes in this order, or for each node that is a factor"
         raise ShapeError(f"edge {missing[0]!r} has no table; {fix}")
     if isolated := [node for node in g.nodes if not g.adj[node] and node not in by_node]:
         raise ShapeError(f"node {isolated[0]!r} has no edge and no table; give it one, or leave it out")
-    content = _interactions(g, names, [*by_group, *((node,) for node in by_node)])
-    return content._replace(tables=dict(zip(content.scopes, [*by_group.values(), *by_node.values()], strict=True)))
+    content = _interactions(g, names, by_scope)
+    return content._replace(tables=dict(zip(content.scopes, by_scope.values(), strict=True)))
+
+
+def _tables_by_scope(g: "nx.Graph[Any]", names: Mapping[Any, str], tables: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Tables by the nodes of their edge or clique, then those of single nodes; keys may be names of nodes."""
+    node_of: dict[str, Any] = {name: node for node, name in names.items()}
+    by_scope, known = dict[tuple[Any, ...], Any](), set[frozenset[Any]]()
+    for key, entries in tables.items():
+        node = key if key in names else node_of.get(str(key))
+        scope = (node,) if node is not None else _joined(g, node_of, key)
+        if frozenset(scope) in known:
+            raise ShapeError(f"got two tables for {' - '.join(map(repr, scope))}; add them up, with axes in one order")
+        known.add(frozenset(scope))
+        by_scope[scope] = entries
+    return dict(sorted(by_scope.items(), key=lambda item: len(item[0]) == 1))
 
 
 def _joined(g: "nx.Graph[Any]", node_of: Mapping[str, Any], key: object) -> tuple[Any, ...]:
@@ -168,9 +171,7 @@ def _groups(g: "nx.Graph[Any]", factors: str) -> list[tuple[Any, ...]]:
 
 
 def _interactions(g: "nx.Graph[Any]", names: Mapping[Any, str], groups: Iterable[tuple[Any, ...]]) -> GraphContent:
-    scopes, owners = dict[str, list[str]](), dict[str, str]()
-    owner_of = _node_attribute(g, "owner").items()
-    variable_owners: dict[str, str] = {names[node]: owner for node, owner in owner_of if owner is not None}
+    scopes, owners, variable_owners = dict[str, list[str]](), dict[str, str](), _node_owners(g, names)
     for group in groups:
         scope = [names[node] for node in group]
         factor = f"f({','.join(scope)})"
@@ -191,20 +192,29 @@ def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) 
         if (u in factors) == (v in factors):
             raise ConfigError(f"edge {u!r} - {v!r} joins two nodes of one kind; wanted a factor and a variable")
     scopes: dict[str, list[str]] = {}
-    for factor in (node for node in g.nodes if node in factors):
-        edges = list(g.edges(factor, data=True))
-        stated = [data.get("axis") for _, _, data in edges]
-        axes = [*range(len(stated))] if all(axis is None for axis in stated) else stated
-        are_numbers = all(isinstance(axis, int | float | np.number) and np.isfinite(axis) for axis in axes)
-        if not are_numbers or len(set(axes)) < len(axes):
-            raise ConfigError(f"node {factor!r} has edges with axis = {short(axes)}; wanted different numbers, or none")
-        scopes[names[factor]] = [names[v] for _, (_, v, _) in sorted(zip(axes, edges, strict=True))]
+    for node, name in names.items():
+        if node in factors:
+            scopes[name] = [names[variable] for variable in _variables_by_axis(g, node)]
     covered = {variable for scope in scopes.values() for variable in scope}
-    if isolated := [name for node, name in names.items() if node not in factors and name not in covered]:
+    if isolated := [name for name in names.values() if name not in scopes and name not in covered]:
         raise ConfigError(f"variable {isolated[0]!r} is in no scope; connect it to a factor or leave it out")
-    given = _node_attribute(g, "owner")
-    owned = [
-        {names[node]: owner for node, owner in given.items() if (node in factors) == of and owner is not None}
-        for of in (True, False)
-    ]
-    return GraphContent(scopes, owned[0] or None, owned[1] or None)
+    given = _node_owners(g, names)
+    owners = {name: owner for name, owner in given.items() if name in scopes}
+    variable_owners = {name: owner for name, owner in given.items() if name not in scopes}
+    return GraphContent(scopes, owners or None, variable_owners or None)
+
+
+def _variables_by_axis(g: "nx.Graph[Any]", factor: Any) -> list[Any]:
+    """Variables of a factor, in the order of the edges' attributes ``axis``, if any, else of the edges."""
+    variables = list(g.adj[factor])
+    stated = [data.get("axis") for data in g.adj[factor].values()]
+    if all(axis is None for axis in stated):
+        return variables
+    are_numbers = all(isinstance(axis, int | float | np.number) and np.isfinite(axis) for axis in stated)
+    if not are_numbers or len(set(stated)) < len(stated):
+        raise ConfigError(f"node {factor!r} has edges with axis = {short(stated)}; wanted different numbers, or none")
+    return [variable for _, variable in sorted(zip(stated, variables, strict=True))]
+
+
+def _node_owners(g: "nx.Graph[Any]", names: Mapping[Any, str]) -> dict[str, str]:
+    return {names[node]: owner for node, owner in _node_attribute(g, "owner").items() if owner is not None}

@@ -1,6 +1,6 @@
 """Solution of a problem in tables, by a method and over a transport from settings; costs or values as in its file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,50 +100,57 @@ class Solved:
 
     def table(self) -> RichTable:
         """The summary for a terminal."""
-        problem, solution, report = self.problem, self.solution, self.solution.report
-        is_cost, graph = problem.objective == "min", problem.graph
-        table = RichTable(title=problem.name, show_header=False, title_justify="left")
+        table = RichTable(title=self.problem.name, show_header=False, title_justify="left")
         table.add_column(style="bold")
         table.add_column(overflow="fold")
+        for row in self._rows():
+            table.add_row(*row)
+        return table
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        problem, graph, report = self.problem, self.problem.graph, self.solution.report
         n_agents = len(graph.agents) + len(problem.idle)
         sizes = (len(graph.variables), "variable"), (len(graph.factors), "factor"), (n_agents, "agent")
         counts = ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in sizes)
-        table.add_row("problem", f"{counts}, {problem.n_entries:,} entries")
+        yield "problem", f"{counts}, {problem.n_entries:,} entries"
         if problem.idle:
-            table.add_row("agents that own nothing", _shortened(problem.idle))
-        table.add_row("coordination", f"{registry.name_of(self.method)}, seed {self.seed}")
+            yield "agents that own nothing", _shortened(problem.idle)
+        yield "coordination", f"{registry.name_of(self.method)}, seed {self.seed}"
         goes_on = ": an agent failed; with max-sum and mode=asynchronous the others choose without it"
-        table.add_row("status", report.status + (goes_on if report.status == "blocked" else ""))
-        table.add_row("valid", "yes" if self.is_valid else "no: cost too high" if self._is_above else "no")
-        noun = "cost" if is_cost else "value"
+        yield "status", report.status + (goes_on if report.status == "blocked" else "")
+        yield "valid", "yes" if self.is_valid else "no: cost too high" if self._is_above else "no"
+        yield from self._value_rows()
+        yield "rounds", f"{report.rounds:,}"
+        size = f"{report.bytes / 1000:,.1f} kB" if report.bytes >= 1000 else f"{report.bytes} bytes"
+        yield "messages to agree", f"{report.messages:,} ({size})" if report.messages else "none"
+        if report.links is not UNSET and report.links.silent:
+            yield "failed agents", _shortened(report.links.silent)
+        if report.links is not UNSET and report.links.edges:
+            yield "lost messages", f"{report.links.total.lost:,} in {report.links.ticks:,} steps"
+        chosen = [f"{variable} {value}" for variable, value in problem.chosen(self.solution.assignment).items()]
+        yield "choice", _shortened(chosen)
+
+    def _value_rows(self) -> Iterator[tuple[str, str]]:
+        problem, solution, report = self.problem, self.solution, self.solution.report
+        noun = "cost" if problem.objective == "min" else "value"
         if self.undecided:
-            table.add_row("without a value", _shortened(self.undecided))
-            chosen = solution.assignment
-            scopes = {f: graph.scope(f) for f in decided_factors(graph, chosen)}
-            known = sum(float(problem.tables[f][tuple(chosen[x] for x in scope)]) for f, scope in scopes.items())
+            yield "without a value", _shortened(self.undecided)
+            chosen, tables = solution.assignment, problem.tables
+            scopes = {f: problem.graph.scope(f) for f in decided_factors(problem.graph, chosen)}
+            known = sum(float(tables[f][tuple(chosen[x] for x in scope)]) for f, scope in scopes.items())
             if scopes:
-                table.add_row(f"{noun} of the other factors", f"{problem.told(known):,.6g}")
+                yield f"{noun} of the other factors", f"{problem.told(known):,.6g}"
         elif not report.violated:
-            table.add_row(noun, f"{problem.told(solution.value):,.6g}")
+            yield noun, f"{problem.told(solution.value):,.6g}"
         if report.violated:
-            table.add_row("forbidden by", _shortened(report.violated))
+            yield "forbidden by", _shortened(report.violated)
         if self.unhindered is not None:
-            table.add_row(f"{noun} without faults", f"{problem.told(self.unhindered):,.6g}")
+            yield f"{noun} without faults", f"{problem.told(self.unhindered):,.6g}"
         if solution.upper_bound is not None:
             gap = "" if report.gap is None else f"; gap {report.gap:,.4g}"
-            none = "every choice is forbidden" if solution.upper_bound == -float("inf") else None
-            bound = none or f"{problem.told(solution.upper_bound):,.6g}{gap}"
-            table.add_row("no cost is below" if is_cost else "no value is above", bound)
-        table.add_row("rounds", f"{report.rounds:,}")
-        size = f"{report.bytes / 1000:,.1f} kB" if report.bytes >= 1000 else f"{report.bytes} bytes"
-        table.add_row("messages to agree", f"{report.messages:,} ({size})" if report.messages else "none")
-        if report.links is not UNSET and report.links.silent:
-            table.add_row("failed agents", _shortened(report.links.silent))
-        if report.links is not UNSET and report.links.edges:
-            table.add_row("lost messages", f"{report.links.total.lost:,} in {report.links.ticks:,} steps")
-        chosen = [f"{variable} {value}" for variable, value in problem.chosen(solution.assignment).items()]
-        table.add_row("choice", _shortened(chosen))
-        return table
+            is_hopeless = solution.upper_bound == -np.inf
+            bound = "every choice is forbidden" if is_hopeless else f"{problem.told(solution.upper_bound):,.6g}{gap}"
+            yield "no cost is below" if noun == "cost" else "no value is above", bound
 
     def write(self, path: Path) -> Path:
         """Write the solution completely or not at all: in UAI's format for ``.MPE`` or ``.MAP``, else as JSON."""
@@ -236,6 +243,6 @@ def transport_of(settings: Mapping[str, Any], agents: Sequence[str]) -> Carrying
     return transport
 
 
-def _shortened(words: "tuple[str, ...] | list[str]") -> str:
+def _shortened(words: Sequence[str]) -> str:
     shown = words if len(words) <= _MOST_SHOWN else words[: _MOST_SHOWN - 1]
     return ", ".join(shown) + (f", … {len(words)} in all" if len(shown) < len(words) else "")

@@ -3,17 +3,15 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET
 
 from swarmbo.errors import ShapeError
+from swarmbo.problem import Problem
 from swarmbo.records import Evaluation, Goal, GroundTruth, LinkReport, Recommendation, RoundRecord, Score, Traffic
-
-if TYPE_CHECKING:
-    from swarmbo.problem import Problem
 
 _SEARCHERS, _GENERATIONS = 64, 200
 
@@ -43,7 +41,7 @@ def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarr
         raise ShapeError(f"got shapes {mean.shape} and {values.shape}; wanted two vectors of equal length > 0")
 
 
-def within_rules(truth: GroundTruth, problem: "Problem", variables: Sequence[str] = ()) -> GroundTruth:
+def within_rules(truth: GroundTruth, problem: Problem, variables: Sequence[str] = ()) -> GroundTruth:
     """Truth with a maximum that no-go regions and constraints allow: its own, or the best of the truth's points or, for
     a function, of differential evolution (which also starts just beyond borders) and a local search. ``variables`` of a
     function are the coordinates of its truth; those in no factor, which the problem does not have, do not change.
@@ -109,29 +107,27 @@ def score_round(
     places = [evaluation.location for evaluation in asked if evaluation.measurement is not None]
     stops = [stop.location for stop in on_the_way if stop.measurement is not None]
     chosen, found = _regrets(truth, places), _regrets(truth, [*places, *stops])
-    earlier = None if previous is None or previous.score is None else previous.score
-    before = None if earlier is None else earlier.simple_regret
-    if not len(found) and before is None:
+    earlier = None if previous is None else previous.score
+    if not len(found) and earlier is None:
         return None
-    batch, least = (float(regrets.min()) if len(regrets) else None for regrets in (chosen, found))
     believed = [] if recommendation is None else [recommendation.location]
-    recommended = next(iter(_regrets(truth, believed).tolist()), None)
-    if truth.at_round is not None:
-        least = recommended if least is None else least  # without a measurement, the recommendation counts
-        before = before if least is None else None  # the maximum of an earlier round does not apply to this one
-    so_far = [regret for regret in (before, least) if regret is not None]
+    recommended = min(_regrets(truth, believed).tolist(), default=None)
+    recommended_before = 0.0 if earlier is None else earlier.recommended_so_far
+    before, least = None if earlier is None else earlier.simple_regret, min(found.tolist(), default=None)
+    # if the field changes, the maximum of an earlier round does not apply to this one: what is known of this one counts
+    simple_regrets = (before, least) if truth.at_round is None else (least, recommended, before)
+    known = [regret for regret in simple_regrets if regret is not None]
     mean, values = mean if np.isfinite(truth.values).any() else None, truth.values
     views = None if mean is None or means is None else {agent: map_rmse(own, values) for agent, own in means.items()}
-    summed = 0.0 if earlier is None else earlier.recommended_so_far
     return Score(
-        simple_regret=min(so_far),
-        batch_regret=batch,
+        simple_regret=min(known) if truth.at_round is None else known[0],
+        batch_regret=min(chosen.tolist(), default=None),
         total_regret=float(chosen.sum()),
         recommendation_regret=recommended,
         map_rmse=None if mean is None else map_rmse(mean, values),
         level_f1=None if mean is None or truth.level is None else level_f1(mean, values, truth.level),
         view_rmse=views,
-        recommended_so_far=0.0 if previous is None else summed + (recommended or 0.0),
+        recommended_so_far=0.0 if previous is None else recommended_before + (recommended or 0.0),
         unknown=len(places) - len(chosen) or UNSET,
     )
 

@@ -68,13 +68,12 @@ def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: 
     lowest = np.inf
     for curve in curves:
         index = methods.index(curve.method)
-        colour, marker = _method_style(index)
+        look = _method_look(index)
         mean, (low, high) = curve.regrets.mean(axis=0), bootstrap_band(curve.regrets, level=level)
-        ax.fill_between(curve.measurements, low, high, color=colour, alpha=0.15, linewidth=0)
+        ax.fill_between(curve.measurements, low, high, color=look["color"], alpha=0.15, linewidth=0)
         every, (width, zorder) = max(1, len(mean) // 6), (2.4, 4) if index == 0 else (1.6, 3)
-        marks: dict[str, Any] = {"marker": marker, "markersize": 5, "markeredgecolor": "white"}
-        line: dict[str, Any] = {"color": colour, "linewidth": width, "zorder": zorder, "label": curve.method}
-        ax.plot(curve.measurements, mean, markevery=(index % every, every), **marks, **line)
+        look |= {"markersize": 5, "markevery": (index % every, every), "linewidth": width, "zorder": zorder}
+        ax.plot(curve.measurements, mean, label=curve.method, **look)
         lowest = min(lowest, float(np.fmin.reduce(low)))  # round 0 has no score in runs on a function
     if curves:
         highest = max(float(np.fmax.reduce(curve.regrets.mean(axis=0))) for curve in curves)
@@ -92,11 +91,11 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
     """Draw paired differences on one problem as a forest plot, with a row for each method but the first (reference)."""
     ax.axvline(0.0, color=style.INK, linewidth=1.0, zorder=1)
     for difference in differences:
-        place = methods.index(difference.method)
-        row, (colour, marker) = place - 1, _method_style(place)
+        index = methods.index(difference.method)
+        row, look = index - 1, _method_look(index)
         if difference.low is not None and difference.high is not None:
-            ax.plot([difference.low, difference.high], [row, row], color=colour, linewidth=2.2, zorder=2)
-        ax.plot(difference.mean, row, marker, color=colour, markersize=8, markeredgecolor="white", zorder=3)
+            ax.plot([difference.low, difference.high], [row, row], color=look["color"], linewidth=2.2, zorder=2)
+        ax.plot(difference.mean, row, linestyle="none", markersize=8, zorder=3, **look)
     ax.set_yticks(range(len(methods) - 1), [fill(method, _LONGEST_LABEL) for method in methods[1:]])
     ax.set_ylim(len(methods) - 1.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -120,22 +119,17 @@ def comparison_figure(
     problems = list(dict.fromkeys(curve.problem for curve in curves))
     rows = [row for row in (differences, cumulated) if row]
     methods = list(dict.fromkeys([reference, *(part.method for parts in (curves, *rows) for part in parts)]))
+    short_reference = reference if len(reference) <= 18 else "the reference"
+    labels = [fill(method, _LONGEST_LABEL) for method in methods]
+    lines = "\n".join(labels).splitlines()
+    label_width = 0.075 * max(map(len, lines))  # inches
+    height_below = 0.7 + max(0.3 * len(methods), 0.16 * len(lines))
     with style.applied():
-        labels = [fill(method, _LONGEST_LABEL) for method in methods]
-        lines = "\n".join(labels).splitlines()
-        letters = 0.075 * max(map(len, lines))  # inches
-        below = 0.7 + max(0.3 * len(methods), 0.16 * len(lines))
-        heights, margins = [3.3, *[below] * len(rows)], (max(1.4, letters), 0.9)
+        heights, margins = [3.3, *[height_below] * len(rows)], (max(1.4, label_width), 0.9)
         figure, panels = style.panel_grid(len(problems), heights, 3.1, 6.6, margins)
-        short_reference, width = reference if len(reference) <= 18 else "the reference", figure.get_figwidth()
         for problem, (ax, *bottoms) in zip(problems, panels, strict=True):
             own_curves = [curve for curve in curves if curve.problem == problem]
             plot_regret_curves(ax, own_curves, methods, level)
-            spec = ax.get_subplotspec()
-            if not (is_first := spec is None or spec.is_first_col()):
-                quantity, unit = own_curves[0].quantity, own_curves[0].unit
-                is_known = len({curve.quantity for curve in curves}) == 1  # the first panel names it
-                ax.set_ylabel(unit if is_known else style.with_unit(quantity, unit))
             for bottom, row in zip(bottoms, rows, strict=True):
                 here = [difference for difference in row if difference.problem == problem]
                 bottom.set_visible(bool(here) or row is not cumulated)  # only a peak has regret to cumulate
@@ -143,8 +137,15 @@ def comparison_figure(
                 verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
                 title = f"right of zero: {verdict} than {short_reference}"
                 bottom.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
-                if not is_first:
+            spec = ax.get_subplotspec()
+            if spec is not None and not spec.is_first_col():
+                # the first panel of its row names the methods, and the quantity if there is only one
+                has_one_quantity = len({curve.quantity for curve in curves}) == 1
+                quantity, unit = own_curves[0].quantity, own_curves[0].unit
+                ax.set_ylabel(unit if has_one_quantity else style.with_unit(quantity, unit))
+                for bottom in bottoms:
                     bottom.set_yticklabels([])
+        width = figure.get_figwidth()
         text = _caption(curves, level)
         if differences:
             more = ", mean regret: of all measurements" if cumulated else ""
@@ -152,12 +153,9 @@ def comparison_figure(
         figure.suptitle(fill(text, int(11.5 * width)), x=0.01, ha="left", fontsize=10.5)
         if (layout := figure.get_layout_engine()) is not None:
             layout.set(hspace=0.06)  # pyright: ignore[reportCallIssue]
-        handles: list[Line2D] = []
-        for index, label in enumerate(labels):
-            colour, marker = _method_style(index)
-            look: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "linewidth": 2}
-            handles.append(Line2D([], [], color=colour, marker=marker, label=label, **look))
-        columns = min(len(handles), int(width / max(1.6, letters + 0.8)))
+        marks: dict[str, Any] = {"markersize": 6, "linewidth": 2}
+        handles = [Line2D([], [], label=label, **marks, **_method_look(i)) for i, label in enumerate(labels)]
+        columns = min(len(handles), int(width / max(1.6, label_width + 0.8)))
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
 
@@ -170,5 +168,6 @@ def _caption(curves: Curves, level: float) -> str:
     return f"{quantities[0].upper()}{quantities[1:]}: {over}."
 
 
-def _method_style(index: int) -> tuple[str, str]:
-    return style.METHOD_COLOURS[index % 8], style.METHOD_MARKERS[(index + index // 8) % 8]
+def _method_look(index: int) -> dict[str, Any]:
+    marker = style.METHOD_MARKERS[(index + index // 8) % 8]
+    return {"color": style.METHOD_COLOURS[index % 8], "marker": marker, "markeredgecolor": "white"}

@@ -24,6 +24,7 @@ from swarmbo.coordination.schema import are_not_negative
 from swarmbo.routing.pilot import Legs, Pilot, Tour, choose_in_turn
 
 Order = Literal["auction", "sequential"]
+_TURN: dict[Order, int] = {"auction": 1, "sequential": 0}  # column of a bid with minus the number of its agent
 SPARE = 6.0  # rounds at the best place, after the first agent's arrival
 
 Places = Sequence[Float[np.ndarray, " d"]]
@@ -32,17 +33,14 @@ Places = Sequence[Float[np.ndarray, " d"]]
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
     """Program of a process with its agents' ``pilots``; the highest bid wins, or, if sequential, the first bidder's."""
     agents, own = view.graph.variables, [pilots[agent] for agent in view.variables]
-    number = {agent: n for n, agent in enumerate(agents)}
-    scores: dict[int, TargetScores] = {}
-    for pilot in own:
-        # agents with equal beliefs share one table of values, updated once per award
-        if id(gains := pilot.gains) not in scores:
-            scores[id(gains)] = gains.utility.scores(gains.belief, gains.places, picks=len(gains.places))
-    bidders = [_Bidder(pilot, number[pilot.agent]) for pilot in own]
+    # agents with equal beliefs share one table of values, updated once per award
+    distinct = {id(pilot.gains): pilot.gains for pilot in own}
+    scores = {key: one.utility.scores(one.belief, one.places, picks=len(one.places)) for key, one in distinct.items()}
+    bidders = [_Bidder(pilot, agents.index(pilot.agent)) for pilot in own]
     groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], table) for key, table in scores.items()]
     places, rounds = own[0].places, 0
     planned = np.zeros(len(places), dtype=bool)
-    next_stop, detours = dict[str, int](), dict.fromkeys(agents, True)
+    first_stops, is_out_of_reach = dict[str, int](), dict.fromkeys(agents, True)  # in this round; True without a stop
     while True:
         rows = np.array([row for group in groups for row in group.bids(order)])
         # the largest row, lexicographically: equal rates go to the first agent, for every driver
@@ -51,16 +49,17 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
         # no bids: no route has room for a place that is worth its price
         if best[0] == -np.inf:
             break
-        winner, place = agents[-int(best[1 if order == "auction" else 0])], int(best[2])
-        detours[winner], planned[place] = bool(best[3]), True
+        winner, place = agents[-int(best[_TURN[order]])], int(best[2])
+        planned[place], is_out_of_reach[winner] = True, bool(best[3])
         if best[4]:
-            next_stop[winner] = place
+            first_stops[winner] = place
         for group in groups:
             group.award(winner, place)
-    points = {pilot.agent: places[next_stop[pilot.agent]] for pilot in own if not detours[pilot.agent]}
-    taken = {places[next_stop[agent]].tobytes() for agent in agents if not detours[agent]}
+    goals = {agent: places[first_stops[agent]] for agent in agents if not is_out_of_reach[agent]}
+    points = {pilot.agent: goals[pilot.agent] for pilot in own if pilot.agent in goals}
+    taken = {goal.tobytes() for goal in goals.values()}
     tours = {bidder.pilot.agent: bidder.tour for bidder in bidders}
-    en_route = [agent for agent in agents if detours[agent]]
+    en_route = [agent for agent in agents if agent not in goals]
 
     def pick(pilot: Pilot, picks: Places) -> Float[np.ndarray, " d"] | None:
         return pilot.pick(tours[pilot.agent], scores[id(pilot.gains)].value, planned, picks, taken)
@@ -79,7 +78,7 @@ def _is_bid(
     """True if a row, in the form of ``_Group.bids``, may be the best bid of some agents for a place still available."""
     if row[0] == -np.inf:
         return True
-    number, place = -row[1 if order == "auction" else 0], row[2]
+    number, place = -row[_TURN[order]], row[2]
     is_theirs = number in range(len(agents)) and agents[int(number)] in bidders
     return is_theirs and place in range(len(planned)) and not planned[int(place)]
 
@@ -114,8 +113,9 @@ class _Group:
             rate, turn = float(rates[n, place]), -float(bidder.number)
             if rate <= 0.0:
                 rows.append((-np.inf, -np.inf, -1.0, 0.0, 0.0))
-            else:
-                rows.append((*((rate, turn) if order == "auction" else (turn, rate)), place, *bidder.next_stop(place)))
+                continue
+            deciding = (rate, turn) if order == "auction" else (turn, rate)
+            rows.append((*deciding, place, *bidder.next_stop(place)))
         return rows
 
     def award(self, winner: str, place: int) -> None:
@@ -123,10 +123,9 @@ class _Group:
         self._remaining.take(place)
         for n, bidder in enumerate(self._bidders):
             tour = bidder.tour
-            if winner == bidder.pilot.agent:
-                tour.insert(place, tour.best_slot(place))
             tour.exclude(place)  # before the added rounds, which are inf for excluded places
             if winner == bidder.pilot.agent:
+                tour.insert(place, tour.best_slot(place))
                 self._added_rounds[n] = tour.added_rounds()
         self._added_rounds[:, place] = np.inf
 

@@ -244,12 +244,12 @@ def summarise(
     scenario: Scenario, records: Sequence[RoundRecord], labels: Labels, truth: GroundTruth | None, seconds: float
 ) -> Summary:
     """Summary of a run, with the parts that follow from its records."""
+    last = records[-1]
     evaluations = [evaluation for record in records for evaluation in record.evaluations]
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)
-    last = records[-1]
-    late_rounds = -(-last.round // 4)
-    late = [record.joint.measurement for record in records[1:][-late_rounds:] if record.joint is not None]
-    late_known = [value for value in late if value is not None]
+    late_rounds = math.ceil(last.round / 4)
+    late_joints = [record.joint for record in records[1:][-late_rounds:] if record.joint is not None]
+    late_outcomes = [joint.measurement for joint in late_joints if joint.measurement is not None]
     goal, moves = ("peak", False) if truth is None else (truth.goal, truth.at_round is not None)
     links = metrics.links_over_rounds(records)
     sharing_links = metrics.links_over_rounds(records, metrics.sharing_links_of)
@@ -276,7 +276,7 @@ def summarise(
         source={key: value for key, value in first.items() if all(source.get(key) == value for source in sources)},
         declined=metrics.declined(records),
         cost=metrics.total_cost(records),
-        late_mean=float(np.mean(late_known)) if late_known else None,
+        late_mean=float(np.mean(late_outcomes)) if late_outcomes else None,
         late_rounds=late_rounds,
         goal=goal,
         moves=moves,

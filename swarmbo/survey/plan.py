@@ -143,9 +143,9 @@ def plan_next(
     chosen = np.array([query.points[name] for name in names])
     if positions is not None:
         chosen = chosen[linear_sum_assignment(distance.cdist(positions, chosen))[1]]
-    shown = np.full((2, len(cells)), np.nan)
-    shown[0, inside], shown[1, inside] = belief.posterior(cells[inside])
-    survey_map = SurveyMap(x, y, *(part.reshape(len(y), len(x)) for part in (shown[0], np.sqrt(shown[1]))))
+    mean, variance = np.full((2, len(cells)), np.nan)
+    mean[inside], variance[inside] = belief.posterior(cells[inside])
+    survey_map = SurveyMap(x, y, mean.reshape(len(y), len(x)), np.sqrt(variance).reshape(len(y), len(x)))
     places = _next_places(samples, names, chosen, belief, survey_map, aim, level, positions)
     error, spread = left_out_rmse(samples, belief), float(np.std(samples.values))
     return SurveyPlan(samples, survey_map, places, aim, level, error, spread, belief.neglected())
@@ -218,9 +218,9 @@ def _next_places(
 ) -> tuple[NextPlace, ...]:
     mean, variance = belief.posterior(chosen)
     std, own, degrees = np.sqrt(variance), samples.coordinates.own(chosen), samples.coordinates.lon_lat(chosen)
-    median_std, threshold, relation = float(np.nanmedian(survey_map.std)), level, "to be above"
-    if threshold is None:
-        threshold, relation = float(samples.values.max()), "to exceed the largest sample,"
+    median_std = float(np.nanmedian(survey_map.std))
+    threshold = float(samples.values.max()) if level is None else level
+    relation = "to exceed the largest sample," if level is None else "to be above"
     out = list[NextPlace]()
     for i, name in enumerate(names):
         m, s = float(mean[i]), float(std[i])

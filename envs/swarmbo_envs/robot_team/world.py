@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -144,6 +144,14 @@ def nearest_free_sites(starts: Float[np.ndarray, "robots 2"], sites: Places) -> 
     return sites[chosen]
 
 
+class _Goal(NamedTuple):
+    """Place to which a robot drives: True if it is the requested one, and True if it can be measured there."""
+
+    place: Place
+    is_as_requested: bool = True
+    is_open: bool = True
+
+
 class World:
     """Immutable rules of the robot team; all changing state is in the episode that methods receive."""
 
@@ -236,19 +244,17 @@ class World:
         """Play one robot's round and return its info; its row of ``tracks`` changes, if separation is kept."""
         limits = self.battery_limits
         must_return = limits.must_return(episode, robot)
-        goal, is_as_requested, is_open = self._goal(episode, robot, place, must_return=must_return)
+        requested = self._goal(episode, robot, place, must_return=must_return)
         # a path too long for the return is replaced here: from here on, paths are only shortened
-        whole, end = self._planned_path(episode, robot, goal, must_return=must_return)
-        if end is not goal:
-            goal, is_as_requested, is_open = end, False, False
-        is_homeward = self.rules.batteries is not None and bool((end == episode.bases[robot]).all())
+        whole, goal = self._planned_path(episode, robot, requested, must_return=must_return)
+        is_homeward = self.rules.batteries is not None and bool((goal.place == episode.bases[robot]).all())
         planned = limits.cut_return(robot, whole) if is_homeward else motion.cut(whole, self.round_time_s * SLACK)
         # in the tracks, earlier robots have driven and later ones stand: a robot that drives later makes way
         path = planned if tracks is None else self._separated_path(episode, robot, planned, tracks)
         # a known end is assigned exactly, so that integration does not let it drift
         is_whole = bool((path[:, 0] == whole[:, 0]).all())
-        drive = self.mover.drive(episode, robot, path, goal if is_whole else None, self.sensors.stops)
-        if tracks is not None and self.mover.off_m:
+        drive = self.mover.drive(episode, robot, path, goal.place if is_whole else None, self.sensors.stops)
+        if tracks is not None and self.mover.off_m:  # it may have left the path
             moments, numbers = np.linspace(0.0, len(drive.trace) - 1.0, tracks.shape[1]), np.arange(len(drive.trace))
             tracks[robot] = np.column_stack([np.interp(moments, numbers, axis) for axis in drive.trace.T])
         episode.trails[robot] = np.concatenate([episode.trails[robot], drive.trace[1:]])
@@ -256,10 +262,11 @@ class World:
         # discharge before the measurement at the end, whose info has the remaining charge
         episode.poses[robot] = drive.pose
         limits.discharge(episode, robot, drive.busy_s)
-        has_arrived = is_whole and drive.is_done
-        is_as_planned = has_arrived or (must_return and drive.is_done and bool((path[:, 0] == planned[:, 0]).all()))
-        measurable = drive.failure is None and ((has_arrived and is_open) or not self.field.sites_only)
-        info = self.sensors.measure(episode, robot, drive.length_m, is_as_planned and is_as_requested, measurable)
+        is_there = is_whole and drive.is_done
+        returns_as_planned = must_return and drive.is_done and bool((path[:, 0] == planned[:, 0]).all())
+        is_as_requested = goal.is_as_requested and (is_there or returns_as_planned)
+        is_measurable = drive.failure is None and ((is_there and goal.is_open) or not self.field.sites_only)
+        info = self.sensors.measure(episode, robot, drive.length_m, is_as_requested, is_measurable)
         if must_return and self.field.sites_only and drive.failure is None:
             # at the base there is nothing to measure, and that is no failure
             info["sampled"] = False
@@ -269,36 +276,38 @@ class World:
             info["path"] = drive.trace
         return info | ({"on_the_way": stops} if self.sensors.is_used_on_the_way else {})
 
-    def _goal(self, episode: Episode, robot: int, place: Place, *, must_return: bool) -> tuple[Place, bool, bool]:
-        """Goal of a robot for a requested place, True if it is that place, and True if it can be measured there."""
+    def _goal(self, episode: Episode, robot: int, place: Place, *, must_return: bool) -> _Goal:
+        """Goal of a robot for a requested place."""
         if must_return:
             is_open, stop = not self.field.sites_only, self.battery_limits.stop_on_return(episode, robot)
             is_as_requested = is_open and np.allclose(place, stop, rtol=0.0, atol=self._there_m)
-            return episode.bases[robot], is_as_requested, is_open
+            return _Goal(episode.bases[robot], is_as_requested, is_open)
         if self.field.sites_only:
             return self._site_to_sample(episode, robot, place)
         position = episode.poses[robot, :2]
         if self.ground.is_open:
-            return place, True, True
+            return _Goal(place)
         part, place_part = self.ground.part_of(np.stack([position, place]))
         if part == place_part:
-            return place, True, True
+            return _Goal(place)
         # no path leads to the place: the goal is the nearest site with a path to it
         squared = np.where(self._parts == part, ((self.field.sites - place) ** 2).sum(axis=1), np.inf)
-        return (self.field.sites[squared.argmin()] if np.isfinite(squared).any() else position).copy(), False, True
+        nearest = self.field.sites[squared.argmin()] if np.isfinite(squared).any() else position
+        return _Goal(nearest.copy(), is_as_requested=False)
 
-    def _planned_path(self, episode: Episode, robot: int, goal: Place, *, must_return: bool) -> tuple[Path, Place]:
-        """Whole path that a robot sets out on, and its end; empty without a path to the goal."""
+    def _planned_path(self, episode: Episode, robot: int, goal: _Goal, *, must_return: bool) -> tuple[Path, _Goal]:
+        """Whole path that a robot sets out on, and the goal at its end; empty without a path to the goal."""
         pose, driver = episode.poses[robot], self.drivers[robot]
         if must_return:
             return self.battery_limits.return_path(episode, robot), goal
-        path = driver.path(pose, goal)
+        path = driver.path(pose, goal.place)
         if path is None:
-            return np.zeros((0, 3)), pose[:2].copy()
+            return np.zeros((0, 3)), _Goal(pose[:2].copy(), is_as_requested=False, is_open=False)
         if self.battery_limits.can_return_after(episode, robot, motion.cut(path, self.round_time_s * SLACK)):
             return path, goal
         # the robot could not return from its stop at the end of the round: it returns at once
-        return self.battery_limits.return_path(episode, robot), episode.bases[robot].copy()
+        base = _Goal(episode.bases[robot].copy(), is_as_requested=False, is_open=False)
+        return self.battery_limits.return_path(episode, robot), base
 
     def _separated_path(self, episode: Episode, robot: int, path: Path, tracks: Tracks) -> Path:
         """Longest part of a path that keeps the separation and lets the robot reach its base."""
@@ -324,16 +333,16 @@ class World:
                 why = "as distances are checked at moments of the round only"
                 raise ConfigError(f"{got}; wanted {name} at least {needed_m:g} m apart, {why}", at="$.separation_m")
 
-    def _site_to_sample(self, episode: Episode, robot: int, place: Place) -> tuple[Place, bool, bool]:
-        """Goal if only sites can be measured, True if unchanged, and True if it is still open."""
+    def _site_to_sample(self, episode: Episode, robot: int, place: Place) -> _Goal:
+        """Goal if only sites can be measured."""
         sites = self.field.sites
         squared = np.where(episode.measured, np.inf, ((sites - place) ** 2).sum(axis=1))
         nearest = int(squared.argmin())
         # every site was measured: stay
         if np.isinf(squared[nearest]):
-            return episode.poses[robot, :2].copy(), False, False
+            return _Goal(episode.poses[robot, :2].copy(), is_as_requested=False, is_open=False)
         reachable = self.reachable(episode, robot)
         if len(reachable) == 0:
-            return sites[nearest], True, True
+            return _Goal(sites[nearest])
         chosen = int(reachable[squared[reachable].argmin()])
-        return sites[chosen], chosen == nearest, True
+        return _Goal(sites[chosen], is_as_requested=chosen == nearest)

@@ -287,25 +287,26 @@ def references(
         raise ConfigError(f"got budget {budget} and n_levels {n_levels}; wanted budget >= 1 and n_levels >= 2")
     axes = levels(network, low, high, n_levels)
     k, d = network.n_points, len(axes)
-    even = np.linspace(low, high, budget) if budget > 1 else np.array([high])
+    has_channels = d > k
+    powers = np.linspace(low, high, budget) if budget > 1 else np.array([high])
     random_settings = settings_at(network, stream(seed, "random powers").random((budget, d)), low, high)
 
-    def together(powers: np.ndarray) -> Float[np.ndarray, "n d"]:
+    def with_equal_powers(powers: np.ndarray) -> Float[np.ndarray, "n d"]:
         return np.repeat(powers[:, None], d, axis=1) * (np.arange(d) < k)
 
-    middle = together(np.array([(low + high) / 2.0]))[0]
+    middle = with_equal_powers(np.array([(low + high) / 2.0]))[0]
     value = functools.partial(utility.value, network)
-    suffix = "" if d == k else ", one channel"
+    suffix = ", one channel" if has_channels else ""
     results = {
-        "maximum": _best(f"all at maximum{suffix}", value, together(np.array([high]))),
-        "equal": _best(f"best equal power{suffix}", value, together(even)),
+        "maximum": _best(f"all at maximum{suffix}", value, with_equal_powers(np.array([high]))),
+        "equal": _best(f"best equal power{suffix}", value, with_equal_powers(powers)),
         "random": _best("random", value, random_settings),
     }
-    if d == k:
+    if has_channels:
+        results["colouring"] = _best("greedy colouring, all at maximum", value, greedy_colouring(network, high)[None])
+    else:
         final, n_tried = _independent(functools.partial(utility.factor_values, network), middle, axes[0], budget)
         results["independent"] = Reference("independent tuning", final, float(value(final[None])[0]), n_tried)
-    else:
-        results["colouring"] = _best("greedy colouring, all at maximum", value, greedy_colouring(network, high)[None])
     turns = np.arange(d).reshape(-1, k)[::-1].T.ravel()  # by access point: the width, the channel, the power
     return {**results, "greedy": _greedy(value, middle, axes, turns, budget)}
 

@@ -109,9 +109,8 @@ class CovarianceIntersection(FusedView):
         self._tell_all()
 
     def _fits(self, said: _Body) -> bool:
-        if not self._is_known(said.tally) or not all(0.0 <= n < MOST for n in said.tally.values()):
-            return False
-        return not said.estimate or is_information(said.estimate, self.proposal.n_features)
+        is_tally = self._is_known(said.tally) and all(0.0 <= n < MOST for n in said.tally.values())
+        return is_tally and (not said.estimate or is_information(said.estimate, self.proposal.n_features))
 
     def _take(self, sender: str, said: _Body) -> None:
         p = self.proposal.n_features
@@ -124,10 +123,9 @@ class CovarianceIntersection(FusedView):
                 self._answers[sender] = answers + 1
                 self._must_answer(sender)
             return
-        agents = [*self._tally, *(agent for agent in said.tally if agent not in self._tally)]
-        self._tally = {
-            agent: share * self._tally.get(agent, 0.0) + (1.0 - share) * said.tally.get(agent, 0.0) for agent in agents
-        }
+        own, theirs = self._tally, said.tally
+        agents = dict.fromkeys([*own, *theirs])
+        self._tally = {name: share * own.get(name, 0.0) + (1.0 - share) * theirs.get(name, 0.0) for name in agents}
         self._estimate = fused
         self._tell_all()
 

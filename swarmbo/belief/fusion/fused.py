@@ -180,8 +180,7 @@ class FusedBelief(Delegating):
         """Give an agent the locations of its failed measurements, which others receive in the next exchange."""
         known_names([agent], self.agents, "$.agents")
         places = self._points(X)
-        if len(places):
-            self.failures[agent].measure(places, np.zeros(len(places)))
+        self.failures[agent].measure(places, np.zeros(len(places)))
 
     def with_own_data(
         self, agent: str, told: Sequence[tuple[float, Sequence[float], float, float | None]]
@@ -242,8 +241,7 @@ class FusedBelief(Delegating):
     @property
     def representative(self) -> str:
         """First of the local agents with the most measurements."""
-        known = {name: self.known_to(name) for name in self.agents}
-        return max(known, key=lambda name: known[name])  # the first of equals
+        return max(self.agents, key=self.known_to)  # the first of equals
 
     def known_to(self, agent: str) -> float:
         """Number of measurements that an agent knows."""

@@ -121,12 +121,11 @@ class FusedView(ABC):
         """Process arrivals, in any order, without sending."""
         for envelope in inbox:
             note = read_body(envelope.payload, _Note)
-            news = None if note is None else note.proposal
-            if note is None or (news is not None and not self._can_be(news)):
+            if note is None or not (note.proposal is None or self._can_be(note.proposal)):
                 self.refused[envelope.sender] += 1
                 continue
-            if news is not None and news.supersedes(self.proposal):
-                self._adopt(news)
+            if note.proposal is not None and note.proposal.supersedes(self.proposal):
+                self._adopt(note.proposal)
             self._agrees[envelope.sender] = agrees = note.stamp == self.proposal.stamp
             if agrees or not self.means_by_proposal:
                 said = read_body(note.body, self.content)
@@ -199,8 +198,7 @@ class FusedView(ABC):
     def _take(self, sender: str, said: Any) -> None:
         """Process a neighbour's admissible content under the present proposal."""
 
-    @abstractmethod
-    def _must_answer(self, neighbour: str) -> None:
+    def _must_answer(self, neighbour: str) -> None:  # noqa: B027  nothing to do if it sends in every step
         """Send a message to a neighbour soon, with the proposal if the neighbour's differs."""
 
     @abstractmethod
@@ -252,9 +250,8 @@ def are_numbers(content: bytes, count: int | None = None) -> bool:
 
 def is_information(content: bytes, n_features: int) -> bool:
     """True if bytes are valid information about ``n_features`` weights."""
-    if not are_numbers(content, packed_size(n_features)):
-        return False
-    return is_sound(Information.unpacked(unpacked_bytes(content), n_features))
+    has_numbers = are_numbers(content, packed_size(n_features))
+    return has_numbers and is_sound(Information.unpacked(unpacked_bytes(content), n_features))
 
 
 def is_sound(information: Information) -> bool:

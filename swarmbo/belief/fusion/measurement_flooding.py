@@ -224,11 +224,9 @@ class MeasurementFlooding(FusedView):
         if (own := told.get(self.name, 0)) > self.n_measurements:
             got = f"agent {self.name!r}: got {self.n_measurements} measurements, and {sender!r} knows of {own}"
             raise LostStateError(f"{got}; wanted its last state (load_state_dict), or a new name")
-        leaves_a_gap = False
         for author, (number, content) in said.entries.items():
             if number > self._counts.get(author, 0):
                 self._store(author, number, content)
-                leaves_a_gap = leaves_a_gap or number > self._counts.get(author, 0)
         if said.asks:  # unless both greet each other at once
             peer.is_owed_all = peer.is_owed_all or peer.is_known or not peer.is_greeted
         if said.is_whole:
@@ -240,8 +238,8 @@ class MeasurementFlooding(FusedView):
                 peer.told.pop(author, None)
         peer.is_known = peer.is_known or said.is_whole
         peer.owed += said.entries
-        if leaves_a_gap:
-            self._forget(peer)  # the neighbour expects that this agent knows more
+        if any(number > self._counts.get(author, 0) for author, (number, _) in said.entries.items()):
+            self._forget(peer)  # an entry left a gap: the neighbour expects that this agent knows more
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
         has = self._counts
@@ -256,8 +254,8 @@ class MeasurementFlooding(FusedView):
                 continue
             is_whole = peer.is_owed_all or not peer.is_known
             entries = {author: (has[author], self._logs[author].entry(peer.differs[author])) for author in news}
-            confirmed = has if is_whole else {author: has.get(author, 0) for author in peer.owed}
-            confirmed = {author: count for author, count in confirmed.items() if author not in entries}
+            to_confirm = has if is_whole else peer.owed
+            confirmed = {author: has.get(author, 0) for author in to_confirm if author not in entries}
             peer.told |= {author: (has[author], peer.step) for author in news}
             peer.owed, peer.is_owed, peer.is_owed_all = [], False, False
             peer.is_greeted = peer.is_greeted or is_whole

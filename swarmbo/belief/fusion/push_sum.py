@@ -165,10 +165,9 @@ class PushSum(FusedView):
         link.given = link.taken = Mass(np.zeros(self._size()))
 
     def _fits(self, said: _Body) -> bool:
-        if not all(0 <= n < MOST for n in (said.number, said.heard, said.own, said.theirs)):
-            return False
+        are_counts = all(0 <= n < MOST for n in (said.number, said.heard, said.own, said.theirs))
         is_tally = all(self._is_batch(name) and abs(share) <= MOST for name, share in said.tally.items())
-        return is_tally and (not said.given or are_numbers(said.given, self._size()))
+        return are_counts and is_tally and (not said.given or are_numbers(said.given, self._size()))
 
     def _is_batch(self, name: str) -> bool:
         """True if it is an agent's batch name, as from ``_batch``."""
@@ -189,9 +188,6 @@ class PushSum(FusedView):
         if said.theirs == link.own and said.given:
             link.taken = Mass(unpacked_bytes(said.given), said.tally)
         self._cached_view = None
-
-    def _must_answer(self, neighbour: str) -> None:
-        pass  # it sends in every step
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
         self._previous_view = self._view()._replace(is_settled=False)
