@@ -132,6 +132,31 @@ def _derivative(
     return summed
 
 
+@inner(fastmath=LANES)
+def _correlate(
+    kernel: int,
+    ends: Int[np.ndarray, " k"],
+    X: Float[np.ndarray, "a t"],
+    log_outputs: Float[np.ndarray, " k1"],
+    parts: Float[np.ndarray, "k pairs"],
+    slopes: Float[np.ndarray, "k pairs"],
+    squares: Float[np.ndarray, " pairs"],
+) -> None:
+    """Put the parts' covariances of pairs of outcomes, and their slopes, into arrays; ``squares`` is workspace."""
+    first = 0
+    for p in range(len(ends)):
+        squares[:], offset = 0.0, 0
+        for i in range(X.shape[1]):
+            square = squares[offset : offset + i]
+            for d in range(first, ends[p]):
+                x, at = X[d], X[d, i]
+                for j in range(i):
+                    square[j] += (at - x[j]) ** 2
+            offset += i
+        radial(kernel, squares, math.exp(log_outputs[p]), parts[p], slopes[p])
+        first = ends[p]
+
+
 @compiled(
     types.void(
         types.int64, _INDEX, _CUBE, _MATRIX, _MATRIX, _CUBE, _MATRIX, _INDEX,
@@ -199,24 +224,14 @@ def evaluate(
             largest = output + noise[i] if output + noise[i] > largest else largest
         log_root = value[row]
         if stage != FINISH:
-            first = 0
-            for p in range(k if kernel != GIVEN else 0):
-                squares[:], offset = 0.0, 0
-                for i in range(t):
-                    square = squares[offset : offset + i]
-                    for d in range(first, ends[p]):
-                        x, at = X[d], X[d, i]
-                        for j in range(i):
-                            square[j] += (at - x[j]) ** 2
-                    offset += i
-                radial(kernel, squares, math.exp(theta[o + p]), parts[p], slopes[p])
-                first = ends[p]
             if kernel == GIVEN:
                 for j in range(n):
                     parts[0, j], slopes[0, j] = output * given[row, 0, j], output * given[row, 1, j]
                 for d in range(o - a):
                     for j in range(n):
                         by_time[d, j] = output * given[row, 2, j]
+            else:
+                _correlate(kernel, ends, X, theta[o:], parts, slopes, squares)
             offset = 0
             for i in range(t):
                 near, part = A[i, :i], parts[k - 1, offset : offset + i]
