@@ -14,6 +14,7 @@ from swarmbo.spaces.variables import Axis, Categorical, Variable
 
 _INSIDE = 1e-6  # share of a sum's range that real numbers stay away from its limits, as solvers round
 _SECONDS = 20.0
+_INFEASIBLE = 2  # status of ``scipy.optimize.milp``
 
 Point = Float[np.ndarray, " n"]  # codes
 Terms = list[tuple[int, float]]  # columns and coefficients
@@ -38,8 +39,8 @@ class _Program:
         """Add a row."""
         self._rows.append((terms, floor, ceiling))
 
-    def solved(self) -> Float[np.ndarray, " c"] | None:
-        """Columns of the optimum or, after 20 s, of the best solution found; None if none was found."""
+    def solved(self) -> tuple[Float[np.ndarray, " c"] | None, bool]:
+        """Columns of the optimum or, after 20 s, of the best solution found, and whether there is proof of none."""
         every, floors, ceilings = zip(*self._rows, strict=True)
         at = [(row, column, number) for row, terms in enumerate(every) for column, number in terms]
         rows, columns, numbers = zip(*at, strict=True)
@@ -47,7 +48,7 @@ class _Program:
         limits, bounds = LinearConstraint(matrix.tocsr(), floors, ceilings), Bounds(self.low, self.high)
         solve, options = cast(Any, milp), {"time_limit": _SECONDS, "mip_rel_gap": 0.0}
         found = solve(self.cost, integrality=self.whole, bounds=bounds, constraints=limits, options=options)
-        return None if found.x is None else np.asarray(found.x)
+        return None if found.x is None else np.asarray(found.x), found.status == _INFEASIBLE
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,20 +61,20 @@ class Feasible:
 
     def nearest(self, codes: Point) -> Point | None:
         """Codes of the nearest point, by the sum of distances in sides; a choice counts 1. None if none was found."""
-        return self._solved(self.constraints, codes)
+        return self._solved(self.constraints, codes)[0]
 
     def conflict(self) -> list[int]:
-        """Positions of a minimal set of constraints that exclude one another; empty if all can be kept."""
+        """Positions of a minimal set of constraints that exclude one another; empty if there is no proof of one."""
         kept = list(range(len(self.constraints)))
-        if self._solved(self.constraints, None) is not None:
+        if not self._solved(self.constraints, None)[1]:
             return []
         for place in list(kept):
             rest = [other for other in kept if other != place]
-            if rest and self._solved([self.constraints[other] for other in rest], None) is None:
+            if rest and self._solved([self.constraints[other] for other in rest], None)[1]:
                 kept = rest
         return kept
 
-    def _solved(self, constraints: Sequence[Known], codes: Point | None) -> Point | None:
+    def _solved(self, constraints: Sequence[Known], codes: Point | None) -> tuple[Point | None, bool]:
         program, listed = _Program(), {name for c in constraints if isinstance(c, Constraint) for name in c.scope}
         named = zip(self.names, self.variables, strict=True)
         parts = {name: _Part.of(program, variable, name in listed) for name, variable in named}
@@ -88,8 +89,8 @@ class Feasible:
                     _keep_listed(program, constraint, own)
         for part, code in zip(parts.values(), [] if codes is None else codes.tolist(), strict=codes is not None):
             part.draw_to(program, code)
-        found = program.solved()
-        return None if found is None else np.array([part.code(found) for part in parts.values()])
+        found, is_excluded = program.solved()
+        return None if found is None else np.array([part.code(found) for part in parts.values()]), is_excluded
 
 
 @dataclass(frozen=True)

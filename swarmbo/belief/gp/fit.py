@@ -16,7 +16,7 @@ from swarmbo.belief.gp.hyperparameters import (
     Hyperparameters,
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
-from swarmbo.belief.gp.prior import MOST_PAIRS, TIED_FROM, HyperparameterPrior, noisy_theta, packed, starting_thetas
+from swarmbo.belief.gp.prior import CLEAR_LEAD, MOST_PAIRS, TIED_FROM, HyperparameterPrior, packed, starting_thetas
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, KernelName
 from swarmbo.spaces import Domain
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SETTLED_FROM = 500  # rows of a field's data, beyond which fits after the first draw no random starts
 FITTED_TO = 1000  # largest number of rows in the fit of a field, which costs their number cubed, dozens of times
 _SEARCHED = 250  # rows of the subset that chooses among several starts, if there are more than ``SETTLED_FROM``
-_CLEAR_LEAD = 5.0  # nats by which much noise must explain totals better than short lengthscales
 _SUBSET_FROM = 300  # number of totals from which ``fit_sums`` is faster even for one sum; and the smallest subset
 _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # default of L-BFGS-B; cheap, because a field's theta is short
 
@@ -144,7 +143,7 @@ def fit_jointly(
         starts, is_warm = _joint_starts(belief, prior, warm, scale, rng)
         noise = standardised_noise(data.noise, scale)
 
-        def given(rows: slice | Int[np.ndarray, " m"]) -> LogPosterior:
+        def given(rows: slice | Int[np.ndarray, " m"], prior: HyperparameterPrior = prior) -> LogPosterior:
             U, channel = data.U[rows], data.channel[rows] if is_mixed else None
             rest = z[rows], noise[rows], channel, data.rounds[rows]
             return LogPosterior(prior, _kernels(belief), belief.scopes, U, *rest)
@@ -154,9 +153,9 @@ def fit_jointly(
             starts = [*starts[:is_warm], coarse]
         log_posterior = given(slice(None))
         theta, value = maximise(log_posterior, starts, settings.max_iterations)
-        if is_warm and (noisy := noisy_theta(prior, theta)) is not None:
-            noisy_theta_found, noisy_value = maximise(log_posterior, [noisy], settings.max_iterations)
-            theta = noisy_theta_found if noisy_value > value + _CLEAR_LEAD else theta
+        if (noisy := prior.noisy(theta)) is not None:
+            noisy_theta, noisy_value = maximise(given(slice(None), noisy), [noisy.centre], settings.max_iterations)
+            theta = noisy_theta if noisy_value > value + CLEAR_LEAD else theta
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / len(offsets))
     return _joint_hyperparameters(settings, belief.graph, data, prior, theta, constants, scales)

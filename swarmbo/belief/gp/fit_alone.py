@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from swarmbo.belief.gp import observations
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, FactorHyperparameters
-from swarmbo.belief.gp.prior import HyperparameterPrior, Theta, packed, starting_thetas
+from swarmbo.belief.gp.prior import CLEAR_LEAD, HyperparameterPrior, Theta, packed, starting_thetas
 from swarmbo.kernels import KernelName
 
 if TYPE_CHECKING:
@@ -86,20 +86,42 @@ def fit_alone(
 def maximised(
     problems: Sequence[Problem], kernel: KernelName, max_iterations: int, **how: Any
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
-    """Best theta (g, p) found for each of g similar problems, and its standardised mean; see ``multi_start_search``."""
+    """Best theta (g, p) found for each of g similar problems, and its standardised mean; see ``multi_start_search``.
+
+    If it has a short lengthscale, a search with a prior that expects much noise follows. Its optimum must be clearly
+    better.
+    """
+    from swarmbo.belief.gp.stack_fit import maximise_stacked  # late: numba is slow to load
+
+    priors = [problem.prior for problem in problems]
+    starts = np.array([theta for problem in problems for theta in problem.starts])
+    log_posterior, is_warm = _log_posterior(problems, priors, kernel), problems[0].is_warm
+    theta, value, mean = multi_start_search(log_posterior, starts, max_iterations, is_warm=is_warm, **how)
+    noisy = {i: prior for i, own in enumerate(theta) if (prior := priors[i].noisy(own)) is not None}
+    if noisy:
+        places, expecting = np.array(list(noisy)), list(noisy.values())
+        log_posterior = _log_posterior([problems[i] for i in noisy], expecting, kernel)
+        starts, each = np.array([prior.centre for prior in expecting]), np.arange(len(noisy))
+        found, noisy_value, noisy_mean = maximise_stacked(log_posterior, starts, each, max_iterations, **_COARSE)
+        is_better = noisy_value > value[places] + CLEAR_LEAD
+        theta[places[is_better]], mean[places[is_better]] = found[is_better], noisy_mean[is_better]
+    return theta, mean
+
+
+def _log_posterior(
+    problems: Sequence[Problem], priors: Sequence[HyperparameterPrior], kernel: KernelName
+) -> "StackedLogPosterior":
     from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
 
     offset, scale = (np.array(column)[:, None] for column in zip(*((p.offset, p.scale) for p in problems), strict=True))
-    log_posterior = StackedLogPosterior(
-        [problem.prior for problem in problems],
+    return StackedLogPosterior(
+        priors,
         kernel,
         np.array([problem.data.at(problem.columns) for problem in problems]),
         (np.array([problem.data.outcome for problem in problems]) - offset) / scale,
         observations.standardised_noise(np.array([problem.data.noise for problem in problems]), scale),
         np.array([problem.data.rounds for problem in problems]),
     )
-    starts = np.array([theta for problem in problems for theta in problem.starts])
-    return multi_start_search(log_posterior, starts, max_iterations, is_warm=problems[0].is_warm, **how)
 
 
 def multi_start_search(
@@ -110,8 +132,8 @@ def multi_start_search(
     is_warm: bool = False,
     from_all: bool = False,
     subset: Int[np.ndarray, "g m"] | Literal["thinned"] | None = "thinned",
-) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
-    """Best theta for each of g latents or sums, and its mean; a coarse search on a subset of outcomes comes first.
+) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"], Float[np.ndarray, " g"]]:
+    """Best theta for each of g latents or sums, its value and its mean; a coarse search on a subset of outcomes comes first.
 
     Args:
         starts: Starts, latent by latent, the same number for each.
@@ -130,7 +152,7 @@ def multi_start_search(
     theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, evaluated=evaluated, **_COARSE)
     by_latent = value.reshape(len(z), -1)
     best = by_latent.argmax(axis=1) + by_latent.shape[1] * np.arange(len(z))
-    return theta[best], mean[best]
+    return theta[best], value[best], mean[best]
 
 
 def _coarse_search(

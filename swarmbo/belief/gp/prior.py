@@ -10,7 +10,7 @@ which is normal over log l with covariance s sᵀ + τ² I. The lengthscale of t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -138,6 +138,19 @@ class HyperparameterPrior:
         kernel = None if time is None else time.kernel
         return cls(tuple(sizes), base, is_shared, kernel, centre, spreads, own, bounds, ties)
 
+    def noisy(self, theta: Theta) -> "HyperparameterPrior | None":
+        """Prior that expects much noise, if the optimum theta has a short lengthscale and the noise is not known.
+
+        Noise may look like narrow peaks. A search from short lengthscales does not find the maximum with much noise,
+        and a prior that expects nearly exact outcomes hides it.
+        """
+        first = self.n_lengthscales + (self.time_kernel is not None) + len(self.sizes)
+        if theta[: self.n_lengthscales].min() >= np.log(_SHORT_LENGTHSCALE) or self.spreads[first:].min() < _OPEN:
+            return None
+        centre = self.centre.copy()
+        centre[first:] = np.maximum(centre[first:], np.log(_MUCH_NOISE))
+        return replace(self, centre=centre)
+
     @property
     def n_lengthscales(self) -> int:
         """Number of lengthscale parameters, which come first in theta."""
@@ -212,7 +225,9 @@ def _geometric_means(values: Float[np.ndarray, " n"], places: Int[np.ndarray, " 
 
 
 _SHORT_LENGTHSCALE = 0.15  # of a side
-_NOISY = 0.5  # noise variance, of outcomes of variance 1
+_MUCH_NOISE = 0.1  # noise variance, of outcomes of variance 1
+_OPEN = 1.0  # least log standard deviation of a noise that much noise may replace
+CLEAR_LEAD = 2.0  # nats by which much noise must explain outcomes better than short lengthscales
 
 
 def packed(
@@ -240,14 +255,3 @@ def starting_thetas(prior: HyperparameterPrior, drawn: Sequence[Theta], warm: Th
         short[: prior.n_lengthscales] = np.log(_SHORT_LENGTHSCALE)
         starts.append(short)
     return [*starts, *drawn]
-
-
-def noisy_theta(prior: HyperparameterPrior, theta: Theta) -> Theta | None:
-    """Start with much noise, if lengthscales found are short; else None."""
-    # noise may look like narrow peaks of a sum: a search from short lengthscales does not find the noisy maximum
-    q = prior.n_lengthscales
-    if theta[:q].mean() >= np.log(_SHORT_LENGTHSCALE):
-        return None
-    noisy = prior.centre.copy()
-    noisy[q + (prior.time_kernel is not None) + len(prior.sizes) :] = np.log(_NOISY)
-    return noisy

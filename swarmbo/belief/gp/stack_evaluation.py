@@ -108,6 +108,55 @@ def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np
         out[i] += summed - row[i] * own
 
 
+@inner(fastmath=LANES)
+def _derivative(
+    changes: Float[np.ndarray, " pairs"],
+    own: float,
+    alpha: Float[np.ndarray, " t"],
+    A: Float[np.ndarray, "T T"],
+    out: Float[np.ndarray, " t"],
+) -> float:
+    """Return half the sum of dK (alpha alphaᵀ - K⁻¹), and put dK alpha into ``out``: dK has ``own`` on its diagonal."""
+    summed, offset = 0.0, 0
+    out[:] = 0.0
+    for i in range(len(alpha)):
+        by, negative, change = alpha[i], A[i], changes[offset : offset + i]
+        summed += 0.5 * own * (by * by + negative[i])
+        row_sum = own * by
+        for j in range(i):
+            summed += change[j] * (by * alpha[j] + negative[j])
+            row_sum += change[j] * alpha[j]
+            out[j] += change[j] * by
+        out[i] += row_sum
+        offset += i
+    return summed
+
+
+@inner(fastmath=LANES)
+def _correlate(
+    kernel: int,
+    ends: Int[np.ndarray, " k"],
+    X: Float[np.ndarray, "a t"],
+    log_outputs: Float[np.ndarray, " k1"],
+    parts: Float[np.ndarray, "k pairs"],
+    slopes: Float[np.ndarray, "k pairs"],
+    squares: Float[np.ndarray, " pairs"],
+) -> None:
+    """Put the parts' covariances of pairs of outcomes, and their slopes, into arrays; ``squares`` is workspace."""
+    first = 0
+    for p in range(len(ends)):
+        squares[:], offset = 0.0, 0
+        for i in range(X.shape[1]):
+            square = squares[offset : offset + i]
+            for d in range(first, ends[p]):
+                x, at = X[d], X[d, i]
+                for j in range(i):
+                    square[j] += (at - x[j]) ** 2
+            offset += i
+        radial(kernel, squares, math.exp(log_outputs[p]), parts[p], slopes[p])
+        first = ends[p]
+
+
 @compiled(
     types.void(
         types.int64, _INDEX, _CUBE, _MATRIX, _MATRIX, _CUBE, _MATRIX, _INDEX,
@@ -175,24 +224,14 @@ def evaluate(
             largest = output + noise[i] if output + noise[i] > largest else largest
         log_root = value[row]
         if stage != FINISH:
-            first = 0
-            for p in range(k if kernel != GIVEN else 0):
-                squares[:], offset = 0.0, 0
-                for i in range(t):
-                    square = squares[offset : offset + i]
-                    for d in range(first, ends[p]):
-                        x, at = X[d], X[d, i]
-                        for j in range(i):
-                            square[j] += (at - x[j]) ** 2
-                    offset += i
-                radial(kernel, squares, math.exp(theta[o + p]), parts[p], slopes[p])
-                first = ends[p]
             if kernel == GIVEN:
                 for j in range(n):
                     parts[0, j], slopes[0, j] = output * given[row, 0, j], output * given[row, 1, j]
                 for d in range(o - a):
                     for j in range(n):
                         by_time[d, j] = output * given[row, 2, j]
+            else:
+                _correlate(kernel, ends, X, theta[o:], parts, slopes, squares)
             offset = 0
             for i in range(t):
                 near, part = A[i, :i], parts[k - 1, offset : offset + i]
@@ -229,49 +268,25 @@ def evaluate(
         # sum of W times the prior's covariances: K without its noise, and the sum of K⁻¹ times K is t
         gradient[row, last], gradient[row, c - 1] = 0.5 * (explained - t - known), 0.5 * by_noise
         for p in range(k - 1):  # the last part gets what the other parts leave
-            out, own_output, summed, offset = D[o + p], math.exp(theta[o + p]), 0.0, 0
-            out[:] = 0.0
-            for i in range(t):
-                by, negative, near, row_sum = alpha[i], A[i], parts[p, offset : offset + i], own_output * alpha[i]
-                summed += 0.5 * own_output * (by * by + negative[i])
-                for j in range(i):
-                    summed += near[j] * (by * alpha[j] + negative[j])
-                    row_sum += near[j] * alpha[j]
-                    out[j] += near[j] * by
-                out[i] += row_sum
-                offset += i
+            own_output = math.exp(theta[o + p])
+            summed = _derivative(parts[p], own_output, alpha, A, D[o + p])
             gradient[row, o + p] = summed
             gradient[row, last] -= summed
             for i in range(t):
-                D[last, i] -= out[i]
+                D[last, i] -= D[o + p, i]
         p = 0
         for d in range(a):
-            x, out, summed, offset = X[d], D[d], 0.0, 0
-            out[:] = 0.0
+            x, offset = X[d], 0
             if d == ends[p]:
                 p += 1
             for i in range(t):
-                at, by, negative, slope, row_sum = x[i], alpha[i], A[i], slopes[p, offset : offset + i], 0.0
+                at, slope, change = x[i], slopes[p, offset : offset + i], squares[offset : offset + i]
                 for j in range(i):
-                    change = slope[j] * (at - x[j]) ** 2
-                    summed += change * (by * alpha[j] + negative[j])
-                    row_sum += change * alpha[j]
-                    out[j] += change * by
-                out[i] += row_sum
+                    change[j] = slope[j] * (at - x[j]) ** 2
                 offset += i
-            gradient[row, d] = summed
+            gradient[row, d] = _derivative(squares, 0.0, alpha, A, D[d])
         for d in range(a, o):
-            out, summed, offset = D[d], 0.0, 0
-            out[:] = 0.0
-            for i in range(t):
-                by, negative, changes, row_sum = alpha[i], A[i], by_time[d - a, offset : offset + i], 0.0
-                for j in range(i):
-                    summed += changes[j] * (by * alpha[j] + negative[j])
-                    row_sum += changes[j] * alpha[j]
-                    out[j] += changes[j] * by
-                out[i] += row_sum
-                offset += i
-            gradient[row, d] = summed
+            gradient[row, d] = _derivative(by_time[d - a], 0.0, alpha, A, D[d])
         if stage != ALL or information.shape[1] == 0:
             continue
         for d in range(c):

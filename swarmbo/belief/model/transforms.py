@@ -86,9 +86,11 @@ def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -
         handicap["whole"] = 0.0
         if graph.max_factor_size > 1 and not situation.choices:
             handicap["single"] = _ODDS_OF_WHOLE["known"] + tie
-    for place, (kind, _, grouping) in enumerate(_OF_TOTALS):
+    totals, noise = situation.history.totals, situation.history.known_noise[:, 0]
+    for place, (kind, power, grouping) in enumerate(_OF_TOTALS):
         is_too_large = grouping == "whole" and kind == "none" and len(graph.variables) > _FEW
-        if grouping in handicap and not is_too_large:
+        is_comparable = Warp.fitted(kind, totals, power).is_comparable(totals, noise)
+        if grouping in handicap and is_comparable and not is_too_large:
             tried[place], found = _model_of_totals(situation, settings, place, None)
             evidence[place] = found - handicap[grouping]
     order = sorted(tried, key=lambda place: -evidence[place])
@@ -258,7 +260,9 @@ class _Data:
         tried = list(zip(beliefs, transforms, strict=True))
         for i, (belief, warps) in enumerate(tried):
             densities = [_density(belief, warp, y, j) for j, (warp, y) in enumerate(zip(warps, self.F.T, strict=True))]
-            evidences[i] = np.array(belief.log_evidences()) + densities
+            columns = zip(warps, self.F.T, self.noise_std.T, strict=True)
+            are_comparable = [warp.is_comparable(y, noise) for warp, y, noise in columns]
+            evidences[i] = np.where(are_comparable, np.array(belief.log_evidences()) + densities, -np.inf)
         best = evidences.argmax(axis=0)
         warps = tuple(tried[i][1][j] for j, i in enumerate(best))
         hyperparameters = AdditiveHyperparameters.of(tried[i][0].hyperparameters.factor(j) for j, i in enumerate(best))

@@ -18,6 +18,7 @@ WarpKind = Literal["none", "power", "log"]
 _OFFSETS = {"power": 0.01, "log": 0.1}
 # smallest argument of the logarithm in ``log``; for smaller ones, above the best outcome, its tangent replaces it
 _FLOOR = 0.01
+_SMALL = 0.1  # largest known noise, as a share of the gap at which a transform is steepest
 _LARGEST_EXPONENT = 300.0  # squares of outcomes stay within float64
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _REACH = 9.0  # range of the quadrature in standard deviations; less than 1e-18 of the probability is outside
@@ -58,6 +59,19 @@ class Warp(msgspec.Struct, frozen=True):
         if spread <= 1e-12 * max(abs(best), 1e-300):
             return cls()
         return cls(kind, best, spread, power)
+
+    def is_comparable(self, y: Float[np.ndarray, " t"], noise_std: Float[np.ndarray, " t"]) -> bool:
+        """True if the evidence of these outcomes can be compared with that of untransformed ones.
+
+        It is a density, which a steep transform raises without bound if good outcomes are equal. The transformed noise
+        is known only if the known noise is small where the transform is steepest.
+        """
+        if self.kind == "none":
+            return True
+        seen = np.isfinite(y)
+        good, noises = y[seen & (y > self.best - self.spread)], noise_std[seen & np.isfinite(noise_std)]
+        is_exact = noises.max(initial=0.0) <= _SMALL * _OFFSETS[self.kind] * self.spread
+        return is_exact and 2 * len(np.unique(good)) > len(good)
 
     def forward(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
         """Transform outcomes. Above the best one, ``power`` continues as an odd function and ``log`` as its tangent."""

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from types import SimpleNamespace
 from zlib import crc32
 
 import hypothesis.strategies as st
@@ -464,6 +465,16 @@ def test_a_wrong_table_in_a_list_of_a_scenario_is_refused_with_what_was_wanted(t
         scenario_of({"name": "wrong", "environment": {"id": "swarmbo/function-v0"}, "constraints": [table]})
     assert caught.value.at == at
     assert words in caught.value.message
+
+
+def test_constraints_on_which_the_solver_runs_out_of_time_are_not_called_a_conflict(monkeypatch):
+    ended = SimpleNamespace(x=None, status=1)  # of scipy.optimize.milp: a limit was reached
+    monkeypatch.setattr("swarmbo.problem.feasible.milp", lambda *_, **__: ended)
+    variables = {name: sb.Integer(0, 9) for name in "ab"}
+    some = [Linear(weights={"a": 1.0, "b": 1.0}, at_least=9.0)]
+    assert Problem.of(None, variables).with_constraints(some).constraints == tuple(some)
+    with pytest.raises(ConfigError, match="no point outside no_go, as far as could be found"):
+        Problem.of(None, variables).with_constraints([Constraint(scope=("a", "b"), allowed=lambda a, b: False)])
 
 
 @pytest.mark.parametrize(
