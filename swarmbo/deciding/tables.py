@@ -169,7 +169,7 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
             raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {d}){with_rounds}")
         if not (near := problem.box.is_near(X[:, :d]) & np.isfinite(X).all(axis=1)).all():
             row = int(np.argmin(near))
-            raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
+            raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers {problem.box.NEAR}")
         joint = np.full((t, n), np.nan)
         known = _known_noise(noise_std, y[:, None])[:, 0]
         for row, channel in enumerate(_measurers(problem, agents, t)):

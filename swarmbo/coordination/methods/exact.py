@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 import numpy as np
 from jaxtyping import Float
@@ -163,11 +163,10 @@ def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table
 
 def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
     """Variables by fewest missing links between neighbours; in ties by the smallest table, then the graph's order."""
-    around: dict[str, set[str]] = {x: set() for x in graph.variables}  # neighbours
+    around = {x: set[str]() for x in graph.variables}  # neighbours
     for scope in graph.scopes:
         for x in scope:
-            around[x].update(scope)
-            around[x].discard(x)
+            around[x].update(set(scope) - {x})
     entries = {x: math.prod(sizes[y] for y in near) for x, near in around.items()}
     # a missing link counts twice; both numbers change link by link, as to count them again takes the square of a degree
     fill = {x: len(near) * (len(near) - 1) - sum(len(near & around[y]) for y in near) for x, near in around.items()}
@@ -175,8 +174,7 @@ def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
     def cost(x: str) -> tuple[int, float, int]:
         return fill[x], math.log2(entries[x]), graph.column_of[x]
 
-    queue = [cost(x) for x in around]  # later with outdated costs too, which are skipped
-    heapify(queue)
+    queue = sorted(map(cost, around))  # a heap; later it has outdated costs too, which are skipped
     order: list[str] = []
     while queue:
         known = heappop(queue)
