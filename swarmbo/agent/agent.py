@@ -213,7 +213,7 @@ class Agent(RestorableAgent):
                 gets the total. In a field, its measurement. None, NaN, infinite or beyond 1e60 means failed.
             failed: True if all outcomes that are not given failed.
             point: For a function: actual values of the agent's variables, if not as decided.
-            location: In a field: actual location (d,) of the measurement, if not as decided.
+            location: In a field: actual location (d,) of the measurement in the box's unit, if not as decided.
             noise_std: Standard deviation of the noise of these outcomes, >= 0: a number, or numbers per factor; None if
                 unknown.
 
@@ -222,7 +222,7 @@ class Agent(RestorableAgent):
             ConflictError: If another outcome was recorded before; the same one again changes nothing.
             ConfigError: If a factor or a variable is not its own, a total is given to an agent other than the first, or
                 a value is not in bounds.
-            ShapeError: If an outcome is not a number, or a location is not in or near the box.
+            ShapeError: If an outcome is not a number, or a location is over 100 of the box's longest sides away.
         """
         order, locations = self._own_rows.next_order, None if location is None else {self.name: location}
         given = told.ToldOutcome(outcome, point, locations, noise_std, failed)

@@ -326,8 +326,8 @@ def reproduce(
     by = Workers.of(count=workers, engine=engine, address=address)
     outcomes = options.run_trials([trial for cell in cells for trial in cell.trials], by, quiet=quiet)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
-    notes += [f"{outcome.trial.out}: failed: {outcome.message}" for outcome in failed]
-    scores = reproduction.read_scores(given, cells, outcomes)
+    scores, left_out = reproduction.read_scores(given, cells, outcomes)
+    notes += [*(f"{outcome.trial.out}: failed: {outcome.message}" for outcome in failed), *left_out]
     rows = reproduction.rows_of(given, scores)
     options.show(reproduction.reproduction_table(given, rows))
     for text in (*given.deviations, *notes):

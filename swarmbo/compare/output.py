@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from rich.table import Table
 
 from swarmbo import metrics, plotting
@@ -134,17 +135,19 @@ def _differences(rows: Iterable[ComparisonRow]) -> list[plotting.Difference]:
     ]
 
 
+def rows_of_equal_length(lines: Sequence[Sequence[float] | np.ndarray]) -> Float[np.ndarray, "runs k"]:
+    """Values of runs; a run whose world ended an episode early stays at its last value, as in the tables."""
+    longest = max(map(len, lines))
+    return np.array([np.pad(line, (0, longest - len(line)), mode="edge") for line in lines], dtype=float)
+
+
 def _curves(problem: str, method: str, runs: list[ScoredRun]) -> plotting.RegretCurves:
-    n_rounds, score = max(len(run.values) for run in runs), metrics.first_score(runs[0].goal)
-    measurements, scores = (  # a run whose world ended an episode early stays at its last score, as in the tables
-        np.array([[*line, *line[-1:] * (n_rounds - len(line))] for line in lines])
-        for lines in ([run.measurements for run in runs], [run.values for run in runs])
-    )
+    score = metrics.first_score(runs[0].goal)
     return plotting.RegretCurves(
         problem=problem,
         method=method,
-        measurements=measurements.mean(axis=0),  # abstaining agents make fewer
-        regrets=scores,
+        measurements=rows_of_equal_length([run.measurements for run in runs]).mean(axis=0),  # fewer if agents abstain
+        regrets=rows_of_equal_length([run.values for run in runs]),
         unit="" if score in metrics.MORE_IS_BETTER else runs[0].unit,
         quantity=metrics.SCORE_TEXT[score],
         more_is_better=score in metrics.MORE_IS_BETTER,

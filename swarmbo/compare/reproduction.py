@@ -13,7 +13,7 @@ from jaxtyping import Float
 from rich.table import Table
 
 from swarmbo import metrics
-from swarmbo.compare.output import empty_table, markdown
+from swarmbo.compare.output import empty_table, markdown, rows_of_equal_length
 from swarmbo.compare.statistics import differ, paired_difference
 from swarmbo.errors import ConfigError
 from swarmbo.plotting import style
@@ -119,12 +119,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a cell's complete runs: ``curves`` after ``at`` evaluations or rounds (k,), and seconds per round."""
+    """Scores of a cell's complete runs: ``curves`` after mean counts ``at`` (k,), and seconds per round."""
 
     problem: str
     method: str
     seeds: list[int]
-    at: list[int]
+    at: Float[np.ndarray, " k"]
     curves: Mapping[ScoreName, Float[np.ndarray, "seeds k"]]
     seconds: float
 
@@ -179,25 +179,28 @@ def plan(
     return cells, list(notes)
 
 
-def read_scores(given: Reproduction, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Scores]:
-    """Scores of all cells with a complete run; ``outcomes`` are those of ``sweep``."""
+def read_scores(given: Reproduction, cells: list[Cell], outcomes: list[Outcome]) -> tuple[list[Scores], list[str]]:
+    """Scores of all cells with a complete run, and notes on runs without one; ``outcomes`` are those of ``sweep``."""
     failed = {outcome.trial.out for outcome in outcomes if outcome.status == "failed"}
-    scores: list[Scores] = []
+    scores, notes = list[Scores](), list[str]()
     for cell in cells:
-        runs = [reading.load_run(trial.out) for trial in cell.trials if trial.out not in failed]
+        maximum, runs = given.problems[cell.problem].maximum, list[reading.Run]()
+        for run in (reading.load_run(trial.out) for trial in cell.trials if trial.out not in failed):
+            if np.isnan(_curve(run.records, given.scores[0], maximum)[-1]):
+                notes.append(f"{run.path}: left out: no score, as all evaluations failed or the maximum is unknown")
+            else:
+                runs.append(run)
         if not runs:
             continue
-        maximum = given.problems[cell.problem].maximum
         curves: dict[ScoreName, Float[np.ndarray, "seeds k"]] = {
-            score: np.array([_curve(run.records, score, maximum) for run in runs], dtype=float)
-            for score in given.scores
+            score: rows_of_equal_length([_curve(run.records, score, maximum) for run in runs]) for score in given.scores
         }
-        summaries = [run.summary for run in runs if run.summary is not None]
-        seconds = sum(summary.seconds / summary.rounds for summary in summaries) / len(summaries)
+        seconds = np.mean([run.summary.seconds / run.summary.rounds for run in runs if run.summary is not None])
         seeds = [run.scenario.seed for run in runs]
-        counts = [1 if given.axis == "rounds" else len(record.evaluations) for record in runs[0].records[1:]]
-        scores.append(Scores(cell.problem, cell.method, seeds, np.cumsum(counts).tolist(), curves, seconds))
-    return scores
+        counts = rows_of_equal_length([np.cumsum([len(one.evaluations) for one in run.records[1:]]) for run in runs])
+        at = counts.mean(axis=0) if given.axis == "evaluations" else np.arange(1.0, counts.shape[1] + 1)
+        scores.append(Scores(cell.problem, cell.method, seeds, at, curves, float(seconds)))
+    return scores, notes
 
 
 def _curve(records: Sequence[RoundRecord], score: ScoreName, maximum: float | None) -> Sequence[float]:
@@ -273,16 +276,15 @@ def draw_reproduction(given: Reproduction, scores: Sequence[Scores], path: Path,
         for problem, axes in zip(problems, panels, strict=True):
             cells = [cell for cell in scores if cell.problem == problem]
             for row, (ax, score) in enumerate(zip(axes, given.scores, strict=True)):
-                labels = ("", SCORE_NAME_TEXT[score], score == "best")
-                curves = [
-                    RegretCurves(problem, cell.method, np.array(cell.at), cell.curves[score], *labels) for cell in cells
-                ]
-                plot_regret_curves(ax, curves, methods)
-                ax.set_xlabel(given.axis)
                 printed = given.problems[problem].printed if row == 0 else {}
                 for cell in (cell for cell in cells if cell.method in printed):
                     colour = style.METHOD_COLOURS[methods.index(cell.method) % len(style.METHOD_COLOURS)]
                     ax.plot(cell.at[-1], printed[cell.method], "x", color=colour, markersize=8, markeredgewidth=2)
+                    ax.plot([], [], "x", color=style.INK, label="printed")
+                labels = ("", SCORE_NAME_TEXT[score], score == "best")
+                curves = [RegretCurves(problem, cell.method, cell.at, cell.curves[score], *labels) for cell in cells]
+                plot_regret_curves(ax, curves, methods)
+                ax.set_xlabel(given.axis)
         lines = {label: line for ax, *_ in panels for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
         columns = min(len(lines), int(figure.get_figwidth() / 1.6))
         figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=columns)

@@ -182,7 +182,7 @@ class AskTell(TeamState):
                 physical units; None, NaN, infinite or beyond 1e60 means failed.
             failed: True if all outcomes that are not given failed.
             point: For a function: actual point of the evaluation, if it differs from the query's.
-            locations: In a field: actual locations (d,) of agents' measurements, if they differ from the query's.
+            locations: In a field: actual locations (d,) of agents' measurements, in the box's unit, if not the query's.
             noise_std: Standard deviation >= 0 of the noise of these outcomes, in their unit, if known: one number, or a
                 table like that of outcomes. It replaces the noise that the belief fits, like BoTorch's ``train_Yvar``;
                 outcomes without a number keep the fitted noise.
@@ -194,7 +194,7 @@ class AskTell(TeamState):
             ConfigError: If a total is told to a team that observes factors, or outcomes, points or locations are not
                 tables. Also if a point lacks a variable, or has an invalid value.
             ShapeError: If an outcome is not a number, or a noise is not a finite number >= 0. Also if a location is not
-                a finite (d,) array in or near the box.
+                a finite (d,) array in the box, or at most 100 of its longest sides away.
         """
         query_id = self._own_query_id(query)
         if isinstance(query, Query) and not query.point and isinstance(outcome, Mapping | None) and not outcome:

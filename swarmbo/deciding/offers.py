@@ -50,16 +50,15 @@ def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Places | None:
 
 
 def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Places:
-    """Check a user's locations for an agent; they may lie near the box, at most 100 sides from it."""
+    """Check a user's locations for an agent; they may lie near the box."""
     places, d = real_array(given), domain.n_dims
-    if places is None:
-        raise ShapeError(f"candidates of {agent!r}: got {short(given)}; wanted numbers (k, {d})")
-    places = places.reshape(0, d) if places.size == 0 else places
-    if places.ndim != 2 or places.shape[1] != d:
-        raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted (k, {d})")
+    places = np.zeros((0, d)) if places is not None and places.size == 0 else places
+    if places is None or places.ndim != 2 or places.shape[1] != d:
+        got = short(given) if places is None else f"shape {places.shape}"
+        raise ShapeError(f"candidates of {agent!r}: got {got}; wanted numbers (k, {d})")
     if not (near := domain.is_near(places)).all():
         place = places[int(np.argmin(near))].tolist()
-        raise ShapeError(f"candidates of {agent!r}: got {place}; wanted finite numbers in or near the box")
+        raise ShapeError(f"candidates of {agent!r}: got {place}; wanted finite numbers {domain.NEAR}")
     return places + 0.0  # turns -0 into 0, as places are compared by their bytes
 
 

@@ -190,7 +190,7 @@ def _measurements(checked: Rows, problem: Problem, *, takes_rounds: bool) -> Dat
         raise ShapeError(f"got locations {X.shape} and {t} outcomes; wanted ({t}, {d}){with_rounds}")
     if not (is_near := problem.box.is_near(X[:, :d]) & np.isfinite(X).all(axis=1)).all():
         row = int(np.argmin(is_near))
-        raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
+        raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers {problem.box.NEAR}")
     known_noise = _known_noise(checked.noise_std, y[:, None])[:, 0]
     points, factors, noise = (np.full((t, n), np.nan) for n in (problem.domain.n_dims, k, 1 + k))
     for row, channel in enumerate(_measurers(problem, checked.agents, t)):

@@ -180,7 +180,8 @@ def measured_place(problem: Problem, agent: str, location: object) -> Float[np.n
     """Check the location (d,) of an agent's measurement."""
     place, d = values.reported_place(location), problem.box.n_dims
     if place is None or place.shape != (d,) or not problem.box.is_near(place):
-        raise ShapeError(f"location of {agent!r}: got {values.short(location)}; wanted {d} numbers in or near the box")
+        got = f"location of {agent!r}: got {values.short(location)}"
+        raise ShapeError(f"{got}; wanted {d} numbers {problem.box.NEAR}")
     return place
 
 

@@ -64,8 +64,7 @@ def bootstrap_band(
 
 
 def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: float = 0.95) -> Axes:
-    """Draw mean scores on one problem against measurements, with bootstrap bands of the mean."""
-    lowest = np.inf
+    """Draw mean scores on one problem against measurements, with bootstrap bands; limits include what is there."""
     for curve in curves:
         index = methods.index(curve.method)
         look = _method_look(index)
@@ -74,15 +73,14 @@ def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: 
         every, (width, zorder) = max(1, len(mean) // 6), (2.4, 4) if index == 0 else (1.6, 3)
         look |= {"markersize": 5, "markevery": (index % every, every), "linewidth": width, "zorder": zorder}
         ax.plot(curve.measurements, mean, label=curve.method, **look)
-        lowest = min(lowest, float(np.fmin.reduce(low)))  # round 0 has no score in runs on a function
     if curves:
-        highest = max(float(np.fmax.reduce(curve.regrets.mean(axis=0))) for curve in curves)
+        lowest, highest = ax.dataLim.intervaly  # without NaN: round 0 has no score in runs on a function
         if not curves[0].more_is_better and 0 < 10 * lowest < highest:
             style.set_log(ax)
         elif not curves[0].more_is_better and lowest >= 0:
             ax.set_ylim(bottom=0.0)
         ax.set_title(fill(curves[0].problem, 28))
-        ax.set_ylabel(style.with_unit(f"mean {curves[0].quantity}", curves[0].unit))
+        ax.set_ylabel(fill(style.with_unit(f"mean {curves[0].quantity}", curves[0].unit), _LONGEST_LABEL))
     style.rounds_axis(ax, "measurements of the team")
     return ax
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -33,6 +34,7 @@ class Domain:
 
     low: Float[np.ndarray, " d"]
     high: Float[np.ndarray, " d"]
+    NEAR: ClassVar = f"in or near the box, at most {_FAR_SIDES:g} of its longest sides away"
 
     def __post_init__(self) -> None:
         low, high = real_array(self.low), real_array(self.high)

@@ -74,7 +74,7 @@ class Report(NamedTuple):
         if box is not None:
             place = place if place is not None and place.shape == box.low.shape and box.is_near(place) else None
             if is_placed and place is None:
-                wrong = f"location: got {short(stated)}; wanted {box.n_dims} numbers in or near the box"
+                wrong = f"location: got {short(stated)}; wanted {box.n_dims} numbers {box.NEAR}"
                 is_placed, outcome = False, np.nan
         if not is_number(measured):
             wrong = wrong or f"measurement: got {short(measured)}; wanted a number"

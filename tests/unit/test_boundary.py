@@ -113,7 +113,7 @@ REFUSED = {
     "locations of an unknown agent": (telling(field_team, {"a": 1.0}, locations={"nobody": [0.0]}), "without outcomes"),
     "a location extremely far away": (
         telling(field_team, {"a": 1.0}, locations={"a": [1e300]}),
-        r"location of 'a': got \[1e\+300\]; wanted 1 numbers in or near the box",
+        r"location of 'a': got \[1e\+300\]; wanted 1 numbers in or near the box, at most 100 of its longest sides away",
     ),
     "a location in other units": (telling(field_team, {"a": 1.0}, locations={"a": [500.0]}), "near the box"),
     "a survey in other units": (lambda: field_team().attach([[0.1], [500.0]], [1.0, 2.0]), r"locations\[1\]: got"),

@@ -16,7 +16,15 @@ from swarmbo.belief.gp.hyperparameters import (
     Hyperparameters,
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
-from swarmbo.belief.gp.prior import CLEAR_LEAD, MOST_PAIRS, TIED_FROM, HyperparameterPrior, packed, starting_thetas
+from swarmbo.belief.gp.prior import (
+    CLEAR_LEAD,
+    MOST_PAIRS,
+    TIED_FROM,
+    WITHIN,
+    HyperparameterPrior,
+    packed,
+    starting_thetas,
+)
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, KernelName
 from swarmbo.spaces import Domain
@@ -154,8 +162,10 @@ def fit_jointly(
         log_posterior = given(slice(None))
         theta, value = maximise(log_posterior, starts, settings.max_iterations)
         if (noisy := prior.noisy(theta)) is not None:
-            noisy_theta, noisy_value = maximise(given(slice(None), noisy), [noisy.centre], settings.max_iterations)
-            theta = noisy_theta if noisy_value > value + CLEAR_LEAD else theta
+            (expected, start), every = noisy, slice(None)
+            if (with_noise := given(every, expected))(start)[0] > value - WITHIN * len(data):
+                noisy_theta, noisy_value = maximise(with_noise, [start], settings.max_iterations)
+                theta = noisy_theta if noisy_value > value + CLEAR_LEAD else theta
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / len(offsets))
     return _joint_hyperparameters(settings, belief.graph, data, prior, theta, constants, scales)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from swarmbo.belief.gp import observations
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, FactorHyperparameters
-from swarmbo.belief.gp.prior import CLEAR_LEAD, HyperparameterPrior, Theta, packed, starting_thetas
+from swarmbo.belief.gp.prior import CLEAR_LEAD, WITHIN, HyperparameterPrior, Theta, packed, starting_thetas
 from swarmbo.kernels import KernelName
 
 if TYPE_CHECKING:
@@ -88,24 +88,36 @@ def maximised(
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """Best theta (g, p) found for each of g similar problems, and its standardised mean; see ``multi_start_search``.
 
-    If it has a short lengthscale, a search with a prior that expects much noise follows. Its optimum must be clearly
-    better.
+    If it has little noise, a search with a prior that expects much noise follows. Its optimum must be clearly better.
     """
-    from swarmbo.belief.gp.stack_fit import maximise_stacked  # late: numba is slow to load
-
     priors = [problem.prior for problem in problems]
     starts = np.array([theta for problem in problems for theta in problem.starts])
     log_posterior, is_warm = _log_posterior(problems, priors, kernel), problems[0].is_warm
     theta, value, mean = multi_start_search(log_posterior, starts, max_iterations, is_warm=is_warm, **how)
-    noisy = {i: prior for i, own in enumerate(theta) if (prior := priors[i].noisy(own)) is not None}
-    if noisy:
-        places, expecting = np.array(list(noisy)), list(noisy.values())
-        log_posterior = _log_posterior([problems[i] for i in noisy], expecting, kernel)
-        starts, each = np.array([prior.centre for prior in expecting]), np.arange(len(noisy))
-        found, noisy_value, noisy_mean = maximise_stacked(log_posterior, starts, each, max_iterations, **_COARSE)
-        is_better = noisy_value > value[places] + CLEAR_LEAD
-        theta[places[is_better]], mean[places[is_better]] = found[is_better], noisy_mean[is_better]
+    for i, (own, own_mean) in _noisy_optima(problems, kernel, theta, value, max_iterations).items():
+        theta[i], mean[i] = own, own_mean
     return theta, mean
+
+
+def _noisy_optima(
+    problems: Sequence[Problem], kernel: KernelName, theta: Thetas, value: Float[np.ndarray, " g"], max_iterations: int
+) -> dict[int, tuple[Theta, float]]:
+    """Theta and mean of the problems that much noise explains clearly better than the optima found, by index."""
+    from swarmbo.belief.gp.stack_fit import maximise_stacked  # late: numba is slow to load
+
+    noisy = [(i, *noise) for i, own in enumerate(theta) if (noise := problems[i].prior.noisy(own)) is not None]
+    if not noisy:
+        return {}
+    log_posterior = _log_posterior([problems[i] for i, *_ in noisy], [prior for _, prior, _ in noisy], kernel)
+    starts, found = np.array([start for *_, start in noisy]), value[[i for i, *_ in noisy]]
+    evaluated = log_posterior(starts, np.arange(len(noisy)))
+    open_ones = np.flatnonzero(evaluated.value > found - WITHIN * log_posterior.z.shape[1])
+    if not len(open_ones):
+        return {}
+    options = {"evaluated": evaluated.take(open_ones), **_COARSE}
+    thetas, values, means = maximise_stacked(log_posterior, starts[open_ones], open_ones, max_iterations, **options)
+    better = np.flatnonzero(values > found[open_ones] + CLEAR_LEAD)
+    return {noisy[open_ones[n]][0]: (thetas[n], float(means[n])) for n in better}
 
 
 def _log_posterior(
@@ -133,7 +145,7 @@ def multi_start_search(
     from_all: bool = False,
     subset: Int[np.ndarray, "g m"] | Literal["thinned"] | None = "thinned",
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"], Float[np.ndarray, " g"]]:
-    """Best theta for each of g latents or sums, its value and its mean; a coarse search on a subset of outcomes comes first.
+    """Best theta for each of g latents or sums, its value and mean; a coarse search on a subset of outcomes is first.
 
     Args:
         starts: Starts, latent by latent, the same number for each.

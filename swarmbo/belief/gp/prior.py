@@ -138,18 +138,18 @@ class HyperparameterPrior:
         kernel = None if time is None else time.kernel
         return cls(tuple(sizes), base, is_shared, kernel, centre, spreads, own, bounds, ties)
 
-    def noisy(self, theta: Theta) -> "HyperparameterPrior | None":
-        """Prior that expects much noise, if the optimum theta has a short lengthscale and the noise is not known.
+    def noisy(self, theta: Theta) -> "tuple[HyperparameterPrior, Theta] | None":
+        """Prior that expects much noise, and a start; None if the optimum theta has noise, or the user knows the noise.
 
-        Noise may look like narrow peaks. A search from short lengthscales does not find the maximum with much noise,
-        and a prior that expects nearly exact outcomes hides it.
+        Noise may look like short lengthscales. A search from there does not find the maximum with much noise, and a
+        prior that expects nearly exact outcomes hides it.
         """
         first = self.n_lengthscales + (self.time_kernel is not None) + len(self.sizes)
-        if theta[: self.n_lengthscales].min() >= np.log(_SHORT_LENGTHSCALE) or self.spreads[first:].min() < _OPEN:
+        if theta[first:].max() > np.log(_LITTLE_NOISE) or self.spreads[first:].min() < _OPEN:
             return None
-        centre = self.centre.copy()
-        centre[first:] = np.maximum(centre[first:], np.log(_MUCH_NOISE))
-        return replace(self, centre=centre)
+        centre, start = self.centre.copy(), self.centre.copy()
+        centre[first:], start[first:] = np.maximum(centre[first:], np.log(_MUCH_NOISE)), np.log(_NOISIEST)
+        return replace(self, centre=centre), start
 
     @property
     def n_lengthscales(self) -> int:
@@ -225,9 +225,10 @@ def _geometric_means(values: Float[np.ndarray, " n"], places: Int[np.ndarray, " 
 
 
 _SHORT_LENGTHSCALE = 0.15  # of a side
-_MUCH_NOISE = 0.1  # noise variance, of outcomes of variance 1
+_LITTLE_NOISE, _MUCH_NOISE, _NOISIEST = 0.01, 0.1, 0.5  # noise variances, of outcomes of variance 1
 _OPEN = 1.0  # least log standard deviation of a noise that much noise may replace
-CLEAR_LEAD = 2.0  # nats by which much noise must explain outcomes better than short lengthscales
+CLEAR_LEAD = 5.0  # nats by which much noise must explain outcomes better than little noise
+WITHIN = 0.5  # nats per outcome that a search with much noise may gain
 
 
 def packed(

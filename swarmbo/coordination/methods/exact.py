@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from heapq import heappop, heappush
 
 import numpy as np
 from jaxtyping import Float
@@ -59,8 +60,9 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
             BudgetError: If a step's table would exceed the budget.
         """
         buckets = elimination_steps(graph, sizes)
-        entries, clique = largest_clique(buckets, sizes)
-        if entries > self.table_budget:
+        largest = max(buckets.values(), key=lambda bucket: bucket.entries)
+        if (entries := largest.entries) > self.table_budget:
+            clique = (largest.variable, *largest.scope)
             product, names = " x ".join(str(sizes[x]) for x in clique[:8]), ", ".join(clique[:8])
             if len(clique) > 8:
                 product, names = f"{product} x …", f"{names}, …"
@@ -93,7 +95,7 @@ def exact(graph: AnyGraph, tables: AnyTables = None, *, table_budget: int = 2**2
 @dataclass(frozen=True)
 class Bucket:
     """Elimination of a variable: its ``scope`` in the order of later elimination, the factors and earlier results
-    (``children``) joined here, and the step that takes the result; None at the end of a part.
+    (``children``) joined here, the step that takes the result (None at the end of a part), and the joined ``entries``.
     """
 
     variable: str
@@ -101,36 +103,33 @@ class Bucket:
     factors: tuple[str, ...]
     children: tuple[str, ...]
     parent: str | None
+    entries: int
 
 
 def elimination_steps(graph: FactorGraph, sizes: Sizes) -> dict[str, Bucket]:
     """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller."""
-    candidates = [buckets_of(graph, order) for order in (graph.variables, _min_fill_order(graph, sizes))]
-    return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # in a tie, the graph's order
+    by_fill = buckets_of(graph, _min_fill_order(graph, sizes), sizes)
+    largest = max(bucket.entries for bucket in by_fill.values())
+    return buckets_of(graph, graph.variables, sizes, largest) or by_fill  # in a tie, the graph's order
 
 
-def largest_clique(buckets: Mapping[str, Bucket], sizes: Sizes) -> tuple[int, tuple[str, ...]]:
-    """Number of entries of the largest table that an elimination joins, and its variables."""
-    cliques = [(bucket.variable, *bucket.scope) for bucket in buckets.values()]
-    return max(((math.prod(sizes[x] for x in clique), clique) for clique in cliques), key=lambda pair: pair[0])
-
-
-def buckets_of(graph: FactorGraph, order: Sequence[str]) -> dict[str, Bucket]:
-    """Steps of an elimination in the given order, by variable."""
+def buckets_of(graph: FactorGraph, order: Sequence[str], sizes: Sizes, most: float = math.inf) -> dict[str, Bucket]:
+    """Steps of an elimination in the given order, by variable; none if one joins more than ``most`` entries."""
     place = {variable: i for i, variable in enumerate(order)}
     factors: dict[str, list[str]] = {variable: [] for variable in order}
     for factor in graph.factors:
         factors[min(graph.scope(factor), key=place.__getitem__)].append(factor)
     children: dict[str, list[str]] = {variable: [] for variable in order}
     buckets: dict[str, Bucket] = {}
-    for variable in order:
-        joined = {x for factor in factors[variable] for x in graph.scope(factor)}
-        joined.update(x for child in children[variable] for x in buckets[child].scope)
-        scope = tuple(sorted(joined - {variable}, key=place.__getitem__))
+    for x in order:
+        joined = {x}.union(*map(graph.scope, factors[x]), *(buckets[child].scope for child in children[x]))
+        if (entries := math.prod(sizes[y] for y in joined)) > most:
+            return {}
+        scope = tuple(sorted(joined - {x}, key=place.__getitem__))
         parent = scope[0] if scope else None
-        buckets[variable] = Bucket(variable, scope, tuple(factors[variable]), tuple(children[variable]), parent)
+        buckets[x] = Bucket(x, scope, tuple(factors[x]), tuple(children[x]), parent, entries)
         if parent is not None:
-            children[parent].append(variable)
+            children[parent].append(x)
     return buckets
 
 
@@ -164,28 +163,43 @@ def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table
 
 def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
     """Variables by fewest missing links between neighbours; in ties by the smallest table, then the graph's order."""
-    neighbours: dict[str, set[str]] = {variable: set() for variable in graph.variables}
+    around = {x: set[str]() for x in graph.variables}  # neighbours
     for scope in graph.scopes:
-        for variable in scope:
-            neighbours[variable].update(x for x in scope if x != variable)
+        for x in scope:
+            around[x].update(set(scope) - {x})
+    entries = {x: math.prod(sizes[y] for y in near) for x, near in around.items()}
+    # a missing link counts twice; both numbers change link by link, as to count them again takes the square of a degree
+    fill = {x: len(near) * (len(near) - 1) - sum(len(near & around[y]) for y in near) for x, near in around.items()}
 
-    def cost(variable: str) -> tuple[int, int, int]:
-        around = neighbours[variable]
-        fill = sum(len(around - neighbours[x]) - 1 for x in around)  # less x itself; every missing link counts twice
-        return fill, math.prod(sizes[x] for x in around), graph.column_of[variable]
+    def cost(x: str) -> tuple[int, float, int]:
+        return fill[x], math.log2(entries[x]), graph.column_of[x]
 
-    costs = {variable: cost(variable) for variable in graph.variables}
+    queue = sorted(map(cost, around))  # a heap; later it has outdated costs too, which are skipped
     order: list[str] = []
-    while costs:
-        variable = min(costs, key=costs.__getitem__)
-        around = neighbours.pop(variable)
-        del costs[variable]
-        order.append(variable)
-        for x in around:
-            neighbours[x].discard(variable)
-            neighbours[x].update(around - {x})
-        for x in around.union(*(neighbours[y] for y in around)):  # the fill can have changed only there
-            costs[x] = cost(x)
+    while queue:
+        known = heappop(queue)
+        x = graph.variables[known[-1]]
+        if x not in around or known != cost(x):
+            continue
+        order.append(x)
+        near = around.pop(x)
+        changed = set(near)
+        for y in near:
+            around[y].discard(x)
+            entries[y] //= sizes[x]
+            fill[y] -= 2 * (len(around[y]) - len(around[y] & near))
+        for y in near:
+            for z in near - around[y] - {y}:
+                common = around[y] & around[z]
+                for one, other in ((y, z), (z, y)):
+                    fill[one] += 2 * (len(around[one]) - len(common))
+                    entries[one] *= sizes[other]
+                    around[one].add(other)
+                for between in common:
+                    fill[between] -= 2
+                changed |= common
+        for y in changed:
+            heappush(queue, cost(y))
     return tuple(order)
 
 

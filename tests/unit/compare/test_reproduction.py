@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from swarmbo.cli import app
 from swarmbo.compare.reproduction import (
+    Cell,
     Reproduction,
     Scores,
     draw_reproduction,
@@ -135,9 +137,9 @@ def test_scores_are_computed_from_records_and_regret_from_a_stated_maximum(tiny,
     assert [note.partition(":")[0] for note in notes] == ["A short check", "peer", "nowhere"]
     cells = [cell for cell in cells if cell.method == "sobol"]
     outcomes = sweep([trial for cell in cells for trial in cell.trials], Workers(engine=THREADS))
-    camel, moved = read_scores(given, cells, outcomes)
+    (camel, moved), _ = read_scores(given, cells, outcomes)
     run = load_run(cells[0].trials[0].out)
-    assert camel.at == [1]
+    assert camel.at.tolist() == [1]
     assert camel.curves["average_regret"][0].tolist() == pytest.approx([run.records[1].score.total_regret])
     best = load_run(cells[1].trials[0].out).best.mean
     assert moved.curves["simple_regret"][0].tolist() == pytest.approx([2.0 - best])
@@ -182,13 +184,36 @@ def test_average_regret_is_over_successful_evaluations(tiny, tmp_path):
     tiny.write_text(fails.replace("rounds = 2", "rounds = 8"))
     given = read_reproduction(str(tiny))
     cells = [cell for cell in plan(given, tmp_path / "out", 1, ["camel"])[0] if cell.method == "sobol"]
-    (found,) = read_scores(given, cells, sweep(cells[0].trials, Workers(engine=THREADS)))
+    (found,), _ = read_scores(given, cells, sweep(cells[0].trials, Workers(engine=THREADS)))
     records = load_run(cells[0].trials[0].out).records[1:]
     succeeded = np.array([record.joint.measurement is not None for record in records])
     assert 0 < succeeded.sum() < len(records)
     sums = np.cumsum([0.0 if record.score is None else record.score.total_regret for record in records])
     wanted = [total / count if count else np.nan for total, count in zip(sums, np.cumsum(succeeded), strict=True)]
     np.testing.assert_allclose(found.curves["average_regret"], [wanted])
+
+
+@pytest.mark.parametrize(("axis", "at"), [("evaluations", [3.0, 5.5, 6.0]), ("rounds", [1.0, 2.0, 3.0])])
+def test_counts_are_means_over_seeds_and_a_run_that_ended_early_keeps_its_last_score(axis, at, monkeypatch):
+    def loaded(seed):
+        rounds = ([(3, 1.0), (3, 2.0), (1, 3.0)], [(3, 4.0), (2, 5.0)])[seed]
+        records = [SimpleNamespace(evaluations=[None] * n, best=SimpleNamespace(mean=best)) for n, best in rounds]
+        summary, scenario = SimpleNamespace(seconds=1.0, rounds=len(rounds)), SimpleNamespace(seed=seed)
+        return SimpleNamespace(records=[None, *records], summary=summary, scenario=scenario)
+
+    monkeypatch.setattr("swarmbo.compare.reproduction.reading.load_run", loaded)
+    given = convert({**DRAWN, "axis": axis, "scores": ["best"]}, Reproduction)
+    (found,), notes = read_scores(given, [Cell("a", "mine", [SimpleNamespace(out=seed) for seed in (0, 1)])], [])
+    assert (found.at.tolist(), found.curves["best"].tolist(), notes) == (at, [[1.0, 2.0, 3.0], [4.0, 5.0, 5.0]], [])
+
+
+def test_runs_without_a_successful_evaluation_are_left_out_with_a_note(tiny, tmp_path):
+    tiny.write_text(TINY.replace('function = "camel" }', 'function = "camel", failure_rate = 1.0 }', 1))
+    out = tmp_path / "out"
+    assert called(tiny, "--out", out, "--quiet", "--seeds", 1, "--engine", THREADS).exit_code == 0
+    text = (out / "table.md").read_text()
+    assert "nan" not in text
+    assert f"- {out / 'camel' / 'auto' / 'seed-000'}: left out: no score, as all evaluations failed" in text
 
 
 def test_paths_are_relative_to_the_definition_and_a_repeated_problem_is_run_once(tiny, tmp_path, monkeypatch):
@@ -239,6 +264,30 @@ def test_the_short_check_of_every_reproduction_ends_with_a_table(name, tmp_path)
     assert rows[:1] == [("problem", "method")]
     measured = {row for row in rows[1:] if not row[1].endswith("(printed only)")}
     assert measured == {(cell.problem, cell.method) for cell in cells}
+
+
+DRAWN = {
+    "paper": "p",
+    "quick": {"rounds": 1},
+    "problems": {"a": {"environment": {"id": "swarmbo/function-v0"}, "rounds": 1, "printed": {"mine": 5.0}}},
+    "methods": {"mine": {}},
+    "scores": ["simple_regret", "recommended_regret"],
+}
+
+
+def test_printed_numbers_are_within_the_axes_and_labels_within_their_panel(tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr("swarmbo.compare.reproduction.style.save", lambda figure, *_: kept.append(figure))
+    curves = dict.fromkeys(DRAWN["scores"], np.array([[1.0, 0.5], [1.2, 0.6]]))
+    scores = [Scores("a", "mine", [0, 1], np.array([1.0, 2.0]), curves, 0.1)]
+    draw_reproduction(convert(DRAWN, Reproduction), scores, tmp_path / "f.png")
+    (figure,) = kept
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_ylim()[0] == 0.0
+    assert figure.axes[0].get_ylim()[1] > 5.0
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"mine", "printed"}
+    for ax in figure.axes:
+        assert ax.yaxis.label.get_window_extent().height <= ax.get_window_extent().height
 
 
 def test_the_legend_names_the_methods_of_all_problems(tmp_path, monkeypatch):

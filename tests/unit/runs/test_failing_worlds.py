@@ -20,6 +20,7 @@ from swarmbo.runs.rounds import Hooks
 from swarmbo.runs.runner import _resume
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.trial import _limit_memory, estimate
+from swarmbo.spaces import Domain
 from swarmbo_envs.functions.function_world import FunctionWorld
 from swarmbo_envs.sensor_field.sensor_field import SensorField
 
@@ -88,9 +89,9 @@ def test_a_run_with_absurd_measurements_ends(mischief, played, value):
 @pytest.mark.parametrize(
     ("report", "reason"),
     [
-        ({"location": "here"}, "location: got 'here'; wanted 2 numbers in or near the box"),
-        ({"location": [0.5, 0.5, 0.5]}, "location: got [0.5, 0.5, 0.5]; wanted 2 numbers in or near the box"),
-        ({"location": [1e9, 0.5]}, "location: got [1000000000.0, 0.5]; wanted 2 numbers in or near the box"),
+        ({"location": "here"}, "location: got 'here'; wanted 2 numbers " + Domain.NEAR),
+        ({"location": [0.5, 0.5, 0.5]}, "location: got [0.5, 0.5, 0.5]; wanted 2 numbers " + Domain.NEAR),
+        ({"location": [1e9, 0.5]}, "location: got [1000000000.0, 0.5]; wanted 2 numbers " + Domain.NEAR),
         ({"measurement": "12"}, "measurement: got '12'; wanted a number"),
         ({"path": [[0.0, 0.0, 0.0], [0.5, 0.5, 0.5]]}, None),
     ],

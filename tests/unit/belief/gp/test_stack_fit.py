@@ -181,7 +181,7 @@ def test_a_search_with_part_of_many_outcomes_leads_to_the_maximum_with_all(has_e
         return evaluated(self, theta, which)
 
     monkeypatch.setattr(StackedLogPosterior, "__call__", counted)
-    found, mean = multi_start_search(whole, starts, 60, is_warm=has_earlier)
+    found, _, mean = multi_start_search(whole, starts, 60, is_warm=has_earlier)
     n_sketched = sum(asked)
     reached = evaluated(whole, found, np.arange(12))
     np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
@@ -228,7 +228,7 @@ def test_a_search_is_within_a_tenth_of_a_nat_of_a_longer_one(n_outcomes, has_ear
     poor[:2], poor[-1] = prior.bounds[:2, 1], prior.bounds[-1, 1]  # all is noise
     starts = np.tile(np.array(starting_thetas(prior, [], poor)) if has_earlier else cold, (12, 1))
     far = maximise_stacked(whole, np.tile(cold, (12, 1)), which, 60)[1].reshape(12, 2).max(axis=1)
-    theta, mean = multi_start_search(whole, starts, 60, is_warm=has_earlier)
+    theta, _, mean = multi_start_search(whole, starts, 60, is_warm=has_earlier)
     reached = whole(theta, np.arange(12))
     assert (reached.value > far - 0.1).mean() >= (0.75 if has_earlier or n_outcomes > 64 else 0.9)
     np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
