@@ -118,7 +118,8 @@ def compare(
     """
     if not 0 < level < 1:
         raise ConfigError(f"got {level}; wanted a number between 0 and 1", at="--level")
-    runs, notes = _read_runs(find_runs(list(paths)))
+    runs, left_out = read_each(find_runs(list(paths)), _scored_run)  # a damaged run does not stop that of the others
+    notes = [*(f"{why}; left out" for why in left_out), *_notes_on_changed_code(runs)]
     if not runs:
         raise RunFolderError(f"no run is left, so there is nothing to compare: {'; '.join(notes[:_MOST_NAMED])}")
     labels = method_labels([run.method for run in runs], [run.problem for run in runs])
@@ -192,12 +193,6 @@ def _note_on_problems(names: Mapping[ProblemKey, str], cells: Iterable[tuple[Pro
         f"these are runs of {len(names)} different problems ({shown}); methods are compared within each, and scores of "
         "different problems are not comparable"
     ]
-
-
-def _read_runs(paths: Sequence[Path]) -> tuple[list[ScoredRun], list[str]]:
-    """Runs with a score, and notes on the runs left out; a damaged run does not stop the comparison of the others."""
-    runs, left_out = read_each(paths, _scored_run)
-    return runs, [*(f"{why}; left out" for why in left_out), *_notes_on_changed_code(runs)]
 
 
 def _scored_run(run: Run) -> ScoredRun:
