@@ -10,7 +10,6 @@ from scipy.ndimage import label
 
 from swarmbo.boundary import coordinates as earth
 from swarmbo.boundary.coordinates import Coordinates
-from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
 from swarmbo_envs.fields import raster as rasters
@@ -154,7 +153,7 @@ def read_regions(
             ends = None if coordinates is None else coordinates.lon_lat(np.array([low, high]))
             is_speck = earth.like_degrees([[ring]], high - low)[1]
             if ends is not None and is_speck and ((ring.max(axis=0) >= ends[0]) & (ring.min(axis=0) <= ends[1])).all():
-                got = f"got {short(settings.corners)}, which lie on the map if they are degrees"
+                got = f"got corners such as {settings.corners[0]}, which lie on the map if they are degrees"
                 raise ConfigError(f"{got}; wanted m on the map, or a GeoJSON file in degrees", at=f"{at}.corners")
             regions.append(Region([ring]))
         elif isinstance(settings, GeoJSONSettings):
