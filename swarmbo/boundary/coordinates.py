@@ -36,6 +36,8 @@ _INVERSE_SERIES = np.array(
     ]
 )
 _NEWTON_STEPS = 6
+_BEND, _LEAST_BEND_M = 1e-5, 0.1  # of a projected edge: share of the map's longer side, and least value that counts
+_THIRDS, _MOST_SPLITS = np.array([[1.0], [2.0]]) / 3.0, 8
 _SPECK = 1e-3  # of the map's longer side: smaller coordinates in metres are probably degrees
 _PARTS = {"FeatureCollection": "features", "GeometryCollection": "geometries", "MultiPolygon": "coordinates"}
 Rings = list[Float[np.ndarray, "k 2"]]  # outlines; a hole is a ring within another
@@ -249,12 +251,28 @@ class Coordinates:
         warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
         return np.column_stack(warp.transform(self.crs, "EPSG:4326", *self.own(metres).T.tolist())[:2])
 
-    def of_lon_lat(self, degrees: Float[np.ndarray, "n 2"], what: str, at: str) -> Float[np.ndarray, "n 2"]:
-        """Convert longitudes and latitudes to metres on the map; ``what`` names them in messages."""
+    def of_ring(self, ring: Float[np.ndarray, "n 2"], size_m: float, at: str) -> Float[np.ndarray, "m 2"]:
+        """Convert a ring in longitudes and latitudes to metres on a map with the longer side ``size_m``.
+
+        Edges are straight in degrees (RFC 7946): those that bend on the map get further corners.
+        """
+        for _ in range(_MOST_SPLITS):
+            steps = np.roll(ring, -1, axis=0) - ring
+            steps[:, 0] = np.mod(steps[:, 0] + 180.0, 360.0) - 180.0  # the shorter way across the date line
+            between, ends = ring[:, None] + steps[:, None] * _THIRDS, self._of_lon_lat(ring, at)
+            chords = ends[:, None] + (np.roll(ends, -1, axis=0) - ends)[:, None] * _THIRDS
+            apart = self._of_lon_lat(between.reshape(-1, 2), at).reshape(chords.shape) - chords
+            is_bent = (np.hypot(apart[..., 0], apart[..., 1]) > max(_BEND * size_m, _LEAST_BEND_M)).any(axis=1)
+            if not is_bent.any():
+                break
+            ring = np.insert(ring, np.repeat(np.flatnonzero(is_bent) + 1, 2), between[is_bent].reshape(-1, 2), axis=0)
+        return self._of_lon_lat(ring, at)
+
+    def _of_lon_lat(self, degrees: Float[np.ndarray, "n 2"], at: str) -> Float[np.ndarray, "n 2"]:
         if self.projection is not None:
             return self.projection.metres(degrees)
         if self.crs is None:
             wanted = "wanted --crs, the samples' coordinate reference system, such as EPSG:32632"
-            raise ConfigError(f"got {what} in longitudes and latitudes for samples in metres; {wanted}", at=at)
+            raise ConfigError(f"got polygons in longitudes and latitudes for samples in metres; {wanted}", at=at)
         warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
         return self.metres(np.column_stack(warp.transform("EPSG:4326", self.crs, *degrees.T.tolist())[:2]))

@@ -21,6 +21,7 @@ _EXTREMES = (-32768.0, -32767.0, -2147483648.0, 2147483647.0)  # extremes of two
 _FILL = (1e20, 1e30, 9.969209968386869e36, 3.4028234663852886e38, 1.7976931348623157e308)  # of NetCDF, GRIB and rasters
 _LEAST_POSITIVE = 9999.0
 _POSITIVE_SPREADS = 3.0
+_ISOLATED = 1.5  # distance from the next number, in usual distances between numbers
 
 MARKS = "missing = [{:.10g}]", "missing = []"  # settings that state one mark, and no marks
 _LARGEST = 1e12  # size of coordinates and values: products of several stay far from overflow
@@ -59,37 +60,33 @@ def is_fill(number: float) -> bool:
     return any(math.isclose(abs(number), fill, rel_tol=1e-6) for fill in _FILL)
 
 
-@dataclass(frozen=True, eq=False)
-class Marked:
-    """Mask of values in a column that surely mark missing numbers, and counts of doubtful ones, which are kept."""
-
-    rows: Bool[np.ndarray, " n"]
-    doubtful: dict[float, int]
-
-
-def marked(numbers: Float[np.ndarray, " n"], missing: list[float] | None, *, is_coordinate: bool) -> Marked:
-    """Find marks for missing numbers: the stated ones, or common marks that are far from the other numbers.
+def marked(
+    numbers: Float[np.ndarray, " n"], missing: list[float] | None, *, is_coordinate: bool
+) -> tuple[Bool[np.ndarray, " n"], dict[float, int]]:
+    """Mask of marks for missing numbers, stated or common and far from the others; and counts of doubtful numbers.
 
     Common marks are -99, -999, … and 999, 9999, …, also with decimals of nines; extremes of two-byte and four-byte
     integers; and fill values of data formats, which always count. A negative common mark counts if it is farther from
     the other numbers than their range or, except in coordinates, if no other number is negative. A positive one counts
-    from 9999 on, at more than three times the range. Common marks outside the range that do not count are doubtful.
+    from 9999 on, at more than three times the range. Common marks outside the range that do not count are doubtful,
+    unless their distance from the next number is usual.
     """
     if missing is not None:
-        return Marked(np.isin(numbers, missing), {})
+        return np.isin(numbers, missing), {}
     fill = np.array([is_fill(number) for number in numbers], dtype=bool)
     nines = [bool(_NINES.fullmatch(f"{number:.10g}")) or number in _EXTREMES for number in numbers]
     usual = np.array(nines, dtype=bool) & ~fill
-    others = numbers[~usual & ~fill & np.isfinite(numbers)]
+    others = np.unique(numbers[~usual & ~fill & np.isfinite(numbers)])
+    usual_gap = float(np.median(np.diff(others))) if others.size > 1 else 0.0
     rows, doubtful = fill, dict[float, int]()
     for number, count in Counter(numbers[usual].tolist()).items():
         if others.size and others.min() <= number <= others.max():
             continue
         if others.size and _stands_apart(number, float(others.min()), float(others.max()), is_coordinate):
             rows = rows | (numbers == number)
-        else:
+        elif not others.size or np.abs(others - number).min() > _ISOLATED * usual_gap:
             doubtful[number] = count
-    return Marked(rows, doubtful)
+    return rows, doubtful
 
 
 def _stands_apart(number: float, low: float, high: float, is_coordinate: bool) -> bool:
@@ -188,13 +185,13 @@ def _complete_rows(
         column = numbers[key]
         if (empty := np.isnan(column)).any():
             reasons.append(f"{empty.sum()} without a number in {name!r}")
-        marks = marked(column, settings.missing, is_coordinate=key in _COORDINATES)
-        counted = Counter(column[marks.rows].tolist()).items()
+        is_mark, doubtful = marked(column, settings.missing, is_coordinate=key in _COORDINATES)
+        counted = Counter(column[is_mark].tolist()).items()
         reasons += [f"{count} with {number:.10g} in {name!r}" for number, count in counted]
-        left_out |= empty | marks.rows
-        if settings.missing is None and marks.rows.any():
+        left_out |= empty | is_mark
+        if settings.missing is None and is_mark.any():
             hint = f" ({options[1]} takes all numbers as they are)"
-        for number, count in marks.doubtful.items():
+        for number, count in doubtful.items():
             here = f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows"
             warnings.warn(f"{here}. {doubt(number, options)}", DataWarning, stacklevel=2)
     causes = "; ".join(reasons)

@@ -4,6 +4,7 @@ Users get a one-line error. An environment's report never raises one: an outcome
 run continues. Tables for notebooks have all user text escaped.
 """
 
+import math
 import operator
 import traceback
 from collections import Counter
@@ -82,6 +83,12 @@ def unmasked(value: object) -> np.ndarray:
         of = object if value.dtype.kind == "O" else float
         return np.ma.filled(value.astype(of), np.nan) if value.dtype.kind in "biufO" else np.ma.filled(value)
     return np.asarray(value)
+
+
+def digits(value: float, finest: float, least: int = 4) -> str:
+    """Text of a number with at least ``least`` significant digits, and as many as a difference ``finest`` needs."""
+    needed = 1 + int(math.log10(max(abs(value), 1e-300)) - math.log10(max(finest, 1e-300)))
+    return f"{value:.{min(15, max(least, needed))}g}"
 
 
 def whole_number(value: object, smallest: int, at: str, largest: int | None = None) -> int:

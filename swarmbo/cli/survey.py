@@ -59,7 +59,7 @@ def next_places(
     if data.noise_column is not None:
         typer.echo(f"standard deviation of each value's noise: column {data.noise_column!r}")
     if plan.left_out_rmse is not None:
-        error = f"error of the map at samples that are left out: {plan.left_out_rmse:.3g}"
+        error = f"error of the map at locations that are left out: {plan.left_out_rmse:.3g}"
         typer.echo(f"{error}; standard deviation of the samples: {plan.spread:.3g}")
     if plan.neglected is not None:
         typer.echo(f"map: {plan.neglected}")
@@ -72,11 +72,14 @@ def _places_table(plan: "SurveyPlan", title: str) -> "Table":
     """The next locations, in order, with the expected value, its standard deviation, and the reason."""
     from rich.table import Table
 
+    from swarmbo.boundary.values import digits
+
     frame, table = plan.samples.coordinates, Table(title=title, title_justify="left")
     for name in ("", "agent", *frame.columns, "expected", "std", "why"):
         table.add_column(name, overflow="fold")
-    digits = max(6 if frame.unit == "degrees" else 1, plan.decimals - 1)
+    decimals = max(6 if frame.unit == "degrees" else 1, plan.decimals - 1)
     for number, place in enumerate(plan.places, start=1):
-        cells = (*(f"{c:.{digits}f}" for c in place.place), f"{place.mean:.4g}", f"{place.std:.3g}", place.why)
+        mean = digits(place.mean, 0.1 * place.std)
+        cells = (*(f"{c:.{decimals}f}" for c in place.place), mean, f"{place.std:.3g}", place.why)
         table.add_row(str(number), place.agent, *cells)
     return table

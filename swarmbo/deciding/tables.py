@@ -293,7 +293,7 @@ class _Table:
     def outcomes(self, name: str) -> Column:
         """Column of outcomes; NaN also for numbers that mark missing outcomes, with a warning."""
         numbers = self.numbers(name)
-        marks = marked(numbers, None, is_coordinate=False).rows
+        marks, _ = marked(numbers, None, is_coordinate=False)
         if marks.any():
             stand_ins = ", ".join(f"{number:.10g}" for number in np.unique(numbers[marks]))
             taken = f"{self.source}: {stand_ins} in {marks.sum()} rows of {name!r} is taken for no outcome"

@@ -12,6 +12,7 @@ from rich import progress as bars
 from rich.console import Console
 from rich.table import Column
 
+from swarmbo.boundary.values import digits
 from swarmbo.evaluations import Event, WorkerStatistics
 from swarmbo.records import RoundRecord, Traffic
 from swarmbo.runs.callbacks import Callback, make_callbacks
@@ -126,7 +127,7 @@ class SweepProgress(_Display):
 
 def round_text(record: RoundRecord, traffic: Traffic) -> str:
     """State of a run after a round, in a few words."""
-    parts = ["no measurement yet" if record.best is None else f"best {record.best.mean:.6g}"]
+    parts = ["no measurement yet" if record.best is None else f"best {digits(record.best.mean, 1e-3, 6)}"]
     if (score := record.score) is not None:
         watched = score.level_f1 is not None
         parts.append(f"F1 {score.level_f1:.3f}" if watched else f"regret {score.simple_regret:.4g}")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from swarmbo.boundary.files import LoggedLines
-from swarmbo.boundary.values import html_table
+from swarmbo.boundary.values import digits, html_table
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError, SwarmboWarning
 from swarmbo.records import Recommendation, RoundRecord
 from swarmbo.runs.folder import RunFolder
@@ -148,14 +148,14 @@ class Run:
 
     def __repr__(self) -> str:
         """Name, progress and best measurement, in one line."""
-        best = "" if self.best is None else f", best {self.best.mean:.6g}"
+        best = "" if self.best is None else f", best {digits(self.best.mean, 1e-3, 6)}"
         return f"<{self._title}{best}; {self.path}>"
 
     def _repr_html_(self) -> str:
         """Closing table for notebooks; for a partial run, its best measurement and progress."""
         if self.summary is not None:
             return html_table(self._title, report_rows(self.summary))
-        best = "none" if self.best is None else f"{self.best.mean:.6g}"
+        best = "none" if self.best is None else f"{digits(self.best.mean, 1e-3, 6)}"
         return html_table(self._title, [("best measurement", best), ("folder", self.path)])
 
     @property

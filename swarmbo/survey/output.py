@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from swarmbo.boundary.files import replacing
+from swarmbo.boundary.values import digits
 from swarmbo.errors import MissingPackageError, needed
 from swarmbo.plotting import style
 from swarmbo.plotting.maps import Lattice, plot_lattice
@@ -69,7 +70,8 @@ def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
     next_ones = {name: [getattr(place, key) for place in plan.places] for name, key in columns.items()}
     cells = np.column_stack([found.x[rows[:, 1]], found.y[rows[:, 0]]])
     shown = (("expected", found.mean), ("std", found.std))
-    map_values = {name: [float(f"{value:.6g}") for value in values[tuple(rows.T)]] for name, values in shown}
+    finest = 0.01 * float(np.nanmedian(found.std))
+    map_values = {name: [float(digits(value, finest, 6)) for value in values[tuple(rows.T)]] for name, values in shown}
     written = [
         _csv(plan, folder / "next.csv", [place.place for place in plan.places], next_ones),
         _csv(plan, folder / "map.csv", cells, map_values),
@@ -114,7 +116,8 @@ def _gpx(plan: SurveyPlan, path: Path) -> Path:
         lon, lat = place.lon_lat or (0.0, 0.0)
         point = ElementTree.SubElement(root, "wpt", {"lat": f"{lat:.8f}", "lon": f"{lon:.8f}"})
         ElementTree.SubElement(point, "name").text = place.agent
-        ElementTree.SubElement(point, "desc").text = f"expected {place.mean:.4g} ± {place.std:.3g}; {place.why}"
+        mean = digits(place.mean, 0.1 * place.std)
+        ElementTree.SubElement(point, "desc").text = f"expected {mean} ± {place.std:.3g}; {place.why}"
     with replacing(path) as file:
         ElementTree.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
     return path
@@ -126,11 +129,11 @@ def _geotiff(plan: SurveyPlan, path: Path) -> Path:
     dx, dy = found.x[1] - found.x[0], found.y[1] - found.y[0]
     corner = rasterio.Affine(dx, 0.0, found.x[0] - dx / 2.0, 0.0, -dy, found.y[-1] + dy / 2.0)
     crs = plan.samples.coordinates.known_crs
-    shape: dict[str, Any] = {"height": len(found.y), "width": len(found.x), "count": 2, "dtype": "float32"}
+    shape: dict[str, Any] = {"height": len(found.y), "width": len(found.x), "count": 2, "dtype": "float64"}
     with rasterio.io.MemoryFile() as memory:
         with memory.open(driver="GTiff", crs=crs, transform=corner, nodata=np.nan, compress="deflate", **shape) as tiff:
             for band, (values, name) in enumerate(((found.mean, "expected"), (found.std, "std")), start=1):
-                tiff.write(values[::-1].astype(np.float32), band)  # the first row is in the north
+                tiff.write(values[::-1], band)  # the first row is in the north
                 tiff.set_band_description(band, f"{name} {plan.samples.quantity}")
         with replacing(path) as file:
             file.write(memory.read())

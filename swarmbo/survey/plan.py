@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import linear_sum_assignment
-from scipy.spatial import Delaunay, QhullError, cKDTree, distance
+from scipy.spatial import Delaunay, cKDTree, distance
 from scipy.special import ndtr
 
 from swarmbo.belief.gp.exact import ExactGP
-from swarmbo.boundary.values import whole_number
+from swarmbo.boundary.values import digits, whole_number
 from swarmbo.errors import ConfigError
 from swarmbo.records import Goal, Neglected
 from swarmbo.survey.samples import Region, Samples
@@ -54,9 +53,9 @@ class NextPlace:
 class SurveyPlan:
     """Map of samples, and the next places.
 
-    ``left_out_rmse`` is the root mean square error if each sample is predicted from all others; None for more than
-    3,000. ``spread`` is the standard deviation of the values: the error of a constant map. ``neglected`` is the effect
-    of samples that the map leaves out, if there are more than 2,000.
+    ``left_out_rmse`` is the root mean square error if each sample is predicted from those at other locations; None for
+    more than 3,000. ``spread`` is the standard deviation of the values: the error of a constant map. ``neglected`` is
+    the effect of samples that the map leaves out, if there are more than 2,000.
     """
 
     samples: Samples
@@ -98,7 +97,7 @@ def plan_next(
         level: Level in the unit of the values; with the aim ``level`` only.
         avoid: Region without next places; the map leaves it out.
         area: Region of interest. Default: the convex hull of the samples, and places within 1.5 times the usual
-            distance between samples from a sample.
+            distance between samples from a sample, or from a transect if all samples are so near to one.
         positions: Present positions (agents, 2), m on the map.
         seed: Seed of the fit's random starts.
 
@@ -147,23 +146,21 @@ def plan_next(
     mean[inside], variance[inside] = belief.posterior(cells[inside])
     survey_map = SurveyMap(x, y, mean.reshape(len(y), len(x)), np.sqrt(variance).reshape(len(y), len(x)))
     places = _next_places(samples, names, chosen, belief, survey_map, aim, level, positions)
-    error, spread = left_out_rmse(samples, belief), float(np.std(samples.values))
+    error, spread = left_out_rmse(belief), float(np.std(samples.values))
     return SurveyPlan(samples, survey_map, places, aim, level, error, spread, belief.neglected())
 
 
-def left_out_rmse(samples: Samples, belief: ExactGP) -> float | None:
-    """Root mean square error if each sample is predicted from all others (Rasmussen & Williams 2006, eq. (5.12))."""
-    if len(samples) > _MOST_CHECKED:
+def left_out_rmse(belief: ExactGP) -> float | None:
+    """RMSE at each location, predicted from all others (Rasmussen & Williams 2006, eq. (5.12), with blocks of rows)."""
+    data, hyper = belief.observations, belief.channels
+    if len(data) > _MOST_CHECKED:
         return None
-    hyper, U = belief.hyperparameters, belief.domain.to_unit(samples.places)
-    noise = np.full(len(U), hyper.noise_variance)
-    if samples.noise_std is not None:
-        own = (samples.noise_std / hyper.scale) ** 2
-        noise = np.where(np.isnan(own), noise, np.maximum(own, 1e-8))
-    factor = cho_factor(hyper.prior.matrix(U, U) + np.diag(noise), lower=True)
-    residuals = samples.values - belief.channels.constants[0]
-    errors = cho_solve(factor, residuals) / np.diag(cho_solve(factor, np.eye(len(U))))
-    return float(np.sqrt(np.mean(errors**2)))
+    K = belief.hyperparameters.prior.matrix(data.U, data.U) + np.diag(data.noise_variances(hyper))
+    precision, residuals = np.linalg.inv(K), data.residuals(hyper)
+    location = np.unique(data.U, axis=0, return_inverse=True)[1].ravel()
+    groups = [np.flatnonzero(location == i) for i in range(location.max() + 1)]
+    errors = [np.linalg.solve(precision[np.ix_(rows, rows)], precision[rows] @ residuals) for rows in groups]
+    return float(hyper.scales[0] * np.sqrt(np.mean(np.concatenate(errors) ** 2)))
 
 
 def _axes(samples: Samples, area: Region | None) -> tuple[Float[np.ndarray, " nx"], Float[np.ndarray, " ny"]]:
@@ -173,7 +170,8 @@ def _axes(samples: Samples, area: Region | None) -> tuple[Float[np.ndarray, " nx
     if area is None:
         margin = _MARGIN * (high - low).max()
         low, high = low - margin, high + margin
-    own = samples.coordinates.own(np.array([low, [low[0], high[1]], [high[0], low[1]], high]))
+        corners = np.stack(np.meshgrid(*np.linspace(low, high, 65).T), axis=-1).reshape(-1, 2)  # edges bend in degrees
+    own = samples.coordinates.own(corners)
     west, south = own.min(axis=0)
     east, north = own.max(axis=0)
     n = np.maximum(2, np.round(_CELLS * (high - low) / (high - low).max())).astype(int)
@@ -182,15 +180,19 @@ def _axes(samples: Samples, area: Region | None) -> tuple[Float[np.ndarray, " nx
 
 
 def _is_near_samples(places: Float[np.ndarray, "n 2"], cells: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
-    """Mask of cells in the convex hull of the samples, or within 1.5 usual sample distances from a sample."""
+    """Mask of cells in the hull of the samples, or within 1.5 usual sample distances from a sample or transect."""
     distinct = np.unique(places, axis=0)
     tree = cKDTree(distinct)
     spacing = float(np.median(np.asarray(tree.query(distinct, k=2)[0])[:, 1]))
     near = np.asarray(tree.query(cells)[0]) <= _NEAR * spacing
-    try:
-        return near | (Delaunay(distinct - distinct[0]).find_simplex(cells - distinct[0]) >= 0)
-    except QhullError:  # samples on one line
-        return near
+    first = distinct[((distinct - distinct[0]) ** 2).sum(axis=1).argmax()]
+    along = distinct[((distinct - first) ** 2).sum(axis=1).argmax()] - first
+    from_first = np.concatenate([distinct, cells]) - first
+    share = np.clip(from_first @ along / (along @ along), 0.0, 1.0)
+    is_along = ((from_first - share[:, None] * along) ** 2).sum(axis=1) <= (_NEAR * spacing) ** 2
+    if is_along[: len(distinct)].all():  # a transect, whose hull may be thinner than a cell
+        return near | is_along[len(distinct) :]
+    return near | (Delaunay(distinct - distinct[0]).find_simplex(cells - distinct[0]) >= 0)
 
 
 def _candidates(
@@ -224,7 +226,7 @@ def _next_places(
     out = list[NextPlace]()
     for i, name in enumerate(names):
         m, s = float(mean[i]), float(std[i])
-        why = f"a chance of {ndtr((m - threshold) / max(s, 1e-300)):.0%} {relation} {threshold:.4g}"
+        why = f"a chance of {ndtr((m - threshold) / max(s, 1e-300)):.0%} {relation} {digits(threshold, 0.1 * s)}"
         if aim == "map":
             why = f"the map is uncertain by {s:.3g} here, by {median_std:.3g} in the median"
         distance_m = None if positions is None else float(np.sqrt(((chosen[i] - positions[i]) ** 2).sum()))

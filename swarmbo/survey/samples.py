@@ -112,7 +112,7 @@ def read_region(path: str | os.PathLike[str], samples: Samples, at: str) -> "Reg
         raise ConfigError(f"got {os.fspath(path)!r}, not in degrees; wanted longitudes and latitudes", at=at)
     reach, away = float((high - low).max()), found.distance_to(low, high)
     if coordinates.projection is not None or look_so or (can_be and away > reach):
-        found = Region([[coordinates.of_lon_lat(ring, "polygons", at) for ring in rings] for rings in found.polygons])
+        found = Region([[coordinates.of_ring(ring, reach, at) for ring in rings] for rings in found.polygons])
         away = found.distance_to(low, high)
     if away > _FAR * reach and len(np.unique(samples.places, axis=0)) > 2:  # fewer are refused later
         got = f"got {os.fspath(path)!r}, whose polygons are {away:,.0f} m from the samples"

@@ -34,7 +34,7 @@ class Field:
     are compared. ``minimum`` is the smallest value at the sites, ``maximum`` the largest over all measurable locations.
     Robots get from site to site with ``least_reach_m`` a round. ``digest`` identifies the data behind the settings.
     ``gaps`` masks map cells without data, south row first; values there are those of the nearest known location.
-    ``coordinates`` are those of the input, if they are not the map's.
+    ``coordinates`` are those of the input, if they are not the map's; ``cells`` rows and columns of a raster in metres.
 
     If the field changes, its values are those of round 0. ``change`` then gives the surface of any round, which can be
     pickled, and ``span`` is the smallest and the largest value of all rounds, at least approximately. The summit of a
@@ -58,6 +58,7 @@ class Field:
     digest: str = ""
     coordinates: Coordinates | None = None
     gaps: Marks | None = None
+    cells: tuple[int, int] | None = None
     change: Callable[[float], Surface] | None = None
     span: tuple[float, float] | None = None
     searched: Places | None = None

@@ -216,7 +216,7 @@ def elevation_field(settings: kinds.ElevationSettings, max_sites: int) -> Field:
     title = title if window == default_window else f"{title}, window {list(window)}"
     sites, points = _every_nth_cell(xs, ys, max_sites), _every_nth_cell(xs, ys, MAX_EVALUATION_POINTS)
     low, high, ends = np.zeros(2), np.array([xs[-1], ys[-1]]), (float(heights.max()), summit, float(heights.min()))
-    return Field(title, low, high, sites, points, surface, *ends, quantity="elevation", unit="m")
+    return Field(title, low, high, sites, points, surface, *ends, "elevation", "m", cells=heights.shape)
 
 
 def _every_nth_cell(xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " rows"], max_sites: int) -> Places:

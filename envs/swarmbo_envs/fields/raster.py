@@ -117,8 +117,9 @@ def raster_field(settings: RasterFieldSettings, max_sites: int, *, may_have_gaps
     ends = float(place_values[best]), places[best], float(surface(sites).min())
     labels = settings.value, settings.unit
     field = Field(name, low, high, sites, points, surface, *ends, *labels, coordinates=surface.coordinates(raster))
+    cells = (rows, columns) if surface.projection is None else None
     content = digest(np.where(is_known, values, np.nan), repr(raster.edges).encode())
-    return replace(field, digest=content, gaps=None if squares.all() else surface.touched(~squares))
+    return replace(field, cells=cells, digest=content, gaps=None if squares.all() else surface.touched(~squares))
 
 
 def _read(settings: RasterFieldSettings) -> Raster:
@@ -179,11 +180,12 @@ def _marks(values: Float[np.ndarray, " n"]) -> tuple[list[float], dict[float, in
     while values.size:
         low, high = float(values.min()), float(values.max())
         between = values[(values > low) & (values < high)]
-        ends_between = [float(between.min()), float(between.max())] if between.size else []
-        result = marked(np.array([low, high, *ends_between]), None, is_coordinate=False)
-        new_marks = {number for number, is_mark in zip((low, high), result.rows[:2], strict=True) if is_mark}
+        some = between[:: max(1, between.size // 1000)]  # enough for the usual distance between numbers
+        ends_between = [between.min(), between.max(), *some] if between.size else []
+        is_marked, found = marked(np.array([low, high, *ends_between]), None, is_coordinate=False)
+        new_marks = {number for number, is_mark in zip((low, high), is_marked[:2], strict=True) if is_mark}
         if not new_marks:
-            doubtful = {number: int((values == number).sum()) for number in result.doubtful}
+            doubtful = {number: int((values == number).sum()) for number in found}
             break
         marks += sorted(new_marks)
         values = values[~np.isin(values, list(new_marks))]

@@ -16,6 +16,8 @@ from swarmbo_envs.fields import raster as rasters
 from swarmbo_envs.shared import Marks, Mask, Pair, Place, Places, any_marked, kind_of
 
 Edges = tuple[float, float, float, float]  # west, south, east, north
+Tables = Sequence[Mapping[str, Any]] | None
+Cells = tuple[int, int] | None  # rows and columns of the field's raster, if the map's edges join centres of outer cells
 _MOST_CORNERS = 100_000
 # outlines of a raster's cells: more are not distinguishable in pictures
 _MOST_RINGS = 300
@@ -58,8 +60,9 @@ class RasterSettings(Settings, frozen=True):
     Args:
         raster: Path of the file; relative to the current directory.
         nodata: The value of no-go cells. Default: the file's own, if it has one.
-        extent: West, south, east and north edge, m on the map. Default: those of a GeoTIFF, else those of the map. A
-            GeoTIFF in the coordinate reference system of the field's raster is placed by its own coordinates.
+        extent: West, south, east and north edge, m on the map. Default: those of a GeoTIFF, else those of the field's
+            raster if it has as many rows and columns, else those of the map. A GeoTIFF in the coordinate reference
+            system of the field's raster is placed by its own coordinates.
     """
 
     raster: str
@@ -138,7 +141,7 @@ class Region:
 
 
 def read_regions(
-    tables: Sequence[Mapping[str, Any]] | None, low: Place, high: Place, coordinates: Coordinates | None = None
+    tables: Tables, low: Place, high: Place, coordinates: Coordinates | None = None, cells: Cells = None
 ) -> list[Region]:
     """Regions that tables describe, each of a kind given by its key, on a map with corners ``low`` and ``high``."""
     regions: list[Region] = []
@@ -146,11 +149,17 @@ def read_regions(
         at = f"$.no_go[{number}]"
         settings = convert(dict(table), _KINDS[kind_of(table, _KINDS, at)], at=at)
         if isinstance(settings, CornersSettings):
-            regions.append(Region([np.array(settings.corners, dtype=float)]))
+            ring = np.array(settings.corners, dtype=float)
+            ends = None if coordinates is None else coordinates.lon_lat(np.array([low, high]))
+            is_speck = earth.like_degrees([[ring]], high - low)[1]
+            if ends is not None and is_speck and ((ring.max(axis=0) >= ends[0]) & (ring.min(axis=0) <= ends[1])).all():
+                got = f"got corners such as {settings.corners[0]}, which lie on the map if they are degrees"
+                raise ConfigError(f"{got}; wanted m on the map, or a GeoJSON file in degrees", at=f"{at}.corners")
+            regions.append(Region([ring]))
         elif isinstance(settings, GeoJSONSettings):
             regions += _of_geojson(settings, high - low, coordinates, at)
         else:
-            regions.append(_of_raster(settings, low, high, coordinates, at))
+            regions.append(_of_raster(settings, low, high, coordinates, cells, at))
     if sum(len(ring) for region in regions if region.marked is None for ring in region.rings) > _MOST_CORNERS:
         raise ConfigError(f"got more than {_MOST_CORNERS:,} corners; wanted simpler polygons", at="$.no_go")
     return regions
@@ -171,10 +180,12 @@ def _of_geojson(settings: GeoJSONSettings, size: Place, coordinates: Coordinates
         got = "got degrees" if settings.coordinates else f"got {settings.geojson!r}, whose numbers look like degrees,"
         fix = "coordinates = 'metres' if they are metres on the map, or a field on Earth, in degrees or projected"
         raise ConfigError(f"{got} on a map in metres; wanted {fix}", at=at)
-    return [Region([coordinates.of_lon_lat(ring, "regions", at) for ring in rings]) for rings in polygons]
+    return [Region([coordinates.of_ring(ring, size.max(), at) for ring in rings]) for rings in polygons]
 
 
-def _of_raster(settings: RasterSettings, low: Place, high: Place, coordinates: Coordinates | None, at: str) -> Region:
+def _of_raster(
+    settings: RasterSettings, low: Place, high: Place, coordinates: Coordinates | None, cells: Cells, at: str
+) -> Region:
     path = settings.raster
     is_tiff = path.lower().endswith((".tif", ".tiff"))
     if not is_tiff and not path.lower().endswith(".npy"):
@@ -199,7 +210,11 @@ def _of_raster(settings: RasterSettings, low: Place, high: Place, coordinates: C
         marked = marked | np.isnan(values)
     if settings.nodata is not None:
         marked = marked | (values == settings.nodata)
-    edges = settings.extent or edges or (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
+    half = (
+        0.5 * (high - low) / (np.array(values.shape[::-1]) - 1) if values.shape == cells else np.zeros(2)
+    )  # of a cell
+    (west, south), (east, north) = (low - half).tolist(), (high + half).tolist()
+    edges = settings.extent or edges or (west, south, east, north)
     return Region.of_cells(np.ascontiguousarray(marked[::-1]), edges)  # south row first
 
 

@@ -378,6 +378,6 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
             fix = f"separation_m = {_LENGTHS_APART * rover_m:g} or more keeps them apart"
             warnings.warn(f"{risk}, since their drives are simulated separately; {fix}", DataWarning, stacklevel=2)
         field = build_field(settings.field, settings.max_sites)
-        regions = read_regions(settings.no_go, field.low, field.high, field.coordinates)
+        regions = read_regions(settings.no_go, field.low, field.high, field.coordinates, field.cells)
         anchors, clearance = {"starts": settings.starts, "bases": settings.bases}, settings.clearance_m + rover_m
         self._set_up(settings, *ground_of_field(field, anchors, regions, settings.route_cells, clearance))

@@ -75,25 +75,33 @@ MARKS = [-99, -999, -9999, -99999, -999.9, -99.99, -32768, -2147483648]
 @given(st.sampled_from(MARKS), st.lists(st.integers(0, 10**6).map(lambda whole: whole + 0.5), min_size=1, max_size=9))
 def test_in_nonnegative_values_every_usual_mark_is_found(mark, values):
     found = marked(np.array([*values, mark, np.nan, mark]), None, is_coordinate=False)
-    assert np.flatnonzero(found.rows).tolist() == [len(values), len(values) + 2]
-    assert not found.doubtful
+    assert np.flatnonzero(found[0]).tolist() == [len(values), len(values) + 2]
+    assert not found[1]
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9), st.sampled_from([*MARKS, 999, 9999, 99999]))
 def test_a_number_within_the_range_of_the_other_values_is_never_a_mark(values, mark):
     values = [*values, mark - 1.5, mark + 1.5]
     found = marked(np.array([*values, mark]), None, is_coordinate=False)
-    assert not found.rows[-1]
+    assert not found[0][-1]
 
 
-@given(st.floats(100.0, 1e6), st.floats(1.0, 2.9))
+@given(st.floats(100.0, 1e6), st.floats(1.6, 2.9))
 def test_a_large_value_is_not_taken_for_a_mark(top, times):
     """It may be the sought maximum: 9999 counts as a mark only from three times the range of the other values."""
     low = 9999.0 - times * 1000.0
     found = marked(np.array([low - 1000.0, low, 9999.0]), None, is_coordinate=False)
-    assert not found.rows.any()
-    assert found.doubtful == {9999.0: 1}
-    assert marked(np.array([1.0, 2.0, 9999.0]), None, is_coordinate=False).rows.tolist() == [False, False, True]
+    assert not found[0].any()
+    assert found[1] == {9999.0: 1}
+    assert marked(np.array([1.0, 2.0, 9999.0]), None, is_coordinate=False)[0].tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_number_at_its_usual_distance_from_the_others_is_no_mark(sign):
+    series = sign * np.arange(9900, 10000) / 10.0
+    assert not marked(series, None, is_coordinate=True)[1]
+    gone = series[:-30]
+    assert marked(np.append(gone, series[-1]), None, is_coordinate=True)[1] == {sign * 999.9: 1}
 
 
 LON, LAT = [5.72, 5.74, 5.76, 5.7512], [50.95, 50.98, 50.9601, 50.9712]

@@ -213,6 +213,45 @@ def test_geojson_has_holes_and_may_be_in_degrees(tmp_path):
     np.testing.assert_allclose(found.rings[0], outer, atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("corners", "coordinates"),
+    [
+        ([[0, 60], [20, 60], [20, 65], [0, 65]], Coordinates(("lon", "lat"), LocalProjection(10.0, 0.0, 0.0))),
+        ([[170, 60], [-170, 60], [-170, 65], [170, 65]], Coordinates(("lon", "lat"), LocalProjection(180.0, 0.0, 0.0))),
+        ([[-10, -10], [10, 10], [-10, 10]], Coordinates(("lon", "lat"), LocalProjection(0.0, 0.0, 0.0))),  # an S on it
+        ([[5, 50], [25, 50], [25, 55]], Coordinates(("x", "y"), crs="EPSG:32633", corner=(2e5, 5e6), unit_m=0.3)),
+    ],
+)
+def test_edges_of_geojson_are_straight_in_degrees(tmp_path, corners, coordinates):
+    pytest.importorskip("rasterio")
+    (tmp_path / "a.json").write_text(json.dumps({"type": "Polygon", "coordinates": [[*corners, corners[0]]]}))
+    table = {"geojson": str(tmp_path / "a.json"), "coordinates": "degrees"}
+    begin = read_regions([table], LOW, np.array([1e6, 1e6]), coordinates)[0].rings[0]
+    assert len(begin) < 1000
+    along = np.roll(begin, -1, axis=0) - begin
+    a, steps = np.array(corners, dtype=float), np.roll(corners, -1, axis=0) - np.array(corners, dtype=float)
+    steps[:, 0] = (steps[:, 0] + 180.0) % 360.0 - 180.0
+    degrees = (a[:, None] + steps[:, None] * np.linspace(0.0, 1.0, 100)[:, None]).reshape(-1, 2)
+    if coordinates.projection is None:
+        rasterio = pytest.importorskip("rasterio.warp")
+        metres = coordinates.metres(np.column_stack(rasterio.transform("EPSG:4326", coordinates.crs, *degrees.T)))
+    else:
+        metres = coordinates.projection.metres(degrees)
+    to_place = metres[:, None] - begin
+    share = np.clip((to_place * along).sum(axis=2) / np.maximum((along**2).sum(axis=1), 1e-9), 0.0, 1.0)
+    assert np.hypot(*np.moveaxis(to_place - share[..., None] * along, 2, 0)).min(axis=1).max() < 12.0
+
+
+def test_corners_in_degrees_on_a_map_of_the_earth_are_refused():
+    high, coordinates = np.array([53_000.0, 53_000.0]), Coordinates.about([[9.1, 59.9], [10.0, 60.4]])
+    table = {"corners": [[9.2, 60.0], [9.6, 60.0], [9.6, 60.2]]}
+    with pytest.raises(
+        ConfigError, match=r"no_go\[0\]\.corners: got .* if they are degrees; wanted m on the map, or a GeoJSON"
+    ):
+        read_regions([table], LOW, high, coordinates)
+    assert len(read_regions([table], LOW, high)) == len(read_regions([SQUARE], LOW, high, coordinates)) == 1
+
+
 @pytest.mark.parametrize("side_m", [20.0, 800.0, 11_900.0])
 @pytest.mark.parametrize("south_west", [(8.53, 47.21), (-83.9, 35.4), (0.001, 0.001)])
 def test_geojson_in_degrees_is_never_taken_for_metres(tmp_path, side_m, south_west):

@@ -1,6 +1,7 @@
 """Rasters as fields: the positions of cells on Earth, compared with formulas independent of the projection."""
 
 import json
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -91,6 +92,30 @@ def test_regions_in_degrees_are_placed_correctly_on_a_raster_in_a_projected_syst
     raster = tiff(np.random.default_rng(2).random((40, 50)), 500_000, 5_200_000, 100.0, "EPSG:32632")
     env = robot_team_v1.parallel_env(field={"raster": raster}, no_go=[{"geojson": str(path), **stated}])
     np.testing.assert_allclose(env.no_go()[0][0], ring - corner, atol=0.01)
+
+
+@pytest.mark.parametrize("kind", ["array", "GeoTIFF", "elevation"])
+def test_a_mask_with_the_cells_of_the_field_s_raster_lies_on_them(tiff, tmp_path, kind):
+    mask, depth = np.zeros((10, 10), dtype=bool), np.random.default_rng(0).random((10, 10))
+    mask[2:7, 8] = True
+    np.save(tmp_path / "mask.npy", mask)
+    np.save(tmp_path / "depth.npy", depth)
+    field = {
+        "array": {"raster": str(tmp_path / "depth.npy"), "cell_m": 100.0},
+        "GeoTIFF": {"raster": tiff(depth, 500_000, 5_200_000, 100.0, "EPSG:32632")},
+        "elevation": {"elevation": "jacksboro", "window": [0, 0, 10, 10]},
+    }[kind]
+    made = [robot_team_v1.parallel_env(field=field, no_go=[{"raster": str(tmp_path / "mask.npy")}])]
+    half = made[0].field.high / 18.0  # of a cell: the map joins the centres of ten
+    extent = [*(-half).tolist(), *(made[0].field.high + half).tolist()]
+    made.append(
+        robot_team_v1.parallel_env(field=field, no_go=[{"raster": str(tmp_path / "mask.npy"), "extent": extent}])
+    )
+    np.testing.assert_array_equal(made[0].ground.blocked, made[1].ground.blocked)
+    centre = np.array([16.0, 10.0]) * half
+    assert made[0].ground.is_free(centre + np.array([[0.9, 0.0], [-0.9, 0.0], [1.2, 0.0]]) * half).tolist() == [
+        *(False, False, True)
+    ]
 
 
 @pytest.mark.parametrize(("crs", "unit_m"), [("EPSG:32632", 1.0), ("EPSG:2272", 1200 / 3937)])
@@ -261,3 +286,18 @@ def test_scale_and_offset_of_a_band_are_applied_after_gaps_are_found(tiff):
         env = robot_team_v0.parallel_env(field={"raster": tiff(packed, 5e5, 52e5, 10.0, *at, nodata=-9999)})
     np.testing.assert_allclose(env.field.value(np.array([[0.0, 0.0], [30.0, 0.0]])), [5.8, 6.1])
     assert env.field.maximum == pytest.approx(6.1)
+
+
+def test_a_large_value_near_the_others_is_no_mark_and_one_far_from_them_is_doubtful(tmp_path):
+    def caught(values):
+        np.save(tmp_path / "own.npy", values)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            robot_team_v0.parallel_env(field={"raster": str(tmp_path / "own.npy"), "cell_m": 10.0})
+        return [str(each.message) for each in found]
+
+    heights = np.linspace(300.0, 999.9, 2000).reshape(40, 50)
+    assert not caught(heights)
+    heights[3, 4] = 9999.0
+    heights[heights < 9999.0] *= 5.0
+    assert "holds 9999 in 1 of 2,000 cells" in caught(heights)[0]

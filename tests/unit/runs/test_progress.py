@@ -53,7 +53,7 @@ def test_count_bar_and_time_are_complete_at_any_width(monkeypatch, width, rounds
 @pytest.mark.parametrize(("width", "kept"), [(60, 1), (80, 2), (200, 4)])
 def test_short_lines_drop_extras_from_the_end(monkeypatch, width, kept):
     parts = round_text(RECORD, RECORD.sharing).split(", ")
-    assert parts[0] == "best 1024.06"
+    assert parts[0] == "best 1024.062"
     line = shown(monkeypatch, width)[-1]
     assert line.rstrip().endswith("left, " + ", ".join(parts[:kept]) if kept < 4 else "kB"), line
 
@@ -102,7 +102,7 @@ def test_with_workers_lines_show_running_and_failed_tasks(capsys):
             display.on_event(event)
         display.show(RECORD, False)
     written = capsys.readouterr().err
-    assert re.search(r"^done 7/8: 2 running, 1 failed, busy \d+%, best 1024.06, ", written), written
+    assert re.search(r"^done 7/8: 2 running, 1 failed, busy \d+%, best 1024.062, ", written), written
 
 
 @pytest.mark.parametrize("logged", [0, 5])

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,6 +17,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.survey import Coordinates, Samples, plan_next, read_samples
 from swarmbo.survey.output import survey_figure
 from swarmbo.survey.plan import left_out_rmse
+from swarmbo.survey.samples import read_region
 from swarmbo.team import Team
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*taken for degrees:swarmbo.errors.DataWarning")
@@ -78,15 +80,17 @@ def test_places_and_map_come_in_the_coordinates_of_the_file(survey, drawn):
     np.testing.assert_allclose([point["geometry"]["coordinates"] for point in points], own, atol=1e-8)
     marks = ElementTree.parse(folder / "next.gpx").getroot()
     np.testing.assert_allclose([[float(m.get("lon")), float(m.get("lat"))] for m in marks], own, atol=1e-8)
-    comments = [f"expected {float(row['expected']):.4g} ± {float(row['std']):.3g}; {row['why']}" for row in places]
-    assert [mark[1].text for mark in marks] == comments
+    for mark, row in zip(marks, places, strict=True):
+        expected, std, why = re.fullmatch("expected (.*) ± (.*?); (.*)", mark[1].text).groups()
+        assert float(expected) == pytest.approx(float(row["expected"]), rel=1e-3, abs=0.1 * float(row["std"]))
+        assert (std, why) == (f"{float(row['std']):.3g}", row["why"])
     with rasterio.open(folder / "map.tif") as tiff:
         assert tiff.crs.to_string() == "EPSG:4326"
         found = np.array(list(tiff.sample(at_cells[::97])))
     wanted = [[float(row["expected"]), float(row["std"])] for row in cells[::97]]
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
     assert (folder / "map.png").stat().st_size > 20_000
-    assert "error of the map at samples that are left out" in result.output
+    assert "error of the map at locations that are left out" in result.output
 
 
 def test_longitudes_across_the_date_line_continue_beyond_180_and_nothing_else_differs(survey):
@@ -191,28 +195,80 @@ def test_noise_per_row_is_used():
     assert errors[1] < 0.5 * errors[0]
 
 
-def test_samples_on_one_line_have_a_map_along_it():
-    places = np.column_stack([np.linspace(0.0, 100.0, 20), np.full(20, 5.0)])
-    plan = plan_next(Samples(places, np.sin(places[:, 0] / 20.0), None, Coordinates(("x", "y")), "v"), 2)
-    assert np.isfinite(plan.map.mean).any()
+@pytest.mark.parametrize("slope", [0.0, 0.7, 1e-7, -3.0])
+@pytest.mark.parametrize("width", [0.0, 1e-9, 0.3])
+def test_samples_on_a_transect_have_a_map_along_it_also_in_a_gap(slope, width):
+    along = np.append(np.arange(0.0, 101.0, 10.0), np.arange(300.0, 401.0, 10.0))
+    places = np.column_stack([along, 5e6 + slope * along + width * (np.arange(len(along)) % 2)])
+    plan = plan_next(Samples(places, np.sin(along / 20.0), None, Coordinates(("x", "y")), "v"), 2)
+    has_cell = np.isfinite(plan.map.mean).any(axis=0)
+    assert has_cell[(plan.map.x > 0.0) & (plan.map.x < 400.0)].all()
+    assert all(100.0 < place.place[0] < 300.0 for place in plan.places)
 
 
-def test_error_at_left_out_samples_is_that_of_beliefs_without_them():
+def test_the_map_of_a_wide_survey_in_degrees_has_all_samples():
+    degrees = np.array([[0.0, 56.0], [20.0, 56.0], [0.0, 69.9], [20.0, 69.9], [10.0, 56.2], [10.1, 69.95], [3.0, 62.0]])
+    coordinates = Coordinates.about(degrees)
+    found = plan_next(Samples(coordinates.metres(degrees), degrees[:, 1], None, coordinates, "v")).map
+    for axis, own in ((found.x, degrees[:, 0]), (found.y, degrees[:, 1])):
+        half = 0.5 * (axis[1] - axis[0])
+        assert axis[0] - half <= own.min() < own.max() <= axis[-1] + half
+
+
+def test_areas_and_regions_to_avoid_have_straight_edges_in_degrees(tmp_path):
+    degrees = np.random.default_rng(0).uniform([0.0, 56.0], [20.0, 70.0], (40, 2))
+    coordinates = Coordinates.about(degrees)
+    samples = Samples(coordinates.metres(degrees), degrees[:, 1], None, coordinates, "v")
+    ring = [[0, 60], [20, 60], [20, 65], [0, 65], [0, 60]]
+    (tmp_path / "box.json").write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
+    box = read_region(tmp_path / "box.json", samples, "--avoid")
+    for name in ("avoid", "area"):
+        found = plan_next(samples, **{name: box}).map
+        lon, lat = np.meshgrid(found.x, found.y)
+        is_inside = (lon > 0.01) & (lon < 19.99) & (lat > 60.001) & (lat < 64.999)
+        assert is_inside.sum() > 1000
+        assert np.isnan(found.mean[is_inside]).all() if name == "avoid" else np.isfinite(found.mean[is_inside]).all()
+
+
+def test_values_with_a_large_offset_keep_their_digits(survey, tmp_path, monkeypatch):
+    monkeypatch.setattr("swarmbo.survey.output.survey_figure", lambda *plan: None)
+    places = np.random.default_rng(0).random((40, 2)) * 1000.0
+    rows = "".join(f"{x:.2f},{y:.2f},{980123 + 0.3 * np.sin(x / 150):.3f}\n" for x, y in places)
+    (tmp_path / "g.csv").write_text(f"x,y,gravity\n{rows}")
+    result = CliRunner().invoke(app, ["next", "g.csv", "--crs", "EPSG:32632", "--aim", "peak"])
+    assert result.exit_code == 0, result.output
+    folder = tmp_path / "next" / "g"
+    cells, place = rows_of(folder / "map.csv"), rows_of(folder / "next.csv")[0]
+    found = np.array([float(row["expected"]) for row in cells])
+    truth = 980123 + 0.3 * np.sin(np.array([float(row["x"]) for row in cells]) / 150)
+    assert np.median(np.abs(found - truth)) < 0.01
+    with rasterio.open(folder / "map.tif") as tiff:
+        image = tiff.read(1)[::-1]
+    np.testing.assert_allclose(image[np.isfinite(image)], found, rtol=0, atol=1e-3)
+    texts = [result.output, (folder / "next.gpx").read_text(), place["why"]]
+    near = [[float(text) for text in re.findall(r"980123\.\d+", each)] for each in texts]
+    assert near[0][0] == near[1][0] == pytest.approx(float(place["expected"]), abs=0.01)
+    assert near[2][0] == pytest.approx(980123.3, abs=0.01)  # the largest sample
+
+
+@pytest.mark.parametrize("replicates", [1, 3])
+def test_error_at_left_out_locations_is_that_of_beliefs_without_them(replicates):
     rng = np.random.default_rng(2)
-    places = rng.random((12, 2))
-    samples = Samples(places, np.sin(5 * places[:, 0]) + 0.1 * rng.normal(size=12), None, Coordinates(("x", "y")), "v")
+    places = np.tile(rng.random((12, 2)), (replicates, 1))
+    values = np.sin(5 * places[:, 0]) + 0.1 * rng.normal(size=len(places))
+    samples = Samples(places, values, None, Coordinates(("x", "y")), "v")
     team = Team.for_field(["a"], [0.0, 0.0], [1.0, 1.0], aim="map", seed=0)
     team.attach(places, samples.values)
     team.refit()
     belief = team.belief
     errors = []
-    for i in range(12):
-        others = np.arange(12) != i
+    for i in range(len(places)):
+        others = (places != places[i]).any(axis=1)
         rest = ExactGP.from_hyperparameters(
             belief.settings, belief.domain, belief.hyperparameters, places[others], samples.values[others]
         )
         errors.append(rest.posterior(places[i : i + 1])[0][0] - samples.values[i])
-    assert left_out_rmse(samples, belief) == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-6)
+    assert left_out_rmse(belief) == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-6)
 
 
 @pytest.mark.parametrize(
