@@ -20,7 +20,7 @@ from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model, incumbents
 from swarmbo.belief.model.limits import optimistic_stds, probably_feasible, probably_violated
 from swarmbo.belief.model.model import in_structure
-from swarmbo.belief.model.success import Requirement, least_margin, reference, requirements
+from swarmbo.belief.model.success import Requirement, reference, requirements
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Agreement
@@ -254,7 +254,7 @@ def recommended_steps(situation: JointSituation, problem: Problem, model: Model)
     elif len(belief.graph.components) > 1 and not belief.is_coupled:
         # the best values of separate parts were perhaps never evaluated together, and may fail together
         needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]
-        may_fail = bool(needed) and least_margin(needed, U[None])[0] < 0.0
+        may_fail = any(one.is_risky(U) for one in needed)
     if len(evaluated) and (problem.ranges or may_fail):
         mean, _ = yield Expect(model, problem.modelled(evaluated))
         U = problem.nearest_allowed(problem.domain.to_unit(evaluated[mean.argmax()]))

@@ -160,6 +160,23 @@ def test_a_point_that_will_probably_fail_is_not_asked_and_messages_are_counted(x
         assert (point["x"] < 0.85) if failing else (point["x"] == x)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("share", "is_random"), [(0.3, True), (0.5, True), (0.5, False)])
+def test_the_best_values_of_parts_are_combined_unless_failures_depend_on_the_point(share, is_random, seed) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.random((40, 2))
+    failed = rng.random(40) < share if is_random else np.linalg.norm(X - [0.7, 0.2], axis=1) < share
+    team = sb.Team(
+        sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), dict.fromkeys("xy", (0.0, 1.0)), outcomes="per-factor"
+    )
+    outcomes = -((X - [0.7, 0.2]) ** 2)
+    team.attach(X, np.where(failed[:, None], np.nan, outcomes))
+    good, told = X[~failed], outcomes[~failed]
+    combined, evaluated = good[told.argmax(axis=0), [0, 1]], good[told.sum(axis=1).argmax()]
+    wanted = combined if is_random else evaluated
+    assert list(team.recommend().point.values()) == pytest.approx(wanted.tolist(), abs=1e-12)
+
+
 def test_a_team_continues_if_every_query_fails() -> None:
     team, asked = _run(lambda u: True, np.array([0.5, 0.5, 0.5]), None, 12, acquisition="auto", initial=5)
     assert team.failures == len(asked) == 12
