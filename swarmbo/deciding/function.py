@@ -32,8 +32,10 @@ from swarmbo.worlds import Offers
 _NEAREST, _STEPS = 1e-9, (1e-4, 1e-2)
 _STEPS_FROM_PENDING = (1.1e-3, 4e-3)  # the same for pending points, where the distance kept is ``APART``
 _GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
-_ENOUGH = 500  # tries after which points on grids may repeat pending values
-_MOST_TRIES = 10_000  # most tries, reached near no-go regions; then a point that breaks a rule is used
+_HALVED = 50  # tries after which steps from evaluated points halve, up to ``_HALVINGS`` times: a region may be tiny
+_HALVINGS = 12
+_ENOUGH = 500, 1_000  # tries in vain, on grids and without, after which broken rules of pending points are dropped
+_MOST_TRIES = 10_000  # most tries; on grids, the last free values may be far away
 _FLAT = 4  # least number of equal totals with which the initial design goes on
 _RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
@@ -253,31 +255,47 @@ class FunctionLearner:
 
         Every decision ends with this step, unless it is ``safe`` (``Near.first_safe``). Log and seed determine it.
         """
-        problem, coding, rules = self.setup.problem, self.setup.problem.coding, self._rules(log)
-        by_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())
+        problem, rules = self.setup.problem, self._rules(log)
+        rules_of_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())
         broken = {n for n, rule in enumerate(rules) if rule.is_broken_by(U)}
         # the stream depends on the number of queries, so that a restored team draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.n_asked)
+        enough = _ENOUGH[problem.coding is None]  # without grids, the last of these steps are as long as the box
+        dropped, fewest, since = set[int](), len(broken), 0
         for tries in range(_MOST_TRIES):
-            if coding is not None and tries == _ENOUGH:
-                # on grids, there may be no new point that is apart from all pending values
-                rules = [rule for rule in rules if not rule.are_pending]  # come first: indices stay valid
-                broken = {n for n in broken if n < len(rules)}
+            if len(broken) < fewest:
+                fewest, since = len(broken), tries
+            elif tries - since == enough:
+                # in a small region, and on grids, there may be no new point that is apart from all pending ones
+                hopeless = {n for n in broken if rules[n].are_pending}
+                if not hopeless and problem.coding is None:
+                    break
+                dropped, broken = dropped | hopeless, broken - hopeless
+                fewest, since = len(broken), tries
             if not broken:
                 break
-            rule, moved = rules[min(broken)], U.copy()
-            steps, growth = (_STEPS_FROM_PENDING, _GROWTH**tries) if rule.are_pending else (_STEPS, 1.0)
-            moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
-            if coding is not None:
-                moved = problem.domain.to_unit(problem.in_box(_another_value(moved, rule.columns, coding.domain, rng)))
-            moved = moved if box is None else np.clip(moved, box.low, box.high)
-            # few points may keep the constraints: now and then, take the nearest point that does
-            moved = problem.nearest_allowed(moved) if problem.constraints and tries % _RARELY == 0 else moved
+            moved = self._stepped(U, rules[min(broken)], box, tries, rng)
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
-                touched = {n for column in np.flatnonzero(moved != U).tolist() for n in by_column.get(column, ())}
-                broken = (broken - touched) | {n for n in touched if n < len(rules) and rules[n].is_broken_by(moved)}
+                # rules of unchanged variables stay broken or kept
+                changed = np.flatnonzero(moved != U).tolist()
+                touched = {n for column in changed for n in rules_of_column.get(column, ())} - dropped
+                broken = (broken - touched) | {n for n in touched if rules[n].is_broken_by(moved)}
                 U = moved
         return U
+
+    def _stepped(self, U: Point, rule: _KeepApart, box: StepBox | None, tries: int, rng: np.random.Generator) -> Point:
+        """Point at a random step from one that breaks a rule, in this rule's variables."""
+        problem, coding = self.setup.problem, self.setup.problem.coding
+        shrinking = 0.5 ** min(tries // _HALVED, _HALVINGS)
+        steps, growth = (_STEPS_FROM_PENDING, _GROWTH**tries) if rule.are_pending else (_STEPS, shrinking)
+        moved = U.copy()
+        moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
+        if coding is not None:
+            moved = problem.domain.to_unit(problem.in_box(_another_value(moved, rule.columns, coding.domain, rng)))
+        if box is not None:
+            moved = np.clip(moved, box.low, box.high)
+        # few points may keep the constraints: now and then, take the nearest point that does
+        return problem.nearest_allowed(moved) if problem.constraints and tries % _RARELY == 0 else moved
 
 
 def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:

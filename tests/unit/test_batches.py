@@ -157,6 +157,49 @@ def test_members_with_the_same_best_point_spread_within_bounds_and_regions(monke
     assert not ((points[:, 0] > 0.5) & (points[:, 1] > 0.003)).any()
 
 
+@pytest.fixture
+def moves(monkeypatch: pytest.MonkeyPatch):
+    """Random steps of a team so far."""
+    made, move = list[object](), function._moved
+    monkeypatch.setattr(function, "_moved", lambda *given: made.append(given) or move(*given))
+    return made
+
+
+def near_zero(limit):
+    return {"constraints": [sb.Linear({"x": 1, "y": 1}, at_most=limit)]}
+
+
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [
+        (near_zero(1e-4), "total"),
+        (near_zero(1e-4), "per-factor"),
+        ({"start": {"x": 0.3, "y": 0.6, "z": 0.5}, "step_limit": {"x": 1e-4, "y": 1e-4}}, "per-factor"),
+    ],
+)
+def test_points_of_a_region_narrower_than_the_distance_of_a_batch_are_distinct(given, mode, moves):
+    scopes = {"f": ["x", "y"]} if mode == "total" else {"f": ["x", "y"], "g": ["z"]}
+    bounds = dict.fromkeys("xy" if mode == "total" else "xyz", (0.0, 1.0))
+    team = sb.Team(sb.FactorGraph.from_scopes(scopes), bounds, outcomes=mode, initial=3, seed=0, **given)
+    points = []
+    for _ in range(3):
+        for query in (queries := team.ask(2)):
+            told = {f: -sum((query.point[name] - 0.5) ** 2 for name in scope) for f, scope in scopes.items()}
+            team.tell(query, told if mode == "per-factor" else sum(told.values()))
+        points += [np.array(list(query.point.values())) for query in queries]
+        one, other = points[-2:]
+        assert np.abs(one[:2] - other[:2]).max() < 1e-3
+        assert mode == "total" or abs(one[2] - other[2]) >= 1e-3  # another factor's variable keeps the distance
+    assert min(np.abs(a - b).max() for a, b in itertools.combinations(points, 2)) > 1e-9
+    assert len(moves) < 6_000
+
+
+def test_the_only_allowed_point_is_asked_again_after_few_random_steps(moves):
+    team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, seed=0, **near_zero(0.0))
+    assert [list(query.point.values()) for query in team.ask(3)] == [[0.0, 0.0]] * 3
+    assert len(moves) <= 2 * 2_000
+
+
 @pytest.mark.parametrize(
     "rule",
     ["dec-hbo", "add-gp-ucb", *(pytest.param(n, marks=pytest.mark.slow) for n in ("expected-improvement", "dumbo"))],
