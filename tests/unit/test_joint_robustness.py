@@ -118,6 +118,19 @@ def test_factors_told_one_at_a_time_in_any_order_give_the_same_decisions():
     assert_continues(one_by_one)
 
 
+def test_after_the_first_parts_of_queries_others_told_in_any_order_give_the_same_decisions():
+    teams = [sb.Team(CHAIN, CUBE, seed=2, initial=4, outcomes="per-factor") for _ in range(3)]
+    orders = [0, 1, 2, 3, 4, 5, 6, 7], [0, 2, 4, 6, 7, 5, 3, 1], [1, 2, 0, 4, 7, 3, 6, 5]
+    for _ in range(3):
+        points = list[object]()
+        for team, order in zip(teams, orders, strict=True):
+            parts = [(query, factor) for query in team.ask(4) for factor in "fg"]
+            points.append([query.point for query, _ in parts])
+            for query, factor in (parts[n] for n in order):
+                team.tell(query, {factor: springs(query.point)[factor]})
+        assert points[0] == points[1] == points[2]
+
+
 def test_a_team_continues_while_half_of_its_factors_are_pending():
     team = sb.Team(CHAIN, CUBE, seed=2, initial=3, outcomes="per-factor")
     open_queries = team.ask(5)
