@@ -32,8 +32,7 @@ from swarmbo.worlds import Offers
 _NEAREST, _STEPS = 1e-9, (1e-4, 1e-2)
 _STEPS_FROM_PENDING = (1.1e-3, 4e-3)  # the same for pending points, where the distance kept is ``APART``
 _GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
-_HALVED = 50  # tries after which steps from evaluated points halve, up to ``_HALVINGS`` times: a region may be tiny
-_HALVINGS = 12
+_HALVED, _HALVINGS = 50, 12  # tries after which steps from evaluated points halve, and most halvings: regions are tiny
 _ENOUGH = 500, 1_000  # tries in vain, on grids and without, after which broken rules of pending points are dropped
 _MOST_TRIES = 10_000  # most tries; on grids, the last free values may be far away
 _FLAT = 4  # least number of equal totals with which the initial design goes on

@@ -150,9 +150,9 @@ class Requirement:
         """Logits (m,) at points of the unit cube, minus the required logit."""
         return self.model.logit(U[:, self.columns]) - self.least
 
-    def is_risky(self, U: Float[np.ndarray, " n"]) -> bool:
-        """True if failures probably depend on the point, and one in the unit cube fails; random ones fail anywhere."""
-        fails = expit(-self.model.logit(U[None, self.columns])[0])
+    def is_risky(self, u: Float[np.ndarray, " n"]) -> bool:
+        """True if a point of the unit cube may fail because of where it is; random failures do not count."""
+        fails = expit(-self.model.logit(u[None, self.columns])[0])
         return bool(expit(self.model.odds) * fails > expit(-_REQUIRED))
 
 
