@@ -169,6 +169,27 @@ def test_a_changing_field_shows_no_best_measurement_of_earlier_rounds(run):
         assert (len(drawn["best"]) > 0, "best measurement" in labels) == (is_shown, is_shown)
 
 
+def test_the_true_level_is_drawn_in_each_round_of_a_changing_field_and_has_a_legend_entry_only_then(run):
+    made = run(rounds=1, failing=0.0)
+    n, still = len(made.records), replace(made.world, goal="level", level=float(np.median(made.world.values)))
+    frames = np.stack([still.values + 0.2 * number for number in range(n)])
+    moves = replace(still, frames=frames, maxima=np.zeros(n), argmaxes=np.tile(still.argmax, (n, 1)))
+    sparse = replace(still, points=still.points[::3], values=still.values[::3])  # they form no lattice
+    shapes = []
+    for world, count in ((still, 1), (moves, n), (sparse, 1)):
+        lattice = lattice_over(world, 20)
+        look = style.MEAN_COLOURS, Normalize(0, 1), "white"
+        moving = MovingMap(Figure().subplots(), lattice, AGENTS, look, world, world.level)
+        for last in range(1, count + 1):
+            drawn = moving.show(made.records[:last], [], lattice.image(np.zeros(lattice.shown.size)))
+            lines = [line for part in drawn.get("true level", []) for line in part.get_segments()]
+            labels = [mark.get_label() for mark in _legend_handles(made.records, world)]
+            assert (len(lines) > 0) == ("true level" in labels) == (world is not sparse)
+            shapes.append(np.concatenate(lines).tolist() if lines else [])
+    assert shapes[1] == shapes[0]
+    assert shapes[1] != shapes[2]
+
+
 @pytest.mark.parametrize(
     "options",
     [
