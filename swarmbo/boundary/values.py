@@ -241,6 +241,11 @@ def short(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 robot``, ``2 robots``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def error_text(error: BaseException) -> str:
     """Text of an exception and its location, in one short line."""
     frames = traceback.extract_tb(error.__traceback__)

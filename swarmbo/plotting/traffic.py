@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
+from swarmbo.boundary.values import counted
 from swarmbo.metrics import agreement_traffic, links_of, sharing_links_of, sharing_traffic
 from swarmbo.plotting import style
 from swarmbo.plotting.history import Records
@@ -94,7 +95,7 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
         label = None if n else "an agent absent"
         ax.axvspan(at - 0.5, at + 0.5, color=style.SKY, alpha=0.35, linewidth=0.0, zorder=0.0, label=label)
     count = sum(sum(record.restarts.values()) for record in network)
-    return _labelled(ax, f"The fleet's network: {style.counted(count, 'restart')}", "messages per round")
+    return _labelled(ax, f"The fleet's network: {counted(count, 'restart')}", "messages per round")
 
 
 def faults_figure(records: Records, network: Sequence[NetworkRecord] = ()) -> Figure | None:
