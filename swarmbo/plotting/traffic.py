@@ -75,7 +75,7 @@ def plot_age(ax: Axes, records: Records, purpose: Purpose = "agree") -> Axes:
 
 
 def plot_failures(ax: Axes, records: Records) -> Axes:
-    """Draw failures against rounds: failed measurements or evaluations, silent agents, agents without a choice, clashes."""
+    """Draw failures against rounds: failed measurements or evaluations, silent agents, and so on."""
     counts = _failures(records)
     _stacked(ax, [record.round for record in records], counts)
     total = sum(sum(numbers) for _, numbers in counts.values())
