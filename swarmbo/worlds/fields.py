@@ -47,9 +47,12 @@ class FieldWorld(World):
 
     @property
     def task(self) -> Goal | None:
-        """Task in the field; None if the environment states no task, or an unknown one."""
+        """Task in the field; None if the environment states none."""
         task = getattr(self._world, "task", None)
-        return cast(Goal, task) if isinstance(task, str) and task in get_args(Goal) else None
+        if not (task is None or (isinstance(task, str) and task in get_args(Goal))):
+            wanted = f"{', '.join(map(repr, get_args(Goal)))} or None"
+            raise ConfigError(f"got {values.short(task)}; wanted {wanted}", at="$.environment.task")
+        return cast(Goal | None, task)
 
     @property
     def stated_task(self) -> Goal | None:
