@@ -34,11 +34,11 @@ def outcome_from_user(value: object, what: str) -> float:
 
 
 def noise_from_user(value: object, what: str) -> float:
-    """Check the standard deviation of noise from a user; NaN for None, which means unknown."""
-    if value is None:
+    """Check the standard deviation of noise from a user; NaN for None and NaN, which mean unknown."""
+    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
         return np.nan
     if np.isnan(noise := reported_noise(value)):
-        wanted = "a finite number >= 0, or None if it is not known"
+        wanted = "a finite number >= 0, or None or NaN if it is not known"
         raise ShapeError(f"noise_std of {what}: got {short(value)}; wanted {wanted}")
     return noise
 
