@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, cast, get_args
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,6 +15,7 @@ from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement, News
 from swarmbo.records import Goal
+from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
 
@@ -48,11 +49,7 @@ class FieldWorld(World):
     @property
     def task(self) -> Goal | None:
         """Task in the field; None if the environment states none."""
-        task = getattr(self._world, "task", None)
-        if not (task is None or (isinstance(task, str) and task in get_args(Goal))):
-            wanted = f"{', '.join(map(repr, get_args(Goal)))} or None"
-            raise ConfigError(f"got {values.short(task)}; wanted {wanted}", at="$.environment.task")
-        return cast(Goal | None, task)
+        return convert(getattr(self._world, "task", None), Goal | None, "$.environment.task")
 
     @property
     def stated_task(self) -> Goal | None:

@@ -53,7 +53,7 @@ def test_a_users_environment_states_its_task_by_an_attribute(monkeypatch, task, 
 @pytest.mark.parametrize("task", ["mpa", 7, ["map"]])
 def test_an_unknown_task_of_a_users_environment_is_refused(monkeypatch, task):
     monkeypatch.setattr(Mapped, "task", task)
-    with pytest.raises(ConfigError, match=r"environment\.task: got .*; wanted 'peak', 'map', 'level' or None"):
+    with pytest.raises(ConfigError, match=r"environment\.task: got .*; wanted one of 'peak', 'map', 'level'"):
         sb.Team.for_env(Mapped(max_cycles=3))
 
 
