@@ -23,12 +23,6 @@ def claim_offers(part: object, *names: str) -> None:
     claim(not missing, type(part).__name__, f"no {', '.join(missing)}", f"an object with {', '.join(names)}")
 
 
-def claim_maker(make: object, what: str) -> None:
-    """Refuse an object that a check cannot call to make a new part."""
-    got = type(make).__name__
-    claim(callable(make), "make", f"an object, {got}", f"a function that makes a new {what}: lambda: {got}(…)")
-
-
 def claim_equal(got: Any, expected: Any, what: str, wanted: str) -> None:
     """Refuse nested tables, sequences and arrays that are not bit-identical; NaN equals NaN."""
     try:

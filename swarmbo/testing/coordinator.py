@@ -22,7 +22,7 @@ from swarmbo.problem.data import Dataset
 from swarmbo.records import SolveReport
 from swarmbo.registry import loggable_result
 from swarmbo.spaces import Domain
-from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_maker, claim_offers, claim_point, refuse
+from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, claim_point, refuse
 from swarmbo.transport import InProcess
 
 _SCOPES: dict[str, dict[str, list[str]]] = {
@@ -146,7 +146,7 @@ def check_coordinator(make: Callable[[], Any]) -> None:
         >>> sb.testing.check_coordinator(sb.MaxSum)
         >>> sb.testing.check_coordinator(sb.ADMM)
     """
-    claim_maker(make, "coordinator")
+    claim(callable(make), "make", f"an object, {type(make).__name__}", "a function that makes a new coordinator")
     checks = {"solve": _check_tables, "maximise": _check_functions}
     checks |= {"decide_joint": check_joint_policy, "decide": check_field_policy}
     offered = [check for name, check in checks.items() if hasattr(make(), name)]

@@ -17,7 +17,7 @@ from pettingzoo.test import parallel_api_test
 from swarmbo.boundary.values import reported_noise, reported_number, reported_place
 from swarmbo.records import TRUE_MAXIMUM, GroundTruth
 from swarmbo.spaces import Domain
-from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_maker, claim_offers, refuse
+from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, refuse
 from swarmbo.worlds import FieldWorld, FunctionWorld, Report
 from swarmbo.worlds.actions import variables_of
 
@@ -46,7 +46,7 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
         >>> from swarmbo_envs import function_v0
         >>> sb.testing.check_environment(lambda: function_v0.parallel_env(function="camel"))
     """
-    claim_maker(make, "environment")
+    claim(callable(make), "make", f"an object, {type(make).__name__}", "a function that makes a new environment")
     _check_spaces(make())
     _check_reset_and_steps(make(), cycles)
     _check_api(make(), cycles)
@@ -152,7 +152,7 @@ def _check_info(env: Any, agent: str, info: Any) -> None:
         sampled, priced = info.get("sampled"), "a bool: measurements have a price"
         claim(isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, priced)
     _check_measurement(env, f"infos of {agent!r}", info, env.action_space(agent))
-    for number, stop in enumerate(info.get("on_the_way") or ()):
+    for number, stop in enumerate(list[Any](info.get("on_the_way") or ())):
         whose = f"'on_the_way'[{number}] of {agent!r}"
         is_placed = isinstance(stop, Mapping) and stop.get("location") is not None
         claim(is_placed, whose, stop, "a table with 'location', where the agent measured")

@@ -7,7 +7,7 @@ import networkx as nx
 
 from swarmbo.errors import TransportError
 from swarmbo.records import Traffic
-from swarmbo.testing.claims import claim, claim_maker, claim_offers, refuse
+from swarmbo.testing.claims import claim, claim_offers, refuse
 from swarmbo.transport import Envelope
 
 
@@ -28,7 +28,7 @@ def check_transport(make: Callable[[], Any]) -> None:
         >>> import swarmbo as sb
         >>> sb.testing.check_transport(sb.InProcess)
     """
-    claim_maker(make, "transport")
+    claim(callable(make), "make", f"an object, {type(make).__name__}", "a function that makes a new transport")
     claim_offers(make(), "open")
     claim_offers(make().open(["a", "b"]), "send", "deliver", "traffic", "routes")
     _check_delivery(make)

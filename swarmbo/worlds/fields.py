@@ -17,7 +17,7 @@ from swarmbo.problem.data import Measurement, News
 from swarmbo.records import Goal
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
-from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
+from swarmbo.worlds.protocol import Infos, Offers, Report, Step, World
 
 
 class FieldWorld(World):
@@ -118,7 +118,7 @@ class FieldWorld(World):
         return self.news(None, Step({}, {}, {}, {}, infos))
 
     def actions(
-        self, point: Mapping[str, float], agents: Sequence[str], now: Positions | None = None
+        self, point: Mapping[str, float], agents: Sequence[str], now: Mapping[str, np.ndarray] | None = None
     ) -> dict[str, np.ndarray]:
         """Measurement locations of agents; an agent without a goal stays where it is, and abstains if it may."""
         middle, now = (self.problem.box.low + self.problem.box.high) / 2, now or {}
