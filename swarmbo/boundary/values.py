@@ -35,11 +35,11 @@ def outcome_from_user(value: object, what: str) -> float:
 
 
 def noise_from_user(value: object, what: str) -> float:
-    """Check the standard deviation of noise from a user; NaN for None, which means unknown."""
-    if value is None:
+    """Check the standard deviation of noise from a user; NaN for None and NaN, which mean unknown."""
+    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
         return np.nan
     if np.isnan(noise := reported_noise(value)):
-        wanted = "a finite number >= 0, or None if it is not known"
+        wanted = "a finite number >= 0, or None or NaN if it is not known"
         raise ShapeError(f"noise_std of {what}: got {short(value)}; wanted {wanted}")
     return noise
 
@@ -246,6 +246,11 @@ def short(value: object) -> str:
     """Text of a value for a message, on one line and shortened."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 robot``, ``2 robots``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def error_text(error: BaseException) -> str:

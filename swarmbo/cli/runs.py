@@ -123,6 +123,7 @@ def check(
     trust: options.Trust = False,
 ) -> None:
     """Build the world and the team of a scenario, and try rounds; refuse whatever a run would refuse."""
+    from swarmbo.boundary.values import counted
     from swarmbo.runs import check as check_scenario, load
 
     scenario, cost = load(source, [*(overrides or []), *options.worker_settings(workers)], trust), ""
@@ -138,7 +139,7 @@ def check(
         tried = estimate(scenario, trust)
         acquisition, cost = tried.acquisition, f"; a run takes {tried.text()}"
     method = f", acquisition {acquisition}" if acquisition else ""
-    run_text = f"{scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed}"
+    run_text = f"{scenario.environment['id']}, {counted(scenario.rounds, 'round')}, seed {scenario.seed}"
     typer.echo(f"{scenario.name}: ready to run ({run_text}{method}{cost})")
 
 

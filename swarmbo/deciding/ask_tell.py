@@ -314,8 +314,8 @@ class AskTell(TeamState):
         They are arrays, or a table: a list of dicts, a CSV file's path, a frame of pandas or another library, or a dict
         of columns. For a function, a table has a column for each variable, and outcomes in a column for each factor or
         in ``total``. In a field, the locations are in ``x``, ``y`` and ``z`` (``x0``, ``x1``, … if there are more), the
-        outcomes in ``value``. A column ``agent`` names each row's agent. Other columns are ignored. ``swarmbo export``
-        and ``to_dataframe`` write such tables.
+        outcomes in ``value``. A column ``agent`` names each row's agent, ``noise_std`` has the noise. Other columns are
+        ignored. ``swarmbo export`` and ``to_dataframe`` write such tables.
 
         Args:
             points: A table, or values of joint points (t, n) in the order of ``graph.variables``. In a field, locations
@@ -329,8 +329,8 @@ class AskTell(TeamState):
                 agent. Local beliefs get their own agent's measurements, and receive the others in the next fusion.
             columns: For a table: names of the coordinates' columns, if not the default.
             noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
-                for each outcome of a factor (t, k). For a table: the column of the deviations, or ``{factor: column}``.
-                NaN (the default): unknown.
+                for each outcome of a factor (t, k). For a table: the column of the deviations, or ``{factor: column}``,
+                if not the default. NaN: unknown.
             constraints: Measured quantities (t,) with ``limits``, by name. Default: a table's columns with their names.
 
         Raises:

@@ -20,7 +20,7 @@ from swarmbo.problem.data import Dataset
 from swarmbo.spaces.variables import Categorical, Variable
 
 Column = Float[np.ndarray, " t"]
-TOTAL, VALUE, AGENT, FACTOR = "total", "value", "agent", "factor"
+TOTAL, VALUE, AGENT, FACTOR, NOISE = "total", "value", "agent", "factor", "noise_std"
 
 
 class Rows(NamedTuple):
@@ -52,6 +52,7 @@ def read_rows(given: Rows, problem: Problem, columns: object = None) -> Rows:
     names = axes if columns is None else _texts(columns, len(axes))
     X = _places(table, problem, names)
     agents, outcomes, rounds, noise = given.agents, given.outcomes, given.rounds, given.noise_std
+    noise = NOISE if noise is None and NOISE in table.columns and NOISE not in (*names, *problem.channels) else noise
     when = table.numbers(_text(rounds, "$.rounds")) if isinstance(rounds, str | Mapping) else None
     known = _columns(table.numbers, problem, noise, "$.noise_std") if isinstance(noise, str | Mapping) else None
     there = {name: table.numbers(name) for name in problem.ranges if name in table.columns}

@@ -18,7 +18,7 @@ from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.boundary.files import read_arrays, write_arrays
-from swarmbo.boundary.values import html_table, short
+from swarmbo.boundary.values import counted, html_table, short
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
@@ -286,12 +286,12 @@ def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:
 
 def _title_of(team: TeamState) -> str:
     """Description of the team's problem."""
-    problem, n_agents = team.problem, _counted(len(team.agents), "agent")
+    problem, n_agents = team.problem, counted(len(team.agents), "agent")
     if problem.is_field:
-        return f"Team of {n_agents} in a field with {_counted(problem.box.n_dims, 'coordinate')}"
-    known = _counted(len(problem.channels), "factor") if problem.structure == "known" else "unknown structure"
+        return f"Team of {n_agents} in a field with {counted(problem.box.n_dims, 'coordinate')}"
+    known = counted(len(problem.channels), "factor") if problem.structure == "known" else "unknown structure"
     observed = "outcomes by factor" if problem.outcomes == "per-factor" else "totals"
-    return f"Team of {n_agents} for a function of {_counted(problem.domain.n_dims, 'variable')}, {known}, {observed}"
+    return f"Team of {n_agents} for a function of {counted(problem.domain.n_dims, 'variable')}, {known}, {observed}"
 
 
 def _rows_of(team: TeamState) -> list[tuple[str, str]]:
@@ -300,7 +300,7 @@ def _rows_of(team: TeamState) -> list[tuple[str, str]]:
     parts = (team.belief_settings, team.acquisition, team.coordination, team.transport)
     planned = "" if team.horizon is None else f" of {team.horizon}"
     noun = "measurement" if team.problem.is_field else "evaluation"
-    progress = f"{_counted(team.n_data, noun)}, {team.failures} failed, {len(team.pending)} pending"
+    progress = f"{counted(team.n_data, noun)}, {team.failures} failed, {len(team.pending)} pending"
     rows = [("data", progress), ("round", f"{team.round}{planned}")]
     named = {kind: str(to_plain(part)["kind"]) for kind, part in zip(kinds, parts, strict=True)}
     rows += (named | {"acquisition": acquisition_in_words(team.setup)}).items()
@@ -323,10 +323,6 @@ def _best(team: TeamState) -> list[tuple[str, str]]:
         where = ", ".join(f"{name} = {value}" for name, value in shown)
         where += f", … {len(point)} variables" if len(point) > 6 else ""
     return [("best outcome", f"{values[row, channel]:.6g} at {where}")]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 _IN_WORDS: dict[Goal, str] = {"peak": "the peak", "map": "a map", "level": "a level"}

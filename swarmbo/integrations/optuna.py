@@ -20,7 +20,8 @@ optuna: Any = needed("optuna", "optuna", "swarmbo.integrations.optuna")
 
 FACTORS = "factors"  # user attribute of a trial with the outcome of each factor
 Space = dict[str, Any]  # distributions by parameter
-_OF_PARAMETERS = frozenset(("start", "step_limit", "safe", "constraints", "limits", "no_go"))  # they name parameters
+_ROUNDING = 1e-6  # relative
+_OF_TRIALS = {"bounds": "the ranges are those of the trials' suggestions", "limits": "trial.set_constraint states them"}
 
 
 class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
@@ -47,7 +48,8 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
         independent_sampler: Sampler of parameters that no team decides; by default ``TPESampler`` with the seed.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``rounds`` and ``outcomes`` of a ``Team``. With
             ``outcomes="per-factor"``, the objective calls ``trial.set_user_attr("factors", {factor: value})``, and
-            returns the sum.
+            returns the sum. ``start``, ``step_limit``, ``safe``, ``constraints`` and ``no_go`` name parameters, and
+            are checked once these are known.
 
     Raises:
         ConfigError: If an argument is invalid.
@@ -71,8 +73,8 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
         independent_sampler: Any = None,
         **settings: Any,
     ) -> None:
-        if "bounds" in settings:
-            raise ConfigError("got bounds; wanted none: the ranges are those of the trials' suggestions", at="$.bounds")
+        for name in (name for name in _OF_TRIALS if name in settings):
+            raise ConfigError(f"got {name}; wanted none: {_OF_TRIALS[name]}", at=f"$.{name}")
         graph = scopes if isinstance(scopes, FactorGraph | None) else FactorGraph.from_scopes(scopes)
         self.scopes = None if graph is None else {factor: graph.scope(factor) for factor in graph.factors}
         self._unseen = set[str]() if graph is None else set(graph.variables)
@@ -80,7 +82,9 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
         self.seed = drawn if seed is None else whole_number(seed, 0, "$.seed", 2**32 - 1)
         bounds = dict.fromkeys(("x",) if graph is None else graph.variables, (0.0, 1.0))
         # refuses wrong settings before the first trial, except those that name parameters, which are not known yet
-        parts = {name: part for name, part in settings.items() if name not in _OF_PARAMETERS}
+        lists = {name for name in ("constraints", "no_go") if isinstance(settings.get(name), Sequence)}
+        later = {"start", "step_limit", "safe", *lists}
+        parts = {name: part for name, part in settings.items() if name not in later}
         Team(graph, bounds, seed=self.seed, initial=initial, **parts)
         self.initial, self.settings = initial, settings
         self._independent = independent_sampler or optuna.samplers.TPESampler(seed=self.seed)
@@ -238,7 +242,13 @@ class _Group:
         if not has_all or not set(told) <= self.factors | set(factors):
             wanted = f"trial.set_user_attr({FACTORS!r}, {{factor: value}}) with {list(factors)}"
             raise ConfigError(f"trial {trial.number}: got {short(told)}; with per-factor outcomes wanted {wanted}")
-        return {f: self.sign * outcome_from_user(told[f], f"{f!r} in trial {trial.number}") for f in factors}
+        numbers = {f: outcome_from_user(y, f"{f!r} in trial {trial.number}") for f, y in told.items()}
+        total, scale = sum(numbers.values()), sum(map(abs, numbers.values()))
+        if not is_pruned and abs(total - value) > _ROUNDING * max(scale, abs(value)):
+            got = f"got factors with the sum {total:.10g} and the value {value:.10g}; wanted the sum as the value"
+            fix = "; negate the factors" if abs(total + value) <= _ROUNDING * scale else ""
+            raise ConfigError(f"trial {trial.number}: {got}{fix}")
+        return {f: self.sign * numbers[f] for f in factors}
 
 
 def _variable(distribution: Any) -> variables.Variable:

@@ -176,6 +176,8 @@ class Ros2Robots:
         if candidates is not None and not len(candidates[robot]):
             return  # it has no place to go to; after its next message it may have one
         query = self._team.ask(candidates=candidates, agents=[robot])
+        if robot not in query.points:
+            return  # every place is refused, as by a no-go region
         self._goals[robot] = (query, time.monotonic() + patience_s)
         place = np.asarray(query.points[robot], dtype=float)
         header, upright = _Header(_Time(*divmod(time.time_ns(), 10**9)), self._frame), _Quaternion(0.0, 0.0, 0.0, 1.0)

@@ -12,6 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure, SubFigure
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Views, means_by_agent
+from swarmbo.boundary.values import counted
 from swarmbo.metrics import map_rmse
 from swarmbo.plotting import maps, style
 from swarmbo.plotting.belief_map import plot_level
@@ -181,7 +182,7 @@ def _mean(belief: ExactGP | None, lattice: maps.Lattice) -> Float[np.ndarray, " 
 
 def _headline(last: int, shown: _AgentMaps) -> str:
     n = len(shown.own_errors)
-    team = style.counted(n, style.role_of(list(shown.own_errors)))
+    team = counted(n, style.role_of(list(shown.own_errors)))
     selection = "" if n == len(shown.chosen) else f" · maps of {len(shown.chosen)} of {team}, evenly picked"
     level = "" if shown.world.level is None else f" · line: level {shown.world.level:g} {shown.world.unit}".rstrip()
     return f"round {last}{selection} · dots: measurements{level}"

@@ -18,7 +18,7 @@ from swarmbo.belief import ExactGPSettings
 from swarmbo.metrics import scores_of
 from swarmbo.plotting import maps, style
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures, measured_places, path_of
-from swarmbo.plotting.maps import Lattice, level_lines, world_lattice
+from swarmbo.plotting.maps import Lattice, lattice_order, level_lines
 from swarmbo.plotting.regret import best_so_far, scale_regret
 from swarmbo.plotting.style import write_frames
 from swarmbo.records import RoundRecord
@@ -44,8 +44,7 @@ class MovingMap:
     ) -> None:
         self.ax, self._lattice, self._agents, self._world = ax, lattice, tuple(agents), world
         (colours, norm, self._link_colour), self._level = look, level
-        truth = None if level is None or world.frames is not None else world_lattice(world)
-        self._true_lines = [] if truth is None else level_lines(truth[0], truth[0].image(truth[1]), level or 0.0)
+        self._truth = None if world.points is None else lattice_order(world.points, bool(world.no_go))
         bands = ListedColormap(band_colours(colours))
         options: dict[str, Any] = {"cmap": bands, "norm": norm, "extent": lattice.extent}
         options |= {"interpolation": "bilinear", "interpolation_stage": "data", "aspect": "equal", "animated": True}
@@ -55,9 +54,11 @@ class MovingMap:
     def show(self, records: Records, links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
         """Update the map to the last record; return artists in drawing order. The caller removes all but the image."""
         self.image.set_data(picture)
-        lines = self._level is not None and picture.count() and level_lines(self._lattice, picture, self._level)
-        drawn: Drawn = {"field": [self.image], "level": self._lines(lines or [], **style.LEVEL)}
-        drawn["true level"] = self._lines(self._true_lines, **style.TRUE_LEVEL)
+        drawn: Drawn = {"field": [self.image], "level": self._level_lines(self._lattice, picture, style.LEVEL)}
+        values = self._world.at(records[-1].round).values
+        if self._truth is not None and values is not None:
+            lattice, order = self._truth
+            drawn["true level"] = self._level_lines(lattice, lattice.image(values[order]), style.TRUE_LEVEL)
         return drawn | (self._sensors if self._world.standpoints else self._robots)(records, links)
 
     def _sensors(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
@@ -72,8 +73,8 @@ class MovingMap:
     def _robots(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
         ax, agents, is_crowded = self.ax, self._agents, len(self._agents) > _MOST_APART
         places = [measured_places(records, agent) for agent in agents]
-        ends = {agent: at[-1] for agent, at in zip(agents, places, strict=True) if len(at)}  # others: not seen yet
         paths = [path_of(records, agent) for agent in agents]
+        ends = {agent: path[-1] for agent, path in zip(agents, paths, strict=True) if len(path)}  # others: not seen yet
         before = [len(path_of(records[:-_RECENT], agent)) for agent in agents]
         recent = [path[max(0, n - 1) :] for n, path in zip(before, paths, strict=True)]
         broad: dict[str, Any] = {"width": 0.9} if is_crowded else {"width": 1.6, "path_effects": style.cased(3.0)}
@@ -120,6 +121,10 @@ class MovingMap:
         if record.recommendation is None or self._world.goal != "peak":
             return []
         return self.ax.plot(*record.recommendation.location[:2], **style.RECOMMENDATION)
+
+    def _level_lines(self, lattice: Lattice, picture: np.ma.MaskedArray, look: dict[str, Any]) -> Sequence[Artist]:
+        is_drawn = self._level is not None and picture.count()
+        return self._lines(level_lines(lattice, picture, self._level or 0.0) if is_drawn else [], **look)
 
     def _lines(self, segments: Sequence[np.ndarray], **look: Any) -> Sequence[Artist]:
         lines = LineCollection(segments, **look)

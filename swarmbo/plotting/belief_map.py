@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings, PlaceBelief
+from swarmbo.boundary.values import counted
 from swarmbo.plotting import maps, style
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures, measurements
 
@@ -157,8 +158,8 @@ def _headline(records: Records, world: World) -> str:
     _, y = measurements(records)
     n_failed, agents = len(failures(records)), agents_of(records)
     parts = [part for part in (world.name, world.method) if part]
-    team = style.counted(len(agents), style.role_of(agents))
-    parts += [f"round {records[-1].round}", team, style.counted(len(y), "measurement")]
+    team = counted(len(agents), style.role_of(agents))
+    parts += [f"round {records[-1].round}", team, counted(len(y), "measurement")]
     return " · ".join([*parts, f"{n_failed} failed"] if n_failed else parts)
 
 

@@ -360,7 +360,7 @@ def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line
     if world.level is not None:
         label = f"level {world.level:g} {world.unit}".rstrip()
         marks["level"] = Line2D([], [], color=style.INK, linewidth=1.8, label=label)
-        if has_truth:
+        if has_truth and world_lattice(world) is not None:
             dashes = style.TRUE_LEVEL["linestyles"][0]
             marks["true level"] = Line2D([], [], color=style.INK, linewidth=1.3, linestyle=dashes, label="true level")
     return [marks[name] for name in names if name in marks]

@@ -1,6 +1,7 @@
 """All figures of one run, and the figure of map error against traffic."""
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from swarmbo.belief import ExactGPSettings, Views
+from swarmbo.boundary.values import counted
 from swarmbo.coordination.plan import TraceRow
+from swarmbo.errors import DataWarning
 from swarmbo.graph import FactorGraph
 from swarmbo.metrics import agreement_traffic, sharing_traffic
 from swarmbo.plotting import style
@@ -171,6 +174,10 @@ def write_figures(
     named_world = replace(world, name=f"{world.name} · belief by all data pooled".lstrip(" ·")) if fused else world
     if belief is not None:
         write("belief", belief_map_figure(records, named_world, belief))
+    elif not world.variables:
+        lacks = f"locations have {counted(world.domain.n_dims, 'coordinate')}, and maps need 2"
+        why = "the belief cannot be rebuilt without code of yours" if world.has_map else lacks
+        warnings.warn(f"no map and no film: {why}", DataWarning, stacklevel=2)
     write("regret", regret_figure(records, world))
     if (agreement_traffic(records) + sharing_traffic(records)).messages:
         write("traffic", traffic_figure(records))

@@ -137,11 +137,6 @@ def legend_columns(width: float, handles: Sequence[Artist], least: float) -> int
     return max(1, min(len(handles), int(width / max(least, 0.45 + 0.06 * longest))))
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 robot``, ``2 robots``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _mark(shape: Any, size: float, face: str, edge_width: float, label: str, **more: Any) -> dict[str, Any]:
     look = {"marker": shape, "markersize": size, "markerfacecolor": face, "markeredgecolor": INK, "label": label}
     return {**look, "markeredgewidth": edge_width, "linestyle": "none", **more}

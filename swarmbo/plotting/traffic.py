@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
+from swarmbo.boundary.values import counted
 from swarmbo.metrics import agreement_traffic, links_of, sharing_links_of, sharing_traffic
 from swarmbo.plotting import style
 from swarmbo.plotting.history import Records
@@ -74,7 +75,7 @@ def plot_age(ax: Axes, records: Records, purpose: Purpose = "agree") -> Axes:
 
 
 def plot_failures(ax: Axes, records: Records) -> Axes:
-    """Draw failures against rounds: failed measurements, silent agents, agents without a choice, clashes."""
+    """Draw failures against rounds: failed measurements or evaluations, silent agents, and so on."""
     counts = _failures(records)
     _stacked(ax, [record.round for record in records], counts)
     total = sum(sum(numbers) for _, numbers in counts.values())
@@ -94,7 +95,7 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
         label = None if n else "an agent absent"
         ax.axvspan(at - 0.5, at + 0.5, color=style.SKY, alpha=0.35, linewidth=0.0, zorder=0.0, label=label)
     count = sum(sum(record.restarts.values()) for record in network)
-    return _labelled(ax, f"The fleet's network: {style.counted(count, 'restart')}", "messages per round")
+    return _labelled(ax, f"The fleet's network: {counted(count, 'restart')}", "messages per round")
 
 
 def faults_figure(records: Records, network: Sequence[NetworkRecord] = ()) -> Figure | None:
@@ -122,21 +123,14 @@ def faults_figure(records: Records, network: Sequence[NetworkRecord] = ()) -> Fi
 def _failures(records: Records) -> dict[str, tuple[str, list[float]]]:
     """Counts of failures in each round; kinds that never failed are left out."""
     reports = [links_of(record) for record in records]
+    unit = "measurements" if all(record.joint is None for record in records) else "evaluations"
     counts: dict[str, tuple[str, list[float]]] = {
-        "measurements": (style.VERMILLION, [_failed(record) for record in records]),
+        unit: (style.VERMILLION, [sum(e.measurement is None for e in record.evaluations) for record in records]),
         "silent agents": (style.PURPLE, [0 if links is None else len(links.silent) for links in reports]),
         "agents without a choice": (style.ORANGE, [0 if links is None else len(links.without) for links in reports]),
         "clashes": (style.INK, [0 if links is None else links.clashes for links in reports]),
     }
     return {label: (colour, numbers) for label, (colour, numbers) in counts.items() if any(numbers)}
-
-
-def _failed(record: RoundRecord) -> int:
-    """Number of measurements of a round that failed; for a function, of its factors, or else of the total."""
-    if record.joint is not None:
-        factors = record.joint.factors
-        return sum(y is None for y in factors.values()) if factors else int(record.joint.measurement is None)
-    return sum(sample.measurement is None and not sample.declined for sample in record.samples)
 
 
 def _stacked(

@@ -14,6 +14,7 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
+from swarmbo.boundary.values import counted
 from swarmbo.graph import FactorGraph
 from swarmbo.plotting import style
 from swarmbo.plotting.history import Records, World
@@ -208,14 +209,14 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
             counts = {"variables of a factor": ([len(scope) for scope in graph.scopes], "factors", style.BLUE)}
             counts["factors of a variable"] = shared, "variables", style.GREEN
             counts["factors of an agent"] = owned, "agents", style.ORANGE
-            for ax, (label, (values, counted, colour)) in zip(axes, counts.items(), strict=True):
+            for ax, (label, (values, what, colour)) in zip(axes, counts.items(), strict=True):
                 numbers, frequencies = np.unique(values, return_counts=True)
                 ax.bar(numbers, frequencies, width=0.8, color=colour)
                 ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
                 ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
                 ax.set_xlabel(label)
-                ax.set_ylabel(counted)
-            parts = style.counted(len(graph.components), "connected part")
+                ax.set_ylabel(what)
+            parts = counted(len(graph.components), "connected part")
             text = f"{len(graph.variables)} variables, {len(graph.factors)} factors, {parts}"
             axes[0].set_title(" · ".join(filter(None, (title, text))))
     return figure

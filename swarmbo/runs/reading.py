@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from swarmbo.boundary.files import LoggedLines
-from swarmbo.boundary.values import digits, html_table
+from swarmbo.boundary.values import counted, digits, html_table
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError, SwarmboWarning
 from swarmbo.records import Recommendation, RoundRecord
 from swarmbo.runs.folder import RunFolder
@@ -161,7 +161,7 @@ class Run:
     @property
     def _title(self) -> str:
         scenario = self.scenario
-        done = "" if self.is_complete else f", {max(len(self.records) - 1, 0)} of {scenario.rounds} rounds"
+        done = "" if self.is_complete else f", {max(len(self.records) - 1, 0)} of {counted(scenario.rounds, 'round')}"
         return f"Run of {scenario.name}, seed {scenario.seed}{done}"
 
 

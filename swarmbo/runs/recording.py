@@ -282,6 +282,7 @@ def summarise(
         moves=moves,
         maximum_is=TRUE_MAXIMUM if truth is None else truth.maximum_is,
         best_round=next((r.round for r in records if last.best is not None and r.best == last.best), None),
+        at_reset=len(records[0].evaluations),
         failed_rounds=sum(record.failure is not None for record in records),
         links=UNSET if links is None else links,
         blocked=UNSET if links is None else blocked,

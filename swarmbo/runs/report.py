@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from rich.table import Table
 
 from swarmbo.boundary.coordinates import Coordinates
-from swarmbo.boundary.values import html_table, short
+from swarmbo.boundary.values import counted, html_table, short
 from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Neglected, Recommendation, Score, Traffic
 from swarmbo.runs.states import ScopeInUse
@@ -35,14 +35,15 @@ class Summary(msgspec.Struct, frozen=True):
     """Final summary of a run, written last: a folder with it is complete.
 
     ``rounds`` counts the rounds after the reset, fewer than the scenario's if the world ended early. ``measurements``
-    includes those at reset, and counts a joint point once. ``mean_regret`` is the mean over chosen measurements with a
-    known true value. ``maximum`` and ``score`` need a ground truth; of a changing field, they are those of the last
-    round. ``agreement`` and ``sharing`` are traffic. ``seconds`` is the time of all rounds, with workers the wall time.
-    ``source`` is what the sources of all rounds have in common. ``references`` are the best true values of heuristic
-    baselines within as many rounds; ``worst_off`` are least individual outcomes at the best points of this run and of
-    the baselines. ``late_mean`` is the mean joint outcome in the last quarter of rounds. ``scopes`` were learned or
-    drawn. In ``blocked`` rounds, agents waited for a disconnected agent. ``acquisition`` is what ``auto`` selected, and
-    why. ``coordinates`` are those of the input, if they are not the map's.
+    includes those at reset, and counts a joint point once. ``at_reset`` also counts those that failed. ``mean_regret``
+    is the mean over chosen measurements with a known true value. ``maximum`` and ``score`` need a ground truth; of a
+    changing field, they are those of the last round. ``agreement`` and ``sharing`` are traffic. ``seconds`` is the time
+    of all rounds, with workers the wall time. ``source`` is what the sources of all rounds have in common.
+    ``references`` are the best true values of heuristic baselines within as many rounds; ``worst_off`` are least
+    individual outcomes at the best points of this run and of the baselines. ``late_mean`` is the mean joint outcome in
+    the last quarter of rounds. ``scopes`` were learned or drawn. In ``blocked`` rounds, agents awaited a disconnected
+    agent. ``acquisition`` is what ``auto`` selected, and why. ``coordinates`` are those of the input, if they are not
+    the map's.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Summary(msgspec.Struct, frozen=True):
     moves: bool = False
     metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     failed_rounds: int = 0
+    at_reset: int = 0
     maximum_is: str = TRUE_MAXIMUM
     best_round: int | None = None
     worst_off: dict[str, dict[str, float]] = msgspec.field(default_factory=dict[str, dict[str, float]])
@@ -115,13 +117,13 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
 
 def _count_rows(summary: Summary) -> dict[str, str]:
     failed = f", {summary.failures} failed" if summary.failures else ""
-    count = f"{summary.measurements} in {summary.rounds} rounds"
+    count = f"{summary.measurements} in {counted(summary.rounds, 'round')}"
     if summary.is_joint:
         return {"evaluations": f"{count}{failed}"}
     declined, travelled = summary.declined, sum(summary.distance.values())
     return {
-        "measurements": f"{count} and at reset{failed}",
-        "measurements not made": f"{declined}: utility below the price, or no energy left" if declined else "",
+        "measurements": f"{count}{' and at reset' if summary.at_reset else ''}{failed}",
+        "measurements not made": f"{declined}: no site, utility below the price, or no energy" if declined else "",
         "distance travelled": quantity(travelled, summary.axis_unit) if travelled else "",
         "cost": quantity(summary.cost, summary.unit) if summary.cost else "",
     }
@@ -167,7 +169,7 @@ def _score_rows(summary: Summary) -> dict[str, str]:
     if summary.maximum is not None:
         texts[f"{summary.maximum_is}{last_round}"] = quantity(summary.maximum, unit)
     elif summary.late_mean is not None:
-        texts[f"mean of the last {summary.late_rounds} rounds"] = quantity(summary.late_mean, unit)
+        texts[f"mean of the last {counted(summary.late_rounds, 'round')}"] = quantity(summary.late_mean, unit)
     if score is None:
         return texts
     if summary.goal == "peak":
@@ -227,7 +229,7 @@ def reference_table(summary: Summary) -> Table | None:
     # a share of a logarithm has no meaning
     is_share = maximum is not None and min(values.values()) >= 0.0 < maximum and not summary.unit.startswith("ln")
     least = list(dict.fromkeys(key for worst in summary.worst_off.values() for key in worst))
-    table = Table(title=f"found within {summary.rounds} rounds", title_justify="left")
+    table = Table(title=f"found within {counted(summary.rounds, 'round')}", title_justify="left")
     table.add_column("method", overflow="fold")
     relation = "of the reference optimum" if is_share else "below the reference optimum"
     for heading in (summary.unit or "value", *([] if maximum is None else [relation]), *least):

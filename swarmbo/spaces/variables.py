@@ -31,6 +31,8 @@ class _Number(Settings, frozen=True, tag_field="kind"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for bound in ("low", "high") if isinstance(self, Integer) else ():  # codes are floats
+            require(self, bound, lambda given: abs(given) <= 2**53, "an integer from -2^53 to 2^53")
         require(self, "high", lambda high: high > self.low, f"a number above low, {self.low}; leave out {_FIXED}")
         axis = self.axis
         require(self, "low", lambda low: not axis.is_log or low > 0, "a number > 0 on a logarithmic axis")
@@ -102,7 +104,7 @@ class Integer(_Number, frozen=True, tag_field="kind", kw_only=False, tag="intege
         log: True for a logarithmic axis; then ``low`` > 0.
 
     Raises:
-        ValueError: If ``high`` is not ``low`` plus a positive multiple of ``step``.
+        ValueError: If ``high`` is not ``low`` plus a positive multiple of ``step``, or a bound is beyond ±2^53.
 
     Example:
         >>> import swarmbo as sb

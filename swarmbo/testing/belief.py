@@ -35,6 +35,7 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
         >>> make = lambda: sb.ExactGP.create(settings, square)
         >>> sb.testing.check_belief(make, lambda state: sb.ExactGP.from_state_dict(settings, square, state))
     """
+    claim(callable(make), "make", f"an object, {type(make).__name__}", "a function that makes a new belief")
     empty = make()
     claim_offers(empty, "domain", "n_data", "update", "posterior")
     rng = np.random.default_rng(0)

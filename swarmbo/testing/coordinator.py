@@ -146,6 +146,7 @@ def check_coordinator(make: Callable[[], Any]) -> None:
         >>> sb.testing.check_coordinator(sb.MaxSum)
         >>> sb.testing.check_coordinator(sb.ADMM)
     """
+    claim(callable(make), "make", f"an object, {type(make).__name__}", "a function that makes a new coordinator")
     checks = {"solve": _check_tables, "maximise": _check_functions}
     checks |= {"decide_joint": check_joint_policy, "decide": check_field_policy}
     offered = [check for name, check in checks.items() if hasattr(make(), name)]

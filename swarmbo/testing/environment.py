@@ -29,9 +29,9 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
     """Check the contract of an environment; ``docs/environments/contract.md`` lists its optional methods.
 
     An environment has PettingZoo's parallel API. Episodes of one seed are bit-identical. Spaces contain the returned
-    values; rewards are finite numbers, and flags are bools. Infos have the locations of measurements, inside the action
-    spaces, and the values of measurements that did not fail (NaN would not be equal to itself). For agents that may
-    abstain, infos state whether they did. All agents end together. In mid-episode, a deep copy continues identically,
+    values; rewards are finite numbers, and flags are bools. Infos have the values of measurements that did not fail
+    (NaN would not be equal to itself). Locations in infos are inside the action spaces. For agents that may abstain,
+    infos state whether they did. All agents end together. In mid-episode, a deep copy continues identically,
     and so does a saved state (``get_state``, ``set_state``). The information for a team is consistent.
 
     Args:
@@ -46,6 +46,7 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
         >>> from swarmbo_envs import function_v0
         >>> sb.testing.check_environment(lambda: function_v0.parallel_env(function="camel"))
     """
+    claim(callable(make), "make", f"an object, {type(make).__name__}", "a function that makes a new environment")
     _check_spaces(make())
     _check_reset_and_steps(make(), cycles)
     _check_api(make(), cycles)
@@ -146,18 +147,16 @@ def _check_observations(env: Any, observations: Mapping[str, Any]) -> None:
 
 
 def _check_info(env: Any, agent: str, info: Any) -> None:
-    wanted = "a table with 'location', where the agent really measured"
-    claim(isinstance(info, Mapping), f"infos of {agent!r}", info, wanted)
+    claim(isinstance(info, Mapping), f"infos of {agent!r}", info, "a table")
     if hasattr(env.unwrapped, "prices"):
         sampled, priced = info.get("sampled"), "a bool: measurements have a price"
         claim(isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, priced)
-    reports: dict[str, Any] = {f"infos of {agent!r}": info}
-    stops = enumerate(info.get("on_the_way") or ())
-    reports |= {f"'on_the_way'[{number}] of {agent!r}": stop for number, stop in stops}
-    for whose, measured in reports.items():
-        is_table = isinstance(measured, Mapping) and "location" in measured
-        claim(is_table, whose, measured, wanted)
-        _check_measurement(env, whose, measured, env.action_space(agent))
+    _check_measurement(env, f"infos of {agent!r}", info, env.action_space(agent))
+    for number, stop in enumerate(list[Any](info.get("on_the_way") or ())):
+        whose = f"'on_the_way'[{number}] of {agent!r}"
+        is_placed = isinstance(stop, Mapping) and stop.get("location") is not None
+        claim(is_placed, whose, stop, "a table with 'location', where the agent measured")
+        _check_measurement(env, whose, stop, env.action_space(agent))
 
 
 def _check_measurement(env: Any, whose: str, info: Mapping[str, Any], space: Any) -> None:
@@ -172,6 +171,8 @@ def _check_measurement(env: Any, whose: str, info: Mapping[str, Any], space: Any
         what, is_known = f"'noise_std' of {name!r} in {whose}", np.isfinite(reported_noise(std))
         claim(name in outcomes, what, std, "none without that outcome")
         claim(is_known, what, std, "a finite number >= 0; left out if it is not known")
+    if info.get("location") is None:
+        return  # the agent measured as in its action
     location = np.append(info["location"], space.high[-1]) if hasattr(env.unwrapped, "prices") else info["location"]
     claim(_contains(space, location), f"'location' in {whose}", info["location"], f"one in its action space, {space}")
 

@@ -28,6 +28,7 @@ def check_transport(make: Callable[[], Any]) -> None:
         >>> import swarmbo as sb
         >>> sb.testing.check_transport(sb.InProcess)
     """
+    claim(callable(make), "make", f"an object, {type(make).__name__}", "a function that makes a new transport")
     claim_offers(make(), "open")
     claim_offers(make().open(["a", "b"]), "send", "deliver", "traffic", "routes")
     _check_delivery(make)

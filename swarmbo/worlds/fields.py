@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, cast, get_args
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,8 +15,9 @@ from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement, News
 from swarmbo.records import Goal
+from swarmbo.settings import convert
 from swarmbo.spaces import Domain
-from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
+from swarmbo.worlds.protocol import Infos, Offers, Report, Step, World
 
 
 class FieldWorld(World):
@@ -47,9 +48,8 @@ class FieldWorld(World):
 
     @property
     def task(self) -> Goal | None:
-        """Task in the field; None if the environment states no task, or an unknown one."""
-        task = getattr(self._world, "task", None)
-        return cast(Goal, task) if isinstance(task, str) and task in get_args(Goal) else None
+        """Task in the field; None if the environment states none."""
+        return convert(getattr(self._world, "task", None), Goal | None, "$.environment.task")
 
     @property
     def stated_task(self) -> Goal | None:
@@ -118,7 +118,7 @@ class FieldWorld(World):
         return self.news(None, Step({}, {}, {}, {}, infos))
 
     def actions(
-        self, point: Mapping[str, float], agents: Sequence[str], now: Positions | None = None
+        self, point: Mapping[str, float], agents: Sequence[str], now: Mapping[str, np.ndarray] | None = None
     ) -> dict[str, np.ndarray]:
         """Measurement locations of agents; an agent without a goal stays where it is, and abstains if it may."""
         middle, now = (self.problem.box.low + self.problem.box.high) / 2, now or {}

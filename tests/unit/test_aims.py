@@ -39,15 +39,22 @@ def test_the_task_of_an_environment_chooses_the_acquisition_of_decisions(world, 
 
 
 class Mapped(RobotTeam):
-    """A user's environment whose attribute ``task`` states its aim, or means something else."""
+    """A user's environment whose attribute ``task`` states its aim."""
 
     task = "map"
 
 
-@pytest.mark.parametrize(("task", "kind"), [("map", "targeted-variance"), ("clean up", "db-gp-ucb"), (7, "db-gp-ucb")])
+@pytest.mark.parametrize(("task", "kind"), [("map", "targeted-variance"), (None, "db-gp-ucb")])
 def test_a_users_environment_states_its_task_by_an_attribute(monkeypatch, task, kind):
     monkeypatch.setattr(Mapped, "task", task)
     assert f"acquisition {kind} (auto" in repr(sb.Team.for_env(Mapped(max_cycles=3)))
+
+
+@pytest.mark.parametrize("task", ["mpa", 7, ["map"]])
+def test_an_unknown_task_of_a_users_environment_is_refused(monkeypatch, task):
+    monkeypatch.setattr(Mapped, "task", task)
+    with pytest.raises(ConfigError, match=r"environment\.task: got .*; wanted one of 'peak', 'map', 'level'"):
+        sb.Team.for_env(Mapped(max_cycles=3))
 
 
 def asked(**stated):

@@ -239,3 +239,30 @@ def test_tables_state_noise_in_columns():
     field = field_team()
     field.attach([{"x": 0.1, "y": 0.2, "value": 1.0, "sd": 0.3, "agent": "b"}], noise_std="sd")
     np.testing.assert_array_equal(field.history.noise_std[0], [np.nan, np.nan, 0.3])
+
+
+@pytest.mark.parametrize("unknown", [None, np.nan, np.float32("nan"), {"a": np.nan, "b": None}])
+def test_noise_that_is_not_known_may_be_told_as_none_or_nan(unknown):
+    team = field_team()
+    query = team.ask()
+    with pytest.raises(ShapeError, match="got inf; wanted a finite number >= 0, or None or NaN"):
+        team.tell(query, {"a": 1.0}, noise_std=np.inf)
+    team.tell(query, {"a": 1.0, "b": 2.0}, noise_std=unknown)
+    assert np.isnan(team.history.noise_std).all()
+
+
+def test_a_table_s_column_noise_std_is_read_by_default():
+    rows = [{"x": 0.1, "y": 0.2, "value": 1.0, "noise_std": 0.5}, {"x": 0.9, "y": 0.2, "value": 2.0}]
+    for stated, known in ((None, [0.5, np.nan]), (0.3, [0.3, 0.3]), (np.nan, [np.nan, np.nan])):
+        team = sb.Team.for_field(["a"], [0.0, 0.0], [1.0, 1.0])
+        team.attach(rows, noise_std=stated)
+        np.testing.assert_array_equal(team.history.noise_std[:, 1], known)
+    with pytest.raises(ShapeError, match=r"noise_std\[0\]: got -0.5; wanted a finite number >= 0"):
+        team.attach([rows[0] | {"noise_std": -0.5}])
+    factors = function_team("per-factor")
+    row = {"x": 0.1, "y": 0.2, "z": 0.3, "factor": "f", "value": 1.0, "noise_std": 0.5}
+    factors.attach([row, row | {"factor": "g", "noise_std": 0.7}])
+    np.testing.assert_array_equal(factors.history.noise_std[:, 1:], [[0.5, 0.7]])
+    own = sb.Team(None, {"x": (0.0, 1.0), "noise_std": (0.0, 1.0)})
+    own.attach([{"x": 0.1, "noise_std": 0.2, "total": 1.0}])
+    assert np.isnan(own.history.noise_std[:, 0]).all()

@@ -278,6 +278,18 @@ def test_trials_report_outcomes_per_factor():
         study.optimize(objective, n_trials=1)
 
 
+@pytest.mark.parametrize(("factor", "fix"), [(-1.0, "; negate the factors"), (1.001, "")])
+def test_factors_that_do_not_sum_to_the_value_of_their_trial_are_refused(factor, fix):
+    def objective(trial):
+        parts = {"f": trial.suggest_float("x", 1.0, 2.0), "g": trial.suggest_float("y", 1.0, 2.0)}
+        trial.set_user_attr("factors", parts)
+        return factor * sum(parts.values())
+
+    words = rf"trial 0: got factors with the sum [0-9.]+ and the value [-0-9.]+; wanted the sum as the value{fix}$"
+    with pytest.raises(ConfigError, match=words):
+        studied(objective, 3, direction="maximize", scopes={"f": ["x"], "g": ["y"]}, outcomes="per-factor")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -287,6 +299,9 @@ def test_trials_report_outcomes_per_factor():
         {"seed": 2**32},
         {"initial": 0},
         {"bounds": {"x": (0.0, 1.0)}},
+        {"limits": {"c": (None, 0.0)}},
+        {"no_go": 5},
+        {"constraints": 3},
         {"independent_sampler": "tpe"},
         {"acquisition": "ucb"},
         {"outcomes": "per-part"},

@@ -211,6 +211,20 @@ def test_the_caller_can_limit_the_reachable_places():
     assert {round(abs(np.subtract(g, a[1])).sum(), 9) for g, a in zip(ann.goals, asked, strict=False)} == {1.0}
 
 
+def test_a_robot_whose_reachable_places_are_all_refused_waits_for_its_next_position():
+    wire, team, driver = driven_of("ann", no_go=[sb.NoGoBall(centre=(30.0, 20.0), radius=9.0)])
+    ann = Robot(wire, "ann", lambda goal: (goal, 1.0))
+
+    def reach(name, place):
+        return place + np.array([[1.0, 0.0], [-1.0, 0.0]])
+
+    ann.be_at((30.0, 20.0))
+    assert driver.drive(1, timeout_s=0.1, reach=reach).measured == {}
+    assert (ann.goals, list(team.pending)) == ([], [])
+    ann.be_at((5.0, 5.0))
+    assert driver.drive(1, timeout_s=60.0, reach=reach).measured == {"ann": 1}
+
+
 @pytest.mark.parametrize(
     ("team", "coordinates"),
     [

@@ -93,6 +93,16 @@ def test_a_single_robot_at_the_edge_is_neither_moved_nor_clipped(run):
     assert not any(artist.get_clip_on() for artist in (disc, *drawn["batteries"]))
 
 
+def test_a_robot_under_way_is_drawn_at_the_end_of_its_path(run):
+    moving, lattice = moving_over(run().world, ["robot_0"])
+    low = moving._world.domain.low.tolist()
+    path = [low, (moving._world.domain.low + 1.0).tolist()]
+    records = [RoundRecord(0, [Sample("robot_0", low, 1.0)])]
+    records.append(RoundRecord(1, [Sample("robot_0", path[1], None, declined=True, path=path)]))
+    disc, _ = moving.show(records, [], lattice.image(np.zeros(lattice.shown.size)))["robots"]
+    assert disc.get_xydata().tolist() == path[1:]
+
+
 def test_overlapping_marks_are_separated_by_least_squares_within_the_edges():
     """Compared with a general solver. A row wider than the available space begins at its left edge."""
     rng, weights, row = np.random.default_rng(0), np.array([1.0, 1.0, 20.0, 1.0, 3.0]), 10.0 * np.arange(5)
@@ -167,6 +177,27 @@ def test_a_changing_field_shows_no_best_measurement_of_earlier_rounds(run):
         drawn = moving.show(made.records, [], lattice.image(np.zeros(lattice.shown.size)))
         labels = [mark.get_label() for mark in _legend_handles(made.records, world)]
         assert (len(drawn["best"]) > 0, "best measurement" in labels) == (is_shown, is_shown)
+
+
+def test_the_true_level_is_drawn_in_each_round_of_a_changing_field_and_has_a_legend_entry_only_then(run):
+    made = run(rounds=1, failing=0.0)
+    n, still = len(made.records), replace(made.world, goal="level", level=float(np.median(made.world.values)))
+    frames = np.stack([still.values + 0.2 * number for number in range(n)])
+    moves = replace(still, frames=frames, maxima=np.zeros(n), argmaxes=np.tile(still.argmax, (n, 1)))
+    sparse = replace(still, points=still.points[::3], values=still.values[::3])  # they form no lattice
+    shapes = []
+    for world, count in ((still, 1), (moves, n), (sparse, 1)):
+        lattice = lattice_over(world, 20)
+        look = style.MEAN_COLOURS, Normalize(0, 1), "white"
+        moving = MovingMap(Figure().subplots(), lattice, AGENTS, look, world, world.level)
+        for last in range(1, count + 1):
+            drawn = moving.show(made.records[:last], [], lattice.image(np.zeros(lattice.shown.size)))
+            lines = [line for part in drawn.get("true level", []) for line in part.get_segments()]
+            labels = [mark.get_label() for mark in _legend_handles(made.records, world)]
+            assert (len(lines) > 0) == ("true level" in labels) == (world is not sparse)
+            shapes.append(np.concatenate(lines).tolist() if lines else [])
+    assert shapes[1] == shapes[0]
+    assert shapes[1] != shapes[2]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, DataWarning
 from swarmbo.plotting import Formats, World, style, write_figures
 from swarmbo.plotting.style import encoder, write_frames
 from swarmbo.records import Traffic
@@ -34,8 +34,11 @@ def test_figures_without_a_plane_traffic_or_rounds_are_left_out(run, tmp_path):
     world = World(Domain(np.zeros(1), np.ones(1)))
     silent = [msgspec.structs.replace(record, sharing=Traffic(), report=None) for record in made.records]
     for records, figures in ((made.records, "regret traffic faults"), (silent, "regret faults")):
-        written = write_figures(records, world, made.settings, tmp_path, formats=Formats.of([], 40))
+        with pytest.warns(DataWarning, match="no map and no film: locations have 1 coordinate, and maps need 2"):
+            written = write_figures(records, world, made.settings, tmp_path, formats=Formats.of([], 40))
         assert [path.stem for path in written] == figures.split()
+    with pytest.warns(DataWarning, match="no map and no film: the belief cannot be rebuilt without code of yours"):
+        write_figures(made.records, made.world, None, tmp_path, formats=Formats.of([], 40))
 
 
 CODE = """

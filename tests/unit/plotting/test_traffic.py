@@ -81,15 +81,16 @@ def test_failures_are_counted_by_kind():
     ("joint", "count"),
     [
         (Evaluation([0.0], None), 1),
-        (Evaluation([0.0], None, {"f": None, "g": 1.0, "h": None}), 2),
+        (Evaluation([0.0], None, {"f": None, "g": 1.0, "h": None}), 1),
         (Evaluation([0.0], 1.0, {"f": 1.0}), 0),
     ],
 )
-def test_in_a_function_failures_are_those_of_factors_or_of_the_total(joint, count):
+def test_in_a_function_failures_are_evaluations_as_in_the_closing_table(joint, count):
     figure = faults_figure([RoundRecord(0, []), RoundRecord(1, [], joint=joint)])
     assert (figure is None) is (count == 0)
     if figure is not None:
         assert figure.axes[0].get_title(loc="left") == f"Failures: {count} in all"
+        assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["evaluations"]
 
 
 def test_restarts_are_marked_in_their_round():

@@ -27,6 +27,8 @@ COLOURS = sb.Categorical(["red", "green", "blue", "black"])
         (lambda: sb.Real(0.0, float("inf")), "high: got inf"),
         (lambda: sb.Integer(1, 9, step=3), "high: got 9; wanted 1 plus a multiple of the step 3"),
         (lambda: sb.Integer(0, 9, log=True), "low: got 0"),
+        (lambda: sb.Integer(10**17, 10**17 + 10), "low: got 100000000000000000; wanted an integer from -2.53 to 2.53"),
+        (lambda: sb.Integer(-(2**53) - 1, 0), "low: got -9007199254740993; wanted an integer from -2.53 to 2.53"),
         (lambda: sb.Categorical(["a"]), "values: got .* wanted 2 to 10,000 different values"),
         (lambda: sb.Categorical(["a", "a"]), "wanted 2 to 10,000 different values"),
         (lambda: sb.Categorical([1.0, float("nan")]), "wanted texts, finite numbers, booleans or None"),

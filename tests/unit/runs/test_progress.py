@@ -153,6 +153,12 @@ def test_the_closing_table_says_that_every_measurement_failed(tmp_path, mischief
     assert "simple regret" not in rows
 
 
+def test_the_closing_table_names_the_reset_only_if_agents_measured_there(tmp_path, mischief, bump_scenario):
+    mischief.silent = lambda agent, number: number == 0
+    rows = dict(report_rows(run(bump_scenario(rounds=1), tmp_path / "run")))
+    assert rows["measurements"] == "2 in 1 round"
+
+
 def test_a_measurement_above_the_maximum_is_shown_with_its_round_and_reason(tmp_path, bump_scenario):
     summary = run(bump_scenario(rounds=2), tmp_path / "run")
     best = msgspec.structs.replace(summary.best, mean=1.3)

@@ -158,10 +158,12 @@ BROKEN = {
     "NaN": (added(measurement=np.nan), "'measurement' in infos of 'probe_1': got nan; .* left out"),
     "array": (added(measurement=np.zeros(1)), "'measurement' in infos of 'probe_1': got .* a finite number"),
     "None": (added(factors={"f": None}), "'f' in infos of 'probe_1': got None; wanted a finite number"),
-    "no location": (
-        removed("location"),
-        r"infos of 'probe_1': got {'measurement': .*}; wanted a table with 'location'",
+    "no table": (editing("infos", "probe_1", to=lambda info: 3.0), "infos of 'probe_1': got 3.0; wanted a table"),
+    "no location of a stop": (
+        added(on_the_way=[{"measurement": 3.0}]),
+        r"'on_the_way'\[0\] of 'probe_1': got {'measurement': 3.0}; wanted a table with 'location'",
     ),
+    "an unknown task": ({"task": "mpa"}, r"making a team for the environment: got \$\.environment\.task: got 'mpa'"),
     "location outside": (
         added(location=np.array([11.0])),
         r"'location' in infos of 'probe_1': got array\(\[11.\]\); wanted one in its action space",
@@ -297,6 +299,18 @@ def test_a_location_may_have_another_number_type_than_the_action_space(form):
     typed = {"action_space": lambda self, agent: box}
     changed = editing("infos", "probe_1", to=lambda info: info | {"location": form(info["location"] / 3.0)})
     sb.testing.check_environment(type("Typed", (Wire,), typed | changed))
+
+
+def test_infos_may_lack_a_location():
+    sb.testing.check_environment(type("Nowhere", (Wire,), removed("location")))
+    asleep = stepping(lambda self, *result: result[-1].update(probe_1={"sampled": False}))
+    sb.testing.check_environment(type("Asleep", (Wire,), asleep))
+
+
+@pytest.mark.parametrize("name", ["environment", "belief", "coordinator", "transport"])
+def test_an_object_in_place_of_its_maker_is_refused(name):
+    with pytest.raises(AssertionError, match=f"make: got .*Wire.*; wanted a function that makes a new {name}"):
+        getattr(sb.testing, f"check_{name}")(Wire())
 
 
 @pytest.mark.parametrize(("changes", "words"), BROKEN.values(), ids=BROKEN)
