@@ -8,7 +8,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import networkx as nx
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from scipy.spatial import KDTree
 
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
@@ -52,6 +53,11 @@ class _KeepApart(NamedTuple):
         """True if a point is too near to one of the others."""
         distance = APART if self.are_pending else _NEAREST
         return bool((np.abs(self.others - U[self.columns]).max(axis=1) <= distance).any())
+
+    def are_broken_by(self, points: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
+        """``is_broken_by`` of many points."""
+        distance, _ = KDTree(self.others).query(points[:, self.columns], p=np.inf)
+        return distance <= (APART if self.are_pending else _NEAREST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +279,8 @@ class FunctionLearner:
                 fewest, since = len(broken), tries
             if not broken:
                 break
+            if tries == _RARELY and problem.few is not None:  # one variable alone can change in few of them
+                return _least_broken(problem.few, U, rules, box)
             moved = self._stepped(U, rules[min(broken)], box, tries, rng)
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
                 # rules of unchanged variables stay broken or kept
@@ -290,11 +298,23 @@ class FunctionLearner:
         moved = U.copy()
         moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
         if coding is not None:
-            moved = problem.domain.to_unit(problem.in_box(_another_value(moved, rule.columns, coding.domain, rng)))
+            for _ in range(1 + tries // _RARELY if problem.constraints else 1):
+                moved = problem.domain.to_unit(problem.in_box(_another_value(moved, rule.columns, coding.domain, rng)))
         if box is not None:
             moved = np.clip(moved, box.low, box.high)
         # few points may keep the constraints: now and then, take the nearest point that does
         return problem.nearest_allowed(moved) if problem.constraints and tries % _RARELY == 0 else moved
+
+
+def _least_broken(points: Float[np.ndarray, "m n"], U: Point, rules: list[_KeepApart], box: StepBox | None) -> Point:
+    """The point that breaks the fewest rules, evaluated points first, and of these the nearest; U without any."""
+    points = points if box is None else points[box.contains(points)]
+    if not len(points):
+        return U
+    broken = {True: np.zeros(len(points)), False: np.zeros(len(points))}
+    for rule in rules:
+        broken[rule.are_pending] += rule.are_broken_by(points)
+    return points[np.lexsort((np.abs(points - U).sum(axis=1), broken[True], broken[False]))[0]]
 
 
 def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:

@@ -389,12 +389,18 @@ class Problem:
     @cached_property
     def n_points(self) -> float:
         """Number of allowed joint points; infinite if there are real numbers, or the grids have too many to count."""
+        return math.prod(map(int, self.domain.counts)) or math.inf if self.few is None else len(self.few)
+
+    @cached_property
+    def few(self) -> Float[np.ndarray, "m n"] | None:
+        """All allowed joint points of the unit cube, if rules exclude others and the grids have at most 100,000."""
         counts = list(map(int, self.domain.counts))
         if not (self.regions and 0 < math.prod(counts) <= _COUNTED):
-            return math.prod(counts) or math.inf
+            return None
         cells = np.indices(counts).reshape(len(counts), -1).T
         codes = self.domain.low + cells * np.array([variable.axis.step for variable in self.variables.values()])
-        return int(self.is_allowed(self.domain.to_unit(codes)).sum())
+        points = self.domain.to_unit(codes)
+        return points[self.is_allowed(points)]
 
     def nearest_allowed(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """Nearest found allowed point to a point (n,) of the unit cube of ``box``: itself if it is allowed, else just

@@ -184,3 +184,33 @@ def test_numbers_clearly_below_a_logarithmic_axis_are_refused():
     assert [rate.axis.has(code) for code in (-5e-7, 0.0, 9e-10, 1e-9 - 1e-18, 1e-9, 1.0)] == [False] * 3 + [True] * 3
     with pytest.raises(ConfigError, match="x"):
         sb.Team(None, {"x": rate}).attach([[-5e-7]], [1.0])
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize("initial", [2, 10])
+def test_all_points_that_constraints_allow_are_asked_before_one_is_repeated(outcomes, initial):
+    """In a colouring of a triangle, no variable can change alone."""
+    scopes = {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]}
+    unlike = [sb.Constraint(scope=tuple(scope), allowed=lambda a, b: a != b) for scope in scopes.values()]
+    colours, graph = dict.fromkeys("xyz", sb.Categorical(["red", "green", "blue"])), sb.FactorGraph.from_scopes(scopes)
+    for seed in range(3):
+        team = sb.Team(graph, colours, constraints=unlike, outcomes=outcomes, initial=initial, seed=seed)
+        asked = list[tuple[str, ...]]()
+        for number, size in enumerate([1, 2, 1, 2]):
+            queries = team.ask(size)
+            asked += [tuple(query.point.values()) for query in queries]
+            for query in queries:
+                team.tell(query, float(number) if outcomes == "total" else dict.fromkeys(scopes, float(number)))
+        assert len(set(asked)) == 6
+        assert all(len(set(point)) == 3 for point in asked)
+
+
+def test_points_of_a_colouring_with_too_many_points_to_list_are_distinct():
+    names = [f"v{i}" for i in range(12)]
+    pairs = {f"f{i}": [names[i], names[(i + 1) % 12]] for i in range(12)}
+    unlike = [sb.Constraint(scope=tuple(scope), allowed=lambda a, b: a != b) for scope in pairs.values()]
+    graph = sb.FactorGraph.from_scopes(pairs)
+    team = sb.Team(graph, dict.fromkeys(names, sb.Categorical([1, 2, 3])), constraints=unlike, seed=0, initial=8)
+    points = [tuple(query.point.values()) for query in team.ask(8)]
+    assert len(set(points)) == 8
+    assert all(a != b for point in points for a, b in zip(point, (*point[1:], point[0]), strict=True))

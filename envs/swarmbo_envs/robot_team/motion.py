@@ -232,10 +232,10 @@ class Driver:
         rate = self.unicycle.turn_rate_rad_s
         for stop in stops:
             offset = stop - position
-            if not offset.any():
+            time = float(self.planner.straight_times(position[None], stop[None])[0, 0])
+            if not time > 0.0:  # as far as numbers can tell, the robot is there
                 continue
             course, distance = float(np.arctan2(offset[1], offset[0])), float(np.hypot(*offset))
-            time = float(self.planner.straight_times(position[None], stop[None])[0, 0])
             side = float(np.sign(wrap_angle(course - heading)))
             path.append((turn_between(heading, course) / rate, 0.0, side * rate))
             path.append((time, distance / time, 0.0))

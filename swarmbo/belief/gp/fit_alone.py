@@ -114,7 +114,7 @@ def _noisy_optima(
     open_ones = np.flatnonzero(evaluated.value > found - WITHIN * log_posterior.z.shape[1])
     if not len(open_ones):
         return {}
-    options = {"evaluated": evaluated.take(open_ones), **_COARSE}
+    options: Any = {"evaluated": evaluated.take(open_ones), **_COARSE}
     thetas, values, means = maximise_stacked(log_posterior, starts[open_ones], open_ones, max_iterations, **options)
     better = np.flatnonzero(values > found[open_ones] + CLEAR_LEAD)
     return {noisy[open_ones[n]][0]: (thetas[n], float(means[n])) for n in better}

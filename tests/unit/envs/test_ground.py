@@ -108,6 +108,15 @@ def test_predicted_arrivals_equal_those_of_the_driven_paths():
         assert np.cos(there[2] - heading) == pytest.approx(1.0)
 
 
+def test_a_robot_has_arrived_if_no_time_is_left_to_a_place():
+    """A distance of 5e-324 m is not 0, but takes no time."""
+    driver = Driver(Unicycle(2.0, 0.5, LOW, HIGH), ground(ELL, SQUARE))
+    path = driver.path(np.array([5e-324, 20.0, 1.0]), np.array([0.0, 20.0]))
+    assert path is not None
+    assert path[:, 0].sum() < 10.0
+    np.testing.assert_allclose(advance(np.array([5e-324, 20.0, 1.0]), path)[:2], [0.0, 20.0])
+
+
 def test_a_current_shortens_one_way_and_lengthens_the_return():
     planner = PathPlanner(ground(), 2.0, 1.0, (1.0, 0.0))
     west, east, north = np.array([[10.0, 50.0]]), np.array([[70.0, 50.0]]), np.array([[10.0, 90.0]])
