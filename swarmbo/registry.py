@@ -140,7 +140,6 @@ def nearest_kind(name: str, known: Sequence[str]) -> str | None:
 
 @functools.cache
 def _load() -> None:
-    """Import every module of public names, so that their decorators have run."""
     for module in sorted(set(swarmbo.homes().values())):
         import_module(module)
 

@@ -191,7 +191,6 @@ def _end_text(end: float) -> str:
 
 @functools.cache
 def _number_fields(kind: type[msgspec.Struct]) -> dict[str, _NumberField]:
-    """Fields of a struct that hold numbers."""
     found = {field.name: _NumberField(field.type) for field in msgspec.structs.fields(kind)}
     return {name: number for name, number in found.items() if number.is_number}
 
@@ -316,7 +315,6 @@ def _table_type(kind: Any, data: object) -> type[msgspec.Struct] | None:
 
 
 def _known_fields(kind: Any, data: object) -> list[str]:
-    """Keys that a table accepts."""
     table = _table_type(kind, data)
     if table is None:
         return []

@@ -318,7 +318,6 @@ class Team(AskTell):
                 self._log = self._log.with_quantities(acting, quantities_in(infos, self.problem))
 
     def _received_news(self, news: News) -> News:
-        """News of a round from present agents' channels."""
         if (present := self._present()) is None:
             return news
         return news.of([channel for agent in present for channel in self.graph.factors_owned_by(agent)])

@@ -88,7 +88,6 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
 
     @classmethod
     def _settings_of(cls, arguments: Mapping[str, Any]) -> SettingsKind:
-        """Convert arguments, which may hold NumPy values, to settings."""
         return convert(plain(arguments), cls._arguments)
 
     def _set_spaces(self, actions: Spaces, observations: Spaces, state: Bounds) -> None:

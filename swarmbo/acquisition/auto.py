@@ -354,7 +354,6 @@ def _patience(noise_variance: float) -> int:
 
 
 def _restart_bounds(model: Model) -> ConfidenceBounds:
-    """Bold bounds of all evaluations, for the first points after a restart."""
     # Their maxima lie in unexplored space. A search from random points mostly ends in the widest basin, that of the
     # last search.
     belief = model.belief if model.complete is None else model.complete.belief
@@ -392,7 +391,6 @@ def _is_last_batch(situation: JointSituation) -> bool:
 
 
 def _n_asked(situation: JointSituation) -> int:
-    """Number of queries so far, without given-up queries and attached evaluations."""
     attached = situation.history.attached
     n_told = len(situation.history) if attached is None else int((~attached).sum())
     return n_told + len(situation.pending)

@@ -220,7 +220,6 @@ def require_level(world: float | None, own: float | None) -> float:
 def _utilities(
     acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None
 ) -> Callable[[str], Utility]:
-    """Utility of an agent's places, made once for each belief."""
     made: dict[int, Utility] = {}
 
     def utility_for(agent: str) -> Utility:

@@ -181,7 +181,6 @@ def _whitened(block: utility.Block) -> tuple[dict[tuple[int, int], np.ndarray], 
 
 @functools.cache
 def _nodes(n_dims: int, count: int) -> Float[np.ndarray, "m n"]:
-    """Points for averages over independent standard normals."""
     return ndtri(rng.sobol(count, n_dims, rng.stream(0, "joint improvement", n_dims=n_dims)))
 
 

@@ -68,7 +68,6 @@ class _Check:
         self._known: dict[tuple[str, int, int], tuple[BatchValue, dict[int, int]]] = {}
 
     def worthwhile(self, situation: Situation) -> ViewSteps[Batch]:
-        """Agreed places that are worth their price, given those of later agents."""
         agreed, given, chain = self._agreed, self.given, self._chain
 
         def stays(agent: str, before: Mapping[str, Any]) -> bool:
@@ -105,7 +104,6 @@ class _Check:
         return True
 
     def _adds(self, agent: str, batch: Batch, order: int, to_the_letter: bool) -> float:
-        """Term that an agent adds to the value of a batch."""
         if agent not in batch:
             return float(self.given.utilities[agent].opt_out_utility)
         ahead = self._chain[self._chain.index(agent) + 1 :][:order]
@@ -128,7 +126,6 @@ class _Check:
         return self._known[key]
 
     def _in_sight(self, agent: str) -> list[int]:
-        """Rows of an agent and of the next 64 in the chain."""
         near, both = self._chain[self._chain.index(agent) :][: IN_SIGHT + 1], (self._agreed, self._rival)
         return [self._rows[batch[other].tobytes()] for batch in both for other in near if other in batch]
 

@@ -173,13 +173,11 @@ def box_around(centre: Point, side: float | Point) -> tuple[Point, Point]:
 
 
 def _after(n_initial: int, outcomes: Outcomes, steps: Steps | None) -> Steps:
-    """Mask of steps after the first few."""
     all_steps = np.ones(len(outcomes), dtype=bool) if steps is None else steps
     return all_steps & (np.cumsum(all_steps) > n_initial)
 
 
 def _batches(counted: Steps, basis: Basis | None) -> Basis:
-    """Batch number from 0 of each counted outcome, -1 of others."""
     # A batch is a run of outcomes that were all requested before the first of them was known.
     batches, first, batch = np.full(len(counted), -1), -1, -1
     for index in np.flatnonzero(counted).tolist():

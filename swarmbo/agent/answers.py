@@ -116,7 +116,6 @@ class AgentDriver:
         return outcome
 
     def _sum(self, purpose: str, numbers: Numbers, fits: fitting.Fits) -> StageSteps[Numbers]:
-        """Sum over all agents, up a tree of them and down again."""
         return (yield from self._exchange(purpose, single_request(AllReduce(numbers[None], fits))))
 
     def _compose_points(
@@ -184,7 +183,6 @@ class AgentDriver:
         return request._replace(numbers=numbers_by_factor).among(self._members)
 
     def _agree(self, request: joint.Agree) -> StageSteps[Agreement]:
-        """Agree with others, then exchange all agents' own variables."""
         functions, graph, method = request.functions, request.functions.graph, self.setup.coordination
         if has_deadline(method):
             return (yield from self._agree_by_deadline(method, request))
@@ -227,7 +225,6 @@ class AgentDriver:
         return solution_with(graph, assignment, values, outcomes, Traffic())
 
     def _exchange_indices(self, own_index: int, sizes: Mapping[str, int], least: int) -> StageSteps[dict[str, int]]:
-        """Indices of the choices of all agents that have one."""
         agents = self.setup.problem.agents
         own_indices = np.array([[float(own_index) if agent == self.name else 0.0 for agent in agents]])
         indices = yield from self._sum("choices", own_indices, schema.indices(agents, sizes, least))
@@ -236,7 +233,6 @@ class AgentDriver:
     def _exchange_values(
         self, graph: FactorGraph, own: Mapping[str, np.ndarray], chosen: Mapping[str, int], factors: Sequence[str]
     ) -> StageSteps[Float[np.ndarray, " f"]]:
-        """Values of factors at a choice, each from its owner."""
         utility = [float(own[f][tuple(chosen[x] for x in graph.scope(f))]) if f in own else 0.0 for f in factors]
         fits = fitting.by_author([graph.owner(factor) for factor in factors])
         return (yield from self._sum("choices", np.array([utility]), fits))[0]

@@ -326,7 +326,6 @@ class DecidingAgent:
             raise
 
     def _post(self, purpose: str, recipient: str, message: Message) -> None:
-        """Post a message, and count its traffic."""
         if recipient != self.name:
             traffic = Traffic(1, Codec.size(message), self._routes.hops(self.name, recipient))
             self.sent[purpose] = self.sent.get(purpose, Traffic()) + traffic

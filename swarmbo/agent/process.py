@@ -50,7 +50,6 @@ def _begin(connection: "Connection[Any, Any]") -> None:
 
 
 def _remote(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate["RemoteAgent", P], R]:
-    """Call a method of the agent in its process."""
 
     @wraps(method)
     def call(self: "RemoteAgent", *args: P.args, **kwargs: P.kwargs) -> R:
@@ -61,7 +60,6 @@ def _remote(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate["R
 
 
 def _attribute(name: str) -> Any:
-    """Attribute of the agent in its process."""
 
     def value_of(self: "RemoteAgent") -> Any:
         return self._call("__getattribute__", name)  # pyright: ignore[reportPrivateUsage]

@@ -137,7 +137,6 @@ class RestorableAgent(DecidingAgent):
         self._own_rows = msgspec.convert(plain["own"], OwnRows)
 
     def _repeat(self, inputs: DecisionInputs, decisions: Mapping[str, Any]) -> None:
-        """Repeat decisions in progress, as far as messages had arrived."""
         self._own_rows, self._last_offers = inputs.own_rows, dict(inputs.known_offers)
         self._participant = Participant[Any](self.name, inputs.previous_number)
         self._decisions = dict.fromkeys(decisions) if inputs.count else dict(decisions)
@@ -221,7 +220,6 @@ class RestorableAgent(DecidingAgent):
         self._own_rows = rows
 
     def _require_participants(self, count: int) -> None:
-        """Refuse a decision that its participants cannot make."""
         if (participants := self.participants) is None:
             return
         if not isinstance(participants, Participants):  # pyright: ignore[reportUnnecessaryIsInstance]

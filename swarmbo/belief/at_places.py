@@ -159,7 +159,6 @@ class AtTiles(KnownPlaces):
         return replace(self, belief=self.belief.condition_on_pending(X))
 
     def _on_data(self, X: Float[np.ndarray, "k c"]) -> Marginals:
-        """Means and variances given the data alone."""
         d = self.places.shape[1]
         rows = np.where((X[:, d:] == self.belief.now).all(axis=1), self.known.find(X[:, :d]), -1)
         mean, var, is_other = self.mean[rows], self.var[rows], rows < 0

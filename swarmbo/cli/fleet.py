@@ -129,7 +129,6 @@ def _solve_by_fleet(
 
 
 def _network_notes(report: "run.NetworkReport") -> Iterator[str]:
-    """Notes about messages with inadmissible content, and members that failed."""
     if inadmissible := ", ".join(f"{name} ({count})" for name, count in report.inadmissible.items()):
         yield f"messages with inadmissible content were refused, of {inadmissible}"
     if again := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):

@@ -280,7 +280,6 @@ def solve(
 
 
 def _written(solved: "Solved", out: Path | None, trace: Path | None, drawing: tuple[Path, int] | None) -> list[Path]:
-    """Write the requested files of a solution, and return their paths."""
     written = [solved.write(out)] if out is not None else []
     written += [solved.write_trace(trace)] if trace is not None else []
     if drawing is not None:

@@ -84,7 +84,6 @@ def table_writer(path: Path) -> Callable[[Comparison, Path], Path]:
 
 
 def _write_csv(comparison: Comparison, path: Path) -> None:
-    """Write one line per problem, metric and method."""
     names = ["problem", "method", "metric", "unit", "n_seeds", "mean", "reference"]
     more = ["difference", "low", "high", "n_pairs", "unpaired"]
 

@@ -99,7 +99,6 @@ class Central:
         self._count_once((kind, flooding), lambda: self._counts.numbers(kind, flooding.edge_sizes))
 
     def _traffic_of(self, sent: Iterable[AddressedMessage]) -> Traffic:
-        """Traffic of messages, without those that stay with their sender."""
         n_messages = n_bytes = n_transmissions = 0
         for sender, recipient, message in sent:
             if sender != recipient:

@@ -147,7 +147,6 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
         return {f: _rest(table, [shares[f, x] for x in scopes[f]]) for f, table in tables.items()}
 
     def present_bound() -> float:
-        """Bound for a caller that sees the whole part."""
         behind = [np.add(others(x, home), received[home, x]).max() for x, home in homes.items()]
         return float(sum(rests().values()) + sum(behind))
 

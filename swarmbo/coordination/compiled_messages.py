@@ -53,7 +53,6 @@ def _maxima(
 
 @inner(forceinline=True)
 def _renew(fresh: Flat, at: Whole, previous: Flat, out: Flat, start: Whole, d: Whole, damping: float) -> float:
-    """Write one message, normalised and damped, and return its largest change."""
     first, begin, size = _unsigned(at), _unsigned(start), _unsigned(d)
     highest, change = -np.inf, 0.0
     for j in range(size):

@@ -303,7 +303,6 @@ class DeadlineBoxAgent(DeadlineAgent):
 
 
 def _relative_change(now: Vector, before: messages.Published) -> float:
-    """Largest change since a message, relative to the largest number."""
     return float(np.abs(now - before.entries).max()) / max(float(np.abs(now).max()), 1e-300)
 
 

@@ -205,7 +205,6 @@ class DeadlineTableAgent(DeadlineAgent):
     # Decisions that are not final
 
     def _record_guesses(self) -> None:
-        """Record the best values by messages at some moments before turns begin."""
         for x, noted in self._guesses.items():
             if len(noted) < _GUESSES and self._now * (_GUESSES + 1) >= self._terms.schedule.first * (len(noted) + 1):
                 noted.append(self.best_guess(x))
@@ -224,7 +223,6 @@ class DeadlineTableAgent(DeadlineAgent):
         self._joint_starts.begin(values, 0.0)
 
     def _utility(self, f: str, U: Float[np.ndarray, "p n"], joint_starts: Int[np.ndarray, " p"]) -> Vector:
-        """A factor's entries, maximised over variables without a known value."""
         scope = self._graph.scope(f)
         free = tuple(axis for axis, x in enumerate(scope) if not self._joint_starts.knows(x))
         places = tuple(U[:, self._graph.column_of[x]].astype(int) for x in scope if self._joint_starts.knows(x))
@@ -234,7 +232,6 @@ class DeadlineTableAgent(DeadlineAgent):
     # Decisions that are final
 
     def _decide_due(self, *, is_last: bool) -> None:
-        """Decide own variables that are due, and announce them."""
         for x in self._in_order:
             if x not in self._decided and (is_last or self._may_decide(x)):
                 allowed = self._terms.conflicts.allowed(x, self._terms.sizes[x], self._decided)

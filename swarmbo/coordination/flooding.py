@@ -140,7 +140,6 @@ class Flooding:
 
     @cached_property
     def _start(self) -> dict[Edge, int]:
-        """First entry of each message, by factor and variable."""
         graph, edges = self.graph, self.graph.edges
         factors, variables = edges.factors[self._here].tolist(), edges.variables[self._here].tolist()
         begins = zip(factors, variables, self._starts.tolist(), strict=True)
@@ -158,7 +157,6 @@ class Flooding:
 
 
 def _alike(degrees: Int[np.ndarray, " n"], sizes: Int[np.ndarray, " n"]) -> list[Int[np.ndarray, " n"]]:
-    """Groups of indices of equal degree and size."""
     order = np.lexsort((sizes, degrees))
     ordered = np.stack([degrees[order], sizes[order]])
     return np.split(order, np.flatnonzero((ordered[:, 1:] != ordered[:, :-1]).any(axis=0)) + 1) if len(order) else []

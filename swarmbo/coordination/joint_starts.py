@@ -233,7 +233,6 @@ class JointStarts:
         self._moved.clear()
 
     def _compare(self, turn: int) -> None:
-        """Send all agents the own factors' values in each joint start."""
         joint_starts, assumed = np.arange(self._n), self.assumed
         for f in self._factors:
             values = self._utility(f, assumed, joint_starts)
@@ -242,7 +241,6 @@ class JointStarts:
                 self._host.put_to_all(Valued(f, values), turn)
 
     def _decide(self) -> None:
-        """Continue from the best joint start alone."""
         if self._n == 1:
             return
         for part in self._graph.components:

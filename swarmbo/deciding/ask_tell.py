@@ -112,7 +112,6 @@ class AskTell(TeamState):
         return self.last_query
 
     def _query_at(self, place: np.ndarray) -> Query:
-        """Query at a joint point that was chosen elsewhere, without messages."""
         self._learn(self._present_links, before_decision=True)
         return self._record_decision(Choice(place, SolveReport(status="not_needed")), {})
 
@@ -389,6 +388,5 @@ class AskTell(TeamState):
         return found
 
     def _driver(self, exchanges: CountedExchanges) -> CentralDriver:
-        """Driver of the steps of one decision."""
         shares = shares_outcomes(self.problem)
         return CentralDriver(self.coordination, self.transport, self._log.round, exchanges, self.seed, knows_all=shares)

@@ -151,7 +151,6 @@ class FieldLearner:
         return after, _expected(belief, problem, problem.places(point, problem.channels_in(point)), report)
 
     def _with_pending(self, log: Logbook) -> tuple["FieldLearner", PlaceBelief]:
-        """Learner before a decision, and its belief with pending queries."""
         after = replace(self, team_belief=self.fitted(log).team_belief.at(log.round))
         return after, with_pending(after.team_belief, log, log.round)
 
@@ -249,7 +248,6 @@ def _expected(belief: PlaceBelief, problem: Problem, points: Places, report: Sol
 def _checked(
     problem: Problem, offers: Offers, seed: int, round_number: int
 ) -> tuple[tuple[str, ...], dict[str, Float[np.ndarray, "k d"]], dict[str, float]]:
-    """Participants, their candidates, and the prices of those that may abstain."""
     team = problem.agents
     agents = tuple(known_names(team if offers.agents is None else offers.agents, team, "$.agents"))
     if offers.candidates is None:

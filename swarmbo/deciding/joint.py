@@ -233,7 +233,6 @@ def _limit_steps(
 
 
 def _within(functions: BoxFunctions, box: StepBox, simple: Float[np.ndarray, "k n"]) -> BoxFunctions:
-    """Functions limited to a box, with simple settings among the starts."""
     column_of, reach = functions.graph.column_of, _ROUNDING
     levels = {
         name: places[(places >= box.low[column_of[name]] - reach) & (places <= box.high[column_of[name]] + reach)]
@@ -294,7 +293,6 @@ def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requir
 
 
 def _best(model: Model, ranking: Ranking | None, situation: JointSituation) -> Steps[Point]:
-    """Incumbent of all variables, in their unit cube."""
     best, means = model.incumbent(), model.factor_means()
     if means is not None:
         ranking = yield Rank(model.belief, means)
@@ -337,7 +335,6 @@ def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | No
 
 
 def _checked(point: object, situation: JointSituation, coordination: object) -> Point:
-    """Check a point, as the method may be a user's own."""
     place, n = np.asarray(point, dtype=float), situation.domain.n_dims
     if place.shape != (n,) or not (np.abs(place - 0.5) < 0.5 + _ROUNDING).all():
         got = f"shape {place.shape}" if place.shape != (n,) else str(place.tolist())

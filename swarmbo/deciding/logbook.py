@@ -353,7 +353,6 @@ class Logbook:
         return replace(self, open=queries, history=replace(self.history, awaited=awaited))
 
     def _channel_mask(self, channels: Iterable[str]) -> Bool[np.ndarray, " k"]:
-        """Mask of channels."""
         named = set(channels)
         return np.array([channel in named for channel in self.problem.channels], dtype=bool)
 

@@ -308,7 +308,6 @@ class OutcomeExchange:
         return News(place, total, outcomes, total_noise, noise)
 
     def _evaluation(self, news: News, row: OwnRow) -> Dataset:
-        """Attached evaluation, as one row of data."""
         channels, rounds = self.log.problem.channels, None if row.round is None else np.array([row.round])
         factors = np.array([[news.factors.get(channel, np.nan) for channel in channels]])
         noise_std = np.array([[news.total_noise, *(news.noise.get(channel, np.nan) for channel in channels)]])

@@ -115,7 +115,6 @@ def checked_solution(solution: object, shortlists: Mapping[str, Any], coordinati
 
 
 def _checked_decision(decision: object, situation: Situation, coordination: object) -> Decision:
-    """Check a decision, as the planner may be a user's own."""
     found = checked_result(Decision, decision, coordination, "decide")
     box, points = situation.domain, dict[str, np.ndarray]()
     for agent, point in checked_result(dict, found.points, coordination, "decide").items():

@@ -226,7 +226,6 @@ def _known_noise(noise_std: object, y: Float[np.ndarray, "t k"]) -> Float[np.nda
 
 
 def _measurers(problem: Problem, agents: str | Sequence[str] | None, count: int) -> list[int]:
-    """Index of the channel of each attached measurement in a field."""
     given = problem.agents[0] if agents is None else agents
     names = [given] * count if isinstance(given, str) else list(given)
     if len(names) != count:
@@ -284,7 +283,6 @@ class _Table:
         return np.array(numbers, dtype=float)
 
     def codes(self, name: str, variable: Variable) -> Column:
-        """Column of codes of a variable's values."""
         found = [_code(cell, variable) for cell in self.column(name)]
         for row, code in enumerate(found):
             if code is None or not variable.axis.has(code):
@@ -310,12 +308,10 @@ class _Table:
         return texts
 
     def refused(self, row: int, name: str, wanted: str) -> ConfigError:
-        """Error that names the cell."""
         return ConfigError(f"{self.where(row)}, column {name!r}: got {short(self.columns[name][row])}; wanted {wanted}")
 
 
 def _cells(column: Any) -> Sequence[object]:
-    """Cells of any library's column, as Python objects."""
     to_list = getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or getattr(column, "tolist", None)
     cells = column if to_list is None else to_list()
     if isinstance(cells, str) or not isinstance(cells, Iterable):

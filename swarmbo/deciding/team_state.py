@@ -285,7 +285,6 @@ def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:
 
 
 def _title_of(team: TeamState) -> str:
-    """Description of the team's problem."""
     problem, n_agents = team.problem, counted(len(team.agents), "agent")
     if problem.is_field:
         return f"Team of {n_agents} in a field with {counted(problem.box.n_dims, 'coordinate')}"

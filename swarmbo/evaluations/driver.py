@@ -118,7 +118,6 @@ class Driver:
             self._ended[end.task] = end
 
     def _tell_all(self) -> None:
-        """Tell the outcomes of all ended tasks."""
         while self._ended:
             query_id = next(iter(self._ended))
             self.tell(query_id, self._ended.pop(query_id))

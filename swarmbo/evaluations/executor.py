@@ -97,7 +97,6 @@ def store_result(folder: Path, end: Ended) -> None:
 
 
 def _plain_array(value: object) -> Any:
-    """Plain data of NumPy's values inside other types, which msgspec cannot write."""
     if isinstance(value, np.ndarray | np.generic):
         return plain(value)
     raise TypeError(f"got a result with {short(value)}; wanted numbers, texts, lists and tables")

@@ -429,7 +429,6 @@ def _digest_of(team: "Team") -> str:
 
 
 def _as_logged(event: Event) -> Event:
-    """Event as it will be read from its line in the log."""
     try:
         encoder = msgspec.json.Encoder(enc_hook=methodcaller("tolist"), decimal_format="number")
         return msgspec.json.decode(encoder.encode(event), type=Event)

@@ -195,7 +195,6 @@ def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
 
 
 def _write(path: Path, text: bytes) -> Path:
-    """Write a file that only the owner may read."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(text)
     return path

@@ -144,7 +144,6 @@ class InstrumentWrapper(BaseParallelWrapper[str, Any, Any]):
 
 
 def _merged(info: Mapping[str, Any], results: Results, problem: Problem, agent: str) -> dict[str, Any]:
-    """An agent's info, with its own measurements in place of simulated ones."""
     stops, merged = Report.of(info).on_the_way, dict(info)
     if stops:
         en_route = zip(stops, results[: len(stops)], strict=True)

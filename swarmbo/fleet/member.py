@@ -122,7 +122,6 @@ class Member:
             raise TransportError(f"{got}; wanted a message: is another member gone?{refusals_text(self.inadmissible)}")
 
     def _report(self, now: float) -> None:
-        """Send signs of life and new refusals to the hub."""
         waits = self._tolerates_failures or not self._agent.is_finished
         if waits and now - self._contact_at > self.plan.patience_s / 2.0:  # else the hub could count it as failed
             self._contact_at = self._clock()

@@ -89,7 +89,6 @@ class Membership:
             raise TransportError(f"{got} for {longest_s:.0f} s; wanted {wanted}{refusals_text(refused)}")
 
     def _add_silence(self, agent: str, seconds: float) -> float:
-        """Seconds since the last arrival from an agent."""
         arrivals = self._mailbox.arrivals[agent]
         is_silent = arrivals == self._arrivals[agent]
         self._arrivals[agent] = arrivals

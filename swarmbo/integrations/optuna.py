@@ -184,7 +184,6 @@ class _Group:
         self.known: set[int] = set()  # finished trials
 
     def suggest(self, study: Any, number: int) -> dict[str, Any]:
-        """Parameters of a trial."""
         if number not in self.pending:
             self._learn(study, number)
             self.pending[number] = self.team.ask().id
@@ -192,7 +191,6 @@ class _Group:
         return {name: of.to_external_repr(types[name].code(point[name])) for name, of in self.space.items()}
 
     def _learn(self, study: Any, asking: int) -> None:
-        """Learn the results of trials since the last call."""
         states = optuna.trial.TrialState
         for trial in study.get_trials(deepcopy=False):
             number = trial.number
@@ -252,7 +250,6 @@ class _Group:
 
 
 def _variable(distribution: Any) -> variables.Variable:
-    """Variable of a distribution, whose codes are Optuna's internal representations."""
     if isinstance(distribution, optuna.distributions.CategoricalDistribution):
         try:
             return variables.Categorical(distribution.choices)

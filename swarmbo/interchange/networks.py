@@ -49,14 +49,12 @@ class _Words:
         return self._words[self._next - 1]
 
     def integer(self, what: str, lowest: int, highest: int) -> int:
-        """Next word as a whole number within bounds."""
         word = self.take(what)
         if not (word.isascii() and word.isdigit() and len(word) < 20 and lowest <= int(word) <= highest):
             raise ConfigError(f"got {word[:20]!r}, word {self._next}; wanted {what}, {lowest} to {highest}")
         return int(word)
 
     def numbers(self, count: int, what: str) -> Float[np.ndarray, " n"]:
-        """Next words as finite numbers >= 0."""
         words = self._words[self._next : self._next + count]
         if len(words) < count:
             raise ConfigError(f"ends after {len(words)} of {count} {what}: was the file cut off?")
@@ -67,14 +65,12 @@ class _Words:
         return numbers
 
     def scope(self, factor: int, count: int, n: int) -> list[int]:
-        """Variables of a factor, by number."""
         scope = [self.integer(f"a variable of factor {factor}", 0, n - 1) for _ in range(count)]
         if len(set(scope)) < len(scope):
             raise ConfigError(f"factor {factor} has variables {short(scope)}; wanted each once")
         return scope
 
     def require_end(self) -> None:
-        """Refuse further words."""
         if (left := len(self._words) - self._next) > 0:
             got = f"got {left} words after the last table, {self._words[self._next][:20]!r} first"
             raise ConfigError(f"{got}; wanted none")

@@ -68,7 +68,6 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
 
 
 def _fixed_values(data: Mapping[str, Any], values: Domains, domains: Domains) -> dict[str, Value]:
-    """Values of external variables, which are fixed."""
     fixed = dict[str, Value]()
     for variable, given in _table(data, "external_variables").items():
         at = f"$.external_variables.{variable}"
@@ -174,7 +173,6 @@ def _load_yaml(text: str) -> dict[str, Any]:
 
 
 def _expanded(node: Any, known: dict[int, int]) -> int:
-    """Number of parts and characters of a YAML node with expanded aliases."""
     if id(node) not in known:
         known[id(node)] = _MOST_EXPANDED  # for a node that contains itself
         if isinstance(node.value, str):

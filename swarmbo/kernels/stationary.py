@@ -61,7 +61,6 @@ def correlation_and_slope(
 
 
 def _decay(name: KernelName, r: Float[np.ndarray, "*n"]) -> tuple[Float[np.ndarray, "*n"], ...]:
-    """Correlations at distances, the scaled distances a, and their exponential."""
     if name == "rbf":
         fall = np.exp(-0.5 * r * r)
         return fall, r, fall

@@ -133,7 +133,6 @@ def score_round(
 
 
 def _regrets(truth: GroundTruth, places: Sequence[Sequence[float]]) -> Float[np.ndarray, " k"]:
-    """Maximum minus the true values at places, without those of unknown truth."""
     regrets = truth.maximum - truth.value(np.array(places)) if places else np.empty(0)
     return regrets[np.isfinite(regrets)]
 

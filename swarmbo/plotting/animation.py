@@ -109,7 +109,6 @@ class MovingMap:
         }
 
     def _robot(self, index: int, place: Float[np.ndarray, " 2"]) -> list[Artist]:
-        """A disc with the number of the robot in it."""
         disc_style: dict[str, Any] = {"markersize": _DISC_PT - 1.2, "markeredgecolor": "white", "markeredgewidth": 1.2}
         text_style: dict[str, Any] = {"color": "white", "fontsize": 6.5, "weight": "bold", "ha": "center"}
         (x, y), colour = place.tolist(), style.agent_colour(index)

@@ -111,7 +111,6 @@ def plot_best(ax: Axes, records: Records, world: World) -> Axes:
 
 
 def _tried(records: Records) -> list[tuple[int, float]]:
-    """Rounds that evaluated the recommendation of the round before, with the outcome."""
     tried: list[tuple[int, float]] = []
     for before, record in itertools.pairwise(records):
         recommendation, joint = before.recommendation, record.joint

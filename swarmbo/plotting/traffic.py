@@ -136,7 +136,6 @@ def _failures(records: Records) -> dict[str, tuple[str, list[float]]]:
 def _stacked(
     ax: Axes, rounds: Sequence[int], counts: Counts, room: float = 1.4, ticks: MaxNLocator | None = None
 ) -> None:
-    """Draw stacked bars, with room above them for a legend."""
     bottom, width = np.zeros(len(rounds)), 0.82 if len(rounds) <= 80 else 1.0
     for label, (colour, numbers) in counts.items():
         heights = np.array(numbers, dtype=float)

@@ -47,7 +47,6 @@ class Coding:
 
     @cached_property
     def _named(self) -> dict[str, list[str]]:
-        """Coordinates of each variable."""
         out, taken = dict[str, list[str]](), [*self.graph.variables, *self.graph.factors]
         for name, variable in zip(self.graph.variables, self.domain.variables, strict=True):
             values = variable.values if isinstance(variable, Categorical) and not variable.ordered else ()
@@ -58,12 +57,10 @@ class Coding:
 
     @cached_property
     def _counts(self) -> list[int]:
-        """Number of coordinates of each variable."""
         return [len(names) for names in self._named.values()]
 
     @cached_property
     def _sources(self) -> Int[np.ndarray, " N"]:
-        """Variable of each coordinate."""
         return np.repeat(np.arange(len(self._counts)), self._counts)
 
     @cached_property

@@ -28,7 +28,6 @@ class _Program:
         self._rows = list[tuple[Terms, float, float]]()
 
     def column(self, low: float, high: float, *, whole: bool = False, cost: float = 0.0) -> int:
-        """Add a column."""
         self.low.append(low)
         self.high.append(high)
         self.cost.append(cost)
@@ -36,7 +35,6 @@ class _Program:
         return len(self.low) - 1
 
     def row(self, terms: Terms, floor: float, ceiling: float) -> None:
-        """Add a row."""
         self._rows.append((terms, floor, ceiling))
 
     def solved(self) -> tuple[Float[np.ndarray, " c"] | None, bool]:
@@ -114,7 +112,6 @@ class _Part:
         return cls(axis, [(flag, axis.step * i) for i, flag in enumerate(flags)], flags, is_choice)
 
     def draw_to(self, program: _Program, code: float) -> None:
-        """Add the distance from a code to the cost."""
         if self.is_choice:
             for i, flag in enumerate(self.flags):
                 program.cost[flag] = float(i != round(code))
@@ -125,7 +122,6 @@ class _Part:
         program.row([(apart, 1.0), *terms], offset, np.inf)
 
     def code(self, found: Float[np.ndarray, " c"]) -> float:
-        """Code in a solution."""
         if self.flags:
             return self.axis.low + self.axis.step * int(np.argmax(found[list(self.flags)]))
         ((column, number),) = self.terms

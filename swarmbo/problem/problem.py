@@ -568,7 +568,6 @@ class Problem:
 
 
 def _as_list(given: object, what: str, at: str) -> list[object]:
-    """Check a list from a user."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise ConfigError(f"got {short(given)}; wanted a list of {what}", at=at)
     return list(cast(Iterable[object], given))

@@ -119,7 +119,6 @@ class _Group:
         return rows
 
     def award(self, winner: str, place: int) -> None:
-        """Make a place a way-point of an agent."""
         self._remaining.take(place)
         for n, bidder in enumerate(self._bidders):
             tour = bidder.tour

@@ -185,7 +185,6 @@ class Planned:
 
 
 def _targeted(acquisition: Acquisition, level: float | None) -> TargetedVariance:
-    """Acquisition with which routes explore, for the task of the team's acquisition."""
     if isinstance(acquisition, TargetedVariance):
         return acquisition
     own = acquisition.level if isinstance(acquisition, Straddle) else None

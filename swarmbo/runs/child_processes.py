@@ -101,7 +101,6 @@ def _run_task(sending: Connection, task: Task, reasons: Mapping[int, str]) -> No
 
 
 def _picklable(error: BaseException) -> BaseException:
-    """An exception that can be sent, with its traceback as a note."""
     note = traceback.format_exc()
     try:
         pickle.loads(pickle.dumps(error))

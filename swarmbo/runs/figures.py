@@ -82,7 +82,6 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
 
 
 def _method_title(folder: RunFolder) -> str:
-    """Acquisition, coordination and seed of a run, for titles."""
     scenario = folder.scenario()
     parts = (scenario.acquisition, scenario.coordination)
     kinds = [part["kind"] if isinstance(part, dict) else name_of(part) for part in parts]

@@ -107,7 +107,6 @@ def _en_route_evaluation(report: Report) -> Evaluation:
 
 
 def _belief_summary(team: Team) -> tuple[float, dict[str, Any] | None, Recommendation | None]:
-    """Standard deviation of noise, hyper-parameters and recommendation after a round."""
     if team.problem.is_field:
         belief = team.belief
         noise_std, hyperparameters = math.sqrt(belief.noise_variance), msgspec.to_builtins(belief.hyperparameters)

@@ -223,7 +223,6 @@ class _RoundLoop:
         return step, None
 
     def _restore_world(self) -> None:
-        """Restore a world whose step failed to its state before the step."""
         env = self._parts.env
         if self._world_state is not None:
             env.unwrapped.set_state(self._world_state)

@@ -109,7 +109,6 @@ def _extrapolate(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
 
 
 def _with_workers(sequential: Estimate, scenario: Scenario, measured: dict[str, Any], decisions_s: float) -> Estimate:
-    """Estimate for evaluations by workers, from the estimate for sequential rounds."""
     workers, start_s, memory = scenario.workers, measured["start_s"], sequential.memory
     assert workers is not None
     count = n_parallel = workers.count

@@ -201,7 +201,6 @@ class Broker:
         return messages.Asked(query_id, query.point, places, until, lease is None, losses, query.mean, query.std)
 
     def _update(self) -> None:
-        """Process new events of the ledger, and renew the state."""
         for event, outcomes in self._assembler.new_events(self.ledger):
             if event.kind in ("ask", "lost"):
                 # a query that was asked without a broker gets a lease that has run out

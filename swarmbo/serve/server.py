@@ -223,7 +223,6 @@ class RoundLog:
         return self._partial_infos.pop(query.id) if set(infos) == set(query.points) else None
 
     def _function_infos(self, world: FunctionWorld, outcome: broker.Outcome) -> dict[str, dict[str, object]]:
-        """Reports of the world's agents on the outcome at a joint point."""
         graph = self._parts.team.graph
         point = dict(zip(world.variables, world.place(outcome.point), strict=True))
         infos: dict[str, dict[str, object]] = {}

@@ -165,7 +165,6 @@ class _Slots:
         self._rows[(keys >> self._shift)[::-1]] = np.arange(len(keys))[::-1]  # reversed: the first index stays
 
     def first_of(self, keys: UInt64[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
-        """Candidate index of each key, by its slot."""
         return self._rows[keys >> self._shift].astype(np.intp)
 
 

@@ -42,13 +42,11 @@ class _Number(Settings, frozen=True, tag_field="kind"):
 
     @property
     def axis(self) -> "Axis":
-        """Range of the variable's codes, which are its values."""
         own: Any = self
         return Axis(self.low, self.high, own.step or 0.0, own.log)
 
     @property
     def wanted(self) -> str:
-        """Values of the variable, in words."""
         return f"{'an integer' if isinstance(self, Integer) else 'a number'} from {self.in_words}"
 
     @property

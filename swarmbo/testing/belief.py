@@ -68,7 +68,6 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
 
 
 def _marginals(belief: Any, X: np.ndarray) -> np.ndarray:
-    """Means and variances (2, m) at places, checked."""
     marginals = belief.posterior(X)
     is_pair = isinstance(marginals, tuple) and [type(part) for part in marginals] == [np.ndarray] * 2
     claim(is_pair, "posterior()", marginals, "a pair of mean and variance, two arrays")

@@ -102,7 +102,6 @@ class Reliable:
         return LinkReport(self.ticks, repeated=repeated, silent=silent, without=without, edges=edges)
 
     def _step(self) -> dict[tuple[str, str, int], Envelope]:
-        """First arrivals of one step of the transport below."""
         new: dict[tuple[str, str, int], Envelope] = {}
         arrived = self.below.deliver()
         self.ticks += 1

@@ -140,7 +140,6 @@ class _Adjacency:
 
 
 def _set_bits(bits: int) -> Iterator[int]:
-    """Positions of the set bits, in ascending order."""
     while bits:
         first = bits & -bits
         yield first.bit_length() - 1

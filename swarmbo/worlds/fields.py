@@ -90,7 +90,6 @@ class FieldWorld(World):
         return places
 
     def _by_agent(self, name: str) -> dict[str, Any]:
-        """Result of an optional method that returns a table by agent."""
         table, at = self._optional(name, {}), f"$.environment.{name}()"
         values.known_names(values.table(table, "{agent: …}", at), self.problem.agents, at)
         return dict(table)

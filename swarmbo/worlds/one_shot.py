@@ -103,7 +103,6 @@ class OneShotWorld(FunctionWorld):
 
 
 def _graph_spec(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> FactorGraphSpec:
-    """Variables of the agents' actions, and one factor for each scope."""
     require_parallel(env)
     if not env.possible_agents:
         raise ConfigError("the environment has no agents", at="$.environment")

@@ -155,7 +155,6 @@ class World(ABC):
         return None
 
     def _optional(self, name: str, default: Any = None) -> Any:
-        """Result of an optional method of the environment."""
         return getattr(self._world, name)() if hasattr(self._world, name) else default
 
     @abstractmethod
@@ -183,7 +182,6 @@ class World(ABC):
         """Result of evaluating the ``sent`` joint point, from ``env.step``; None while the evaluation continues."""
 
     def _within(self, agent: str, action: np.ndarray) -> np.ndarray:
-        """Action clipped to an agent's box, and in the box's number type."""
         space: Any = self._env.action_space(agent)
         return np.clip(action.astype(space.dtype), space.low, space.high)
 

@@ -157,7 +157,6 @@ class Plume:
         return self.radius**2 + self._growth * ages
 
     def _height(self, ages: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """Height of a puff relative to a new one."""
         return np.exp(-ages / self._decay) * self.radius**2 / self._variance(ages)
 
 

@@ -104,7 +104,6 @@ class Scorer:
         return self._first if self._field.change is None else self._field.value(self.points, round_number)
 
     def _weights(self, places: Starts) -> Float[np.ndarray, "n k"]:
-        """Weights of the knots' deviations in the expectation at places."""
         return cho_solve(self._factor, self._to_knots(places).T).T
 
     def _to_knots(self, places: Starts) -> Float[np.ndarray, "n k"]:

@@ -62,7 +62,6 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         return self._current().score
 
     def _set_field(self, field: Field, noise_std: float) -> None:
-        """Set the field, and the belief that scores maps of it."""
         self.field = field
         if self.settings.reward == "task" and self.settings.task != "peak":
             key = self.settings.level, noise_std
@@ -88,7 +87,6 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         return low - margin, high + margin
 
     def _initial_score(self) -> tuple[float, Values, Float[np.ndarray, "k k"]]:
-        """Score (0), and the belief behind it, before any measurement."""
         mean, covariance = (np.zeros(0), np.zeros((0, 0))) if self._scorer is None else self._scorer.begin()
         return 0.0, mean, covariance
 

@@ -248,7 +248,6 @@ and that did not fail |
         return infos, self._rewards(infos, true if np.isfinite(true) else 0.0)
 
     def _evaluate(self, episode: Episode) -> tuple[Infos, float]:
-        """Infos of an evaluation, and its true total."""
         error = ""
         try:
             values = self.function.factor_values(episode.setting[None].copy())[0].astype(float)

@@ -174,7 +174,6 @@ def _pushed(X: Points, goals: Float[np.ndarray, "r 2"], starts: Float[np.ndarray
 
 
 def _commands(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "r 7"]:
-    """Position, velocity, duration, angle and spin of each robot."""
     if len(x) == 14:
         return x.reshape(2, 7)
     speed, angle = (5.0, math.atan2(x[1], x[0])) if len(x) == 3 else (10.0, x[3])

@@ -147,7 +147,6 @@ def turn_between(heading: float, course: float) -> float:
 
 
 def _least_sums(A: Float[np.ndarray, "n k"], B: Float[np.ndarray, "k m"]) -> Float[np.ndarray, "n m"]:
-    """Least A[i, k] + B[k, j] over k."""
     out = np.full((len(A), B.shape[1]), np.inf)
     for k in range(len(B)):
         np.minimum(out, A[:, k, None] + B[k], out=out)

@@ -127,7 +127,6 @@ class Region:
         return earth.holds(self.rings, places)
 
     def _by_marks(self, marked: Marks, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
-        """Mark cells that a marked cell of the raster overlaps."""
         west, south, east, north = self.edges
         ends: list[tuple[np.ndarray, np.ndarray]] = []
         for axis, (first, last, n_cells) in enumerate(((west, east, marked.shape[1]), (south, north, marked.shape[0]))):

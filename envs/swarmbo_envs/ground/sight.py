@@ -87,7 +87,6 @@ def _turn(from_heading: float, to_heading: float) -> float:
 
 @inner()
 def _straight(dx: float, dy: float, speed: float, wind_x: float, wind_y: float) -> float:
-    """Time of a straight course over ground, held against the current."""
     distance = np.hypot(dx, dy)
     if distance == 0.0:
         return 0.0

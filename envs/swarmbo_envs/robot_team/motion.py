@@ -49,7 +49,6 @@ class Unicycle:
         return within
 
     def _turns(self, pose: Pose, goals: Places) -> tuple[Values, Values]:
-        """Turn to face each goal, and the distance to it."""
         offset = goals - pose[:2]
         distance = np.hypot(offset[:, 0], offset[:, 1])
         return np.where(distance > 0, wrap_angle(np.arctan2(offset[:, 1], offset[:, 0]) - pose[2]), 0.0), distance
@@ -243,7 +242,6 @@ class Driver:
         return np.array(path).reshape(-1, 3)
 
     def _arcs(self, pose: Pose, places: Places) -> tuple[Float[np.ndarray, "k 2 3"], np.ndarray]:
-        """The unicycle's own paths, and a mask of unobstructed ones."""
         paths = self.unicycle.paths(pose, places)
         diameter = 2 * self.unicycle.speed_m_s / self.unicycle.turn_rate_rad_s
         if not len(places) or any(self.wind) or np.isnan(pose[2]) or not self.ground.is_free_around(pose[:2], diameter):

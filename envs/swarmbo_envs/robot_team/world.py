@@ -277,7 +277,6 @@ class World:
         return info | ({"on_the_way": stops} if self.sensors.is_used_on_the_way else {})
 
     def _goal(self, episode: Episode, robot: int, place: Place, *, must_return: bool) -> _Goal:
-        """Goal of a robot for a requested place."""
         if must_return:
             is_open, stop = not self.field.sites_only, self.battery_limits.stop_on_return(episode, robot)
             is_as_requested = is_open and np.allclose(place, stop, rtol=0.0, atol=self._there_m)

@@ -140,7 +140,6 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         return Episode(*first, places, np.full(n, np.nan), np.zeros(n), sampled, failed)
 
     def _initial_infos(self, episode: Episode) -> Infos:
-        """Sample at every sensor's position, at no cost."""
         infos = {agent: self._measure(episode, sensor, 0.0) for sensor, agent in enumerate(self.agents)}
         self._score_gain(episode, infos)
         return infos

@@ -164,13 +164,11 @@ class FeatureModels:
 
 
 def _condensed(rows: Float[np.ndarray, "M t p"], outcomes: Outcomes) -> tuple[Float[np.ndarray, "M p p"], Rows]:
-    """R and Q'y, with rows = Q R and orthonormal Q."""
     Q, R = np.linalg.qr(rows)
     return R, (outcomes[:, None, :] @ Q)[:, 0]
 
 
 def _end(n: int) -> int:
-    """Entries of a packed triangle of n rows."""
     return n * (n + 1) // 2
 
 

@@ -80,7 +80,6 @@ class _Sample(ABC):
         return constants + scales * z
 
     def value_and_gradient(self, stack: FactorStack, U: Points) -> tuple[Float[np.ndarray, "g m"], Points]:
-        """Values and gradients by coordinates of the unit cube."""
         constants, scales, z, slopes = self._drawn(stack, U, gradient=True)
         return constants + scales * z, scales[..., None] * slopes
 

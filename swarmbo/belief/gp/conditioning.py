@@ -84,7 +84,6 @@ class Conditioned:
 
     @property
     def _entries(self) -> Int[np.ndarray, "k T"]:
-        """Indices of the observations in each latent's part, padded with 0."""
         own = self.parts.entries
         return np.broadcast_to(own, (len(self.scopes), own.shape[1]))
 

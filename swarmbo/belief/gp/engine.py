@@ -75,7 +75,6 @@ class ChannelGP(SpatialGP):
 
     @staticmethod
     def _no_data(n: int, k: int) -> dict[str, Any]:
-        """Fields without any evaluation, for k latents and points with n coordinates."""
         none, points = np.zeros(0), np.zeros((0, n))
         data = {"points": points, "totals": none, "factors": np.zeros((0, k)), "noise": np.zeros((0, 1 + k))}
         ahead = {"pending": points, "pending_rounds": none, "awaited": np.zeros((0, k), dtype=bool)}
@@ -175,7 +174,6 @@ class ChannelGP(SpatialGP):
 
     @cached_property
     def _conditioned(self) -> Conditioned:
-        """Posterior given the data and the pending points."""
         if self.given is not None:
             return self.given
         base = self._on_data
@@ -196,7 +194,6 @@ class ChannelGP(SpatialGP):
 
     @property
     def _known(self) -> Conditioned | None:
-        """Posterior of the data, the base of a belief with more data."""
         return self._on_data if len(self.points) and not self.is_tiled else None
 
     def _with_outcomes(
@@ -212,7 +209,6 @@ class ChannelGP(SpatialGP):
     def _with_pending(
         self, points: Float[np.ndarray, "q d"], rounds: Float[np.ndarray, " q"], awaited: Bool[np.ndarray, "q k"]
     ) -> Self:
-        """Belief with more pending points, already checked."""
         if not len(points):
             return self
         in_sum = self.outcomes == "total"

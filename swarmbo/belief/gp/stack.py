@@ -121,7 +121,6 @@ class StackedParts:
         own: Observations,
         base: "StackedParts | None",
     ) -> None:
-        """Factorise one latent's matrix with jitter on its diagonal."""
         from swarmbo.belief.gp import compiled  # late: numba is slow to load
 
         K = factor_covariance(hyper, scope, i, own, own)

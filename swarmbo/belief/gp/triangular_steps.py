@@ -162,7 +162,6 @@ def _added(builder: Any, total: Any, one: Any, other: Any) -> Any:
 
 @instructions(types.CPointer(types.float64))
 def _at(builder: Any, address: Any) -> Any:
-    """A pointer to the numbers at an address."""
     return builder.inttoptr(address, _DOUBLE.as_pointer())
 
 

@@ -58,7 +58,6 @@ def log_probability(old: Partition, new: Partition, largest: int | None = None) 
 
 
 def _moves(partition: Partition, largest: int | None) -> tuple[list[Block], list[tuple[Block, Block]]]:
-    """Blocks that can be split, and pairs that can be merged."""
     splittable = [block for block in partition if len(block) > 1]
     pairs = [(a, b) for a, b in combinations(partition, 2) if largest is None or len(a) + len(b) <= largest]
     return splittable, pairs

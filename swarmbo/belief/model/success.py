@@ -157,7 +157,6 @@ class Requirement:
 
 
 def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
-    """Candidate sums of terms over n variables."""
     together = tuple(range(n))
     groups = [group for group in dict.fromkeys(tuple(sorted(scope)) for scope in scopes) if 1 < len(group) < n]
     narrow = Term(together, _NARROW[0] ** 2, _NARROW[1] * np.sqrt(n))

@@ -189,7 +189,6 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
 
 
 def _swapped(learned: Learned, factor: str) -> Learned:
-    """Learned state of one factor with its two candidate models swapped."""
     first, (place, hyperparameters) = learned.candidate_models
     fitted_at = {"fitted_at": learned.other_fitted_at, "other_fitted_at": learned.fitted_at}
     learned = msgspec.structs.replace(learned, candidate_models=((place, hyperparameters), first), **fitted_at)
@@ -245,7 +244,6 @@ class _Data:
         return tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(kinds, self.F.T, strict=True))
 
     def known(self, learned: Learned) -> Model:
-        """Previously learned model of these data, without a fit."""
         warps = self.fitted(learned.warps)
         return self.model(self.whole(warps).with_hyperparameters(learned.hyperparameters), learned, warps, {})
 
@@ -320,7 +318,6 @@ class _Data:
         return made | dict(zip(together, fitted, strict=True))
 
     def _unfitted(self, factor: str, *, is_cold: bool) -> AdditiveGP:
-        """Belief about one factor's parts, hyper-parameters at the mode of their prior."""
         graph, j = self.situation.graph, self.situation.graph.place_of[factor]
         parts, domain = groups.parts_of(graph, factor, self.situation.domain)
         restarts = max(_RESTARTS, self.settings.restarts) if is_cold else self.settings.restarts

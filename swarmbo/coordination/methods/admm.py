@@ -203,7 +203,6 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return box_steps.drawn_starts(view.functions, view.seen, seed, self.starts, n_random), n_given
 
     def _starts(self, view: BoxView, seed: int) -> Steps[tuple[Points, float]]:
-        """Joint points to start from, best first, and the part's natural penalty."""
         drawn, n_given = self._candidate_starts(view, seed, box_steps.FEWEST)
         values = yield from box_steps.part_total(view, drawn)
         natural = box_steps.natural_penalty(values, n_given)
@@ -213,7 +212,6 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return drawn[np.argsort(-values, kind="stable")[: self.starts]], natural
 
     def _rounds(self, view: BoxView, Z: Points, natural: float) -> Steps[tuple[Points, BoxOutcome]]:
-        """Run the rounds of consensus, from all starts at once."""
         functions, sides = view.functions, view.functions.sides
         n_copies = sum(len(view.graph.scope(f)) for f in view.graph.factors)
         eta = np.full(len(Z), self.penalty * natural)  # per squared side

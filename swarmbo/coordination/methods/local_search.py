@@ -211,7 +211,6 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
 def _moved(
     view: LocalView, around: Mapping[str, tuple[str, ...]], outlooks: Mapping[str, Outlook]
 ) -> Steps[dict[str, int]]:
-    """Choices after a round of MGM."""
     graph, mail = view.graph, requests.Mailbox()
     gains = {x: outlook.gain for x, outlook in outlooks.items()}
     for x, gain in gains.items():

@@ -156,7 +156,6 @@ class _Child:
         return self._process.poll() is None
 
     def end(self) -> None:
-        """End the process in any state."""
         self._finalizer()
 
     def exchange(self, text: bytes, timeout_s: float) -> Answer | Failure:

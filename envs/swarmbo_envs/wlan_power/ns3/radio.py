@@ -117,7 +117,6 @@ def _compile(path: Path, include: Path, needs: Path) -> None:
 
 
 def _reason(compiler: str, output: str) -> str:
-    """One line for a compiler's output."""
     lines = [line.strip() for line in output.splitlines() if "error" in line.lower()] or output.split("\n")[-1:]
     first = " ".join(lines[0].split())[:200] if lines else "it says nothing"
     if ("No such file" in first or "file not found" in first) and "ns3/" not in first:
