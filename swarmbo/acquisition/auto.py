@@ -345,8 +345,7 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
     if awaited is not None:
         seen = seen & ~awaited.any(axis=1)
     # NaN marks unknown and pending outcomes, which are not failures of the region
-    means = belief.posterior_mean(belief.X) if seen.any() else belief.totals
-    return np.where(seen, means, np.nan)
+    return np.where(seen, belief.posterior_mean(belief.X) if seen.any() else belief.totals, np.nan)
 
 
 def _patience(noise_variance: float) -> int:

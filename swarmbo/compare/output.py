@@ -243,6 +243,5 @@ def _markdown(group: _Group) -> str:
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]], n_texts: int) -> list[str]:
     """Lines of a Markdown table, whose first ``n_texts`` columns are aligned at the left."""
-    rule = "|" + "---|" * n_texts + "--:|" * (len(heads) - n_texts)
     head, *lines = (f"| {' | '.join(cells)} |" for cells in (heads, *rows))
-    return [head, rule, *lines]
+    return [head, "|" + "---|" * n_texts + "--:|" * (len(heads) - n_texts), *lines]

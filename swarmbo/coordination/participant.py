@@ -215,9 +215,8 @@ def maximise_with_agents(
     graph = functions.graph
     if has_deadline(settings):
         return maximise_by_deadline(settings, functions, transport, seed, decision)
-    plan = settings.plan(functions, transport.routes, seed)
     owns = {name: functions.of(graph.factors_owned_by(name)) for name in graph.agents}
-    ended = run_plan(plan, owns, transport, decision)
+    ended = run_plan(settings.plan(functions, transport.routes, seed), owns, transport, decision)
     if ended.without:
         standing = functions.starts[0] if len(functions.starts) else (functions.low + functions.high) / 2
         at = dict(zip(graph.variables, standing.tolist(), strict=True))
