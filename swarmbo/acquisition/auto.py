@@ -256,7 +256,11 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         is_one = len(graph.factors) == 1
         box = self._box_of_one(situation, model, centre) if is_one else self._boxes_by_factor(situation, belief, centre)
         if box is None:
-            return _restart_bounds(model)
+            # Maxima of bounds lie in unexplored space. A search from random points mostly ends in the widest basin,
+            # that of the last search.
+            whole = belief if model.complete is None else model.complete.belief
+            weight = _RESTART_WEIGHT * math.sqrt(practical_beta(len(whole.graph.variables), whole.n_data))
+            return ConfidenceBounds.on_cube(whole, sqrt_beta=dict.fromkeys(whole.graph.factors, weight))
         low, high = box
         columns = dict(zip(graph.factors, map(list, belief.scopes), strict=True))
         for factor in model.splits:
@@ -345,20 +349,11 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
     if awaited is not None:
         seen = seen & ~awaited.any(axis=1)
     # NaN marks unknown and pending outcomes, which are not failures of the region
-    means = belief.posterior_mean(belief.X) if seen.any() else belief.totals
-    return np.where(seen, means, np.nan)
+    return np.where(seen, belief.posterior_mean(belief.X) if seen.any() else belief.totals, np.nan)
 
 
 def _patience(noise_variance: float) -> int:
     return _PATIENCE if noise_variance > _NOISY else 1
-
-
-def _restart_bounds(model: Model) -> ConfidenceBounds:
-    # Their maxima lie in unexplored space. A search from random points mostly ends in the widest basin, that of the
-    # last search.
-    belief = model.belief if model.complete is None else model.complete.belief
-    weight = _RESTART_WEIGHT * math.sqrt(practical_beta(len(belief.graph.variables), belief.n_data))
-    return ConfidenceBounds.on_cube(belief, sqrt_beta=dict.fromkeys(belief.graph.factors, weight))
 
 
 def is_shared(graph: FactorGraph) -> bool:

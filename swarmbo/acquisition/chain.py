@@ -204,8 +204,7 @@ def _first_of_each(
     """Row with the least distance to each place; of rows at equal distances, the one whose turn is first."""
     # ``at`` numbers the places 0, 1, …, rising; each has a row. ``turns`` differ for rows of one place.
     starts = np.flatnonzero(np.diff(at, prepend=-1))
-    tied = distance == np.minimum.reduceat(distance, starts)[at]
-    rows = np.flatnonzero(tied)
+    rows = np.flatnonzero(distance == np.minimum.reduceat(distance, starts)[at])
     rows = rows[np.lexsort((turns[rows], at[rows]))]
     return rows[np.flatnonzero(np.diff(at[rows], prepend=-1))]
 

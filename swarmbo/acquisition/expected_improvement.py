@@ -47,8 +47,7 @@ _SERIES = np.cumprod([1.0, *(-(2.0 * k + 1.0) for k in range(1, 10))])  # 1, -3,
 
 def log_improvement(mean: utility.Table, std: utility.Table) -> tuple[utility.Table, utility.Table, utility.Table]:
     """Log E[max(Y, 0)] of normal Y (std > 0), and its derivatives by mean and std (Ament et al. 2023, section 4)."""
-    z = mean / std
-    log_h, cdf_ratio, pdf_ratio = _ratios(z)
+    log_h, cdf_ratio, pdf_ratio = _ratios(mean / std)
     return log_h + np.log(std), cdf_ratio / std, pdf_ratio / std
 
 

@@ -172,8 +172,7 @@ def is_met(needed: Sequence[Requirement], point: Point, origin: Point) -> bool:
 
 def moved_back(needed: Sequence[Requirement], point: Point, origin: Point) -> Point:
     """First point on the line from a joint point back to the origin that meets the requirements."""
-    shares = np.linspace(1.0, 0.0, _TRIED + 1)[:, None]
-    line = origin + shares * (point - origin)
+    line = origin + np.linspace(1.0, 0.0, _TRIED + 1)[:, None] * (point - origin)
     # the origin itself, without rounding: it meets the requirements by definition
     line[-1] = origin
     return line[int(np.argmax(_missing_logits(needed, line, origin) <= 0.0))]

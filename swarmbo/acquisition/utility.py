@@ -99,8 +99,7 @@ def shortlist(belief: PlaceBelief, places: Places, size: int, utility: Utility) 
     spread = greedy_batch(scores, size - size // 2)
     alone[spread] = np.nan  # sorted behind -inf, the rank of places without a value
     # stable, so that agents with equal ranks list the same places
-    dense = np.argsort(-alone, kind="stable")[: size // 2]
-    return np.concatenate([spread, dense])
+    return np.concatenate([spread, np.argsort(-alone, kind="stable")[: size // 2]])
 
 
 def greedy_batch(scores: Scores, size: int) -> Int[np.ndarray, " s"]:

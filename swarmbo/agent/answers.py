@@ -99,10 +99,6 @@ class AgentDriver:
     refused: Counter[str] = field(default_factory=Counter[str])
 
     @property
-    def _knows_all(self) -> bool:
-        return shares_outcomes(self.setup.problem)
-
-    @property
     def _members(self) -> tuple[str, ...]:
         return self.setup.problem.agents if self.participants is None else self.participants.members
 
@@ -142,7 +138,7 @@ class AgentDriver:
                 owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
                 return (yield from self._compose_points(request.purpose, request.points, owners))
             case joint.Expect():
-                if self._knows_all:
+                if shares_outcomes(self.setup.problem):
                     return request.model.posterior(request.points)
                 graph = self.setup.problem.graph
                 if not set(graph.factor_owners) <= set(self._members):  # without an owner, no agent knows the sum
@@ -163,7 +159,7 @@ class AgentDriver:
         """Best of the evaluated points, by sums over the parts in which this agent owns a factor or variable."""
         own_parts = [(i, part) for i, part in request.parts() if self.name in part.agents]
         # with totals, every agent has all outcomes, and ranks the points as a team does
-        if self._knows_all or not own_parts:
+        if shares_outcomes(self.setup.problem) or not own_parts:
             return None
 
         def summed(i: int, part: FactorGraph, post: Post) -> Program[Any]:
@@ -175,7 +171,7 @@ class AgentDriver:
 
     def _gather(self, request: joint.Gather) -> StageSteps[Mapping[str, float]]:
         graph, numbers = request.graph, request.numbers
-        if self._knows_all:
+        if shares_outcomes(self.setup.problem):
             return numbers
         own = np.array([numbers[factor] if graph.owner(factor) == self.name else 0.0 for factor in graph.factors])
         sums = (yield from self._sum(request.purpose, own[None], fitting.by_author(graph.factor_owners, 0.0)))[0]

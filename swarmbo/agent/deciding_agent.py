@@ -350,7 +350,14 @@ class DecidingAgent:
             point = self.problem.coded(choice.point)
             own_values = {variable: point[variable] for variable in self.variables if variable in point}
             self._decisions = {**self._decisions, query_id: own_values}
-            self.report = self._own_report(choice.report)
+            report, refused = choice.report, self.refused - self._reported_refusals
+            links = report.links
+            if refused:
+                before = LinkReport(ticks=report.rounds) if isinstance(links, UnsetType) else links
+                links = msgspec.structs.replace(before, refused=dict(refused))
+                self._reported_refusals = self.refused.copy()
+            traffic = sum(self.sent.values(), Traffic())
+            self.report = msgspec.structs.replace(report, value=None, gap=None, traffic=traffic, links=links)
 
     def _exchange_data(self, stages: Stages, inputs: DecisionInputs) -> StageSteps[dict[str, Offer]]:
         """Merge all agents' new data into the log; return agents' offers, which exist in a field only."""
@@ -364,12 +371,3 @@ class DecidingAgent:
         if inputs.count:
             self._last_offers = packed if inputs.participants is None else {}
         return {name: offer.unpacked(self.problem.box.n_dims, self.sites) for name, offer in packed.items()}
-
-    def _own_report(self, report: SolveReport) -> SolveReport:
-        """Report of a decision with the traffic of this agent's messages, and its newly refused messages."""
-        links, refused = report.links, self.refused - self._reported_refusals
-        if refused:
-            before = LinkReport(ticks=report.rounds) if isinstance(links, UnsetType) else links
-            links, self._reported_refusals = msgspec.structs.replace(before, refused=dict(refused)), self.refused.copy()
-        traffic = sum(self.sent.values(), Traffic())
-        return msgspec.structs.replace(report, value=None, gap=None, traffic=traffic, links=links)

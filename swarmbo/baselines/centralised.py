@@ -53,8 +53,7 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
         given = (np.clip(functions.starts[: self.starts], low, high) - low) / np.where(span > 0.0, span, 1.0)
         drawn = stream(seed, "centralised starts").random((max(self.screened, self.starts), n))
         values = total_value(functions, low + drawn * span)
-        best_first = np.argsort(-values, kind="stable")
-        starts = np.concatenate([given, drawn[best_first]])[: self.starts]
+        starts = np.concatenate([given, drawn[np.argsort(-values, kind="stable")]])[: self.starts]
         allowed = values[np.isfinite(values)]  # -inf forbids a point
         unit = max(float(allowed.std()) if len(allowed) else 0.0, 1e-300)  # L-BFGS-B's tolerances are relative to 1
 

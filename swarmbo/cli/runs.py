@@ -314,7 +314,11 @@ def reproduce(
     The same command goes on where it stopped, and adds seeds to those that are there.
     """
     if name is None:
-        _list_reproductions()
+        from swarmbo.runs.scenario_files import reproductions, summary_line
+
+        known = reproductions()
+        for paper, path in known.items():
+            typer.echo(f"{paper:<{max(map(len, known))}} {summary_line(path)}")
         return
     from swarmbo.compare import reproduction
     from swarmbo.evaluations import Workers
@@ -340,11 +344,3 @@ def reproduce(
         typer.echo(reproduction.draw_reproduction(given, scores, *drawing))
     if failed:
         raise typer.Exit(1)
-
-
-def _list_reproductions() -> None:
-    from swarmbo.runs.scenario_files import reproductions, summary_line
-
-    known = reproductions()
-    for name, path in known.items():
-        typer.echo(f"{name:<{max(map(len, known))}} {summary_line(path)}")

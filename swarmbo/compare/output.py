@@ -47,7 +47,13 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             table.add_row(row.problem if is_new else "", row.method, str(row.n_seeds), *cells)
         tables.append(table)
     if any(run.busy is not None for runs in comparison.runs.values() for run in runs):
-        tables.append(_time_table(comparison))
+        table = empty_table("time", "problem", "method", "wall time", "evaluations a second", "workers busy")
+        for (problem, method), runs in comparison.runs.items():
+            seconds, busy = sum(run.seconds for run in runs), [run.busy for run in runs if run.busy is not None]
+            rate = sum(run.measurements[-1] for run in runs) / seconds if seconds else 0.0
+            share = f"{sum(busy) / len(busy):.0%}" if busy else ""
+            table.add_row(problem, method, f"{seconds / len(runs):.4g} s", f"{rate:.3g}", share)
+        tables.append(table)
     return tables
 
 
@@ -56,16 +62,6 @@ def empty_table(title: str, *head: str) -> Table:
     table = Table(title=title, title_justify="left")
     for column, name in enumerate(head):  # folded, as truncated names would be useless
         table.add_column(name, justify="left" if column < 2 else "right", overflow="fold")
-    return table
-
-
-def _time_table(comparison: Comparison) -> Table:
-    table = empty_table("time", "problem", "method", "wall time", "evaluations a second", "workers busy")
-    for (problem, method), runs in comparison.runs.items():
-        seconds, busy = sum(run.seconds for run in runs), [run.busy for run in runs if run.busy is not None]
-        rate = sum(run.measurements[-1] for run in runs) / seconds if seconds else 0.0
-        share = f"{sum(busy) / len(busy):.0%}" if busy else ""
-        table.add_row(problem, method, f"{seconds / len(runs):.4g} s", f"{rate:.3g}", share)
     return table
 
 
@@ -243,6 +239,5 @@ def _markdown(group: _Group) -> str:
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]], n_texts: int) -> list[str]:
     """Lines of a Markdown table, whose first ``n_texts`` columns are aligned at the left."""
-    rule = "|" + "---|" * n_texts + "--:|" * (len(heads) - n_texts)
     head, *lines = (f"| {' | '.join(cells)} |" for cells in (heads, *rows))
-    return [head, rule, *lines]
+    return [head, "|" + "---|" * n_texts + "--:|" * (len(heads) - n_texts), *lines]

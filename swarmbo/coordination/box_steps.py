@@ -70,12 +70,11 @@ def drawn_starts(
 ) -> Float[np.ndarray, "m n"]:
     """Starts (m, n), on grids: given joint points, then points random in ``variables`` and ``low`` in all others."""
     low, high = functions.low, functions.high
-    given = np.clip(functions.starts[:n_given], low, high)
     place = functions.graph.column_of
     drawn = np.zeros((n_random, len(low)))
     for variable in variables:
         drawn[:, place[variable]] = stream(seed, "starts", variable=variable).random(n_random)
-    starts = np.concatenate([given, low + drawn * (high - low)])
+    starts = np.concatenate([np.clip(functions.starts[:n_given], low, high), low + drawn * (high - low)])
     for variable, levels in functions.levels.items():
         starts[:, place[variable]] = levels[np.abs(starts[:, place[variable], None] - levels).argmin(axis=1)]
     return starts

@@ -234,9 +234,8 @@ class Counts:
     def decisions(self, choices: Int[np.ndarray, " v"]) -> Traffic:
         """Traffic of each variable's decision, from its owner to each other owner of its factors."""
         variables, owners = np.divmod(self._remote_owners, len(self.part.graph.agents))
-        hops = _hops(self.part, self._deciders[variables], owners)
         lengths = messages.Codec.size(messages.Choice("", 0)) + self._variable_names + messages.index_widths(choices)
-        return _sum(lengths[variables], hops)
+        return _sum(lengths[variables], _hops(self.part, self._deciders[variables], owners))
 
     def up_tree(self, message: Message, per_factor: int) -> Traffic:
         """Traffic up the tree of a message with ``per_factor`` numbers for each factor of the sender's subtree."""

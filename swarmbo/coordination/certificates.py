@@ -64,8 +64,7 @@ def _on_tree_at_once(view: LocalView, tables: Tables, sizes: Sizes) -> requests.
     flooding, edges = Flooding(view.graph, tables, view.variables, sizes), view.graph.edges
     lengths, shapes = flooding.edge_sizes, {tables[f].shape for f in view.graph.factors}
     from_variables, from_factors, n_rounds = compiled_passes.tree_messages(edges, flooding.layout, shapes)
-    writes = np.diff(edges.first)[edges.factors] > 1
-    sent = messages.FromVariable, lengths, writes
+    sent = messages.FromVariable, lengths, np.diff(edges.first)[edges.factors] > 1
     yield requests.CountTraffic(lambda counts: counts.numbers(*sent) + counts.numbers(messages.FromFactor, lengths))
     return (yield from decoded(view, tables, flooding, from_variables, from_factors)), n_rounds
 
@@ -83,8 +82,7 @@ def decoded(
     place[[view.graph.column_of[x] for x in view.part.order]] = np.arange(len(view.variables))
     turns = place[edges.variables]
     is_given = turns > np.minimum.reduceat(turns, edges.first[:-1])[edges.factors]  # an earlier variable is decided
-    lengths = flooding.edge_sizes
-    given = messages.Conditioned, lengths, is_given
+    given = messages.Conditioned, flooding.edge_sizes, is_given
     yield requests.CountTraffic(lambda counts: counts.numbers(*given) + counts.decisions(choices))
     return flooding.by_variable(choices)
 

@@ -199,7 +199,14 @@ class DeadlineBoxAgent(DeadlineAgent):
         for phase in range(self._functions.n_exchanges):
             self._publish(phase)
         if now < self._terms.schedule.first:
-            self._continue_runs()
+            # own factors climb, and own variables move to the means of the factors' values
+            received = {f: self._received(f, self._functions.n_exchanges) for f in self._factors}
+            for pull in self._runs.climb(received):
+                owner = self._graph.variable_owner(pull.variable)
+                self.announce(owner, pull, lambda before, now=pull: self._runs.change(now, before.entries))
+            for runs in self._runs.agree():
+                for owner in dict.fromkeys(map(self._graph.owner, self._graph.factors_of(runs.variable))):
+                    self.put(owner, runs, self._version)
         else:
             if not self._joint_starts.has_begun:
                 self._begin_joint_starts()
@@ -270,16 +277,6 @@ class DeadlineBoxAgent(DeadlineAgent):
                 self.announce(owner, message, partial(_relative_change, numbers))
 
     # Runs
-
-    def _continue_runs(self) -> None:
-        """Let own factors climb, and move own variables to the means of the factors' values."""
-        received = {f: self._received(f, self._functions.n_exchanges) for f in self._factors}
-        for pull in self._runs.climb(received):
-            owner = self._graph.variable_owner(pull.variable)
-            self.announce(owner, pull, lambda before, now=pull: self._runs.change(now, before.entries))
-        for runs in self._runs.agree():
-            for owner in dict.fromkeys(map(self._graph.owner, self._graph.factors_of(runs.variable))):
-                self.put(owner, runs, self._version)
 
     # Joint starts
 

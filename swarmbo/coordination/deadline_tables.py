@@ -105,7 +105,10 @@ class DeadlineTableAgent(DeadlineAgent):
             if self._terms.is_final:
                 self._decide_due(is_last=is_last)
             else:
-                self._record_guesses()
+                for x, noted in self._guesses.items():
+                    due = self._terms.schedule.first * (len(noted) + 1)
+                    if len(noted) < _GUESSES and self._now * (_GUESSES + 1) >= due:
+                        noted.append(self.best_guess(x))
             self._announce_changes()
         else:
             self._begin_joint_starts()
@@ -203,11 +206,6 @@ class DeadlineTableAgent(DeadlineAgent):
         return np.sum(received, axis=0)
 
     # Decisions that are not final
-
-    def _record_guesses(self) -> None:
-        for x, noted in self._guesses.items():
-            if len(noted) < _GUESSES and self._now * (_GUESSES + 1) >= self._terms.schedule.first * (len(noted) + 1):
-                noted.append(self.best_guess(x))
 
     def _begin_joint_starts(self) -> None:
         """Begin joint starts, unless they have begun."""

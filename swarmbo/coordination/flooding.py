@@ -64,7 +64,10 @@ class Flooding:
         edge_starts = self._starts[by_number[np.searchsorted(self._here, of_variables, sorter=by_number)]]
         first_edges = np.cumsum(degrees) - degrees
         self.variable_groups: list[VariableGroup] = []
-        for members in _alike(degrees, sizes_here):
+        order = np.lexsort((sizes_here, degrees))
+        ordered = np.stack([degrees[order], sizes_here[order]])
+        borders = np.flatnonzero((ordered[:, 1:] != ordered[:, :-1]).any(axis=0)) + 1
+        for members in np.split(order, borders) if len(order) else []:
             degree, size = int(degrees[members[0]]), int(sizes_here[members[0]])
             of_group = edge_starts[first_edges[members][:, None] + np.arange(degree)]
             self.variable_groups.append(VariableGroup(columns[members], of_group, size))
@@ -154,12 +157,6 @@ class Flooding:
         out = np.empty(len(self._here), dtype=np.int64)
         out[self._here] = numbers
         return out
-
-
-def _alike(degrees: Int[np.ndarray, " n"], sizes: Int[np.ndarray, " n"]) -> list[Int[np.ndarray, " n"]]:
-    order = np.lexsort((sizes, degrees))
-    ordered = np.stack([degrees[order], sizes[order]])
-    return np.split(order, np.flatnonzero((ordered[:, 1:] != ordered[:, :-1]).any(axis=0)) + 1) if len(order) else []
 
 
 def damped(

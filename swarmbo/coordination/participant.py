@@ -215,9 +215,8 @@ def maximise_with_agents(
     graph = functions.graph
     if has_deadline(settings):
         return maximise_by_deadline(settings, functions, transport, seed, decision)
-    plan = settings.plan(functions, transport.routes, seed)
     owns = {name: functions.of(graph.factors_owned_by(name)) for name in graph.agents}
-    ended = run_plan(plan, owns, transport, decision)
+    ended = run_plan(settings.plan(functions, transport.routes, seed), owns, transport, decision)
     if ended.without:
         standing = functions.starts[0] if len(functions.starts) else (functions.low + functions.high) / 2
         at = dict(zip(graph.variables, standing.tolist(), strict=True))
@@ -327,20 +326,15 @@ class _CommonClock:
         timed = {name for name, agent in self._agents.items() if _keeps_time(agent)}
         bundles = self._by_deadline.deliver() if timed and self._is_on and self._by_deadline is not None else {}
         was_on, self._is_on = self._is_on, bool(timed) and (self._is_on or timed.issuperset(arrived))
-        if self._is_on and not was_on:
-            self._renew_transport(timed)
+        if self._is_on and not was_on and isinstance(self._by_deadline, FaultyTransport):
+            # a transport with faults is set to the round of the agreement that begins
+            decision = max(getattr(self._agents[name], "agreement", 0) for name in timed) // 2
+            if self._first_decision is None:
+                self._first_decision = decision, self._by_deadline.round
+            else:
+                self._by_deadline.renew(self._first_decision[1] + decision - self._first_decision[0])
         due = self._held_back.keys() | bundles.keys() | timed if self._is_on else self._held_back.keys() - timed
         return {name: [*self._held_back.pop(name, ()), *bundles.get(name, ())] for name in self._agents if name in due}
-
-    def _renew_transport(self, timed: Iterable[str]) -> None:
-        """Set a transport with faults to the round of the agreement that begins."""
-        if not isinstance(self._by_deadline, FaultyTransport):
-            return
-        decision = max(getattr(self._agents[name], "agreement", 0) for name in timed) // 2
-        if self._first_decision is None:
-            self._first_decision = decision, self._by_deadline.round
-        else:
-            self._by_deadline.renew(self._first_decision[1] + decision - self._first_decision[0])
 
 
 def _traffic_of(carriers: Iterable[Transport]) -> Traffic:

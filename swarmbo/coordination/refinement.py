@@ -99,8 +99,7 @@ def coarse_values(
     low: Point, high: Point, starts: Float[np.ndarray, "s n"], points: int
 ) -> Float[np.ndarray, "n values"]:
     """Coordinates of the starts, the first start first, then a lattice over the box."""
-    shares = np.linspace(0.0, 1.0, points)
-    lattice = low[:, None] + shares * (high - low)[:, None]
+    lattice = low[:, None] + np.linspace(0.0, 1.0, points) * (high - low)[:, None]
     lattice[:, -1] = high
     return np.concatenate([starts.T, lattice], axis=1)
 

@@ -77,7 +77,13 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
                 got = f"{known} values in the table of {by!r} but {size} in that of {factor!r}"
                 fix = "Give all tables of a variable the same values in the same order"
                 raise ShapeError(f"variable {variable!r} has {got}. {fix}")
-        _check_entries(factor, table)
+        high = float(table.max())  # NaN if any entry is
+        if not high <= LARGEST:
+            at = tuple(map(int, np.unravel_index(int(np.argmax(~(table <= LARGEST))), table.shape)))
+            wanted = f"numbers up to {LARGEST:g}, or -inf for a forbidden combination"
+            raise ShapeError(f"table of {factor!r}: got {table[at]} at {at}; wanted {wanted}")
+        if np.count_nonzero(table < -LARGEST) > np.count_nonzero(table == -np.inf):
+            raise ShapeError(f"table of {factor!r}: got an entry below {-LARGEST:g}; use -inf to forbid a combination")
         checked[factor] = table
     return checked
 
@@ -119,16 +125,6 @@ def spreads(tables: Table) -> Float[np.ndarray, " n"]:
     forbids = low == -np.inf
     low[forbids] = tables[forbids].min(axis=axes, where=tables[forbids] > -np.inf, initial=np.inf)
     return np.maximum(high - low, 0.0)
-
-
-def _check_entries(factor: str, table: Table) -> None:
-    high = float(table.max())  # NaN if any entry is
-    if not high <= LARGEST:
-        at = tuple(map(int, np.unravel_index(int(np.argmax(~(table <= LARGEST))), table.shape)))
-        wanted = f"numbers up to {LARGEST:g}, or -inf for a forbidden combination"
-        raise ShapeError(f"table of {factor!r}: got {table[at]} at {at}; wanted {wanted}")
-    if np.count_nonzero(table < -LARGEST) > np.count_nonzero(table == -np.inf):
-        raise ShapeError(f"table of {factor!r}: got an entry below {-LARGEST:g}; use -inf to forbid a combination")
 
 
 Pairs = tuple[str, str, Bool[np.ndarray, "_a _b"]]  # two variables, and a mask of forbidden pairs of values

@@ -56,8 +56,7 @@ class SharedBelief:
         if not (succeeded := [one for one in measurements if np.isfinite(one.outcome)]):
             return self
         X, y = np.array([one.place for one in succeeded]), np.array([one.outcome for one in succeeded])
-        noise_std = np.array([one.noise_std for one in succeeded])
-        return self.at(asked)._updated(X, y, noise_std).at(now)
+        return self.at(asked)._updated(X, y, np.array([one.noise_std for one in succeeded])).at(now)
 
     def attach(self, agent: str, X: Rows, y: Column, failed: Rows, noise_std: Column) -> "SharedBelief":
         """Belief with unrequested measurements; ``failed`` are locations of failures, and a noise of NaN is unknown."""

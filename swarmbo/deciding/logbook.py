@@ -213,9 +213,8 @@ class Logbook:
         row, history = self._row_of(query_id, self.query(query_id), point)
         totals, noise = history.totals.copy(), history.known_noise
         totals[row], noise[row, 0] = total, noise_std
-        failures = self.failures + int(np.isnan(total))
         history = replace(history, totals=totals, noise_std=noise)
-        return replace(self, history=history, failures=failures)._closed([query_id])
+        return replace(self, history=history, failures=self.failures + int(np.isnan(total)))._closed([query_id])
 
     def with_factors(
         self,
@@ -368,8 +367,7 @@ class Logbook:
         place = query.place if point is None else np.where(np.isnan(point), query.place, point)
         if query.row is None:
             unknown = np.full((1, len(self.problem.channels)), np.nan)
-            asked = np.array([float(query.round)])
-            data = Dataset(place[None], unknown[:, 0], unknown, asked)
+            data = Dataset(place[None], unknown[:, 0], unknown, np.array([float(query.round)]))
             added = _complete(data, self.problem, query.basis, attached=False, chosen=query.chosen)
             added = replace(added, query=np.array([_query_number(query_id)]))
             return len(self.history), self.history.then(added)

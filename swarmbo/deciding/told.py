@@ -22,7 +22,6 @@ from swarmbo.worlds.fields import measurements_of
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 OwnChannels = tuple[str, ...] | None  # channels of an agent; None: all
 Point = Float[np.ndarray, " n"]
-Checked = tuple[Point, float | None, dict[str, float], bool]  # point, total, factors, rest failed
 Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
 
@@ -43,7 +42,12 @@ def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = N
     if log.problem.is_field:
         point, total, factors, rest_failed = _checked_measurements(log, query_id, query.point, awaited, told, own)
     else:
-        point, total, factors, rest_failed = _checked_evaluation(log.problem, query.place, told, own)
+        if told.locations is not None:
+            wanted = "point = {variable: value}, as this is a function"
+            raise ConfigError(f"got locations; wanted {wanted}", at="$.locations")
+        point = query.place if told.point is None else log.problem.placed(told.point)
+        total, factors = _total_or_factors(told.outcome, log.problem, own)
+        rest_failed = told.failed or not isinstance(told.outcome, Mapping)
         log.requested_query(query_id, factors)
     total_noise, noise = noise_of(told.noise_std, total, factors)
     is_awaited = frozenset(awaited)
@@ -65,8 +69,8 @@ def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = N
 
 def _checked_measurements(
     log: Logbook, query_id: str, requested: Point, awaited: Sequence[str], told: ToldOutcome, own: OwnChannels
-) -> Checked:
-    """Check outcomes in a field, and the locations of agents that measured elsewhere."""
+) -> tuple[Point, None, dict[str, float], bool]:
+    """Check outcomes in a field, and the locations of agents that measured elsewhere; True if other outcomes failed."""
     if told.point is not None:
         raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
     factors = _outcomes_by_channel(told.outcome, "{agent: outcome}", "$.outcomes", own)
@@ -79,16 +83,6 @@ def _checked_measurements(
     places = log.problem.places(requested, awaited) | actual
     point = log.problem.joint({agent: places[agent] for agent in awaited if rest_failed or agent in factors})
     return point, None, factors, rest_failed
-
-
-def _checked_evaluation(problem: Problem, place: Point, told: ToldOutcome, own: OwnChannels) -> Checked:
-    """Check the outcome of a function, and the point if it was evaluated elsewhere."""
-    if told.locations is not None:
-        wanted = "point = {variable: value}, as this is a function"
-        raise ConfigError(f"got locations; wanted {wanted}", at="$.locations")
-    point = place if told.point is None else problem.placed(told.point)
-    total, factors = _total_or_factors(told.outcome, problem, own)
-    return point, total, factors, told.failed or not isinstance(told.outcome, Mapping)
 
 
 def _recorded_outcome(log: Logbook, query_id: str, row: int | None, channel: str) -> float:

@@ -109,8 +109,7 @@ class Driver:
                 continue
             self._running.remove(end.task)
             if end.status in ("lost", "hung"):
-                losses = self.ledger.lost(end.task, f"{end.status}: {end.value}")
-                if losses <= MOST_RETRIES:
+                if self.ledger.lost(end.task, f"{end.status}: {end.value}") <= MOST_RETRIES:
                     self._send(end.task, self.ledger.query(end.task).point)
                     continue
             elif end.status == "error" and self.stops:

@@ -329,7 +329,11 @@ class Hub:
             if waited_s > longest_s:
                 return False
             self._supervise()
-            self._invite()
+            if self._clock() - self._invited_at >= _INVITE_S:
+                self._invited_at = self._clock()
+                for agent, invitation in self._invitations.items():
+                    if not self.mailbox.arrivals[agent]:
+                        self._link.invite(agent, invitation)
             received = self.mailbox.receive(_CHECK_S, is_done)
             now = self._clock()
             # a hub that was suspended must not take its own pause for the agents' silence
@@ -341,13 +345,6 @@ class Hub:
                 self.membership.check(silence_s, waited_for, missing(), self.inadmissible_by_sender)
             waited_s += passed_s
         return True
-
-    def _invite(self) -> None:
-        if self._clock() - self._invited_at >= _INVITE_S:
-            self._invited_at = self._clock()
-            for agent, invitation in self._invitations.items():
-                if not self.mailbox.arrivals[agent]:
-                    self._link.invite(agent, invitation)
 
     def _handle(self, sender: str, message: messages.Message, handler: Handler | None = None) -> None:
         if isinstance(message, messages.RefusalCounts):

@@ -65,9 +65,11 @@ class Membership:
                 self._noted_ends.add(agent)
                 self.mark_failed(agent, self._ended[agent])
                 continue
-            silence_s = self._add_silence(agent, seconds)
-            patience_s = self._patience_s
-            if not self._mailbox.arrivals[agent]:
+            arrivals, patience_s = self._mailbox.arrivals[agent], self._patience_s
+            is_silent = arrivals == self._arrivals[agent]
+            silence_s = self._silence_s.get(agent, 0.0) + seconds if is_silent else 0.0
+            self._arrivals[agent], self._silence_s[agent] = arrivals, silence_s
+            if not arrivals:
                 patience_s = max(_START_TIMEOUT_S if agent in self._local else JOIN_TIMEOUT_S, patience_s)
             if agent in unacknowledged and silence_s > patience_s:
                 failed[agent] = silence_s
@@ -87,13 +89,6 @@ class Membership:
             wanted = f"{waited_for}: do they run, with this plan and their journals, and can all reach one another?"
             longest_s = max(failed.values(), default=self._idle_s)
             raise TransportError(f"{got} for {longest_s:.0f} s; wanted {wanted}{refusals_text(refused)}")
-
-    def _add_silence(self, agent: str, seconds: float) -> float:
-        arrivals = self._mailbox.arrivals[agent]
-        is_silent = arrivals == self._arrivals[agent]
-        self._arrivals[agent] = arrivals
-        self._silence_s[agent] = self._silence_s.get(agent, 0.0) + seconds if is_silent else 0.0
-        return self._silence_s[agent]
 
     def mark_failed(self, agent: str, reason: str, *, is_hung: bool = False) -> None:
         """Note that an agent failed, and cancel messages to it. ``is_hung``: it runs, but does not carry out orders.

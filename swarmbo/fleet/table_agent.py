@@ -75,11 +75,19 @@ class TableAgent:
         present = None if self.participants is None else self.participants.members
         outbox = [envelope for envelope in outbox if present is None or envelope.recipient in present]
         self.sent["agree"] += Traffic(len(outbox), sum(len(envelope.payload) for envelope in outbox), len(outbox))
-        if isinstance(self._participant, DeadlineTableAgent):
+        agent = self._participant
+        if isinstance(agent, DeadlineTableAgent):
             if self._n_ticks > self._method.deadline:
-                self._finish_by_deadline(self._participant)
-        elif self._participant.is_finished:
-            self._finish(self._participant.outcomes)
+                decided = agent.decided_values()
+                self._decision = {x: float(agent.best_guess(x) if i is None else i) for x, i in decided.items()}
+                links = LinkReport(self._n_ticks - 1, silent=agent.silent)
+                self.report = SolveReport("deadline", self._n_ticks - 1, links=links)
+                self._participant, self.is_finished = None, True
+        elif agent.is_finished:
+            self._decision = {x: float(index) for found in agent.outcomes for x, index in found.assignment.items()}
+            self.outcomes = msgspec.msgpack.encode([found._replace(assignment={}) for found in agent.outcomes])
+            self.report = SolveReport("converged", max((found.rounds for found in agent.outcomes), default=0))
+            self.is_finished = True
         return outbox
 
     def _is_due(self, envelope: Envelope) -> bool:
@@ -98,18 +106,6 @@ class TableAgent:
             agent = Participant[TableOutcome].of(self.name, plan, self._own_tables)
         agent.refused = self.refused
         return agent
-
-    def _finish(self, outcomes: Sequence[TableOutcome]) -> None:
-        self._decision = {x: float(index) for outcome in outcomes for x, index in outcome.assignment.items()}
-        self.outcomes = msgspec.msgpack.encode([outcome._replace(assignment={}) for outcome in outcomes])
-        self.report = SolveReport("converged", max((outcome.rounds for outcome in outcomes), default=0))
-        self.is_finished = True
-
-    def _finish_by_deadline(self, agent: DeadlineTableAgent) -> None:
-        self._decision = {x: float(agent.best_guess(x) if i is None else i) for x, i in agent.decided_values().items()}
-        links = LinkReport(self._n_ticks - 1, silent=agent.silent)
-        self.report = SolveReport("deadline", self._n_ticks - 1, links=links)
-        self._participant, self.is_finished = None, True
 
     def give_up(self, last: int) -> None:
         """Take back a choice, as another participant failed."""

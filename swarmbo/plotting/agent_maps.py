@@ -76,12 +76,11 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
     """
     world.require_plane()
     shown = _AgentMaps(records, world.at(records[-1].round), settings, views)
-    aspect = maps.drawn_aspect(world)
     side = min((_WIDTH - _BESIDE_WIDTH) / (len(shown.chosen) + 1), 2.2)
     has_truth = shown.pooled_error is not None
     headline = fill(_headline(records[-1].round, shown), 92)
     longest_name = max(map(len, shown.own_errors), default=0)
-    maps_height = 2 * (side * aspect + 0.75 + 0.15 * (longest_name // _LONGEST))
+    maps_height = 2 * (side * maps.drawn_aspect(world) + 0.75 + 0.15 * (longest_name // _LONGEST))
     errors_height = 2.4 if longest_name <= _LONGEST else 3.5
     with style.applied():
         heights = [0.12 + 0.18 * (headline.count("\n") + 1), maps_height, *([errors_height] if has_truth else [])]

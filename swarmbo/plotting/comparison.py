@@ -144,7 +144,11 @@ def comparison_figure(
                 for bottom in bottoms:
                     bottom.set_yticklabels([])
         width = figure.get_figwidth()
-        text = _caption(curves, level)
+        seeds = sorted({len(curve.regrets) for curve in curves})
+        count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+        quantities = " / ".join(dict.fromkeys(curve.quantity for curve in curves))
+        over = f"mean over {count} seeds, {100 * level:.10g} % bootstrap intervals" if count != "1" else "one seed"
+        text = f"{quantities[0].upper()}{quantities[1:]}: {over}."
         if differences:
             more = ", mean regret: of all measurements" if cumulated else ""
             text += f" Below: paired differences to {reference}{more}."
@@ -156,14 +160,6 @@ def comparison_figure(
         columns = min(len(handles), int(width / max(1.6, label_width + 0.8)))
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
-
-
-def _caption(curves: Curves, level: float) -> str:
-    seeds = sorted({len(curve.regrets) for curve in curves})
-    count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    quantities = " / ".join(dict.fromkeys(curve.quantity for curve in curves))
-    over = f"mean over {count} seeds, {100 * level:.10g} % bootstrap intervals" if count != "1" else "one seed"
-    return f"{quantities[0].upper()}{quantities[1:]}: {over}."
 
 
 def _method_look(index: int) -> dict[str, Any]:

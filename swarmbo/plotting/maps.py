@@ -70,8 +70,7 @@ def lattice_over(world: World, resolution: int = 128) -> Lattice:
         return _even(low, high, nx, ny)
     everywhere = _even(low, high, 2 * nx, 2 * ny)
     sites = cKDTree(world.points)
-    to_neighbour = np.asarray(sites.query(world.points, k=2)[0])[:, 1]
-    spacing = float(np.quantile(to_neighbour, 0.9))
+    spacing = float(np.quantile(np.asarray(sites.query(world.points, k=2)[0])[:, 1], 0.9))
     distance = np.asarray(sites.query(everywhere.points)[0])
     return replace(everywhere, shown=(distance <= max(_REACH * spacing, 2 * side)).reshape(2 * ny, 2 * nx))
 

@@ -165,8 +165,7 @@ def _scale_towards_zero(ax: Axes, best: Float[np.ndarray, " n"]) -> bool:
     sizes = np.abs(best[np.isfinite(best)])
     if not len(sizes) or not sizes.max() > _NEAR_ZERO * sizes[-1]:
         return False
-    smallest = sizes[sizes > 0].min()
-    threshold = 10.0 ** np.floor(np.log10(max(smallest, 1e-6 * sizes.max())))
+    threshold = 10.0 ** np.floor(np.log10(max(sizes[sizes > 0].min(), 1e-6 * sizes.max())))
     style.set_log(ax, "symlog", linthresh=threshold, linscale=0.5)
     bottom, top = ax.dataLim.intervaly
     ax.set_ylim(1.6 * bottom if bottom < 0 else -threshold, 1.6 * top if top > threshold else 1.5 * threshold)

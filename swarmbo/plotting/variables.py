@@ -100,8 +100,7 @@ def _draw_shares(ax: Axes, shares: Float[np.ndarray, "d k"], sides: tuple[float,
 
 
 def _name_rows(ax: Axes, world: World) -> Axes:
-    step = -(-len(world.variables) // _MOST_NAMES)
-    rows = list(range(0, len(world.variables), step))
+    rows = list(range(0, len(world.variables), -(-len(world.variables) // _MOST_NAMES)))
     ax.yaxis.set_major_locator(FixedLocator(rows))
     types = [f": {style.shortened(variable.in_words, _LONGEST)}" for variable in world.types or ()]
     names = [style.shortened(name, _LONGEST) for name in world.variables]
@@ -126,9 +125,8 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
     places = _layout(graph)
     edges = [(places["factor", f], places["variable", v]) for f in graph.factors for v in graph.scope(f)]
     ax.add_collection(LineCollection(edges, colors=style.MUTED, linewidths=1.3, zorder=1))
-    n_nodes = len(places)
     is_in_rows = float(np.ptp([x for x, _ in places.values()])) <= _WIDEST
-    size = float(np.clip(9000 / max(n_nodes, 1), 280 if is_in_rows else 130, 620))
+    size = float(np.clip(9000 / max(len(places), 1), 280 if is_in_rows else 130, 620))
     colours = {agent: style.agent_colour(index) for index, agent in enumerate(agents or graph.agents)}
     short_labels = {"variable": short_names(graph.variables)[1], "factor": short_names(graph.factors)[1]}
     nodes = [("variable", name, "o", colours[graph.variable_owner(name)]) for name in graph.variables]

@@ -178,8 +178,7 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
         """1 where forbidden, -1 where allowed; its gradient is zero."""
         assert isinstance(box, MixedDomain)
-        cells = box.cells(U).astype(int)
-        return np.where(self.table[tuple(cells.T)], -1.0, 1.0), np.zeros(U.shape)
+        return np.where(self.table[tuple(box.cells(U).astype(int).T)], -1.0, 1.0), np.zeros(U.shape)
 
 
 Known = Linear | Separation | Constraint

@@ -64,10 +64,14 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
     if not records:
         return []
     used_graph, world = graph_in_use(records[-1], read_world(folder)), _with_world_rounds(world_of(folder), records)
-    world = replace(world, graph_in_use=used_graph, method=_method_title(folder))
+    scenario = folder.scenario()
+    parts = (scenario.acquisition, scenario.coordination)
+    kinds = [str(part["kind"] if isinstance(part, dict) else name_of(part)) for part in parts]
+    method = f"{' + '.join(style.shortened(kind, _LONGEST_UNIT) for kind in kinds)}, seed {scenario.seed}"
+    world = replace(world, graph_in_use=used_graph, method=method)
     if not all(abs(edge) < _LARGEST_PLACE for edge in (*world.domain.low, *world.domain.high)):
         raise RunFolderError(f"{folder.path}: cannot be drawn: its box of locations is not finite, or beyond 1e100")
-    belief, target = folder.scenario().belief, folder.path / "figures"
+    belief, target = scenario.belief, folder.path / "figures"
     fused = isinstance(belief, FusedSettings)
     prior = belief.prior if fused else belief
     with naming(target, "figures cannot be written"):
@@ -79,13 +83,6 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
     files = files if replay is None else [*files, replay]
     folder.write_json(_DRAWN_FILE, _Drawn(len(records), [file.name for file in files], formats.dpi))
     return files
-
-
-def _method_title(folder: RunFolder) -> str:
-    scenario = folder.scenario()
-    parts = (scenario.acquisition, scenario.coordination)
-    kinds = [part["kind"] if isinstance(part, dict) else name_of(part) for part in parts]
-    return f"{' + '.join(style.shortened(str(kind), _LONGEST_UNIT) for kind in kinds)}, seed {scenario.seed}"
 
 
 def views_of(folder: RunFolder) -> Views | None:

@@ -214,22 +214,18 @@ class _RoundLoop:
         except (Exception, SystemExit) as error:
             if parts.scenario.when_step_fails == "stop":
                 raise
-            self._restore_world()
+            if self._world_state is not None:
+                parts.env.unwrapped.set_state(self._world_state)
+            else:
+                reset(parts.env, parts.scenario.seed)
+                for past in self._past_actions:
+                    parts.env.step(past)
             return nothing, error_text(error)
         finally:
             parts.hooks.on_step(None)
         if self._world_state is None:
             self._past_actions.append(actions)
         return step, None
-
-    def _restore_world(self) -> None:
-        env = self._parts.env
-        if self._world_state is not None:
-            env.unwrapped.set_state(self._world_state)
-            return
-        reset(env, self._parts.scenario.seed)
-        for actions in self._past_actions:
-            env.step(actions)
 
     def _log_with_checkpoint(self, timing: Timing) -> bool:
         """Log the last round, and write a checkpoint if it is new; True if it was logged before.

@@ -131,8 +131,7 @@ def _too_large(reason: str) -> ConfigError:
 
 
 def _total_memory() -> float | None:
-    names = getattr(os, "sysconf_names", {})
-    if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= names.keys():
+    if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= getattr(os, "sysconf_names", {}).keys():
         return None
     return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
 
@@ -181,35 +180,25 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
 
     n_first = _FIRST_DATA + 2 * per_round
     _attach_random_data(team, 0, _FIRST_DATA)
-    if not is_field:
-        _pass_design(team)
+    if not is_field:  # the initial design is over first; a method without a belief is asked ``_MOST_DESIGNED`` times
+        asked = [team.ask()]
+        while len(asked) < _MOST_DESIGNED and asked[-1].mean is None:
+            asked.append(team.ask())
+        for query in asked:
+            team.give_up(query)
     n_data = _FIRST_DATA
     decision_s(n_first)  # compiles all code
     sending.send({"step_s": PATIENCE_S})
-    step = _time_step(env, actions) | {"end": n_end, "is_field": is_field}
+    started, computed_s = time.perf_counter(), time.process_time()
+    env.step(actions)
+    step_s, computed_s = time.perf_counter() - started, time.process_time() - computed_s
+    waits = computed_s * _WAITING_RATIO <= step_s  # then it takes wall time, else processor time
+    step = {"step_s": step_s if waits else computed_s, "waits": waits, "end": n_end, "is_field": is_field}
     for n in (n_first + 2 * per_round, (n_first + n_last) // 2, n_last):
         if not times or n >= n_data + 2 * per_round:
             times[n] = decision_s(n)
             sending.send(step | {"times": times, "memory": _peak_memory()})
     sending.send({"is_last": True})
-
-
-def _time_step(env: Any, actions: dict[str, Any]) -> dict[str, Any]:
-    """Time of a step of the world (s): processor time, or wall time if the step waits."""
-    started, computed_s = time.perf_counter(), time.process_time()
-    env.step(actions)
-    step_s, computed_s = time.perf_counter() - started, time.process_time() - computed_s
-    waits = computed_s * _WAITING_RATIO <= step_s
-    return {"step_s": step_s if waits else computed_s, "waits": waits}
-
-
-def _pass_design(team: Any) -> None:
-    """Ask until the initial design is over; a method without a belief is asked ``_MOST_DESIGNED`` times."""
-    asked = [team.ask()]
-    while len(asked) < _MOST_DESIGNED and asked[-1].mean is None:
-        asked.append(team.ask())
-    for query in asked:
-        team.give_up(query)
 
 
 def _attach_random_data(team: Any, first: int, end: int) -> None:

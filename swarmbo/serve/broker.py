@@ -5,7 +5,7 @@ The ledger is the only log: keys and leases are in the notes of its events, wher
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -65,7 +65,10 @@ class OutcomeAssembler:
         if isinstance(told, float) and problem.outcomes == "total":
             return [Outcome(told, point, outcomes, std)]
         channels = list(query.points) if problem.is_field else problem.channels
-        new = self._new_outcomes(event, channels, outcomes)
+        by_channel = told if isinstance(told, dict) else {} if told is None else {problem.channels[0]: told}
+        new: ByChannel = {channel: value for channel, value in by_channel.items() if channel not in outcomes}
+        if event.failed or told is None:
+            new |= {channel: None for channel in channels if channel not in outcomes and channel not in new}
         outcomes |= new
         of_channel = std if isinstance(std, dict) else dict.fromkeys(new, std)
         stds |= {channel: of_channel[channel] for channel in new if of_channel.get(channel) is not None}
@@ -78,15 +81,6 @@ class OutcomeAssembler:
             return []
         parts = [value for value in outcomes.values() if value is not None]
         return [Outcome(math.fsum(parts) if len(parts) == len(outcomes) else None, point, outcomes, stds)]
-
-    def _new_outcomes(self, event: Event, channels: Sequence[str], known: ByChannel) -> ByChannel:
-        """Outcomes of a tell by channel (None: failed), without channels whose outcomes were known."""
-        told = {} if event.outcome is None else event.outcome
-        by_channel = told if isinstance(told, dict) else {self._problem.channels[0]: told}
-        new: ByChannel = {channel: value for channel, value in by_channel.items() if channel not in known}
-        if event.failed or event.outcome is None:
-            new |= {channel: None for channel in channels if channel not in known and channel not in new}
-        return new
 
 
 class Lease(NamedTuple):

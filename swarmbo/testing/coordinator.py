@@ -93,14 +93,13 @@ def check_field_policy(make: Callable[[], Any]) -> None:
     agents = ("a", "b", "c", "d")
     candidates = {agent: points[10 * k : 10 * (k + 1)] for k, agent in enumerate(agents)}  # "d" has none
     X = domain.from_unit(rng.random((6, 2)))
-    belief = ExactGP.create(ExactGPSettings(), domain).update(X, rng.normal(size=6))
     starts: dict[str, Any] = dict(zip(agents, X, strict=False))
     situation = Situation(
         agents=agents,
         candidates=candidates,
         positions=starts,
         starts=starts,
-        belief=belief,
+        belief=ExactGP.create(ExactGPSettings(), domain).update(X, rng.normal(size=6)),
         links=(links := nx.path_graph(agents)),
         domain=domain,
         round=2,

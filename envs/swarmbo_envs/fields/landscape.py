@@ -184,9 +184,8 @@ def load_elevation(name: str) -> tuple[str, Rows, Values, Values, kinds.Window]:
         with np.load(get_sample_data("jacksboro_fault_dem.npz", asfileobj=False)) as data:
             heights = data["elevation"].astype(float)
             # the file interchanges ymin and ymax; row 0 is in the north
-            north = max(float(data["ymin"]), float(data["ymax"]))
             rows, columns = np.arange(heights.shape[0]), np.arange(heights.shape[1])
-            latitudes = north - float(data["dy"]) * rows
+            latitudes = max(float(data["ymin"]), float(data["ymax"])) - float(data["dy"]) * rows
             longitudes = float(data["xmin"]) + float(data["dx"]) * columns
         return "Jacksboro fault elevation", heights, latitudes, longitudes, _SUMMIT_OF_JACKSBORO
     with np.load(get_sample_data("topobathy.npz", asfileobj=False)) as data:

@@ -160,9 +160,8 @@ def _distance_to_next(sites: Places) -> Values:
 def merge_duplicates(sites: Places, values: Values) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"]]:
     """Distinct locations with the mean of their values, in the order of first appearance."""
     places, first, group, count = np.unique(sites, axis=0, return_index=True, return_inverse=True, return_counts=True)
-    means = np.bincount(group.ravel(), weights=values) / count
     order = np.argsort(first)
-    return places[order], means[order]
+    return places[order], (np.bincount(group.ravel(), weights=values) / count)[order]
 
 
 class SiteSeries:

@@ -159,7 +159,12 @@ and that did not fail |
         agents, self._factor_owners, self._variable_owners = assign_owners(f.variables, visible_scopes, s.agents)
         super().__init__(s, agents)
         if s.worlds == "drawn":
-            self._require_family()
+            # a function that ignores its seed, or whose factors depend on it, is no family of worlds
+            other = self._build_function(s, s.function_seed + 1)
+            X = f.low + rng.sobol(8, f.n_variables, rng.stream(0, "truth points")) * (f.high - f.low)
+            if dict(f.scopes) != dict(other.scopes) or np.array_equal(f.value(X), other.value(X)):
+                fix = "wanted moved = true, or a function whose seed changes terms, not scopes: wells, additive-gp"
+                raise ConfigError(f"got 'drawn' and {f.name}; {fix}", at="$.worlds")
         limits = zip(f.low.tolist(), f.high.tolist(), strict=True)
         self._bounds: dict[str, Any] = dict(zip(f.variables, limits, strict=True)) | dict(f.types)
         self._box = MixedDomain.of(list(MixedDomain.types_of(self._bounds, "$.types").values()))
@@ -188,14 +193,6 @@ and that did not fail |
     def _draw(self, number: int) -> None:
         self.function = self._build_function(self.settings, number)
         vars(self).pop("noise_std", None)
-
-    def _require_family(self) -> None:
-        """Refuse drawn worlds of a function that ignores its seed, or whose factors depend on it."""
-        f, other = self.function, self._build_function(self.settings, self.settings.function_seed + 1)
-        X = f.low + rng.sobol(8, f.n_variables, rng.stream(0, "truth points")) * (f.high - f.low)
-        if dict(f.scopes) != dict(other.scopes) or np.array_equal(f.value(X), other.value(X)):
-            fix = "wanted moved = true, or a function whose seed changes terms, not scopes: wells, additive-gp"
-            raise ConfigError(f"got 'drawn' and {f.name}; {fix}", at="$.worlds")
 
     def factor_graph(self) -> dict[str, Any]:
         """Prior knowledge of the function as plain data, in the form of ``swarmbo.worlds.FactorGraphSpec``."""

@@ -36,8 +36,7 @@ class Unicycle:
         """
         arcs = [self._arc(pose, goals, side) for side in (1.0, -1.0)]
         options = np.stack([self._turn_then_drive(pose, goals), *arcs])
-        quickest = options[:, :, :, 0].sum(axis=2).argmin(axis=0)
-        return options[quickest, np.arange(len(goals))]
+        return options[options[:, :, :, 0].sum(axis=2).argmin(axis=0), np.arange(len(goals))]
 
     def is_within(self, pose: Pose, goals: Places, time_s: float) -> Mask:
         """Mask of goals whose quickest known path takes at most ``time_s``; arcs are tried if turns are too slow."""
@@ -102,8 +101,7 @@ def cut(path: Path, time_s: float, spare_s: float = 0.0) -> Path:
         return path.copy()
     begins = np.cumsum(path[:, 0]) - path[:, 0]
     # keeps the path's own durations bit-identical if time suffices: completeness is tested by equality
-    durations = np.minimum(path[:, 0], np.maximum(time_s - begins, 0.0))
-    return np.column_stack([durations, path[:, 1:]])
+    return np.column_stack([np.minimum(path[:, 0], np.maximum(time_s - begins, 0.0)), path[:, 1:]])
 
 
 def length(path: Path) -> float:

@@ -68,7 +68,14 @@ def best_known(
         ends = (_climb(network, utility, x, (low, high)) for x in _starts(network, low, high, starts))
         place = max(ends, key=lambda end: end[0])[1]
     else:
-        place = _best_polished(network, low, high, starts, utility)
+        n_starts, n_polished = _ROUGH if np.isinf(network.link.cap_mbps) else _CAPPED
+        starting_powers = _starts(network, low, high, min(starts, n_starts))
+        tops = [_climb(network, utility, x, (low, high))[1] for x in starting_powers]
+        if utility.name == "users-above" and 0 < network.present.sum() <= _MOST_REMOVED:
+            tops.append(_after_removals(network, low, high, utility.rate_mbps))
+        best = np.argsort(-utility.value(network, np.array(tops)), kind="stable")[:n_polished]
+        polished = [_coordinate_search(network, low, high, utility, tops[i]) for i in best]
+        place = polished[int(utility.value(network, np.array(polished)).argmax())]
     return tuple(place.tolist()), float(utility.value(network, place[None])[0])
 
 
@@ -119,17 +126,6 @@ def _negative_utility(x: Values, network: Network, utility: Utility, sharpness: 
         value += (least := float(rates[own].min() * mean ** (-1.0 / sharpness)))  # a power mean, of order -sharpness
         weights[own] = least * powers / (mean * len(own) * rates[own])
     return -value, -gradient(slope * weights)
-
-
-def _best_polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
-    n_starts, n_polished = _ROUGH if np.isinf(network.link.cap_mbps) else _CAPPED
-    starting_powers = _starts(network, low, high, min(starts, n_starts))
-    ends = [_climb(network, utility, x, (low, high))[1] for x in starting_powers]
-    if utility.name == "users-above" and 0 < network.present.sum() <= _MOST_REMOVED:
-        ends.append(_after_removals(network, low, high, utility.rate_mbps))
-    best = np.argsort(-utility.value(network, np.array(ends)), kind="stable")[:n_polished]
-    polished = [_coordinate_search(network, low, high, utility, ends[i]) for i in best]
-    return polished[int(utility.value(network, np.array(polished)).argmax())]
 
 
 def _coordinate_search(network: Network, low: float, high: float, utility: Utility, x: Values, at: int = 0) -> Values:

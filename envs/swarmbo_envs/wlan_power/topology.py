@@ -113,21 +113,17 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
             n_near[n], n_near[:n] = degrees[first], n_near[:n] + hears[first]
             between[n, :n] = between[:n, n] = shadow[first]
         else:
-            users = _place_users(places, table.users, table.user_radius_m, area, settings.topology_seed)
-            to_users = shadowing_to_users(settings.topology_seed, std, k, table.users)
+            # users evenly in discs around the access points in turn; those outside the area move to its edge
+            m, drawn = table.users, stream(settings.topology_seed, "topology", "users")
+            away, angle = table.user_radius_m * np.sqrt(drawn.random(m)), 2.0 * np.pi * drawn.random(m)
+            offsets = away[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+            users = np.clip(places[np.arange(m) % len(places)] + offsets, 0.0, area)
+            to_users = shadowing_to_users(settings.topology_seed, std, k, m)
             return Topology(places, users, None, between, to_users, np.zeros(2), area)
     got = f"got {k} access points in {area[0]:g} m x {area[1]:g} m, and no draw with 2 to {table.most_heard} others"
     wanted = "Wanted another area_m, separation_m, most_heard, or audible_dbm"
     got += f" in range of each at {settings.audible_dbm:g} dBm"
     raise ConfigError(f"{got}. {wanted}", at="$.topology.generated")
-
-
-def _place_users(places: Places, m: int, radius: float, area: Place, seed: int) -> Float[np.ndarray, "m 2"]:
-    """Place users evenly in discs around the access points in turn; users outside the area move to its edge."""
-    rng = stream(seed, "topology", "users")
-    away, angle = radius * np.sqrt(rng.random(m)), 2.0 * np.pi * rng.random(m)
-    offsets = away[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-    return np.clip(places[np.arange(m) % len(places)] + offsets, 0.0, area)
 
 
 def _stated(stated: StatedSettings, settings: WlanPowerSettings) -> Topology:

@@ -112,8 +112,7 @@ class EnsemblePart:
         drawn = self.models.draw(member, prior.ravel(), noise).reshape(prior.shape)
         out = list[FourierDraw]()
         for basis, w in zip(self.bases[member], drawn, strict=True):
-            k = len(basis.frequencies)
-            sines, cosines = np.split(np.sqrt(basis.outputscale / k) * w, 2)
+            sines, cosines = np.split(np.sqrt(basis.outputscale / len(basis.frequencies)) * w, 2)
             out.append(FourierDraw(basis.frequencies, sines, cosines))
         return out
 

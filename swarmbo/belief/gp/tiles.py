@@ -102,8 +102,7 @@ class Tiles:
             while len(left):
                 cell = np.floor(query.U[left] * counts).astype(int)  # points may lie outside the box, too
                 cells, tile = np.unique(cell, axis=0, return_inverse=True)
-                centres = (cells + 0.5) * (sides / counts)
-                far, near = self._nearest(now, centres, n)
+                far, near = self._nearest(now, (cells + 0.5) * (sides / counts), n)
                 half = 0.5 * float(np.linalg.norm(sides / counts))
                 done = (half <= _REACH * far[:, -1]) | (n == len(self.data))
                 order = np.argsort(tile.ravel(), kind="stable")

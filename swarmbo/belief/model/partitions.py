@@ -58,9 +58,8 @@ def log_probability(old: Partition, new: Partition, largest: int | None = None) 
 
 
 def _moves(partition: Partition, largest: int | None) -> tuple[list[Block], list[tuple[Block, Block]]]:
-    splittable = [block for block in partition if len(block) > 1]
     pairs = [(a, b) for a, b in combinations(partition, 2) if largest is None or len(a) + len(b) <= largest]
-    return splittable, pairs
+    return [block for block in partition if len(block) > 1], pairs
 
 
 def _odds_of_split(splittable: list[Block], pairs: list[tuple[Block, Block]]) -> float:

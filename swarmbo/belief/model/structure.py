@@ -91,9 +91,8 @@ class ScopeEvidence:
         z, noise, varies = self.standardised()
         theta, log_weight = prior.centre, 0.0
         if varies:
-            kernels = [settings.kernel] * len(sizes)
             starts = self._starts(prior, scopes)
-            log_posterior = LogPosterior(prior, kernels, scopes, self.U, z, noise)
+            log_posterior = LogPosterior(prior, [settings.kernel] * len(sizes), scopes, self.U, z, noise)
             theta, log_weight = maximise(log_posterior, starts, settings.max_iterations)
         lengthscales, outputscales, noises = prior.unpack(theta)
         parts = tuple(np.split(lengthscales, np.cumsum(sizes)[:-1]))
@@ -270,8 +269,7 @@ def choose_structure(
         samples = sampled(state, n_samples=settings.samples, moves=settings.moves)
         (scopes, shares), state = partitions.averaged(samples), samples[-1]
     else:
-        alone = tuple((variable,) for variable in range(n))
-        begin = alone if previous is None else previous.state
+        begin = tuple((variable,) for variable in range(n)) if previous is None else previous.state
         scopes = screened(begin, evidence, rng, largest=settings.largest, gain=settings.gain, tries=settings.tries)
         shares, state = (), scopes
     *_, varies = evidence.standardised()

@@ -156,8 +156,7 @@ def eliminate(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], size
 
 def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table:
     """View with one axis for each variable of the clique, of length 1 for variables that the table lacks."""
-    present = [x for x in clique if x in scope]
-    view = table.transpose([scope.index(x) for x in present])
+    view = table.transpose([scope.index(x) for x in clique if x in scope])
     return view[tuple(slice(None) if x in scope else None for x in clique)]
 
 
