@@ -73,8 +73,8 @@ class MovingMap:
     def _robots(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
         ax, agents, is_crowded = self.ax, self._agents, len(self._agents) > _MOST_APART
         places = [measured_places(records, agent) for agent in agents]
+        ends = {agent: at[-1] for agent, at in zip(agents, places, strict=True) if len(at)}  # others: not seen yet
         paths = [path_of(records, agent) for agent in agents]
-        ends = {agent: path[-1] for agent, path in zip(agents, paths, strict=True) if len(path)}  # others: not seen yet
         before = [len(path_of(records[:-_RECENT], agent)) for agent in agents]
         recent = [path[max(0, n - 1) :] for n, path in zip(before, paths, strict=True)]
         broad: dict[str, Any] = {"width": 0.9} if is_crowded else {"width": 1.6, "path_effects": style.cased(3.0)}

@@ -65,6 +65,7 @@ def bootstrap_band(
 
 def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: float = 0.95) -> Axes:
     """Draw mean scores on one problem against measurements, with bootstrap bands; limits include what is there."""
+    lowest, highest = np.inf, -np.inf
     for curve in curves:
         index = methods.index(curve.method)
         look = _method_look(index)
@@ -73,8 +74,9 @@ def plot_regret_curves(ax: Axes, curves: Curves, methods: Sequence[str], level: 
         every, (width, zorder) = max(1, len(mean) // 6), (2.4, 4) if index == 0 else (1.6, 3)
         look |= {"markersize": 5, "markevery": (index % every, every), "linewidth": width, "zorder": zorder}
         ax.plot(curve.measurements, mean, label=curve.method, **look)
+        # without NaN: round 0 has no score in runs on a function
+        lowest, highest = min(lowest, float(np.fmin.reduce(low))), max(highest, float(np.fmax.reduce(mean)))
     if curves:
-        lowest, highest = ax.dataLim.intervaly  # without NaN: round 0 has no score in runs on a function
         if not curves[0].more_is_better and 0 < 10 * lowest < highest:
             style.set_log(ax)
         elif not curves[0].more_is_better and lowest >= 0:

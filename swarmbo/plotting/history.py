@@ -85,7 +85,7 @@ def agents_of(records: Records) -> list[str]:
 def path_of(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
     """Path of an agent: as driven if the world reports it, else straight lines between its locations."""
     samples = [sample for record in records for sample in record.samples if sample.agent == agent]
-    legs = [[*(s.path if isinstance(s.path, list) else ()), *([] if s.declined else [s.location])] for s in samples]
+    legs = [[*(s.path if isinstance(s.path, list) else ()), s.location] for s in samples if not s.declined]
     return np.asarray([place for leg in legs for place in leg], dtype=float)
 
 

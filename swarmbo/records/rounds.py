@@ -180,7 +180,7 @@ class Sample(msgspec.Struct, frozen=True):
         distance: Distance travelled, in the unit of the action space; 0 if unknown.
         cost: Cost of the measurement, in the unit of the outcome.
         mean: Prediction at the target before the measurement, with ``std``; None without one.
-        declined: True if the agent measured nothing; ``location`` and ``target`` then carry no information.
+        declined: True if the agent abstained; ``location`` and ``target`` then carry no information.
         battery: Remaining share of its battery.
         failure: Reason for no measurement.
     """

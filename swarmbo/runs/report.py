@@ -74,7 +74,7 @@ class Summary(msgspec.Struct, frozen=True):
     moves: bool = False
     metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     failed_rounds: int = 0
-    at_reset: int = 0
+    at_reset: int | UnsetType = UNSET
     maximum_is: str = TRUE_MAXIMUM
     best_round: int | None = None
     worst_off: dict[str, dict[str, float]] = msgspec.field(default_factory=dict[str, dict[str, float]])
@@ -122,8 +122,8 @@ def _count_rows(summary: Summary) -> dict[str, str]:
         return {"evaluations": f"{count}{failed}"}
     declined, travelled = summary.declined, sum(summary.distance.values())
     return {
-        "measurements": f"{count}{' and at reset' if summary.at_reset else ''}{failed}",
-        "measurements not made": f"{declined}: no site, utility below the price, or no energy" if declined else "",
+        "measurements": f"{count}{' and at reset' if summary.at_reset is UNSET or summary.at_reset else ''}{failed}",
+        "measurements not made": f"{declined}: utility below the price, or no energy left" if declined else "",
         "distance travelled": quantity(travelled, summary.axis_unit) if travelled else "",
         "cost": quantity(summary.cost, summary.unit) if summary.cost else "",
     }

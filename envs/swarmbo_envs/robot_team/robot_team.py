@@ -59,7 +59,6 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     | ``cost`` | float | ``travel_cost`` times distance, unit of the field |
     | ``reached`` | bool | True if the robot reached the requested location (``sites = "only"``: the unmeasured \
     site nearest to it) |
-    | ``sampled`` | bool | False if there was nothing to measure (``sites = "only"``); else missing |
     | ``interpolated`` | bool | True if the field between measured points is interpolated |
 
     The key of the ``field`` table selects the kind of field:
@@ -297,7 +296,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
     **Batteries.** ``candidates`` has only locations from which the robot can return to its base. A robot sent beyond
     its range returns to base. A robot also returns if its battery does not last for another round and the return; its
     only candidate is then its stop en route. A base charges it fully. Turning and driving discharge it, standing does
-    not. If only sites can be measured, a returning robot does not measure.
+    not. If only sites can be measured, a returning robot does not measure; ``sampled`` is then False.
 
     **Separation.** Robots drive in the order of their numbers. A robot stops and measures before it comes too near to a
     robot earlier in the order, or to the position of a later one.

@@ -164,7 +164,6 @@ def test_a_robot_that_can_reach_no_site_drives_towards_the_nearest_without_a_mea
         assert len(env.candidates("robot_0")) in (0, 1)
         _, rewards, _, _, infos = env.step(at(env, [100, 0]))
         outcomes.append((infos["robot_0"].get("measurement", np.nan), infos["robot_0"]["reached"]))
-        assert infos["robot_0"].get("sampled", True) is infos["robot_0"]["reached"]  # not a failed measurement
         if infos["robot_0"]["reached"]:
             break
         assert 0 <= infos["robot_0"]["location"][0] < 100
@@ -179,7 +178,6 @@ def test_a_site_whose_measurement_failed_stays_a_candidate(line):
     assert [0.0, 0.0] in env.candidates("robot_0").tolist()
     _, _, _, _, infos = env.step(at(env, [100, 0]))
     assert infos["robot_0"]["reached"]
-    assert "sampled" not in infos["robot_0"]
     assert [100.0, 0.0] in env.candidates("robot_0").tolist()
 
 
@@ -191,7 +189,6 @@ def test_after_all_sites_are_measured_robots_stay_and_measure_nothing(line):
     before = env.state()
     infos = env.step(at(env, [0, 0], [0, 0]))[4]
     assert all("measurement" not in info and info["distance"] == 0 for info in infos.values())
-    assert [info["sampled"] for info in infos.values()] == [False, False]
     np.testing.assert_array_equal(env.state()[:3], before[:3])
 
 

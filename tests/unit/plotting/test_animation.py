@@ -93,16 +93,6 @@ def test_a_single_robot_at_the_edge_is_neither_moved_nor_clipped(run):
     assert not any(artist.get_clip_on() for artist in (disc, *drawn["batteries"]))
 
 
-def test_a_robot_under_way_is_drawn_at_the_end_of_its_path(run):
-    moving, lattice = moving_over(run().world, ["robot_0"])
-    low = moving._world.domain.low.tolist()
-    path = [low, (moving._world.domain.low + 1.0).tolist()]
-    records = [RoundRecord(0, [Sample("robot_0", low, 1.0)])]
-    records.append(RoundRecord(1, [Sample("robot_0", path[1], None, declined=True, path=path)]))
-    disc, _ = moving.show(records, [], lattice.image(np.zeros(lattice.shown.size)))["robots"]
-    assert disc.get_xydata().tolist() == path[1:]
-
-
 def test_overlapping_marks_are_separated_by_least_squares_within_the_edges():
     """Compared with a general solver. A row wider than the available space begins at its left edge."""
     rng, weights, row = np.random.default_rng(0), np.array([1.0, 1.0, 20.0, 1.0, 3.0]), 10.0 * np.arange(5)

@@ -45,10 +45,6 @@ def test_paths_are_the_driven_ones_and_stops_are_the_places_of_measurements():
     assert measured_places(records, "robot_0").tolist() == [[10, 10], [20, 35], [30, 60], [30, 90]]
     straight = [RoundRecord(n, [Sample("a", [float(n), 0.0], 1.0)]) for n in range(2)]
     assert path_of(straight, "a").tolist() == [[0, 0], [1, 0]]
-    underway = Sample("a", [9.0, 9.0], None, declined=True, path=[[1.0, 0.0], [2.0, 0.0]])
-    records = [*straight, RoundRecord(2, [underway])]
-    assert path_of(records, "a").tolist() == [[0, 0], [1, 0], [1, 0], [2, 0]]
-    assert len(measured_places(records, "a")) == 2
 
 
 def test_a_map_shows_no_go_regions_the_base_and_the_driven_path():
