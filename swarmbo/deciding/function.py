@@ -56,7 +56,7 @@ class _KeepApart(NamedTuple):
 
     def are_broken_by(self, points: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
         """``is_broken_by`` of many points."""
-        distance, _ = KDTree(self.others).query(points[:, self.columns], p=np.inf)
+        distance = np.asarray(KDTree(self.others).query(points[:, self.columns], p=np.inf)[0])
         return distance <= (APART if self.are_pending else _NEAREST)
 
 
@@ -260,7 +260,7 @@ class FunctionLearner:
 
         Every decision ends with this step, unless it is ``safe`` (``Near.first_safe``). Log and seed determine it.
         """
-        problem, rules = self.setup.problem, self._rules(log)
+        problem, rules, wanted = self.setup.problem, self._rules(log), U
         rules_of_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())
         broken = {n for n, rule in enumerate(rules) if rule.is_broken_by(U)}
         # the stream depends on the number of queries, so that a restored team draws the same steps
@@ -273,14 +273,14 @@ class FunctionLearner:
             elif tries - since == enough:
                 # in a small region, and on grids, there may be no new point that is apart from all pending ones
                 hopeless = {n for n in broken if rules[n].are_pending}
-                if not hopeless and problem.coding is None:
+                if not hopeless and (problem.coding is None or problem.constraints):
                     break
                 dropped, broken = dropped | hopeless, broken - hopeless
                 fewest, since = len(broken), tries
             if not broken:
                 break
             if tries == _RARELY and problem.few is not None:  # one variable alone can change in few of them
-                return _least_broken(problem.few, U, rules, box)
+                return _least_broken(problem.few, wanted, rules, box)
             moved = self._stepped(U, rules[min(broken)], box, tries, rng)
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
                 # rules of unchanged variables stay broken or kept
@@ -298,7 +298,8 @@ class FunctionLearner:
         moved = U.copy()
         moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
         if coding is not None:
-            for _ in range(1 + tries // _RARELY if problem.constraints else 1):
+            # constraints may allow no change of a single variable
+            for _ in range(1 + min(tries // _RARELY, len(rule.columns)) if problem.constraints else 1):
                 moved = problem.domain.to_unit(problem.in_box(_another_value(moved, rule.columns, coding.domain, rng)))
         if box is not None:
             moved = np.clip(moved, box.low, box.high)
@@ -307,7 +308,7 @@ class FunctionLearner:
 
 
 def _least_broken(points: Float[np.ndarray, "m n"], U: Point, rules: list[_KeepApart], box: StepBox | None) -> Point:
-    """The point that breaks the fewest rules, evaluated points first, and of these the nearest; U without any."""
+    """Nearest of the points that break the fewest rules about evaluated, then about pending points; U without any."""
     points = points if box is None else points[box.contains(points)]
     if not len(points):
         return U

@@ -82,7 +82,7 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
         self.seed = drawn if seed is None else whole_number(seed, 0, "$.seed", 2**32 - 1)
         bounds = dict.fromkeys(("x",) if graph is None else graph.variables, (0.0, 1.0))
         # refuses wrong settings before the first trial, except those that name parameters, which are not known yet
-        lists = {name for name in ("constraints", "no_go") if isinstance(settings.get(name), Sequence)}
+        lists = {name for name in ("constraints", "no_go") if isinstance(settings.get(name), list | tuple)}
         later = {"start", "step_limit", "safe", *lists}
         parts = {name: part for name, part in settings.items() if name not in later}
         Team(graph, bounds, seed=self.seed, initial=initial, **parts)

@@ -217,7 +217,7 @@ class Problem:
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
         near = limited._projected(np.full(len(known), 0.5))
         if (near is None or not limited.is_allowed(near[None])[0]) and not len(limited.allowed):
-            got = "got constraints that leave no point outside no_go, as far as could be found"
+            got = f"got constraints that leave no point{' outside no_go' * bool(self.no_go)}, as far as could be found"
             raise ConfigError(f"{got}; wanted some to query: widen a constraint or a region", at="$.constraints")
         return limited
 

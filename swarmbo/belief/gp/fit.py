@@ -161,7 +161,7 @@ def fit_jointly(
             starts = [*starts[:is_warm], coarse]
         log_posterior = given(slice(None))
         theta, value = maximise(log_posterior, starts, settings.max_iterations)
-        if (noisy := prior.noisy(theta)) is not None:
+        if np.isnan(noise).any() and (noisy := prior.noisy(theta)) is not None:
             (expected, start), every = noisy, slice(None)
             if (with_noise := given(every, expected))(start)[0] > value - WITHIN * len(data):
                 noisy_theta, noisy_value = maximise(with_noise, [start], settings.max_iterations)

@@ -105,7 +105,9 @@ def _noisy_optima(
     """Theta and mean of the problems that much noise explains clearly better than the optima found, by index."""
     from swarmbo.belief.gp.stack_fit import maximise_stacked  # late: numba is slow to load
 
-    noisy = [(i, *noise) for i, own in enumerate(theta) if (noise := problems[i].prior.noisy(own)) is not None]
+    is_unknown = [np.isnan(problem.data.noise).any() for problem in problems]
+    alternatives = [problem.prior.noisy(own) for problem, own in zip(problems, theta, strict=True)]
+    noisy = [(i, *other) for i, other in enumerate(alternatives) if other is not None and is_unknown[i]]
     if not noisy:
         return {}
     log_posterior = _log_posterior([problems[i] for i, *_ in noisy], [prior for _, prior, _ in noisy], kernel)

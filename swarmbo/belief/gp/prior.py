@@ -139,7 +139,7 @@ class HyperparameterPrior:
         return cls(tuple(sizes), base, is_shared, kernel, centre, spreads, own, bounds, ties)
 
     def noisy(self, theta: Theta) -> "tuple[HyperparameterPrior, Theta] | None":
-        """Prior that expects much noise, and a start; None if the optimum theta has noise, or the user knows the noise.
+        """Prior that expects much noise, and a start; None if theta has noise, or if the prior of the noise is narrow.
 
         Noise may look like short lengthscales. A search from there does not find the maximum with much noise, and a
         prior that expects nearly exact outcomes hides it.

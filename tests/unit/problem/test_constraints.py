@@ -473,7 +473,7 @@ def test_constraints_on_which_the_solver_runs_out_of_time_are_not_called_a_confl
     variables = {name: sb.Integer(0, 9) for name in "ab"}
     some = [Linear(weights={"a": 1.0, "b": 1.0}, at_least=9.0)]
     assert Problem.of(None, variables).with_constraints(some).constraints == tuple(some)
-    with pytest.raises(ConfigError, match="no point outside no_go, as far as could be found"):
+    with pytest.raises(ConfigError, match="leave no point, as far as could be found"):
         Problem.of(None, variables).with_constraints([Constraint(scope=("a", "b"), allowed=lambda a, b: False)])
 
 

@@ -98,18 +98,19 @@ def test_a_batch_of_noisy_evaluations_finds_the_maximum_as_single_ones_do():
 
 
 @pytest.mark.parametrize(
-    ("settings", "lengthscale", "is_open"),
-    [({}, 0.02, True), ({}, 0.5, False), ({"noise_log_std": 0.1}, 0.02, False), ({"noise_median": 0.3}, 0.02, True)],
+    ("settings", "found", "is_open"),
+    [({}, 1e-4, True), ({}, 0.02, False), ({"noise_log_std": 0.1}, 1e-4, False), ({"noise_median": 0.3}, 1e-4, True)],
 )
-def test_much_noise_is_tried_if_a_lengthscale_is_short_and_the_noise_is_not_fixed(settings, lengthscale, is_open):
+def test_much_noise_is_tried_if_a_fit_finds_little_and_its_prior_is_not_narrow(settings, found, is_open):
     own = AdditiveGPSettings(**settings)
     prior = HyperparameterPrior.of(own, ["f"], [2], "separate", [own.noise_median])
-    theta = np.log([0.4, lengthscale, 1.0, 1e-4])
-    noisy = prior.noisy(theta)
+    noisy = prior.noisy(np.log([0.4, 0.2, 1.0, found]))
     assert (noisy is not None) == is_open
     if noisy is not None:
-        assert noisy.centre[-1] == np.log(max(0.1, own.noise_median))
-        np.testing.assert_array_equal(noisy.centre[:-1], prior.centre[:-1])
+        expected, start = noisy
+        assert expected.centre[-1] == np.log(max(0.1, own.noise_median))
+        assert start[-1] == np.log(0.5)
+        np.testing.assert_array_equal(expected.centre[:-1], prior.centre[:-1])
 
 
 @pytest.mark.parametrize(
