@@ -35,7 +35,7 @@ _STEPS_FROM_PENDING = (1.1e-3, 4e-3)  # the same for pending points, where the d
 _GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
 _HALVED, _HALVINGS = 50, 12  # tries after which steps from evaluated points halve, and most halvings: regions are tiny
 _ENOUGH = 500, 1_000  # tries in vain, on grids and without, after which broken rules of pending points are dropped
-_MOST_TRIES = 10_000  # most tries; on grids, the last free values may be far away
+_MOST_TRIES, _LAST = 10_000, 2_000  # most tries; on grids, the last free values may be far away; with constraints
 _FLAT = 4  # least number of equal totals with which the initial design goes on
 _RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
@@ -273,7 +273,7 @@ class FunctionLearner:
             elif tries - since == enough:
                 # in a small region, and on grids, there may be no new point that is apart from all pending ones
                 hopeless = {n for n in broken if rules[n].are_pending}
-                if not hopeless and (problem.coding is None or problem.constraints):
+                if not hopeless and (problem.coding is None or (problem.constraints and tries >= _LAST)):
                     break
                 dropped, broken = dropped | hopeless, broken - hopeless
                 fewest, since = len(broken), tries

@@ -253,7 +253,8 @@ def recommended_steps(situation: JointSituation, problem: Problem, model: Model)
     elif len(belief.graph.components) > 1 and not belief.is_coupled:
         # the best values of separate parts were perhaps never evaluated together, and may fail together
         needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]
-        may_fail = any(one.is_risky(U) for one in needed)
+        lost = problem.domain.to_unit(history.X[history.failed.any(axis=1)])
+        may_fail = bool((np.abs(lost - U) <= _ROUNDING).all(axis=1).any()) or any(one.is_risky(U) for one in needed)
     if len(evaluated) and (problem.ranges or may_fail):
         mean, _ = yield Expect(model, problem.modelled(evaluated))
         U = problem.nearest_allowed(problem.domain.to_unit(evaluated[mean.argmax()]))

@@ -214,3 +214,16 @@ def test_points_of_a_colouring_with_too_many_points_to_list_are_distinct():
     points = [tuple(query.point.values()) for query in team.ask(8)]
     assert len(set(points)) == 8
     assert all(a != b for point in points for a, b in zip(point, (*point[1:], point[0]), strict=True))
+
+
+def test_once_all_allowed_points_of_a_large_grid_are_evaluated_a_point_is_asked_again():
+    names = list("abcdef")
+    few = sb.Linear(weights=dict.fromkeys(names, 1.0), at_most=1.0)  # 7 of a million points
+    team = sb.Team(None, dict.fromkeys(names, sb.Integer(0, 9)), constraints=[few], seed=0)
+    asked = list[tuple[int, ...]]()
+    for number in range(8):
+        query = team.ask()
+        asked.append(tuple(query.point.values()))
+        team.tell(query, float(number))
+    assert len(set(asked)) == 7
+    assert all(sum(point) <= 1 for point in asked)
