@@ -352,3 +352,11 @@ def test_a_large_value_near_the_others_is_no_mark_and_one_far_from_them_is_doubt
     heights[3, 4] = 9999.0
     heights[heights < 9999.0] *= 5.0
     assert "holds 9999 in 1 of 2,000 cells" in caught(heights)[0]
+
+
+@pytest.mark.parametrize("classes", [[0.0, 500.0], np.arange(100.0, 1000.0, 100.0), np.arange(0.0, 999.0, 0.3)])
+def test_a_number_that_many_cells_of_a_raster_hold_may_be_a_mark(tiff, classes):
+    values = np.random.default_rng(0).choice(classes, (60, 60))
+    values[:20, :15] = 999.0
+    with pytest.warns(DataWarning, match=r"holds 999 in 300 of 3,600 cells. It may mark a gap"):
+        robot_team_v0.parallel_env(field={"raster": tiff(values, 500_000, 5_200_000, 10.0, "EPSG:32632")})
