@@ -246,9 +246,7 @@ class Coordinates:
         """Convert metres on the map to longitudes from -180 to 180 and latitudes (WGS 84); None if not possible."""
         if self.projection is not None:
             return self.projection.degrees(metres)
-        if self.crs is None:
-            return None
-        return _warped(self.crs, "EPSG:4326", self.own(metres))
+        return None if self.crs is None else _warped(self.crs, "EPSG:4326", self.own(metres))
 
     def of_ring(self, ring: Float[np.ndarray, "n 2"], size_m: float, at: str) -> Float[np.ndarray, "m 2"]:
         """Convert a ring in longitudes and latitudes to metres on a map with the longer side ``size_m``.
@@ -283,8 +281,9 @@ class Coordinates:
 
 def _warped(source: str, target: str, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"] | None:
     """Places in another coordinate reference system; None if it is on another planet, or far from them."""
-    warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
-    errors = needed("rasterio._err", "geo", "a coordinate reference system", _AT)
+    warp, errors = (
+        needed(f"rasterio.{name}", "geo", "a coordinate reference system", _AT) for name in ("warp", "_err")
+    )
     try:
         return np.column_stack(warp.transform(source, target, *places.T.tolist())[:2])
     except errors.CPLE_BaseError:

@@ -12,11 +12,11 @@ from rich import progress as bars
 from rich.console import Console
 from rich.table import Column
 
+from swarmbo.boundary.values import digits
 from swarmbo.evaluations import Event, WorkerStatistics
 from swarmbo.records import RoundRecord, Traffic
 from swarmbo.runs.callbacks import Callback, make_callbacks
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.report import best_text
 from swarmbo.runs.rounds import Hooks, OnRound
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.stored_files import SUMMARY
@@ -127,7 +127,9 @@ class SweepProgress(_Display):
 
 def round_text(record: RoundRecord, traffic: Traffic) -> str:
     """State of a run after a round, in a few words."""
-    parts = ["no measurement yet" if record.best is None else f"best {best_text(record.best)}"]
+    parts = [
+        "no measurement yet" if record.best is None else f"best {digits(record.best.mean, 0.1 * record.best.std, 6)}"
+    ]
     if (score := record.score) is not None:
         watched = score.level_f1 is not None
         parts.append(f"F1 {score.level_f1:.3f}" if watched else f"regret {score.simple_regret:.4g}")

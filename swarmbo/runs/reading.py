@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from swarmbo.boundary.files import LoggedLines
-from swarmbo.boundary.values import counted, html_table
+from swarmbo.boundary.values import counted, digits, html_table
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError, SwarmboWarning
 from swarmbo.records import Recommendation, RoundRecord
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.report import Summary, best_text, report_rows
+from swarmbo.runs.report import Summary, report_rows
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.states import WorldRecord, read_world
 from swarmbo.runs.table import Columns, measurements, stacked, to_frame, write_csv, write_parquet, write_rows
@@ -148,14 +148,14 @@ class Run:
 
     def __repr__(self) -> str:
         """Name, progress and best measurement, in one line."""
-        best = "" if self.best is None else f", best {best_text(self.best)}"
+        best = "" if self.best is None else f", best {digits(self.best.mean, 0.1 * self.best.std, 6)}"
         return f"<{self._title}{best}; {self.path}>"
 
     def _repr_html_(self) -> str:
         """Closing table for notebooks; for a partial run, its best measurement and progress."""
         if self.summary is not None:
             return html_table(self._title, report_rows(self.summary))
-        best = "none" if self.best is None else best_text(self.best)
+        best = "none" if self.best is None else digits(self.best.mean, 0.1 * self.best.std, 6)
         return html_table(self._title, [("best measurement", best), ("folder", self.path)])
 
     @property

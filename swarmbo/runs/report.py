@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from rich.table import Table
 
 from swarmbo.boundary.coordinates import Coordinates
-from swarmbo.boundary.values import counted, digits, html_table, short
+from swarmbo.boundary.values import counted, html_table, short
 from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Neglected, Recommendation, Score, Traffic
 from swarmbo.runs.states import ScopeInUse
@@ -246,13 +246,8 @@ def reference_table(summary: Summary) -> Table | None:
 
 def quantity(value: float, unit: str) -> str:
     """A number with four to six digits and its unit."""
-    number = f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return f"{number} {unit}".rstrip()
-
-
-def best_text(best: Recommendation) -> str:
-    """The best measurement, with six digits or as many as a tenth of its noise needs."""
-    return digits(best.mean, max(1e-3, 0.1 * best.std), 6)
+    digits = f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{digits} {unit}".rstrip()
 
 
 def traffic_text(traffic: Traffic) -> str:

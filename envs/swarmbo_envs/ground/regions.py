@@ -149,7 +149,8 @@ def read_regions(
         settings = convert(dict(table), _KINDS[kind_of(table, _KINDS, at)], at=at)
         if isinstance(settings, CornersSettings):
             ring = np.array(settings.corners, dtype=float)
-            if earth.like_degrees([[ring]], high - low)[1] and _is_on_map(ring, low, high, coordinates, at):
+            is_speck = earth.like_degrees([[ring]], high - low)[1]
+            if coordinates is not None and is_speck and _is_on_map(ring, low, high, coordinates):
                 got = f"got corners such as {settings.corners[0]}, which lie on the map if they are degrees"
                 raise ConfigError(f"{got}; wanted m on the map, or a GeoJSON file in degrees", at=f"{at}.corners")
             regions.append(Region([ring]))
@@ -162,13 +163,11 @@ def read_regions(
     return regions
 
 
-def _is_on_map(degrees: Places, low: Place, high: Place, coordinates: Coordinates | None, at: str) -> bool:
+def _is_on_map(degrees: Places, low: Place, high: Place, coordinates: Coordinates) -> bool:
     """True if a ring in longitudes and latitudes can be converted to metres and may overlap the map."""
-    if coordinates is None or coordinates.known_crs is None:
-        return False
     try:
         with np.errstate(all="ignore"):  # a projection may be undefined far from the map
-            ring = coordinates.of_ring(degrees, (high - low).max(), at)
+            ring = coordinates.of_ring(degrees, (high - low).max(), "$.no_go")
     except ConfigError:
         return False
     return bool(np.isfinite(ring).all() and ((ring.max(axis=0) >= low) & (ring.min(axis=0) <= high)).all())
