@@ -214,11 +214,6 @@ class Coordinates:
         return "m" if self.projection is None else "degrees"
 
     @property
-    def known_crs(self) -> str | None:
-        """Coordinate reference system of the file's coordinates; None if unknown."""
-        return self.crs if self.projection is None else "EPSG:4326"
-
-    @property
     def decimals(self) -> int:
         """Decimals of the file's coordinates that give a millimetre."""
         return 8 if self.unit == "degrees" else 3

@@ -149,8 +149,7 @@ def read_regions(
         settings = convert(dict(table), _KINDS[kind_of(table, _KINDS, at)], at=at)
         if isinstance(settings, CornersSettings):
             ring = np.array(settings.corners, dtype=float)
-            is_speck = earth.like_degrees([[ring]], high - low)[1]
-            if coordinates is not None and is_speck and _is_on_map(ring, low, high, coordinates):
+            if coordinates and earth.like_degrees([[ring]], high - low)[1] and _is_on_map(ring, low, high, coordinates):
                 got = f"got corners such as {settings.corners[0]}, which lie on the map if they are degrees"
                 raise ConfigError(f"{got}; wanted m on the map, or a GeoJSON file in degrees", at=f"{at}.corners")
             regions.append(Region([ring]))
@@ -213,9 +212,7 @@ def _of_raster(
             raise ConfigError(f"{got}; wanted the same, or its extent, in m on the map", at=f"{at}.extent")
         (west, south), (east, north) = coordinates.metres(np.array(edges).reshape(2, 2)).tolist()
         edges = west, south, east, north
-    marked = values if values.dtype.kind == "b" else raster.masked
-    if values.dtype.kind == "f":
-        marked = marked | np.isnan(values)
+    marked = values if values.dtype.kind == "b" else raster.masked | np.isnan(values)
     if settings.nodata is not None:
         marked = marked | (values == settings.nodata)
     # half a cell, if the map's edges join centres of outer cells
