@@ -214,11 +214,6 @@ class Coordinates:
         return "m" if self.projection is None else "degrees"
 
     @property
-    def known_crs(self) -> str | None:
-        """Coordinate reference system of the file's coordinates; None if unknown."""
-        return self.crs if self.projection is None else "EPSG:4326"
-
-    @property
     def decimals(self) -> int:
         """Decimals of the file's coordinates that give a millimetre."""
         return 8 if self.unit == "degrees" else 3
@@ -246,19 +241,18 @@ class Coordinates:
         """Convert metres on the map to longitudes from -180 to 180 and latitudes (WGS 84); None if not possible."""
         if self.projection is not None:
             return self.projection.degrees(metres)
-        if self.crs is None:
-            return None
-        warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
-        return np.column_stack(warp.transform(self.crs, "EPSG:4326", *self.own(metres).T.tolist())[:2])
+        return None if self.crs is None else _warped(self.crs, "EPSG:4326", self.own(metres))
 
     def of_ring(self, ring: Float[np.ndarray, "n 2"], size_m: float, at: str) -> Float[np.ndarray, "m 2"]:
         """Convert a ring in longitudes and latitudes to metres on a map with the longer side ``size_m``.
 
-        Edges are straight in degrees (RFC 7946): those that bend on the map get further corners.
+        Edges are straight in degrees (RFC 7946): those that bend on the map get further corners. Edges over more than
+        180 and less than 360 degrees of longitude go the shorter way, across the date line.
         """
         for _ in range(_MOST_SPLITS):
             steps = np.roll(ring, -1, axis=0) - ring
-            steps[:, 0] = np.mod(steps[:, 0] + 180.0, 360.0) - 180.0  # the shorter way across the date line
+            # the shorter way across the date line
+            steps[:, 0] -= 360.0 * np.round(steps[:, 0] / 360.0) * (np.abs(steps[:, 0]) < 360.0)
             between, ends = ring[:, None] + steps[:, None] * _THIRDS, self._of_lon_lat(ring, at)
             chords = ends[:, None] + (np.roll(ends, -1, axis=0) - ends)[:, None] * _THIRDS
             apart = self._of_lon_lat(between.reshape(-1, 2), at).reshape(chords.shape) - chords
@@ -274,5 +268,18 @@ class Coordinates:
         if self.crs is None:
             wanted = "wanted --crs, the samples' coordinate reference system, such as EPSG:32632"
             raise ConfigError(f"got polygons in longitudes and latitudes for samples in metres; {wanted}", at=at)
-        warp = needed("rasterio.warp", "geo", "a coordinate reference system", _AT)
-        return self.metres(np.column_stack(warp.transform("EPSG:4326", self.crs, *degrees.T.tolist())[:2]))
+        if (own := _warped("EPSG:4326", self.crs, degrees)) is None:
+            got, wanted = f"got degrees that have no coordinates in {short(self.crs)}", "wanted places in its area"
+            raise ConfigError(f"{got}; {wanted}, or coordinates in metres", at=at)
+        return self.metres(own)
+
+
+def _warped(source: str, target: str, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"] | None:
+    """Places in another coordinate reference system; None if it is on another planet, or far from them."""
+    warp, errors = (
+        needed(f"rasterio.{name}", "geo", "a coordinate reference system", _AT) for name in ("warp", "_err")
+    )
+    try:
+        return np.column_stack(warp.transform(source, target, *places.T.tolist())[:2])
+    except errors.CPLE_BaseError:
+        return None

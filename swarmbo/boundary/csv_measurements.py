@@ -21,7 +21,7 @@ _EXTREMES = (-32768.0, -32767.0, -2147483648.0, 2147483647.0)  # extremes of two
 _FILL = (1e20, 1e30, 9.969209968386869e36, 3.4028234663852886e38, 1.7976931348623157e308)  # of NetCDF, GRIB and rasters
 _LEAST_POSITIVE = 9999.0
 _POSITIVE_SPREADS = 3.0
-_ISOLATED = 1.5  # distance from the next number, in usual distances between numbers
+_ISOLATED, _ENOUGH = 1.5, 10  # distance from the next number, in usual distances between at least ten numbers
 
 MARKS = "missing = [{:.10g}]", "missing = []"  # settings that state one mark, and no marks
 _LARGEST = 1e12  # size of coordinates and values: products of several stay far from overflow
@@ -69,7 +69,7 @@ def marked(
     integers; and fill values of data formats, which always count. A negative common mark counts if it is farther from
     the other numbers than their range or, except in coordinates, if no other number is negative. A positive one counts
     from 9999 on, at more than three times the range. Common marks outside the range that do not count are doubtful,
-    unless their distance from the next number is usual.
+    except one that occurs once, at a usual distance from the next of ten or more numbers.
     """
     if missing is not None:
         return np.isin(numbers, missing), {}
@@ -77,14 +77,14 @@ def marked(
     nines = [bool(_NINES.fullmatch(f"{number:.10g}")) or number in _EXTREMES for number in numbers]
     usual = np.array(nines, dtype=bool) & ~fill
     others = np.unique(numbers[~usual & ~fill & np.isfinite(numbers)])
-    usual_gap = float(np.median(np.diff(others))) if others.size > 1 else 0.0
+    usual_gap = float(np.median(np.diff(others))) if others.size >= _ENOUGH else 0.0
     rows, doubtful = fill, dict[float, int]()
     for number, count in Counter(numbers[usual].tolist()).items():
         if others.size and others.min() <= number <= others.max():
             continue
         if others.size and _stands_apart(number, float(others.min()), float(others.max()), is_coordinate):
             rows = rows | (numbers == number)
-        elif not others.size or np.abs(others - number).min() > _ISOLATED * usual_gap:
+        elif count > 1 or not others.size or np.abs(others - number).min() > _ISOLATED * usual_gap:
             doubtful[number] = count
     return rows, doubtful
 

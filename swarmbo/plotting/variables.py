@@ -142,7 +142,8 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
         if is_inside:
             fontsize = min(8.5, 1.25 * np.sqrt(size) / max(len(label), 2))
             text_style |= {"xytext": (0, 0), "va": "center", "fontsize": fontsize}
-            text_style |= {"color": _legible_on(colour)} if kind == "factor" else {}
+            is_dark = np.dot(to_rgb(colour), [0.3, 0.59, 0.11]) < 0.62
+            text_style |= {"color": "white" if is_dark else style.INK} if kind == "factor" else {}
         else:
             side, va = (1.0, "bottom") if kind == "variable" else (-1.0, "top")  # neighbours' labels differ
             text_style |= {"xytext": (0, side * 0.62 * np.sqrt(size)), "va": va, "fontsize": 7.5}
@@ -218,11 +219,6 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
             text = f"{len(graph.variables)} variables, {len(graph.factors)} factors, {parts}"
             axes[0].set_title(" · ".join(filter(None, (title, text))))
     return figure
-
-
-def _legible_on(colour: str) -> str:
-    red, green, blue = to_rgb(colour)
-    return "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.62 else style.INK
 
 
 def _layout(graph: FactorGraph) -> dict[tuple[str, str], Position]:

@@ -127,7 +127,8 @@ class SweepProgress(_Display):
 
 def round_text(record: RoundRecord, traffic: Traffic) -> str:
     """State of a run after a round, in a few words."""
-    parts = ["no measurement yet" if record.best is None else f"best {digits(record.best.mean, 1e-3, 6)}"]
+    best = record.best
+    parts = ["no measurement yet" if best is None else f"best {digits(best.mean, 0.1 * best.std, 6)}"]
     if (score := record.score) is not None:
         watched = score.level_f1 is not None
         parts.append(f"F1 {score.level_f1:.3f}" if watched else f"regret {score.simple_regret:.4g}")

@@ -128,7 +128,7 @@ def _geotiff(plan: SurveyPlan, path: Path) -> Path:
     found = plan.map
     dx, dy = found.x[1] - found.x[0], found.y[1] - found.y[0]
     corner = rasterio.Affine(dx, 0.0, found.x[0] - dx / 2.0, 0.0, -dy, found.y[-1] + dy / 2.0)
-    crs = plan.samples.coordinates.known_crs
+    crs = "EPSG:4326" if plan.samples.coordinates.unit == "degrees" else plan.samples.coordinates.crs
     shape: dict[str, Any] = {"height": len(found.y), "width": len(found.x), "count": 2, "dtype": "float64"}
     with rasterio.io.MemoryFile() as memory:
         with memory.open(driver="GTiff", crs=crs, transform=corner, nodata=np.nan, compress="deflate", **shape) as tiff:

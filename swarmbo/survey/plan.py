@@ -20,7 +20,7 @@ from swarmbo.team import Team
 _CELLS = 120  # number of cells along the longer side of the map
 _CANDIDATES = 2048  # approximate largest number of places from which the next ones are chosen
 _MARGIN = 0.03  # margin around the samples, as a share of the longer side
-_NEAR = 1.5  # distance of the map's border from the samples, in usual distances between samples
+_NEAR, _LEAST_NEAR = 1.5, 0.75  # distance of the map's border, in usual distances between samples; least, in cells
 _CLEAR = 0.25  # smallest distance between a sample and a next place, in cells
 _FEWEST = 3  # smallest number of sampled locations
 _MOST_CHECKED = 3000  # largest number of samples for the leave-one-out error, which costs their number cubed
@@ -96,13 +96,13 @@ def plan_next(
             than all samples; ``level``: places that tell where the ``level`` is exceeded.
         level: Level in the unit of the values; with the aim ``level`` only.
         avoid: Region without next places; the map leaves it out.
-        area: Region of interest. Default: the convex hull of the samples, and places within 1.5 times the usual
-            distance between samples from a sample, or from a transect if all samples are so near to one.
+        area: Region of interest. Default: the convex hull of the samples, and places near a sample. If all samples lie
+            along one line, also places near that line. Near means within 1.5 usual distances between samples.
         positions: Present positions (agents, 2), m on the map.
         seed: Seed of the fit's random starts.
 
     Raises:
-        ConfigError: If samples are too few, the aim lacks its level, or regions leave no place.
+        ConfigError: If samples are too few, the aim lacks its level, or too few places are left.
 
     Example:
         >>> import numpy as np
@@ -128,8 +128,8 @@ def plan_next(
     inside &= True if avoid is None else ~avoid.holds(cells)
     free = _candidates(samples, cells, inside, (len(y), len(x)))
     if len(free) < len(names):
-        got = f"the regions leave {len(free)} locations for {len(names)} agents"
-        raise ConfigError(f"{got}; wanted a larger area, or smaller regions to avoid")
+        wanted = "an area" if area is None and avoid is None else "a larger area, smaller regions to avoid"
+        raise ConfigError(f"got {len(free)} locations for {len(names)} agents; wanted {wanted}, or fewer agents")
     low = np.minimum(cells.min(axis=0), samples.places.min(axis=0))
     high = np.maximum(cells.max(axis=0), samples.places.max(axis=0))
     settings: dict[str, Any] = {"kind": "exact", "equal_in": "physical"}
@@ -180,16 +180,17 @@ def _axes(samples: Samples, area: Region | None) -> tuple[Float[np.ndarray, " nx
 
 
 def _is_near_samples(places: Float[np.ndarray, "n 2"], cells: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
-    """Mask of cells in the hull of the samples, or within 1.5 usual sample distances from a sample or transect."""
+    """Mask of cells in the hull of the samples, or near a sample or transect."""
     distinct = np.unique(places, axis=0)
     tree = cKDTree(distinct)
     spacing = float(np.median(np.asarray(tree.query(distinct, k=2)[0])[:, 1]))
-    near = np.asarray(tree.query(cells)[0]) <= _NEAR * spacing
+    reach = max(_NEAR * spacing, _LEAST_NEAR * float(np.ptp(cells, axis=0).max()) / _CELLS)
+    near = np.asarray(tree.query(cells)[0]) <= reach
     first = distinct[((distinct - distinct[0]) ** 2).sum(axis=1).argmax()]
     along = distinct[((distinct - first) ** 2).sum(axis=1).argmax()] - first
     from_first = np.concatenate([distinct, cells]) - first
     share = np.clip(from_first @ along / (along @ along), 0.0, 1.0)
-    is_along = ((from_first - share[:, None] * along) ** 2).sum(axis=1) <= (_NEAR * spacing) ** 2
+    is_along = ((from_first - share[:, None] * along) ** 2).sum(axis=1) <= reach**2
     if is_along[: len(distinct)].all():  # a transect, whose hull may be thinner than a cell
         return near | is_along[len(distinct) :]
     return near | (Delaunay(distinct - distinct[0]).find_simplex(cells - distinct[0]) >= 0)

@@ -182,7 +182,8 @@ def _marks(values: Float[np.ndarray, " n"]) -> tuple[list[float], dict[float, in
         between = values[(values > low) & (values < high)]
         some = between[:: max(1, between.size // 1000)]  # enough for the usual distance between numbers
         ends_between = [between.min(), between.max(), *some] if between.size else []
-        is_marked, found = marked(np.array([low, high, *ends_between]), None, is_coordinate=False)
+        repeated = [end for end in (low, high) if (values == end).sum() > 1]
+        is_marked, found = marked(np.array([low, high, *repeated, *ends_between]), None, is_coordinate=False)
         new_marks = {number for number, is_mark in zip((low, high), is_marked[:2], strict=True) if is_mark}
         if not new_marks:
             doubtful = {number: int((values == number).sum()) for number in found}

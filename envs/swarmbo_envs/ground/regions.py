@@ -61,8 +61,8 @@ class RasterSettings(Settings, frozen=True):
         raster: Path of the file; relative to the current directory.
         nodata: The value of no-go cells. Default: the file's own, if it has one.
         extent: West, south, east and north edge, m on the map. Default: those of a GeoTIFF, else those of the field's
-            raster if it has as many rows and columns, else those of the map. A GeoTIFF in the coordinate reference
-            system of the field's raster is placed by its own coordinates.
+            raster if that has as many rows and columns and is not in degrees, else those of the map. A GeoTIFF in the
+            coordinate reference system of the field's raster is placed by its own coordinates.
     """
 
     raster: str
@@ -149,9 +149,7 @@ def read_regions(
         settings = convert(dict(table), _KINDS[kind_of(table, _KINDS, at)], at=at)
         if isinstance(settings, CornersSettings):
             ring = np.array(settings.corners, dtype=float)
-            ends = None if coordinates is None else coordinates.lon_lat(np.array([low, high]))
-            is_speck = earth.like_degrees([[ring]], high - low)[1]
-            if ends is not None and is_speck and ((ring.max(axis=0) >= ends[0]) & (ring.min(axis=0) <= ends[1])).all():
+            if coordinates and earth.like_degrees([[ring]], high - low)[1] and _is_on_map(ring, low, high, coordinates):
                 got = f"got corners such as {settings.corners[0]}, which lie on the map if they are degrees"
                 raise ConfigError(f"{got}; wanted m on the map, or a GeoJSON file in degrees", at=f"{at}.corners")
             regions.append(Region([ring]))
@@ -162,6 +160,16 @@ def read_regions(
     if sum(len(ring) for region in regions if region.marked is None for ring in region.rings) > _MOST_CORNERS:
         raise ConfigError(f"got more than {_MOST_CORNERS:,} corners; wanted simpler polygons", at="$.no_go")
     return regions
+
+
+def _is_on_map(degrees: Places, low: Place, high: Place, coordinates: Coordinates) -> bool:
+    """True if a ring in longitudes and latitudes can be converted to metres and may overlap the map."""
+    try:
+        with np.errstate(all="ignore"):  # a projection may be undefined far from the map
+            ring = coordinates.of_ring(degrees, (high - low).max(), "$.no_go")
+    except ConfigError:
+        return False
+    return bool(np.isfinite(ring).all() and ((ring.max(axis=0) >= low) & (ring.min(axis=0) <= high)).all())
 
 
 def _of_geojson(settings: GeoJSONSettings, size: Place, coordinates: Coordinates | None, at: str) -> list[Region]:
@@ -204,14 +212,11 @@ def _of_raster(
             raise ConfigError(f"{got}; wanted the same, or its extent, in m on the map", at=f"{at}.extent")
         (west, south), (east, north) = coordinates.metres(np.array(edges).reshape(2, 2)).tolist()
         edges = west, south, east, north
-    marked = values if values.dtype.kind == "b" else raster.masked
-    if values.dtype.kind == "f":
-        marked = marked | np.isnan(values)
+    marked = values if values.dtype.kind == "b" else raster.masked | np.isnan(values)
     if settings.nodata is not None:
         marked = marked | (values == settings.nodata)
-    half = (
-        0.5 * (high - low) / (np.array(values.shape[::-1]) - 1) if values.shape == cells else np.zeros(2)
-    )  # of a cell
+    # half a cell, if the map's edges join centres of outer cells
+    half = 0.5 * (high - low) / (np.array(values.shape[::-1]) - 1) if values.shape == cells else np.zeros(2)
     (west, south), (east, north) = (low - half).tolist(), (high + half).tolist()
     edges = settings.extent or edges or (west, south, east, north)
     return Region.of_cells(np.ascontiguousarray(marked[::-1]), edges)  # south row first

@@ -132,7 +132,11 @@ class FusedBelief(Delegating):
             self.due = exchanges
             return Traffic()
         self.sent = sum((exchange(agents.values(), medium, steps) for agents, medium, steps in exchanges), Traffic())
-        self.link_report = self._link_report([talk.medium for talk in exchanges], round)
+        if isinstance(self._transport, Faults):
+            media = [talk.medium for talk in exchanges]
+            summed = sum((LinkReport(medium.now, edges=by_name(medium.edges)) for medium in media), LinkReport(ticks=0))
+            present = self._transport.present(self.names, round, math.inf)
+            self.link_report = replace(summed, silent=tuple(name for name in self.names if name not in present))
         return self.sent
 
     def _medium(self, purposes: Sequence[str], links: "nx.Graph[str] | None", round: int) -> FaultyTransport:
@@ -144,13 +148,6 @@ class FusedBelief(Delegating):
             faults = replace(self._transport.after(round, self.names), loss=1.0 - survives)
             return faults.open(self.names, links, seed=drawn, round=round)
         return faults.open(self.names, links)
-
-    def _link_report(self, media: Sequence[FaultyTransport], round: int) -> LinkReport | None:
-        if not isinstance(self._transport, Faults):
-            return None
-        summed = sum((LinkReport(medium.now, edges=by_name(medium.edges)) for medium in media), LinkReport(ticks=0))
-        present = self._transport.present(self.names, round, math.inf)
-        return replace(summed, silent=tuple(name for name in self.names if name not in present))
 
     @property
     def has_faults(self) -> bool:

@@ -104,6 +104,20 @@ def test_a_number_at_its_usual_distance_from_the_others_is_no_mark(sign):
     assert marked(np.append(gone, series[-1]), None, is_coordinate=True)[1] == {sign * 999.9: 1}
 
 
+@pytest.mark.parametrize(
+    ("values", "is_coordinate"),
+    [
+        ([0] * 5 + [600] * 5 + [999] * 3, False),
+        ([10, 400, 650, 999, 999, 999, 999], False),
+        ([-5000, 6000, -9999, -9999, -9999], False),
+        ([*range(900, 999), 999, 999], False),  # repeated
+        ([0, 1000, -999], True),  # too few others to tell what distance is usual
+    ],
+)
+def test_a_repeated_number_and_one_among_few_others_may_be_a_mark(values, is_coordinate):
+    assert list(marked(np.array(values, dtype=float), None, is_coordinate=is_coordinate)[1]) == [values[-1]]
+
+
 LON, LAT = [5.72, 5.74, 5.76, 5.7512], [50.95, 50.98, 50.9601, 50.9712]
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from swarmbo.boundary.coordinates import LocalProjection
+from swarmbo.boundary.coordinates import Coordinates, LocalProjection, holds
 from swarmbo.errors import ConfigError, DataWarning, MissingPackageError
 from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0
 from swarmbo_envs.ground import Region
@@ -92,6 +92,57 @@ def test_regions_in_degrees_are_placed_correctly_on_a_raster_in_a_projected_syst
     raster = tiff(np.random.default_rng(2).random((40, 50)), 500_000, 5_200_000, 100.0, "EPSG:32632")
     env = robot_team_v1.parallel_env(field={"raster": raster}, no_go=[{"geojson": str(path), **stated}])
     np.testing.assert_allclose(env.no_go()[0][0], ring - corner, atol=0.01)
+
+
+MOON = "+proj=stere +lat_0=-90 +R=1737400 +units=m"
+
+
+@pytest.mark.parametrize(
+    ("crs", "west", "north", "cell"),
+    [
+        ("EPSG:4326", 9.0, 48.0, 0.01),
+        ("EPSG:4326", 200.0, 48.0, 0.01),
+        ("EPSG:32632", 500_000.0, 5_400_000.0, 100.0),
+        ("EPSG:3832", 3.33e6, -1.9e6, 2000.0),  # across the date line
+        ("EPSG:3031", -15e4, 10e4, 10_000.0),  # around the South Pole
+        (MOON, -1000.0, 1000.0, 50.0),
+        ("IAU_2015:49930", -1000.0, 1000.0, 50.0),  # on Mars
+    ],
+)
+def test_corners_in_degrees_are_refused_on_each_map_of_the_earth_and_corners_in_metres_on_none(
+    tiff, tmp_path, crs, west, north, cell
+):
+    field = {"raster": tiff(np.random.default_rng(0).random((20, 30)), west, north, cell, crs)}
+    env = robot_team_v1.parallel_env(field=field)
+    corners = np.array([[0.2, 0.2], [0.6, 0.2], [0.6, 0.6]]) * env.field.high
+    assert len(robot_team_v1.parallel_env(field=field, no_go=[{"corners": corners.tolist()}]).no_go()) == 1
+    is_earth = crs.startswith("EPSG")
+    degrees = env.field.coordinates.lon_lat(corners)
+    assert (degrees is not None) == is_earth
+    speck = [[1.0, 2.0], [1.2, 2.0], [1.2, 2.1]]
+    assert len(robot_team_v1.parallel_env(field=field, no_go=[{"corners": speck}]).no_go()) == 1
+    if is_earth:
+        for turn in (0.0, 360.0 if west == 200.0 else 0.0):
+            around = degrees[1] + np.array([[turn, 0.0], [turn + 0.01, 0.0], [turn + 0.01, 0.01]])
+            with pytest.raises(ConfigError, match="which lie on the map if they are degrees; wanted m"):
+                robot_team_v1.parallel_env(field=field, no_go=[{"corners": around.tolist()}])
+        return
+    path = tmp_path / "p.geojson"
+    path.write_text(json.dumps({"type": "Polygon", "coordinates": [[*speck, speck[0]]]}))
+    with pytest.raises(ConfigError, match="have no coordinates in"):
+        robot_team_v1.parallel_env(field=field, no_go=[{"geojson": str(path), "coordinates": "degrees"}])
+
+
+@pytest.mark.parametrize(("first", "last", "held"), [(-180.0, 180.0, 360), (-90.0, 90.0, 180), (179.0, -179.0, 2)])
+def test_a_polygon_of_180_or_360_degrees_holds_its_longitudes_around_a_pole(first, last, held):
+    coordinates = Coordinates(("x", "y"), None, "EPSG:3031")
+    cap = np.array([[first, -60.0], [last, -60.0], [last, -89.0], [first, -89.0]])
+    polygon = coordinates.of_ring(cap, 6e6, "$")
+    around = np.column_stack([np.arange(-179.5, 180.0), np.full(360, -75.0)])
+    places = np.column_stack(rasterio.warp.transform("EPSG:4326", "EPSG:3031", *around.T))
+    is_within = holds([polygon], places)
+    assert is_within.sum() == held
+    assert is_within[0] == (held != 180)
 
 
 @pytest.mark.parametrize("kind", ["array", "GeoTIFF", "elevation"])
@@ -301,3 +352,11 @@ def test_a_large_value_near_the_others_is_no_mark_and_one_far_from_them_is_doubt
     heights[3, 4] = 9999.0
     heights[heights < 9999.0] *= 5.0
     assert "holds 9999 in 1 of 2,000 cells" in caught(heights)[0]
+
+
+@pytest.mark.parametrize("classes", [[0.0, 500.0], np.arange(100.0, 1000.0, 100.0), np.arange(0.0, 999.0, 0.3)])
+def test_a_number_that_many_cells_of_a_raster_hold_may_be_a_mark(tiff, classes):
+    values = np.random.default_rng(0).choice(classes, (60, 60))
+    values[:20, :15] = 999.0
+    with pytest.warns(DataWarning, match=r"holds 999 in 300 of 3,600 cells. It may mark a gap"):
+        robot_team_v0.parallel_env(field={"raster": tiff(values, 500_000, 5_200_000, 10.0, "EPSG:32632")})

@@ -53,9 +53,26 @@ def test_count_bar_and_time_are_complete_at_any_width(monkeypatch, width, rounds
 @pytest.mark.parametrize(("width", "kept"), [(60, 1), (80, 2), (200, 4)])
 def test_short_lines_drop_extras_from_the_end(monkeypatch, width, kept):
     parts = round_text(RECORD, RECORD.sharing).split(", ")
-    assert parts[0] == "best 1024.062"
+    assert parts[0] == "best 1024.06"
     line = shown(monkeypatch, width)[-1]
     assert line.rstrip().endswith("left, " + ", ".join(parts[:kept]) if kept < 4 else "kB"), line
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "text"),
+    [
+        (980123.4567, 0.05, "980123.457"),
+        (980123.4567, 0.0, "980123"),
+        (27182818.28, 1e4, "2.71828e+07"),
+        (0.123456789, 1e-3, "0.123457"),
+        (float("inf"), 1.0, "inf"),
+        (float("nan"), 1.0, "nan"),
+        (12.5, float("nan"), "12.5"),
+    ],
+)
+def test_the_best_measurement_has_the_digits_that_its_noise_leaves(mean, std, text):
+    record = msgspec.structs.replace(RECORD, best=Recommendation([0.5], mean, std))
+    assert round_text(record, Traffic()).split(", ")[0] == f"best {text}"
 
 
 EVENTS = [
@@ -102,7 +119,7 @@ def test_with_workers_lines_show_running_and_failed_tasks(capsys):
             display.on_event(event)
         display.show(RECORD, False)
     written = capsys.readouterr().err
-    assert re.search(r"^done 7/8: 2 running, 1 failed, busy \d+%, best 1024.062, ", written), written
+    assert re.search(r"^done 7/8: 2 running, 1 failed, busy \d+%, best 1024.06, ", written), written
 
 
 @pytest.mark.parametrize("logged", [0, 5])

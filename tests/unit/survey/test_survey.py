@@ -206,6 +206,32 @@ def test_samples_on_a_transect_have_a_map_along_it_also_in_a_gap(slope, width):
     assert all(100.0 < place.place[0] < 300.0 for place in plan.places)
 
 
+@pytest.mark.parametrize("is_dense", [False, True])
+def test_samples_much_denser_than_the_map_leave_places_between_them(is_dense):
+    if is_dense:  # every 2 m, with a gap, and a metre of scatter
+        along = np.append(np.arange(0.0, 3000.0, 2.0), np.arange(7000.0, 10_000.0, 2.0))
+        across = 0.7 * along + np.random.default_rng(0).normal(0.0, 1.0, len(along))
+    else:  # pairs
+        along = np.repeat(np.arange(0.0, 10_000.0, 250.0), 2)
+        along, across = along + np.tile([0.0, 0.5], len(along) // 2), 0.5 * along
+    places = np.column_stack([along, across])
+    plan = plan_next(Samples(places, np.sin(along / 900.0), None, Coordinates(("x", "y")), "v"), 2)
+    has_cell = np.isfinite(plan.map.mean).any(axis=0)
+    assert has_cell[(plan.map.x > 0.0) & (plan.map.x < along.max())].all()
+
+
+def test_the_error_for_too_few_places_names_regions_only_if_there_are_some(tmp_path, monkeypatch):
+    places = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    samples = Samples(places, np.arange(3.0), None, Coordinates(("x", "y")), "v")
+    ring = [[-9, -9], [9, -9], [9, 9], [-9, 9], [-9, -9]]
+    (tmp_path / "all.json").write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
+    with pytest.raises(ConfigError, match=r"got 0 locations for 1 agents; .* smaller regions to avoid"):
+        plan_next(samples, avoid=read_region(tmp_path / "all.json", samples, "--avoid"))
+    monkeypatch.setattr("swarmbo.survey.plan._CLEAR", 1e3)
+    with pytest.raises(ConfigError, match=r"got 0 locations for 1 agents; wanted an area, or fewer agents"):
+        plan_next(samples)
+
+
 def test_the_map_of_a_wide_survey_in_degrees_has_all_samples():
     degrees = np.array([[0.0, 56.0], [20.0, 56.0], [0.0, 69.9], [20.0, 69.9], [10.0, 56.2], [10.1, 69.95], [3.0, 62.0]])
     coordinates = Coordinates.about(degrees)
