@@ -162,8 +162,9 @@ def fit_jointly(
         log_posterior = given(slice(None))
         theta, value = maximise(log_posterior, starts, settings.max_iterations)
         if np.isnan(noise).any() and (noisy := prior.noisy(theta)) is not None:
-            (expected, start), every = noisy, slice(None)
-            if (with_noise := given(every, expected))(start)[0] > value - WITHIN * len(data):
+            expecting_noise, start = noisy
+            with_noise = given(slice(None), expecting_noise)
+            if with_noise(start)[0] > value - WITHIN * len(data):
                 noisy_theta, noisy_value = maximise(with_noise, [start], settings.max_iterations)
                 theta = noisy_theta if noisy_value > value + CLEAR_LEAD else theta
         means = log_posterior.means(theta)
