@@ -85,9 +85,9 @@ def unmasked(value: object) -> np.ndarray:
     return np.asarray(value)
 
 
-def digits(value: float, finest: float, least: int = 4) -> str:
-    """Text of a number with at least ``least`` significant digits, and as many as a difference ``finest`` > 0 needs."""
-    if not (math.isfinite(value) and 0.0 < finest < math.inf):
+def digits(value: float, std: float, least: int = 4) -> str:
+    """Text of a number with at least ``least`` significant digits, and as many as a tenth of ``std`` > 0 needs."""
+    if not (math.isfinite(value) and 0.0 < (finest := 0.1 * std) < math.inf):
         return f"{value:.{least}g}"
     needed = 1 + int(math.log10(max(abs(value), 1e-300)) - math.log10(finest))
     return f"{value:.{min(15, max(least, needed))}g}"

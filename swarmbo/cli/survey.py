@@ -79,7 +79,7 @@ def _places_table(plan: "SurveyPlan", title: str) -> "Table":
         table.add_column(name, overflow="fold")
     decimals = max(6 if frame.unit == "degrees" else 1, plan.decimals - 1)
     for number, place in enumerate(plan.places, start=1):
-        mean = digits(place.mean, 0.1 * place.std)
+        mean = digits(place.mean, place.std)
         cells = (*(f"{c:.{decimals}f}" for c in place.place), mean, f"{place.std:.3g}", place.why)
         table.add_row(str(number), place.agent, *cells)
     return table

@@ -128,7 +128,7 @@ class SweepProgress(_Display):
 def round_text(record: RoundRecord, traffic: Traffic) -> str:
     """State of a run after a round, in a few words."""
     best = record.best
-    parts = ["no measurement yet" if best is None else f"best {digits(best.mean, 0.1 * best.std, 6)}"]
+    parts = ["no measurement yet" if best is None else f"best {digits(best.mean, best.std, 6)}"]
     if (score := record.score) is not None:
         watched = score.level_f1 is not None
         parts.append(f"F1 {score.level_f1:.3f}" if watched else f"regret {score.simple_regret:.4g}")

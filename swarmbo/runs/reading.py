@@ -148,14 +148,14 @@ class Run:
 
     def __repr__(self) -> str:
         """Name, progress and best measurement, in one line."""
-        best = "" if self.best is None else f", best {digits(self.best.mean, 0.1 * self.best.std, 6)}"
+        best = "" if self.best is None else f", best {digits(self.best.mean, self.best.std, 6)}"
         return f"<{self._title}{best}; {self.path}>"
 
     def _repr_html_(self) -> str:
         """Closing table for notebooks; for a partial run, its best measurement and progress."""
         if self.summary is not None:
             return html_table(self._title, report_rows(self.summary))
-        best = "none" if self.best is None else digits(self.best.mean, 0.1 * self.best.std, 6)
+        best = "none" if self.best is None else digits(self.best.mean, self.best.std, 6)
         return html_table(self._title, [("best measurement", best), ("folder", self.path)])
 
     @property

@@ -70,8 +70,8 @@ def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
     next_ones = {name: [getattr(place, key) for place in plan.places] for name, key in columns.items()}
     cells = np.column_stack([found.x[rows[:, 1]], found.y[rows[:, 0]]])
     shown = (("expected", found.mean), ("std", found.std))
-    finest = 0.01 * float(np.nanmedian(found.std))
-    map_values = {name: [float(digits(value, finest, 6)) for value in values[tuple(rows.T)]] for name, values in shown}
+    tenth = 0.1 * float(np.nanmedian(found.std))  # neighbouring cells differ by less than a standard deviation
+    map_values = {name: [float(digits(value, tenth, 6)) for value in values[tuple(rows.T)]] for name, values in shown}
     written = [
         _csv(plan, folder / "next.csv", [place.place for place in plan.places], next_ones),
         _csv(plan, folder / "map.csv", cells, map_values),
@@ -116,7 +116,7 @@ def _gpx(plan: SurveyPlan, path: Path) -> Path:
         lon, lat = place.lon_lat or (0.0, 0.0)
         point = ElementTree.SubElement(root, "wpt", {"lat": f"{lat:.8f}", "lon": f"{lon:.8f}"})
         ElementTree.SubElement(point, "name").text = place.agent
-        mean = digits(place.mean, 0.1 * place.std)
+        mean = digits(place.mean, place.std)
         ElementTree.SubElement(point, "desc").text = f"expected {mean} ± {place.std:.3g}; {place.why}"
     with replacing(path) as file:
         ElementTree.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)

@@ -227,7 +227,7 @@ def _next_places(
     out = list[NextPlace]()
     for i, name in enumerate(names):
         m, s = float(mean[i]), float(std[i])
-        why = f"a chance of {ndtr((m - threshold) / max(s, 1e-300)):.0%} {relation} {digits(threshold, 0.1 * s)}"
+        why = f"a chance of {ndtr((m - threshold) / max(s, 1e-300)):.0%} {relation} {digits(threshold, s)}"
         if aim == "map":
             why = f"the map is uncertain by {s:.3g} here, by {median_std:.3g} in the median"
         distance_m = None if positions is None else float(np.sqrt(((chosen[i] - positions[i]) ** 2).sum()))
