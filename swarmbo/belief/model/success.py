@@ -44,9 +44,9 @@ def excess_of(succeeded: Iterable[bool], accepted: float = _ACCEPTED) -> float:
 
 def required_logit(excess: float, odds: float = np.inf) -> float:
     """Required logit of success at a point. It rises with failures and falls with successes (compare Gibbs & Candès
-    2021), but less if failures are random: ``odds`` are the log odds that failures depend on the point.
+    2021), unless failures are random: ``odds`` are the log odds that failures depend on the point.
     """
-    return min(_REQUIRED + _RISE * excess * float(expit(odds)), _MOST_REQUIRED)
+    return min(_REQUIRED + _RISE * excess * max(2.0 * float(expit(odds)) - 1.0, 0.0), _MOST_REQUIRED)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,14 @@ def test_successes_around_a_failure_by_chance_outvote_it() -> None:
     assert SuccessGP.learned(U, np.arange(20) != 7).logit(U[7:8])[0] > required_logit(0.0)
 
 
+def test_many_failures_raise_the_requirement_only_if_they_depend_on_the_point() -> None:
+    U = np.random.default_rng(2).random((60, 2))
+    by_chance = SuccessGP.learned(U, np.random.default_rng(3).random(60) > 0.4)
+    behind_a_wall = SuccessGP.learned(U, U[:, 0] < 0.6)
+    assert required_logit(12.0, by_chance.odds) == required_logit(0.0)
+    assert required_logit(4.0, behind_a_wall.odds) > required_logit(2.0, behind_a_wall.odds) > 1.0
+
+
 def test_many_outcomes_cost_no_more_than_the_informative_ones() -> None:
     U = np.random.default_rng(0).random((3000, 2))
     model = SuccessGP.learned(U, U[:, 0] < 0.8)
