@@ -122,7 +122,7 @@ def require_agent_settings(setup: Setup) -> None:
         if isinstance(belief, FusedSettings):
             _require_local_settings(setup)
         if isinstance(coordination, Solver) and not isinstance(coordination, TableMethod):
-            raise _unfit(coordination, "knows no agents", "'max-sum'")
+            raise _unfit(coordination, "decides centrally", "'max-sum'")
         setup.rule().check_world(setup.problem.level)
         return
     if setup.problem.ranges:
@@ -134,7 +134,7 @@ def require_agent_settings(setup: Setup) -> None:
             wanted = "a coordination method such as 'admm', or outcomes = 'total'"
             raise _unfit(coordination, "needs all outcomes", wanted)
     elif not isinstance(coordination, BoxMethod):
-        raise _unfit(coordination, "knows no agents", "'admm'")
+        raise _unfit(coordination, "decides centrally", "'admm'")
     if not everything and not isinstance(belief, AdditiveGPSettings | EnsembleSettings):
         wanted = "'additive', 'ensemble' or outcomes = 'total'"
         raise _unfit(belief, "needs all outcomes", wanted, "$.belief")

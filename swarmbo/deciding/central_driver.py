@@ -242,5 +242,5 @@ class CentralDriver:
         return self.transport.open(agents, links, seed=self.seed, round=self.round)
 
     def _knows_no_agents(self) -> ConfigError:
-        got = f"got true, but {type(self.coordination).__name__} knows no agents"
+        got = f"got true, but {type(self.coordination).__name__} decides centrally"
         return ConfigError(got, at="$.transport.as_agents")

@@ -152,7 +152,9 @@ def _check_info(env: Any, agent: str, info: Any) -> None:
         sampled, priced = info.get("sampled"), "a bool: measurements have a price"
         claim(isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, priced)
     _check_measurement(env, f"infos of {agent!r}", info, env.action_space(agent))
-    for number, stop in enumerate(list[Any](info.get("on_the_way") or ())):
+    stops = info["on_the_way"] if info.get("on_the_way") is not None else ()
+    claim(isinstance(stops, list | tuple), f"'on_the_way' in infos of {agent!r}", stops, "a list of tables")
+    for number, stop in enumerate(stops):
         whose = f"'on_the_way'[{number}] of {agent!r}"
         is_placed = isinstance(stop, Mapping) and stop.get("location") is not None
         claim(is_placed, whose, stop, "a table with 'location', where the agent measured")

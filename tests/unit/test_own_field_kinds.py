@@ -299,7 +299,7 @@ AS_AGENTS = sb.InProcess(as_agents=True)
         ({"coordination": planned({"a": [7.0]})}, "wanted 1 numbers in the box"),
         ({"coordination": planned({"a": "here"})}, "wanted 1 numbers in the box"),
         ({"belief": Prior(3)}, r"Prior\.prior\(\) returned 3; wanted a belief, like .*it has no X, n_data"),
-        ({"coordination": ByExact(), "transport": AS_AGENTS}, r"\.as_agents: got true, but ByExact knows no agents"),
+        ({"coordination": ByExact(), "transport": AS_AGENTS}, r"\.as_agents: got true, but ByExact decides centrally"),
     ],
 )
 def test_wrong_answers_are_refused_with_their_class_and_method(settings, words):

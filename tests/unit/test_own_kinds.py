@@ -158,7 +158,7 @@ def test_a_users_planner_receives_the_history():
         ([0.5, 0.5], sb.InProcess(), r"point of Corner: got shape \(2,\); wanted 3"),
         ([0.5, 0.5, 5.0], sb.InProcess(), r"point of Corner: got \[0\.5, 0\.5, 5\.0\]; wanted 3 .* from 0 to 1"),
         ([0.5, np.nan, 0.5], sb.InProcess(), "got .*nan.*; wanted 3 finite"),
-        ([0.5] * 3, sb.InProcess(as_agents=True), r"\$\.transport\.as_agents: got true, but Corner knows no agents"),
+        ([0.5] * 3, sb.InProcess(as_agents=True), r"\$\.transport\.as_agents: got true, but Corner decides centrally"),
     ],
 )
 def test_a_users_method_without_a_valid_point_or_without_agents_is_refused(point, transport, words):

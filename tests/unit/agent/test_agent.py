@@ -707,7 +707,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "base", lambda a: Agent("a", a.problem, has_base="x"), ConfigError, "has_base: got 'x'; wanted True or False"
     yield "participants", named_by_number, ConfigError, r"\$\.participants: got 5; wanted Participants, or None"
     yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "needs all outcomes"
-    yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "knows no agents"
+    yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "decides centrally"
     yield "limits", lambda a: Agent("a", a.problem, limits={"load": (None, 1.0)}), ConfigError, "wanted a Team, as"
     yield "outcomes", lambda a: Agent("a", a.problem, outcomes="total"), ConfigError, "wanted it in the agent's problem"
     yield "argument", lambda a: Agent("a", a.problem, bound=1), ConfigError, "wanted some of belief, acq"

@@ -605,7 +605,7 @@ class FirstOfAll:
 
 def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
     own: dict[str, Any] = {"coordination": FirstOfAll()}
-    yield "one place", lambda a: Agent("a", a.problem, **own), ConfigError, "FirstOfAll, which knows no agents"
+    yield "one place", lambda a: Agent("a", a.problem, **own), ConfigError, "FirstOfAll, which decides centrally"
     yield "no level", lambda a: Agent("a", a.problem, acquisition="straddle"), ConfigError, "wanted a level"
     yield "foreign", lambda a: a.tell("q00001", {"b": 1.0}), ConfigError, r"got \['b'\]; wanted only its own: \['a'\]"
     yield "place", lambda a: a.tell("q00001", 1.0, location=[1e9, 0.0]), ShapeError, "location of 'a'"

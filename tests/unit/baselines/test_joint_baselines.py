@@ -206,7 +206,7 @@ def test_a_team_uses_the_centralised_search_but_not_with_separate_agents() -> No
             query = team.ask()
             team.tell(query, query.point["a"] - query.point["b"] ** 2)
         if as_agents:
-            with pytest.raises(ConfigError, match="Centralised knows no agents"):
+            with pytest.raises(ConfigError, match="Centralised decides centrally"):
                 team.ask()
         else:
             team.ask()

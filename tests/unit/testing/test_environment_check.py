@@ -159,6 +159,10 @@ BROKEN = {
     "array": (added(measurement=np.zeros(1)), "'measurement' in infos of 'probe_1': got .* a finite number"),
     "None": (added(factors={"f": None}), "'f' in infos of 'probe_1': got None; wanted a finite number"),
     "no table": (editing("infos", "probe_1", to=lambda info: 3.0), "infos of 'probe_1': got 3.0; wanted a table"),
+    "stops that are no list": (
+        added(on_the_way=3),
+        r"'on_the_way' in infos of 'probe_1': got 3; wanted a list of tables",
+    ),
     "no location of a stop": (
         added(on_the_way=[{"measurement": 3.0}]),
         r"'on_the_way'\[0\] of 'probe_1': got {'measurement': 3.0}; wanted a table with 'location'",
