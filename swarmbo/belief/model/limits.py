@@ -110,7 +110,7 @@ def probably_violated(situation: JointSituation, time: TimeAxis | None) -> tuple
         excess = excess_of(beyond[situation.chosen & known, column] == 0.0)
         assured = _ASSURED + _RISE * excess
         if optimism is not None:
-            fitted, assured = fitted.condition_on_pending(inside.out.points), -optimism
+            fitted, assured = fitted.condition_on_pending(inside.out.points, inside.out.rounds), -optimism
         region = ProbablyViolated(fitted, low, high, assured, situation.coding)
         columns = np.arange(situation.domain.n_dims)
         out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess), steepness=_STEEPNESS))
@@ -164,12 +164,14 @@ def without_better_infeasible(history: Dataset, ranges: Mapping[str, Range]) -> 
     """History without the outcomes of infeasible evaluations that are at least as high as the best feasible one.
 
     Evaluations of ``least_violating`` count as feasible. A search around a better, infeasible point might never leave
-    the region of violations. Evaluations before the first that keeps all limits count neither for nor against a method,
-    like evaluations of an initial design.
+    the region of violations. Without a sum, known outcomes are dropped if a measured quantity breaks its limit further.
+    Evaluations before the first that keeps all limits count neither for nor against a method, like an initial design.
     """
     kept, sums, chosen = least_violating(history, ranges), history.sums, history.chosen
-    gone = ~kept & ~(sums < sums[kept].max(initial=-np.inf))
+    over = _violations(history, ranges)
+    least = max(over[kept].min(initial=np.inf), _UNKNOWN)
+    gone = ~kept & np.where(np.isfinite(sums), sums >= sums[kept].max(initial=-np.inf), over > least)
     if chosen is not None:
-        chosen = chosen & np.logical_or.accumulate(kept & (_violations(history, ranges) <= _UNKNOWN))
+        chosen = chosen & np.logical_or.accumulate((over == 0.0) | (kept & (over <= _UNKNOWN)))
     totals, factors = np.where(gone, np.nan, history.totals), np.where(gone[:, None], np.nan, history.factors)
     return replace(history, totals=totals, factors=factors, chosen=chosen)

@@ -16,9 +16,11 @@ from pettingzoo import ParallelEnv
 from scipy.spatial.distance import pdist
 
 import swarmbo as sb
+from swarmbo.belief.model.limits import probably_violated, without_better_infeasible
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.constraints import Constraint, Linear, Separation
+from swarmbo.problem.data import Dataset
 from swarmbo.problem.feasible import Feasible
 from swarmbo.runs import load, run
 from swarmbo.runs.runner import assemble
@@ -285,6 +287,65 @@ class TestLimitsOnMeasuredQuantities:
             x, y = (query := team.ask()).point.values()
             assert x + y < 1.2
             team.tell(query, {"f": x, "g": y}, constraints={"load": x + y})
+
+    @settings(max_examples=12, deadline=None)
+    @given(
+        st.lists(st.sampled_from(["all", "failed", "one failed", "one later", "total later"]), min_size=6, max_size=9)
+    )
+    def test_limits_that_every_evaluation_keeps_change_no_data_of_the_model(self, kinds):
+        def team_of(**limits):
+            bounds = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+            return sb.Team(graph, bounds, outcomes="per-factor", initial=4, acquisition="dec-hbo", **limits)
+
+        graph = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]})
+        free, limited = team_of(), team_of(limits={"q": (None, 1.0)})
+        for i, (kind, u) in enumerate(zip(kinds, np.random.default_rng(0).random((9, 2)).round(3), strict=False)):
+            told = {"all": {"f": u[0], "g": u[1]}, "one later": {"f": u[0]}, "total later": {"g": u[1]}}
+            told |= {"failed": {"f": None, "g": None}, "one failed": {"f": u[0], "g": None}}
+            for team in (free, limited):
+                query = team.expect(dict(zip("xy", u.tolist(), strict=True)))
+                team.tell(query, told[kind], **({"constraints": {"q": 0.1 * i}} if team is limited else {}))
+        one, two = (team._learner.situation(team._log, None) for team in (free, limited))
+        for name, column in vars(one.history).items():
+            np.testing.assert_array_equal(column, getattr(two.history, name) if name != "measured" else None)
+        np.testing.assert_array_equal(one.failed, two.failed)
+        if one.history.n_known:
+            np.testing.assert_array_equal(free.model.belief.factors, limited.model.belief.factors)
+
+    def test_outcomes_of_infeasible_evaluations_are_dropped_if_they_may_beat_the_best_feasible_one(self):
+        rows = [  # f, g, total, quantity (at most 1), known outcomes of f and g and the total that stay
+            (1.0, 1.0, 2.0, 0.5, True),
+            (0.0, 1.0, 1.0, 3.0, True),  # infeasible, and worse
+            (2.0, 1.0, 3.0, 3.0, False),  # infeasible, and better
+            (2.0, 1.0, 3.0, np.nan, False),  # perhaps infeasible, and better
+            (0.5, np.nan, np.nan, 3.0, False),  # infeasible, and perhaps better
+            (2.0, np.nan, np.nan, 0.5, True),
+            (2.0, np.nan, np.nan, np.nan, True),  # nothing speaks against it
+            (np.nan, np.nan, 1.5, 0.5, True),  # only the total is known
+            (np.nan, np.nan, 2.5, 3.0, False),
+        ]
+        table, stay = np.array([row[:4] for row in rows]), np.array([row[4] for row in rows])
+        data = Dataset(
+            np.zeros((9, 2)), table[:, 2], table[:, :2], chosen=np.ones(9, dtype=bool), measured=table[:, 3:]
+        )
+        ranges = {"q": (None, 1.0)}
+        seen = without_better_infeasible(data, ranges)
+        np.testing.assert_array_equal(seen.totals, np.where(stay, table[:, 2], np.nan))
+        np.testing.assert_array_equal(seen.factors, np.where(stay[:, None], table[:, :2], np.nan))
+        # without a feasible evaluation, those that break the limit least count as feasible
+        worse = without_better_infeasible(replace(data, measured=np.array([[4.0, 3, 5, 6, 4, 2, 3, 9, 9]]).T), ranges)
+        assert np.isfinite(worse.factors[:, 0]).tolist() == [False, True, False, False, False, True, True, False, False]
+        assert not worse.chosen.any()
+
+    def test_the_model_of_a_limit_knows_the_rounds_of_pending_points(self):
+        belief = sb.AdditiveGPSettings(time=sb.TimeAxis())
+        team = sb.Team(None, {"x": (0.0, 1.0)}, initial=1, belief=belief, limits={"q": (None, 0.0)})
+        for _ in range(4):
+            team.tell(query := team.ask(), 1.0, constraints={"q": 1.0 + query.point["x"]})
+        for x in (0.2, 0.3, 0.4):
+            team.expect({"x": x})
+        (limit,) = probably_violated(team._learner.situation(team._log, None), belief.time)
+        assert limit.region.belief.pending_rounds.tolist() == team.model.belief.pending_rounds.tolist() == [5, 6, 7]
 
     @pytest.mark.parametrize("unit", [1.0, 1e6])
     def test_a_small_allowed_part_is_found_though_the_best_outcomes_lie_far_from_it(self, unit):
