@@ -276,8 +276,7 @@ class AskTell(TeamState):
         # each part at once would fuse more often, and decide differently
         if not before_decision and any(of in self._log.open for of, _ in new):
             return
-        # local beliefs learn in place; an exception after the first of several groups must change nothing
-        learner = learner.copied() if before_decision or len(new) > 1 else learner
+        learner = learner.copied()  # local beliefs learn in place, and an exception must change nothing
         # call links() only if needed: an environment has no links before its reset, and only local beliefs use them
         known = links() if isinstance(learner.team_belief, LocalBeliefs) else None
         exchanges = CountedExchanges(self.graph, Routes(self.agents, known, has_base=True))

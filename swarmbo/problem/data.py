@@ -95,6 +95,12 @@ class Dataset:
     query: Int[np.ndarray, " t"] | None = None
     measured: Float[np.ndarray, "t c"] | None = None
 
+    def __post_init__(self) -> None:
+        for name, column in vars(self).items():
+            if column is not None:  # a view: the caller's own array stays writeable
+                object.__setattr__(self, name, column.view())
+                getattr(self, name).flags.writeable = False
+
     def __len__(self) -> int:
         return len(self.totals)
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
+from swarmbo.belief import ExactGP
+from swarmbo.deciding.central_driver import CountedExchanges
 from swarmbo.errors import BudgetError, ConfigError, SwarmboError
 from swarmbo_envs import function_v0
 
@@ -96,6 +98,37 @@ def test_a_field_team_interrupted_in_a_decision_is_unchanged(error, belief, monk
             team.ask()
     assert content_of(team) == before
     assert team.ask().id == "q00003"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("place", [(ExactGP, "fit"), (CountedExchanges, "fuse")])
+def test_data_whose_learning_is_interrupted_do_not_count_twice(error, place, monkeypatch):
+    team = play(field_team(belief=READINGS), 1)
+    query, before = team.ask(), content_of(team)
+
+    def stops(*args, **kwargs):
+        raise error
+
+    for _ in range(2):
+        with monkeypatch.context() as changed:
+            changed.setattr(*place, stops)
+            with pytest.raises(error):
+                team.tell(query, {"a": 1.0, "b": 2.0, "c": None})
+        assert content_of(team) == before
+    team.tell(query, {"a": 1.0, "b": 2.0, "c": None})
+    assert {name: len(view.y) for name, view in team.belief.agents.items()} == {"a": 2, "b": 2, "c": 1}
+
+
+@pytest.mark.parametrize("make", [joint_team, field_team])
+def test_data_that_a_team_hands_out_cannot_be_changed(make):
+    team, X = make(), np.full((2, 3 if make is joint_team else 2), 0.5)
+    team.attach(X, y := np.ones(2))
+    for column in vars(team.history).values():
+        assert column is None or not column.flags.writeable
+    X *= 0.1
+    y *= 0.1  # arrays of the user stay the user's
+    assert (team.history.X[:, :2] == 0.5).all()
+    assert np.nanmax([*team.history.totals, *team.history.factors.ravel()]) == 1.0
 
 
 def test_a_refused_round_of_an_environment_can_be_repeated():

@@ -110,6 +110,9 @@ class _Peer(msgspec.Struct):
     is_owed: bool = False  # True if it waits for an answer in any case
     is_owed_all: bool = False  # True if it waits for all numbers of this agent
 
+    def __deepcopy__(self, memo: object) -> "_Peer":  # a team copies one for each pair of agents
+        return msgspec.structs.replace(self, differs=self.differs.copy(), told=self.told.copy(), owed=self.owed.copy())
+
 
 class MeasurementFlooding(FusedView):
     """An agent that collects all agents' measurements, forwards those that neighbours lack, and has an exact GP on all.
