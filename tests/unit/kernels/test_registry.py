@@ -120,6 +120,21 @@ def test_own_frequencies_are_scaled_and_draw_the_kernel():
     np.testing.assert_allclose(np.cos(X @ v.T).mean(axis=1), expected, atol=0.008)
 
 
+@pytest.mark.parametrize("method", ["consensus", "covariance-intersection"])
+def test_new_local_beliefs_have_the_features_of_a_kernel_that_was_registered_again(method):
+    for length in (1.0, 0.25):
+        register_kernel(
+            "again",
+            correlation=lambda r, q=length: np.exp(-0.5 * (r / q) ** 2),
+            slope=lambda r, q=length: np.exp(-0.5 * (r / q) ** 2) / q**2,
+            frequencies=lambda rng, k, d, q=length: rng.standard_normal((k, d)) / q,
+        )
+        belief = sb.FusedSettings(method=method, n_features=1024, prior=sb.ExactGPSettings(kernel="again"))
+        view = sb.Team.for_field(["a", "b"], [0.0], [1.0], belief=belief).belief.agents["a"]
+        first, second = view.proposal.basis.features(np.array([[0.0], [view.hyperparameters.lengthscales[0]]]))
+        assert first @ second / (first @ first) == pytest.approx(np.exp(-0.5 / length**2), abs=0.08)
+
+
 def test_a_kernel_without_frequencies_can_be_learned_but_not_drawn():
     register_kernel("rq", correlation=rq, slope=rq_slope)
     assert played("rq", "dec-hbo")[1].n_data == 7
