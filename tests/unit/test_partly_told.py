@@ -121,6 +121,54 @@ def test_with_totals_recommendations_change_no_query_after_a_partial_outcome():
         assert not with_recommendations.model.belief.known.flags.writeable
 
 
+TYPES = {"x": sb.Categorical([0.1, 0.5, 0.9]), "y": sb.Real(0.0, 1.0, step=0.25), "z": (0.0, 1.0), "w": (0.0, 1.0)}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"acquisition": "dec-hbo"},
+        {"acquisition": "dumbo", "outcomes": "per-factor"},
+        {"outcomes": "per-factor"},  # transforms
+        {"bounds": TYPES, "outcomes": "total"},  # several models of totals, which alternate
+        {"graph": None},
+        {"acquisition": "egp-ts", "belief": {"kind": "ensemble", "n_features": 20}},
+        {"limits": {"q": (None, 0.9)}, "outcomes": "per-factor"},
+    ],
+    ids=lambda given: "-".join(given),
+)
+def test_a_recommendation_does_not_depend_on_pending_points(settings):
+    given = {"graph": APART if settings.get("outcomes") == "per-factor" else CHAIN, "outcomes": "total"} | settings
+    graph, rng, pending = given.pop("graph"), np.random.default_rng(0), list[sb.Query]()
+    bounds = given.pop("bounds", dict.fromkeys("xyz" if graph is APART else "xyzw", (0.0, 1.0)))
+    team = sb.Team(graph, bounds, initial=4, seed=2, **given)
+    for _ in range(12):
+        before = team.recommend()
+        team.expect({v: 0.1 if v == "x" else 0.25 for v in team.graph.variables})
+        assert team.recommend() == before
+        for query in pending[1:]:  # one query is always pending
+            told = factors_at(APART if graph is APART else CHAIN, query.point)
+            limited = {"constraints": {"q": query.point["x"]}} if "limits" in settings else {}
+            team.tell(query, told if given["outcomes"] == "per-factor" else sum(told.values()), **limited)
+        pending = pending[:1]
+        before = team.recommend()
+        for _ in range(int(rng.integers(1, 4))):
+            pending.append(team.ask())
+            assert team.recommend() == before
+
+
+def test_a_recommendation_with_pending_points_changes_no_decision_and_fits_once(monkeypatch):
+    fits, fit = [], AdditiveGP.fit
+    monkeypatch.setattr(AdditiveGP, "fit", lambda *args, **given: fits.append(1) or fit(*args, **given))
+    team = team_of(APART, 8, acquisition="dec-hbo")
+    twin = sb.Team.from_state_dict(team.state_dict())
+    fits.clear()
+    team.recommend()
+    n_fits = len(fits)
+    assert [team.ask() for _ in range(3)] == [(twin.ask(), team.recommend())[0] for _ in range(3)]
+    assert len(fits) == 2 * n_fits  # without pending points, a recommendation and the next query need one fit
+
+
 @settings(max_examples=6, deadline=None)
 @given(st.lists(st.sampled_from(["f", "g", "h"]), min_size=3, max_size=3, unique=True), st.integers(1, 2))
 def test_pending_factors_are_those_asked_and_neither_told_nor_given_up(order, cut):

@@ -39,6 +39,7 @@ class Learned(msgspec.Struct, frozen=True):
     before: "Learned | None" = None  # state learned last from all evaluations, before the first restart
     whole_since: int = 0  # when a factor last ceased to be split
     candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()  # alternate, by index; the first is in use
+    turns: tuple[int, int] = (0, 0)  # of candidate models of totals by pending queries; evaluations at that time
     other_fitted_at: int = 0  # ``fitted_at`` of the second of two candidate models of one factor
     ensemble: EnsembleHyperparameters | None = None
     structure: LearnedStructure | None = None  # scopes that replace the team's graph

@@ -62,18 +62,22 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
         return Model(given_out(belief, situation), learned)
     if previous is None or not previous.candidate_models or _is_choice_due(previous, settings, n):
         return _chosen_of_totals(situation, settings)
-    (place, hyperparameters), *others = previous.candidate_models
-    if others and (len(situation.pending) or n - previous.fitted_at >= settings.refit_every):
-        others.append((place, hyperparameters))
-        place, hyperparameters = others.pop(0)
+    is_due, n_pending = n - previous.fitted_at >= settings.refit_every, len(situation.pending)
+    turns = previous.turns[0] if previous.turns[1] == n else 0
+    # without pending points, the model is that of the first query of this history
+    turn = (1 if n_pending or is_due else -turns) % len(previous.candidate_models)
+    (place, hyperparameters), *others = previous.candidate_models[turn:] + previous.candidate_models[:turn]
+    if turn:
         warps, fitted_at = (_OF_TOTALS[place][:2],), previous.fitted_at
         # fit this model again at its first use in a batch, like the other models
-        if len(situation.pending) <= len(others):
+        if is_due or 0 < n_pending <= len(others):
             fitted_at = min(fitted_at, max(1, n - settings.refit_every))
         previous = msgspec.structs.replace(previous, hyperparameters=hyperparameters, warps=warps, fitted_at=fitted_at)
     model, _ = _model_of_totals(situation, settings, place, previous)
+    turns = (turns + (not is_due) if n_pending else 0), n
     candidate_models = ((place, model.learned.hyperparameters), *others)
-    return replace(model, learned=msgspec.structs.replace(model.learned, candidate_models=candidate_models))
+    learned = msgspec.structs.replace(model.learned, candidate_models=candidate_models, turns=turns)
+    return replace(model, learned=learned)
 
 
 def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
