@@ -154,7 +154,7 @@ class FunctionLearner:
             return near.start, "present"
         U = problem.nearest_allowed(U)
         # a model without pending points, as these narrow the variance without any outcome
-        known = self.modelled(log.settled)[1] if log.open and self.n_data(log) else model
+        known = self.modelled(log.without(log.open))[1] if log.open and self.n_data(log) else model
         U, stayed = U if box.contains(U) else box.centre, None
         for candidates in near.lines_back(U, box, stream(self.setup.seed, "safe", asked=log.n_asked)):
             expected = yield Expect(known, problem.modelled(np.vstack([problem.in_box(candidates), evaluated])))
@@ -188,10 +188,10 @@ class FunctionLearner:
         """
         if not self.n_data(log):
             return self, None
-        log = log.settled  # pending points narrow the variance without any outcome
-        learner, model = self.modelled(log)
-        told, known = self.situation(log, None), model.complete or model
-        return learner, (yield from recommended_steps(told, self.setup.problem, known))
+        settled = log.without(log.open) if log.open else log  # pending points narrow the variance without any outcome
+        learner, model = self.modelled(settled)
+        told, known = self.situation(settled, None), model.complete or model
+        return learner if settled is log else self, (yield from recommended_steps(told, self.setup.problem, known))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
@@ -170,11 +169,6 @@ class Logbook:
             if query.row is not None and taken is not None:
                 taken[query.row, self._channel_mask(query.awaited)] = False
         return replace(self, history=replace(history, taken=taken))._closed(given_up)
-
-    @cached_property
-    def settled(self) -> "Logbook":
-        """Logbook without open queries; itself if none is open."""
-        return self.without(self.open) if self.open else self
 
     def in_new_episode(self) -> "Logbook":
         """Give up all queries; in a field, count rounds from 1 again."""

@@ -10,9 +10,11 @@ from jaxtyping import Float
 from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
 
-from swarmbo.belief.features.feature_gp import FeatureBasis, FeatureGP, Information
+from swarmbo.belief.features.feature_gp import FeatureGP, Information
 from swarmbo.belief.fusion.fused_view import MOST, FusedView, is_information, packed_bytes, unpacked_bytes
+from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.boundary.rng import sobol
+from swarmbo.kernels.registry import KERNEL_NAMES, OwnKernel, own_kernel
 
 
 def intersection(
@@ -115,7 +117,9 @@ class CovarianceIntersection(FusedView):
         p = self.proposal.n_features
         other = Information.unpacked(unpacked_bytes(said.estimate), p) if said.estimate else Information.none(p)
         last = float(self.X[:, -1].max(initial=0.0)) if self.n_columns > self.domain.n_dims else None
-        fused, share = intersection(self._estimate, other, _importance(self.proposal.basis, self.domain.n_dims, last))
+        kernel = self.hyperparameters.kernel
+        own = None if kernel in KERNEL_NAMES else own_kernel(kernel)
+        fused, share = intersection(self._estimate, other, _importance(self.proposal, self.domain.n_dims, last, own))
         if _is_same(fused, self._estimate):
             answers = self._answers.get(sender, 0)
             if answers < _REPEATS and not _is_same(other, self._estimate):  # the neighbour's estimate is out of date
@@ -152,11 +156,11 @@ def _is_same(first: Information, second: Information) -> bool:
     return bool(np.abs(a - b).max() <= _TOLERANCE * max(1.0, np.abs(b).max()))
 
 
-@lru_cache(maxsize=64)
-def _importance(basis: FeatureBasis, n_dims: int, now: float | None) -> Float[np.ndarray, "p p"]:
+@lru_cache(maxsize=64)  # by the user's own kernel, too, as another may be registered under its name
+def _importance(proposal: Proposal, n_dims: int, now: float | None, _: OwnKernel | None) -> Float[np.ndarray, "p p"]:
     """Mean of φφᵀ over the domain; with a time axis, in the round ``now``."""
     places = sobol(_PLACES, n_dims, None)
     if now is not None:
         places = np.column_stack([places, np.full(_PLACES, now)])
-    Phi = basis.features(places)
+    Phi = proposal.basis.features(places)
     return Phi.T @ Phi / _PLACES

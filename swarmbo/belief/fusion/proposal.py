@@ -8,7 +8,6 @@ import msgspec
 
 from swarmbo.belief.features.feature_gp import FeatureBasis
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings, Hyperparameters
-from swarmbo.kernels.registry import KERNEL_NAMES, OwnKernel, own_kernel
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Count, Settings, Share, require
 
@@ -77,23 +76,12 @@ class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (-self.version, self.proposer, self.stamp) < (-other.version, other.proposer, other.stamp)
 
     @property
+    @lru_cache(maxsize=64)  # noqa: B019  proposals with equal content share an entry
     def stamp(self) -> bytes:
         """Eight bytes that differ between proposals."""
-        return _stamp(self)
+        return blake2b(msgspec.msgpack.encode(self), digest_size=8).digest()
 
     @property
     def basis(self) -> FeatureBasis:
         """Basis; equal for equal proposals."""
-        name = self.hyperparameters.kernel
-        own = None if name in KERNEL_NAMES else own_kernel(name)
-        return _basis(self.seed, self.hyperparameters, self.n_features, own)
-
-
-@lru_cache(maxsize=64)
-def _stamp(proposal: Proposal) -> bytes:
-    return blake2b(msgspec.msgpack.encode(proposal), digest_size=8).digest()
-
-
-@lru_cache(maxsize=64)  # by a user's kernel, too, as another may be registered under its name
-def _basis(seed: int, h: Hyperparameters, n_features: int, _: OwnKernel | None) -> FeatureBasis:
-    return FeatureBasis.create(seed, h.prior, n_features)
+        return FeatureBasis.create(self.seed, self.hyperparameters.prior, self.n_features)

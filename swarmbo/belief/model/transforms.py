@@ -74,10 +74,9 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
             fitted_at = min(fitted_at, max(1, n - settings.refit_every))
         previous = msgspec.structs.replace(previous, hyperparameters=hyperparameters, warps=warps, fitted_at=fitted_at)
     model, _ = _model_of_totals(situation, settings, place, previous)
-    turns = (turns + (not is_due) if n_pending else 0), n
     candidate_models = ((place, model.learned.hyperparameters), *others)
-    learned = msgspec.structs.replace(model.learned, candidate_models=candidate_models, turns=turns)
-    return replace(model, learned=learned)
+    changed = {"candidate_models": candidate_models, "turns": (turns + (not is_due) if n_pending else 0, n)}
+    return replace(model, learned=msgspec.structs.replace(model.learned, **changed))
 
 
 def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
