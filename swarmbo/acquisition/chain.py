@@ -8,7 +8,6 @@ Near measurements screen off those behind them: of 255 others the nearest 64 suf
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -155,9 +154,6 @@ def divide(
         >>> kept = divide([("a", "b", "c")], 1, reach, stand)  # a and c are as far from place 2, whose turn is c's
         >>> {robot: places[:, 0].tolist() for robot, places in kept.items()}
         {'a': [0.0, 1.0], 'b': [1.0, 2.0, 3.0], 'c': [2.0, 3.0, 4.0]}
-        >>> kept = divide([("a", "b", "c")], 1, reach, stand, claims={"a": line[2]})
-        >>> {robot: places[:, 0].tolist() for robot, places in kept.items()}
-        {'a': [0.0, 1.0, 2.0], 'b': [1.0, 2.0, 3.0], 'c': [3.0, 4.0]}
     """
     agents = [agent for chain in chains for agent in chain]
     if not agents:
@@ -175,7 +171,7 @@ def divide(
     place, robot = np.divmod(codes[np.diff(codes, prepend=-1) > 0], len(agents))  # np.unique takes 40 times as long
     distance = np.linalg.norm(places[place] - stand[robot], axis=1)
     distance[place == claimed[robot]] = -np.inf
-    kept = _winners(_Pairs(place, robot, distance), shares, order)
+    kept = _winners(place, robot, distance, shares, order)
     for robot in np.flatnonzero(~kept.any(axis=1)):
         wanted = np.setdiff1d(numbers[robot], claimed)
         if len(wanted):
@@ -183,24 +179,16 @@ def divide(
     return {agent: candidates[agent][kept[robot, numbers[robot]]] for robot, agent in enumerate(agents)}
 
 
-class _Pairs(NamedTuple):
-    """Pairs of a place and a robot that reaches it, by number, in the order of places."""
-
-    place: Indices
-    robot: Indices
-    distance: Distances
-
-
-def _winners(pairs: _Pairs, shares: Mask, order: int) -> Bool[np.ndarray, "n p"]:
-    """Mask of the places that each robot keeps.
+def _winners(place: Indices, robot: Indices, distance: Distances, shares: Mask, order: int) -> Bool[np.ndarray, "n p"]:
+    """Mask of the places that each robot keeps, from pairs of a place and a robot that reaches it, place by place.
 
     A place's nearest robot keeps it; so does every next one that shares a factor with all that keep it already.
     """
-    turns = (pairs.robot - pairs.place) % len(shares)  # deal out where distances tie
-    nearest = pairs.robot[_nearest(pairs, turns)]
-    may_win = shares[nearest[pairs.place], pairs.robot]  # the nearest, and those that share a factor with it
-    place, robot, distance = (column[may_win] for column in pairs)
-    robot = robot[np.lexsort((turns[may_win], distance, place))]  # for every place its nearest robot, then the next …
+    turns = (robot - place) % len(shares)  # deal out where distances tie
+    nearest = robot[_nearest(place, distance, turns)]
+    may_win = shares[nearest[place], robot]  # the nearest, and those that share a factor with it
+    place, robot, distance, turns = place[may_win], robot[may_win], distance[may_win], turns[may_win]
+    robot = robot[np.lexsort((turns, distance, place))]  # for every place its nearest robot, then the next …
     rank = np.arange(len(place)) - np.searchsorted(place, place)
     by_rank = np.full((len(nearest), rank.max(initial=-1) + 1), -1)  # place by place; -1: no robot of this rank
     by_rank[place, rank] = robot
@@ -216,12 +204,12 @@ def _winners(pairs: _Pairs, shares: Mask, order: int) -> Bool[np.ndarray, "n p"]
     return kept
 
 
-def _nearest(pairs: _Pairs, turns: Indices) -> Int[np.ndarray, " p"]:
+def _nearest(place: Indices, distance: Distances, turns: Indices) -> Int[np.ndarray, " p"]:
     """Row of the nearest robot of each place; of robots at equal distances, the one whose turn is first."""
-    starts = np.flatnonzero(np.diff(pairs.place, prepend=-1))
-    rows = np.flatnonzero(pairs.distance == np.minimum.reduceat(pairs.distance, starts)[pairs.place])
-    rows = rows[np.lexsort((turns[rows], pairs.place[rows]))]
-    return rows[np.flatnonzero(np.diff(pairs.place[rows], prepend=-1))]
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    rows = np.flatnonzero(distance == np.minimum.reduceat(distance, starts)[place])
+    rows = rows[np.lexsort((turns[rows], place[rows]))]
+    return rows[np.flatnonzero(np.diff(place[rows], prepend=-1))]
 
 
 def shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarray, "n n"]:

@@ -219,8 +219,6 @@ class DeadlineBoxAgent(DeadlineAgent):
         at = {x: self._column[x] for x in self._variables}
         return {x: float(np.clip(self._joint_starts.points[0, i], low[i], high[i])) for x, i in at.items()}
 
-    # Arrivals
-
     def accept(self, sender: str, message: Message) -> bool:
         """Store an entry if it is admissible from this sender; return True if it was stored."""
         graph, entries = self._graph, getattr(message, "entries", None)
@@ -250,8 +248,6 @@ class DeadlineBoxAgent(DeadlineAgent):
     def _is_of_runs(self, entries: Vector) -> bool:
         return len(entries) == len(self._terms.starts) and bool(np.isfinite(entries).all())
 
-    # Numbers for neighbouring factors
-
     def _points(self, f: str) -> Float[np.ndarray, "1 p a"]:
         """A factor's points, in runs and then in joint starts, as last received."""
         return self._stacks[f].take(np.concatenate([self._runs.Z, self._joint_starts.assumed]))
@@ -275,10 +271,6 @@ class DeadlineBoxAgent(DeadlineAgent):
                     self._numbers[f, g, phase] = numbers
                     continue
                 self.announce(owner, message, partial(_relative_change, numbers))
-
-    # Runs
-
-    # Joint starts
 
     def _begin_joint_starts(self) -> None:
         """Begin joint starts at the initial point and at the ends of the runs."""

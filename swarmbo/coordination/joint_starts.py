@@ -83,34 +83,29 @@ class JointStarts:
         self._values: dict[str, Vector] = {}  # values of factors in each joint start, as received
         self._moved = set(graph.variables)  # variables that changed since own factors were evaluated
 
-    # Arrivals
-
     def accept(self, sender: str, message: Message) -> bool:
         """Store an entry if it is admissible from this sender; return True if it was stored."""
-        graph, n_joint_starts = self._graph, self._schedule.n_joint_starts
+        k = self._schedule.n_joint_starts
         match message:
             case Offer(variable=x, entries=entries):
-                if not self._host.is_owner(sender, x) or len(entries) not in (2, 2 * n_joint_starts):
-                    return False
-                if not np.isfinite(entries).all() or (entries.reshape(2, -1)[1] < 0.0).any():
-                    return False
-                self._set_offer(message)
+                is_whole = self._host.is_owner(sender, x) and len(entries) in (2, 2 * k)
+                is_right = is_whole and bool(np.isfinite(entries).all() and (entries.reshape(2, -1)[1] >= 0.0).all())
+                if is_right:
+                    self._set_offer(message)
             case Utility(factor=f, variable=x, entries=entries):
-                is_right = self._host.is_to_variable(sender, f, x) and x in self._offers
-                if not is_right or not (entries < np.inf).all():  # nor NaN
-                    return False
-                if entries.size not in (size := self._candidates(x, *self._offered(x)).shape[1], n_joint_starts * size):
-                    return False
-                self._utilities[f, x] = message
+                is_known = self._host.is_to_variable(sender, f, x) and x in self._offers
+                size = self._candidates(x, *self._offered(x)).shape[1] if is_known else 0
+                is_right = is_known and entries.size in (size, k * size) and bool((entries < np.inf).all())  # nor NaN
+                if is_right:
+                    self._utilities[f, x] = message
             case Valued(factor=f, entries=entries):
-                if f in self._factors or f not in graph.factors or not (entries < np.inf).all():
-                    return False
-                if len(entries) != n_joint_starts:
-                    return False
-                self._values[f] = entries
+                is_others = f in self._graph.factors and f not in self._factors
+                is_right = is_others and len(entries) == k and bool((entries < np.inf).all())
+                if is_right:
+                    self._values[f] = entries
             case _:
-                return False
-        return True
+                is_right = False
+        return is_right
 
     def _set_offer(self, offer: Offer) -> None:
         self._offers[offer.variable] = offer
@@ -126,8 +121,6 @@ class JointStarts:
         if len(rows) == self._n_in_use:
             return rows
         return rows[[self._best[x]]] if self._n_in_use == 1 else np.repeat(rows, self._n_in_use, axis=0)
-
-    # Consequences
 
     @property
     def has_begun(self) -> bool:
