@@ -113,9 +113,7 @@ def relevant_places(
     return measured[belief.prior_correlation(measured, places) >= _FAINT]
 
 
-def nearest(
-    places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], domain: Domain
-) -> Int[np.ndarray, " s"]:
+def nearest(places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], domain: Domain) -> Indices:
     """Indices of the 64 others nearest to places' mean in the unit cube, in their order; all if there are fewer."""
     if len(others) <= IN_SIGHT:
         return np.arange(len(others))

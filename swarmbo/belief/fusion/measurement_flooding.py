@@ -271,7 +271,8 @@ class MeasurementFlooding(FusedView):
         """Message of this step to a neighbour, noted as sent; None if there is nothing to send."""
         peer.step += 1
         must_ask = not (peer.is_known and agrees)
-        news = [author for author in self._authors_lacked(peer) if self._is_due(peer, author)]
+        sent = {author: peer.told.get(author, (0, 0)) for author in self._authors_lacked(peer)}
+        news = [author for author, (n, step) in sent.items() if self._counts[author] > n or peer.is_late(step)]
         if not (news or peer.awaits_answer or (must_ask and (peer.asked is None or peer.is_late(peer.asked)))):
             return None
         has, is_whole = self._counts, peer.is_owed_all or not peer.is_known
@@ -283,11 +284,6 @@ class MeasurementFlooding(FusedView):
         peer.is_greeted = peer.is_greeted or is_whole
         peer.asked = peer.step if must_ask else None
         return _Body(confirmed, entries, is_whole, not peer.is_known)
-
-    def _is_due(self, peer: _Peer, author: str) -> bool:
-        """True if a neighbour was not sent all of an author's measurements, or did not confirm them in time."""
-        number, sent_at = peer.told.get(author, (0, 0))
-        return self._counts[author] > number or peer.is_late(sent_at)
 
     def _is_entry(self, number: int, content: bytes) -> bool:
         has_noise, n_columns = content.endswith(_WITH_NOISE) and len(content) % 8 == 1, self.n_columns + 2

@@ -109,10 +109,6 @@ class Conditioned:
         """Weights of each latent's observations, from weights of each part's; 0 for padding."""
         return np.where(self.seen, weights, 0.0) if self.is_coupled else weights
 
-    def alpha_of(self, part: int) -> Float[np.ndarray, " _r"]:
-        """K⁻¹ residual of one part, 0 where pending."""
-        return self.parts.alpha[part, : self.parts.counts[part]]
-
     def latents_of(self, channel: int) -> Sequence[int]:
         """Latents that a channel reads: all for ``TOTAL``, else its own."""
         return range(len(self.scopes)) if channel == TOTAL else [channel]

@@ -219,9 +219,7 @@ class ChannelGP(SpatialGP):
     def _appended(self, new: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {name: np.concatenate([getattr(self, name), rows]) for name, rows in new.items()}
 
-    def _with_pending(
-        self, points: Float[np.ndarray, "q d"], rounds: Float[np.ndarray, " q"], awaited: Bool[np.ndarray, "q k"]
-    ) -> Self:
+    def _with_pending(self, points: Table, rounds: Column, awaited: Bool[np.ndarray, "n k"]) -> Self:
         """Belief with more pending points; it extends the posterior, unless totals ahead couple latents anew."""
         if not len(points):
             return self
@@ -270,7 +268,8 @@ class ChannelGP(SpatialGP):
             for place in conditioned.parts_of(self.channel):
                 scale = hyper.scale_of(self.channel if conditioned.is_coupled else place)
                 cross = conditioned.covariance(place, query, conditioned.part_data[place])
-                mean[start : start + CHUNK] += scale * (cross @ conditioned.alpha_of(place))
+                weights = conditioned.parts.alpha[place, : conditioned.parts.counts[place]]
+                mean[start : start + CHUNK] += scale * (cross @ weights)
         return mean
 
     def _query(self, points: Float[np.ndarray, "m c"]) -> Observations:

@@ -187,15 +187,12 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     if any(is_constant):
         belief = belief.with_hyperparameters(unfitted.mixed(belief.hyperparameters, is_constant))
     splits = data.splits(before.splits, is_due=is_due)
-    learned = msgspec.structs.replace(
-        before,
-        hyperparameters=hyperparameters,
-        fitted_at=n if is_due else before.fitted_at,
-        splits={factor: split.hyperparameters for factor, split in splits.items()},
-    )
+    hypers = {factor: split.hyperparameters for factor, split in splits.items()}
+    fitted_at = n if is_due else before.fitted_at
+    learned = msgspec.structs.replace(before, hyperparameters=hyperparameters, fitted_at=fitted_at, splits=hypers)
     if before.candidate_models:
         (place, _), other = before.candidate_models
-        in_use = place, learned.splits.get(situation.graph.factors[0], hyperparameters)
+        in_use = place, hypers.get(situation.graph.factors[0], hyperparameters)
         learned = msgspec.structs.replace(learned, candidate_models=(in_use, other))
     return data.model(belief, learned, warps, splits)
 
