@@ -184,19 +184,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return self._improvements(situation, model)
 
     def _for_totals(self, situation: JointSituation, model: Model) -> BoxFunctions:
-        """Function of a model of totals. The first row that applies decides.
-
-        | model and data | function | where |
-        |---|---|---|
-        | untransformed, one factor of all variables | improvement | everywhere |
-        | a sum in noise: every second point, and a batch after its first | draw | everywhere |
-        | an untransformed sum, enough outcomes, no model of similar evidence | draw | everywhere |
-        | one factor of all variables | bounds | region |
-        | an untransformed sum, too few outcomes, or noise | bold bounds | region |
-        | a sum, odd turns | bounds | region |
-        | an untransformed sum, every fourth turn | draw | everywhere |
-        | a sum, other turns | draw | region |
-        """
+        """Improvements, a draw or bounds, by the model's transform and scopes, and by turns."""
         belief, asked, n_models = model.belief, _n_asked(situation), len(model.learned.candidate_models)
         is_plain, is_whole = model.warp.kind == "none", len(model.learned.scopes or ()) == 1
         patience = _patience(belief.hyperparameters.total_noise_variance)

@@ -224,16 +224,15 @@ class _Data:
 
     def in_turn(self, learned: Learned) -> tuple[Learned, bool]:
         """State with the candidate model in use whose turn it is, and True if this model's fit is due."""
-        is_due, factor = self.is_fit_due(learned), self.situation.graph.factors[0]
-        if not learned.candidate_models or (learned.may_split and not is_due):
+        is_due = self.is_fit_due(learned)
+        if not learned.candidate_models:
             return learned, is_due
-        if learned.may_split:  # a sum and the whole factor alternate from fit to fit
-            return _swapped(learned, factor), True
-        # of two transforms, the one with the smaller index has the odd queries
         (first, _), (second, _) = learned.candidate_models
         is_odd = bool((len(self.situation.history) + len(self.situation.pending)) % 2)
-        learned = _swapped(learned, factor) if (first > second) == is_odd else learned
-        return learned, self.is_fit_due(learned)
+        # a sum and the whole factor alternate from fit to fit; of two transforms, the first has the odd queries
+        if is_due if learned.may_split else (first > second) == is_odd:
+            learned = _swapped(learned, self.situation.graph.factors[0])
+        return learned, is_due if learned.may_split else self.is_fit_due(learned)
 
     def whole(self, warps: tuple[Warp, ...], without: Collection[str] = (), *, is_alone: bool = False) -> AdditiveGP:
         """Belief about whole factors given transformed outcomes, except ``without``; ``is_alone``: no sum competes."""
