@@ -156,15 +156,8 @@ def learn_factors(
 def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -> Model:
     """Model of the last choice, or of a new one if it is due, from the data in use.
 
-    The learned state has one of these forms. With two candidate models, the first one is in use:
-
-    | choice | ``splits`` | ``candidate_models`` | the candidates alternate |
-    |---|---|---|---|
-    | several factors | of the factors that are sums | none | |
-    | one factor, transformed | none | none, or two transforms | from query to query |
-    | one factor, a sum without doubt | of the factor | none | |
-    | one factor, a sum with a small lead | of the factor | the sum, the whole factor | from fit to fit |
-    | the same, at the other's turn | none | the whole factor, the sum | from fit to fit |
+    ``splits`` has the factors that are sums now. Only one factor has ``candidate_models``, of which the first is in
+    use: two transforms, or a sum (``SPLIT``) and the whole factor. ``splits`` is empty at the whole factor's turn.
     """
     situation, n = data.situation, len(data.situation.history)
     if previous is None or not previous.warps or _is_choice_due(previous, data.settings, n):
