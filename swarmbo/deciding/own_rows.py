@@ -145,8 +145,7 @@ class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
     @property
     def attach_order(self) -> int:
         """Order of rows that are attached now: after the outcomes of all agents so far."""
-        n_calls = self.next_order // _BETWEEN_CALLS
-        return (n_calls + 1) * _BETWEEN_CALLS - 1
+        return (self.next_order // _BETWEEN_CALLS + 1) * _BETWEEN_CALLS - 1
 
     def with_row(self, query_id: str, row: OwnRow) -> "OwnRows":
         """Add outcomes of a query, some of which may be known already."""
