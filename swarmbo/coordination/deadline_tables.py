@@ -93,8 +93,7 @@ class DeadlineTableAgent(DeadlineAgent):
         judged = terms.candidates, self._utility, terms.default
         self._joint_starts = JointStarts(self, terms.schedule, np.zeros(n), np.ones(n), *judged)
         self._guesses: dict[str, list[int]] = {x: [] for x in self._variables}
-        order = terms.conflicts.colour
-        self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
+        self._in_order = sorted(self._variables, key=terms.conflicts.colour.__getitem__)  # stable
 
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """Process arrivals, renew messages, perhaps decide variables, and send changes to others; see the base."""

@@ -170,10 +170,9 @@ class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
     def then(self, later: "OwnRows") -> "OwnRows":
         """Add later data, in the same order; orders may have gaps."""
         n_calls, n_own = divmod(self.next_order, _BETWEEN_CALLS)
-        first_call = OwnRows().attach_order
 
         def renumbered(row: OwnRow) -> OwnRow:
-            n_before = n_own if row.order < first_call else 0  # a call of attach starts the count of own outcomes again
+            n_before = n_own if row.order < OwnRows().attach_order else 0  # a call of attach starts the count again
             return msgspec.structs.replace(row, order=n_calls * _BETWEEN_CALLS + n_before + row.order)
 
         merged = self

@@ -126,10 +126,6 @@ class _Peer(msgspec.Struct):
         """True if it waits for a message."""
         return bool(self.owed) or self.is_owed or self.is_owed_all
 
-    def is_late(self, sent_at: int) -> bool:
-        """True if a message of that step should have been answered by now."""
-        return self.step - sent_at > _PATIENCE
-
     def forget(self) -> None:
         """Begin again with a greeting, as its numbers may have changed."""
         self.is_known, self.is_greeted, self.asked, self.told = False, False, None, {}
@@ -271,9 +267,12 @@ class MeasurementFlooding(FusedView):
         """Message of this step to a neighbour, noted as sent; None if there is nothing to send."""
         peer.step += 1
         must_ask = not (peer.is_known and agrees)
+        asks = must_ask and (peer.asked is None or peer.step - peer.asked > _PATIENCE)
         sent = {author: peer.told.get(author, (0, 0)) for author in self._authors_lacked(peer)}
-        news = [author for author, (n, step) in sent.items() if self._counts[author] > n or peer.is_late(step)]
-        if not (news or peer.awaits_answer or (must_ask and (peer.asked is None or peer.is_late(peer.asked)))):
+        news = [
+            author for author, (n, step) in sent.items() if self._counts[author] > n or peer.step - step > _PATIENCE
+        ]
+        if not (news or peer.awaits_answer or asks):
             return None
         has, is_whole = self._counts, peer.is_owed_all or not peer.is_known
         entries = {author: (has[author], self._logs[author].entry(peer.differs[author])) for author in news}
