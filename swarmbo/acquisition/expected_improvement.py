@@ -38,7 +38,6 @@ from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.incumbents import to_beat
 from swarmbo.boundary import rng
 from swarmbo.graph import FactorStack
-from swarmbo.graph.box_functions import Values
 from swarmbo.registry import FIELD, FUNCTION, kind
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
@@ -63,7 +62,9 @@ class LogImprovements(ContrastFunctions):
         """Improvements on the unit cube over the best of the evaluated and the expected pending points."""
         return cls.on_cube(belief, reference=to_beat(belief))
 
-    def merit(self, stack: FactorStack, mean: Values, std: Values) -> tuple[Values, Any, Any]:
+    def merit(
+        self, stack: FactorStack, mean: Float[np.ndarray, "g m"], std: Float[np.ndarray, "g m"]
+    ) -> tuple[Float[np.ndarray, "g m"], Any, Any]:
         """Log expected improvement; the improvement is in the unit of the belief."""
         return log_improvement(mean, std)
 

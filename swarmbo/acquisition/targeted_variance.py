@@ -31,14 +31,14 @@ from swarmbo import settings
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition, require_level
 from swarmbo.acquisition.local_utility import Between
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.utility import BatchValue, Block, Options, Places, Scores, Utility
+from swarmbo.acquisition.utility import BatchValue, Block, Options, Scores, Utility
 from swarmbo.belief import PlaceBelief
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
 from swarmbo.spaces import Domain
 
 
-def planning_places(domain: Domain, sites: Places | None, n_places: int) -> Float[np.ndarray, "m d"]:
+def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: int) -> Float[np.ndarray, "m d"]:
     """About ``n_places`` places, spread evenly over the measurable ones, in a fixed order: for each nearly cubic cell
     of the map, the site nearest to its centre, or its centre if ``sites`` is None.
     """
@@ -46,7 +46,7 @@ def planning_places(domain: Domain, sites: Places | None, n_places: int) -> Floa
     return _spread(domain.low.tobytes(), domain.high.tobytes(), given, n_places)
 
 
-def keys_of(places: Places) -> list[bytes]:
+def keys_of(places: Float[np.ndarray, "k d"]) -> list[bytes]:
     """Each place as bytes, as a key."""
     told, size = np.ascontiguousarray(places).tobytes(), places.itemsize * places.shape[1]
     return [told[start : start + size] for start in range(0, len(told), size)]
@@ -60,7 +60,7 @@ def _spread(low: bytes, high: bytes, given: bytes | None, n_places: int) -> Floa
     return places
 
 
-def _chosen(domain: Domain, sites: Places | None, n_places: int) -> Float[np.ndarray, "m d"]:
+def _chosen(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: int) -> Float[np.ndarray, "m d"]:
     if sites is not None and len(sites) <= n_places:
         return np.unique(sites, axis=0)
     sides = domain.high - domain.low
@@ -99,7 +99,7 @@ class TargetUtility(Utility):
     noise_variance: float  # noise variance of a measurement, > 0, in the square of the field's unit
     opt_out_utility: float = 0.0  # utility of not measuring
 
-    def scores(self, belief: PlaceBelief, places: Places, picks: int = 0) -> "TargetScores":
+    def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "TargetScores":
         """Utilities of single locations."""
         return TargetScores(self, belief, places, picks)
 
@@ -149,7 +149,9 @@ class TargetScores(Scores):
     of matrices with vectors.
     """
 
-    def __init__(self, utility: TargetUtility, belief: PlaceBelief, places: Places, picks: int) -> None:
+    def __init__(
+        self, utility: TargetUtility, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int
+    ) -> None:
         n = len(places)
         cache = belief.posterior_cache(np.concatenate([places, utility.targets]))
         own, targets = np.arange(n), np.arange(n, len(cache.mean))

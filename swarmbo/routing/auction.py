@@ -21,7 +21,7 @@ from swarmbo.belief import PlaceBelief
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import AllReduce, Best, Steps
 from swarmbo.coordination.schema import are_not_negative
-from swarmbo.routing.pilot import Legs, Mask, PerPlace, Pilot, Spot, Tour, choose_in_turn
+from swarmbo.routing.pilot import Legs, Mask, Pilot, Spot, Tour, choose_in_turn
 
 Order = Literal["auction", "sequential"]
 _TURN: dict[Order, int] = {"auction": 1, "sequential": 0}  # column of a bid with minus the number of its agent
@@ -134,7 +134,7 @@ class Climber:
     step: Chooser
 
     @cached_property
-    def rounds(self) -> PerPlace:
+    def rounds(self) -> Float[np.ndarray, " p"]:
         """Rounds to each place; inf if it is not open, or if time is too short to get there and back to base."""
         return Tour(self.pilot).added_rounds()
 

@@ -27,7 +27,6 @@ from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.spatial import checked_points
 from swarmbo.belief.gp.stack import Marginals, StackedParts
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
-from swarmbo.graph.box_functions import Climbing, Points, Values
 from swarmbo.kernels.threads import in_threads
 
 if TYPE_CHECKING:
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
 
 _ENTRIES = 2**20  # number of means of factors that are computed at once
 Point = Float[np.ndarray, " n"]
-_Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Values, Points]
+Points = Float[np.ndarray, "g m a"]
+_Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Float[np.ndarray, "g m"], Points]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,9 @@ class StackedDraws:
     draws: Sequence[kernels.FourierDraw]
     now: float = 0.0
 
-    def values(self, U: Points, rounds: Float[np.ndarray, " m"] | None = None, *, gradient: bool = False) -> Climbing:
+    def values(
+        self, U: Points, rounds: Float[np.ndarray, " m"] | None = None, *, gradient: bool = False
+    ) -> tuple[Float[np.ndarray, "g m"], Points]:
         """Standardised values, now or in the rounds given, and gradients, which are 0 unless requested."""
         from swarmbo.belief.gp.compiled import put_waves  # late: numba is slow to load
 
@@ -72,12 +74,12 @@ class StackedDraws:
 class _Sample(ABC):
     """Drawn functions, one per factor: c_i + scale_i z_i(u), at coordinates of the unit cube."""
 
-    def value(self, stack: FactorStack, U: Points) -> Values:
+    def value(self, stack: FactorStack, U: Points) -> Float[np.ndarray, "g m"]:
         """Physical value of each factor's drawn function at coordinates of the unit cube."""
         constants, scales, z, _ = self._drawn(stack, U, gradient=False)
         return constants + scales * z
 
-    def value_and_gradient(self, stack: FactorStack, U: Points) -> Climbing:
+    def value_and_gradient(self, stack: FactorStack, U: Points) -> tuple[Float[np.ndarray, "g m"], Points]:
         constants, scales, z, slopes = self._drawn(stack, U, gradient=True)
         return constants + scales * z, scales[..., None] * slopes
 
@@ -256,7 +258,7 @@ class AdditivePosterior(ChannelGP):
         """Posterior of each factor of a stack at its own points of the unit cube, bit-identical in any other stack."""
         return self._stack(stack).posterior(U, gradient=gradient)
 
-    def local_mean(self, stack: FactorStack, U: Points) -> Values:
+    def local_mean(self, stack: FactorStack, U: Points) -> Float[np.ndarray, "g m"]:
         """Mean (g, m) as in ``local``, bit-identical, without the cost of a variance."""
         return self._stack(stack).mean(U)
 

@@ -150,7 +150,9 @@ def learn_factors(
     used[:first] = np.nan  # their points stay: all agents use the same points, and only the owner restarted
     model = _learned_factors(_Data(alone, settings, history.X, used, N), previous, is_all=False)
     learned = msgspec.structs.replace(model.learned, restarted_at=first, before=before, whole_since=since)
-    return replace(model, learned=learned, complete=everything.known(before))
+    warps = everything.fitted(before.warps)
+    whole = everything.whole(warps).with_hyperparameters(before.hyperparameters)
+    return replace(model, learned=learned, complete=everything.model(whole, before, warps, {}))
 
 
 def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -> Model:
@@ -252,10 +254,6 @@ class _Data:
 
     def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
         return tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(kinds, self.F.T, strict=True))
-
-    def known(self, learned: Learned) -> Model:
-        warps = self.fitted(learned.warps)
-        return self.model(self.whole(warps).with_hyperparameters(learned.hyperparameters), learned, warps, {})
 
     def chosen(self, *, is_all: bool) -> Model:
         """Model with the largest evidence for every factor; ``is_all``: all data are used, so factors may be split."""
