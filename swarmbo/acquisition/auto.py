@@ -199,9 +199,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if is_plain and has_enough and n_models == 1:
             return self._draw(situation, belief, None)
         # points of a global search do not count as steps of the trust region
-        places = belief.domain.to_unit(belief.X) if is_plain else None
-        outcomes, steps, basis = _seen(belief, situation), situation.steps(), situation.basis()
-        side = self._box(patience).state(outcomes, steps=steps, places=places, basis=basis).side
+        places, outcomes = belief.domain.to_unit(belief.X) if is_plain else None, _seen(belief, situation)
+        side = self._box(patience).state(outcomes, steps=situation.steps(), places=places, basis=situation.basis()).side
         if is_batch and not (is_plain or is_whole):
             side *= _SIDES[asked % len(_SIDES)]
         region = box_around(incumbent(belief), side)

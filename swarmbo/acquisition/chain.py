@@ -146,12 +146,8 @@ def divide(
     one. ``claims`` are places that robots keep in any case, one each and all different; ``known`` is the result of
     ``numbered`` for these robots.
 
-    Example:
-        >>> line = np.arange(5.0)[:, None]  # a and b share a factor, and so do b and c
-        >>> reach, stand = {"a": line[:3], "b": line[1:4], "c": line[2:]}, {"a": line[0], "b": line[2], "c": line[4]}
-        >>> kept = divide([("a", "b", "c")], 1, reach, stand)  # a and c are as far from place 2, whose turn is c's
-        >>> {robot: places[:, 0].tolist() for robot, places in kept.items()}
-        {'a': [0.0, 1.0], 'b': [1.0, 2.0, 3.0], 'c': [2.0, 3.0, 4.0]}
+    An example of order 1: robots a, b, c at 0, 2, 4 of a line reach places 0 to 2, 1 to 3, 2 to 4. Only a and c, which
+    share no factor, contest a place: 2, as far from both. It is c's turn, so a keeps 0 and 1, and c keeps 2 to 4.
     """
     agents = [agent for chain in chains for agent in chain]
     if not agents:

@@ -236,7 +236,6 @@ class JointStarts:
             self._host.put(owner, utility, turn)
 
     def _compare(self, turn: int) -> None:
-        """Announce own factors' values in each joint start."""
         joint_starts, assumed = np.arange(self._n_in_use), self.assumed
         for f in self._factors:
             values = self._utility(f, assumed, joint_starts)

@@ -107,8 +107,7 @@ class _Peer(msgspec.Struct):
     | 1 | both greet; a's entry has 3 | ``is_known``, ``differs`` a: 0, ``told`` a: (3, 1) | ``is_known``, ``owed`` a |
     | 2 | b confirms a: 3 | ``differs`` and ``told`` are empty | ``owed`` is empty |
     | 4 | a's entry to 4 is lost | ``differs`` a: 3, ``told`` a: (4, 4) | as before |
-    | 8 | a sends the entry again | ``told`` a: (4, 8) | ``owed`` a |
-    | 9 | b confirms a: 4 | ``differs`` and ``told`` are empty | ``owed`` is empty |
+    | 8, 9 | as in steps 1 and 2 | ``told`` a: (4, 8), then as in step 2 | ``owed`` a, then as in step 2 |
     """
 
     differs: dict[str, int] = {}  # its last known number of measurements for each author whose number differs

@@ -206,8 +206,8 @@ class ChannelGP(SpatialGP):
     @property
     def _next_given(self) -> Conditioned | None:
         """Posterior that later beliefs with the same data extend; None if there is none, or ``_next_base`` does."""
-        has_own = len(self.pending) > 0 and not (self.is_tiled or self._is_coupled_by_pending)
-        return self._conditioned if has_own else None
+        is_apart = self.is_tiled or self._is_coupled_by_pending or not len(self.pending)
+        return None if is_apart else self._conditioned
 
     def _with_outcomes(
         self, points: Table, totals: Column, factors: Table, noise: Table, rounds: Column, **changes: Any
@@ -228,8 +228,7 @@ class ChannelGP(SpatialGP):
         more = self._with(**self._appended(new), base=base, given=None)
         if self.is_tiled or more._is_coupled_by_pending:
             return more
-        U, in_sum = self.domain.to_unit(points), self.outcomes == "total"
-        ahead = Observations.pending(U, awaited, rounds, in_sum=in_sum)
+        ahead = Observations.pending(self.domain.to_unit(points), awaited, rounds, in_sum=self.outcomes == "total")
         return more._with(given=self._conditioned.extended(ahead))
 
     @property

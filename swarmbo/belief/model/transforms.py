@@ -193,7 +193,6 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
 
 
 def _swapped(learned: Learned, factor: str) -> Learned:
-    """State with the second of two candidate models of the one factor in use."""
     first, (place, hyperparameters) = learned.candidate_models
     fitted_at = {"fitted_at": learned.other_fitted_at, "other_fitted_at": learned.fitted_at}
     learned = msgspec.structs.replace(learned, candidate_models=((place, hyperparameters), first), **fitted_at)
