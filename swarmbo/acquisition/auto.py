@@ -173,35 +173,43 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """Local functions on the unit cube, one per factor, that agents maximise in this round."""
         belief = model.belief
-        if _is_time_to_combine(situation) and not belief.has_time:
-            return FixedPoint.at(situation.graph, model.incumbent())
-        if belief.has_time or (_is_by_factor(situation) and is_shared(situation.graph)):
+        if belief.has_time:
             return self._draws_and_bounds(situation, belief)
-        return self._improvements(situation, model) if _is_by_factor(situation) else self._for_totals(situation, model)
+        if _is_time_to_combine(situation):
+            return FixedPoint.at(situation.graph, model.incumbent())
+        if not _is_by_factor(situation):
+            return self._for_totals(situation, model)
+        if is_shared(situation.graph):
+            return self._draws_and_bounds(situation, belief)
+        return self._improvements(situation, model)
 
     def _for_totals(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """Improvements, a draw or bounds, by the model's transform and scopes, and by turns."""
         belief, asked, n_models = model.belief, _n_asked(situation), len(model.learned.candidate_models)
         is_plain, is_whole = model.warp.kind == "none", len(model.learned.scopes or ()) == 1
+        patience = _patience(belief.hyperparameters.total_noise_variance)
+        is_noisy, is_batch = patience > 1, len(situation.pending) > 0
         if is_plain and is_whole:
             return LogImprovements.over_incumbent(belief)
-        patience = _patience(belief.hyperparameters.total_noise_variance)
         is_drawable = not is_whole and len(situation.graph.factors) <= DRAWABLE
-        if patience > 1 and is_drawable and (situation.n_batched or asked % _PERIOD):
+        if is_noisy and is_drawable and (situation.n_batched or asked % _PERIOD):
             return self._draw(situation, belief, None)  # in noise, a few outcomes tell little
         # draws of an untransformed sum pay off once outcomes distinguish the functions
-        has_enough = patience == 1 and belief.n_data >= belief.domain.n_dims
+        has_enough = not is_noisy and belief.n_data >= belief.domain.n_dims
         if is_plain and has_enough and n_models == 1:
             return self._draw(situation, belief, None)
         # points of a global search do not count as steps of the trust region
         places, outcomes = belief.domain.to_unit(belief.X) if is_plain else None, _seen(belief, situation)
-        state = self._box(patience).state(outcomes, steps=situation.steps(), places=places, basis=situation.basis())
-        share = _SIDES[asked % len(_SIDES)] if len(situation.pending) and not (is_plain or is_whole) else 1.0
-        region = box_around(incumbent(belief), state.side * share)
-        if is_whole or (is_plain and not has_enough):
-            return self._bounds(situation, belief, 1.0 if is_whole else _BOLDER, region)
+        side = self._box(patience).state(outcomes, steps=situation.steps(), places=places, basis=situation.basis()).side
+        if is_batch and not (is_plain or is_whole):
+            side *= _SIDES[asked % len(_SIDES)]
+        region = box_around(incumbent(belief), side)
+        if is_whole:
+            return self._bounds(situation, belief, 1.0, region)
+        if is_plain and not has_enough:
+            return self._bounds(situation, belief, _BOLDER, region)
         # models alternate by member: if draws and bounds alternated in step, each model would use only one of them
-        turn = asked // n_models if len(situation.pending) and n_models and n_models % 2 == 0 else asked
+        turn = asked // n_models if is_batch and n_models and n_models % 2 == 0 else asked
         if turn % 2:
             return self._bounds(situation, belief, 1.0, region)
         return self._draw(situation, belief, None if is_plain and turn % _GLOBAL_DRAW_PERIOD == 0 else region)

@@ -113,9 +113,7 @@ def relevant_places(
     return measured[belief.prior_correlation(measured, places) >= _FAINT]
 
 
-def nearest(
-    places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], domain: Domain
-) -> Int[np.ndarray, " s"]:
+def nearest(places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], domain: Domain) -> Indices:
     """Indices of the 64 others nearest to places' mean in the unit cube, in their order; all if there are fewer."""
     if len(others) <= IN_SIGHT:
         return np.arange(len(others))
@@ -147,24 +145,27 @@ def divide(
     distances are dealt out in turn. A robot left without a place gets an unclaimed one from robots that have more than
     one. ``claims`` are places that robots keep in any case, one each and all different; ``known`` is the result of
     ``numbered`` for these robots.
+
+    An example of order 1: robots a, b, c at 0, 2, 4 of a line reach places 0 to 2, 1 to 3, 2 to 4. Only a and c, which
+    share no factor, contest a place: 2, as far from both. It is c's turn, so a keeps 0 and 1, and c keeps 2 to 4.
     """
     agents = [agent for chain in chains for agent in chain]
     if not agents:
         return {}
     places, by_agent = known or numbered(candidates, agents)
     numbers, shares = [by_agent[agent] for agent in agents], shares_factor(chains, order)
-    claimed = np.full(len(agents), -1)
+    claimed = np.full(len(agents), -1)  # number of the place that each robot claims
     for robot, agent in enumerate(agents):
         if claims and agent in claims:
             claimed[robot] = max(numbers[robot][(candidates[agent] == claims[agent]).all(axis=1)], default=-1)
     unknown = np.full(places.shape[1], np.inf)
     stand = np.array([positions.get(agent, unknown) for agent in agents])
-    # robots that reach a place, place by place: in a large team only a few do
-    pairs = np.sort(np.concatenate([own * len(agents) + robot for robot, own in enumerate(numbers)]))
-    at, robots = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], len(agents))  # np.unique takes 40 times as long
-    distance = np.linalg.norm(places[at] - stand[robots], axis=1)
-    distance[at == claimed[robots]] = -np.inf
-    kept = _winners(len(places), at, robots, distance, shares, order)
+    # pairs of a place and a robot that reaches it, place by place: in a large team only a few robots do
+    codes = np.sort(np.concatenate([own * len(agents) + robot for robot, own in enumerate(numbers)]))
+    place, robot = np.divmod(codes[np.diff(codes, prepend=-1) > 0], len(agents))  # np.unique takes 40 times as long
+    distance = np.linalg.norm(places[place] - stand[robot], axis=1)
+    distance[place == claimed[robot]] = -np.inf
+    kept = _winners(place, robot, distance, shares, order)
     for robot in np.flatnonzero(~kept.any(axis=1)):
         wanted = np.setdiff1d(numbers[robot], claimed)
         if len(wanted):
@@ -172,41 +173,37 @@ def divide(
     return {agent: candidates[agent][kept[robot, numbers[robot]]] for robot, agent in enumerate(agents)}
 
 
-def _winners(
-    n_places: int, at: Indices, robots: Indices, distance: Distances, shares: Mask, order: int
-) -> Bool[np.ndarray, "n p"]:
-    """Mask of the places that each robot keeps, by rows of a place, a robot that reaches it, and its distance.
+def _winners(place: Indices, robot: Indices, distance: Distances, shares: Mask, order: int) -> Bool[np.ndarray, "n p"]:
+    """Mask of the places that each robot keeps, from pairs of a place and a robot that reaches it, place by place.
 
     A place's nearest robot keeps it; so does every next one that shares a factor with all that keep it already.
     """
-    turns = (robots - at) % len(shares)  # deal out where distances tie
-    nearest = _first_of_each(at, distance, turns)
-    may_win = shares[robots[nearest[at]], robots]  # the nearest, and those that share a factor with it
-    at, robots, distance, turns = at[may_win], robots[may_win], distance[may_win], turns[may_win]
-    robots = robots[np.lexsort((turns, distance, at))]  # for every place its nearest robot, then the next …
-    in_turn = np.full((n_places, np.bincount(at).max(initial=0)), -1)
-    in_turn[at, np.arange(len(at)) - np.searchsorted(at, at)] = robots
-    winners = np.full((n_places, order + 1), -1)  # each at most order apart from all others in one chain
-    for next_robots in in_turn.T:
-        rows = np.flatnonzero(next_robots >= 0)
-        before, robot = winners[rows], next_robots[rows]
-        wins = ((before < 0) | shares[before, robot[:, None]]).all(axis=1)
-        winners[rows[wins], (before[wins] >= 0).sum(axis=1)] = robot[wins]
-    kept = np.zeros((len(shares), n_places), dtype=bool)
-    place, turn = np.nonzero(winners >= 0)
-    kept[winners[place, turn], place] = True
+    turns = (robot - place) % len(shares)  # deal out where distances tie
+    nearest = robot[_nearest(place, distance, turns)]
+    may_win = shares[nearest[place], robot]  # the nearest, and those that share a factor with it
+    place, robot, distance, turns = place[may_win], robot[may_win], distance[may_win], turns[may_win]
+    robot = robot[np.lexsort((turns, distance, place))]  # for every place its nearest robot, then the next …
+    rank = np.arange(len(place)) - np.searchsorted(place, place)
+    by_rank = np.full((len(nearest), rank.max(initial=-1) + 1), -1)  # place by place; -1: no robot of this rank
+    by_rank[place, rank] = robot
+    winners = np.full((len(nearest), order + 1), -1)  # each at most order apart from all others in one chain
+    for candidate in by_rank.T:
+        rows = np.flatnonzero(candidate >= 0)
+        before, next_robot = winners[rows], candidate[rows]
+        wins = ((before < 0) | shares[before, next_robot[:, None]]).all(axis=1)
+        winners[rows[wins], (before[wins] >= 0).sum(axis=1)] = next_robot[wins]
+    kept = np.zeros((len(shares), len(nearest)), dtype=bool)
+    at, which = np.nonzero(winners >= 0)
+    kept[winners[at, which], at] = True
     return kept
 
 
-def _first_of_each(
-    at: Int[np.ndarray, " r"], distance: Float[np.ndarray, " r"], turns: Int[np.ndarray, " r"]
-) -> Int[np.ndarray, " p"]:
-    """Row with the least distance to each place; of rows at equal distances, the one whose turn is first."""
-    # ``at`` numbers the places 0, 1, …, rising; each has a row. ``turns`` differ for rows of one place.
-    starts = np.flatnonzero(np.diff(at, prepend=-1))
-    rows = np.flatnonzero(distance == np.minimum.reduceat(distance, starts)[at])
-    rows = rows[np.lexsort((turns[rows], at[rows]))]
-    return rows[np.flatnonzero(np.diff(at[rows], prepend=-1))]
+def _nearest(place: Indices, distance: Distances, turns: Indices) -> Int[np.ndarray, " p"]:
+    """Row of the nearest robot of each place; of robots at equal distances, the one whose turn is first."""
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    rows = np.flatnonzero(distance == np.minimum.reduceat(distance, starts)[place])
+    rows = rows[np.lexsort((turns[rows], place[rows]))]
+    return rows[np.flatnonzero(np.diff(place[rows], prepend=-1))]
 
 
 def shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarray, "n n"]:
@@ -217,7 +214,7 @@ def shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarra
 
 
 def _get_one_back(a: int, kept: Mask, shares: Mask, wanted: Indices, distance: Distances) -> None:
-    """Give robot a the nearest wanted place that all rivals can spare, if any (changes ``kept``)."""
+    """Give robot a the nearest wanted place whose other keepers have more than one, if any (changes ``kept``)."""
     for place in wanted[np.argsort(distance, kind="stable")]:
         rivals = np.flatnonzero(kept[:, place] & ~shares[a])
         if (kept[rivals].sum(axis=1) > 1).all():

@@ -24,6 +24,7 @@ _FIRST = 32  # number of places evaluated first; then it doubles each time
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 Means = Float[np.ndarray, " m"]
+Places = Float[np.ndarray, "k d"]
 
 
 class PlaceUtility(Utility):
@@ -48,7 +49,7 @@ class PlaceUtility(Utility):
         block = Block(means, variances, covariances, [np.ones(1, dtype=bool)] * len(mean))
         return float(self.table(block, 0.0).item())
 
-    def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "PlaceScores":
+    def scores(self, belief: PlaceBelief, places: Places, picks: int = 0) -> "PlaceScores":
         """Utilities of single locations."""
         return PlaceScores(self, belief, places, picks)
 
@@ -66,9 +67,7 @@ class PlaceUtility(Utility):
 class PlaceScores(Scores):
     """Utilities of places by their marginals, with variances given the taken places."""
 
-    def __init__(
-        self, utility: PlaceUtility, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int
-    ) -> None:
+    def __init__(self, utility: PlaceUtility, belief: PlaceBelief, places: Places, picks: int) -> None:
         self._utility, self._noise_variance = utility, belief.noise_variance
         self._rows: CovarianceRows | Between | None = None
         if not picks:
@@ -156,7 +155,7 @@ class LocalUtility(PlaceUtility):
         """Utility of single locations."""
         return self.merit(mean) + self.sqrt_beta * np.sqrt(var)
 
-    def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
+    def best_of(self, belief: PlaceBelief, places: Places, price: float | None = None) -> int | None:
         """Single location of largest utility; None if abstaining is better.
 
         For fast beliefs, locations are evaluated in the order of their utility without pending measurements. The

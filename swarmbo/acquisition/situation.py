@@ -17,6 +17,7 @@ from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
 
 NEVER = np.iinfo(np.int64).max // 4  # rounds to an unreachable place; sums of a few do not overflow
+Places = Float[np.ndarray, "m d"]
 
 
 def is_never(rounds: Int[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
@@ -27,9 +28,7 @@ def is_never(rounds: Int[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
 class Travel(Protocol):
     """Travel times of a world, in rounds."""
 
-    def rounds(
-        self, agent: str, origins: Float[np.ndarray, "n d"], places: Float[np.ndarray, "m d"]
-    ) -> Int[np.ndarray, "n m"]:
+    def rounds(self, agent: str, origins: Float[np.ndarray, "n d"], places: Places) -> Int[np.ndarray, "n m"]:
         """Least rounds of an agent from each origin to each place, 0 if there; ``NEVER`` or more without a path."""
         ...
 
@@ -83,8 +82,8 @@ class Situation:
     seed: int
     prices: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
     level: float | None = None
-    measured: Float[np.ndarray, "m d"] | None = None
-    measured_by: Mapping[str, Float[np.ndarray, "m d"]] = field(default_factory=lambda: dict[str, np.ndarray]())
+    measured: Places | None = None
+    measured_by: Mapping[str, Places] = field(default_factory=lambda: dict[str, np.ndarray]())
     sites: Float[np.ndarray, "k d"] | None = None
     travel: Travel | None = None
     required: Mapping[str, Requirement] = field(default_factory=lambda: dict[str, Requirement]())

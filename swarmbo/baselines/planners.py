@@ -91,6 +91,7 @@ _REACH_STEP = 1.03  # reaches are rounded to powers of it, so that sweeps stay t
 
 Lane = tuple[float, float, float]  # x, and the range of y
 Pair = tuple[float, float]
+Spot = Float[np.ndarray, " 2"]
 
 
 @kind("coordination", FIELD)
@@ -187,7 +188,7 @@ class SweptGround:
         ends = [-1, *closed.tolist(), len(y)]
         return [(x, float(y[a + 1]), float(y[b - 1])) for a, b in pairwise(ends) if b - a > 1]
 
-    def path(self, start: Float[np.ndarray, " 2"], end: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "k 2"] | None:
+    def path(self, start: Spot, end: Spot) -> Float[np.ndarray, "k 2"] | None:
         """Bends of a path, both ends included; None without a path. Straight if unobstructed."""
         straight = np.array([start, end])
         if self.are_visible(straight[:1], straight[1:])[0]:
@@ -202,7 +203,7 @@ class SweptGround:
             cell = int(previous[cell])
         return np.array([start, *cells[::-1], end])
 
-    def distances(self, start: Float[np.ndarray, " 2"], ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, " m"]:
+    def distances(self, start: Spot, ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, " m"]:
         """Approximate lengths of paths; infinite without a path."""
         straight = np.linalg.norm(ends - start, axis=1)
         is_visible = self.are_visible(np.broadcast_to(start, ends.shape), ends)
@@ -210,15 +211,13 @@ class SweptGround:
             return straight
         return np.where(is_visible, straight, self._lengths(start)[0][self._grid[2].query(ends)[1]])
 
-    def _lengths(self, start: Float[np.ndarray, " 2"]) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    def _lengths(self, start: Spot) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
         """Distance to each cell, and the previous cell on its path; -9999 for the first."""
         _, graph, tree = self._grid
         length, previous = dijkstra(graph, indices=np.array([tree.query(start)[1]]), return_predecessors=True)
         return length[0], previous[0]
 
-    def next_place(
-        self, start: Float[np.ndarray, " 2"], end: Float[np.ndarray, " 2"], reach: float
-    ) -> Float[np.ndarray, " 2"]:
+    def next_place(self, start: Spot, end: Spot, reach: float) -> Spot:
         """Next place en route to a target: the target, or the farthest within reach on a path round closed areas."""
         path = self.path(start, end)
         if path is None or len(path) == 2:

@@ -41,6 +41,7 @@ _THIRDS, _MOST_SPLITS = np.array([[1.0], [2.0]]) / 3.0, 8
 _SPECK = 1e-3  # of the map's longer side: smaller coordinates in metres are probably degrees
 _PARTS = {"FeatureCollection": "features", "GeometryCollection": "geometries", "MultiPolygon": "coordinates"}
 Rings = list[Float[np.ndarray, "k 2"]]  # outlines; a hole is a ring within another
+Vector = Float[np.ndarray, " n"]
 
 
 @dataclass(frozen=True)
@@ -100,16 +101,14 @@ class LocalProjection:
         return np.column_stack([np.mod(east + 180.0, 360.0) - 180.0, np.rad2deg(np.arctan(tangent))])
 
 
-def _conformal(tangent: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def _conformal(tangent: Vector) -> Vector:
     """Tangent of the conformal latitude, from the tangent of the latitude; eqs. (7) to (9)."""
     slant = np.hypot(1.0, tangent)
     sigma = np.sinh(_ECCENTRICITY * np.arctanh(_ECCENTRICITY * tangent / slant))
     return tangent * np.hypot(1.0, sigma) - sigma * slant
 
 
-def _corrected(
-    xi: Float[np.ndarray, " n"], eta: Float[np.ndarray, " n"], series: Float[np.ndarray, " 4"]
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def _corrected(xi: Vector, eta: Vector, series: Float[np.ndarray, " 4"]) -> tuple[Vector, Vector]:
     """East and north, from the sphere to the ellipsoid or back; eqs. (11) and (15)."""
     twice = 2.0 * np.arange(1, len(series) + 1)[:, None]
     x = eta + series @ (np.cos(twice * xi) * np.sinh(twice * eta))

@@ -237,9 +237,7 @@ def _notes_on_changed_code(runs: Sequence[ScoredRun]) -> list[str]:
     return notes
 
 
-def method_labels(
-    methods: Sequence[Mapping[str, Mapping[str, Any]]], problems: Sequence[Hashable] | None = None
-) -> list[str]:
+def method_labels(methods: Sequence[_Tables], problems: Sequence[Hashable] | None = None) -> list[str]:
     """Short distinct names of methods: the kinds in which they differ, and differing settings of one kind.
 
     Equal methods are named by their coordination method. Settings that differ between ``problems`` only are left out.

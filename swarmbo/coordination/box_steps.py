@@ -20,6 +20,7 @@ from swarmbo.graph import BoxFunctions, FactorStack
 from swarmbo.graph.box_functions import Climbing, Points, Received, Values, by_factor
 
 FEWEST = 16  # random points for the spread of values: too few would give an arbitrary spread
+JointPoints = Float[np.ndarray, "m n"]
 
 
 def tell_factors(
@@ -44,7 +45,7 @@ def exchange(view: BoxView, points: Copies) -> requests.Steps[list[Received]]:
     return [tuple(phases) for phases in received]
 
 
-def part_total(view: BoxView, Z: Float[np.ndarray, "m n"]) -> requests.Steps[Float[np.ndarray, " m"]]:
+def part_total(view: BoxView, Z: JointPoints) -> requests.Steps[Float[np.ndarray, " m"]]:
     """Sum of the part's factors at joint points."""
     points = view.take(Z)
     received = yield from exchange(view, points)
@@ -67,7 +68,7 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
 
 def drawn_starts(
     functions: BoxFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
-) -> Float[np.ndarray, "m n"]:
+) -> JointPoints:
     """Starts (m, n), on grids: given joint points, then points random in ``variables`` and ``low`` in all others."""
     low, high = functions.low, functions.high
     place = functions.graph.column_of
@@ -102,7 +103,7 @@ _NOWHERE = 1e-7  # root of the sum of squared moves, in sides of the box, that e
 _STEPS = 4
 
 Lengths = Float[np.ndarray, "*m"]  # one number for each problem
-Polished = tuple[Float[np.ndarray, "m n"], Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
+Polished = tuple[JointPoints, Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 
 class Climbed(NamedTuple):
@@ -174,7 +175,7 @@ def pulled_to(centre: Points, weight: Float[np.ndarray, "g #m a"]) -> Penalty:
 
 
 def polish(
-    view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE, least: float = 0.0
+    view: BoxView, Z: JointPoints, steps: int, tolerance: float = _NOWHERE, least: float = 0.0
 ) -> requests.Steps[Polished]:
     """Ascend from joint points; return points, their sums after and before. It ends if the second of two accepted steps
     moves them at most ``tolerance`` sides, or four steps raise the best sum by less than ``least`` of its total rise.
@@ -203,7 +204,7 @@ def polish(
     return Z, value, before
 
 
-def _evaluated(view: BoxView, Z: Float[np.ndarray, "m n"]) -> requests.Steps[tuple[Rows, Float[np.ndarray, "m n"]]]:
+def _evaluated(view: BoxView, Z: JointPoints) -> requests.Steps[tuple[Rows, JointPoints]]:
     """Values of own factors at joint points, and gradients (m, n) of the part's sum, per side of the box."""
     functions, points = view.functions, view.take(Z)
     received = yield from exchange(view, points)

@@ -219,38 +219,31 @@ class DeadlineBoxAgent(DeadlineAgent):
         at = {x: self._column[x] for x in self._variables}
         return {x: float(np.clip(self._joint_starts.points[0, i], low[i], high[i])) for x, i in at.items()}
 
-    # Arrivals
-
     def accept(self, sender: str, message: Message) -> bool:
         """Store an entry if it is admissible from this sender; return True if it was stored."""
         graph, entries = self._graph, getattr(message, "entries", None)
         if not isinstance(entries, np.ndarray) or entries.ndim != 1 or np.isnan(entries).any():
             return False
+        is_finite = bool(np.isfinite(entries).all())
+        is_of_runs = is_finite and len(entries) == len(self._terms.starts)
         match message:
-            case messages.Pull(factor=f, variable=x, weight=weight):
-                if not (self.is_to_variable(sender, f, x) and self._is_of_runs(entries) and 0.0 < weight < np.inf):
+            case messages.Pull(factor=f, variable=x, weight=w) if is_of_runs and self.is_to_variable(sender, f, x):
+                if not 0.0 < w < np.inf:
                     return False
                 self._runs.store_pull(message)
-            case messages.Runs(variable=x):
-                if not (self.is_owner(sender, x) and self._is_of_runs(entries)):
-                    return False
+            case messages.Runs(variable=x) if is_of_runs and self.is_owner(sender, x):
                 self._runs.store_value(x, entries)
             case messages.Offer() | messages.Utility() | messages.Valued():
                 return self._joint_starts.accept(sender, message)
             case messages.Published(factor=f, neighbour=g, phase=phase):
                 is_right = g in self._stacks and f in graph.neighbours(g) and graph.owner(f) == sender
                 is_right = is_right and 0 <= phase < self._functions.n_exchanges
-                if not (is_right and len(entries) == self._n_points and np.isfinite(entries).all()):
+                if not (is_right and is_finite and len(entries) == self._n_points):
                     return False
                 self._numbers[f, g, phase] = entries
             case _:
                 return False
         return True
-
-    def _is_of_runs(self, entries: Vector) -> bool:
-        return len(entries) == len(self._terms.starts) and bool(np.isfinite(entries).all())
-
-    # Numbers for neighbouring factors
 
     def _points(self, f: str) -> Float[np.ndarray, "1 p a"]:
         """A factor's points, in runs and then in joint starts, as last received."""
@@ -275,10 +268,6 @@ class DeadlineBoxAgent(DeadlineAgent):
                     self._numbers[f, g, phase] = numbers
                     continue
                 self.announce(owner, message, partial(_relative_change, numbers))
-
-    # Runs
-
-    # Joint starts
 
     def _begin_joint_starts(self) -> None:
         """Begin joint starts at the initial point and at the ends of the runs."""

@@ -93,8 +93,7 @@ class DeadlineTableAgent(DeadlineAgent):
         judged = terms.candidates, self._utility, terms.default
         self._joint_starts = JointStarts(self, terms.schedule, np.zeros(n), np.ones(n), *judged)
         self._guesses: dict[str, list[int]] = {x: [] for x in self._variables}
-        order = terms.conflicts.colour
-        self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
+        self._in_order = sorted(self._variables, key=terms.conflicts.colour.__getitem__)  # stable
 
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """Process arrivals, renew messages, perhaps decide variables, and send changes to others; see the base."""
@@ -130,8 +129,6 @@ class DeadlineTableAgent(DeadlineAgent):
         """Best value by messages, regardless of conflicts."""
         return int(np.argmax(self._belief(variable)))
 
-    # Arrivals
-
     def accept(self, sender: str, message: Message) -> bool:
         """Store an entry if it is admissible from this sender; return True if it was stored."""
         graph = self._graph
@@ -161,8 +158,6 @@ class DeadlineTableAgent(DeadlineAgent):
             return False
         there[:] = message.entries
         return True
-
-    # Consequences
 
     def _renew_messages(self) -> None:
         """Renew the messages of own variables, then of own factors, from the present knowledge."""
@@ -205,8 +200,6 @@ class DeadlineTableAgent(DeadlineAgent):
         received = [self._flooding.message(self._from_factors, f, variable) for f in self._graph.factors_of(variable)]
         return np.sum(received, axis=0)
 
-    # Decisions that are not final
-
     def _begin_joint_starts(self) -> None:
         """Begin joint starts, unless they have begun."""
         if self._joint_starts.has_begun:
@@ -226,8 +219,6 @@ class DeadlineTableAgent(DeadlineAgent):
         places = tuple(U[:, self._graph.column_of[x]].astype(int) for x in scope if self._joint_starts.knows(x))
         left = self._tables[f].max(axis=free)
         return left[places] if places else np.full(len(U), float(left))
-
-    # Decisions that are final
 
     def _decide_due(self, *, is_last: bool) -> None:
         for x in self._in_order:
@@ -263,8 +254,6 @@ class DeadlineTableAgent(DeadlineAgent):
         recipients = [graph.variable_owner(y) for y in self._terms.conflicts.neighbours[x]]
         for other in dict.fromkeys([*recipients, *map(graph.owner, graph.factors_of(x))]):
             self.put(other, choice, 0)
-
-    # Sending
 
     def _announce_changes(self) -> None:
         graph, flooding = self._graph, self._flooding

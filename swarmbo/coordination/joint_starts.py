@@ -51,6 +51,9 @@ class Schedule:
 class JointStarts:
     """One agent's variables and factors in all joint starts.
 
+    Until an agent decides, all k joint starts are in use, and arrays have k rows; then only the best one is in use. The
+    other agents may decide earlier or later, so messages of both sizes arrive at any time; ``_in_use`` reads both.
+
     ``candidates`` returns a variable's candidate values, its present value among them; ``utility`` a factor's values,
     -inf if forbidden; ``default`` holds the values of silent agents' variables.
     """
@@ -73,41 +76,36 @@ class JointStarts:
         self.points, self._sides = np.repeat(start[None], schedule.n_joint_starts, axis=0), sides
         self._factors, self._variables = graph.factors_owned_by(host.name), graph.variables_owned_by(host.name)
         self._column = graph.column_of
-        self._n = schedule.n_joint_starts  # joint starts in use; 1 after the decision
-        self._best = dict.fromkeys(graph.variables, 0)
+        self._n_in_use = schedule.n_joint_starts  # 1 after the decision
+        self._best = dict.fromkeys(graph.variables, 0)  # by variable, as each part of the graph decides for itself
         self._offers: dict[str, Offer] = {}
         self._utilities: dict[tuple[str, str], Utility] = {}
         self._values: dict[str, Vector] = {}  # values of factors in each joint start, as received
         self._moved = set(graph.variables)  # variables that changed since own factors were evaluated
 
-    # Arrivals
-
     def accept(self, sender: str, message: Message) -> bool:
         """Store an entry if it is admissible from this sender; return True if it was stored."""
-        graph, n_joint_starts = self._graph, self._schedule.n_joint_starts
+        k = self._schedule.n_joint_starts
         match message:
             case Offer(variable=x, entries=entries):
-                if not self._host.is_owner(sender, x) or len(entries) not in (2, 2 * n_joint_starts):
-                    return False
-                if not np.isfinite(entries).all() or (entries.reshape(2, -1)[1] < 0.0).any():
-                    return False
-                self._set_offer(message)
+                is_whole = self._host.is_owner(sender, x) and len(entries) in (2, 2 * k)
+                is_right = is_whole and bool(np.isfinite(entries).all() and (entries.reshape(2, -1)[1] >= 0.0).all())
+                if is_right:
+                    self._set_offer(message)
             case Utility(factor=f, variable=x, entries=entries):
-                is_right = self._host.is_to_variable(sender, f, x) and x in self._offers
-                if not is_right or not (entries < np.inf).all():  # nor NaN
-                    return False
-                if entries.size not in (size := self._candidates(x, *self._offered(x)).shape[1], n_joint_starts * size):
-                    return False
-                self._utilities[f, x] = message
+                is_known = self._host.is_to_variable(sender, f, x) and x in self._offers
+                size = self._candidates(x, *self._offered(x)).shape[1] if is_known else 0
+                is_right = is_known and entries.size in (size, k * size) and bool((entries < np.inf).all())  # nor NaN
+                if is_right:
+                    self._utilities[f, x] = message
             case Valued(factor=f, entries=entries):
-                if f in self._factors or f not in graph.factors or not (entries < np.inf).all():
-                    return False
-                if len(entries) != n_joint_starts:
-                    return False
-                self._values[f] = entries
+                is_others = f in self._graph.factors and f not in self._factors
+                is_right = is_others and len(entries) == k and bool((entries < np.inf).all())
+                if is_right:
+                    self._values[f] = entries
             case _:
-                return False
-        return True
+                is_right = False
+        return is_right
 
     def _set_offer(self, offer: Offer) -> None:
         self._offers[offer.variable] = offer
@@ -116,12 +114,13 @@ class JointStarts:
 
     def _offered(self, x: str) -> Float[np.ndarray, "2 k"]:
         """A variable's values and reaches (2, k) by its last offer, in each joint start in use."""
-        offered = self._offers[x].entries.reshape(2, -1)
-        if offered.shape[1] == self._n:
-            return offered
-        return offered[:, [self._best[x]]] if self._n == 1 else np.repeat(offered, self._n, axis=1)
+        return self._in_use(x, self._offers[x].entries.reshape(2, -1).T).T
 
-    # Consequences
+    def _in_use(self, x: str, rows: Float[np.ndarray, "_ c"]) -> Float[np.ndarray, "k c"]:
+        """Rows of the joint starts in use, from a variable's rows of all joint starts or of the best one only."""
+        if len(rows) == self._n_in_use:
+            return rows
+        return rows[[self._best[x]]] if self._n_in_use == 1 else np.repeat(rows, self._n_in_use, axis=0)
 
     @property
     def has_begun(self) -> bool:
@@ -143,7 +142,7 @@ class JointStarts:
     def begin(self, values: Mapping[str, Vector], reach: float) -> None:
         """Announce the initial values of own variables in each joint start, and their reach."""
         for x in self._variables:
-            self._offer(x, values[x], np.full(self._n, reach))
+            self._offer(x, values[x], np.full(self._n_in_use, reach))
 
     def advance(self, now: int, turn: int) -> None:
         """Take turns, compare joint starts or choose one, by the schedule, and announce the consequences."""
@@ -155,7 +154,7 @@ class JointStarts:
         for x in self._variables:
             if self._schedule.has_turn(x, now):
                 self._move(x)
-        if now >= self._schedule.compared and self._n > 1:
+        if now >= self._schedule.compared and self._n_in_use > 1:
             self._compare(turn)
         else:
             self._send_utilities(turn)
@@ -165,29 +164,28 @@ class JointStarts:
         summed = self._summed(x)
         if summed is None:
             return
-        before = values, reach = self._offered(x)
-        candidates, joint_starts = self._candidates(x, values, reach), np.arange(self._n)
-        # a move needs a strictly larger sum, or ties would cause offers for ever
+        values, reach = self._offered(x)
+        candidates, rows = self._candidates(x, values, reach), np.arange(self._n_in_use)
         best, stay = summed.argmax(axis=1), (candidates == values[:, None]).argmax(axis=1)
-        found = candidates[joint_starts, np.where(summed[joint_starts, best] > summed[joint_starts, stay], best, stay)]
+        is_better = summed[rows, best] > summed[rows, stay]  # strictly, or ties would cause offers for ever
+        found = candidates[rows, np.where(is_better, best, stay)]
         is_far = np.abs(found - values) >= 0.9 * reach * self._sides[self._column[x]]
-        further = np.clip(np.where(is_far, reach * _FINER, reach / _FINER), _FINEST, 1.0 / _FINER)
-        reach = np.where(reach > 0.0, further, 0.0)
+        scaled = np.clip(np.where(is_far, reach * _FINER, reach / _FINER), _FINEST, 1.0 / _FINER)
+        next_reach = np.where(reach > 0.0, scaled, 0.0)
         # a repeated offer would make all answers to the previous offer useless
-        if not np.array_equal([found, reach], before):
-            self._offer(x, found, reach)
+        if not np.array_equal([found, next_reach], [values, reach]):
+            self._offer(x, found, next_reach)
 
     def _summed(self, x: str) -> Float[np.ndarray, "k v"] | None:
         """Sum of a variable's factors at its candidate values; None if an agent that is not silent has not answered."""
-        offer, shape = self._offers[x], self._candidates(x, *self._offered(x)).shape
-        summed = np.zeros(shape)
+        offer, candidates = self._offers[x], self._candidates(x, *self._offered(x))
+        summed = np.zeros(candidates.shape)
         for f in self._graph.factors_of(x):
             utility, owner = self._utilities.get((f, x)), self._graph.owner(f)
             if owner == self._host.name:
                 summed += self._lines(f, x)
             elif utility is not None and (self._schedule.is_fixed or utility.number == offer.number):
-                lines = utility.entries.reshape(-1, shape[1])
-                summed += lines if len(lines) == shape[0] else lines[[self._best[x]]]
+                summed += self._in_use(x, utility.entries.reshape(-1, candidates.shape[1]))
             elif not self._host.is_silent(owner):
                 return None
             elif self._shares:
@@ -197,7 +195,7 @@ class JointStarts:
     def _lines(self, f: str, x: str) -> Float[np.ndarray, "k v"]:
         """A factor's values at a variable's candidates in each joint start; other variables keep their values."""
         candidates = self._candidates(x, *self._offered(x))
-        joint_starts = np.repeat(np.arange(self._n), candidates.shape[1])
+        joint_starts = np.repeat(np.arange(self._n_in_use), candidates.shape[1])
         U = self.assumed[joint_starts]
         U[:, self._column[x]] = candidates.ravel()
         return self._utility(f, U, joint_starts).reshape(candidates.shape)
@@ -221,19 +219,24 @@ class JointStarts:
             if not any(x in self._moved for x in scope):
                 continue
             for x in scope:
-                owner = self._graph.variable_owner(x)
-                if x not in self._offers or owner == self._host.name:
-                    continue  # own variables are evaluated in their turn
-                utility = Utility(f, x, self._lines(f, x).ravel(), self._offers[x].number)
-                before = self._host.last_announced(owner, utility.key)
-                was_asked = isinstance(before, Utility) and (self._schedule.is_fixed or before.number == utility.number)
-                was = before.entries if isinstance(before, Utility) and was_asked else np.zeros(0)
-                if _change_of(was, utility.entries, self._n) > self._schedule.threshold:
-                    self._host.put(owner, utility, turn)
+                # own variables are evaluated in their turn
+                if x in self._offers and self._graph.variable_owner(x) != self._host.name:
+                    self._send_utility(f, x, turn)
         self._moved.clear()
 
+    def _send_utility(self, f: str, x: str, turn: int) -> None:
+        """Send an own factor's values at a variable's candidates, if they changed enough since the last message."""
+        owner = self._graph.variable_owner(x)
+        utility = Utility(f, x, self._lines(f, x).ravel(), self._offers[x].number)
+        before = self._host.last_announced(owner, utility.key)
+        change = np.inf
+        if isinstance(before, Utility) and (self._schedule.is_fixed or before.number == utility.number):
+            change = _change_of(before.entries, utility.entries, self._n_in_use)
+        if change > self._schedule.threshold:
+            self._host.put(owner, utility, turn)
+
     def _compare(self, turn: int) -> None:
-        joint_starts, assumed = np.arange(self._n), self.assumed
+        joint_starts, assumed = np.arange(self._n_in_use), self.assumed
         for f in self._factors:
             values = self._utility(f, assumed, joint_starts)
             if f not in self._values or not np.array_equal(values, self._values[f]):
@@ -241,7 +244,8 @@ class JointStarts:
                 self._host.put_to_all(Valued(f, values), turn)
 
     def _decide(self) -> None:
-        if self._n == 1:
+        """Continue from the joint start with the largest sum in each part of the graph."""
+        if self._n_in_use == 1:
             return
         for part in self._graph.components:
             # added in the graph's order of factors, so that agents with all values choose the same joint start
@@ -250,7 +254,7 @@ class JointStarts:
             columns = [self._column[x] for x in part.variables]
             self.points[:, columns] = self.points[best, columns]
             self._best |= dict.fromkeys(part.variables, best)
-        self._n = 1
+        self._n_in_use = 1
         for x in self._variables:
             if x in self._offers:
                 self._offer(x, *self._offered(x))

@@ -95,16 +95,14 @@ class Grids:
         return 1.0 / ((self.resolution.coarse - 1) * self.resolution.refinement**depth)
 
 
-def coarse_values(
-    low: Point, high: Point, starts: Float[np.ndarray, "s n"], points: int
-) -> Float[np.ndarray, "n values"]:
+def coarse_values(low: Point, high: Point, starts: Float[np.ndarray, "s n"], points: int) -> Grid:
     """Coordinates of the starts, the first start first, then a lattice over the box."""
     lattice = low[:, None] + np.linspace(0.0, 1.0, points) * (high - low)[:, None]
     lattice[:, -1] = high
     return np.concatenate([starts.T, lattice], axis=1)
 
 
-def window_values(x: Point, low: Point, high: Point, spacing: Point, points: int) -> Float[np.ndarray, "n points"]:
+def window_values(x: Point, low: Point, high: Point, spacing: Point, points: int) -> Grid:
     """Incumbent first, then its lattice neighbours from below to above, shifted and clipped to the box."""
     half, step = (points - 1) // 2, np.where(spacing > 0.0, spacing, 1.0)
     slack = 1e-9  # share of a step within which a bound counts as a lattice point

@@ -57,7 +57,8 @@ class OwnRow(msgspec.Struct, frozen=True):
 
     Args:
         order: Number of calls of attach since the last report, times 2**20, plus that of the agent's outcomes since the
-            last call. Rows of a call have the last order before the next multiple.
+            last call. The first row of a call has the last order before the next multiple, so it follows the outcomes
+            of all agents. Two outcomes, a call and another outcome have the orders 0, 1, 2**20 - 1 and 2**20.
         place: Codes of own variables.
         round: Round, if the evaluation was attached.
         on_the_way: In a field, measurements en route.
@@ -168,17 +169,16 @@ class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
 
     def then(self, later: "OwnRows") -> "OwnRows":
         """Add later data, in the same order; orders may have gaps."""
-        calls, own = divmod(self.next_order, _BETWEEN_CALLS)
+        n_calls, n_own = divmod(self.next_order, _BETWEEN_CALLS)
 
         def renumbered(row: OwnRow) -> OwnRow:
-            is_among_own = row.order < _BETWEEN_CALLS - 1  # before the first later call of attach
-            order = calls * _BETWEEN_CALLS + row.order + (own if is_among_own else 0)
-            return msgspec.structs.replace(row, order=order)
+            n_before = n_own if row.order < OwnRows().attach_order else 0  # a call of attach starts the count again
+            return msgspec.structs.replace(row, order=n_calls * _BETWEEN_CALLS + n_before + row.order)
 
         merged = self
         for query_id, row in later.by_query.items():
             merged = merged.with_row(query_id, renumbered(row))
-        return merged.with_attached([*map(renumbered, later.attached)])
+        return merged.with_attached([renumbered(row) for row in later.attached])
 
     def row(self, problem: Problem, agent: str, news: News, *, has_ended: bool) -> OwnRow:
         """Row of an agent in a field from a round's news."""
@@ -188,15 +188,15 @@ class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
 
     def with_data(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
         """Add a row per unrequested measurement in a field, empty if another agent's; default round: ``present``."""
-        own, column, order = problem.columns(agent), problem.graph.place_of[agent], self.attach_order
-        measured = np.flatnonzero(~np.isnan(data.X[:, own]).any(axis=1))
+        order, variables = self.attach_order, problem.graph.variables_owned_by(agent)
         rounds = (np.full(len(data), float(present)) if data.rounds is None else data.rounds).tolist()
         empty_rows = {round: OwnRow(order, round=round if fades else None) for round in set(rounds)}
-        rows, variables = [empty_rows[round] for round in rounds], problem.graph.variables_owned_by(agent)
-        outcomes, stds = data.factors[:, column].tolist(), data.known_noise[:, 1 + column].tolist()
-        for n in measured.tolist():
-            place, std = dict(zip(variables, data.X[n, own].tolist(), strict=True)), stds[n]
-            noise = {agent: std} if std == std else {}
+        rows = [empty_rows[round] for round in rounds]
+        column, places = problem.graph.place_of[agent], data.X[:, problem.columns(agent)]
+        outcomes, stds = data.factors[:, column], data.known_noise[:, 1 + column]
+        for n in np.flatnonzero(~np.isnan(places).any(axis=1)):
+            place = dict(zip(variables, places[n].tolist(), strict=True))
+            noise = {} if np.isnan(stds[n]) else {agent: float(stds[n])}
             rows[n] = OwnRow(order, {agent: _known(outcomes[n])}, place=place, round=rows[n].round, noise=noise)
         return self.with_attached(rows)
 
@@ -280,8 +280,8 @@ class OutcomeExchange:
     def merged(self, sums: Float[np.ndarray, "rows w"]) -> Logbook:
         """Log with all agents' data from the sums, in the order in which evaluations were told."""
         layout, queries, log = Layout.of(self.log.problem), list(self.log.open), self.log
-        # between calls of attach, each agent counts its own evaluations. The mean is an order that all agents share;
-        # ties keep the order of queries
+        # each agent counts its own outcomes only. The mean is an order that all agents share; ties keep the order of
+        # queries
         order = sums[:, layout.order] / np.maximum(sums[:, layout.n_reporters], 1.0)
         for i in np.argsort(order, kind="stable"):
             place = sums[i, layout.place].copy()

@@ -20,9 +20,11 @@ from swarmbo.kernels.registry import KERNEL_NAMES, KernelName, own_kernel
 
 _FAR = 1e3  # exp(-1e3) is 0 in float64: larger distances are reduced to it, which prevents inf * 0
 _AT_ONCE = 8192  # distances per chunk, so that intermediate results stay in the cache
+Lengths = Float[np.ndarray, " d"]  # lengthscales
+Values = Float[np.ndarray, "..."]
 
 
-def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+def correlation(name: KernelName, r: Values) -> Values:
     """Correlation c(r) at scaled distances r >= 0 (infinity is allowed), with c(0) = 1.
 
     Matern-1/2: exp(-r). Matern-3/2: (1 + √3 r) exp(-√3 r). Matern-5/2: (1 + √5 r + 5r²/3) exp(-√5 r). RBF: exp(-r²/2).
@@ -40,9 +42,7 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
     return values.reshape(np.shape(r))
 
 
-def correlation_and_slope(
-    name: KernelName, r: Float[np.ndarray, "..."]
-) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+def correlation_and_slope(name: KernelName, r: Values) -> tuple[Values, Values]:
     """``correlation``, bit-identical, and the slope w(r) = -c'(r) / r, which is set to 0 at a cusp."""
     r = np.minimum(r, _FAR)
     if name not in KERNEL_NAMES:
@@ -76,7 +76,7 @@ def kernel_matrix(
     name: KernelName,
     X: Float[np.ndarray, "n d"],
     Z: Float[np.ndarray, "m d"],
-    lengthscales: Float[np.ndarray, " d"],
+    lengthscales: Lengths,
     outputscale: float,
 ) -> Float[np.ndarray, "n m"]:
     """Prior covariances k(X, Z), with lengthscales in the units of the coordinates and the prior variance s."""
@@ -90,7 +90,7 @@ _CHUNK = 4096  # rows evaluated at once, which bounds the memory to rows times f
 
 
 def spectral_frequencies(
-    rng: np.random.Generator, name: KernelName, lengthscales: Float[np.ndarray, " d"], n_frequencies: int
+    rng: np.random.Generator, name: KernelName, lengthscales: Lengths, n_frequencies: int
 ) -> Float[np.ndarray, "k d"]:
     """Draw angular frequencies (k, d) from a kernel's spectral density, in radians per unit of the coordinate.
 
@@ -135,11 +135,7 @@ class FourierDraw:
 
 
 def draw(
-    rng: np.random.Generator,
-    name: KernelName,
-    lengthscales: Float[np.ndarray, " d"],
-    outputscale: float,
-    n_features: int = 1024,
+    rng: np.random.Generator, name: KernelName, lengthscales: Lengths, outputscale: float, n_features: int = 1024
 ) -> FourierDraw:
     """Draw a function from the zero-mean Gaussian-process prior; equal generators draw equal functions.
 
@@ -161,7 +157,7 @@ class Covariance:
     """
 
     kernel: KernelName
-    lengthscales: Float[np.ndarray, " d"]
+    lengthscales: Lengths
     outputscale: float
     time_kernel: KernelName | None = None
 

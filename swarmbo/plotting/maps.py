@@ -32,6 +32,7 @@ _REACH = 1.6  # largest distance from a site at which a belief is shown, in usua
 
 
 Limits = tuple[float, float]
+Places = Float[np.ndarray, "k d"]
 Standpoints = Mapping[str, Float[np.ndarray, " 2"]]
 
 
@@ -233,7 +234,7 @@ _EARLIER: dict[str, Any] = {"color": style.VERMILLION, "alpha": 0.35, "s": 7, "l
 _AWAKE, _ASLEEP = "white", "#9aa3ad"
 
 
-def draw_agent_paths(ax: Axes, paths: Sequence[Float[np.ndarray, "k d"]], width: float, **look: Any) -> list[Line2D]:
+def draw_agent_paths(ax: Axes, paths: Sequence[Places], width: float, **look: Any) -> list[Line2D]:
     """Draw the path of each agent, in its colour and dashes; ``width`` in points."""
     drawn: list[Line2D] = []
     for index, path in enumerate(paths):
@@ -242,7 +243,7 @@ def draw_agent_paths(ax: Axes, paths: Sequence[Float[np.ndarray, "k d"]], width:
     return drawn
 
 
-def draw_measurements(ax: Axes, places: Sequence[Float[np.ndarray, "k d"]], size: float, **look: Any) -> list[Line2D]:
+def draw_measurements(ax: Axes, places: Sequence[Places], size: float, **look: Any) -> list[Line2D]:
     """Draw the mark of each agent at its locations; arguments are as in ``draw_agent_paths``, ``size`` in points."""
     look = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white", **look}
     drawn: list[Line2D] = []
@@ -252,9 +253,7 @@ def draw_measurements(ax: Axes, places: Sequence[Float[np.ndarray, "k d"]], size
     return drawn
 
 
-def draw_failed(
-    ax: Axes, places: Float[np.ndarray, "k d"], size: float, width: float = 1.8, casing: float = 0.0
-) -> list[Line2D]:
+def draw_failed(ax: Axes, places: Places, size: float, width: float = 1.8, casing: float = 0.0) -> list[Line2D]:
     """Draw a cross where each measurement failed; nothing if none failed."""
     if not len(places):
         return []

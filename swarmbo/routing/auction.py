@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from swarmbo.acquisition.by_view import Chooser
 from swarmbo.acquisition.targeted_variance import TargetScores, keys_of
@@ -21,13 +21,13 @@ from swarmbo.belief import PlaceBelief
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import AllReduce, Best, Steps
 from swarmbo.coordination.schema import are_not_negative
-from swarmbo.routing.pilot import Legs, Pilot, Tour, choose_in_turn
+from swarmbo.routing.pilot import Legs, Mask, Pilot, Spot, Tour, choose_in_turn
 
 Order = Literal["auction", "sequential"]
 _TURN: dict[Order, int] = {"auction": 1, "sequential": 0}  # column of a bid with minus the number of its agent
 SPARE = 6.0  # rounds at the best place, after the first agent's arrival
 
-Places = Sequence[Float[np.ndarray, " d"]]
+Places = Sequence[Spot]
 
 
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
@@ -61,7 +61,7 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     tours = {bidder.pilot.agent: bidder.tour for bidder in bidders}
     en_route = [agent for agent in agents if agent not in goals]
 
-    def pick(pilot: Pilot, picks: Places) -> Float[np.ndarray, " d"] | None:
+    def pick(pilot: Pilot, picks: Places) -> Spot | None:
         return pilot.pick(tours[pilot.agent], scores[id(pilot.gains)].value, planned, picks, taken)
 
     points |= yield from choose_in_turn(en_route, {pilot.agent: pilot for pilot in own}, pick, taken)
@@ -69,11 +69,7 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
 
 
 def _is_bid(
-    agents: Sequence[str],
-    planned: Bool[np.ndarray, " p"],
-    order: Order,
-    row: Float[np.ndarray, " m"],
-    bidders: frozenset[str],
+    agents: Sequence[str], planned: Mask, order: Order, row: Float[np.ndarray, " m"], bidders: frozenset[str]
 ) -> bool:
     """True if a row, in the form of ``_Group.bids``, may be the best bid of some agents for a place still available."""
     if row[0] == -np.inf:
@@ -142,7 +138,7 @@ class Climber:
         """Rounds to each place; inf if it is not open, or if time is too short to get there and back to base."""
         return Tour(self.pilot).added_rounds()
 
-    def rounds_to_best(self, reached: Bool[np.ndarray, " p"]) -> float:
+    def rounds_to_best(self, reached: Mask) -> float:
         """Rounds to the best open place ``reached`` by any agent, by this one's belief; inf if only others reach it."""
         listed = np.flatnonzero(self.pilot.is_open & reached)
         best = self.goal(self.pilot.agent, self.pilot.gains.belief, self.pilot.places[listed]) if len(listed) else None
@@ -159,7 +155,7 @@ class Climber:
                 tour.insert(reachable[chosen], 0)
         return tour
 
-    def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Float[np.ndarray, " d"] | None:
+    def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Spot | None:
         """Next measurement by ``Pilot.on_schedule``, given others' ``picks``; unscheduled if its goal is in reach."""
         free = self.pilot.free_candidates(taken)
         is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(free)
@@ -186,11 +182,11 @@ def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
     pilots = {name: climber.pilot for name, climber in own.items()}
     places = next(iter(pilots.values())).places
 
-    def goal(pilot: Pilot, goals: Places) -> Float[np.ndarray, " d"] | None:
+    def goal(pilot: Pilot, goals: Places) -> Spot | None:
         tours[pilot.agent] = tour = own[pilot.agent].route_to_goal(goals)
         return places[tour.stops[0]] if tour.stops else None
 
-    def step(pilot: Pilot, picks: Places) -> Float[np.ndarray, " d"] | None:
+    def step(pilot: Pilot, picks: Places) -> Spot | None:
         return own[pilot.agent].pick(tours[pilot.agent], picks, taken)
 
     yield from choose_in_turn(agents, pilots, goal, set())

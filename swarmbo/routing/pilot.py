@@ -17,6 +17,10 @@ from swarmbo.coordination.schema import flagged
 _NEIGHBOURS = 64  # nearest way-points that an agent considers when it measures between them
 _SHORTLIST = 64  # places en route whose exact gains are computed: those near the largest remaining gains
 FREE = 0.5  # rounds counted for a way-point that adds none, as it lies en route
+PerPlace = Float[np.ndarray, " p"]
+Mask = Bool[np.ndarray, " p"]
+Spot = Float[np.ndarray, " d"]
+Places = Float[np.ndarray, "k d"]
 
 
 class Tour:
@@ -35,7 +39,7 @@ class Tour:
             self._is_open[:] = False
             return
         self._from = [self._away_from(pilot.start)]  # rounds from here, and from each stop, to every place
-        self._to = list[Float[np.ndarray, " p"]]()  # rounds from every place to each stop
+        self._to = list[PerPlace]()  # rounds from every place to each stop
         self._legs = list[float]()  # rounds to each stop from the one before
         if base is not None:
             # after the horizon, a return may use all rounds that the battery lasts; only rounds beyond these count
@@ -52,7 +56,7 @@ class Tour:
         """Exclude a place that is now a way-point, of this agent or of another."""
         self._is_open[place] = False
 
-    def added_rounds(self) -> Float[np.ndarray, " p"]:
+    def added_rounds(self) -> PerPlace:
         """Fewest rounds that each place adds to the route; inf if it does not fit, ``FREE`` if it lies en route."""
         n = len(self.stops)
         if not self._is_open.any():
@@ -79,13 +83,13 @@ class Tour:
         self._to.insert(slot, self._way_to(here))
         self._legs = [float(away[stop]) for away, stop in zip(self._from, self.stops, strict=False)]
 
-    def _away_from(self, here: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
+    def _away_from(self, here: Spot) -> PerPlace:
         return self._in_rounds(self._travel.rounds(self._agent, here[None], self._places[self._open_indices])[0])
 
-    def _way_to(self, end: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
+    def _way_to(self, end: Spot) -> PerPlace:
         return self._in_rounds(self._travel.rounds(self._agent, self._places[self._open_indices], end[None])[:, 0])
 
-    def _in_rounds(self, ways: Int[np.ndarray, " a"]) -> Float[np.ndarray, " p"]:
+    def _in_rounds(self, ways: Int[np.ndarray, " a"]) -> PerPlace:
         """Rounds of ways to or from places: at least one, for the measurement; inf without a way, or if closed."""
         rounds = np.full(len(self._places), np.inf)
         rounds[self._open_indices] = np.where(is_never(ways), np.inf, np.maximum(ways, 1))
@@ -100,12 +104,7 @@ class Gains:
     utility: TargetUtility
     places: Float[np.ndarray, "p d"]
 
-    def given(
-        self,
-        candidates: Float[np.ndarray, "k d"],
-        planned: Bool[np.ndarray, " p"],
-        picks: Sequence[Float[np.ndarray, " d"]],
-    ) -> Float[np.ndarray, " k"]:
+    def given(self, candidates: Places, planned: Mask, picks: Sequence[Spot]) -> Float[np.ndarray, " k"]:
         """Gains of measurements, given all ``planned`` way-points and the next measurements of others (``picks``)."""
         others = np.array([*self.places[planned], *picks])
         if len(others) > _NEIGHBOURS:
@@ -132,9 +131,9 @@ class Pilot:
     agent: str
     gains: Gains
     travel: Travel
-    start: Float[np.ndarray, " d"] | None
-    candidates: Float[np.ndarray, "k d"]
-    is_open: Bool[np.ndarray, " p"]
+    start: Spot | None
+    candidates: Places
+    is_open: Mask
     horizon: int
     price: float | None = None
 
@@ -144,19 +143,14 @@ class Pilot:
         return self.gains.places
 
     def pick(
-        self,
-        tour: Tour,
-        remaining: Float[np.ndarray, " p"],
-        planned: Bool[np.ndarray, " p"],
-        picks: Sequence[Float[np.ndarray, " d"]],
-        taken: Collection[bytes],
-    ) -> Float[np.ndarray, " d"] | None:
+        self, tour: Tour, remaining: PerPlace, planned: Mask, picks: Sequence[Spot], taken: Collection[bytes]
+    ) -> Spot | None:
         """Its first way-point if in reach, else by ``on_schedule``; ``remaining`` gains shortlist the candidates."""
         free = self.free_candidates(taken)
         if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(free):
             return first
 
-        def best(places_near: Float[np.ndarray, "k d"]) -> int | None:
+        def best(places_near: Places) -> int | None:
             listed = np.arange(len(places_near))
             if len(places_near) > _SHORTLIST:
                 nearest = cdist(places_near, self.places).argmin(axis=1)
@@ -167,13 +161,11 @@ class Pilot:
 
         return self.on_schedule(tour, free, best)
 
-    def free_candidates(self, taken: Collection[bytes]) -> Float[np.ndarray, "k d"]:
+    def free_candidates(self, taken: Collection[bytes]) -> Places:
         """Candidates of this round without others' measurements."""
         return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
 
-    def on_schedule(
-        self, tour: Tour, free: Float[np.ndarray, "k d"], choose: Callable[[Float[np.ndarray, "m d"]], int | None]
-    ) -> Float[np.ndarray, " d"] | None:
+    def on_schedule(self, tour: Tour, free: Places, choose: Callable[[Places], int | None]) -> Spot | None:
         """Place chosen among those that permit the return to base and keep the schedule as well as possible; None if it
         abstains. If no place permits the return, the base; None without a base.
         """
@@ -191,8 +183,8 @@ class Pilot:
         return None if chosen is None else free[chosen]
 
 
-Points = dict[str, Float[np.ndarray, " d"]]
-Pick = Callable[[Pilot, Sequence[Float[np.ndarray, " d"]]], Float[np.ndarray, " d"] | None]
+Points = dict[str, Spot]
+Pick = Callable[[Pilot, Sequence[Spot]], Spot | None]
 
 
 class Legs(NamedTuple):

@@ -23,6 +23,7 @@ _ROUNDING = 1e-15  # largest rounding error, relative to the larger bound
 _SLACK = 1e-6  # share of a step, within which a number counts as a value of the grid
 
 Choice = str | bool | int | float | None
+Points = Float[np.ndarray, "*n d"]
 
 
 class _Number(Settings, frozen=True, tag_field="kind"):
@@ -253,34 +254,34 @@ class MixedDomain(Domain):
         below = np.where(self._is_log, np.maximum(self.low - half, 0.5 * self.low), self.low - half)
         return self._on_axis(below), self._on_axis(self.high + half)
 
-    def _on_axis(self, X: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+    def _on_axis(self, X: Points, columns: Any = _ALL) -> Points:
         is_log = self._is_log[columns]
         return np.where(is_log, np.log(np.where(is_log, np.maximum(X, np.finfo(float).tiny), 1.0)), X)
 
-    def to_unit(self, X: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+    def to_unit(self, X: Points, columns: Any = _ALL) -> Points:
         """Convert codes, of some coordinates if given, to the unit cube."""
         first, last = (end[columns] for end in self._ends)
         return (self._on_axis(X, columns) - first) / (last - first)
 
-    def from_unit(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+    def from_unit(self, U: Points, columns: Any = _ALL) -> Points:
         """Convert the unit cube to codes; on a grid, to the code of the cell."""
         first, last = (end[columns] for end in self._ends)
         axis, is_log = first + U * (last - first), self._is_log[columns]
         return self.on_grid(np.where(is_log, np.exp(np.where(is_log, axis, 0.0)), axis), columns)
 
-    def stretch(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+    def stretch(self, X: Points) -> Points:
         """Derivatives of codes by coordinates of the unit cube, at points; as if no axis had a grid."""
         first, last = self._ends
         return (last - first) * np.where(self._is_log, X, 1.0)
 
-    def on_grid(self, X: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+    def on_grid(self, X: Points, columns: Any = _ALL) -> Points:
         """Nearest codes within the bounds, on axes with a grid; other coordinates are unchanged."""
         low, high, steps = self.low[columns], self.high[columns], self.steps[columns]
         step = np.where(steps > 0.0, steps, 1.0)
         n_steps = np.clip(np.rint((X - low) / step), 0.0, np.rint((high - low) / step))
         return np.where(steps > 0.0, low + n_steps * step, X)
 
-    def cells(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+    def cells(self, U: Points, columns: Any = _ALL) -> Points:
         """Number of each point's cell along its axis, from 0; 0 on axes without a grid, NaN for NaN."""
         counts = self.counts[columns]
         place = np.clip(np.floor(U * counts), 0.0, np.maximum(counts - 1.0, 0.0))
@@ -290,13 +291,11 @@ class MixedDomain(Domain):
             place = np.where(is_uneven, np.rint((self.from_unit(U, columns) - self.low[columns]) / steps), place)
         return place
 
-    def snapped(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+    def snapped(self, U: Points, columns: Any = _ALL) -> Points:
         """Points of the unit cube, moved to the centres of their cells on axes with a grid."""
         return self.centres(U, self.cells(U, columns), columns)
 
-    def centres(
-        self, U: Float[np.ndarray, "*n d"], cells: Float[np.ndarray, "*n d"], columns: Any = _ALL
-    ) -> Float[np.ndarray, "*n d"]:
+    def centres(self, U: Points, cells: Points, columns: Any = _ALL) -> Points:
         """Centres of cells, on axes with a grid; the points themselves on others."""
         counts = self.counts[columns]
         out = np.where(counts > 0.0, (cells + 0.5) / np.maximum(counts, 1.0), U)

@@ -17,6 +17,7 @@ from swarmbo.kernels import Covariance
 from swarmbo.spaces import Domain
 
 _LARGEST = 2**16  # largest number of features, whose Gram matrix takes 32 GiB
+Vector = Float[np.ndarray, " n"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +75,7 @@ class Information:
         return cls(np.zeros((n_features, n_features)), np.zeros(n_features), 0.0)
 
     @classmethod
-    def of(
-        cls, Phi: Float[np.ndarray, "n p"], z: Float[np.ndarray, " n"], noise_variance: float | Float[np.ndarray, " n"]
-    ) -> "Information":
+    def of(cls, Phi: Float[np.ndarray, "n p"], z: Vector, noise_variance: float | Vector) -> "Information":
         """Information of outcomes."""
         if isinstance(noise_variance, np.ndarray):  # in units of its own noise each outcome has a noise of 1
             std = np.sqrt(noise_variance)
@@ -121,12 +120,12 @@ def information_of(
     hyperparameters: Hyperparameters,
     domain: Domain,
     X: Float[np.ndarray, "n c"],
-    y: Float[np.ndarray, " n"],
-    noise: Float[np.ndarray, " n"] | None = None,
+    y: Vector,
+    noise: Vector | None = None,
 ) -> Information:
     """Information of physical outcomes about weights of a basis; ``noise`` variances are NaN if unknown."""
     h = hyperparameters
-    variance: float | Float[np.ndarray, " n"] = h.noise_variance
+    variance: float | Vector = h.noise_variance
     if noise is not None and np.isfinite(noise).any():
         variance = np.where(np.isnan(noise), variance, standardised_noise(noise, h.scale))
     return Information.of(basis.features(to_unit(domain, X)), (y - h.offset) / h.scale - h.mean, variance)

@@ -98,7 +98,17 @@ class _Body(msgspec.Struct, array_like=True):
 
 
 class _Peer(msgspec.Struct):
-    """State about a neighbour; its size depends on differences only, not on common knowledge."""
+    """State about a neighbour; its size depends on differences only, not on common knowledge.
+
+    Agent a has three measurements when it meets b, which has none. Later a measures once more, and a message is lost:
+
+    | step | messages | then a knows about b | then b knows about a |
+    |---|---|---|---|
+    | 1 | both greet; a's entry has 3 | ``is_known``, ``differs`` a: 0, ``told`` a: (3, 1) | ``is_known``, ``owed`` a |
+    | 2 | b confirms a: 3 | ``differs`` and ``told`` are empty | ``owed`` is empty |
+    | 4 | a's entry to 4 is lost | ``differs`` a: 3, ``told`` a: (4, 4) | as before |
+    | 8, 9 | as in steps 1 and 2 | ``told`` a: (4, 8), then as in step 2 | ``owed`` a, then as in step 2 |
+    """
 
     differs: dict[str, int] = {}  # its last known number of measurements for each author whose number differs
     told: dict[str, tuple[int, int]] = {}  # for some of these authors: the number last sent to it, and the step
@@ -112,6 +122,15 @@ class _Peer(msgspec.Struct):
 
     def __deepcopy__(self, memo: object) -> "_Peer":  # a team copies one for each pair of agents
         return msgspec.structs.replace(self, differs=self.differs.copy(), told=self.told.copy(), owed=self.owed.copy())
+
+    @property
+    def awaits_answer(self) -> bool:
+        """True if it waits for a message."""
+        return bool(self.owed) or self.is_owed or self.is_owed_all
+
+    def forget(self) -> None:
+        """Begin again with a greeting, as its numbers may have changed."""
+        self.is_known, self.is_greeted, self.asked, self.told = False, False, None, {}
 
 
 class MeasurementFlooding(FusedView):
@@ -183,9 +202,8 @@ class MeasurementFlooding(FusedView):
     def is_finished(self) -> bool:
         """True if every neighbour has confirmed all entries of this agent, and has been answered."""
         peers = [self._peer(name) for name in self.neighbours]
-        is_open = any(peer.owed or peer.is_owed or peer.is_owed_all or not peer.is_known for peer in peers)
-        agrees = all(self._agrees.get(name, True) for name in self.neighbours)
-        return agrees and not is_open and not any(map(self._authors_lacked, peers))
+        is_open = any(peer.awaits_answer or not peer.is_known or self._authors_lacked(peer) for peer in peers)
+        return not is_open and all(self._agrees.get(name, True) for name in self.neighbours)
 
     def meet(self, neighbours: Iterable[str]) -> None:
         """Set the neighbours within radio range."""
@@ -193,15 +211,12 @@ class MeasurementFlooding(FusedView):
         super().meet(neighbours)
         for name in self.neighbours:
             if name not in before:  # it may have received more from others since
-                self._forget(self._peer(name))
+                self._peer(name).forget()
 
     def _peer(self, name: str) -> _Peer:
         if name not in self._peers:
             self._peers[name] = _Peer(differs=dict.fromkeys(self._counts, 0))
         return self._peers[name]
-
-    def _forget(self, peer: _Peer) -> None:
-        peer.is_known, peer.is_greeted, peer.asked, peer.told = False, False, None, {}
 
     def _authors_lacked(self, peer: _Peer) -> list[str]:
         """Authors of whom a neighbour lacks measurements; until its numbers are known, at most this agent itself."""
@@ -222,9 +237,9 @@ class MeasurementFlooding(FusedView):
         return all(self._is_entry(number, content) for number, content in news)
 
     def _take(self, sender: str, said: _Body) -> None:
-        peer = self._peer(sender)
-        told = said.has | {author: number for author, (number, _) in said.entries.items()}
-        if (own := told.get(self.name, 0)) > self.n_measurements:
+        peer, numbers = self._peer(sender), {author: number for author, (number, _) in said.entries.items()}
+        has_now = said.has | numbers
+        if (own := has_now.get(self.name, 0)) > self.n_measurements:
             got = f"agent {self.name!r}: got {self.n_measurements} measurements, and {sender!r} knows of {own}"
             raise LostStateError(f"{got}; wanted its last state (load_state_dict), or a new name")
         for author, (number, content) in said.entries.items():
@@ -232,38 +247,44 @@ class MeasurementFlooding(FusedView):
                 self._store(author, number, content)
         if said.asks:  # unless both greet each other at once
             peer.is_owed_all = peer.is_owed_all or peer.is_known or not peer.is_greeted
-        if said.is_whole:
-            told = dict.fromkeys([*self._counts, *peer.differs], 0) | told
-        for author, count in told.items():
+        if said.is_whole:  # it has nothing of authors that it does not name
+            has_now = dict.fromkeys([*self._counts, *peer.differs], 0) | has_now
+        for author, count in has_now.items():
             if count != self._counts.get(author, 0):
                 peer.differs[author] = count
             elif peer.differs.pop(author, None) is not None:
                 peer.told.pop(author, None)
         peer.is_known = peer.is_known or said.is_whole
         peer.owed += said.entries
-        if any(number > self._counts.get(author, 0) for author, (number, _) in said.entries.items()):
-            self._forget(peer)  # an entry left a gap: the neighbour expects that this agent knows more
+        if any(number > self._counts.get(author, 0) for author, number in numbers.items()):
+            peer.forget()  # an entry left a gap: the neighbour expects that this agent knows more
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
-        has = self._counts
         for neighbour in self.neighbours:
-            peer = self._peer(neighbour)
-            peer.step += 1
-            agrees = self._agrees.get(neighbour, True)
-            asks = not (peer.is_known and agrees) and (peer.asked is None or peer.step - peer.asked > _PATIENCE)
-            told = [(author, *peer.told.get(author, (0, 0))) for author in self._authors_lacked(peer)]
-            news = [author for author, n, step in told if has[author] > n or peer.step - step > _PATIENCE]
-            if not (asks or news or peer.owed or peer.is_owed or peer.is_owed_all):
-                continue
-            is_whole = peer.is_owed_all or not peer.is_known
-            entries = {author: (has[author], self._logs[author].entry(peer.differs[author])) for author in news}
-            to_confirm = has if is_whole else peer.owed
-            confirmed = {author: has.get(author, 0) for author in to_confirm if author not in entries}
-            peer.told |= {author: (has[author], peer.step) for author in news}
-            peer.owed, peer.is_owed, peer.is_owed_all = [], False, False
-            peer.is_greeted = peer.is_greeted or is_whole
-            peer.asked = None if peer.is_known and agrees else peer.step
-            yield neighbour, _Body(confirmed, entries, is_whole, not peer.is_known)
+            body = self._next_body(self._peer(neighbour), agrees=self._agrees.get(neighbour, True))
+            if body is not None:
+                yield neighbour, body
+
+    def _next_body(self, peer: _Peer, *, agrees: bool) -> _Body | None:
+        """Message of this step to a neighbour, noted as sent; None if there is nothing to send."""
+        peer.step += 1
+        must_ask = not (peer.is_known and agrees)
+        asks = must_ask and (peer.asked is None or peer.step - peer.asked > _PATIENCE)
+        sent = {author: peer.told.get(author, (0, 0)) for author in self._authors_lacked(peer)}
+        news = [
+            author for author, (n, step) in sent.items() if self._counts[author] > n or peer.step - step > _PATIENCE
+        ]
+        if not (news or peer.awaits_answer or asks):
+            return None
+        has, is_whole = self._counts, peer.is_owed_all or not peer.is_known
+        entries = {author: (has[author], self._logs[author].entry(peer.differs[author])) for author in news}
+        to_confirm = has if is_whole else peer.owed
+        confirmed = {author: has.get(author, 0) for author in to_confirm if author not in entries}
+        peer.told |= {author: (has[author], peer.step) for author in news}
+        peer.owed, peer.is_owed, peer.is_owed_all = [], False, False
+        peer.is_greeted = peer.is_greeted or is_whole
+        peer.asked = peer.step if must_ask else None
+        return _Body(confirmed, entries, is_whole, not peer.is_known)
 
     def _is_entry(self, number: int, content: bytes) -> bool:
         has_noise, n_columns = content.endswith(_WITH_NOISE) and len(content) % 8 == 1, self.n_columns + 2

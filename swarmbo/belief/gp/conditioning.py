@@ -109,10 +109,6 @@ class Conditioned:
         """Weights of each latent's observations, from weights of each part's; 0 for padding."""
         return np.where(self.seen, weights, 0.0) if self.is_coupled else weights
 
-    def alpha_of(self, part: int) -> Float[np.ndarray, " _r"]:
-        """K⁻¹ residual of one part, 0 where pending."""
-        return self.parts.alpha[part, : self.parts.counts[part]]
-
     def latents_of(self, channel: int) -> Sequence[int]:
         """Latents that a channel reads: all for ``TOTAL``, else its own."""
         return range(len(self.scopes)) if channel == TOTAL else [channel]
@@ -151,6 +147,7 @@ class Conditioned:
 
 
 Rows = Int[np.ndarray, " r"] | slice  # a slice copies nothing
+Covariances = Float[np.ndarray, "r c"]
 
 
 class Term(NamedTuple):
@@ -194,18 +191,18 @@ class JointPosterior:
         var = scale**2 * np.maximum(variance - np.einsum("nm,nm->m", stacked, stacked), 0.0)
         return cls(mean, var, stacked, tuple(terms), scale)
 
-    def cov(self, rows: Rows, cols: Rows) -> Float[np.ndarray, "r c"]:
+    def cov(self, rows: Rows, cols: Rows) -> Covariances:
         """Latent posterior covariances between two subsets; for a point and itself, ``var`` up to rounding."""
         covariances = self._covariances(rows, [term.at[cols] for term in self.terms], _columns(self.V, cols))
         return covariances if self.factor is None else covariances * self.factor[rows, None] * self.factor[cols]
 
-    def cross(self, rows: Rows, other: "JointPosterior") -> Float[np.ndarray, "r c"]:
+    def cross(self, rows: Rows, other: "JointPosterior") -> Covariances:
         """Latent posterior covariances of some points with all points of another posterior of the same belief."""
         return self._covariances(rows, [term.at for term in other.terms], other.V)
 
     def _covariances(
         self, rows: Rows, at: Sequence[Float[np.ndarray, "c _a"]], V: Float[np.ndarray, "n c"]
-    ) -> Float[np.ndarray, "r c"]:
+    ) -> Covariances:
         priors = [term.prior.matrix(term.at[rows], own) for term, own in zip(self.terms, at, strict=True)]
         prior = reduce(np.add, priors)
         prior -= _columns(self.V, rows).T @ V  # in place, as the matrix may be large

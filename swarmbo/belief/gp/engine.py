@@ -39,7 +39,9 @@ class ChannelGP(SpatialGP):
     An outcome is NaN if it was not observed. A noise variance (the total's is first) is NaN if the fitted one is used.
     ``pending`` points are conditioned on without an outcome; ``awaited`` marks the factors whose outcomes are pending.
     If all factors of a point are pending, ``outcomes`` is the form of their outcomes: a total, or one per factor.
-    Later posteriors extend ``base`` (given the first data) and ``given`` (given all data and pending points).
+
+    Each posterior extends the one before: ``base`` (first data), ``_on_data`` (all data), ``_conditioned`` (data and
+    pending points). A belief passes the second on as ``base``, and the third as ``given``; None if it has none.
     """
 
     channel: ClassVar[int] = TOTAL
@@ -149,6 +151,11 @@ class ChannelGP(SpatialGP):
         return self.is_one_latent or self._has_totals
 
     @property
+    def _is_coupled_by_pending(self) -> bool:
+        """True if only pending totals couple the latents; then ``_conditioned`` does not extend ``_on_data``."""
+        return self.is_coupled and not self._is_coupled_by_data
+
+    @property
     def jitter(self) -> float:
         """Largest number added to diagonals of covariance matrices to factorise them, relative to them; usually 0."""
         return float(self._conditioned.parts.jitters.max())
@@ -174,14 +181,13 @@ class ChannelGP(SpatialGP):
 
     @cached_property
     def _conditioned(self) -> Conditioned:
+        """Posterior given the data and pending points."""
         if self.given is not None:
             return self.given
-        base = self._on_data
-        if not len(self.pending):
-            return base
-        if base.is_coupled != self.is_coupled:
-            base = self._condition_on(base.data, is_coupled=self.is_coupled)
-        return base.extended(self.ahead)
+        on_data = self._on_data
+        if self._is_coupled_by_pending:
+            on_data = self._condition_on(on_data.data, is_coupled=True)
+        return on_data.extended(self.ahead)
 
     def _condition_on(self, data: Observations, *, is_coupled: bool) -> Conditioned:
         """Posterior given known outcomes, in one matrix if latents are coupled (by a total)."""
@@ -193,38 +199,37 @@ class ChannelGP(SpatialGP):
         return Conditioned(hyper, self.scopes, data, matrix, self.now)
 
     @property
-    def _known(self) -> Conditioned | None:
+    def _next_base(self) -> Conditioned | None:
+        """Posterior that later beliefs extend by more data; None without any, or with tiles."""
         return self._on_data if len(self.points) and not self.is_tiled else None
+
+    @property
+    def _next_given(self) -> Conditioned | None:
+        """Posterior that later beliefs with the same data extend; None if there is none, or ``_next_base`` does."""
+        is_apart = self.is_tiled or self._is_coupled_by_pending or not len(self.pending)
+        return None if is_apart else self._conditioned
 
     def _with_outcomes(
         self, points: Table, totals: Column, factors: Table, noise: Table, rounds: Column, **changes: Any
     ) -> Self:
         """Belief with more outcomes, already checked; it extends the factorisation, and drops pending points."""
         new = {"points": points, "totals": totals, "factors": factors, "noise": noise, "rounds": rounds}
-        return self._with(**self._appended(new), base=self._known, **self._none_pending, **changes)
+        return self._with(**self._appended(new), base=self._next_base, **self._none_pending, **changes)
 
     def _appended(self, new: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {name: np.concatenate([getattr(self, name), rows]) for name, rows in new.items()}
 
-    def _with_pending(
-        self, points: Float[np.ndarray, "q d"], rounds: Float[np.ndarray, " q"], awaited: Bool[np.ndarray, "q k"]
-    ) -> Self:
+    def _with_pending(self, points: Table, rounds: Column, awaited: Bool[np.ndarray, "n k"]) -> Self:
+        """Belief with more pending points; it extends the posterior, unless totals ahead couple latents anew."""
         if not len(points):
             return self
-        in_sum = self.outcomes == "total"
-        is_coupled, given = self.is_coupled or (in_sum and bool(awaited.all(axis=1).any())), None
-        if is_coupled == self._is_coupled_by_data and not self.is_tiled:
-            ahead = Observations.pending(self.domain.to_unit(points), awaited, rounds, in_sum=in_sum)
-            given = self._conditioned.extended(ahead)
         new = {"pending": points, "pending_rounds": rounds, "awaited": awaited}
         base = self._on_data if self.given is None and not self.is_tiled else self.base
-        return self._with(**self._appended(new), base=base, given=given)
-
-    @property
-    def _given(self) -> Conditioned | None:
-        """Posterior with pending points; None without pending points, or if only they couple the latents."""
-        is_apart = self.is_tiled or self.is_coupled != self._is_coupled_by_data
-        return None if is_apart or not len(self.pending) else self._conditioned
+        more = self._with(**self._appended(new), base=base, given=None)
+        if self.is_tiled or more._is_coupled_by_pending:
+            return more
+        ahead = Observations.pending(self.domain.to_unit(points), awaited, rounds, in_sum=self.outcomes == "total")
+        return more._with(given=self._conditioned.extended(ahead))
 
     @property
     def _none_pending(self) -> dict[str, Any]:
@@ -238,8 +243,8 @@ class ChannelGP(SpatialGP):
         (now,) = checked_rounds(now, 1)
         if not self.has_time or now == self.now:
             return self
-        given = self._given
-        return self._with(now=float(now), base=self._known, given=None if given is None else given.at(float(now)))
+        given = self._next_given
+        return self._with(now=float(now), base=self._next_base, given=None if given is None else given.at(float(now)))
 
     def log_evidence(self) -> float:
         """Log density of the standardised outcomes at the present hyper-parameters; 0 without data.
@@ -262,7 +267,8 @@ class ChannelGP(SpatialGP):
             for place in conditioned.parts_of(self.channel):
                 scale = hyper.scale_of(self.channel if conditioned.is_coupled else place)
                 cross = conditioned.covariance(place, query, conditioned.part_data[place])
-                mean[start : start + CHUNK] += scale * (cross @ conditioned.alpha_of(place))
+                weights = conditioned.parts.alpha[place, : conditioned.parts.counts[place]]
+                mean[start : start + CHUNK] += scale * (cross @ weights)
         return mean
 
     def _query(self, points: Float[np.ndarray, "m c"]) -> Observations:

@@ -275,7 +275,7 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         plain |= {"version": _VERSION, "hyperparameters": msgspec.to_builtins(self.hyperparameters)}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         if not self.is_tiled:
-            known, given = self._on_data.parts[0], self._given
+            known, given = self._on_data.parts[0], self._next_given
             whole = known if given is None else given.parts[0]
             pending = None if given is None else [whole.jitter]
             plain |= {"is_coupled": True, "jitters": [known.jitter], "jitters_pending": pending}

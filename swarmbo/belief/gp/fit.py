@@ -22,6 +22,7 @@ from swarmbo.belief.gp.prior import (
     TIED_FROM,
     WITHIN,
     HyperparameterPrior,
+    Theta,
     packed,
     starting_thetas,
 )
@@ -83,7 +84,7 @@ def fit_field(
             return LogPosterior(prior, [settings.kernel], scopes, rows.U, z, noise, rounds=rows.rounds)
 
         log_posterior = given(fitted_to)
-        starts = list[Float[np.ndarray, " p"]]()
+        starts = list[Theta]()
         if previous is not None and previous.has_scale:  # otherwise its unit is arbitrary
             one, ratio = previous.as_channel(), previous.scale / scale
             starts.append(packed(prior, one, [0], one.noise_variances, ratio))
@@ -101,9 +102,7 @@ def fit_field(
     return msgspec.structs.replace(fitted, noise_variance=noise, mean=mean, offset=offset, scale=scale)
 
 
-def _field_hyperparameters(
-    settings: ExactGPSettings, prior: HyperparameterPrior, theta: Float[np.ndarray, " p"]
-) -> Hyperparameters:
+def _field_hyperparameters(settings: ExactGPSettings, prior: HyperparameterPrior, theta: Theta) -> Hyperparameters:
     lengthscales, (outputscale,), (noise_variance,) = prior.unpack(theta)
     lengths, variances = tuple(lengthscales.tolist()), (float(outputscale), float(noise_variance))
     return Hyperparameters(settings.kernel, lengths, *variances, time=prior.time_correlation(theta))
@@ -229,7 +228,7 @@ def _joint_starts(
     warm: AdditiveHyperparameters | None,
     scale: float,
     rng: np.random.Generator,
-) -> tuple[list[Float[np.ndarray, " p"]], bool]:
+) -> tuple[list[Theta], bool]:
     """Starts of the searches, and True if the first of them is an earlier optimum."""
     sizes, start = [len(scope) for scope in belief.scopes], None
     is_alike = warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes
@@ -246,7 +245,7 @@ def _joint_hyperparameters(
     graph: FactorGraph,
     data: Observations,
     prior: HyperparameterPrior,
-    theta: Float[np.ndarray, " p"],
+    theta: Theta,
     constants: Float[np.ndarray, " k"],
     scales: Float[np.ndarray, " k"],
 ) -> AdditiveHyperparameters:

@@ -29,16 +29,17 @@ _MAX_JITTER = 0.1  # largest share of its diagonal that is added to a singular m
 _PAIRS = 2**18  # largest number of pairs of outcomes whose correlations are passed to compiled code at once
 _DAMPING, _MIN_DAMPING, _MAX_DAMPING = 0.1, 1e-8, 1e8  # initial, smallest and largest damping of steps
 _SMALLEST_SHARE = 1e-4  # of the predicted gain for an accepted step, and of the curvature for its BFGS correction
+PerSearch = Float[np.ndarray, " b"]
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
     """Log posterior density of b thetas, gradient, information with the prior's precision, and profiled means."""
 
-    value: Float[np.ndarray, " b"]
+    value: PerSearch
     gradient: Float[np.ndarray, "b p"]
     information: Float[np.ndarray, "b p p"]
-    mean: Float[np.ndarray, " b"]
+    mean: PerSearch
 
     def with_secant_curvature(self, moved: Float[np.ndarray, "b p"], before: Float[np.ndarray, "b p"]) -> "Evaluated":
         """Evaluation whose information matches the change of the gradient along the last step, by a BFGS correction.
@@ -115,7 +116,7 @@ class StackedLogPosterior:
         return evaluated
 
     def _evaluated(
-        self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"], added: Float[np.ndarray, " b"]
+        self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"], added: PerSearch
     ) -> tuple[Evaluated, Bool[np.ndarray, " b"]]:
         """Log posterior with the share ``added`` on the diagonals, and True where the matrix was positive definite."""
         (b, _), (c, _), (_, a, t), by = theta.shape, self._of_theta.shape, self._Ut.shape, self._of_theta
@@ -186,7 +187,7 @@ def maximise_stacked(
     longest: float = 1.0,
     apart: float = 0.0,
     evaluated: Evaluated | None = None,
-) -> tuple[Float[np.ndarray, "b p"], Float[np.ndarray, " b"], Float[np.ndarray, " b"]]:
+) -> tuple[Float[np.ndarray, "b p"], PerSearch, PerSearch]:
     """Local searches side by side: damped Newton steps within bounds. The result of one does not depend on the others.
 
     A search ends when the gain that its undamped step promises, or that of an accepted one, is below ``tolerance``,
@@ -234,7 +235,7 @@ def maximise_stacked(
 
 
 def is_duplicate(
-    theta: Float[np.ndarray, "b p"], value: Float[np.ndarray, " b"], n_starts: int, apart: float
+    theta: Float[np.ndarray, "b p"], value: PerSearch, n_starts: int, apart: float
 ) -> Bool[np.ndarray, " b"]:
     """Mask of searches that are near a better one of the same latent; of equal ones, the first is better."""
     own, values = theta.reshape(-1, n_starts, theta.shape[1]), value.reshape(-1, n_starts)
@@ -248,7 +249,7 @@ def _steps(
     gradient: Float[np.ndarray, "b p"],
     information: Float[np.ndarray, "b p p"],
     held: Bool[np.ndarray, "b p"],
-    damping: Float[np.ndarray, " b"],
+    damping: PerSearch,
     longest: float,
 ) -> Float[np.ndarray, "2 b p"]:
     """Undamped and damped step of each search; 0 in coordinates held at a bound."""

@@ -41,6 +41,7 @@ from swarmbo.kernels.threads import in_threads
 _FEW = 2  # largest number of points per factor for ``predict_few``
 Points = Float[np.ndarray, "g m a"]
 Rows = Float[np.ndarray, "g a"]
+Weights = Float[np.ndarray, "g T"]  # of observations
 Reference = Float[np.ndarray, "g 1 a"] | None
 Eight = Float[np.ndarray, "T 8"]  # a column for each of eight points
 Blocks = Int[np.ndarray, " n"]  # addresses of blocks of rows of all L⁻¹
@@ -69,8 +70,8 @@ class Stack(NamedTuple):
     Zt: Float[np.ndarray, "g a T"]
     lengths: Float[np.ndarray, "g a"]
     outputs: Float[np.ndarray, " g"]
-    weights: Float[np.ndarray, "g T"]
-    alpha: Float[np.ndarray, "g T"]
+    weights: Weights
+    alpha: Weights
     given: Float[np.ndarray, "g 2 m1 T1"]
     places: Int[np.ndarray, " g"]
 
@@ -407,15 +408,13 @@ class StackPosterior:
             return Marginals(mean, scales**2 * var)
         return Marginals(mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
 
-    def weighted(
-        self, U: Points, alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
-    ) -> tuple[Float[np.ndarray, "g m"], Points]:
+    def weighted(self, U: Points, alpha: Weights, *, gradient: bool = False) -> tuple[Float[np.ndarray, "g m"], Points]:
         """Covariances with the observations times weights (g, T), and gradients, which are 0 unless requested."""
         mean, _, slope, _ = self._standardised(U, None, SLOPE if gradient else MEAN, alpha)
         return mean, slope
 
     def _standardised(
-        self, U: Points, reference: Reference, wanted: int, alpha: Float[np.ndarray, "g T"], *, rough: bool = False
+        self, U: Points, reference: Reference, wanted: int, alpha: Weights, *, rough: bool = False
     ) -> Out:
         """Standardised posterior by the fastest compiled function; outputs that are not ``wanted`` are 0."""
         (g, m, a), kernel, whole = U.shape, predict, np.ascontiguousarray

@@ -153,41 +153,45 @@ def learn_factors(
     used[:first] = np.nan  # their points stay: all agents use the same points, and only the owner restarted
     model = _learned_factors(_Data(alone, settings, history.X, used, N), previous, is_all=False)
     learned = msgspec.structs.replace(model.learned, restarted_at=first, before=before, whole_since=since)
-    return replace(model, learned=learned, complete=everything.known(before))
+    warps = everything.fitted(before.warps)
+    whole = everything.whole(warps).with_hyperparameters(before.hyperparameters)
+    return replace(model, learned=learned, complete=everything.model(whole, before, warps, {}))
 
 
 def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -> Model:
-    situation, settings, n = data.situation, data.settings, len(data.situation.history)
-    if previous is None or not previous.warps or _is_choice_due(previous, settings, n):
+    """Model of the last choice, or of a new one if it is due, from the data in use.
+
+    ``splits`` has the factors that are sums now. Only one factor has ``candidate_models``, of which the first is in
+    use: two transforms, or a sum (``SPLIT``) and the whole factor. ``splits`` is empty at the whole factor's turn.
+    """
+    situation, n = data.situation, len(data.situation.history)
+    if previous is None or not previous.warps or _is_choice_due(previous, data.settings, n):
         return data.chosen(is_all=is_all)
-    is_due = data.is_fit_due(previous)
-    if previous.candidate_models and (is_due if previous.may_split else data.is_turn_of_other(previous)):
-        previous = _swapped(previous, situation.graph.factors[0])
-        is_due = previous.may_split or data.is_fit_due(previous)
-    warps = data.fitted(previous.warps)
-    belief = data.whole(warps, previous.splits, is_alone=not previous.may_split)
+    before, is_due = data.in_turn(previous)
+    warps = data.fitted(before.warps)
+    belief = data.whole(warps, before.splits, is_alone=not before.may_split)
     # after a restart, or once a factor has converged, its outcomes are constant: nothing can be transformed or learned
-    is_constant = [warp.kind != kind for warp, (kind, _) in zip(warps, previous.warps, strict=True)]
+    is_constant = [warp.kind != kind for warp, (kind, _) in zip(warps, before.warps, strict=True)]
     if is_constant == [True]:  # with several factors, each owner knows only its own factor's outcomes
-        return data.model(belief, previous, warps, {})
+        return data.model(belief, before, warps, {})
     unfitted = belief.hyperparameters
-    belief = belief.with_hyperparameters(previous.hyperparameters)
+    belief = belief.with_hyperparameters(before.hyperparameters)
     if belief.n_data:
         rng = stream(situation.seed, "belief", "fit", evaluations=n)
-        belief = belief.fit(rng, warm=previous.hyperparameters) if is_due else belief.with_units(rng)
+        belief = belief.fit(rng, warm=before.hyperparameters) if is_due else belief.with_units(rng)
     # a split factor's data are not in this belief: whether it is fitted depends on other factors' data
-    is_kept = [same or f in previous.splits for same, f in zip(is_constant, situation.graph.factors, strict=True)]
-    hyperparameters = previous.hyperparameters.mixed(belief.hyperparameters, is_kept)
+    is_kept = [same or f in before.splits for same, f in zip(is_constant, situation.graph.factors, strict=True)]
+    hyperparameters = before.hyperparameters.mixed(belief.hyperparameters, is_kept)
     if any(is_constant):
         belief = belief.with_hyperparameters(unfitted.mixed(belief.hyperparameters, is_constant))
-    splits = data.splits(previous.splits, is_due=is_due)
+    splits = data.splits(before.splits, is_due=is_due)
     hypers = {factor: split.hyperparameters for factor, split in splits.items()}
-    fitted_at = n if is_due else previous.fitted_at
-    learned = msgspec.structs.replace(previous, hyperparameters=hyperparameters, fitted_at=fitted_at, splits=hypers)
-    if previous.candidate_models:
-        (place, _), other = previous.candidate_models
-        candidate_models = (place, hypers.get(situation.graph.factors[0], hyperparameters)), other
-        learned = msgspec.structs.replace(learned, candidate_models=candidate_models)
+    fitted_at = n if is_due else before.fitted_at
+    learned = msgspec.structs.replace(before, hyperparameters=hyperparameters, fitted_at=fitted_at, splits=hypers)
+    if before.candidate_models:
+        (place, _), other = before.candidate_models
+        in_use = place, hypers.get(situation.graph.factors[0], hyperparameters)
+        learned = msgspec.structs.replace(learned, candidate_models=(in_use, other))
     return data.model(belief, learned, warps, splits)
 
 
@@ -215,10 +219,17 @@ class _Data:
         since = len(self.situation.history) - learned.fitted_at
         return since >= self.settings.refit_every and bool(np.isfinite(self.F).any())
 
-    def is_turn_of_other(self, learned: Learned) -> bool:
-        """True if the second candidate is in use for this query; two transforms alternate from query to query."""
+    def in_turn(self, learned: Learned) -> tuple[Learned, bool]:
+        """State with the candidate model in use whose turn it is, and True if this model's fit is due."""
+        is_due = self.is_fit_due(learned)
+        if not learned.candidate_models:
+            return learned, is_due
         (first, _), (second, _) = learned.candidate_models
-        return (first > second) == bool((len(self.situation.history) + len(self.situation.pending)) % 2)
+        is_odd = bool((len(self.situation.history) + len(self.situation.pending)) % 2)
+        # a sum and the whole factor alternate from fit to fit; of two transforms, the first has the odd queries
+        if is_due if learned.may_split else (first > second) == is_odd:
+            learned = _swapped(learned, self.situation.graph.factors[0])
+        return learned, is_due if learned.may_split else self.is_fit_due(learned)
 
     def whole(self, warps: tuple[Warp, ...], without: Collection[str] = (), *, is_alone: bool = False) -> AdditiveGP:
         """Belief about whole factors given transformed outcomes, except ``without``; ``is_alone``: no sum competes."""
@@ -246,48 +257,25 @@ class _Data:
     def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
         return tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(kinds, self.F.T, strict=True))
 
-    def known(self, learned: Learned) -> Model:
-        warps = self.fitted(learned.warps)
-        return self.model(self.whole(warps).with_hyperparameters(learned.hyperparameters), learned, warps, {})
-
     def chosen(self, *, is_all: bool) -> Model:
         """Model with the largest evidence for every factor; ``is_all``: all data are used, so factors may be split."""
-        situation, graph, k, n = self.situation, self.situation.graph, self.F.shape[1], len(self.situation.history)
-        transforms = [self.fitted([kind] * k) for kind in _OF_FACTORS]
-        beliefs, evidences = [self.whole(warps) for warps in transforms], np.empty((len(_OF_FACTORS), k))
-        if beliefs[0].n_data:  # all transforms have the same number of known outcomes
-            rngs = [stream(situation.seed, "belief", "fit", evaluations=n, transform=i) for i in range(len(beliefs))]
-            beliefs = AdditiveGP.fit_together(beliefs, rngs, [None] * len(beliefs))
-        tried = list(zip(beliefs, transforms, strict=True))
-        for i, (belief, warps) in enumerate(tried):
-            densities = [_density(belief, warp, y, j) for j, (warp, y) in enumerate(zip(warps, self.F.T, strict=True))]
-            columns = zip(warps, self.F.T, self.noise_std.T, strict=True)
-            are_comparable = [warp.is_comparable(y, noise) for warp, y, noise in columns]
-            evidences[i] = np.where(are_comparable, np.array(belief.log_evidences()) + densities, -np.inf)
-        best = evidences.argmax(axis=0)
-        warps = tuple(tried[i][1][j] for j, i in enumerate(best))
-        hyperparameters = AdditiveHyperparameters.of(tried[i][0].hyperparameters.factor(j) for j, i in enumerate(best))
-        splits, odds = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure]
+        n, is_one = len(self.situation.history), self.F.shape[1] == 1
+        beliefs, transforms, evidences = self._tried()
+        best = evidences.argmax(axis=0).tolist()
+        warps = tuple(transforms[i][j] for j, i in enumerate(best))
+        hyperparameters = AdditiveHyperparameters.of(beliefs[i].hyperparameters.factor(j) for j, i in enumerate(best))
+        splits, leads = self._leading_sums(evidences.max(axis=0)) if is_all else ({}, {})
         candidate_models = ()
-        seen = np.flatnonzero(np.isfinite(self.F).any(axis=0)).tolist() if is_all else []
-        # the values of a choice exclude each other, so no part of a sum can change one of them alone
-        of_several = [j for j in seen if len(graph.scopes[j]) > 1]
-        sums = [graph.factors[j] for j in of_several if situation.choices.isdisjoint(graph.scopes[j])]
-        for factor, split in self.splits(dict.fromkeys(sums), is_due=True).items():
-            j = graph.place_of[factor]
-            evidence = split.log_evidence() + _density(split, Warp(), self.F[:, j], 0)
-            lead = evidence - evidences[best[j], j]
-            if lead > odds:
-                splits[factor] = split
-                if k == 1 and lead < abs(odds) + _LEAD * n:
-                    candidate_models = ((Learned.SPLIT, split.hyperparameters), (int(best[j]), hyperparameters))
-        is_alone = not splits and k == 1
+        if is_one and min(leads.values(), default=np.inf) < abs(_ODDS_OF_WHOLE[self.situation.structure]) + _LEAD * n:
+            (split,) = splits.values()
+            candidate_models = ((Learned.SPLIT, split.hyperparameters), (best[0], hyperparameters))
+        is_alone = is_one and not splits
         belief = self.whole(warps, splits, is_alone=is_alone)
         if is_alone and belief.n_data:
-            belief = belief.fit(stream(situation.seed, "belief", "room", evaluations=n))
+            belief = belief.fit(stream(self.situation.seed, "belief", "room", evaluations=n))
             hyperparameters = belief.hyperparameters
             if best[0] != _PLAIN and evidences[best[0], 0] < evidences[_PLAIN, 0] + _SIMILAR * belief.n_data:
-                candidate_models = ((int(best[0]), hyperparameters), (_PLAIN, beliefs[_PLAIN].hyperparameters))
+                candidate_models = ((best[0], hyperparameters), (_PLAIN, beliefs[_PLAIN].hyperparameters))
         learned = Learned(
             hyperparameters,
             fitted_at=n if np.isfinite(self.F).any() else 0,
@@ -298,6 +286,35 @@ class _Data:
             candidate_models=candidate_models,
         )
         return self.model(belief.with_hyperparameters(hyperparameters), learned, warps, splits)
+
+    def _tried(self) -> tuple[list[AdditiveGP], list[tuple[Warp, ...]], Float[np.ndarray, "m k"]]:
+        """Beliefs for each kind of transform, the transforms, and each factor's evidence; -inf if not comparable."""
+        seed, n, k = self.situation.seed, len(self.situation.history), self.F.shape[1]
+        transforms = [self.fitted([kind] * k) for kind in _OF_FACTORS]
+        beliefs, evidences = [self.whole(warps) for warps in transforms], np.empty((len(transforms), k))
+        if beliefs[0].n_data:  # all transforms have the same number of known outcomes
+            rngs = [stream(seed, "belief", "fit", evaluations=n, transform=i) for i in range(len(beliefs))]
+            beliefs = AdditiveGP.fit_together(beliefs, rngs, [None] * len(beliefs))
+        for i, (belief, warps) in enumerate(zip(beliefs, transforms, strict=True)):
+            columns = list(zip(warps, self.F.T, self.noise_std.T, strict=True))
+            densities = [_density(belief, warp, y, j) for j, (warp, y, _) in enumerate(columns)]
+            are_comparable = [warp.is_comparable(y, noise) for warp, y, noise in columns]
+            evidences[i] = np.where(are_comparable, np.array(belief.log_evidences()) + densities, -np.inf)
+        return beliefs, transforms, evidences
+
+    def _leading_sums(self, evidences: Float[np.ndarray, " k"]) -> tuple[dict[str, AdditiveGP], dict[str, float]]:
+        """Sums over a factor's variables that lead the whole factor by more than the odds, and these leads."""
+        graph, choices = self.situation.graph, self.situation.choices
+        seen = np.flatnonzero(np.isfinite(self.F).any(axis=0)).tolist()
+        # the values of a choice exclude each other, so no part of a sum can change one of them alone
+        possible = [j for j in seen if len(graph.scopes[j]) > 1 and choices.isdisjoint(graph.scopes[j])]
+        splits, leads = dict[str, AdditiveGP](), dict[str, float]()
+        for factor, split in self.splits({graph.factors[j]: None for j in possible}, is_due=True).items():
+            j = graph.place_of[factor]
+            lead = split.log_evidence() + _density(split, Warp(), self.F[:, j], 0) - float(evidences[j])
+            if lead > _ODDS_OF_WHOLE[self.situation.structure]:
+                splits[factor], leads[factor] = split, lead
+        return splits, leads
 
     def splits(
         self, known: Mapping[str, AdditiveHyperparameters] | Mapping[str, None], *, is_due: bool

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 WarpKind = Literal["none", "power", "log"]
+Numbers = Float[np.ndarray, " m"]
 
 _OFFSETS = {"power": 0.01, "log": 0.1}
 # smallest argument of the logarithm in ``log``; for smaller ones, above the best outcome, its tangent replaces it
@@ -108,9 +109,7 @@ class Warp(msgspec.Struct, frozen=True):
         """Noise of z(y) to first order (delta method): the standard deviation of y (or NaN) times dz/dy."""
         return noise_std * np.exp(self.log_slope(y))
 
-    def marginals(
-        self, mean: Float[np.ndarray, " m"], variance: Float[np.ndarray, " m"]
-    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    def marginals(self, mean: Numbers, variance: Numbers) -> tuple[Numbers, Numbers]:
         """Mean and standard deviation of y for normal z, by Gauss-Legendre quadrature on both sides of the kink."""
         std = np.sqrt(variance)
         if self.kind == "none":
