@@ -57,6 +57,7 @@ _EVERYWHERE = 2.0  # side of a box that contains the cube, wherever its centre i
 _COMBINE_GROWTH = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
 _RESTART_WEIGHT = 3.0  # weight of the standard deviation at a restart, relative to the papers' bounds
 _NOISY = 3e-4  # share of the noise in the variance of outcomes above which a lack of gains means little
+_DRAWN_ABOVE = 1e-2  # the same above which one factor is searched by draws in turns
 
 
 @kind("acquisition", FIELD, FUNCTION)
@@ -111,7 +112,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     share variables, or in noise, since a draw explores all at once. Trust regions react to posterior means, not to
     noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a
     restart are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint
-    draws maximised everywhere, since a few outcomes tell little.
+    draws maximised everywhere, since a few outcomes tell little. So is every second point of one noisy factor that is
+    not split.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
@@ -181,6 +183,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return self._for_totals(situation, model)
         if is_shared(situation.graph):
             return self._draws_and_bounds(situation, belief)
+        if _is_turn_of_draw(situation, model):
+            return self._draw(situation, belief, None)
         return self._improvements(situation, model)
 
     def _for_totals(self, situation: JointSituation, model: Model) -> BoxFunctions:
@@ -362,6 +366,15 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
 
 def _patience(noise_variance: float) -> int:
     return _PATIENCE if noise_variance > _NOISY else 1
+
+
+def _is_turn_of_draw(situation: JointSituation, model: Model) -> bool:
+    """True if a noisy factor that is alone, and not a sum, is searched by a draw, as a few outcomes tell little."""
+    if len(situation.graph.factors) > 1 or model.divided or model.complete is not None:
+        return False
+    is_noisy = model.belief.hyperparameters.noise_variances[0] > _DRAWN_ABOVE and not model.learned.is_exact
+    turn = _n_asked(situation) // max(len(model.learned.candidate_models), 1)  # all models that alternate are drawn
+    return is_noisy and turn % _PERIOD == 0
 
 
 def is_shared(graph: FactorGraph) -> bool:

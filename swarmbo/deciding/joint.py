@@ -244,23 +244,29 @@ def _within(functions: BoxFunctions, box: StepBox, simple: Float[np.ndarray, "k 
 
 
 def recommended_steps(situation: JointSituation, problem: Problem, model: Model) -> Steps[Recommendation]:
-    """Best evaluated point in expectation, or an allowed one near it."""
+    """Best evaluated point in expectation, or an allowed one near it; if outcomes are exact, the best one told."""
     belief, history = model.belief, situation.history
     U = problem.nearest_allowed((yield from _best(model, (yield Rank(belief)), situation)))
-    evaluated, may_fail = history.X[np.isfinite(history.sums)], False
+    candidates, may_fail = np.isfinite(history.sums), False
+    is_exact = model.learned.is_exact and not _is_known_by_owners(situation)
     if problem.ranges:
-        evaluated = history.X[probably_feasible(situation, belief.settings.time)]  # the model's best may break a limit
+        candidates = probably_feasible(situation, belief.settings.time)  # the model's best may break a limit
     elif len(belief.graph.components) > 1 and not belief.is_coupled:
         # the best values of separate parts were perhaps never evaluated together, and may fail together
         needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]
         lost = problem.domain.to_unit(history.X[history.failed.any(axis=1)])
         may_fail = bool((np.abs(lost - U) <= _ROUNDING).all(axis=1).any()) or any(one.is_risky(U) for one in needed)
-    if len(evaluated) and (problem.ranges or may_fail):
-        mean, _ = yield Expect(model, problem.modelled(evaluated))
-        U = problem.nearest_allowed(problem.domain.to_unit(evaluated[mean.argmax()]))
+    if is_exact:
+        candidates = candidates & np.isfinite(history.sums)
+    evaluated, outcomes = history.X[candidates], history.sums[candidates]
+    if len(evaluated) and (problem.ranges or may_fail or is_exact):
+        means = outcomes if is_exact else (yield Expect(model, problem.modelled(evaluated)))[0]
+        U = problem.nearest_allowed(problem.domain.to_unit(evaluated[means.argmax()]))
     point = problem.in_box(U)
-    mean, std = yield Expect(model, problem.modelled(point[None]))
-    return Recommendation(point.tolist(), float(mean[0]), float(std[0]), problem.named(point))
+    (mean,), (std,) = yield Expect(model, problem.modelled(point[None]))
+    if is_exact and len(evaluated):
+        mean, std = outcomes.max(), max(std, abs(outcomes.max() - mean))  # a transform may miss an exact outcome
+    return Recommendation(point.tolist(), float(mean), float(std), problem.named(point))
 
 
 def _divided_by_all(situation: JointSituation, model: Model) -> Steps[Model]:

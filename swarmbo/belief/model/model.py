@@ -25,6 +25,8 @@ from swarmbo.graph import FactorGraph
 from swarmbo.graph.groups import graph_of_groups
 from swarmbo.problem.data import Dataset
 
+_EXACT = 5e-5  # share of the noise in the variance below which outcomes count as exact
+
 
 class Learned(msgspec.Struct, frozen=True):
     """State that a model passes to the next one, besides the history; plain data. Its times count evaluations."""
@@ -43,8 +45,14 @@ class Learned(msgspec.Struct, frozen=True):
     other_fitted_at: int = 0  # ``fitted_at`` of the second of two candidate models of one factor
     ensemble: EnsembleHyperparameters | None = None
     structure: LearnedStructure | None = None  # scopes that replace the team's graph
+    plain_noise: float = 1.0  # of one factor's untransformed outcomes, as a share of their variance; 1: unknown
 
     SPLIT: ClassVar = -1  # index of a sum over the variables of one factor
+
+    @property
+    def is_exact(self) -> bool:
+        """True for outcomes without noise. A transform that fits badly looks like noise, so it is not asked."""
+        return self.plain_noise < _EXACT
 
     @property
     def may_split(self) -> bool:

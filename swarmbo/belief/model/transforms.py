@@ -284,6 +284,7 @@ class _Data:
             warps=tuple(_OF_FACTORS[i] for i in best),
             splits={factor: split.hyperparameters for factor, split in splits.items()},
             candidate_models=candidate_models,
+            plain_noise=beliefs[_PLAIN].hyperparameters.noise_variances[0] if is_one else 1.0,
         )
         return self.model(belief.with_hyperparameters(hyperparameters), learned, warps, splits)
 
