@@ -70,14 +70,14 @@ def regular_file(path: Path) -> bool:
 
 
 @contextmanager
-def naming(path: Path, what: str, fix: str = "") -> Generator[None]:
-    """Turn an OSError in the block into a RunFolderError with path, ``what`` failed (``cannot be read``), and fix."""
+def naming(path: Path, what: str, fix: str = "", kind: type[RunFolderError] = RunFolderError) -> Generator[None]:
+    """Turn an OSError in the block into a ``kind`` with path, ``what`` failed (``cannot be read``), and fix."""
     try:
         yield
     except RunFolderError:
         raise
     except OSError as error:
-        raise RunFolderError(f"{path}: {what}: {error.strerror or error}{fix}") from error
+        raise kind(f"{path}: {what}: {error.strerror or error}{fix}") from error
 
 
 @contextmanager

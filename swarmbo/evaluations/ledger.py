@@ -238,7 +238,7 @@ class Ledger:
         logged_note = _as_logged(Event("ask", time.time(), note=dict(note or {}))).note
         with self._transaction():
             query = self._choose(self.team)
-            decided = (query.point, query.mean, query.std, self.team.last_report, self.team.last_sharing)
+            decided = (dict(query.point), query.mean, query.std, self.team.last_report, self.team.last_sharing)
             self._log(Event("ask", time.time(), query.id, *decided, note=logged_note))
             return query
 
@@ -421,7 +421,8 @@ class Ledger:
                 raise
 
     def _writing(self) -> AbstractContextManager[None]:
-        return files.naming(self._folder / LEDGER, "cannot be written")
+        fix = "; what was logged is safe: resume the run, or open the ledger again"
+        return files.naming(self._folder / LEDGER, "cannot be written", fix, errors.UnwritableError)
 
 
 def _digest_of(team: "Team") -> str:

@@ -23,12 +23,13 @@ import tomli_w
 
 import swarmbo
 from swarmbo.boundary import files
-from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, SwarmboWarning, typed
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, SwarmboWarning, UnwritableError, typed
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs import stored_files
 from swarmbo.runs.scenario import Scenario, require_shallow, scenario_of
 from swarmbo.runs.scenario_files import dump, read_toml
+from swarmbo.runs.world import user_code_names
 
 
 @dataclass(frozen=True)
@@ -192,13 +193,15 @@ class RunFolder:
     def writing(self, name: str) -> AbstractContextManager[None]:
         """Block that writes a file: errors in it name the file, which the system's error of a full disk does not."""
         hint = f"; what was logged is safe, {self.resume_hint}" if self.holds_run(self.path) else ""
-        return files.naming(self.path / name, "cannot be written", hint)
+        return files.naming(self.path / name, "cannot be written", hint, UnwritableError)
 
     @property
     def resume_hint(self) -> str:
         """Words that name the command to continue the run."""
-        is_served = (self.path / LEDGER).exists() and "workers" not in self._settings_and_versions[0]
-        return f"`swarmbo {'serve … --out' if is_served else 'resume'} {typed(self.path)}` goes on"
+        settings, folder = self._settings_and_versions[0], typed(self.path)
+        if (self.path / LEDGER).exists() and "workers" not in settings:
+            return f"`swarmbo serve … --out {folder}` goes on"
+        return f"`swarmbo resume {folder}{' --trust' if user_code_names(settings) else ''}` goes on"
 
     def _read(self, name: str) -> bytes:
         with files.naming(self.path / name, "cannot be read"), suppress(FileNotFoundError):

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from swarmbo.boundary.values import short
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Driver, Ended, Event, Ledger, Workers, WorkerStatistics, make_executor
 from swarmbo.records import Query, RoundRecord
@@ -25,7 +26,8 @@ def run_with_workers(parts: RunParts, workers: Workers, trust: bool) -> Summary:
     """Run from the state of the folder to the end, with workers."""
     scenario, results = parts.scenario, parts.folder.path / RESULTS
     work = CopiedWorld(scenario, entry_point_of(scenario, "$.workers"), trust)
-    results.mkdir(exist_ok=True)
+    with parts.folder.writing(RESULTS):
+        results.mkdir(exist_ok=True)
     # made first: workers start up meanwhile, and if the engine fails, no run has begun
     executor = make_executor(workers, work, results, scenario.step_timeout_s, scenario.modules or ())
     try:
@@ -105,9 +107,12 @@ class LedgerRounds:
 
     def tell(self, query_id: str, ended: Ended) -> None:
         """Tell the outcome of a query, and log its round."""
+        if ended.status == "done" and not isinstance(ended.value, Mapping):
+            ended = ended._replace(status="error", value=f"got result {short(ended.value)}; wanted infos by agent")
         is_done, started = ended.status == "done", time.perf_counter()
         infos: dict[str, Any] = ended.value if is_done else {}
-        note = {"seconds": ended.seconds, "infos": infos} if is_done else {"failure": str(ended.value)}
+        note: dict[str, Any] = {"infos": infos} if is_done else {"failure": str(ended.value)}
+        note |= {} if ended.status in ("lost", "hung") else {"seconds": ended.seconds}  # losses are logged with theirs
         self._ledger.tell(query_id, **self._tell_arguments(query_id, infos), note=note)
         learning_s = time.perf_counter() - started
         deciding_s = self._decision_seconds.pop(query_id, 0.0)

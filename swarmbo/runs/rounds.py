@@ -209,6 +209,8 @@ class _RoundLoop:
         parts.hooks.on_step(number)
         try:
             step = Step(*parts.env.step(actions))
+            if not (isinstance(step.observations, Mapping) and isinstance(step.infos, Mapping)):
+                raise TypeError(f"got infos {short(step.infos)}; wanted observations and infos as tables by agent")
         except TransportError:  # an agent of a fleet is disconnected; the world did not fail
             raise
         except (Exception, SystemExit) as error:
