@@ -157,7 +157,7 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
         ValueError: If it is not a CSV file in UTF-8, or the column of a cell is ambiguous.
     """
     with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file, skipinitialspace=True)
+        reader = csv.reader(file, skipinitialspace=True, strict=True)
         try:
             lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
         except csv.Error as error:

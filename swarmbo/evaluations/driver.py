@@ -105,8 +105,7 @@ class Driver:
                 continue
             self._running.remove(end.task)
             if end.status in ("lost", "hung"):
-                why, note = f"{end.status}: {end.value}", {"seconds": end.seconds}
-                if self.ledger.lost(end.task, why, note) <= MOST_RETRIES:
+                if self.ledger.lost(end.task, f"{end.status}: {end.value}", {"seconds": end.seconds}) <= MOST_RETRIES:
                     self._send(end.task, self.ledger.query(end.task).point)
                     continue
             elif end.status == "error" and self.stops:

@@ -113,8 +113,7 @@ def stored_result(folder: Path, task: str) -> Ended | None:
     return None
 
 
-# between checks of time limits; more than the longest is a pause, as by Ctrl-Z, which stops child processes, too
-CHECK_S, LONGEST_CHECK_S = 0.25, 0.5
+CHECK_S, LONGEST_CHECK_S = 0.25, 0.5  # between checks of time limits; longer is a pause, as by Ctrl-Z, of all processes
 _START_S = 300.0  # time limit to import everything and make the work, on a slow disk
 # raised for a result that is not plain data; another attempt would give such a result again
 _NOT_PLAIN = (AttributeError, TypeError, ValueError, OverflowError, RecursionError, pickle.PicklingError)
@@ -199,13 +198,12 @@ class Pool:
                 self._start()
             checked_at = time.monotonic()
             while self._queue_submitted():
-                for worker in self._workers.copy():
-                    self._receive(worker)
                 now = time.monotonic()
                 paused_s, checked_at = max(0.0, now - checked_at - LONGEST_CHECK_S), now
                 for worker in self._workers.copy():
                     worker.deadline += paused_s
-                    if now > worker.deadline:
+                    self._receive(worker)
+                    if worker in self._workers and now > worker.deadline:
                         limit = self._timeout_s if worker.is_ready else _START_S
                         self._replace(worker, "hung", f"no answer within {limit:g} s")
                 for worker in self._workers:

@@ -20,7 +20,7 @@ import pettingzoo
 from swarmbo.boundary.processes import begin_process, one_blas_thread, without_interrupts
 from swarmbo.boundary.values import storable
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.evaluations.executor import CHECK_S, LONGEST_CHECK_S, Evaluate
+from swarmbo.evaluations import executor
 from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Hooks, OnRound, reset
 from swarmbo.runs.scenario import Scenario, make_environment
@@ -67,9 +67,9 @@ def _run_in_child(
     step, deadline, checked_at = None, 0.0, 0.0
     with child_process(scenario, "$.step_timeout_s", _run_task, task, reasons) as (receiving, process):
         while True:
-            while step is not None and not receiving.poll(min(max(0.0, deadline - checked_at), CHECK_S)):
+            while step is not None and not receiving.poll(min(max(0.0, deadline - checked_at), executor.CHECK_S)):
                 now = time.monotonic()
-                deadline, checked_at = deadline + max(0.0, now - checked_at - LONGEST_CHECK_S), now
+                deadline, checked_at = deadline + max(0.0, now - checked_at - executor.LONGEST_CHECK_S), now
                 if now > deadline:
                     return _StepFailure(step, f"no answer within {timeout_s:g} s")
             try:
@@ -174,7 +174,7 @@ class CopiedWorld:
     entry_point: Any
     trust: bool
 
-    def __call__(self) -> Evaluate:
+    def __call__(self) -> executor.Evaluate:
         """Make the function that evaluates points in the copy; after a step that raised, it uses a new copy."""
         register_world(self.scenario.environment["id"], self.entry_point)
         copy: tuple[Any, FunctionWorld] | None = self._make()

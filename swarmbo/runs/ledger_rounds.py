@@ -26,8 +26,7 @@ def run_with_workers(parts: RunParts, workers: Workers, trust: bool) -> Summary:
     """Run from the state of the folder to the end, with workers."""
     scenario, results = parts.scenario, parts.folder.path / RESULTS
     work = CopiedWorld(scenario, entry_point_of(scenario, "$.workers"), trust)
-    with parts.folder.writing(RESULTS):
-        results.mkdir(exist_ok=True)
+    results.mkdir(exist_ok=True)
     # made first: workers start up meanwhile, and if the engine fails, no run has begun
     executor = make_executor(workers, work, results, scenario.step_timeout_s, scenario.modules or ())
     try:

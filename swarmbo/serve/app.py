@@ -66,7 +66,7 @@ class _Worker:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(work())
-                except Exception as error:  # noqa: BLE001  raised again in the coroutine that waits
+                except (Exception, SystemExit) as error:  # noqa: BLE001  raised again in the coroutine that waits
                     future.set_exception(error)
 
     def close(self) -> None:
