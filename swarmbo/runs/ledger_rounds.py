@@ -109,7 +109,7 @@ class LedgerRounds:
         if ended.status == "done" and not isinstance(ended.value, Mapping):
             ended = ended._replace(status="error", value=f"got result {short(ended.value)}; wanted infos by agent")
         is_done, started = ended.status == "done", time.perf_counter()
-        infos: dict[str, Any] = ended.value if is_done else {}
+        infos: Any = ended.value if is_done else {}
         note: dict[str, Any] = {"infos": infos} if is_done else {"failure": str(ended.value)}
         note |= {} if ended.status in ("lost", "hung") else {"seconds": ended.seconds}  # losses are logged with theirs
         self._ledger.tell(query_id, **self._tell_arguments(query_id, infos), note=note)
