@@ -67,9 +67,7 @@ class _Worker:
                 try:
                     future.set_result(work())
                 except (Exception, SystemExit) as error:  # noqa: BLE001  raised again in the coroutine that waits
-                    future.set_exception(
-                        RuntimeError(f"SystemExit: {error}") if isinstance(error, SystemExit) else error
-                    )
+                    future.set_exception(RuntimeError(str(error)) if isinstance(error, SystemExit) else error)
 
     def close(self) -> None:
         self._work.put((_END, next(self._count), Future(), lambda: None))
