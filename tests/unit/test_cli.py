@@ -197,7 +197,7 @@ def test_a_run_that_own_code_stops_ends_with_a_command_that_continues_it(invoke,
 def test_a_served_scenario_is_refused_before_its_run_begins(invoke, tmp_path):
     text = 'rounds = 2\n[environment]\nid = "served/function-v0"\nbounds = { x = [0.0, 1.0] }\n'
     (tmp_path / "oven.toml").write_text(text)
-    for command in (["run", "--out", "here"], ["check", "--quick"], ["sweep"], ["fleet"]):
+    for command in (["run", "--out", "here"], ["fleet"]):
         assert "wanted `swarmbo serve`" in invoke(command[0], "oven.toml", *command[1:], status=2).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["oven.toml"]
 
