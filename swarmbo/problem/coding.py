@@ -60,6 +60,12 @@ class Coding:
         return [len(names) for names in self._named.values()]
 
     @cached_property
+    def choice_counts(self) -> Float[np.ndarray, " n"]:
+        """Number of coordinates of each variable that has several, as a choice without an order has; 0 for others."""
+        counts = np.array(self._counts, dtype=float)
+        return np.where(counts > 1.0, counts, 0.0)
+
+    @cached_property
     def _sources(self) -> Int[np.ndarray, " N"]:
         return np.repeat(np.arange(len(self._counts)), self._counts)
 
