@@ -173,7 +173,7 @@ def is_met(needed: Sequence[Requirement], point: Point, origin: Point) -> bool:
 def moved_back(needed: Sequence[Requirement], point: Point, origin: Point) -> Point:
     """First point on the line from a joint point back to the origin that meets the requirements.
 
-    Choices, whose values have no order, are those of the point on the first half, and those of the origin on the second.
+    Choices without an order are those of the point on the first half of the line, those of the origin on the second.
     """
     shares = np.linspace(1.0, 0.0, _TRIED + 1)[:, None]
     line = origin + shares * (point - origin)

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, compress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -11,13 +13,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
+from swarmbo.acquisition.expected_improvement import log_improvement
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.belief.model.limits import without_better_infeasible
 from swarmbo.belief.model.model import learn_ensemble, learn_model
 from swarmbo.boundary.rng import sobol, stream
-from swarmbo.deciding.joint import Expect, Steps, joint_steps, recommended_steps
+from swarmbo.deciding.joint import NO_JUDGE, Expect, Judge, Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.near import APART, Near, StepBox
 from swarmbo.deciding.setup import Setup
@@ -34,8 +37,11 @@ _NEAREST, _STEPS = 1e-9, (1e-4, 1e-2)
 _STEPS_FROM_PENDING = (1.1e-3, 4e-3)  # the same for pending points, where the distance kept is ``APART``
 _GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
 _HALVED, _HALVINGS = 50, 12  # tries after which steps from evaluated points halve, and most halvings: regions are tiny
-_ENOUGH = 500, 1_000  # tries in vain, on grids and without, after which broken rules of pending points are dropped
-_MOST_TRIES, _LAST = 10_000, 2_000  # most tries; on grids, the last free values may be far away; with constraints
+_ENOUGH = 1_000  # tries in vain after which broken rules of pending points are dropped
+_MOST_TRIES = 10_000
+_MANY = 1_000  # points on grids that compete to replace one, about
+_LED, _FAR = 16, 64  # most comparisons by the model; points with several other values
+_LEAST_STD = 1e-9  # share of the largest difference of means, or deviation
 _FLAT = 4  # least number of equal totals with which the initial design goes on
 _RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
@@ -114,7 +120,7 @@ class FunctionLearner:
 
     def decided_elsewhere(self, log: Logbook, point: Point, report: SolveReport) -> tuple["FunctionLearner", Choice]:
         """Learner (as after a decision) and choice for a point that was decided elsewhere from the same log."""
-        choice = Choice(point, report, chosen=self._designed(log) is None)
+        choice = Choice(point, report, chosen=not self._is_designed(log))
         if not choice.chosen:
             return self, choice
         learner, model = self.modelled(log)
@@ -132,21 +138,21 @@ class FunctionLearner:
         """Decide the next joint point: one of the initial design, or the point on which the agents agree."""
         if not (offers.agents is None and offers.candidates is None and not offers.prices):
             raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
-        if (point := self._designed(log)) is not None:
-            return self, Choice(point, SolveReport(status="not_needed"), chosen=False)
+        if self._is_designed(log):
+            return self, Choice((yield from self._designed(log)), SolveReport(status="not_needed"), chosen=False)
         setup, near = self.setup, self.setup.near
         learner, model = self.modelled(log)
         situation = self.situation(log, offers.links)
-        U, report, box = yield from joint_steps(situation, model, setup)
+        U, report, box, judge = yield from joint_steps(situation, model, setup)
         learner = replace(learner, learned=model.learned)
         if near is None or near.safe is None or box is None:
-            return learner, Choice(self._place(log, U, box), report)
-        U, stayed = yield from self._safe_steps(log, model, near, U, box)
+            return learner, Choice((yield from self._place(log, U, box, judge)), report)
+        U, stayed = yield from self._safe_steps(log, model, near, U, box, judge)
         report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
         return learner, Choice(U, report)
 
     def _safe_steps(
-        self, log: Logbook, model: Model, near: Near, U: Point, box: StepBox
+        self, log: Logbook, model: Model, near: Near, U: Point, box: StepBox, judge: Judge
     ) -> Steps[tuple[Point, Literal["best", "present"] | None]]:
         """Safe physical point near a wanted one, and None; or a known setting, and its name (``Near.first_safe``)."""
         problem, evaluated = self.setup.problem, log.history.X[np.isfinite(log.history.sums)]
@@ -158,29 +164,34 @@ class FunctionLearner:
         U, stayed = U if box.contains(U) else box.centre, None
         for candidates in near.lines_back(U, box, stream(self.setup.seed, "safe", asked=log.n_asked)):
             expected = yield Expect(known, problem.modelled(np.vstack([problem.in_box(candidates), evaluated])))
-            U, stayed = near.first_safe(candidates, evaluated, log.outstanding_points, expected, box)
+            fits = problem.is_allowed(candidates) & box.contains(candidates) & (judge.lacks(candidates) == 0.0)
+            U, stayed = near.first_safe(candidates, evaluated, log.outstanding_points, expected, fits, box.centre)
             if stayed is None:
                 break
         return problem.in_box(U), stayed
 
-    def _designed(self, log: Logbook) -> Point | None:
-        """Next point of the initial design: the present setting, or a Sobol point near it; None after the design."""
-        setup, near, index = self.setup, self.setup.near, len(log.points)
+    def _is_designed(self, log: Logbook) -> bool:
+        """True if the next point is one of the initial design."""
+        setup, near, told = self.setup, self.setup.near, log.history.sums
         if near is not None and not near.at_start(log.points).any():
-            return near.start
-        told, problem = log.history.sums, setup.problem
-        methods = setup.acquisition, setup.coordination
+            return True
+        methods, problem = (setup.acquisition, setup.coordination), setup.problem
         is_own = not all(type(method).__module__.startswith("swarmbo.") for method in methods)
         may_be_flat = near is None and problem.outcomes == "total" and not (problem.ranges or log.failures or is_own)
         # while all totals are equal, no model can say where to look; a user's own method may know
         is_flat = may_be_flat and len(told) >= max(_FLAT, setup.initial) and bool((told == told[0]).all())
-        if index >= setup.initial and not is_flat:
-            return None
-        U = sobol(1, setup.problem.domain.n_dims, stream(setup.seed, "initial design"), skip=index)[0]
-        if near is None:
-            return self._place(log, U)
-        box = near.step_box(setup.problem.domain.to_unit(near.start))
-        return self._place(log, box.low + U * (box.high - box.low), box)
+        return len(log.points) < setup.initial or is_flat
+
+    def _designed(self, log: Logbook) -> Steps[Point]:
+        """Next point of the initial design: the present setting, or a Sobol point near it."""
+        near, domain, box = self.setup.near, self.setup.problem.domain, None
+        if near is not None and not near.at_start(log.points).any():
+            return near.start
+        U = sobol(1, domain.n_dims, stream(self.setup.seed, "initial design"), skip=len(log.points))[0]
+        if near is not None:
+            box = near.step_box(domain.to_unit(near.start))
+            U = box.low + U * (box.high - box.low)
+        return (yield from self._place(log, U, box))
 
     def recommend(self, log: Logbook, sites: Sites) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
         """Best evaluated point in expectation, or an allowed point near it. With outcomes per factor, it combines the
@@ -223,13 +234,26 @@ class FunctionLearner:
             coding=problem.coding,
         )
 
-    def _place(self, log: Logbook, U: Point, box: StepBox | None = None) -> Point:
-        """Allowed physical point near a wanted point of the unit cube, in the box and apart from known points."""
+    def _place(self, log: Logbook, U: Point, box: StepBox | None = None, judge: Judge = NO_JUDGE) -> Steps[Point]:
+        """Physical point near a wanted point of the unit cube. Every decision but ``safe`` ones ends with this step.
+
+        The point keeps constraints, no_go and the step box. As far as possible it then, in the order of preference:
+        meets requirements of success and learned limits; repeats no evaluated point; repeats no pending one. If this
+        costs the wanted values on grids, the largest expected improvement decides or, without a judge's model, the
+        distance. Real numbers and fine grids change by small random steps. Log and seed determine the point.
+        """
         problem = self.setup.problem
         U = problem.nearest_allowed(np.clip(U, 0.0, 1.0))
         if box is not None and not box.contains(U):
             U = box.centre
-        return problem.in_box(self._deduplicated(log, U, box))
+        rules, levels = self._rules(log), getattr(problem.domain, "levels", {})
+        # the stream depends on the number of queries, so that a restored team draws the same steps
+        rng = stream(self.setup.seed, "apart", asked=log.n_asked)
+        is_listed = [problem.few is not None or all(c in levels for c in rule.columns.tolist()) for rule in rules]
+        if levels:
+            U = yield from self._replaced(U, list(compress(rules, is_listed)), box, judge, rng)
+        others = [rule for rule, listed in zip(rules, is_listed, strict=True) if not listed]
+        return problem.in_box(self._stepped_apart(U, others, box, rng))
 
     def _rules(self, log: Logbook) -> list[_KeepApart]:
         """Rules that keep a point apart from evaluated points (unless outcomes fade), then from pending ones.
@@ -255,32 +279,85 @@ class FunctionLearner:
             rules = [rule for rule in rules if not _are_all(problem, domain, rule)]
         return rules
 
-    def _deduplicated(self, log: Logbook, U: Point, box: StepBox | None = None) -> Point:
-        """Point that breaks no rule, if one is found: the given one, or one some random steps away from it.
-
-        Every decision ends with this step, unless it is ``safe`` (``Near.first_safe``). Log and seed determine it.
+    def _replaced(
+        self, U: Point, rules: list[_KeepApart], box: StepBox | None, judge: Judge, rng: np.random.Generator
+    ) -> Steps[Point]:
+        """Point with other values on grids, if a given one lacks success or breaks a rule: the best of all if they are
+        few, else with one other value, then two, then several. Rules that no such point keeps stay broken.
         """
-        problem, rules, wanted = self.setup.problem, self._rules(log), U
+        problem = self.setup.problem
+        few, levels = problem.few, problem.domain.levels
+        ways = [partial(_changed, levels=levels, n_changed=n, rng=rng) for n in (1, 2)]
+        ways = [lambda *_: few] if few is not None and len(few) <= _MANY else [*ways, partial(self._far, rng=rng)]
+        n_led = 0
+        for rule in (None, *rules):
+            columns = np.array(sorted(levels)) if rule is None else rule.columns
+            touched = [other for other in rules if np.isin(other.columns, columns).any()]
+            for way in ways:
+                if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
+                    break
+                n_led += 1  # each needs sums over all agents
+                led = judge if n_led <= _LED else judge._replace(model=None)
+                U = yield from self._best(np.vstack([U, way(U, columns)]), touched, box, led, rng)
+        return U
+
+    def _far(self, U: Point, columns: Int[np.ndarray, " a"], rng: np.random.Generator) -> Float[np.ndarray, "m n"]:
+        """Points with any number of other values on grids: of all allowed ones if they are few, else nearest ones."""
+        problem, points = self.setup.problem, np.tile(U, (_FAR, 1))
+        if problem.few is not None:
+            return rng.permutation(problem.few)[:_MANY]
+        for column in columns.tolist():
+            points[:, column] = rng.choice(problem.domain.levels[column], _FAR)
+        is_kept = rng.random(points.shape) < rng.random((_FAR, 1))
+        return np.array([problem.nearest_allowed(point) for point in np.where(is_kept, U, points)])
+
+    def _best(
+        self,
+        points: Float[np.ndarray, "m n"],
+        rules: list[_KeepApart],
+        box: StepBox | None,
+        judge: Judge,
+        rng: np.random.Generator,
+    ) -> Steps[Point]:
+        """Best of some points in the order of ``_place``; the first one if only its utility is not the best."""
+        problem, first = self.setup.problem, points[0]
+        points = points[problem.is_allowed(points) & (True if box is None else box.contains(points))]
+        lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
+        for rule in rules:
+            repeats[int(rule.are_pending)] += rule.are_broken_by(points)
+        ranks = np.column_stack([lacks > 0.0, *repeats])
+        best = min(map(tuple, ranks.tolist()), default=())
+        if not len(points) or tuple(ranks[0]) == best:
+            return first
+        tied = points[(ranks == best).all(axis=1) & (lacks <= lacks[(ranks == best).all(axis=1)].min())]
+        utility, std = -np.abs(tied - first).sum(axis=1), np.full(1, np.inf)
+        if judge.model is not None:
+            X = np.vstack([problem.in_box(tied), judge.evaluated.reshape(-1, len(first))])
+            mean, std = yield Expect(judge.model, problem.modelled(X))
+        if np.isfinite(std).all():
+            beaten = mean[len(tied) :].max() if len(judge.evaluated) else mean.max()
+            floor = np.finfo(float).tiny + _LEAST_STD * max(float(np.ptp(mean)), float(std.max()))
+            utility, *_ = log_improvement(mean[: len(tied)] - beaten, np.maximum(std[: len(tied)], floor))
+        return tied[rng.choice(np.flatnonzero(utility == utility.max()))]
+
+    def _stepped_apart(self, U: Point, rules: list[_KeepApart], box: StepBox | None, rng: np.random.Generator) -> Point:
+        """Point that breaks no rule, if one is found: the given one, or one some random steps away from it."""
+        problem = self.setup.problem
         rules_of_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())
         broken = {n for n, rule in enumerate(rules) if rule.is_broken_by(U)}
-        # the stream depends on the number of queries, so that a restored team draws the same steps
-        rng = stream(self.setup.seed, "apart", asked=log.n_asked)
-        enough = _ENOUGH[problem.coding is None]  # without grids, the last of these steps are as long as the box
         dropped, fewest, since = set[int](), len(broken), 0
         for tries in range(_MOST_TRIES):
             if len(broken) < fewest:
                 fewest, since = len(broken), tries
-            elif tries - since == enough:
-                # in a small region, and on grids, there may be no new point that is apart from all pending ones
+            elif tries - since == _ENOUGH:
+                # in a small region there may be no new point that is apart from all pending ones
                 hopeless = {n for n in broken if rules[n].are_pending}
-                if not hopeless and (problem.coding is None or (problem.constraints and tries >= _LAST)):
+                if not hopeless:
                     break
                 dropped, broken = dropped | hopeless, broken - hopeless
                 fewest, since = len(broken), tries
             if not broken:
                 break
-            if tries == _RARELY and problem.few is not None:  # one variable alone can change in few of them
-                return _least_broken(problem.few, wanted, rules, box)
             moved = self._stepped(U, rules[min(broken)], box, tries, rng)
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
                 # rules of unchanged variables stay broken or kept
@@ -292,30 +369,15 @@ class FunctionLearner:
 
     def _stepped(self, U: Point, rule: _KeepApart, box: StepBox | None, tries: int, rng: np.random.Generator) -> Point:
         """Point at a random step from one that breaks a rule, in this rule's variables."""
-        problem, coding = self.setup.problem, self.setup.problem.coding
-        shrinking = 0.5 ** min(tries // _HALVED, _HALVINGS)
+        problem, shrinking = self.setup.problem, 0.5 ** min(tries // _HALVED, _HALVINGS)
         steps, growth = (_STEPS_FROM_PENDING, _GROWTH**tries) if rule.are_pending else (_STEPS, shrinking)
         moved = U.copy()
         moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
-        if coding is not None:
-            # constraints may allow no change of a single variable
-            for _ in range(1 + min(tries // _RARELY, len(rule.columns)) if problem.constraints else 1):
-                moved = problem.domain.to_unit(problem.in_box(_another_value(moved, rule.columns, coding.domain, rng)))
+        moved = problem.domain.snapped(moved)
         if box is not None:
             moved = np.clip(moved, box.low, box.high)
         # few points may keep the constraints: now and then, take the nearest point that does
         return problem.nearest_allowed(moved) if problem.constraints and tries % _RARELY == 0 else moved
-
-
-def _least_broken(points: Float[np.ndarray, "m n"], U: Point, rules: list[_KeepApart], box: StepBox | None) -> Point:
-    """Nearest of the points that break the fewest rules about evaluated, then about pending points; U without any."""
-    points = points if box is None else points[box.contains(points)]
-    if not len(points):
-        return U
-    broken = {True: np.zeros(len(points)), False: np.zeros(len(points))}
-    for rule in rules:
-        broken[rule.are_pending] += rule.are_broken_by(points)
-    return points[np.lexsort((np.abs(points - U).sum(axis=1), broken[True], broken[False]))[0]]
 
 
 def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:
@@ -334,11 +396,21 @@ def _are_all(problem: Problem, domain: MixedDomain, rule: _KeepApart) -> bool:
     return n_values <= len(points) and len(np.unique(domain.cells(points, columns), axis=0)) >= n_values
 
 
-def _another_value(u: Point, columns: Int[np.ndarray, " a"], domain: MixedDomain, rng: np.random.Generator) -> Point:
-    """Point with one of the variables at another value, if all have grids, as small steps do not leave a cell."""
-    if all(int(column) in domain.levels for column in columns):
-        column = int(rng.choice(columns))
-        levels = domain.levels[column]
-        other = levels[np.abs(levels - u[column]) > 1e-12]
-        return np.where(np.arange(len(u)) == column, rng.choice(other), u)
-    return u
+def _changed(
+    U: Point,
+    columns: Int[np.ndarray, " a"],
+    levels: Mapping[int, Float[np.ndarray, " k"]],
+    n_changed: int,
+    rng: np.random.Generator,
+) -> Float[np.ndarray, "m n"]:
+    """Points with any values of one or more variables on grids; if they are many, random ones."""
+    listed, out = [column for column in columns.tolist() if column in levels], [U[None]]
+    most = int(_MANY ** (1.0 / n_changed))
+    for own in rng.permutation(list(combinations(listed, n_changed))):
+        values = [rng.permutation(levels[column])[:most] for column in own.tolist()]
+        points = np.tile(U, (math.prod(map(len, values)), 1))
+        points[:, own] = np.stack(np.meshgrid(*values), axis=-1).reshape(-1, n_changed)
+        out.append(points)
+        if len(out) * most > _MANY and sum(map(len, out)) > _MANY:
+            break
+    return np.concatenate(out)

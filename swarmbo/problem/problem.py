@@ -393,9 +393,9 @@ class Problem:
 
     @cached_property
     def few(self) -> Float[np.ndarray, "m n"] | None:
-        """All allowed joint points of the unit cube, if rules exclude others and the grids have at most 100,000."""
+        """All allowed joint points of the unit cube, if they are on grids of at most 100,000."""
         counts = list(map(int, self.domain.counts))
-        if not (self.regions and 0 < math.prod(counts) <= _COUNTED):
+        if not 0 < math.prod(counts) <= _COUNTED:
             return None
         cells = np.indices(counts).reshape(len(counts), -1).T
         codes = self.domain.low + cells * np.array([variable.axis.step for variable in self.variables.values()])

@@ -63,8 +63,8 @@ class Term:
 class SuccessGP:
     """The mode of the logit of success, as a function on the unit cube. ``evidence`` is Laplace's approximation of the
     log-probability of the results, ``odds`` the log odds against a model in which failures are random, and ``fade`` the
-    correlation of results with the present. ``counts`` has the number of values of each choice, 0 for other variables:
-    the values have no order, so any two are at distance 1, as for other models (``problem/coding.py``). Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
+    correlation of results with the present. ``counts`` has the number of values of each choice, and 0 for numbers: any
+    two values are at distance 1. Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
     """
 
     terms: tuple[Term, ...]
