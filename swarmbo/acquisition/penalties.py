@@ -178,7 +178,7 @@ def moved_back(needed: Sequence[Requirement], point: Point, origin: Point) -> Po
     shares = np.linspace(1.0, 0.0, _TRIED + 1)[:, None]
     line = origin + shares * (point - origin)
     for one in needed:
-        chosen = one.columns[one.model.counts > 0.0]
+        chosen = one.columns[one.model.counts > 1]
         line[:, chosen] = np.where(shares > 0.5, point[chosen], origin[chosen])
     # the origin itself, without rounding: it meets the requirements by definition
     line[-1] = origin

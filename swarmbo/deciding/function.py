@@ -1,10 +1,8 @@
 """Learning and decisions of a team that sets the variables of one function."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import combinations, compress
+from itertools import compress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -13,23 +11,21 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
-from swarmbo.acquisition.expected_improvement import log_improvement
+from swarmbo.acquisition.expected_improvement import JointImprovement
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.belief.model.limits import without_better_infeasible
 from swarmbo.belief.model.model import learn_ensemble, learn_model
 from swarmbo.boundary.rng import sobol, stream
-from swarmbo.deciding.joint import NO_JUDGE, Expect, Judge, Steps, joint_steps, recommended_steps
+from swarmbo.deciding.joint import Expect, Judge, Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.near import APART, Near, StepBox
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
 from swarmbo.graph.factor_graph import grouped
-from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_result
-from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds import Offers
 
 # distance kept from evaluated points, and shortest and longest random step away from one; in sides of the box
@@ -39,9 +35,8 @@ _GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
 _HALVED, _HALVINGS = 50, 12  # tries after which steps from evaluated points halve, and most halvings: regions are tiny
 _ENOUGH = 1_000  # tries in vain after which broken rules of pending points are dropped
 _MOST_TRIES = 10_000
-_MANY = 1_000  # points on grids that compete to replace one, about
-_LED, _FAR = 16, 64  # most comparisons by the model; points with several other values
-_LEAST_STD = 1e-9  # share of the largest difference of means, or deviation
+_MANY, _PROJECTED = 1_000, 64  # random points on grids that compete to replace one; most that are moved to allowed ones
+_LED = 16  # number of rules for which the model compares points
 _FLAT = 4  # least number of equal totals with which the initial design goes on
 _RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
@@ -165,7 +160,7 @@ class FunctionLearner:
         for candidates in near.lines_back(U, box, stream(self.setup.seed, "safe", asked=log.n_asked)):
             expected = yield Expect(known, problem.modelled(np.vstack([problem.in_box(candidates), evaluated])))
             fits = problem.is_allowed(candidates) & box.contains(candidates) & (judge.lacks(candidates) == 0.0)
-            U, stayed = near.first_safe(candidates, evaluated, log.outstanding_points, expected, fits, box.centre)
+            U, stayed = near.first_safe(candidates, evaluated, log.outstanding_points, expected, fits)
             if stayed is None:
                 break
         return problem.in_box(U), stayed
@@ -191,7 +186,7 @@ class FunctionLearner:
         if near is not None:
             box = near.step_box(domain.to_unit(near.start))
             U = box.low + U * (box.high - box.low)
-        return (yield from self._place(log, U, box))
+        return (yield from self._place(log, U, box, Judge()))
 
     def recommend(self, log: Logbook, sites: Sites) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
         """Best evaluated point in expectation, or an allowed point near it. With outcomes per factor, it combines the
@@ -234,26 +229,27 @@ class FunctionLearner:
             coding=problem.coding,
         )
 
-    def _place(self, log: Logbook, U: Point, box: StepBox | None = None, judge: Judge = NO_JUDGE) -> Steps[Point]:
-        """Physical point near a wanted point of the unit cube. Every decision but ``safe`` ones ends with this step.
+    def _place(self, log: Logbook, U: Point, box: StepBox | None, judge: Judge) -> Steps[Point]:
+        """Physical point near a wanted point of the unit cube. Every decision ends with this step, unless it is
+        ``safe`` (``Near.first_safe``). Log and seed determine it.
 
         The point keeps constraints, no_go and the step box. As far as possible it then, in the order of preference:
-        meets requirements of success and learned limits; repeats no evaluated point; repeats no pending one. If this
-        costs the wanted values on grids, the largest expected improvement decides or, without a judge's model, the
-        distance. Real numbers and fine grids change by small random steps. Log and seed determine the point.
+        meets requirements of success and learned limits; repeats no evaluated point; repeats no pending one. Where this
+        needs other values on grids, those with the largest expected improvement or, without a model, the nearest are
+        chosen. Real numbers and fine grids change by small random steps.
         """
         problem = self.setup.problem
         U = problem.nearest_allowed(np.clip(U, 0.0, 1.0))
         if box is not None and not box.contains(U):
             U = box.centre
-        rules, levels = self._rules(log), getattr(problem.domain, "levels", {})
+        levels = set[int]() if problem.coding is None else set(problem.coding.domain.levels)
+        rules = self._rules(log)
+        listed = [problem.few is not None or levels.issuperset(rule.columns.tolist()) for rule in rules]
         # the stream depends on the number of queries, so that a restored team draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.n_asked)
-        is_listed = [problem.few is not None or all(c in levels for c in rule.columns.tolist()) for rule in rules]
         if levels:
-            U = yield from self._replaced(U, list(compress(rules, is_listed)), box, judge, rng)
-        others = [rule for rule, listed in zip(rules, is_listed, strict=True) if not listed]
-        return problem.in_box(self._stepped_apart(U, others, box, rng))
+            U = yield from self._replaced(U, sorted(levels), list(compress(rules, listed)), box, judge, rng)
+        return problem.in_box(self._stepped_apart(U, list(compress(rules, np.logical_not(listed))), box, rng))
 
     def _rules(self, log: Logbook) -> list[_KeepApart]:
         """Rules that keep a point apart from evaluated points (unless outcomes fade), then from pending ones.
@@ -275,70 +271,64 @@ class FunctionLearner:
         for columns, rows in waiting:
             if rows:
                 rules.append(_KeepApart(columns, places[np.ix_(rows, columns.tolist())], are_pending=True))
-        if isinstance(domain := problem.domain, MixedDomain):
-            rules = [rule for rule in rules if not _are_all(problem, domain, rule)]
         return rules
 
     def _replaced(
-        self, U: Point, rules: list[_KeepApart], box: StepBox | None, judge: Judge, rng: np.random.Generator
-    ) -> Steps[Point]:
-        """Point with other values on grids, if a given one lacks success or breaks a rule: the best of all if they are
-        few, else with one other value, then two, then several. Rules that no such point keeps stay broken.
-        """
-        problem = self.setup.problem
-        few, levels = problem.few, problem.domain.levels
-        ways = [partial(_changed, levels=levels, n_changed=n, rng=rng) for n in (1, 2)]
-        ways = [lambda *_: few] if few is not None and len(few) <= _MANY else [*ways, partial(self._far, rng=rng)]
-        n_led = 0
-        for rule in (None, *rules):
-            columns = np.array(sorted(levels)) if rule is None else rule.columns
-            touched = [other for other in rules if np.isin(other.columns, columns).any()]
-            for way in ways:
-                if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
-                    break
-                n_led += 1  # each needs sums over all agents
-                led = judge if n_led <= _LED else judge._replace(model=None)
-                U = yield from self._best(np.vstack([U, way(U, columns)]), touched, box, led, rng)
-        return U
-
-    def _far(self, U: Point, columns: Int[np.ndarray, " a"], rng: np.random.Generator) -> Float[np.ndarray, "m n"]:
-        """Points with any number of other values on grids: of all allowed ones if they are few, else nearest ones."""
-        problem, points = self.setup.problem, np.tile(U, (_FAR, 1))
-        if problem.few is not None:
-            return rng.permutation(problem.few)[:_MANY]
-        for column in columns.tolist():
-            points[:, column] = rng.choice(problem.domain.levels[column], _FAR)
-        is_kept = rng.random(points.shape) < rng.random((_FAR, 1))
-        return np.array([problem.nearest_allowed(point) for point in np.where(is_kept, U, points)])
-
-    def _best(
         self,
-        points: Float[np.ndarray, "m n"],
+        U: Point,
+        levels: list[int],
         rules: list[_KeepApart],
         box: StepBox | None,
         judge: Judge,
         rng: np.random.Generator,
     ) -> Steps[Point]:
-        """Best of some points in the order of ``_place``; the first one if only its utility is not the best."""
-        problem, first = self.setup.problem, points[0]
-        points = points[problem.is_allowed(points) & (True if box is None else box.contains(points))]
-        lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
-        for rule in rules:
-            repeats[int(rule.are_pending)] += rule.are_broken_by(points)
-        ranks = np.column_stack([lacks > 0.0, *repeats])
-        best = min(map(tuple, ranks.tolist()), default=())
-        if not len(points) or tuple(ranks[0]) == best:
-            return first
-        tied = points[(ranks == best).all(axis=1) & (lacks <= lacks[(ranks == best).all(axis=1)].min())]
-        utility, std = -np.abs(tied - first).sum(axis=1), np.full(1, np.inf)
+        """Point with the best values on grids, in the order of ``_place``, if a given one is not good enough."""
+        problem = self.setup.problem
+        for number, rule in enumerate((None, *rules)):
+            if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
+                continue
+            columns = np.array(levels) if rule is None else rule.columns
+            points = np.vstack([U, self._others(U, columns, rng)])
+            points = points[problem.is_allowed(points) & (True if box is None else box.contains(points))]
+            lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
+            for other in rules:
+                if np.isin(other.columns, columns).any():
+                    repeats[int(other.are_pending)] += other.are_broken_by(points)
+            ranks = np.column_stack([lacks > 0.0, *repeats, lacks])
+            best = np.array(min(ranks.tolist()))
+            if (best[:3] != ranks[0, :3]).any():
+                tied = points[(ranks == best).all(axis=1)]
+                # each use of the model may need sums over all agents
+                utility = yield from self._utility(tied, U, judge if number < _LED else Judge())
+                U = tied[rng.choice(np.flatnonzero(utility == utility.max()))]
+        return U
+
+    def _others(self, U: Point, columns: Int[np.ndarray, " a"], rng: np.random.Generator) -> Float[np.ndarray, "m n"]:
+        """All joint points on grids if they are few, else random ones with one, two or any number of other values."""
+        problem = self.setup.problem
+        if problem.few is not None:
+            return problem.few
+        assert problem.coding is not None
+        values = np.column_stack([rng.choice(problem.coding.domain.levels[c], _MANY) for c in columns.tolist()])
+        is_changed = rng.random(values.shape).argsort(axis=1) < np.resize([1, 1, 2, len(columns)], (_MANY, 1))
+        values = np.unique(np.where(is_changed, values, U[columns]), axis=0)
+        points = np.tile(U, (len(values), 1))
+        points[:, columns] = values
+        if problem.is_allowed(points).sum() < _PROJECTED:
+            near = [problem.nearest_allowed(point) for point in rng.permutation(points)[:_PROJECTED]]
+            points = np.vstack([points, *near])
+        return points
+
+    def _utility(self, points: Float[np.ndarray, "m n"], U: Point, judge: Judge) -> Steps[Float[np.ndarray, " m"]]:
+        """Log expected improvement over the best evaluated mean; nearness, without a model or a factor's owner."""
+        problem, m = self.setup.problem, len(points)
         if judge.model is not None:
-            X = np.vstack([problem.in_box(tied), judge.evaluated.reshape(-1, len(first))])
+            X = np.vstack([problem.in_box(points), judge.evaluated])
             mean, std = yield Expect(judge.model, problem.modelled(X))
-        if np.isfinite(std).all():
-            beaten = mean[len(tied) :].max() if len(judge.evaluated) else mean.max()
-            floor = np.finfo(float).tiny + _LEAST_STD * max(float(np.ptp(mean)), float(std.max()))
-            utility, *_ = log_improvement(mean[: len(tied)] - beaten, np.maximum(std[: len(tied)], floor))
-        return tied[rng.choice(np.flatnonzero(utility == utility.max()))]
+            if np.isfinite(std).all():
+                beaten = (mean[m:] if len(judge.evaluated) else mean).max()
+                return JointImprovement(float(beaten)).rank(mean[:m], std[:m] ** 2)
+        return -np.abs(points - U).sum(axis=1)
 
     def _stepped_apart(self, U: Point, rules: list[_KeepApart], box: StepBox | None, rng: np.random.Generator) -> Point:
         """Point that breaks no rule, if one is found: the given one, or one some random steps away from it."""
@@ -358,7 +348,15 @@ class FunctionLearner:
                 fewest, since = len(broken), tries
             if not broken:
                 break
-            moved = self._stepped(U, rules[min(broken)], box, tries, rng)
+            moved, rule = U.copy(), rules[min(broken)]
+            shrinking = 0.5 ** min(tries // _HALVED, _HALVINGS)
+            steps, growth = (_STEPS_FROM_PENDING, _GROWTH**tries) if rule.are_pending else (_STEPS, shrinking)
+            moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
+            moved = problem.domain.snapped(moved)
+            if box is not None:
+                moved = np.clip(moved, box.low, box.high)
+            if problem.constraints and tries % _RARELY == 0:  # few points may keep them
+                moved = problem.nearest_allowed(moved)
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
                 # rules of unchanged variables stay broken or kept
                 changed = np.flatnonzero(moved != U).tolist()
@@ -367,18 +365,6 @@ class FunctionLearner:
                 U = moved
         return U
 
-    def _stepped(self, U: Point, rule: _KeepApart, box: StepBox | None, tries: int, rng: np.random.Generator) -> Point:
-        """Point at a random step from one that breaks a rule, in this rule's variables."""
-        problem, shrinking = self.setup.problem, 0.5 ** min(tries // _HALVED, _HALVINGS)
-        steps, growth = (_STEPS_FROM_PENDING, _GROWTH**tries) if rule.are_pending else (_STEPS, shrinking)
-        moved = U.copy()
-        moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
-        moved = problem.domain.snapped(moved)
-        if box is not None:
-            moved = np.clip(moved, box.low, box.high)
-        # few points may keep the constraints: now and then, take the nearest point that does
-        return problem.nearest_allowed(moved) if problem.constraints and tries % _RARELY == 0 else moved
-
 
 def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:
     """Point at a random step from another; coordinates that would leave the unit cube step the other way."""
@@ -386,31 +372,3 @@ def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.G
     length = np.exp(rng.uniform(*np.log(steps))) * growth
     step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(u))
     return (np.where((u + step < 0.0) | (u + step > 1.0), -step, step) + u).clip(0.0, 1.0)
-
-
-def _are_all(problem: Problem, domain: MixedDomain, rule: _KeepApart) -> bool:
-    """True if a rule's points cover all joint values of its variables, so that any point repeats one of them."""
-    columns, points = rule.columns, rule.others
-    counts = domain.counts[columns]
-    n_values = problem.n_points if len(columns) == domain.n_dims else math.prod(counts.tolist()) or math.inf
-    return n_values <= len(points) and len(np.unique(domain.cells(points, columns), axis=0)) >= n_values
-
-
-def _changed(
-    U: Point,
-    columns: Int[np.ndarray, " a"],
-    levels: Mapping[int, Float[np.ndarray, " k"]],
-    n_changed: int,
-    rng: np.random.Generator,
-) -> Float[np.ndarray, "m n"]:
-    """Points with any values of one or more variables on grids; if they are many, random ones."""
-    listed, out = [column for column in columns.tolist() if column in levels], [U[None]]
-    most = int(_MANY ** (1.0 / n_changed))
-    for own in rng.permutation(list(combinations(listed, n_changed))):
-        values = [rng.permutation(levels[column])[:most] for column in own.tolist()]
-        points = np.tile(U, (math.prod(map(len, values)), 1))
-        points[:, own] = np.stack(np.meshgrid(*values), axis=-1).reshape(-1, n_changed)
-        out.append(points)
-        if len(out) * most > _MANY and sum(map(len, out)) > _MANY:
-            break
-    return np.concatenate(out)

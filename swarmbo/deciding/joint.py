@@ -167,9 +167,6 @@ class Judge(NamedTuple):
         return out
 
 
-NO_JUDGE = Judge()
-
-
 def joint_steps(
     situation: JointSituation, model: Model, setup: Setup
 ) -> Steps[tuple[Point, SolveReport, StepBox | None, Judge]]:
@@ -182,9 +179,9 @@ def joint_steps(
     if not isinstance(coordination, Maximiser):
         point, report = _baseline_decision(situation, setup)
         if near is None:
-            return point, report, None, NO_JUDGE
+            return point, report, None, Judge()
         box = near.step_box((yield from _best(known_best, (yield Rank(known_best.belief)), situation)))
-        return np.clip(point, box.low, box.high), report, box, NO_JUDGE
+        return np.clip(point, box.low, box.high), report, box, Judge()
     functions, ranking, inside = yield from _function_steps(situation, model, setup.acquisition)
     box = None
     if near is not None:

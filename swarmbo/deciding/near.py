@@ -32,6 +32,7 @@ _EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # positions of all numbers in their ranges
 Point = Float[np.ndarray, " n"]
 Points = Float[np.ndarray, "_m n"]
 Values = Float[np.ndarray, " _m"]
+Mask = Bool[np.ndarray, " _m"]
 
 
 class Safe(Settings, frozen=True):
@@ -124,13 +125,7 @@ class Near:
             yield np.vstack([self.problem.domain.snapped(lines.reshape(-1, len(U))), last])
 
     def first_safe(
-        self,
-        candidates: Points,
-        evaluated: Points,
-        pending: Points,
-        expected: tuple[Values, Values],
-        fits: Bool[np.ndarray, " m"],
-        centre: Point,
+        self, candidates: Points, evaluated: Points, pending: Points, expected: tuple[Values, Values], fits: Mask
     ) -> tuple[Point, Literal["best", "present"] | None]:
         """First safe point (n,) of a line of candidates; if several lines have one, the most uncertain of these.
 
@@ -141,7 +136,6 @@ class Near:
             expected: Mean and standard deviation (m + t,) at candidates and evaluated settings, inf if unknown, by a
                 model without pending points.
             fits: Mask (m,) of candidates that may be asked: in the step box, and within all rules and learned limits.
-            centre: The best setting (n,).
 
         Returns:
             The point, and None. Without a safe candidate, the best setting and ``best`` or, if that is not good enough,
@@ -162,7 +156,7 @@ class Near:
             is_new[:] = False
         lines = (good & fits & is_new)[:-2].reshape(-1, len(_STEPS_BACK))
         if not lines.any():
-            return (centre, "best") if good[-2] else (start, "present")
+            return (candidates[-2], "best") if good[-2] else (start, "present")
         has_one = np.flatnonzero(lines.any(axis=1))
         firsts = has_one * lines.shape[1] + lines[has_one].argmax(axis=1)
         return candidates[firsts[std[firsts].argmax()]], None

@@ -258,7 +258,7 @@ def test_the_safe_bound_falls_as_steeply_as_between_evaluated_settings(lower, sl
     mean = np.append(np.full(len(candidates) + 1, 10.0), lower)
     expected = mean, np.full_like(mean, 1e-9)
     fits = box.contains(candidates)
-    (x,), stayed = near.first_safe(candidates, evaluated, np.empty((0, 1)), expected, fits, box.centre)
+    (x,), stayed = near.first_safe(candidates, evaluated, np.empty((0, 1)), expected, fits)
     farthest = 1.0 / (1.2815515655446004 * slope)  # from a tenth of the present utility, and the quantile of 0.9
     assert stayed is None
     assert 0.84 * farthest < x - 0.5 <= farthest  # steps of the line shrink by 0.841

@@ -63,7 +63,7 @@ class Term:
 class SuccessGP:
     """The mode of the logit of success, as a function on the unit cube. ``evidence`` is Laplace's approximation of the
     log-probability of the results, ``odds`` the log odds against a model in which failures are random, and ``fade`` the
-    correlation of results with the present. ``counts`` has the number of values of each choice, and 0 for numbers: any
+    correlation of results with the present. ``counts`` has the number of values of each choice, and 1 for numbers: any
     two values are at distance 1. Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
     """
 
@@ -91,7 +91,7 @@ class SuccessGP:
         """Model with the largest evidence among a few candidates."""
         share = (float(succeeded.sum()) + _PRIOR[0]) / (len(succeeded) + sum(_PRIOR))
         offset = max(float(logit(share)), 0.0)
-        counts = np.zeros(U.shape[1]) if counts is None else counts
+        counts = np.ones(U.shape[1]) if counts is None else counts
         rows = _most_informative(U, succeeded, counts)
         U, succeeded, n = U[rows], succeeded[rows], len(rows)
         between, fade = np.ones((n, n)), np.ones(n)
@@ -118,7 +118,7 @@ class SuccessGP:
         counts: Float[np.ndarray, " n"] | None = None,
     ) -> "SuccessGP":
         """Mode for given terms; ``between`` multiplies covariances of results, ``fade`` those of points and results."""
-        K, counts = np.zeros((len(U), len(U))), np.zeros(U.shape[1]) if counts is None else counts
+        K, counts = np.zeros((len(U), len(U))), np.ones(U.shape[1]) if counts is None else counts
         for term in terms:
             own = list(term.columns)
             gaps = _gaps(U[:, own], U[:, own], counts[own])
@@ -142,7 +142,7 @@ class SuccessGP:
             square = term.lengthscale**2
             pulls = term.variance * np.exp(-0.5 * (gaps**2).sum(axis=-1) / square) * (self.weights * self.fade)
             value += pulls.sum(axis=-1)
-            slope[:, own] -= (pulls[..., None] * gaps).sum(axis=1) / square * (self.counts[inner] == 0.0)
+            slope[:, own] -= (pulls[..., None] * gaps).sum(axis=1) / square * (self.counts[inner] == 1)
         return value, slope
 
 
@@ -169,7 +169,7 @@ def _gaps(
 ) -> Float[np.ndarray, "m t a"]:
     """Differences of points; 1 between any two values of a choice."""
     gaps = U[:, None] - others[None]
-    return np.where(counts > 0.0, np.abs(gaps) * counts > 0.5, gaps) if counts.any() else gaps
+    return np.where(counts > 1, np.abs(gaps) * counts > 0.5, gaps) if (counts > 1).any() else gaps
 
 
 def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
@@ -261,7 +261,7 @@ def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = (
     for columns, bad, good in told:
         rows, local = np.flatnonzero(bad | good), {column: i for i, column in enumerate(columns)}
         U = situation.domain.to_unit(history.X[rows])[:, list(columns)]
-        counts = None if situation.coding is None else situation.coding.choice_counts[list(columns)]
+        counts = None if situation.coding is None else np.array(situation.coding.counts)[list(columns)]
         scopes = [[local[column] for column in scope] for scope in graph.columns if set(scope) <= set(columns)]
         rounds = None if history.rounds is None else history.rounds[rows]
         time = {"rounds": rounds, "now": situation.round, "memory": memory}
