@@ -238,18 +238,33 @@ class FunctionLearner:
         needs other values on grids, those with the largest expected improvement or, without a model, the nearest are
         chosen. Real numbers and fine grids change by small random steps.
         """
-        problem = self.setup.problem
+        problem, rules = self.setup.problem, self._rules(log)
         U = problem.nearest_allowed(np.clip(U, 0.0, 1.0))
         if box is not None and not box.contains(U):
             U = box.centre
-        levels = set[int]() if problem.coding is None else set(problem.coding.domain.levels)
-        rules = self._rules(log)
-        listed = [problem.few is not None or levels.issuperset(rule.columns.tolist()) for rule in rules]
         # the stream depends on the number of queries, so that a restored team draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.n_asked)
-        if levels:
-            U = yield from self._replaced(U, sorted(levels), list(compress(rules, listed)), box, judge, rng)
-        return problem.in_box(self._stepped_apart(U, list(compress(rules, np.logical_not(listed))), box, rng))
+        levels = set[int]() if problem.coding is None else set(problem.coding.domain.levels)
+        is_listed = [problem.few is not None or levels.issuperset(rule.columns.tolist()) for rule in rules]
+        listed, others = list(compress(rules, is_listed)), list(compress(rules, np.logical_not(is_listed)))
+        for number, rule in enumerate((None, *listed) if levels else ()):
+            if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
+                continue
+            columns = np.array(sorted(levels)) if rule is None or problem.few is not None else rule.columns
+            points = np.vstack([U, self._others(U, columns, rng)])
+            points = points[problem.is_allowed(points) & (True if box is None else box.contains(points))]
+            lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
+            for other in listed:
+                if np.isin(other.columns, columns).any():
+                    repeats[int(other.are_pending)] += other.are_broken_by(points)
+            ranks = np.column_stack([lacks > 0.0, *repeats, lacks])
+            best = np.array(min(ranks.tolist()))
+            if (best[:3] != ranks[0, :3]).any():
+                tied = points[(ranks == best).all(axis=1)]
+                # each use of the model may need sums over all agents
+                utility = yield from self._utility(tied, U, judge if number < _LED else Judge())
+                U = tied[rng.choice(np.flatnonzero(utility == utility.max()))]
+        return problem.in_box(self._stepped_apart(U, others, box, rng))
 
     def _rules(self, log: Logbook) -> list[_KeepApart]:
         """Rules that keep a point apart from evaluated points (unless outcomes fade), then from pending ones.
@@ -272,36 +287,6 @@ class FunctionLearner:
             if rows:
                 rules.append(_KeepApart(columns, places[np.ix_(rows, columns.tolist())], are_pending=True))
         return rules
-
-    def _replaced(
-        self,
-        U: Point,
-        levels: list[int],
-        rules: list[_KeepApart],
-        box: StepBox | None,
-        judge: Judge,
-        rng: np.random.Generator,
-    ) -> Steps[Point]:
-        """Point with the best values on grids, in the order of ``_place``, if a given one is not good enough."""
-        problem = self.setup.problem
-        for number, rule in enumerate((None, *rules)):
-            if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
-                continue
-            columns = np.array(levels) if rule is None else rule.columns
-            points = np.vstack([U, self._others(U, columns, rng)])
-            points = points[problem.is_allowed(points) & (True if box is None else box.contains(points))]
-            lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
-            for other in rules:
-                if np.isin(other.columns, columns).any():
-                    repeats[int(other.are_pending)] += other.are_broken_by(points)
-            ranks = np.column_stack([lacks > 0.0, *repeats, lacks])
-            best = np.array(min(ranks.tolist()))
-            if (best[:3] != ranks[0, :3]).any():
-                tied = points[(ranks == best).all(axis=1)]
-                # each use of the model may need sums over all agents
-                utility = yield from self._utility(tied, U, judge if number < _LED else Judge())
-                U = tied[rng.choice(np.flatnonzero(utility == utility.max()))]
-        return U
 
     def _others(self, U: Point, columns: Int[np.ndarray, " a"], rng: np.random.Generator) -> Float[np.ndarray, "m n"]:
         """All joint points on grids if they are few, else random ones with one, two or any number of other values."""

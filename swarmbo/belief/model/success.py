@@ -264,8 +264,9 @@ def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = (
         counts = None if situation.coding is None else np.array(situation.coding.counts)[list(columns)]
         scopes = [[local[column] for column in scope] for scope in graph.columns if set(scope) <= set(columns)]
         rounds = None if history.rounds is None else history.rounds[rows]
-        time = {"rounds": rounds, "now": situation.round, "memory": memory}
-        learned = SuccessGP.learned(U, good[rows], scopes, counts=counts, **time)
+        learned = SuccessGP.learned(
+            U, good[rows], scopes, rounds=rounds, now=situation.round, memory=memory, counts=counts
+        )
         excess = excess_of(good[rows][situation.chosen[rows]])
         out.append(Requirement(np.array(columns), learned, required_logit(excess, learned.odds)))
     return tuple(out)
