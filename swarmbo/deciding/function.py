@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
+from swarmbo.acquisition.by_view import run_steps
 from swarmbo.acquisition.expected_improvement import JointImprovement
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
@@ -115,7 +116,7 @@ class FunctionLearner:
 
     def decided_elsewhere(self, log: Logbook, point: Point, report: SolveReport) -> tuple["FunctionLearner", Choice]:
         """Learner (as after a decision) and choice for a point that was decided elsewhere from the same log."""
-        choice = Choice(point, report, chosen=not self._is_designed(log))
+        choice = Choice(point, report, chosen=self._designed(log) is None)
         if not choice.chosen:
             return self, choice
         learner, model = self.modelled(log)
@@ -133,15 +134,17 @@ class FunctionLearner:
         """Decide the next joint point: one of the initial design, or the point on which the agents agree."""
         if not (offers.agents is None and offers.candidates is None and not offers.prices):
             raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
-        if self._is_designed(log):
-            return self, Choice((yield from self._designed(log)), SolveReport(status="not_needed"), chosen=False)
+        if (point := self._designed(log)) is not None:
+            return self, Choice(point, SolveReport(status="not_needed"), chosen=False)
         setup, near = self.setup, self.setup.near
         learner, model = self.modelled(log)
         situation = self.situation(log, offers.links)
-        U, report, box, judge = yield from joint_steps(situation, model, setup)
+        U, report, judge = yield from joint_steps(situation, model, setup)
+        if judge.box is not None:
+            U = np.clip(U, judge.box.low, judge.box.high)
         learner = replace(learner, learned=model.learned)
-        if near is None or near.safe is None or box is None:
-            return learner, Choice((yield from self._place(log, U, box, judge)), report)
+        if near is None or near.safe is None or (box := judge.box) is None:
+            return learner, Choice((yield from self._place(log, U, judge)), report)
         U, stayed = yield from self._safe_steps(log, model, near, U, box, judge)
         report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
         return learner, Choice(U, report)
@@ -165,28 +168,24 @@ class FunctionLearner:
                 break
         return problem.in_box(U), stayed
 
-    def _is_designed(self, log: Logbook) -> bool:
-        """True if the next point is one of the initial design."""
-        setup, near, told = self.setup, self.setup.near, log.history.sums
+    def _designed(self, log: Logbook) -> Point | None:
+        """Next point of the initial design: the present setting, or a Sobol point near it; None after the design."""
+        setup, near, index, box = self.setup, self.setup.near, len(log.points), None
         if near is not None and not near.at_start(log.points).any():
-            return True
-        methods, problem = (setup.acquisition, setup.coordination), setup.problem
+            return near.start
+        told, problem = log.history.sums, setup.problem
+        methods = setup.acquisition, setup.coordination
         is_own = not all(type(method).__module__.startswith("swarmbo.") for method in methods)
         may_be_flat = near is None and problem.outcomes == "total" and not (problem.ranges or log.failures or is_own)
         # while all totals are equal, no model can say where to look; a user's own method may know
         is_flat = may_be_flat and len(told) >= max(_FLAT, setup.initial) and bool((told == told[0]).all())
-        return len(log.points) < setup.initial or is_flat
-
-    def _designed(self, log: Logbook) -> Steps[Point]:
-        """Next point of the initial design: the present setting, or a Sobol point near it."""
-        near, domain, box = self.setup.near, self.setup.problem.domain, None
-        if near is not None and not near.at_start(log.points).any():
-            return near.start
-        U = sobol(1, domain.n_dims, stream(self.setup.seed, "initial design"), skip=len(log.points))[0]
+        if index >= setup.initial and not is_flat:
+            return None
+        U = sobol(1, problem.domain.n_dims, stream(setup.seed, "initial design"), skip=index)[0]
         if near is not None:
-            box = near.step_box(domain.to_unit(near.start))
+            box = near.step_box(problem.domain.to_unit(near.start))
             U = box.low + U * (box.high - box.low)
-        return (yield from self._place(log, U, box, Judge()))
+        return run_steps(self._place(log, U, Judge(box)), type)  # without a model, it requests nothing
 
     def recommend(self, log: Logbook, sites: Sites) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
         """Best evaluated point in expectation, or an allowed point near it. With outcomes per factor, it combines the
@@ -229,7 +228,7 @@ class FunctionLearner:
             coding=problem.coding,
         )
 
-    def _place(self, log: Logbook, U: Point, box: StepBox | None, judge: Judge) -> Steps[Point]:
+    def _place(self, log: Logbook, U: Point, judge: Judge) -> Steps[Point]:
         """Physical point near a wanted point of the unit cube. Every decision ends with this step, unless it is
         ``safe`` (``Near.first_safe``). Log and seed determine it.
 
@@ -238,7 +237,7 @@ class FunctionLearner:
         needs other values on grids, those with the largest expected improvement or, without a model, the nearest are
         chosen. Real numbers and fine grids change by small random steps.
         """
-        problem, rules = self.setup.problem, self._rules(log)
+        problem, rules, box = self.setup.problem, self._rules(log), judge.box
         U = problem.nearest_allowed(np.clip(U, 0.0, 1.0))
         if box is not None and not box.contains(U):
             U = box.centre

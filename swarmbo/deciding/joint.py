@@ -148,12 +148,13 @@ Steps = Generator[Request, Any, Out]
 
 
 class Judge(NamedTuple):
-    """What all agents know of points before they ask one: requirements of success, and learned limits.
+    """What all agents know of points before they ask one: the step box, requirements of success, and learned limits.
 
-    ``model`` predicts their outcomes, and ``evaluated`` (t, n) are the codes of evaluations to improve on. A judge
-    without a model, of an initial design or a baseline, requires nothing.
+    ``model`` predicts their outcomes, and ``evaluated`` (t, n) are the codes of evaluations to improve on. An initial
+    design and a baseline have no model, and require nothing but the box.
     """
 
+    box: StepBox | None = None
     model: Model | None = None
     needed: Sequence[Requirement] = ()
     limits: Sequence[Limit] = ()
@@ -167,23 +168,19 @@ class Judge(NamedTuple):
         return out
 
 
-def joint_steps(
-    situation: JointSituation, model: Model, setup: Setup
-) -> Steps[tuple[Point, SolveReport, StepBox | None, Judge]]:
+def joint_steps(situation: JointSituation, model: Model, setup: Setup) -> Steps[tuple[Point, SolveReport, Judge]]:
     """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline.
 
-    With a present setting, also return the box around the best setting, in which the point lies; last, its judge.
+    With a present setting, the judge has the box around the best setting, to which the point is yet to be moved.
     """
-    near, coordination = setup.near, setup.coordination
+    near, coordination, box = setup.near, setup.coordination, None
     known_best = model.complete or model  # includes evaluations before a restart of the search
     if not isinstance(coordination, Maximiser):
         point, report = _baseline_decision(situation, setup)
-        if near is None:
-            return point, report, None, Judge()
-        box = near.step_box((yield from _best(known_best, (yield Rank(known_best.belief)), situation)))
-        return np.clip(point, box.low, box.high), report, box, Judge()
+        if near is not None:
+            box = near.step_box((yield from _best(known_best, (yield Rank(known_best.belief)), situation)))
+        return point, report, Judge(box)
     functions, ranking, inside = yield from _function_steps(situation, model, setup.acquisition)
-    box = None
     if near is not None:
         box = near.step_box((yield from _best(known_best, ranking, situation)))
         functions = _within(functions, box, near.simple(box.centre))
@@ -202,8 +199,8 @@ def joint_steps(
     if np.isnan(agreement.report.value or 0.0):
         raise invalid_result(agreement.report.value, "functions of finite value", setup.acquisition, "local_functions")
     point = _checked(agreement.point, situation, coordination)
-    judge = Judge(known_best, needed, limits, situation.history.X[np.isfinite(situation.history.sums)])
-    return point if box is None else np.clip(point, box.low, box.high), agreement.report, box, judge
+    judge = Judge(box, known_best, needed, limits, situation.history.X[np.isfinite(situation.history.sums)])
+    return point, agreement.report, judge
 
 
 def _baseline_decision(situation: JointSituation, setup: Setup) -> tuple[Point, SolveReport]:
