@@ -36,7 +36,8 @@ _GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
 _HALVED, _HALVINGS = 50, 12  # tries after which steps from evaluated points halve, and most halvings: regions are tiny
 _ENOUGH = 1_000  # tries in vain after which broken rules of pending points are dropped
 _MOST_TRIES = 10_000
-_MANY, _PROJECTED = 1_000, 64  # random points on grids that compete to replace one; most that are moved to allowed ones
+_MANY, _MORE = 1_000, 30_000  # random points on grids that compete to replace one; if fewer than 64 are allowed
+_PROJECTED = 64  # of which so many are moved to the nearest allowed points
 _LED = 16  # number of rules for which the model compares points
 _FLAT = 4  # least number of equal totals with which the initial design goes on
 _RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
@@ -293,14 +294,17 @@ class FunctionLearner:
         if problem.few is not None:
             return problem.few
         assert problem.coding is not None
-        values = np.column_stack([rng.choice(problem.coding.domain.levels[c], _MANY) for c in columns.tolist()])
-        is_changed = rng.random(values.shape).argsort(axis=1) < np.resize([1, 1, 2, len(columns)], (_MANY, 1))
-        values = np.unique(np.where(is_changed, values, U[columns]), axis=0)
-        points = np.tile(U, (len(values), 1))
-        points[:, columns] = values
-        if problem.is_allowed(points).sum() < _PROJECTED:
-            near = [problem.nearest_allowed(point) for point in rng.permutation(points)[:_PROJECTED]]
-            points = np.vstack([points, *near])
+        levels, points = [problem.coding.domain.levels[c] for c in columns.tolist()], U[None]
+        for size in (_MANY, _MORE):  # few points may keep the constraints
+            values = np.column_stack([rng.choice(places, size) for places in levels])
+            is_changed = rng.random(values.shape).argsort(axis=1) < np.resize([1, 1, 2, len(columns)], (size, 1))
+            values = np.unique(np.where(is_changed, values, U[columns]), axis=0)
+            points = np.tile(U, (len(values), 1))
+            points[:, columns] = values
+            near = [problem.nearest_allowed(point) for point in rng.permutation(points)[: _PROJECTED * (size > _MANY)]]
+            points = np.vstack([points[problem.is_allowed(points)], *near])
+            if len(points) >= min(_PROJECTED, len(values)):
+                break
         return points
 
     def _utility(self, points: Float[np.ndarray, "m n"], U: Point, judge: Judge) -> Steps[Float[np.ndarray, " m"]]:
