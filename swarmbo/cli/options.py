@@ -171,9 +171,11 @@ def resumable(folder: Path) -> Generator[None]:
         yield
     except KeyboardInterrupt:
         end(f"interrupted{_resume_hint(folder)}", 130)
-    except errors.TransportError as error:  # a member of a fleet is gone
-        end(f"{one_line(str(error))}{_resume_hint(folder)}", 1)
-    except errors.SwarmboError:
+    except errors.SwarmboError as error:
+        hint = _resume_hint(folder)
+        # a member of a fleet is gone; or own code or an evaluation failed, in a run that had begun
+        if isinstance(error, errors.TransportError) or (hint and isinstance(error, errors.OwnCodeError)):
+            end(f"{one_line(str(error))}{hint}", 1)
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001  from the world: its whole traceback is shown
         if not isinstance(error, MemoryError):
@@ -182,8 +184,9 @@ def resumable(folder: Path) -> Generator[None]:
 
 
 def _resume_hint(folder: Path) -> str:
-    has_begun = (folder / "scenario.toml").is_file()
-    return f"; what was logged is safe, `swarmbo resume {errors.typed(folder)}` goes on" if has_begun else ""
+    from swarmbo.runs.folder import RunFolder
+
+    return f"; what was logged is safe, {RunFolder(folder).resume_hint}" if RunFolder.holds_run(folder) else ""
 
 
 def say_awaited(agents: Sequence[str], plan: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swarmbo.boundary.values import whole_number
-from swarmbo.errors import ConfigError, SwarmboError
+from swarmbo.errors import ConfigError, OwnCodeError
 from swarmbo.evaluations.executor import Ended, Executor, stored_result
 from swarmbo.evaluations.ledger import Event, Ledger
 
@@ -17,7 +17,7 @@ _POLL_S = 1.0  # time limit of each wait, whatever the executor does
 Tell = Callable[[str, Ended], None]
 
 
-class EvaluationError(SwarmboError, RuntimeError):
+class EvaluationError(OwnCodeError):
     """An evaluation failed in a run that stops at failures."""
 
 

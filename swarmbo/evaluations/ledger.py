@@ -238,7 +238,7 @@ class Ledger:
         logged_note = _as_logged(Event("ask", time.time(), note=dict(note or {}))).note
         with self._transaction():
             query = self._choose(self.team)
-            decided = (query.point, query.mean, query.std, self.team.last_report, self.team.last_sharing)
+            decided = (dict(query.point), query.mean, query.std, self.team.last_report, self.team.last_sharing)
             self._log(Event("ask", time.time(), query.id, *decided, note=logged_note))
             return query
 

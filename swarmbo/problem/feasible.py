@@ -14,8 +14,9 @@ from swarmbo.problem.constraints import Constraint, Known, Linear, Separation
 from swarmbo.spaces.variables import Axis, Categorical, Variable
 
 _INSIDE = 1e-6  # share of a sum's range that real numbers stay away from its limits, as solvers round
-_OUTSIDE = -_INSIDE  # limits are widened where rounding must not exclude a point: for proofs, and on wide grids
+_LOOSE = -_INSIDE  # limits are widened where rounding must not exclude a point: for proofs, and on wide grids
 _WIDE = 20_000  # most values of a grid that are whole numbers to a solver, which fails with millions
+_FEW = 100  # the same if limits are widened: the solver drops coefficients below a billionth
 _SECONDS = 20.0
 _INFEASIBLE = 2  # status of ``scipy.optimize.milp``
 
@@ -27,7 +28,7 @@ class _Program:
     """Mixed-integer linear program, to which rows and columns are added."""
 
     def __init__(self, inside: float) -> None:
-        self.inside, self._outside = max(inside, 0.0), max(-inside, 0.0)
+        self.inside, self._outside, self.most = max(inside, 0.0), max(-inside, 0.0), _FEW if inside < 0.0 else _WIDE
         self.low, self.high, self.cost, self.whole = list[float](), list[float](), list[float](), list[int]()
         self._rows = list[tuple[Terms, float, float]]()
 
@@ -68,7 +69,7 @@ class Feasible:
         """
         axes = [variable.axis for variable in self.variables]
         while (widest := max(axis.count for axis in axes)) > _WIDE:
-            found, _ = self._solved(self.constraints, codes, _OUTSIDE, axes)
+            found, _ = self._solved(self.constraints, codes, _LOOSE, axes)
             if found is None:
                 return None
             most = max(_WIDE, widest // 1000)
@@ -91,7 +92,7 @@ class Feasible:
         self,
         constraints: Sequence[Known],
         codes: Point | None = None,
-        inside: float = _OUTSIDE,
+        inside: float = _LOOSE,
         axes: Sequence[Axis] = (),
     ) -> tuple[Point | None, bool]:
         program, listed = _Program(inside), {name for c in constraints if isinstance(c, Constraint) for name in c.scope}
@@ -134,10 +135,11 @@ class _Part:
     @classmethod
     def of(cls, program: _Program, variable: Variable, axis: Axis, is_listed: bool) -> "_Part":
         is_choice, whole = isinstance(variable, Categorical), variable.axis.high - variable.axis.low
-        if not axis.step or axis.count > _WIDE:
-            axis = replace(axis, step=0.0)
-            return cls(axis, [(program.column(0.0, 1.0), axis.high - axis.low)], (), is_choice, whole)
-        if not (is_listed or is_choice):
+        has_flags = is_listed or is_choice
+        if not axis.step or (axis.count > program.most and not has_flags):
+            real = replace(axis, step=0.0)
+            return cls(real, [(program.column(0.0, 1.0), axis.high - axis.low)], (), is_choice, whole)
+        if not has_flags:
             steps = program.column(0.0, axis.count - 1, whole=True)
             return cls(axis, [(steps, axis.step)], (), is_choice, whole)
         flags = tuple(program.column(0.0, 1.0, whole=True) for _ in range(axis.count))

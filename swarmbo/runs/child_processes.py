@@ -5,7 +5,6 @@ checkpoint and records the round in which the world hung or ended its process as
 """
 
 import pickle
-import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ import pettingzoo
 from swarmbo.boundary.processes import begin_process, one_blas_thread, without_interrupts
 from swarmbo.boundary.values import storable
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.evaluations.executor import Evaluate
+from swarmbo.evaluations.executor import SLICE_S, Evaluate
 from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Hooks, OnRound, reset
 from swarmbo.runs.scenario import Scenario, make_environment
@@ -64,11 +63,12 @@ def _run_in_child(
     scenario: Scenario, timeout_s: float, task: Task, reasons: Mapping[int, str], on_round: OnRound
 ) -> Summary | _StepFailure:
     """Run a task in a child process until it ends or a step fails; ``reasons`` of earlier failures are by round."""
-    step, deadline = None, 0.0
+    step, left_s = None, 0.0
     with child_process(scenario, "$.step_timeout_s", _run_task, task, reasons) as (receiving, process):
         while True:
-            if step is not None and not receiving.poll(max(0.0, deadline - time.monotonic())):
-                return _StepFailure(step, f"no answer within {timeout_s:g} s")
+            while step is not None and not receiving.poll(min(left_s, SLICE_S)):
+                if (left_s := left_s - SLICE_S) <= 0.0:
+                    return _StepFailure(step, f"no answer within {timeout_s:g} s")
             try:
                 kind, content = receiving.recv()
             except EOFError:
@@ -78,7 +78,7 @@ def _run_in_child(
                 got = f"the process of this run was ended from outside, with status {process.exitcode}"
                 raise RunFolderError(f"{got}, perhaps for lack of memory; `swarmbo resume` continues it") from None
             if kind == "step":
-                step, deadline = content, time.monotonic() + timeout_s
+                step, left_s = content, timeout_s
             elif kind == "round":
                 on_round(*content)
             elif kind == "error":

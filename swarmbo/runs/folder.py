@@ -29,6 +29,7 @@ from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs import stored_files
 from swarmbo.runs.scenario import Scenario, require_shallow, scenario_of
 from swarmbo.runs.scenario_files import dump, read_toml
+from swarmbo.runs.world import user_code_names
 
 
 @dataclass(frozen=True)
@@ -197,8 +198,9 @@ class RunFolder:
     @property
     def resume_hint(self) -> str:
         """Words that name the command to continue the run."""
-        is_served = (self.path / LEDGER).exists() and "workers" not in self._settings_and_versions[0]
-        return f"`swarmbo {'serve … --out' if is_served else 'resume'} {typed(self.path)}` goes on"
+        settings, _ = self._settings_and_versions
+        is_served, trust = (self.path / LEDGER).exists() and "workers" not in settings, bool(user_code_names(settings))
+        return f"`swarmbo {'serve … --out' if is_served else 'resume'} {typed(self.path)}{' --trust' * trust}` goes on"
 
     def _read(self, name: str) -> bytes:
         with files.naming(self.path / name, "cannot be read"), suppress(FileNotFoundError):

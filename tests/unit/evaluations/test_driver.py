@@ -375,3 +375,11 @@ def test_workers_are_busy_if_a_task_lasts_ten_decisions(tmp_path):
         sys.path.remove(str(STUDIES))
         for name in ("workers", "benchmark", "benchmark_problems", "benchmark_tables", "study"):
             sys.modules.pop(name, None)
+
+
+def test_an_evaluation_that_changes_its_point_does_not_change_the_ledger(tmp_path):
+    ledger = Ledger.create(tmp_path, sobol_team())
+    query = ledger.ask()
+    asked = dict(query.point)
+    query.point.pop("x")
+    assert ledger.query(query.id).point == ledger.asked(query.id).point == ledger.events[-1].point == asked

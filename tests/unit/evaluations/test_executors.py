@@ -8,12 +8,13 @@ import re
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from swarmbo.errors import ConfigError, MissingPackageError, RunFolderError
-from swarmbo.evaluations import Ended, FuturesExecutor, Pool, RayExecutor, Workers, make_executor
+from swarmbo.evaluations import Ended, FuturesExecutor, Pool, RayExecutor, Workers, executor, make_executor
 from swarmbo.evaluations.executor import store_result, stored_result
 from swarmbo.settings import convert
 
@@ -267,3 +268,22 @@ def test_a_pool_that_does_not_start_in_time_says_how_long_it_waited(pool_of, mon
     monkeypatch.setattr("swarmbo.evaluations.executor._START_S", 0.0)
     with pytest.raises(ConfigError, match="do not start: no answer within 0 s"):
         pool_of(count=1).poll(LONG)
+
+
+def test_a_pause_of_this_process_is_not_the_silence_of_a_worker(pool_of, monkeypatch):
+    pool, paused_s = pool_of(count=1, timeout_s=20.0), [0.0]
+    pool.submit("first", [])
+    ends_of(pool, 1)
+    clock, waited = time.monotonic, executor.wait
+
+    def wait(handles, timeout):
+        if timeout is None or paused_s[0]:
+            return waited(handles, timeout)
+        paused_s[0] = 60.0  # a worker has a task, and this process is suspended
+        return []
+
+    monkeypatch.setattr(executor, "wait", wait)
+    monkeypatch.setattr(executor, "time", SimpleNamespace(monotonic=lambda: clock() + paused_s[0], perf_counter=clock))
+    pool.submit("second", [("sleep", 2.0)])
+    assert ends_of(pool, 1)["second"].status == "done"
+    assert paused_s == [60.0]

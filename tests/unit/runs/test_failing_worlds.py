@@ -4,6 +4,7 @@ import dataclasses
 import os
 import sys
 import textwrap
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.runs import RunFolder, check, load, resume, run
+from swarmbo.runs import RunFolder, check, child_processes, load, resume, run
 from swarmbo.runs.child_processes import _picklable, _StepFailure
 from swarmbo.runs.figures import _with_world_rounds, world_of
 from swarmbo.runs.report import report_rows
@@ -305,3 +306,39 @@ def test_memory_is_not_limited_if_the_system_refuses_to(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr("resource.setrlimit", refuse)
     _limit_memory()
+
+
+def test_a_pause_of_this_process_is_not_a_hung_step(monkeypatch):
+    sent = [("step", 1), ("end", "the summary")]
+
+    class Suspended:
+        """Connection whose first wait lasts long: the process was suspended, and the world with it."""
+
+        waits = 0
+
+        def poll(self, timeout):
+            self.waits += 1
+            return self.waits > 1
+
+        def recv(self):
+            return sent.pop(0)
+
+    @contextmanager
+    def child(*_):
+        yield Suspended(), None
+
+    monkeypatch.setattr(child_processes, "child_process", child)
+    assert child_processes._run_in_child(None, 3.0, None, {}, None) == "the summary"
+
+
+@pytest.mark.parametrize("wrong", [{"goal": "maximum"}, {"unit": None}])
+def test_a_truth_that_could_not_be_read_again_is_refused_before_the_first_round(
+    tmp_path, mischief, bump_scenario, monkeypatch, wrong
+):
+    check(scenario := bump_scenario(rounds=3))
+    world = type(mischief.made[-1])
+    true = world._truth
+    monkeypatch.setattr(world, "_truth", lambda self: dataclasses.replace(true(self), **wrong))
+    with pytest.raises(ConfigError, match=r"^\$\.environment: labels or ground_truth\(\): "):
+        run(scenario, tmp_path / "out")
+    assert not (tmp_path / "out" / "rounds.jsonl").exists()
