@@ -28,7 +28,7 @@ from swarmbo.boundary.processes import begin_process, one_blas_thread, without_i
 from swarmbo.boundary.values import error_text, plain, short
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 
-SLICE_S = 1.0  # longest wait: a process that was suspended must not take its own pause for its workers' silence
+_SLICE_S = 1.0  # longest wait: a process that was suspended must not take its own pause for its workers' silence
 
 Evaluate = Callable[[str, Any], Any]  # result of a task, plain data, from its name and its point
 Work = Callable[[], Evaluate]  # makes an ``Evaluate``, once in each worker; it can be pickled
@@ -207,10 +207,10 @@ class Pool:
                     self._assign(worker)
                 deadline = min((worker.deadline for worker in self._workers), default=math.inf)
                 now = time.monotonic()
-                timeout = None if deadline == math.inf else min(max(0.0, deadline - now) + 0.01, SLICE_S)
+                timeout = None if deadline == math.inf else min(max(0.0, deadline - now) + 0.01, _SLICE_S)
                 handles = [handle for worker in self._workers for handle in (worker.pipe, worker.process.sentinel)]
                 wait([self._wakeups, *handles], timeout)
-                paused_s = max(0.0, time.monotonic() - now - SLICE_S)
+                paused_s = max(0.0, time.monotonic() - now - _SLICE_S)
                 for worker in self._workers:
                     worker.deadline += paused_s
         except Exception as error:  # noqa: BLE001  raised again by ``poll``

@@ -89,13 +89,9 @@ class Feasible:
         return kept
 
     def _solved(
-        self,
-        constraints: Sequence[Known],
-        codes: Point | None = None,
-        inside: float = _LOOSE,
-        axes: Sequence[Axis] = (),
+        self, constraints: Sequence[Known], codes: Point | None = None, slack: float = _LOOSE, axes: Sequence[Axis] = ()
     ) -> tuple[Point | None, bool]:
-        program, listed = _Program(inside), {name for c in constraints if isinstance(c, Constraint) for name in c.scope}
+        program, listed = _Program(slack), {name for c in constraints if isinstance(c, Constraint) for name in c.scope}
         named = zip(self.names, self.variables, axes or [variable.axis for variable in self.variables], strict=True)
         parts = {name: _Part.of(program, variable, axis, name in listed) for name, variable, axis in named}
         for constraint in constraints:

@@ -19,7 +19,7 @@ import pettingzoo
 from swarmbo.boundary.processes import begin_process, one_blas_thread, without_interrupts
 from swarmbo.boundary.values import storable
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.evaluations.executor import SLICE_S, Evaluate
+from swarmbo.evaluations.executor import Evaluate
 from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Hooks, OnRound, reset
 from swarmbo.runs.scenario import Scenario, make_environment
@@ -28,6 +28,7 @@ from swarmbo.worlds import FunctionWorld
 
 Task = Callable[[Hooks], Summary]  # picklable; runs from the state of a folder to the end
 _AT = "$.environment"
+_SLICE_S = 1.0  # of a wait: a suspended process must not take its own pause for the world's silence
 # the keys of an agent's info that records and teams read
 _INFO_KEYS = ("location", "measurement", "factors", "noise_std", "sampled", "cost", "distance", "source", "failure")
 
@@ -66,8 +67,8 @@ def _run_in_child(
     step, left_s = None, 0.0
     with child_process(scenario, "$.step_timeout_s", _run_task, task, reasons) as (receiving, process):
         while True:
-            while step is not None and not receiving.poll(min(left_s, SLICE_S)):
-                if (left_s := left_s - SLICE_S) <= 0.0:
+            while step is not None and not receiving.poll(min(left_s, _SLICE_S)):
+                if (left_s := left_s - _SLICE_S) <= 0.0:
                     return _StepFailure(step, f"no answer within {timeout_s:g} s")
             try:
                 kind, content = receiving.recv()

@@ -24,7 +24,6 @@ import tomli_w
 import swarmbo
 from swarmbo.boundary import files
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, SwarmboWarning, typed
-from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs import stored_files
 from swarmbo.runs.scenario import Scenario, require_shallow, scenario_of
@@ -78,7 +77,9 @@ class RunFolder:
     @property
     def has_begun(self) -> bool:
         """True if the run has logged anything, even a damaged line, or if its agents may have measured elsewhere."""
-        files_of_rounds = [self.path / name for name in (LEDGER, "checkpoint.json", stored_files.ELSEWHERE)]
+        files_of_rounds = [
+            self.path / name for name in (stored_files.LEDGER, "checkpoint.json", stored_files.ELSEWHERE)
+        ]
         files_of_rounds += self.path.glob(stored_files.CHECKPOINTS)
         return any(path.exists() for path in files_of_rounds) or bool(self._read("rounds.jsonl"))
 
@@ -199,7 +200,8 @@ class RunFolder:
     def resume_hint(self) -> str:
         """Words that name the command to continue the run."""
         settings, _ = self._settings_and_versions
-        is_served, trust = (self.path / LEDGER).exists() and "workers" not in settings, bool(user_code_names(settings))
+        is_served = (self.path / stored_files.LEDGER).exists() and "workers" not in settings
+        trust = bool(user_code_names(settings))
         return f"`swarmbo {'serve … --out' if is_served else 'resume'} {typed(self.path)}{' --trust' * trust}` goes on"
 
     def _read(self, name: str) -> bytes:
