@@ -212,11 +212,13 @@ class Problem:
         added = [constraint_of(one, known, f"$.constraints[{n}]") for n, one in enumerate(given, start=first)]
         graph = replace(self.graph, joined=(*self.graph.joined, *(one.scope for one in added)))
         limited = replace(self, graph=graph, constraints=(*self.constraints, *added))
+        near = limited._projected(np.full(len(known), 0.5))
+        if near is not None and limited.is_allowed(near[None])[0]:
+            return limited
         if conflict := limited._feasible.conflict():
             got = f"got {names_of(limited.constraints, conflict)}"
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
-        near = limited._projected(np.full(len(known), 0.5))
-        if (near is None or not limited.is_allowed(near[None])[0]) and not len(limited.allowed):
+        if not len(limited.allowed):
             got = f"got constraints that leave no point{' outside no_go' * bool(self.no_go)}, as far as could be found"
             raise ConfigError(f"{got}; wanted some to query: widen a constraint or a region", at="$.constraints")
         return limited

@@ -320,3 +320,16 @@ def test_memory_is_not_limited_if_the_system_refuses_to(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr("resource.setrlimit", refuse)
     _limit_memory()
+
+
+@pytest.mark.parametrize("wrong", [{"goal": "maximum"}, {"unit": None}])
+def test_a_truth_that_could_not_be_read_again_is_refused_before_the_first_round(
+    tmp_path, mischief, bump_scenario, monkeypatch, wrong
+):
+    check(scenario := bump_scenario(rounds=3))
+    world = type(mischief.made[-1])
+    true = world._truth
+    monkeypatch.setattr(world, "_truth", lambda self: dataclasses.replace(true(self), **wrong))
+    with pytest.raises(ConfigError, match=r"^\$\.environment: labels or ground_truth\(\): "):
+        run(scenario, tmp_path / "out")
+    assert not (tmp_path / "out" / "rounds.jsonl").exists()
