@@ -96,8 +96,16 @@ class OwnCodeError(SwarmboError, RuntimeError):
     """A user's own code that a scenario names raised an exception; the message has the method and the location."""
 
 
+class EvaluationError(SwarmboError, RuntimeError):
+    """An evaluation failed in a run that stops at failures."""
+
+
 class RunFolderError(SwarmboError, OSError):
     """A run folder is missing, damaged or in use, or holds no run or another run."""
+
+
+class UnwritableError(RunFolderError):
+    """A file of a run cannot be written, for instance because the disk is full. What was logged is safe."""
 
 
 class SwarmboWarning(UserWarning):

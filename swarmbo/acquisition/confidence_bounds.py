@@ -18,7 +18,7 @@ from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack
-from swarmbo.graph.box_functions import Points, Received, Values
+from swarmbo.graph.box_functions import Values
 from swarmbo.graph.groups import check_disjoint, graph_of_groups, random_groups
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Positive, ProperFraction, within
@@ -46,11 +46,6 @@ class ContrastBounds(ContrastFunctions):
         """Upper confidence bound of the difference."""
         weight = self.weight * float(np.sqrt(stack.size))
         return mean + weight * std, 1.0, weight
-
-    def rough_value(self, stack: FactorStack, U: Points, received: Received) -> Values:
-        """Each factor's bound to some digits, for tables that guide a search; much faster with many factors."""
-        self.check_owned(stack)
-        return self._terms(stack, self.belief.local_contrast(stack, U, self.reference, rough=True), received)[0]
 
 
 _AT = "$.belief.structure"

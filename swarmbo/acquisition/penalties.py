@@ -171,8 +171,15 @@ def is_met(needed: Sequence[Requirement], point: Point, origin: Point) -> bool:
 
 
 def moved_back(needed: Sequence[Requirement], point: Point, origin: Point) -> Point:
-    """First point on the line from a joint point back to the origin that meets the requirements."""
-    line = origin + np.linspace(1.0, 0.0, _TRIED + 1)[:, None] * (point - origin)
+    """First point on the line from a joint point back to the origin that meets the requirements.
+
+    Choices without an order are those of the point on the first half of the line, those of the origin on the second.
+    """
+    shares = np.linspace(1.0, 0.0, _TRIED + 1)[:, None]
+    line = origin + shares * (point - origin)
+    for one in needed:
+        chosen = one.columns[one.model.counts > 1]
+        line[:, chosen] = np.where(shares > 0.5, point[chosen], origin[chosen])
     # the origin itself, without rounding: it meets the requirements by definition
     line[-1] = origin
     return line[int(np.argmax(_missing_logits(needed, line, origin) <= 0.0))]

@@ -70,14 +70,14 @@ def regular_file(path: Path) -> bool:
 
 
 @contextmanager
-def naming(path: Path, what: str, fix: str = "") -> Generator[None]:
-    """Turn an OSError in the block into a RunFolderError with path, ``what`` failed (``cannot be read``), and fix."""
+def naming(path: Path, what: str, fix: str = "", kind: type[RunFolderError] = RunFolderError) -> Generator[None]:
+    """Turn an OSError in the block into a ``kind`` with path, ``what`` failed (``cannot be read``), and fix."""
     try:
         yield
     except RunFolderError:
         raise
     except OSError as error:
-        raise RunFolderError(f"{path}: {what}: {error.strerror or error}{fix}") from error
+        raise kind(f"{path}: {what}: {error.strerror or error}{fix}") from error
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
         ValueError: If it is not a CSV file in UTF-8, or the column of a cell is ambiguous.
     """
     with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file, skipinitialspace=True)
+        reader = csv.reader(file, skipinitialspace=True, strict=True)
         try:
             lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
         except csv.Error as error:

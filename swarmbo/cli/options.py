@@ -171,8 +171,11 @@ def resumable(folder: Path) -> Generator[None]:
         yield
     except KeyboardInterrupt:
         end(f"interrupted{_resume_hint(folder)}", 130)
-    except errors.TransportError as error:  # a member of a fleet is gone
-        end(f"{one_line(str(error))}{_resume_hint(folder)}", 1)
+    except (errors.TransportError, errors.EvaluationError, errors.OwnCodeError) as error:
+        hint = _resume_hint(folder)  # none before the run began: then own code that raises is a refused input
+        end(f"{one_line(str(error))}{hint}", 1 if hint or isinstance(error, errors.TransportError) else 2)
+    except errors.UnwritableError as error:  # it says how to resume
+        end(one_line(str(error)), 1)
     except errors.SwarmboError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001  from the world: its whole traceback is shown
@@ -182,8 +185,9 @@ def resumable(folder: Path) -> Generator[None]:
 
 
 def _resume_hint(folder: Path) -> str:
-    has_begun = (folder / "scenario.toml").is_file()
-    return f"; what was logged is safe, `swarmbo resume {errors.typed(folder)}` goes on" if has_begun else ""
+    from swarmbo.runs import RunFolder
+
+    return f"; what was logged is safe, {RunFolder(folder).resume_hint}" if RunFolder.holds_run(folder) else ""
 
 
 def say_awaited(agents: Sequence[str], plan: Path) -> None:

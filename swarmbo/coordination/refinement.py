@@ -127,7 +127,6 @@ def tabulated(
     received: Sequence[Received],
     counts: Sizes | None = None,
     *,
-    rough: bool = False,
     is_strict: bool = True,
 ) -> Steps[dict[str, Table]]:
     """Tables of own factors over the first ``counts`` (None: all) values of each variable, axes in scope order. All
@@ -141,7 +140,7 @@ def tabulated(
             rows = list(members)
             group = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
             there = [phase[rows] for phase in got]
-            own = yield from tables(view.functions, group, values, shape, there, rough, is_strict)
+            own = yield from tables(view.functions, group, values, shape, there, is_strict)
             out.update(zip(group.factors, own, strict=True))
     return out
 
@@ -152,7 +151,6 @@ def tables(
     values: Grid,
     shape: tuple[int, ...],
     received: Received,
-    rough: bool = False,
     is_strict: bool = True,
 ) -> Steps[Float[np.ndarray, "g ..."]]:
     """Table of each factor over its variables' first values; see :func:`tabulated`."""
@@ -163,7 +161,7 @@ def tables(
         U = values[stack.columns[:, None, :], part[None, :, :]]
         frozen = tuple(np.broadcast_to(phase, (len(phase), len(part))) for phase in received)
         # if neighbours matter, tabulate each factor's model of its effect on their terms
-        out[:, start : start + CHUNK] = yield Evaluate(functions, stack, U, frozen, bool(frozen), rough)
+        out[:, start : start + CHUNK] = yield Evaluate(functions, stack, U, frozen, bool(frozen))
     bad = ~(out < np.inf)  # true for NaN too
     if is_strict and bad.any():
         g, entry = (int(i) for i in np.argwhere(bad)[0])
@@ -190,7 +188,7 @@ def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray,
     columns = [view.place[variable] for variable in graph.variables]
     rng = stream(seed, "starts", variable=graph.variables[0])
     pool = coarse_values(low, high, given, n_lattice).T
-    out = [(yield from put_together(view, pool, _FIRST, rough=True))]
+    out = [(yield from put_together(view, pool, _FIRST))]
     for share, n_random in _LEVELS:
         x = out[0]
         drawn = np.broadcast_to(x, (n_random, len(x))).copy()
@@ -198,15 +196,15 @@ def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray,
         drawn[:, columns] = low[columns] + drawn[:, columns] * (high - low)[columns]
         near = np.clip(x + share * np.array([[0.0], [-1.0], [1.0]]) * spacing, low, high)
         pool = np.concatenate([near, drawn])
-        out.insert(0, (yield from put_together(view, pool, _LATER, rough=True)))
+        out.insert(0, (yield from put_together(view, pool, _LATER)))
     return np.concatenate([np.array(out), given])
 
 
-def put_together(view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum, *, rough: bool = False) -> Steps[Point]:
+def put_together(view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum) -> Steps[Point]:
     """Point assembled from the joint points' values; neighbours' numbers are those at the first point."""
     graph, out = view.graph, pool[0].copy()
     received = yield from exchange(view, view.take(pool[:1]))
-    built = yield from tabulated(view, pool.T, received, rough=rough)
+    built = yield from tabulated(view, pool.T, received)
     sizes = dict.fromkeys(graph.variables, len(pool))
     best, _, _ = yield from method.flooded(view, built, sizes, 0.0 if graph.is_forest else method.damping)
     columns = [view.place[variable] for variable in graph.variables]

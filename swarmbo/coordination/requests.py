@@ -197,7 +197,7 @@ class Compare(NamedTuple):
 
 class Evaluate(NamedTuple):
     """Values of a stack of own factors at points, without messages; equal requests are served in one call. ``climbed``:
-    functions that factors climb, not terms of the sum; ``rough``: few digits are enough.
+    functions that factors climb, not terms of the sum.
     """
 
     functions: BoxFunctions
@@ -205,7 +205,6 @@ class Evaluate(NamedTuple):
     points: Float[np.ndarray, "g m a"]
     received: Received
     climbed: bool = False
-    rough: bool = False
 
 
 class SetSizes(NamedTuple):
@@ -281,16 +280,16 @@ class Mailbox:
 def evaluated(requests: Sequence[Evaluate]) -> list[Float[np.ndarray, "_g m"]]:
     """Answers to requests for values; requests with equal numbers of variables and points are served in one call."""
     answers: dict[int, np.ndarray] = {}
-    kinds = [(one.points.shape[1:], one.climbed, one.rough, id(one.functions)) for one in requests]
+    kinds = [(one.points.shape[1:], one.climbed, id(one.functions)) for one in requests]
     for places in grouped(zip(kinds, range(len(kinds)), strict=True)).values():
         group = [requests[i] for i in places]
-        functions, stack, points, received, climbed, rough = group[0]
+        functions, stack, points, received, climbed = group[0]
         if len(group) > 1:
             factors = tuple(factor for one in group for factor in one.stack.factors)
             stack = FactorStack(factors, np.concatenate([one.stack.columns for one in group]))
             points = np.concatenate([one.points for one in group])
             received = [np.concatenate(phase) for phase in zip(*(one.received for one in group), strict=True)]
-        ask = functions.value_and_gradient if climbed else functions.rough_value if rough else functions.value
+        ask = functions.value_and_gradient if climbed else functions.value
         found: Any = ask(stack, points, tuple(received))
         ends = np.cumsum([len(one.points) for one in group])[:-1]
         answers.update(zip(places, np.split(found[0] if climbed else found, ends), strict=True))

@@ -1,8 +1,8 @@
 """Learning and decisions of a team that sets the variables of one function."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -11,22 +11,22 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
+from swarmbo.acquisition.by_view import run_steps
+from swarmbo.acquisition.expected_improvement import JointImprovement
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.belief.model.limits import without_better_infeasible
 from swarmbo.belief.model.model import learn_ensemble, learn_model
 from swarmbo.boundary.rng import sobol, stream
-from swarmbo.deciding.joint import Expect, Steps, joint_steps, recommended_steps
+from swarmbo.deciding.joint import Expect, Judge, Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.near import APART, Near, StepBox
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
 from swarmbo.graph.factor_graph import grouped
-from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_result
-from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds import Offers
 
 # distance kept from evaluated points, and shortest and longest random step away from one; in sides of the box
@@ -34,8 +34,11 @@ _NEAREST, _STEPS = 1e-9, (1e-4, 1e-2)
 _STEPS_FROM_PENDING = (1.1e-3, 4e-3)  # the same for pending points, where the distance kept is ``APART``
 _GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
 _HALVED, _HALVINGS = 50, 12  # tries after which steps from evaluated points halve, and most halvings: regions are tiny
-_ENOUGH = 500, 1_000  # tries in vain, on grids and without, after which broken rules of pending points are dropped
-_MOST_TRIES, _LAST = 10_000, 2_000  # most tries; on grids, the last free values may be far away; with constraints
+_ENOUGH = 1_000  # tries in vain after which broken rules of pending points are dropped
+_MOST_TRIES = 10_000
+_MANY, _MORE = 1_000, 30_000  # random points on grids that compete to replace one; if fewer than 64 are allowed
+_PROJECTED = 64  # of which so many are moved to the nearest allowed points
+_LED = 16  # number of rules for which the model compares points
 _FLAT = 4  # least number of equal totals with which the initial design goes on
 _RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
@@ -137,16 +140,18 @@ class FunctionLearner:
         setup, near = self.setup, self.setup.near
         learner, model = self.modelled(log)
         situation = self.situation(log, offers.links)
-        U, report, box = yield from joint_steps(situation, model, setup)
+        U, report, judge = yield from joint_steps(situation, model, setup)
+        if judge.box is not None:
+            U = np.clip(U, judge.box.low, judge.box.high)
         learner = replace(learner, learned=model.learned)
-        if near is None or near.safe is None or box is None:
-            return learner, Choice(self._place(log, U, box), report)
-        U, stayed = yield from self._safe_steps(log, model, near, U, box)
+        if near is None or near.safe is None or (box := judge.box) is None:
+            return learner, Choice((yield from self._place(log, U, judge)), report)
+        U, stayed = yield from self._safe_steps(log, model, near, U, box, judge)
         report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
         return learner, Choice(U, report)
 
     def _safe_steps(
-        self, log: Logbook, model: Model, near: Near, U: Point, box: StepBox
+        self, log: Logbook, model: Model, near: Near, U: Point, box: StepBox, judge: Judge
     ) -> Steps[tuple[Point, Literal["best", "present"] | None]]:
         """Safe physical point near a wanted one, and None; or a known setting, and its name (``Near.first_safe``)."""
         problem, evaluated = self.setup.problem, log.history.X[np.isfinite(log.history.sums)]
@@ -158,14 +163,15 @@ class FunctionLearner:
         U, stayed = U if box.contains(U) else box.centre, None
         for candidates in near.lines_back(U, box, stream(self.setup.seed, "safe", asked=log.n_asked)):
             expected = yield Expect(known, problem.modelled(np.vstack([problem.in_box(candidates), evaluated])))
-            U, stayed = near.first_safe(candidates, evaluated, log.outstanding_points, expected, box)
+            fits = problem.is_allowed(candidates) & box.contains(candidates) & (judge.lacks(candidates) == 0.0)
+            U, stayed = near.first_safe(candidates, evaluated, log.outstanding_points, expected, fits)
             if stayed is None:
                 break
         return problem.in_box(U), stayed
 
     def _designed(self, log: Logbook) -> Point | None:
         """Next point of the initial design: the present setting, or a Sobol point near it; None after the design."""
-        setup, near, index = self.setup, self.setup.near, len(log.points)
+        setup, near, index, box = self.setup, self.setup.near, len(log.points), None
         if near is not None and not near.at_start(log.points).any():
             return near.start
         told, problem = log.history.sums, setup.problem
@@ -176,11 +182,11 @@ class FunctionLearner:
         is_flat = may_be_flat and len(told) >= max(_FLAT, setup.initial) and bool((told == told[0]).all())
         if index >= setup.initial and not is_flat:
             return None
-        U = sobol(1, setup.problem.domain.n_dims, stream(setup.seed, "initial design"), skip=index)[0]
-        if near is None:
-            return self._place(log, U)
-        box = near.step_box(setup.problem.domain.to_unit(near.start))
-        return self._place(log, box.low + U * (box.high - box.low), box)
+        U = sobol(1, problem.domain.n_dims, stream(setup.seed, "initial design"), skip=index)[0]
+        if near is not None:
+            box = near.step_box(problem.domain.to_unit(near.start))
+            U = box.low + U * (box.high - box.low)
+        return run_steps(self._place(log, U, Judge(box)), type)  # without a model, it requests nothing
 
     def recommend(self, log: Logbook, sites: Sites) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
         """Best evaluated point in expectation, or an allowed point near it. With outcomes per factor, it combines the
@@ -224,13 +230,42 @@ class FunctionLearner:
             coding=problem.coding,
         )
 
-    def _place(self, log: Logbook, U: Point, box: StepBox | None = None) -> Point:
-        """Allowed physical point near a wanted point of the unit cube, in the box and apart from known points."""
-        problem = self.setup.problem
+    def _place(self, log: Logbook, U: Point, judge: Judge) -> Steps[Point]:
+        """Physical point near a wanted point of the unit cube. Every decision ends with this step, unless it is
+        ``safe`` (``Near.first_safe``). Log and seed determine it.
+
+        The point keeps constraints, no_go and the step box. As far as possible it then, in the order of preference:
+        meets requirements of success and learned limits; repeats no evaluated point; repeats no pending one. Where this
+        needs other values on grids, those with the largest expected improvement or, without a model, the nearest are
+        chosen. Real numbers and fine grids change by small random steps.
+        """
+        problem, rules, box = self.setup.problem, self._rules(log), judge.box
         U = problem.nearest_allowed(np.clip(U, 0.0, 1.0))
         if box is not None and not box.contains(U):
             U = box.centre
-        return problem.in_box(self._deduplicated(log, U, box))
+        # the stream depends on the number of queries, so that a restored team draws the same steps
+        rng = stream(self.setup.seed, "apart", asked=log.n_asked)
+        levels = set[int]() if problem.coding is None else set(problem.coding.domain.levels)
+        is_listed = [problem.few is not None or levels.issuperset(rule.columns.tolist()) for rule in rules]
+        listed, others = list(compress(rules, is_listed)), list(compress(rules, np.logical_not(is_listed)))
+        for number, rule in enumerate((None, *listed) if levels else ()):
+            if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
+                continue
+            columns = np.array(sorted(levels)) if rule is None or problem.few is not None else rule.columns
+            points = np.vstack([U, self._others(U, columns, rng)])
+            points = points[problem.is_allowed(points) & (True if box is None else box.contains(points))]
+            lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
+            for other in listed:
+                if np.isin(other.columns, columns).any():
+                    repeats[int(other.are_pending)] += other.are_broken_by(points)
+            ranks = np.column_stack([lacks > 0.0, *repeats, lacks])
+            best = np.array(min(ranks.tolist()))
+            if (best[:3] != ranks[0, :3]).any():
+                tied = points[(ranks == best).all(axis=1)]
+                # each use of the model may need sums over all agents
+                utility = yield from self._utility(tied, U, judge if number < _LED else Judge())
+                U = tied[rng.choice(np.flatnonzero(utility == utility.max()))]
+        return problem.in_box(self._stepped_apart(U, others, box, rng))
 
     def _rules(self, log: Logbook) -> list[_KeepApart]:
         """Rules that keep a point apart from evaluated points (unless outcomes fade), then from pending ones.
@@ -252,37 +287,65 @@ class FunctionLearner:
         for columns, rows in waiting:
             if rows:
                 rules.append(_KeepApart(columns, places[np.ix_(rows, columns.tolist())], are_pending=True))
-        if isinstance(domain := problem.domain, MixedDomain):
-            rules = [rule for rule in rules if not _are_all(problem, domain, rule)]
         return rules
 
-    def _deduplicated(self, log: Logbook, U: Point, box: StepBox | None = None) -> Point:
-        """Point that breaks no rule, if one is found: the given one, or one some random steps away from it.
+    def _others(self, U: Point, columns: Int[np.ndarray, " a"], rng: np.random.Generator) -> Float[np.ndarray, "m n"]:
+        """All joint points on grids if they are few, else random ones with one, two or any number of other values."""
+        problem = self.setup.problem
+        if problem.few is not None:
+            return problem.few
+        assert problem.coding is not None
+        levels, points = [problem.coding.domain.levels[c] for c in columns.tolist()], U[None]
+        for size in (_MANY, _MORE):  # few points may keep the constraints
+            values = np.column_stack([rng.choice(places, size) for places in levels])
+            is_changed = rng.random(values.shape).argsort(axis=1) < np.resize([1, 1, 2, len(columns)], (size, 1))
+            values = np.unique(np.where(is_changed, values, U[columns]), axis=0)
+            points = np.tile(U, (len(values), 1))
+            points[:, columns] = values
+            near = [problem.nearest_allowed(point) for point in rng.permutation(points)[: _PROJECTED * (size > _MANY)]]
+            points = np.vstack([points[problem.is_allowed(points)], *near])
+            if len(points) >= min(_PROJECTED, len(values)):
+                break
+        return points
 
-        Every decision ends with this step, unless it is ``safe`` (``Near.first_safe``). Log and seed determine it.
-        """
-        problem, rules, wanted = self.setup.problem, self._rules(log), U
+    def _utility(self, points: Float[np.ndarray, "m n"], U: Point, judge: Judge) -> Steps[Float[np.ndarray, " m"]]:
+        """Log expected improvement over the best evaluated mean; nearness, without a model or a factor's owner."""
+        problem, m = self.setup.problem, len(points)
+        if judge.model is not None:
+            X = np.vstack([problem.in_box(points), judge.evaluated])
+            mean, std = yield Expect(judge.model, problem.modelled(X))
+            if np.isfinite(std).all():
+                beaten = (mean[m:] if len(judge.evaluated) else mean).max()
+                return JointImprovement(float(beaten)).rank(mean[:m], std[:m] ** 2)
+        return -np.abs(points - U).sum(axis=1)
+
+    def _stepped_apart(self, U: Point, rules: list[_KeepApart], box: StepBox | None, rng: np.random.Generator) -> Point:
+        """Point that breaks no rule, if one is found: the given one, or one some random steps away from it."""
+        problem = self.setup.problem
         rules_of_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())
         broken = {n for n, rule in enumerate(rules) if rule.is_broken_by(U)}
-        # the stream depends on the number of queries, so that a restored team draws the same steps
-        rng = stream(self.setup.seed, "apart", asked=log.n_asked)
-        enough = _ENOUGH[problem.coding is None]  # without grids, the last of these steps are as long as the box
         dropped, fewest, since = set[int](), len(broken), 0
         for tries in range(_MOST_TRIES):
             if len(broken) < fewest:
                 fewest, since = len(broken), tries
-            elif tries - since == enough:
-                # in a small region, and on grids, there may be no new point that is apart from all pending ones
+            elif tries - since == _ENOUGH:
+                # in a small region there may be no new point that is apart from all pending ones
                 hopeless = {n for n in broken if rules[n].are_pending}
-                if not hopeless and (problem.coding is None or (problem.constraints and tries >= _LAST)):
+                if not hopeless:
                     break
                 dropped, broken = dropped | hopeless, broken - hopeless
                 fewest, since = len(broken), tries
             if not broken:
                 break
-            if tries == _RARELY and problem.few is not None:  # one variable alone can change in few of them
-                return _least_broken(problem.few, wanted, rules, box)
-            moved = self._stepped(U, rules[min(broken)], box, tries, rng)
+            moved, rule = U.copy(), rules[min(broken)]
+            shrinking = 0.5 ** min(tries // _HALVED, _HALVINGS)
+            steps, growth = (_STEPS_FROM_PENDING, _GROWTH**tries) if rule.are_pending else (_STEPS, shrinking)
+            moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
+            moved = problem.domain.snapped(moved)
+            if box is not None:
+                moved = np.clip(moved, box.low, box.high)
+            if problem.constraints and tries % _RARELY == 0:  # few points may keep them
+                moved = problem.nearest_allowed(moved)
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
                 # rules of unchanged variables stay broken or kept
                 changed = np.flatnonzero(moved != U).tolist()
@@ -291,33 +354,6 @@ class FunctionLearner:
                 U = moved
         return U
 
-    def _stepped(self, U: Point, rule: _KeepApart, box: StepBox | None, tries: int, rng: np.random.Generator) -> Point:
-        """Point at a random step from one that breaks a rule, in this rule's variables."""
-        problem, coding = self.setup.problem, self.setup.problem.coding
-        shrinking = 0.5 ** min(tries // _HALVED, _HALVINGS)
-        steps, growth = (_STEPS_FROM_PENDING, _GROWTH**tries) if rule.are_pending else (_STEPS, shrinking)
-        moved = U.copy()
-        moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
-        if coding is not None:
-            # constraints may allow no change of a single variable
-            for _ in range(1 + min(tries // _RARELY, len(rule.columns)) if problem.constraints else 1):
-                moved = problem.domain.to_unit(problem.in_box(_another_value(moved, rule.columns, coding.domain, rng)))
-        if box is not None:
-            moved = np.clip(moved, box.low, box.high)
-        # few points may keep the constraints: now and then, take the nearest point that does
-        return problem.nearest_allowed(moved) if problem.constraints and tries % _RARELY == 0 else moved
-
-
-def _least_broken(points: Float[np.ndarray, "m n"], U: Point, rules: list[_KeepApart], box: StepBox | None) -> Point:
-    """Nearest of the points that break the fewest rules about evaluated, then about pending points; U without any."""
-    points = points if box is None else points[box.contains(points)]
-    if not len(points):
-        return U
-    broken = {True: np.zeros(len(points)), False: np.zeros(len(points))}
-    for rule in rules:
-        broken[rule.are_pending] += rule.are_broken_by(points)
-    return points[np.lexsort((np.abs(points - U).sum(axis=1), broken[True], broken[False]))[0]]
-
 
 def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:
     """Point at a random step from another; coordinates that would leave the unit cube step the other way."""
@@ -325,21 +361,3 @@ def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.G
     length = np.exp(rng.uniform(*np.log(steps))) * growth
     step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(u))
     return (np.where((u + step < 0.0) | (u + step > 1.0), -step, step) + u).clip(0.0, 1.0)
-
-
-def _are_all(problem: Problem, domain: MixedDomain, rule: _KeepApart) -> bool:
-    """True if a rule's points cover all joint values of its variables, so that any point repeats one of them."""
-    columns, points = rule.columns, rule.others
-    counts = domain.counts[columns]
-    n_values = problem.n_points if len(columns) == domain.n_dims else math.prod(counts.tolist()) or math.inf
-    return n_values <= len(points) and len(np.unique(domain.cells(points, columns), axis=0)) >= n_values
-
-
-def _another_value(u: Point, columns: Int[np.ndarray, " a"], domain: MixedDomain, rng: np.random.Generator) -> Point:
-    """Point with one of the variables at another value, if all have grids, as small steps do not leave a cell."""
-    if all(int(column) in domain.levels for column in columns):
-        column = int(rng.choice(columns))
-        levels = domain.levels[column]
-        other = levels[np.abs(levels - u[column]) > 1e-12]
-        return np.where(np.arange(len(u)) == column, rng.choice(other), u)
-    return u

@@ -20,7 +20,7 @@ from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model, incumbents
 from swarmbo.belief.model.limits import optimistic_stds, probably_feasible, probably_violated
 from swarmbo.belief.model.model import in_structure
-from swarmbo.belief.model.success import Requirement, reference, requirements
+from swarmbo.belief.model.success import Requirement, least_margin, reference, requirements
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Agreement
@@ -31,6 +31,7 @@ from swarmbo.deciding.setup import Maximiser, Setup
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
+from swarmbo.problem.no_go import Limit
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_result, invalid_result, loggable_result
 
@@ -146,23 +147,40 @@ Request = Rank | Gather | Whole | Agree | Expect
 Steps = Generator[Request, Any, Out]
 
 
-def joint_steps(
-    situation: JointSituation, model: Model, setup: Setup
-) -> Steps[tuple[Point, SolveReport, StepBox | None]]:
+class Judge(NamedTuple):
+    """What all agents know of points before they ask one: the step box, requirements of success, and learned limits.
+
+    ``model`` predicts their outcomes, and ``evaluated`` (t, n) are the codes of evaluations to improve on. An initial
+    design and a baseline have no model, and require nothing but the box.
+    """
+
+    box: StepBox | None = None
+    model: Model | None = None
+    needed: Sequence[Requirement] = ()
+    limits: Sequence[Limit] = ()
+    evaluated: Float[np.ndarray, "t n"] = np.empty((0, 0))
+
+    def lacks(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+        """By how much points (m, n) of the unit cube miss requirements and limits together; 0 if they meet them."""
+        out = np.maximum(-least_margin(self.needed, U), 0.0) if self.needed else np.zeros(len(U))
+        for limit in self.limits:
+            out += np.where(limit.allows(U), 0.0, limit.region.depth(U, limit.bounds)[0])
+        return out
+
+
+def joint_steps(situation: JointSituation, model: Model, setup: Setup) -> Steps[tuple[Point, SolveReport, Judge]]:
     """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline.
 
-    With a present setting, also return the box around the best setting, in which the point lies.
+    With a present setting, the judge has the box around the best setting, to which the point is yet to be moved.
     """
-    near, coordination = setup.near, setup.coordination
+    near, coordination, box = setup.near, setup.coordination, None
     known_best = model.complete or model  # includes evaluations before a restart of the search
     if not isinstance(coordination, Maximiser):
         point, report = _baseline_decision(situation, setup)
-        if near is None:
-            return point, report, None
-        box = near.step_box((yield from _best(known_best, (yield Rank(known_best.belief)), situation)))
-        return np.clip(point, box.low, box.high), report, box
+        if near is not None:
+            box = near.step_box((yield from _best(known_best, (yield Rank(known_best.belief)), situation)))
+        return point, report, Judge(box)
     functions, ranking, inside = yield from _function_steps(situation, model, setup.acquisition)
-    box = None
     if near is not None:
         box = near.step_box((yield from _best(known_best, ranking, situation)))
         functions = _within(functions, box, near.simple(box.centre))
@@ -170,7 +188,8 @@ def joint_steps(
     # the seed depends only on counts of the history, which all agents know
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
     links = _links(situation, functions.graph)
-    functions = yield from _limit_steps(functions, situation, model, coordination, seed)
+    limits = probably_violated(situation, model.belief.settings.time)
+    functions = yield from _limit_steps(functions, situation, (*situation.regions, *limits), coordination, seed)
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
     if needed := (yield from _requirements(situation if situation.coding is not None else inside, model)):
         best = (yield from _best(known_best, ranking, situation)) if box is None else box.centre
@@ -180,7 +199,8 @@ def joint_steps(
     if np.isnan(agreement.report.value or 0.0):
         raise invalid_result(agreement.report.value, "functions of finite value", setup.acquisition, "local_functions")
     point = _checked(agreement.point, situation, coordination)
-    return point if box is None else np.clip(point, box.low, box.high), agreement.report, box
+    judge = Judge(box, known_best, needed, limits, situation.history.X[np.isfinite(situation.history.sums)])
+    return point, agreement.report, judge
 
 
 def _baseline_decision(situation: JointSituation, setup: Setup) -> tuple[Point, SolveReport]:
@@ -212,12 +232,12 @@ def _function_steps(
 
 
 def _limit_steps(
-    functions: BoxFunctions, situation: JointSituation, model: Model, coordination: object, seed: int
+    functions: BoxFunctions, situation: JointSituation, limits: Sequence[Limit], coordination: object, seed: int
 ) -> Steps[BoxFunctions]:
     """Functions with penalties for regions, constraints and limits; each agent's part of box and starts is valid."""
     graph = functions.graph
     # penalties are in units of the utility's spread, which differs between factors
-    if limits := (*situation.regions, *probably_violated(situation, model.belief.settings.time)):
+    if limits:
         spread = yield Gather(graph, spreads(functions, seed))
         functions = with_limits(functions, limits, spread)
     # a region may join parts, and a variable's owner may search in the box of another agent's factor

@@ -32,6 +32,7 @@ _EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # positions of all numbers in their ranges
 Point = Float[np.ndarray, " n"]
 Points = Float[np.ndarray, "_m n"]
 Values = Float[np.ndarray, " _m"]
+Mask = Bool[np.ndarray, " _m"]
 
 
 class Safe(Settings, frozen=True):
@@ -124,7 +125,7 @@ class Near:
             yield np.vstack([self.problem.domain.snapped(lines.reshape(-1, len(U))), last])
 
     def first_safe(
-        self, candidates: Points, evaluated: Points, pending: Points, expected: tuple[Values, Values], box: StepBox
+        self, candidates: Points, evaluated: Points, pending: Points, expected: tuple[Values, Values], fits: Mask
     ) -> tuple[Point, Literal["best", "present"] | None]:
         """First safe point (n,) of a line of candidates; if several lines have one, the most uncertain of these.
 
@@ -134,7 +135,7 @@ class Near:
             pending: Codes (q, n) of pending settings, from which the point keeps apart.
             expected: Mean and standard deviation (m + t,) at candidates and evaluated settings, inf if unknown, by a
                 model without pending points.
-            box: Box in which the point must lie.
+            fits: Mask (m,) of candidates that may be asked: in the step box, and within all rules and learned limits.
 
         Returns:
             The point, and None. Without a safe candidate, the best setting and ``best`` or, if that is not good enough,
@@ -153,10 +154,9 @@ class Near:
             got = f"safe: a share of {safe.share:g} of the present utility, {present:g}, allows no loss"
             warnings.warn(f"{got}, so no new setting is safe; state a loss: safe = {{loss = …}}", SwarmboWarning, 2)
             is_new[:] = False
-        fits = good & self.problem.is_allowed(candidates) & box.contains(candidates) & is_new
-        lines = fits[:-2].reshape(-1, len(_STEPS_BACK))
+        lines = (good & fits & is_new)[:-2].reshape(-1, len(_STEPS_BACK))
         if not lines.any():
-            return (box.centre, "best") if good[-2] else (start, "present")
+            return (candidates[-2], "best") if good[-2] else (start, "present")
         has_one = np.flatnonzero(lines.any(axis=1))
         firsts = has_one * lines.shape[1] + lines[has_one].argmax(axis=1)
         return candidates[firsts[std[firsts].argmax()]], None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swarmbo.boundary.values import whole_number
-from swarmbo.errors import ConfigError, SwarmboError
+from swarmbo.errors import ConfigError, EvaluationError
 from swarmbo.evaluations.executor import Ended, Executor, stored_result
 from swarmbo.evaluations.ledger import Event, Ledger
 
@@ -15,10 +15,6 @@ MOST_RETRIES = 3
 _POLL_S = 1.0  # time limit of each wait, whatever the executor does
 
 Tell = Callable[[str, Ended], None]
-
-
-class EvaluationError(SwarmboError, RuntimeError):
-    """An evaluation failed in a run that stops at failures."""
 
 
 @dataclass
@@ -66,7 +62,7 @@ class Driver:
         ledger = self.ledger
         for query_id, query in ledger.pending.items():
             end = None if self.results is None else stored_result(self.results, query_id)
-            if end is None:
+            if end is None or (self.stops and end.status == "error"):  # it stopped the run, and is tried again
                 self._send(query_id, query.point)
             else:
                 self._ended[query_id] = end
@@ -109,7 +105,7 @@ class Driver:
                 continue
             self._running.remove(end.task)
             if end.status in ("lost", "hung"):
-                if self.ledger.lost(end.task, f"{end.status}: {end.value}") <= MOST_RETRIES:
+                if self.ledger.lost(end.task, f"{end.status}: {end.value}", {"seconds": end.seconds}) <= MOST_RETRIES:
                     self._send(end.task, self.ledger.query(end.task).point)
                     continue
             elif end.status == "error" and self.stops:
@@ -129,7 +125,7 @@ class Driver:
 class WorkerStatistics:
     """Statistics of a run's workers so far, from the events of its ledger: running, failed and lost evaluations.
 
-    ``wall_s`` is the time without pauses between processes, up to the ``last`` event. A tell's note has ``seconds``.
+    ``wall_s`` is the time without pauses between processes, up to the ``last`` event. Notes of ends have ``seconds``.
     """
 
     def __init__(self, workers: int) -> None:
@@ -142,14 +138,14 @@ class WorkerStatistics:
         self.wall_s += 0.0 if event.kind == "begin" else max(0.0, event.at - self.last)
         self.last = event.at
         self.lost += event.kind == "lost"
+        seconds = event.note.get("seconds", 0.0)
+        self._measured, self._longest = self._measured + seconds, max(self._longest, seconds)
         if event.kind in ("ask", "lost"):
             self._asked[event.query] = event.at
         elif event.kind == "begin":  # of a new process, which sends all again
             self._asked = dict.fromkeys(self._asked, event.at)
         else:
             self._asked.pop(event.query, None)
-            seconds = event.note.get("seconds", 0.0)
-            self._measured, self._longest = self._measured + seconds, max(self._longest, seconds)
             self.failed += "failure" in event.note or event.outcome is None
 
     @property

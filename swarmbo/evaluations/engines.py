@@ -20,7 +20,7 @@ from swarmbo.registry import add_module_folders, is_user_code, load
 from swarmbo.settings import Settings, convert, require, within
 
 _AT = "$.workers.engine"
-_local = threading.local()  # work and evaluation of each thread, as environments are not thread-safe
+_local = threading.local()  # work, its time limit and evaluation, by thread, as environments are not thread-safe
 OBJECT_STORE = 80_000_000  # bytes; results are small, and Ray would take a third of the memory
 ENGINES = ("pool", "ray")
 
@@ -51,11 +51,11 @@ def evaluate_in_worker(
     # in a thread of the caller's process, a limit on BLAS threads would apply to the caller, too
     with one_blas_thread() if isinstance(work, bytes) else contextlib.nullcontext():
         try:
-            if getattr(_local, "work", None) != work:
+            if getattr(_local, "work", None) != (work, timeout_s):
                 made: executor.Work = pickle.loads(work) if isinstance(work, bytes) else work
                 limited = None if timeout_s is None else _TimeLimited(made, timeout_s)
                 _local.evaluate = limited or partial(executor.evaluate_task, executor.make_evaluate(made))
-                _local.work = work
+                _local.work = work, timeout_s
             return _local.evaluate(task, point)
         except Exception as error:
             _local.work, _local.evaluate = None, None  # its process may have ended for good
@@ -130,12 +130,10 @@ class FuturesExecutor:
 class RayExecutor(FuturesExecutor):
     """Executor that runs tasks on a Ray cluster.
 
-    Ray's own retries are off, since the driver retries and logs retries.
+    Ray's own retries are off, since the driver retries and logs them. ``work`` and ``timeout_s``: ``FuturesExecutor``.
 
     Args:
-        work: Function that makes the evaluation in each worker process.
         count: Number of simultaneous tasks; each takes one CPU of the cluster.
-        timeout_s: Time limit of a task, s, as in ``FuturesExecutor``.
         address: Address of a cluster; ``auto``: the cluster of this machine; None: start a cluster on this machine.
 
     Raises:

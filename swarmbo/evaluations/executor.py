@@ -113,6 +113,7 @@ def stored_result(folder: Path, task: str) -> Ended | None:
     return None
 
 
+CHECK_S, LONGEST_CHECK_S = 0.25, 0.5  # between checks of time limits; longer is a pause, as by Ctrl-Z, of all processes
 _START_S = 300.0  # time limit to import everything and make the work, on a slow disk
 # raised for a result that is not plain data; another attempt would give such a result again
 _NOT_PLAIN = (AttributeError, TypeError, ValueError, OverflowError, RecursionError, pickle.PicklingError)
@@ -195,16 +196,20 @@ class Pool:
         try:
             for _ in range(count):
                 self._start()
+            checked_at = time.monotonic()
             while self._queue_submitted():
+                now = time.monotonic()
+                paused_s, checked_at = max(0.0, now - checked_at - LONGEST_CHECK_S), now
                 for worker in self._workers.copy():
+                    worker.deadline += paused_s
                     self._receive(worker)
-                for worker in [worker for worker in self._workers if time.monotonic() > worker.deadline]:
-                    limit = self._timeout_s if worker.is_ready else _START_S
-                    self._replace(worker, "hung", f"no answer within {limit:g} s")
+                    if worker in self._workers and now > worker.deadline:
+                        limit = self._timeout_s if worker.is_ready else _START_S
+                        self._replace(worker, "hung", f"no answer within {limit:g} s")
                 for worker in self._workers:
                     self._assign(worker)
                 deadline = min((worker.deadline for worker in self._workers), default=math.inf)
-                timeout = None if deadline == math.inf else max(0.0, deadline - time.monotonic()) + 0.01
+                timeout = None if deadline == math.inf else min(max(0.0, deadline - now) + 0.01, CHECK_S)
                 handles = [handle for worker in self._workers for handle in (worker.pipe, worker.process.sentinel)]
                 wait([self._wakeups, *handles], timeout)
         except Exception as error:  # noqa: BLE001  raised again by ``poll``

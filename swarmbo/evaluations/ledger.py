@@ -238,15 +238,12 @@ class Ledger:
         logged_note = _as_logged(Event("ask", time.time(), note=dict(note or {}))).note
         with self._transaction():
             query = self._choose(self.team)
-            decided = (query.point, query.mean, query.std, self.team.last_report, self.team.last_sharing)
+            decided = (dict(query.point), query.mean, query.std, self.team.last_report, self.team.last_sharing)
             self._log(Event("ask", time.time(), query.id, *decided, note=logged_note))
             return query
 
     def lost(self, query_id: str, why: str, note: Mapping[str, Any] | None = None) -> int:
-        """Log that an evaluation of a pending query ended without an outcome; the query stays pending.
-
-        Returns:
-            Number of losses of the query so far.
+        """Log that an evaluation of a pending query ended without an outcome, and return the query's number of losses.
 
         Raises:
             UnknownQueryError: If the query is not pending.
@@ -277,11 +274,8 @@ class Ledger:
         Args:
             query_id: Id of the query.
             outcome: Outcome as in ``Team.tell``; so are ``failed``, ``point``, ``noise_std`` and ``constraints``.
-            failed: True if all outcomes that are not given failed.
             point: Point that was evaluated, if not that of the query.
-            noise_std: Standard deviation of the noise.
             locations: In a field, locations that agents measured, if not those of the query.
-            constraints: Measured quantities that have ``limits``, by name.
             note: Plain data to log with it.
 
         Returns:
@@ -421,7 +415,8 @@ class Ledger:
                 raise
 
     def _writing(self) -> AbstractContextManager[None]:
-        return files.naming(self._folder / LEDGER, "cannot be written")
+        fix = "; what was logged is safe: resume the run, or open the ledger again"
+        return files.naming(self._folder / LEDGER, "cannot be written", fix, errors.UnwritableError)
 
 
 def _digest_of(team: "Team") -> str:

@@ -78,10 +78,6 @@ class BoxFunctions(ABC):
         the sum, up to a constant in U; if neighbours' terms depend on U too, a model of the whole sum's gain.
         """
 
-    def rough_value(self, stack: FactorStack, U: Points, received: Received) -> Values:
-        """``value`` with few correct digits, for tables that guide a search, if that is faster."""
-        return self.value(stack, U, received)
-
     def unheard(self, U: Points) -> tuple[Values, ...]:
         """Sums that factors without neighbours receive at points: zeros for each phase of exchange."""
         return (np.zeros(U.shape[:2]),) * self.n_exchanges

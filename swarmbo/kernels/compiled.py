@@ -23,18 +23,11 @@ _MATERN12, _MATERN32, _MATERN52 = CODES["matern12"], CODES["matern32"], CODES["m
 
 
 @instructions(types.float64)
-def _power_of_half_64(builder: Any, n: Any) -> Any:
+def _power_of_half(builder: Any, n: Any) -> Any:
     """2⁻ⁿ for an int32 n, 0 <= n < 1023: the biased exponent, 1023 - n, above 52 bits of 0 (IEEE 754)."""
     integer = ir.IntType(64)
     exponent = builder.sub(integer(1023), builder.sext(n, integer))
     return builder.bitcast(builder.shl(exponent, integer(52)), ir.DoubleType())
-
-
-@instructions(types.float32)
-def _power_of_half_32(builder: Any, n: Any) -> Any:
-    """2⁻ⁿ for an int32 n, 0 <= n < 127, in single precision: the exponent is above 23 bits of 0."""
-    integer = ir.IntType(32)
-    return builder.bitcast(builder.shl(builder.sub(integer(127), n), integer(23)), ir.FloatType())
 
 
 @inner(fastmath=_FUSED)
@@ -49,7 +42,7 @@ def fall(x: float) -> float:
     r = (n * _LN2_HIGH - x) + n * _LN2_LOW
     series = 1.0 + r * (_1 + r * (_2 + r * (_3 + r * (_4 + r * (_5 + r * (_6 + r * (_7 + r * (
         _8 + r * (_9 + r * (_10 + r * (_11 + r * (_12 + r * _13))))))))))))  # fmt: skip
-    return series * _power_of_half_64(n)
+    return series * _power_of_half(n)
 
 
 @inner(fastmath=_FUSED)
@@ -74,39 +67,3 @@ def radial(kernel: int, squares: Vector, outputscale: float, near: Vector, slope
     else:
         for i in range(len(squares)):
             near[i] = slope[i] = outputscale * fall(0.5 * squares[i])
-
-
-_single: Any = np.float32
-_s0, _s1, _s2, _s3, _s4, _s5, _s6 = (_single(1.0 / math.factorial(n)) for n in range(7))
-_S_FAR, _S_HALF, _S_LOG2_E, _S_LN2_HIGH, _S_LN2_LOW = map(_single, (80.0, 0.5, _LOG2_E, 0.693359375, -2.12194440e-4))
-_S_THREE, _S_FIVE, _S_THIRD = map(_single, (3.0, 5.0, 1.0 / 3.0))
-
-
-@inner(fastmath=_FUSED)
-def rough_fall(x: float) -> float:
-    """exp(-x) for x >= 0 in single precision, to two units in its last place; x is cut at 80."""
-    x = min(x, _S_FAR)
-    n = np.int32(x * _S_LOG2_E + _S_HALF)
-    steps = _single(n)
-    r = (steps * _S_LN2_HIGH - x) + steps * _S_LN2_LOW
-    series = _s0 + r * (_s1 + r * (_s2 + r * (_s3 + r * (_s4 + r * (_s5 + r * _s6)))))
-    return series * _power_of_half_32(n)
-
-
-@inner(fastmath=_FUSED)
-def rough_radial(kernel: int, squares: Vector, near: Vector) -> None:
-    """Correlations c(r) of squared distances in single precision, into ``near``; see ``radial``."""
-    if kernel == _MATERN12:
-        for i in range(len(squares)):
-            near[i] = rough_fall(np.sqrt(squares[i]))
-    elif kernel == _MATERN32:
-        for i in range(len(squares)):
-            a = min(np.sqrt(_S_THREE * squares[i]), _S_FAR)
-            near[i] = (_s0 + a) * rough_fall(a)
-    elif kernel == _MATERN52:
-        for i in range(len(squares)):
-            a = min(np.sqrt(_S_FIVE * squares[i]), _S_FAR)
-            near[i] = (_s0 + a * (_s0 + a * _S_THIRD)) * rough_fall(a)
-    else:
-        for i in range(len(squares)):
-            near[i] = rough_fall(_S_HALF * squares[i])

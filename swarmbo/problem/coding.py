@@ -56,17 +56,18 @@ class Coding:
         return out
 
     @cached_property
-    def _counts(self) -> list[int]:
+    def counts(self) -> list[int]:
+        """Number of coordinates of each variable: of a choice without an order, that of its values; else 1."""
         return [len(names) for names in self._named.values()]
 
     @cached_property
     def _sources(self) -> Int[np.ndarray, " N"]:
-        return np.repeat(np.arange(len(self._counts)), self._counts)
+        return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @cached_property
     def _options(self) -> Int[np.ndarray, " N"]:
         """Position, among a choice's values, of the value that each coordinate stands for; -1 for numbers."""
-        return np.concatenate([np.arange(count) if count > 1 else np.array([-1]) for count in self._counts])
+        return np.concatenate([np.arange(count) if count > 1 else np.array([-1]) for count in self.counts])
 
     def inside(self, U: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t N"]:
         """Coordinates of joint points of the unit cube; NaN for variables that are NaN."""
@@ -74,15 +75,15 @@ class Coding:
 
     def outside(self, Z: Float[np.ndarray, "*t N"]) -> Float[np.ndarray, "*t n"]:
         """Joint points of the unit cube at coordinates; a choice takes the value with the largest coordinate."""
-        out = np.empty((*Z.shape[:-1], len(self._counts)))
-        for column, (first, count) in enumerate(zip(self._firsts, self._counts, strict=True)):
+        out = np.empty((*Z.shape[:-1], len(self.counts)))
+        for column, (first, count) in enumerate(zip(self._firsts, self.counts, strict=True)):
             own = Z[..., first : first + count]
             out[..., column] = own[..., 0] if count == 1 else (own.argmax(axis=-1) + 0.5) / count
         return self.domain.snapped(np.clip(out, 0.0, 1.0))
 
     @cached_property
     def _firsts(self) -> list[int]:
-        return (np.cumsum(self._counts) - self._counts).tolist()
+        return (np.cumsum(self.counts) - self.counts).tolist()
 
     @cached_property
     def choices(self) -> frozenset[str]:

@@ -122,7 +122,7 @@ class NoGoBall(NoGo, frozen=True, kw_only=True, tag="ball"):
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
         """Depth below the sphere, in units of the box's longest side."""
-        longest, X = (box.high - box.low).max(), box.from_unit(U)
+        longest, X = (box.high - box.low).max(), box.off_grid(U)
         gaps = X - np.array(self.centre)
         far = np.sqrt((gaps**2).sum(axis=1))
         inward = -gaps / np.maximum(far, np.finfo(float).tiny)[:, None]
@@ -169,7 +169,7 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         far = np.sqrt((gaps**2).sum(axis=2))
         nearest, rows = far.argmin(axis=1), np.arange(len(U))
         distance, away = far[rows, nearest], gaps[rows, nearest]
-        sign = np.where(self._is_within(box.from_unit(U)), 1.0, -1.0)
+        sign = np.where(self._is_within(box.off_grid(U)), 1.0, -1.0)
         return sign * distance, sign[:, None] * away / np.maximum(distance, np.finfo(float).tiny)[:, None]
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
@@ -243,7 +243,10 @@ class Limit:
         """Mask of points of the unit cube that are outside of it, or on its border up to rounding errors."""
         low, high, points = self.bounds.low, self.bounds.high, U[:, self.columns]
         if isinstance(self.region, NoGo):  # a region that ends at a bound includes the bound
-            points = points + 0.5 * _CLEAR * (1.0 * (points == 0.0) - (points == 1.0))
+            points, ends = self.bounds.snapped(points), self.bounds.to_unit(np.array([low, high]))
+            at_low, at_high = np.abs(points - ends[:, None]) <= _ROUNDED
+            cells = 0.25 / np.maximum(self.bounds.counts, 1.0)
+            points = points + np.minimum(0.5 * _CLEAR, cells) * (1.0 * at_low - at_high)
         rounded = _ROUNDED * max(1.0, float((np.maximum(np.abs(low), np.abs(high)) / (high - low)).max()))
         return self.region.depth(points, self.bounds)[0] <= rounded
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OutcomeMode = Literal["total", "per-factor"]
 
 _MOST_REGIONS = 1000
-_COUNTED = 100_000  # most joint values of grids of which the allowed ones are counted
+_FEW, _COUNTED = 1_000, 100_000  # most allowed joint values of grids that are listed, and most that are looked at
 _PROJECTED = 64  # number of spread points that are moved to the nearest points that keep the constraints
 _BEND, _STEEP = 3e-3, 100.0  # margin and slope of constraints: steep, as moving points into them may cost utility
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
@@ -212,11 +212,13 @@ class Problem:
         added = [constraint_of(one, known, f"$.constraints[{n}]") for n, one in enumerate(given, start=first)]
         graph = replace(self.graph, joined=(*self.graph.joined, *(one.scope for one in added)))
         limited = replace(self, graph=graph, constraints=(*self.constraints, *added))
+        near = limited._projected(np.full(len(known), 0.5))
+        if near is not None and limited.is_allowed(near[None])[0]:
+            return limited
         if conflict := limited._feasible.conflict():
             got = f"got {names_of(limited.constraints, conflict)}"
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
-        near = limited._projected(np.full(len(known), 0.5))
-        if (near is None or not limited.is_allowed(near[None])[0]) and not len(limited.allowed):
+        if not len(limited.allowed):
             got = f"got constraints that leave no point{' outside no_go' * bool(self.no_go)}, as far as could be found"
             raise ConfigError(f"{got}; wanted some to query: widen a constraint or a region", at="$.constraints")
         return limited
@@ -387,20 +389,16 @@ class Problem:
         return allowed
 
     @cached_property
-    def n_points(self) -> float:
-        """Number of allowed joint points; infinite if there are real numbers, or the grids have too many to count."""
-        return math.prod(map(int, self.domain.counts)) or math.inf if self.few is None else len(self.few)
-
-    @cached_property
     def few(self) -> Float[np.ndarray, "m n"] | None:
-        """All allowed joint points of the unit cube, if rules exclude others and the grids have at most 100,000."""
+        """All allowed joint points of the unit cube, if they are at most 1,000 of at most 100,000 on grids."""
         counts = list(map(int, self.domain.counts))
-        if not (self.regions and 0 < math.prod(counts) <= _COUNTED):
+        if not 0 < math.prod(counts) <= _COUNTED:
             return None
         cells = np.indices(counts).reshape(len(counts), -1).T
         codes = self.domain.low + cells * np.array([variable.axis.step for variable in self.variables.values()])
         points = self.domain.to_unit(codes)
-        return points[self.is_allowed(points)]
+        allowed = points[self.is_allowed(points)]
+        return allowed if len(allowed) <= _FEW else None
 
     def nearest_allowed(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """Nearest found allowed point to a point (n,) of the unit cube of ``box``: itself if it is allowed, else just

@@ -15,7 +15,7 @@ import msgspec
 
 from swarmbo.boundary import values
 from swarmbo.boundary.files import naming, read_regular, regular_file, replacing, write_rows
-from swarmbo.errors import ConfigError, needed
+from swarmbo.errors import ConfigError, UnwritableError, needed
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, total_cost
 from swarmbo.records import RoundRecord
 from swarmbo.registry import is_user_code, load, make
@@ -100,7 +100,7 @@ class RoundsTable:
     def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
         """Rewrite the earlier rounds, because a killed process may have left an incomplete row."""
         path = folder / ROUNDS
-        self._writing = partial(naming, path, "cannot be written", "; resume the run with more room")
+        self._writing = partial(naming, path, "cannot be written", "; resume the run with more room", UnwritableError)
         with self._writing():
             write_rows(path, [("round", *_COLUMNS), *map(_row, earlier)])
             self._file = path.open("a", encoding="utf-8", newline="")

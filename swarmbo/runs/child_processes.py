@@ -20,7 +20,7 @@ import pettingzoo
 from swarmbo.boundary.processes import begin_process, one_blas_thread, without_interrupts
 from swarmbo.boundary.values import storable
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.evaluations.executor import Evaluate
+from swarmbo.evaluations import executor
 from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Hooks, OnRound, reset
 from swarmbo.runs.scenario import Scenario, make_environment
@@ -64,11 +64,14 @@ def _run_in_child(
     scenario: Scenario, timeout_s: float, task: Task, reasons: Mapping[int, str], on_round: OnRound
 ) -> Summary | _StepFailure:
     """Run a task in a child process until it ends or a step fails; ``reasons`` of earlier failures are by round."""
-    step, deadline = None, 0.0
+    step, deadline, checked_at = None, 0.0, 0.0
     with child_process(scenario, "$.step_timeout_s", _run_task, task, reasons) as (receiving, process):
         while True:
-            if step is not None and not receiving.poll(max(0.0, deadline - time.monotonic())):
-                return _StepFailure(step, f"no answer within {timeout_s:g} s")
+            while step is not None and not receiving.poll(min(max(0.0, deadline - checked_at), executor.CHECK_S)):
+                now = time.monotonic()
+                deadline, checked_at = deadline + max(0.0, now - checked_at - executor.LONGEST_CHECK_S), now
+                if now > deadline:
+                    return _StepFailure(step, f"no answer within {timeout_s:g} s")
             try:
                 kind, content = receiving.recv()
             except EOFError:
@@ -78,7 +81,8 @@ def _run_in_child(
                 got = f"the process of this run was ended from outside, with status {process.exitcode}"
                 raise RunFolderError(f"{got}, perhaps for lack of memory; `swarmbo resume` continues it") from None
             if kind == "step":
-                step, deadline = content, time.monotonic() + timeout_s
+                step, checked_at = content, time.monotonic()
+                deadline = checked_at + timeout_s
             elif kind == "round":
                 on_round(*content)
             elif kind == "error":
@@ -170,7 +174,7 @@ class CopiedWorld:
     entry_point: Any
     trust: bool
 
-    def __call__(self) -> Evaluate:
+    def __call__(self) -> executor.Evaluate:
         """Make the function that evaluates points in the copy; after a step that raised, it uses a new copy."""
         register_world(self.scenario.environment["id"], self.entry_point)
         copy: tuple[Any, FunctionWorld] | None = self._make()

@@ -141,7 +141,7 @@ def write_replay(folder: RunFolder, records: Sequence[RoundRecord], path: Path) 
         return None
     try:
         environment = scenario.environment | {"render_mode": "rgb_array"}
-        env = make_environment(msgspec.structs.replace(scenario, environment=environment))
+        env = make_environment(msgspec.structs.replace(scenario, environment=environment), is_served=True)
     except ConfigError:  # its simulator or its data are missing on this machine
         return None
     shown_rounds, frames = _rounds_with_new_best(records), list[Any]()

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from swarmbo.boundary.values import short
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations import Driver, Ended, Event, Ledger, Workers, WorkerStatistics, make_executor
 from swarmbo.records import Query, RoundRecord
@@ -105,9 +106,12 @@ class LedgerRounds:
 
     def tell(self, query_id: str, ended: Ended) -> None:
         """Tell the outcome of a query, and log its round."""
+        if ended.status == "done" and not isinstance(ended.value, Mapping):
+            ended = ended._replace(status="error", value=f"got result {short(ended.value)}; wanted infos by agent")
         is_done, started = ended.status == "done", time.perf_counter()
-        infos: dict[str, Any] = ended.value if is_done else {}
-        note = {"seconds": ended.seconds, "infos": infos} if is_done else {"failure": str(ended.value)}
+        infos: Any = ended.value if is_done else {}
+        note: dict[str, Any] = {"infos": infos} if is_done else {"failure": str(ended.value)}
+        note |= {} if ended.status in ("lost", "hung") else {"seconds": ended.seconds}  # losses are logged with theirs
         self._ledger.tell(query_id, **self._tell_arguments(query_id, infos), note=note)
         learning_s = time.perf_counter() - started
         deciding_s = self._decision_seconds.pop(query_id, 0.0)

@@ -133,7 +133,7 @@ def _time_rows(summary: Summary) -> dict[str, str]:
     workers = summary.workers
     if not isinstance(workers, WorkersReport):
         return {"time in rounds": f"{summary.seconds:.1f} s"}
-    lost = f", {workers.lost} evaluations lost and sent again" if workers.lost else ""
+    lost = f", {counted(workers.lost, 'evaluation')} lost" if workers.lost else ""
     rate = f", {quantity(summary.rounds / summary.seconds, 'evaluations a second')}" if summary.seconds else ""
     return {
         "wall time": f"{summary.seconds:.1f} s{rate}",

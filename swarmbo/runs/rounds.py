@@ -208,7 +208,9 @@ class _RoundLoop:
             return nothing, failure
         parts.hooks.on_step(number)
         try:
-            step = Step(*parts.env.step(actions))
+            step = Step(*(got := parts.env.step(actions)))
+            if not all(isinstance(table, Mapping) for table in (got[0], got[-1])):
+                raise TypeError(f"got infos {short(got[-1])}; wanted observations and infos as tables by agent")
         except TransportError:  # an agent of a fleet is disconnected; the world did not fail
             raise
         except (Exception, SystemExit) as error:

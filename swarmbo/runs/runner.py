@@ -115,11 +115,11 @@ def resume(
         return run_with_step_limit(scenario, task, task, hooks)
 
 
-def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
+def assemble(scenario: Scenario, trust: bool = False, is_served: bool = False) -> tuple[Environment, Team]:
     """Make world and team of a scenario; workers are refused for a world whose copies may differ."""
     require_trust(scenario, trust)
     require_practical_numbers(scenario)
-    env = make_environment(scenario, trust)
+    env = make_environment(scenario, trust, is_served)
     team = (Team if scenario.policy is None else PolicyTeam).for_env(env, **scenario.team_settings)
     if isinstance(team, PolicyTeam):
         team.follow_policy(make_policy(scenario.policy), env)
@@ -140,7 +140,7 @@ def check(scenario: Scenario, trust: bool = False) -> str:
     """
     with naming_user_code(scenario):
         make_callbacks(scenario.callbacks or ())
-        env, team = assemble(scenario, trust)
+        env, team = assemble(scenario, trust, is_served=True)
         reset(env, scenario.seed)
         return acquisition_in_words(team.setup)
 

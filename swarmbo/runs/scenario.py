@@ -198,10 +198,12 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     return scenario
 
 
-def make_environment(scenario: Scenario, trust: bool = False) -> world.Environment:
-    """World of a scenario, not yet reset; ``trust`` permits a user's class."""
+def make_environment(scenario: Scenario, trust: bool = False, is_served: bool = False) -> world.Environment:
+    """World of a scenario, not yet reset; ``trust`` permits a user's class, ``is_served`` one that cannot step."""
     settings, name = dict(scenario.environment), scenario.environment["id"]
     del settings["id"]
+    if name.startswith("served/") and not is_served:
+        raise ConfigError(f"got {name}, whose outcomes come from clients; wanted `swarmbo serve`", "$.environment.id")
     if registry.is_user_code(name):
         world.require_trust(scenario, trust)
         return _user_environment(name, settings, scenario.rounds)

@@ -113,6 +113,10 @@ def write_world(
     if truth is not None:
         names = ("goal", "level", "maximum", "argmax", "maximum_is")
         record = msgspec.structs.replace(record, **exact({name: getattr(truth, name) for name in names}))
+    try:  # it could not be read at the end of the run
+        msgspec.convert(msgspec.to_builtins(record), WorldRecord)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"labels or ground_truth(): {error}", at="$.environment") from None
     if not (folder.path / "world.json").is_file():
         folder.write_arrays("world.npz", arrays)
         folder.write_json("world.json", record)

@@ -8,7 +8,7 @@ import inspect
 import os
 import traceback
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -52,9 +52,12 @@ def plug_in_ids() -> list[str]:
 
 
 def team_kind(environment: object, trust: bool = False) -> Team:
-    """Kind of team for an environment's table: a field's, unless the world's class has ``factor_graph``."""
-    identifier = environment.get("id") if isinstance(environment, Mapping) else None
-    return FUNCTION if hasattr(environment_maker(identifier, trust), "factor_graph") else FIELD
+    """Kind of team for an environment's table: a function's, if the class made or annotated has ``factor_graph``."""
+    maker = environment_maker(environment.get("id") if isinstance(environment, Mapping) else None, trust)
+    if inspect.isfunction(maker):
+        with suppress(Exception):  # of an annotation that only type checkers can evaluate
+            maker = inspect.signature(maker, eval_str=True).return_annotation
+    return FUNCTION if hasattr(maker, "factor_graph") else FIELD
 
 
 def environment_settings(identifier: object) -> list[str]:

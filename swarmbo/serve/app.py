@@ -66,8 +66,8 @@ class _Worker:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(work())
-                except Exception as error:  # noqa: BLE001  raised again in the coroutine that waits
-                    future.set_exception(error)
+                except (Exception, SystemExit) as error:  # noqa: BLE001  raised again in the coroutine that waits
+                    future.set_exception(RuntimeError(str(error)) if isinstance(error, SystemExit) else error)
 
     def close(self) -> None:
         self._work.put((_END, next(self._count), Future(), lambda: None))

@@ -139,7 +139,7 @@ def open_broker(scenario: Scenario, out: Path, most_pending: int, trust: bool) -
     if scenario.workers is not None:
         raise ConfigError("got workers; wanted none, as clients evaluate, and workers would simulate", at="$.workers")
     with naming_user_code(scenario):
-        env, team = assemble(scenario, trust)
+        env, team = assemble(scenario, trust, is_served=True)
         if isinstance(team.setup.coordination, Routes):
             got = "got a planner of routes, which needs the paths of a simulated environment"
             wanted = "wanted a kind that chooses locations, such as 'max-sum'"

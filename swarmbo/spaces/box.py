@@ -62,6 +62,10 @@ class Domain:
         """Convert the unit cube to physical coordinates."""
         return self.low + U * (self.high - self.low)
 
+    def off_grid(self, U: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """Convert the unit cube to physical coordinates, also between the values of a grid."""
+        return self.from_unit(U)
+
     def on_grid(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """Physical coordinates, moved to the nearest values of axes with a grid; a plain box has none."""
         return X

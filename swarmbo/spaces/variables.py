@@ -265,9 +265,13 @@ class MixedDomain(Domain):
 
     def from_unit(self, U: Points, columns: Any = _ALL) -> Points:
         """Convert the unit cube to codes; on a grid, to the code of the cell."""
+        return self.on_grid(self.off_grid(U, columns), columns)
+
+    def off_grid(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+        """Convert the unit cube to codes, also between the values of a grid."""
         first, last = (end[columns] for end in self._ends)
         axis, is_log = first + U * (last - first), self._is_log[columns]
-        return self.on_grid(np.where(is_log, np.exp(np.where(is_log, axis, 0.0)), axis), columns)
+        return np.where(is_log, np.exp(np.where(is_log, axis, 0.0)), axis)
 
     def stretch(self, X: Points) -> Points:
         """Derivatives of codes by coordinates of the unit cube, at points; as if no axis had a grid."""

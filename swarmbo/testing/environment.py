@@ -212,7 +212,8 @@ def _check_team_information(env: Any) -> None:
         truth = world.ground_truth()
         claim(truth is None or isinstance(truth, GroundTruth), "ground_truth()", truth, "a GroundTruth, or None")
         if truth is not None:  # scores are differences to it
-            best, top = np.asarray(truth.argmax, dtype=float), np.fmax.reduce(truth.values, initial=-np.inf)
+            best = np.asarray(truth.argmax, dtype=float)
+            top = np.fmax.reduce(truth.values, initial=-np.inf, dtype=float)
             claim(np.isfinite(truth.maximum), "maximum of ground_truth()", truth.maximum, "a finite number")
             claim_close(truth.values, truth.value(truth.points), "values of ground_truth()", "value() at its points")
             claim_close(truth.value(best[None]), [truth.maximum], "ground_truth() at its argmax", "its maximum")

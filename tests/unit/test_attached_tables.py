@@ -267,3 +267,12 @@ def test_a_column_is_any_iterable():
     team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, seed=0)
     team.attach({"x": {1: 0.1, 2: 0.3}.values(), "y": iter([0.2, 0.4]), "value": (1.0, 2.0)})
     np.testing.assert_array_equal(team.history.X, [[0.1, 0.2], [0.3, 0.4]])
+
+
+@pytest.mark.parametrize(("closed", "told"), [("ok", "unexpected end of data"), ('"7 cm', "',' expected after")])
+def test_a_table_with_an_unbalanced_quote_is_refused(tmp_path, closed, told):
+    notes = ["ok", '"5 cm', "ok", closed, "ok"]
+    rows = [f"{number},1,2.5,{note}" for number, note in enumerate(notes)]
+    (tmp_path / "soil.csv").write_text("\n".join(["x,y,value,note", *rows, ""]))
+    with pytest.raises(ConfigError, match=told):
+        sb.Team.for_field(["a"], [0.0, 0.0], [20.0, 20.0]).attach(tmp_path / "soil.csv")

@@ -131,7 +131,7 @@ def test_a_full_disk_ends_a_run_with_one_line_and_resume_continues_it(invoke, mo
     calls = [False] * 9 + [True, True]  # the write of a checkpoint, and that of the line, which is tried anyway
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        stopped = invoke("run", "robots", "--out", "here", "--quiet", "--no-figures", *SMALL, status=2).stderr
+        stopped = invoke("run", "robots", "--out", "here", "--quiet", "--no-figures", *SMALL, status=1).stderr
     assert re.fullmatch(r"swarmbo: here/\S+: cannot be written: No space left on device.*\n", stopped)
     assert not calls
     invoke("resume", "here", "--no-figures", "--quiet")
@@ -172,6 +172,34 @@ def test_a_failure_of_the_environment_shows_its_traceback_and_how_to_continue(in
     assert last.startswith("swarmbo: stopped by RuntimeError: a wheel came off")
     command = re.search("`swarmbo (.*)` goes on", last)[1]
     invoke(*shlex.split(command), "--no-figures", "--quiet")
+
+
+@pytest.mark.parametrize("workers", [[], ["--workers", "1", *IN_THREADS[:2]]])
+def test_a_run_that_own_code_stops_ends_with_a_command_that_continues_it(invoke, tmp_path, monkeypatch, workers):
+    name = f"stopping_{len(workers)}"
+    (tmp_path / f"{name}.py").write_text(
+        "from pathlib import Path\nfrom swarmbo_envs.functions.function_world import FunctionWorld\n"
+        "class Stopping(FunctionWorld):\n    def step(self, actions):\n"
+        "        assert Path('licence').exists(), 'no licence'\n        return super().step(actions)\n"
+        "def stopping(**settings) -> 'Stopping':\n    return Stopping(function='camel', **settings)\n"
+    )
+    text = f'name = "own"\nrounds = 2\nwhen_step_fails = "stop"\n[environment]\nid = "{name}:stopping"\n'
+    (tmp_path / "own.toml").write_text(text)
+    options = ["--trust", "--quiet", "--no-figures", *workers]
+    last = invoke("run", "own.toml", "--out", "here", *options, status=1).stderr.splitlines()[-1]
+    assert "no licence" in last
+    command = re.search("what was logged is safe, `swarmbo (.*)` goes on", last)[1]
+    assert command == "resume here --trust"
+    (tmp_path / "licence").touch()
+    assert "failed" not in invoke(*shlex.split(command), "--no-figures", "--quiet").stdout
+
+
+def test_a_served_scenario_is_refused_before_its_run_begins(invoke, tmp_path):
+    text = 'rounds = 2\n[environment]\nid = "served/function-v0"\nbounds = { x = [0.0, 1.0] }\n'
+    (tmp_path / "oven.toml").write_text(text)
+    for command in (["run", "--out", "here"], ["fleet"]):
+        assert "wanted `swarmbo serve`" in invoke(command[0], "oven.toml", *command[1:], status=2).stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["oven.toml"]
 
 
 def test_a_run_interrupted_before_it_began_is_not_said_to_continue(invoke, monkeypatch):

@@ -303,3 +303,23 @@ def test_a_region_that_ends_at_a_bound_includes_the_bound(region, inside, outsid
     problem = sb.Team(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, no_go=[region]).problem
     assert problem.is_allowed(np.array([outside])).all()
     assert inside is None or not problem.is_allowed(np.array([inside])).any()
+
+
+@pytest.mark.parametrize("variable", [sb.Integer(0, 10), sb.Real(0.0, 10.0, step=1.0), sb.Integer(0, 10**9)])
+@pytest.mark.parametrize("side", ["low", "high"])
+def test_a_region_that_ends_at_a_bound_includes_the_bound_of_a_grid(variable, side):
+    def end(x):
+        return x if side == "low" else variable.high - x
+
+    ends = [end(0), end(3)]
+    box = sb.NoGoBox(variables=("n",), low=(min(ends),), high=(max(ends),))
+    ball = sb.NoGoBall(variables=("n",), centre=(end(1.5),), radius=1.5)
+    polygon = sb.NoGoPolygon(
+        variables=("n", "m"), corners=((ends[0], 0.0), (ends[1], 0.0), (ends[1], 1.0), (ends[0], 1.0))
+    )
+    for region in (box, ball, polygon):
+        problem = Problem.of(None, {"n": variable, "m": (0.0, 1.0)}).with_no_go([region])
+        codes = np.array([[end(n), m] for n in (0, 1, 2, 3, 4) for m in (0.0, 0.5, 1.0)], float)
+        allowed = problem.is_allowed(problem.domain.to_unit(codes)).reshape(5, 3)
+        np.testing.assert_array_equal(allowed.all(axis=1), [False, False, False, True, True])
+        assert not allowed[:3].any()

@@ -257,7 +257,8 @@ def test_the_safe_bound_falls_as_steeply_as_between_evaluated_settings(lower, sl
     candidates = next(near.lines_back(np.array([1.0]), box, np.random.default_rng(0)))
     mean = np.append(np.full(len(candidates) + 1, 10.0), lower)
     expected = mean, np.full_like(mean, 1e-9)
-    (x,), stayed = near.first_safe(candidates, evaluated, np.empty((0, 1)), expected, box)
+    fits = box.contains(candidates)
+    (x,), stayed = near.first_safe(candidates, evaluated, np.empty((0, 1)), expected, fits)
     farthest = 1.0 / (1.2815515655446004 * slope)  # from a tenth of the present utility, and the quantile of 0.9
     assert stayed is None
     assert 0.84 * farthest < x - 0.5 <= farthest  # steps of the line shrink by 0.841

@@ -2,7 +2,7 @@
 
 import pytest
 
-from swarmbo.errors import ConfigError, TransportError
+from swarmbo.errors import ConfigError
 from swarmbo.runs import check, run
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import scenario_of
@@ -17,18 +17,18 @@ def scenario(environment, **more):
 
 
 def test_a_function_states_bounds_scopes_and_outcomes():
-    _, team = assemble(scenario(FUNCTION))
+    _, team = assemble(scenario(FUNCTION), is_served=True)
     assert team.problem.structure == "unknown"
     assert team.domain.low.tolist() == [0.0, -1.0]
     known = {"scopes": {"f": ["x"], "g": ["x", "y"]}, "outcomes": "per-factor"}
-    env, team = assemble(scenario(FUNCTION, **known))
+    env, team = assemble(scenario(FUNCTION, **known), is_served=True)
     assert team.graph.scopes == (("x",), ("x", "y"))
     assert team.problem.outcomes == "per-factor"
     assert env.unwrapped.labels["unit"] == "m"
 
 
 def test_a_field_states_its_box_and_task():
-    _, team = assemble(scenario(FIELD, **WATCHED))
+    _, team = assemble(scenario(FIELD, **WATCHED), is_served=True)
     assert team.problem.is_field
     assert (team.problem.aim, team.problem.level) == ("level", 2.5)
     assert team.problem.box.high.tolist() == [4.0, 2.0]
@@ -37,7 +37,7 @@ def test_a_field_states_its_box_and_task():
 
 @pytest.mark.parametrize("environment", [FUNCTION, FIELD])
 def test_served_environments_are_not_run(environment, tmp_path):
-    with pytest.raises(TransportError, match="wanted `swarmbo serve`"):
+    with pytest.raises(ConfigError, match="wanted `swarmbo serve`"):
         run(scenario(environment), tmp_path)
 
 
@@ -46,4 +46,4 @@ def test_served_environments_are_not_run(environment, tmp_path):
 )
 def test_wrong_problems_are_refused(wrong):
     with pytest.raises(ConfigError):
-        assemble(scenario(FUNCTION, **wrong))
+        assemble(scenario(FUNCTION, **wrong), is_served=True)

@@ -262,11 +262,9 @@ class AdditivePosterior(ChannelGP):
         """Mean (g, m) as in ``local``, bit-identical, without the cost of a variance."""
         return self._stack(stack).mean(U)
 
-    def local_contrast(
-        self, stack: FactorStack, U: Points, reference: Point, *, gradient: bool = False, rough: bool = False
-    ) -> Marginals:
-        """Posterior of f_i(u) - f_i(v), v from the joint ``reference`` (unit cube); ``rough``: to three digits."""
-        return self._stack(stack).posterior(U, stack.take(reference[None]), gradient=gradient, rough=rough)
+    def local_contrast(self, stack: FactorStack, U: Points, reference: Point, *, gradient: bool = False) -> Marginals:
+        """Posterior of f_i(u) - f_i(v), v from the joint ``reference`` (unit cube)."""
+        return self._stack(stack).posterior(U, stack.take(reference[None]), gradient=gradient)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of one factor.

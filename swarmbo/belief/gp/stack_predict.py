@@ -9,7 +9,6 @@ the covariances of f_i(u) with the observations, K = L Lᵀ their covariance and
 and for the contrast f_i(u) - f_i(v) the same with k(u) - k(v) and prior variance 2 (s - k(u, v)). Multiplying by L⁻¹ is
 faster than solving triangular systems, and keeps twice as many digits as multiplying by K⁻¹. Vector instructions
 process eight points, and read each block of rows of L⁻¹ once; for a single point, they process eight entries of L⁻¹.
-Tables of hundreds of points only find where to search, so they process sixteen points in single precision.
 """
 
 from collections.abc import Sequence
@@ -25,17 +24,12 @@ from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.stack import Marginals
 from swarmbo.belief.gp.triangular_steps import (
     POINTS,
-    ROUGH_POINTS,
     block,
     block_of_one,
-    rough_apart,
-    rough_block,
-    rough_sums,
-    row_of,
 )
 from swarmbo.boundary.compiling import LANES, compiled, inner, read_only
 from swarmbo.kernels import correlation_and_slope
-from swarmbo.kernels.compiled import CODES, GIVEN, radial, rough_radial
+from swarmbo.kernels.compiled import CODES, GIVEN, radial
 from swarmbo.kernels.threads import in_threads
 
 _FEW = 2  # largest number of points per factor for ``predict_few``
@@ -49,10 +43,6 @@ _ADDRESSES = read_only(1, types.uint64)
 _unsigned: Any = np.uint64
 Workspace = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # see ``workspace_for``
 _ROWS, _BYTES, _NONE = _unsigned(ROWS), _unsigned(8), _unsigned(0)
-_single: Any = np.float32
-_HALF, _ONE = _unsigned(4), _unsigned(1)
-_STEEP = 1e3  # entry of L⁻¹ above which single precision loses too many digits of a variance
-_ZERO = _single(0.0)
 _NOWHERE = np.zeros(0, dtype=np.uint64)
 MEAN, SLOPE, VARIANCE, GRADIENT = range(4)  # requested output; SLOPE: the mean and its gradient only
 
@@ -273,96 +263,6 @@ def predict_few(
                 dvar[f, p, d] = 2.0 * (own - by_var) / lengths[f, d]
 
 
-@compiled(_SIGNATURE, _nrt=True, fastmath=LANES)
-def predict_roughly(
-    wanted: int, stack: Stack, U: Points, reference: Rows, is_contrast: bool, blocks: Blocks, out: Out, work: Workspace
-) -> None:
-    """Means and variances as by ``predict``, in single precision unless L⁻¹ has a diagonal entry above 1e3."""
-    kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
-    mean, var, dmean, dvar = out
-    g, m, a = U.shape
-    most = (alpha.shape[1] + ROWS - 1) // ROWS * ROWS
-    n_blocks = most // ROWS
-    entries = np.empty(ROWS * ROWS * n_blocks * (n_blocks + 1) // 2, dtype=np.float32)
-    K, apart = np.zeros((most, ROUGH_POINTS), dtype=np.float32), np.empty((most, ROUGH_POINTS), dtype=np.float32)
-    squares, x = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty((a, ROUGH_POINTS), dtype=np.float32)
-    sums, away_from = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty(ROUGH_POINTS, dtype=np.float32)
-    Z, weight = np.empty((a, most), dtype=np.float32), np.empty(most, dtype=np.float32)
-    own_alpha, shift = np.empty(most, dtype=np.float32), np.zeros(most, dtype=np.float32)
-    _, long, _, _, places_of = work
-    v, at_reference = places_of[0], long[0]
-    near_one, own_v = np.zeros(ROUGH_POINTS, dtype=np.float32), np.empty(a, dtype=np.float32)
-    for f in range(g):
-        kernel, T = kernels[f], counts[f]
-        n_rows = (T + ROWS - 1) // ROWS * ROWS
-        steepest = 0.0
-        for i in range(T):
-            steepest = max(steepest, row_of(blocks, places[f], i)[i])
-        if steepest > _STEEP:
-            own = slice(f, f + 1)
-            own_stack = Stack(
-                kernels[own], counts[own], Zt[own], lengths[own], outputs[own], weights[own], alpha[own], given[own],
-                places[own],
-            )  # fmt: skip
-            at = Out(mean[own], var[own], dmean[own], dvar[own])
-            predict(wanted, own_stack, U[own], reference[own], is_contrast, blocks, at, work)
-            continue
-        offset = 0
-        for i in range(n_rows):
-            row, n_entries = row_of(blocks, places[f], i), (i // ROWS + 1) * ROWS
-            for j in range(n_entries):
-                entries[offset + j] = _single(row[j])
-            offset += n_entries
-        if is_contrast:
-            _at_reference(stack, f, reference, v, long)
-        for d in range(a):
-            own_v[d] = _single(v[d])
-        for t in range(T):
-            weight[t], own_alpha[t] = _single(weights[f, t]), _single(alpha[f, t])
-            shift[t] = _single(at_reference[t])
-            for d in range(a):
-                Z[d, t] = _single(Zt[f, d, t])
-        K[T:n_rows] = _ZERO
-        for start in range(0, m, ROUGH_POINTS):
-            apart[:] = _ZERO
-            for d in range(a):
-                for p in range(ROUGH_POINTS):  # the last point is repeated as padding
-                    x[d, p] = _single(U[f, min(start + p, m - 1), d] / lengths[f, d])
-            some, n = _unsigned(T), T * ROUGH_POINTS
-            rough_apart(
-                _unsigned(x.ctypes.data), _unsigned(Z.ctypes.data), _unsigned(most), _unsigned(a), some,
-                _unsigned(apart.ctypes.data),
-            )  # fmt: skip
-            rough_radial(kernel, apart.reshape(-1)[:n], K.reshape(-1)[:n])
-            sums[:], squares[:] = _ZERO, _ZERO
-            at = _unsigned(K.ctypes.data)
-            rough_sums(
-                at, some, _unsigned(weight.ctypes.data), _unsigned(shift.ctypes.data),
-                _unsigned(own_alpha.ctypes.data), _unsigned(sums.ctypes.data),
-            )  # fmt: skip
-            n_points = min(ROUGH_POINTS, m - start)
-            for p in range(n_points):
-                mean[f, start + p] = sums[p]
-            if wanted == MEAN:
-                continue
-            rows, width = _unsigned(entries.ctypes.data), _unsigned(0)
-            out = _unsigned(squares.ctypes.data)
-            for _ in range(n_rows // ROWS):
-                width += _ROWS
-                rough_block(rows, width, at, out)
-                rows += _ROWS * width * _HALF
-            if is_contrast:
-                away_from[:] = _ZERO
-                rough_apart(
-                    _unsigned(x.ctypes.data), _unsigned(own_v.ctypes.data), _ONE, _unsigned(a), _ONE,
-                    _unsigned(away_from.ctypes.data),
-                )  # fmt: skip
-                rough_radial(kernel, away_from, near_one)
-            for p in range(n_points):
-                prior = 2.0 * outputs[f] * (1.0 - near_one[p]) if is_contrast else outputs[f]
-                var[f, start + p] = max(prior - squares[p], 0.0)
-
-
 def workspace_for(T: int, a: int, n: int) -> Workspace:
     """Workspace for n points in parallel with a coordinates each, and for T observations."""
     most = (T + ROWS - 1) // ROWS * ROWS
@@ -397,12 +297,10 @@ class StackPosterior:
         """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
         return self.constants + self.scales * self._standardised(U, None, MEAN, self._alpha).mean
 
-    def posterior(
-        self, U: Points, reference: Reference = None, *, gradient: bool = False, rough: bool = False
-    ) -> Marginals:
-        """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units; ``rough``: three digits are enough."""
+    def posterior(self, U: Points, reference: Reference = None, *, gradient: bool = False) -> Marginals:
+        """Posterior of f_i(u), or of f_i(u) - f_i(reference), in physical units."""
         wanted, scales = GRADIENT if gradient else VARIANCE, self.scales
-        mean, var, dmean, dvar = self._standardised(U, reference, wanted, self._alpha, rough=rough)
+        mean, var, dmean, dvar = self._standardised(U, reference, wanted, self._alpha)
         mean = scales * mean if reference is not None else self.constants + scales * mean
         if not gradient:
             return Marginals(mean, scales**2 * var)
@@ -413,14 +311,10 @@ class StackPosterior:
         mean, _, slope, _ = self._standardised(U, None, SLOPE if gradient else MEAN, alpha)
         return mean, slope
 
-    def _standardised(
-        self, U: Points, reference: Reference, wanted: int, alpha: Weights, *, rough: bool = False
-    ) -> Out:
+    def _standardised(self, U: Points, reference: Reference, wanted: int, alpha: Weights) -> Out:
         """Standardised posterior by the fastest compiled function; outputs that are not ``wanted`` are 0."""
-        (g, m, a), kernel, whole = U.shape, predict, np.ascontiguousarray
-        rough = rough and wanted == VARIANCE
-        if self._may_be_few and (rough or m <= _FEW):
-            kernel = predict_roughly if rough else predict_few
+        (g, m, a), whole = U.shape, np.ascontiguousarray
+        kernel = predict_few if self._may_be_few and m <= _FEW else predict
         out = Out(np.zeros((g, m)), np.zeros((g, m)), np.zeros((g, m, a)), np.zeros((g, m, a)))
         away = np.zeros((g, a)) if reference is None else whole(reference[:, 0])
         # looking up the addresses takes as long as computing a few means

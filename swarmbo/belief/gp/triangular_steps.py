@@ -14,9 +14,10 @@ from numba.core import cgutils, types
 from swarmbo.belief.gp.cholesky import ROWS
 from swarmbo.boundary.compiling import inner, instructions
 
-POINTS, ROUGH_POINTS = 8, 16  # in parallel, in double and in single precision
+POINTS = 8  # in parallel
 _IN_FLIGHT = 8 if binding.get_host_cpu_features().get("avx512f") else 4  # rows at once: their sums stay in registers
-_DOUBLE, _SINGLE, _INT, _LANE = ir.DoubleType(), ir.FloatType(), ir.IntType(64), ir.IntType(32)
+_DOUBLE, _INT, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+_EIGHT = ir.VectorType(_DOUBLE, POINTS)
 _FUSED = ("contract",)
 _unsigned: Any = np.uint64
 _ROWS, _BYTES, _ONE = _unsigned(ROWS), _unsigned(8), _unsigned(1)  # numba converts mixed types of integers to floats
@@ -30,118 +31,80 @@ def block(builder: Any, matrix: Any, n: Any, points: Any, squares: Any, pulled: 
     k (n, 8 points), of eight sums of squares, and of vectors w (n, 8 points); and whether w is wanted (``is_pulled``).
     With v the products of rows and k, it adds v² to the sums and, for each row, v times the row to w.
     """
-    starts, v = _products(builder, matrix, n, points, squares, _DOUBLE, POINTS)
+    starts, v = _products(builder, matrix, n, points, squares)
     with builder.if_then(is_pulled), cgutils.for_range(builder, n, intp=_INT) as loop:
-        place = _entry(builder, pulled, builder.mul(loop.index, _INT(POINTS)), _DOUBLE)
-        w = _load(builder, place, _DOUBLE, POINTS)
+        place = _entry(builder, pulled, builder.mul(loop.index, _INT(POINTS)))
+        w = _load(builder, place)
         for start, own in zip(starts, v, strict=True):
-            entry = _spread(builder, builder.load(builder.gep(start, [loop.index])), POINTS)
+            entry = _spread(builder, builder.load(builder.gep(start, [loop.index])))
             w = _added(builder, w, entry, own)
         _put(builder, w, place)
-
-
-@instructions(types.void)
-def rough_block(builder: Any, matrix: Any, n: Any, points: Any, squares: Any) -> None:
-    """Sums of squares as by ``block``, for sixteen points in single precision, without w."""
-    _products(builder, matrix, n, points, squares, _SINGLE, ROUGH_POINTS)
-
-
-@instructions(types.void)
-def rough_apart(builder: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any, squares: Any) -> None:
-    """Add squared distances between sixteen points and n others, in single precision; arrays are addresses."""
-    with cgutils.for_range(builder, n_dims, intp=_INT) as dims:
-        at = _entry(builder, x, builder.mul(dims.index, _INT(ROUGH_POINTS)), _SINGLE)
-        own, first = _load(builder, at, _SINGLE, ROUGH_POINTS), builder.mul(dims.index, between)
-        with cgutils.for_range(builder, n, intp=_INT) as loop:
-            z = builder.load(_entry(builder, Z, builder.add(first, loop.index), _SINGLE))
-            away = builder.fsub(own, _spread(builder, z, ROUGH_POINTS))
-            place = _entry(builder, squares, builder.mul(loop.index, _INT(ROUGH_POINTS)), _SINGLE)
-            _put(builder, _added(builder, _load(builder, place, _SINGLE, ROUGH_POINTS), away, away), place)
-
-
-@instructions(types.void)
-def rough_sums(builder: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: Any, sums: Any) -> None:
-    """Replace K by weights K - shifts, and add alpha K to ``sums``, for sixteen points; arrays are addresses."""
-    place = _entry(builder, sums, _INT(0), _SINGLE)
-    total = cgutils.alloca_once_value(builder, _load(builder, place, _SINGLE, ROUGH_POINTS))
-    with cgutils.for_range(builder, n, intp=_INT) as loop:
-        at = _entry(builder, K, builder.mul(loop.index, _INT(ROUGH_POINTS)), _SINGLE)
-        weight, shift, alpha = (
-            _spread(builder, builder.load(_entry(builder, other, loop.index, _SINGLE)), ROUGH_POINTS)
-            for other in (weights, shifts, alpha)
-        )
-        k = builder.fsub(builder.fmul(_load(builder, at, _SINGLE, ROUGH_POINTS), weight), shift)
-        _put(builder, k, at)
-        builder.store(_added(builder, builder.load(total), alpha, k), total)
-    _put(builder, builder.load(total), place)
 
 
 @instructions(types.float64)
 def block_of_one(builder: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: Any) -> Any:
     """Sum of v² as by ``block``, and w, for one point: lanes hold eight entries of a row; n is a multiple of eight."""
-    starts = [_entry(builder, matrix, builder.mul(n, _INT(row)), _DOUBLE) for row in range(ROWS)]
-    nothing = ir.Constant(ir.VectorType(_DOUBLE, POINTS), [0.0] * POINTS)
+    starts = [_entry(builder, matrix, builder.mul(n, _INT(row))) for row in range(ROWS)]
+    nothing = ir.Constant(_EIGHT, [0.0] * POINTS)
     sums = [cgutils.alloca_once_value(builder, nothing) for _ in starts]
     with cgutils.for_range(builder, builder.udiv(n, _INT(POINTS)), intp=_INT) as loop:
         first = builder.mul(loop.index, _INT(POINTS))
-        own = _load(builder, _entry(builder, k, first, _DOUBLE), _DOUBLE, POINTS)
+        own = _load(builder, _entry(builder, k, first))
         for start, total in zip(starts, sums, strict=True):
-            entries = _load(builder, builder.gep(start, [first]), _DOUBLE, POINTS)
+            entries = _load(builder, builder.gep(start, [first]))
             builder.store(_added(builder, builder.load(total), entries, own), total)
     v, square = [_summed(builder, builder.load(total)) for total in sums], ir.Constant(_DOUBLE, 0.0)
     for own in v:
         square = _added(builder, square, own, own)
     with builder.if_then(is_pulled):
-        spread = [_spread(builder, own, POINTS) for own in v]
+        spread = [_spread(builder, own) for own in v]
         with cgutils.for_range(builder, builder.udiv(n, _INT(POINTS)), intp=_INT) as loop:
             first = builder.mul(loop.index, _INT(POINTS))
-            place = _entry(builder, w, first, _DOUBLE)
-            total = _load(builder, place, _DOUBLE, POINTS)
+            place = _entry(builder, w, first)
+            total = _load(builder, place)
             for start, own in zip(starts, spread, strict=True):
-                entries = _load(builder, builder.gep(start, [first]), _DOUBLE, POINTS)
+                entries = _load(builder, builder.gep(start, [first]))
                 total = _added(builder, total, entries, own)
             _put(builder, total, place)
     return square
 
 
-def _products(
-    builder: Any, matrix: Any, n: Any, points: Any, squares: Any, number: Any, lanes: int
-) -> tuple[list[Any], list[Any]]:
+def _products(builder: Any, matrix: Any, n: Any, points: Any, squares: Any) -> tuple[list[Any], list[Any]]:
     """Starts of rows, and products of rows with the vectors of points; adds the products' squares to ``squares``."""
-    starts = [_entry(builder, matrix, builder.mul(n, _INT(row)), number) for row in range(ROWS)]
-    place, v = _entry(builder, squares, _INT(0), number), list[Any]()
+    starts = [_entry(builder, matrix, builder.mul(n, _INT(row))) for row in range(ROWS)]
+    place, v = _entry(builder, squares, _INT(0)), list[Any]()
     for first in range(0, ROWS, _IN_FLIGHT):
         own = starts[first : first + _IN_FLIGHT]
-        nothing = ir.Constant(ir.VectorType(number, lanes), [0.0] * lanes)
+        nothing = ir.Constant(_EIGHT, [0.0] * POINTS)
         sums = [cgutils.alloca_once_value(builder, nothing) for _ in own]
         with cgutils.for_range(builder, n, intp=_INT) as loop:
-            k = _load(builder, _entry(builder, points, builder.mul(loop.index, _INT(lanes)), number), number, lanes)
+            k = _load(builder, _entry(builder, points, builder.mul(loop.index, _INT(POINTS))))
             for start, total in zip(own, sums, strict=True):
-                entry = _spread(builder, builder.load(builder.gep(start, [loop.index])), lanes)
+                entry = _spread(builder, builder.load(builder.gep(start, [loop.index])))
                 builder.store(_added(builder, builder.load(total), entry, k), total)
         v.extend(builder.load(total) for total in sums)
-    square = _load(builder, place, number, lanes)
+    square = _load(builder, place)
     for own in v:
         square = _added(builder, square, own, own)
     _put(builder, square, place)
     return starts, v
 
 
-def _entry(builder: Any, address: Any, place: Any, number: Any) -> Any:
-    return builder.gep(builder.inttoptr(address, number.as_pointer()), [place])
+def _entry(builder: Any, address: Any, place: Any) -> Any:
+    return builder.gep(builder.inttoptr(address, _DOUBLE.as_pointer()), [place])
 
 
-def _load(builder: Any, pointer: Any, number: Any, lanes: int) -> Any:
-    return builder.load(builder.bitcast(pointer, ir.VectorType(number, lanes).as_pointer()), align=4)
+def _load(builder: Any, pointer: Any) -> Any:
+    return builder.load(builder.bitcast(pointer, _EIGHT.as_pointer()), align=4)
 
 
 def _put(builder: Any, vector: Any, pointer: Any) -> None:
-    builder.store(vector, builder.bitcast(pointer, vector.type.as_pointer()), align=4)
+    builder.store(vector, builder.bitcast(pointer, _EIGHT.as_pointer()), align=4)
 
 
-def _spread(builder: Any, number: Any, lanes: int) -> Any:
-    nothing = ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined)
-    all_lanes = ir.Constant(ir.VectorType(_LANE, lanes), [0] * lanes)
+def _spread(builder: Any, number: Any) -> Any:
+    nothing = ir.Constant(_EIGHT, ir.Undefined)
+    all_lanes = ir.Constant(ir.VectorType(_LANE, POINTS), [0] * POINTS)
     return builder.shuffle_vector(builder.insert_element(nothing, number, _LANE(0)), nothing, all_lanes)
 
 

@@ -8,6 +8,7 @@ terms, so agents that each own a scope can add it up.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -62,7 +63,8 @@ class Term:
 class SuccessGP:
     """The mode of the logit of success, as a function on the unit cube. ``evidence`` is Laplace's approximation of the
     log-probability of the results, ``odds`` the log odds against a model in which failures are random, and ``fade`` the
-    correlation of results with the present. Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
+    correlation of results with the present. ``counts`` has the number of values of each choice, and 1 for numbers: any
+    two values are at distance 1. Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
     """
 
     terms: tuple[Term, ...]
@@ -71,6 +73,7 @@ class SuccessGP:
     weights: Float[np.ndarray, " t"]
     evidence: float
     fade: Float[np.ndarray, " t"] = field(repr=False)
+    counts: Float[np.ndarray, " n"] = field(repr=False)
     odds: float = np.inf
 
     @classmethod
@@ -83,11 +86,13 @@ class SuccessGP:
         rounds: Float[np.ndarray, " t"] | None = None,
         now: float = 0.0,
         memory: TimeCorrelation | None = None,
+        counts: Float[np.ndarray, " n"] | None = None,
     ) -> "SuccessGP":
         """Model with the largest evidence among a few candidates."""
         share = (float(succeeded.sum()) + _PRIOR[0]) / (len(succeeded) + sum(_PRIOR))
         offset = max(float(logit(share)), 0.0)
-        rows = _most_informative(U, succeeded)
+        counts = np.ones(U.shape[1]) if counts is None else counts
+        rows = _most_informative(U, succeeded, counts)
         U, succeeded, n = U[rows], succeeded[rows], len(rows)
         between, fade = np.ones((n, n)), np.ones(n)
         if memory is not None and rounds is not None:
@@ -95,9 +100,10 @@ class SuccessGP:
             between = correlation(memory.kernel, np.abs(then[:, None] - then) / memory.lengthscale)
             fade = correlation(memory.kernel, np.abs(now - then) / memory.lengthscale)
         choices = _choices(U.shape[1], scopes)
-        tried = [cls.given(terms, offset, U, succeeded, between=between, fade=fade) for terms in choices]
-        best, by_chance = max(tried, key=lambda model: model.evidence), tried[0].terms[-1:]
-        return replace(best, odds=best.evidence - cls.given(by_chance, offset, U, succeeded, between=between).evidence)
+        given = partial(cls.given, offset=offset, U=U, succeeded=succeeded, between=between, fade=fade, counts=counts)
+        tried = [given(terms) for terms in choices]
+        best = max(tried, key=lambda model: model.evidence)
+        return replace(best, odds=best.evidence - given(tried[0].terms[-1:]).evidence)
 
     @classmethod
     def given(
@@ -109,14 +115,16 @@ class SuccessGP:
         *,
         between: Float[np.ndarray, "t t"] | None = None,
         fade: Float[np.ndarray, " t"] | None = None,
+        counts: Float[np.ndarray, " n"] | None = None,
     ) -> "SuccessGP":
         """Mode for given terms; ``between`` multiplies covariances of results, ``fade`` those of points and results."""
-        K = np.zeros((len(U), len(U)))
+        K, counts = np.zeros((len(U), len(U))), np.ones(U.shape[1]) if counts is None else counts
         for term in terms:
-            gaps = U[:, None, list(term.columns)] - U[None][:, :, list(term.columns)]
+            own = list(term.columns)
+            gaps = _gaps(U[:, own], U[:, own], counts[own])
             K += term.variance * np.exp(-0.5 * (gaps**2).sum(axis=-1) / term.lengthscale**2)
         weights, evidence = _mode(K if between is None else K * between, succeeded, offset)
-        return cls(tuple(terms), offset, U, weights, evidence, np.ones(len(U)) if fade is None else fade)
+        return cls(tuple(terms), offset, U, weights, evidence, np.ones(len(U)) if fade is None else fade, counts)
 
     def logit(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
         """The mode at points of the unit cube."""
@@ -129,12 +137,12 @@ class SuccessGP:
         value, slope = np.zeros(len(X)), np.zeros(X.shape)
         place = {int(column): i for i, column in enumerate(columns)}
         for term in terms:
-            own = [place[column] for column in term.columns]
-            gaps = X[:, None, own] - self.U[None][:, :, list(term.columns)]
+            own, inner = [place[column] for column in term.columns], list(term.columns)
+            gaps = _gaps(X[:, own], self.U[:, inner], self.counts[inner])
             square = term.lengthscale**2
             pulls = term.variance * np.exp(-0.5 * (gaps**2).sum(axis=-1) / square) * (self.weights * self.fade)
             value += pulls.sum(axis=-1)
-            slope[:, own] -= (pulls[..., None] * gaps).sum(axis=1) / square
+            slope[:, own] -= (pulls[..., None] * gaps).sum(axis=1) / square * (self.counts[inner] == 1)
         return value, slope
 
 
@@ -156,6 +164,14 @@ class Requirement:
         return bool(expit(self.model.odds) * fails > expit(-_REQUIRED))
 
 
+def _gaps(
+    U: Float[np.ndarray, "m a"], others: Float[np.ndarray, "t a"], counts: Float[np.ndarray, " a"]
+) -> Float[np.ndarray, "m t a"]:
+    """Differences of points; 1 between any two values of a choice."""
+    gaps = U[:, None] - others[None]
+    return np.where(counts > 1, np.abs(gaps) * counts > 0.5, gaps) if (counts > 1).any() else gaps
+
+
 def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
     together = tuple(range(n))
     groups = [group for group in dict.fromkeys(tuple(sorted(scope)) for scope in scopes) if 1 < len(group) < n]
@@ -171,12 +187,14 @@ def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
     return out
 
 
-def _most_informative(U: Float[np.ndarray, "t n"], succeeded: Bool[np.ndarray, " t"]) -> Int[np.ndarray, " k"]:
+def _most_informative(
+    U: Float[np.ndarray, "t n"], succeeded: Bool[np.ndarray, " t"], counts: Float[np.ndarray, " n"]
+) -> Int[np.ndarray, " k"]:
     """Rows in use: all if few; else the last failures, the successes nearest to a failure, and some other successes."""
     if len(U) <= _MOST:
         return np.arange(len(U))
     failed, good = np.flatnonzero(~succeeded)[-2 * _MOST // 5 :], np.flatnonzero(succeeded)
-    distance = np.min([((U[good] - U[row]) ** 2).sum(axis=1) for row in failed], axis=0)
+    distance = np.min([(_gaps(U[good], U[[row]], counts)[:, 0] ** 2).sum(axis=1) for row in failed], axis=0)
     order, n_near = good[np.argsort(distance, kind="stable")], 2 * _MOST // 5
     near, others = order[:n_near], np.sort(order[n_near:])
     n_others = min(_MOST - len(failed) - len(near), len(others))
@@ -243,9 +261,12 @@ def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = (
     for columns, bad, good in told:
         rows, local = np.flatnonzero(bad | good), {column: i for i, column in enumerate(columns)}
         U = situation.domain.to_unit(history.X[rows])[:, list(columns)]
+        counts = None if situation.coding is None else np.array(situation.coding.counts)[list(columns)]
         scopes = [[local[column] for column in scope] for scope in graph.columns if set(scope) <= set(columns)]
         rounds = None if history.rounds is None else history.rounds[rows]
-        learned = SuccessGP.learned(U, good[rows], scopes, rounds=rounds, now=situation.round, memory=memory)
+        learned = SuccessGP.learned(
+            U, good[rows], scopes, rounds=rounds, now=situation.round, memory=memory, counts=counts
+        )
         excess = excess_of(good[rows][situation.chosen[rows]])
         out.append(Requirement(np.array(columns), learned, required_logit(excess, learned.odds)))
     return tuple(out)

@@ -211,3 +211,25 @@ class FlatImprovements(LogImprovements):
 
     def value(self, stack, U, received):
         return np.zeros(U.shape[:2])
+
+
+@given(st.permutations(range(5)), st.booleans(), st.integers(0, 50))
+def test_the_order_of_a_choices_values_changes_neither_what_is_learned_nor_what_is_moved_back(order, is_whole, seed):
+    rng = np.random.default_rng(seed)
+    choices, others = rng.integers(5, size=16), rng.random((16, 2))
+    outcomes = rng.normal(size=(16, 2))
+    outcomes[choices < 2] = (np.nan, np.nan if is_whole else 1.0)
+
+    def learned(position):
+        values = [int(value) for value in np.argsort(position)]
+        team = sb.Team(GRAPH, BOX | {"x": sb.Categorical(values)}, outcomes="per-factor", initial=2)
+        rows = [[int(choice), *place] for choice, place in zip(choices, 2.0 * others, strict=True)]
+        team.attach(rows, outcomes)
+        needed = requirements(situation_of(team))
+        points = [[(position[choice] + 0.5) / 5, *rest] for choice, rest in zip([0, 1, 2, 3, 4], others, strict=False)]
+        back = [moved_back(needed, np.array(point), np.array(points[3])) for point in points]
+        back = [[values[int(5 * place[0])], *place[1:]] for place in back]
+        return least_margin(needed, np.array(points)), np.array(back)
+
+    for ours, theirs in zip(learned(np.arange(5)), learned(np.array(order)), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-7)

@@ -255,8 +255,9 @@ def test_expected_improvement_is_that_of_the_exact_process_of_the_drawn_member(s
 def test_failures_and_empty_histories_give_finite_functions(situation_of, outcomes) -> None:
     whole = situation_of(t=10, outcomes=outcomes)
     failed = Dataset(whole.history.X, np.full(10, np.nan), np.full((10, 4), np.nan))
-    some = Dataset(whole.history.X, whole.history.totals.copy(), whole.history.factors.copy())
-    some.totals[::2], some.factors[1::3] = np.nan, np.nan
+    totals, factors = whole.history.totals.copy(), whole.history.factors.copy()
+    totals[::2], factors[1::3] = np.nan, np.nan
+    some = Dataset(whole.history.X, totals, factors)
     for history in (cut(whole, 0).history, failed, some):
         situation = replace(whole, history=history)
         model = learn_ensemble(situation, SMALL, None)

@@ -96,6 +96,15 @@ def test_batches_of_every_acquisition_equal_those_of_the_team(acquisition: str, 
     case.play(1, 2)
 
 
+def test_agents_replace_known_points_of_a_small_grid_as_the_team_does():
+    """They add up the means and variances of their factors, so that each knows the expected improvement."""
+    case = case_of(dict.fromkeys("abc", sb.Integer(0, 2)), outcomes="per-factor")
+    case.play(INITIAL + 6)
+    case.play(2, 3)
+    assert case.team.sent["expected"].messages
+    assert sent_by(case.agents) == case.team.sent
+
+
 def test_values_of_other_points_are_told_and_attached_in_the_users_types():
     case = case_of(DISCRETE)
     points = [["red", 3, None], ["blue", 7, True]]

@@ -1,5 +1,6 @@
 """Ledger and driver: each query is told once, whatever workers do; a ledger cut at any byte is restored."""
 
+import errno
 import importlib
 import json
 import os
@@ -16,9 +17,8 @@ from hypothesis import given, strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError, RunFolderError, ShapeError, UnknownQueryError
+from swarmbo.errors import ConfigError, EvaluationError, RunFolderError, ShapeError, UnknownQueryError, UnwritableError
 from swarmbo.evaluations import Driver, Ended, Ledger
-from swarmbo.evaluations.driver import EvaluationError
 from swarmbo.evaluations.executor import store_result
 from swarmbo.evaluations.ledger import LEDGER, STATES, Event
 
@@ -99,6 +99,22 @@ def test_what_the_team_refuses_is_not_logged(tmp_path):
         ledger.lost("q00009", "killed")
     assert (tmp_path / LEDGER).read_bytes() == before
     assert ledger.tell(query.id, value(query.point))
+
+
+def test_a_caller_that_changes_the_point_of_a_query_changes_no_event(tmp_path):
+    ledger = Ledger.create(tmp_path, team())
+    query = ledger.ask()
+    asked = dict(query.point)
+    query.point.pop("x")
+    query.point["sum"] = 3.0
+    assert ledger.query(query.id).point == ledger.asked(query.id).point == ledger.pending[query.id].point == asked
+
+
+def test_a_ledger_on_a_full_disk_says_what_to_do(tmp_path, monkeypatch):
+    ledger = Ledger.create(tmp_path, team())
+    monkeypatch.setattr("os.fsync", lambda file: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
+    with pytest.raises(UnwritableError, match=r"cannot be written: No space left; .* resume the run, or open the led"):
+        ledger.ask()
 
 
 def test_other_teams_changed_lines_and_other_decisions_are_refused(tmp_path):
@@ -332,6 +348,21 @@ def test_settings_with_which_nothing_would_be_evaluated_are_refused(tmp_path, ke
 def test_an_evaluation_that_raises_may_end_the_run(tmp_path):
     with pytest.raises(EvaluationError, match="query q00003: 6"):
         drive(tmp_path, Scripted(0, lambda task, _: "error" if task == "q00003" else "done"), stops=True)
+
+
+def test_an_evaluation_that_stopped_the_run_is_tried_again(tmp_path):
+    ledger = Ledger.create(tmp_path, sobol_team())
+    query = ledger.ask()
+    (tmp_path / "results").mkdir()
+    store_result(tmp_path / "results", Ended(query.id, "error", "no licence"))
+    executor, results, told = Scripted(0), tmp_path / "results", {}
+
+    def tell(query_id, end):
+        told[query_id] = end.status
+        ledger.tell(query_id, end.value)
+
+    Driver(ledger, executor, 1, 2, tell, results=results, stops=True).run()
+    assert (told, executor.tries[query.id]) == ({"q00001": "done", "q00002": "done"}, 1)
 
 
 def test_results_on_the_disk_are_told_first_and_not_measured_again(tmp_path):

@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -151,6 +152,27 @@ def test_a_hung_task_of_an_adapted_executor_does_not_block_others_and_is_done_ag
         executor.submit("hung", [("hang", 1)])
         assert ends_of(executor, 1)["hung"].status == "done"
         executor.close()
+
+
+def test_each_adapter_of_the_same_executor_has_its_own_time_limit():
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        for limit, status in ((None, "done"), (0.3, "hung"), (None, "done")):
+            executor = FuturesExecutor(threads, Doing(), timeout_s=limit)
+            executor.submit("a", [("sleep", 1.0)])
+            assert ends_of(executor, 1)["a"].status == status
+
+
+def test_a_pause_of_all_processes_does_not_count_as_time_of_a_task(pool_of, monkeypatch):
+    skipped_s, real = [0.0], time.monotonic
+    clock = SimpleNamespace(monotonic=lambda: real() + skipped_s[0], perf_counter=time.perf_counter)
+    monkeypatch.setattr("swarmbo.evaluations.executor.time", clock)
+    pool = pool_of(count=1, timeout_s=30.0)
+    pool.submit("paused", [("sleep", 2.0)])
+    while not list(pool._work.marks.glob("paused.*")):
+        time.sleep(0.05)
+    skipped_s[0] = 100.0  # as after Ctrl-Z and fg
+    pool.submit("next", [])
+    assert {task: end.status for task, end in ends_of(pool, 2).items()} == {"paused": "done", "next": "done"}
 
 
 @pytest.mark.parametrize("timeout_s", [None, 60.0])

@@ -1,7 +1,10 @@
 """Constraints known beforehand and limits on measured quantities: queries keep them, and optima are found."""
 
+import ctypes
 import math
+import os
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from itertools import product
 from types import SimpleNamespace
@@ -593,7 +596,7 @@ def test_values_on_the_border_of_a_rule_are_allowed_despite_rounding(rule, step)
             "distance": lambda x, y, n=n: abs(x - y) >= n,
             "box": lambda x, y, n=n: not (1 < x < n and 1 < y < n),
         }[rule]
-        assert team.n_points == sum(allowed(x, y) for x, y in pairs)
+        assert len(team.few) == sum(allowed(x, y) for x, y in pairs)
 
 
 @pytest.mark.parametrize(
@@ -650,3 +653,66 @@ def test_a_rule_that_only_a_solver_s_rounding_keeps_is_refused():
     wide = dict.fromkeys("ab", sb.Integer(0, 10**8))
     with pytest.raises(ConfigError, match="constraints that leave no point, as far as could be found"):
         Problem.of(None, wide).with_constraints([Linear(weights={"a": 1, "b": 1}, at_least=10.2, at_most=10.7)])
+
+
+def keeps_exactly(constraint, point):
+    """True if a point keeps a limit in exact arithmetic."""
+    if isinstance(constraint, Separation):
+        one, other = (Fraction(point[name]) for name in constraint.variables)
+        return abs(one - other) >= Fraction(constraint.at_least)
+    total = sum(Fraction(weight) * Fraction(point[name]) for name, weight in constraint.weights.items())
+    low, high = constraint.at_least, constraint.at_most
+    return (low is None or total >= Fraction(low)) and (high is None or total <= Fraction(high))
+
+
+def printed_by_the_solver(capfd):
+    if os.name == "posix":
+        ctypes.CDLL(None).fflush(None)  # it prints by C
+    return capfd.readouterr().out
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_limits_that_integers_of_wide_bounds_keep_are_kept_exactly_and_never_refused(seed, capfd):
+    rng = np.random.default_rng(seed)
+    for _ in range(4):
+        space, known, constraints = dict[str, sb.Integer](), dict[str, int](), []
+        for name in NAMES[: rng.integers(2, 5)]:
+            side = 10 ** int(rng.choice([1, 4, 6, 7, 9, 12]))
+            low = int(rng.integers(-side, side + 1))
+            space[name], known[name] = sb.Integer(low, low + side), int(rng.integers(low, low + side, endpoint=True))
+        for _ in range(rng.integers(1, 4)):
+            one, other = names = [str(name) for name in rng.permutation(list(space))[:2]]
+            weights = {name: float(rng.choice([-1, 1, 2, 3, 5])) for name in names}
+            total = sum(int(weights[name]) * known[name] for name in names)
+            more = int(rng.choice([0, 0, 1, 10_000]))  # often an equation
+            linear = Linear(weights, at_most=total + more, at_least=total)
+            constraints.append(
+                linear if rng.random() < 0.7 else Separation((one, other), abs(known[one] - known[other]))
+            )
+        problem = Problem.of(None, space).with_constraints(constraints)
+        for u in rng.random((3, len(space))):
+            point = problem.named(problem.in_box(problem.nearest_allowed(u)))
+            assert all(keeps_exactly(constraint, point) for constraint in constraints)
+    assert printed_by_the_solver(capfd) == ""
+
+
+@pytest.mark.parametrize("top", [10**6, 10**8, 10**9])
+def test_an_equation_of_wide_integers_has_many_points_and_the_nearest_one_is_near(top, capfd):
+    equation = Linear(weights={"a": 1, "b": 1}, at_least=top + 1, at_most=top + 1)
+    space = {"a": sb.Integer(0, top), "b": sb.Integer(0, top), "c": (0.0, 1.0)}
+    points = [query.point for query in sb.Team(None, space, initial=10, constraints=[equation]).ask(10)]
+    assert {point["a"] + point["b"] for point in points} == {top + 1}
+    assert len({point["a"] for point in points}) == 10
+    problem = Problem.of(None, space).with_constraints([equation])
+    for start in np.random.default_rng(0).random((5, 3)):
+        moved = np.abs(problem.nearest_allowed(start) - start)
+        assert moved.sum() == pytest.approx(abs(start[:2].sum() - 1.0), abs=1e-5)
+    assert printed_by_the_solver(capfd) == ""
+
+
+def test_an_equation_in_two_limits_is_kept():
+    weights = {"x": 1.0, "y": 1.0}
+    for more in ([], [Linear({"x": 1.0}, at_least=0.4)]):
+        both = [Linear(weights, at_most=1.0), Linear(weights, at_least=1.0), *more]
+        team = sb.Team(None, dict.fromkeys("xy", (0.0, 1.0)), constraints=both, initial=4)
+        assert [query.point["x"] + query.point["y"] for query in team.ask(4)] == pytest.approx([1.0] * 4, abs=1e-9)

@@ -1,10 +1,12 @@
 """If an environment raises, ends its process, hangs or answers nonsense, the run still records all its rounds."""
 
 import dataclasses
+import itertools
 import os
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pettingzoo
@@ -122,6 +124,13 @@ def test_the_log_says_why_an_evaluation_at_an_unknown_point_failed(tmp_path, mon
     assert sample.failure == "location: got 'here'; wanted the form of an action"
 
 
+def test_a_step_without_a_table_of_infos_is_a_failed_round(tmp_path, monkeypatch):
+    step = FunctionWorld.step
+    monkeypatch.setattr(FunctionWorld, "step", lambda self, actions: (*step(self, actions)[:4], None))
+    assert run(load("camel", ["rounds=2"]), tmp_path / "run").failed_rounds == 2
+    assert "got infos None; wanted" in RunFolder(tmp_path / "run").records()[1].failure
+
+
 @pytest.mark.parametrize("use", [check, lambda scenario: run(scenario, Path("nowhere"))])
 def test_a_reset_that_would_end_the_process_is_refused(monkeypatch, tmp_path, mischief, bump_scenario, use):
     def leave(self, seed=None, options=None):
@@ -232,6 +241,12 @@ def test_steps_that_hang_or_end_their_process_are_recorded_and_the_run_continues
     assert resume(tmp_path / "run") == summary
 
 
+def test_a_pause_of_the_run_does_not_count_as_time_of_a_step(tmp_path, hanging, monkeypatch):
+    clock = SimpleNamespace(monotonic=itertools.count(0.0, 100.0).__next__)  # each check comes after a pause
+    monkeypatch.setattr("swarmbo.runs.child_processes.time", clock)
+    assert run(hanging(), tmp_path / "run").failed_rounds == 0
+
+
 @pytest.mark.slow
 def test_a_hang_of_an_environment_without_saved_states_is_recorded(tmp_path, hanging):
     run(hanging(hangs=3, keeps_state=False), tmp_path / "run")
@@ -305,3 +320,16 @@ def test_memory_is_not_limited_if_the_system_refuses_to(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr("resource.setrlimit", refuse)
     _limit_memory()
+
+
+@pytest.mark.parametrize("wrong", [{"goal": "maximum"}, {"unit": None}])
+def test_a_truth_that_could_not_be_read_again_is_refused_before_the_first_round(
+    tmp_path, mischief, bump_scenario, monkeypatch, wrong
+):
+    check(scenario := bump_scenario(rounds=3))
+    world = type(mischief.made[-1])
+    true = world._truth
+    monkeypatch.setattr(world, "_truth", lambda self: dataclasses.replace(true(self), **wrong))
+    with pytest.raises(ConfigError, match=r"^\$\.environment: labels or ground_truth\(\): "):
+        run(scenario, tmp_path / "out")
+    assert not (tmp_path / "out" / "rounds.jsonl").exists()

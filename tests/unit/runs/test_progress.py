@@ -109,8 +109,9 @@ def test_time_between_processes_does_not_count_as_time_of_workers():
     assert statistics.running == again.running == 1
     assert statistics.busy(1002.0) == pytest.approx((8.0 + 2.0) / 32.0)
     assert again.busy(16.0) == pytest.approx((8.0 + 4.0) / 32.0)
-    again.add(Event("lost", 16.0, "q4"))
+    again.add(Event("lost", 16.0, "q4", note={"seconds": 6.0}))
     assert again.lost == 1
+    assert again.busy(16.0) == pytest.approx((8.0 + 6.0) / 32.0)
 
 
 def test_with_workers_lines_show_running_and_failed_tasks(capsys):

@@ -115,6 +115,17 @@ def test_check_refuses_the_same_as_run_and_a_failing_engine_leaves_no_folder(tmp
     assert run(failing, tmp_path / "run", trust=True).rounds == 10
 
 
+def test_a_result_of_an_engine_that_is_no_table_counts_as_a_failed_evaluation(tmp_path, monkeypatch):
+    text = "from swarmbo.evaluations import Ended\nclass Texts:\n    def __init__(self, **settings): self.tasks = []\n"
+    text += "    def submit(self, task, point): self.tasks.append(task)\n    def close(self): pass\n"
+    text += "    def poll(self, timeout): return [Ended(self.tasks.pop(), 'done', 'none')] if self.tasks else []\n"
+    (tmp_path / "engine_of_texts.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    summary = run(small("workers.engine=engine_of_texts:Texts", "rounds=3"), tmp_path / "run", trust=True)
+    assert (summary.rounds, summary.measurements) == (3, 0)
+    assert RunFolder(tmp_path / "run").records()[1].failure == "got result 'none'; wanted infos by agent"
+
+
 def test_own_engines_need_trust_and_invalid_worker_settings_are_named():
     with pytest.raises(ConfigError, match=r"^\$\.workers\.engine: .*--trust"):
         load("powell", THREADS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -261,3 +262,15 @@ def test_openapi_document_is_valid_and_describes_the_answers(client):
 @pytest.mark.parametrize("kind", [None, "linear", "pkg.mod:Class"])
 def test_a_refusal_of_a_key_names_the_known_ones(kind):
     assert refusal_of(ConfigError(unknown_key_message("colour", ["x", "y"], kind))).wanted == "x, y"
+
+
+def test_own_code_that_ends_a_request_does_not_end_the_service():
+    worker = application._Worker()
+
+    async def call(work):
+        return await asyncio.wait_for(worker.call(0, work), 30.0)
+
+    with pytest.raises(RuntimeError, match="no licence"):
+        asyncio.run(call(lambda: sys.exit("no licence")))
+    assert asyncio.run(call(lambda: 1)) == 1
+    worker.close()

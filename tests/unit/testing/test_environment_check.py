@@ -276,6 +276,7 @@ def whole_rounds(self, agent, origins, places):
 def test_a_correct_environment_passes():
     sb.testing.check_environment(Wire)
     sb.testing.check_environment(type("Known", (Wire,), truth()))
+    sb.testing.check_environment(type("Whole", (Wire,), truth(values=np.array([0, -5]))))
     partly = truth(values=np.array([0.0, np.nan]), value=lambda X: np.where(X[:, 0] > 4.0, np.nan, -X[:, 0]))
     sb.testing.check_environment(type("PartlyKnown", (Wire,), partly))
     timed = {"travel_rounds": whole_rounds, "rounds_left": lambda self, agent: np.int64(3)}

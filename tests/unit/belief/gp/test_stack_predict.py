@@ -1,22 +1,15 @@
-"""Posteriors of single factors: gradients, rough values in single precision, and independence of other factors."""
+"""Posteriors of single factors: gradients, and independence of other factors."""
 
 from itertools import product
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.acquisition.confidence_bounds import ContrastBounds
 from swarmbo.belief import AdditiveGP
 from swarmbo.belief.gp import additive_prediction, stack as stacks, stack_fit, stack_predict
-from swarmbo.coordination.central import Central
-from swarmbo.coordination.part import BoxView, LocalView, Part
-from swarmbo.coordination.refinement import narrowed
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.kernels import KERNEL_NAMES, correlation, threads
-from swarmbo.kernels.compiled import CODES, rough_radial
-from swarmbo.transport import Routes
+from swarmbo.kernels import KERNEL_NAMES, threads
 
 from .dense import MINE, with_own
 
@@ -155,72 +148,3 @@ def test_results_are_bit_identical_for_any_number_of_threads(monkeypatch):
     alone, n_alone = everything(1), len(shares)
     assert everything(2) == alone
     assert len(shares) > 2 * n_alone  # two threads share the work
-
-
-ROUGH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"], "o": ["c", "a"], "p": ["a", "b", "c"]})
-
-
-def rough_belief(noise_variance: float = 1e-3, t: int = 21) -> AdditiveGP:
-    rng = np.random.default_rng(5)
-    X, F = rng.random((t, 3)), rng.normal(size=(t, 5))
-    F[rng.random(F.shape) < 0.2] = np.nan
-    belief = AdditiveGP(ROUGH, noise_variance=noise_variance, outputscale=2.0, outcomes="per-factor")
-    return with_own(belief, kernels=(*KERNEL_NAMES, "rbf")).update(X, F)
-
-
-def points_of(stack, m: int) -> np.ndarray:
-    return np.random.default_rng(m).random((len(stack.factors), m, stack.size))
-
-
-@pytest.mark.parametrize("m", [1, 16, 37])
-def test_rough_values_are_right_to_three_digits_of_the_prior(m):
-    belief, reference = rough_belief(), np.array([0.2, 0.9, 0.4])
-    for stack in stacks_of(ROUGH):
-        U = points_of(stack, m)
-        right, rough = (belief.local_contrast(stack, U, reference, rough=rough) for rough in (False, True))
-        np.testing.assert_allclose(rough.mean, right.mean, atol=2e-3)
-        np.testing.assert_allclose(np.sqrt(rough.var), np.sqrt(right.var), atol=2e-3)
-        assert (rough.mean != right.mean).any()
-
-
-def test_values_that_single_precision_would_spoil_are_computed_in_double_precision():
-    belief, reference = rough_belief(noise_variance=1e-13, t=31), np.array([0.2, 0.9, 0.4])
-    spoilt = 0
-    for stack in stacks_of(ROUGH):
-        U = points_of(stack, 37)
-        right, rough = (belief.local_contrast(stack, U, reference, rough=rough) for rough in (False, True))
-        is_same = (rough.var == right.var).all(axis=1)
-        spoilt += int(is_same.sum())
-        np.testing.assert_array_equal(rough.mean[is_same], right.mean[is_same])
-        np.testing.assert_allclose(np.sqrt(rough.var), np.sqrt(right.var), atol=2e-2)
-    assert 0 < spoilt < 5  # factors with smooth kernels
-
-
-@pytest.mark.parametrize("kernel", KERNEL_NAMES)
-def test_correlations_in_single_precision(kernel):
-    r = np.concatenate([[0.0], np.geomspace(1e-4, 40.0, 999)])
-    near = np.zeros(1000, dtype=np.float32)
-    numba.njit(lambda *given: rough_radial(*given))(CODES[kernel], (r**2).astype(np.float32), near)
-    np.testing.assert_allclose(near, correlation(kernel, r), rtol=2e-5, atol=1e-30)
-
-
-def test_tables_use_rough_values_of_bounds():
-    asked = list[str]()
-
-    class Noting(ContrastBounds):
-        def value(self, stack, U, received):
-            asked.append("value")
-            return super().value(stack, U, received)
-
-        def rough_value(self, stack, U, received):
-            asked.append("rough")
-            return super().rough_value(stack, U, received)
-
-    bounds = Noting.on_cube(rough_belief(), reference=np.full(3, 0.5), weight=1.0)
-    part = Part(ROUGH, 0, Routes(ROUGH.agents, None))
-    view = BoxView.on(LocalView.of(part), bounds)
-    Central(part).run(narrowed(view, 0, 7))
-    assert set(asked) == {"rough"}
-    (stack, *_) = stacks_of(ROUGH)
-    U = points_of(stack, 9)
-    np.testing.assert_allclose(bounds.rough_value(stack, U, ()), bounds.value(stack, U, ()), atol=2e-3)
