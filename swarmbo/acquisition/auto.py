@@ -57,7 +57,7 @@ _EVERYWHERE = 2.0  # side of a box that contains the cube, wherever its centre i
 _COMBINE_GROWTH = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
 _RESTART_WEIGHT = 3.0  # weight of the standard deviation at a restart, relative to the papers' bounds
 _NOISY = 3e-4  # share of the noise in the variance of outcomes above which a lack of gains means little
-_DRAWN_ABOVE = 1e-2  # the same above which one factor is searched by draws in turns
+_VERY_NOISY = 1e-2  # the same above which a draw searches one factor in every second turn
 
 
 @kind("acquisition", FIELD, FUNCTION)
@@ -112,8 +112,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     share variables, or in noise, since a draw explores all at once. Trust regions react to posterior means, not to
     noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a
     restart are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint
-    draws maximised everywhere, since a few outcomes tell little. So is every second point of one noisy factor that is
-    not split.
+    draws maximised everywhere, since a few outcomes tell little. So is every second point of one factor that is not
+    split, if its noise is above 1e-2. This does not hold if untransformed outcomes count as exact (noise below 5e-5).
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
@@ -369,10 +369,10 @@ def _patience(noise_variance: float) -> int:
 
 
 def _is_turn_of_draw(situation: JointSituation, model: Model) -> bool:
-    """True if a noisy factor that is alone, and not a sum, is searched by a draw, as a few outcomes tell little."""
+    """True if it is a draw's turn to search one noisy factor that is not split, as a few outcomes tell little."""
     if len(situation.graph.factors) > 1 or model.divided or model.complete is not None:
         return False
-    is_noisy = model.belief.hyperparameters.noise_variances[0] > _DRAWN_ABOVE and not model.learned.is_exact
+    is_noisy = model.belief.hyperparameters.noise_variances[0] > _VERY_NOISY and not model.learned.is_exact
     turn = _n_asked(situation) // max(len(model.learned.candidate_models), 1)  # all models that alternate are drawn
     return is_noisy and turn % _PERIOD == 0
 

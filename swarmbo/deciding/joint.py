@@ -268,7 +268,7 @@ def recommended_steps(situation: JointSituation, problem: Problem, model: Model)
     belief, history = model.belief, situation.history
     U = problem.nearest_allowed((yield from _best(model, (yield Rank(belief)), situation)))
     candidates, may_fail = np.isfinite(history.sums), False
-    is_exact = model.learned.is_exact and not _is_known_by_owners(situation)
+    is_exact = model.learned.is_exact and not (_is_known_by_owners(situation) or (history.known_noise > 0.0).any())
     if problem.ranges:
         candidates = probably_feasible(situation, belief.settings.time)  # the model's best may break a limit
     elif len(belief.graph.components) > 1 and not belief.is_coupled:
@@ -276,16 +276,15 @@ def recommended_steps(situation: JointSituation, problem: Problem, model: Model)
         needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]
         lost = problem.domain.to_unit(history.X[history.failed.any(axis=1)])
         may_fail = bool((np.abs(lost - U) <= _ROUNDING).all(axis=1).any()) or any(one.is_risky(U) for one in needed)
-    if is_exact:
-        candidates = candidates & np.isfinite(history.sums)
     evaluated, outcomes = history.X[candidates], history.sums[candidates]
     if len(evaluated) and (problem.ranges or may_fail or is_exact):
         means = outcomes if is_exact else (yield Expect(model, problem.modelled(evaluated)))[0]
         U = problem.nearest_allowed(problem.domain.to_unit(evaluated[means.argmax()]))
     point = problem.in_box(U)
     (mean,), (std,) = yield Expect(model, problem.modelled(point[None]))
-    if is_exact and len(evaluated):
-        mean, std = outcomes.max(), max(std, abs(outcomes.max() - mean))  # a transform may miss an exact outcome
+    told = outcomes[(np.abs(problem.domain.to_unit(evaluated) - U) <= _ROUNDING).all(axis=1)]
+    if is_exact and len(told):  # a transform may miss an exact outcome
+        mean, std = told.max(), max(std, abs(told.max() - mean))
     return Recommendation(point.tolist(), float(mean), float(std), problem.named(point))
 
 

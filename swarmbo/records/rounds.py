@@ -212,8 +212,9 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     Args:
         location: Location in physical units. For a function, the values of its variables in the order of its graph; a
             choice has its position in its list.
-        mean: Posterior mean in the unit of the outcome; for a function, of the total.
-        std: Standard deviation of the noise-free posterior.
+        mean: Posterior mean in the unit of the outcome; for a function, of the total. If outcomes of one function count
+            as exact, the outcome told there.
+        std: Standard deviation of the noise-free posterior, and at least the model's error at an exact outcome.
         point: Value of each variable of a function.
 
     Example:

@@ -317,3 +317,29 @@ def test_if_a_factor_always_fails_the_best_point_is_that_of_the_other_factors():
     of_f = -((X[:, :2] - 0.4) ** 2).sum(axis=1)
     team.attach(X, np.column_stack([of_f, np.full(12, np.nan)]))
     assert list(team.recommend().point.values()) == X[of_f.argmax()].tolist()
+
+
+def steep(point):
+    """A cost over eight decades, which a transform fits badly."""
+    return -float(10.0 ** (8.0 * np.mean(np.abs(np.array(list(point.values())) - 0.62)) / 0.62))
+
+
+def test_of_exact_outcomes_the_best_one_told_is_recommended():
+    team = sb.Team(None, dict.fromkeys("abcd", (0.0, 1.0)), seed=3)
+    told = list[tuple[float, dict[str, float]]]()
+    for _ in range(40):
+        query = team.ask()
+        told.append((steep(query.point), query.point))
+        team.tell(query, told[-1][0])
+    best, found = max(told, key=lambda pair: pair[0]), team.recommend()
+    assert (found.mean, found.point) == (best[0], pytest.approx(best[1]))
+    assert team.model.posterior([found.location])[0][0] != pytest.approx(best[0], rel=1e-3)  # the transform misses it
+
+
+@pytest.mark.parametrize("noise_std", [None, 0.2])
+def test_of_noisy_outcomes_the_luckiest_is_not_taken_at_its_word(noise_std):
+    rng, team = np.random.default_rng(0), sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, seed=0)
+    X = rng.random((40, 2))
+    y = -((X - 0.4) ** 2).sum(axis=1) + 0.2 * rng.standard_normal(40)
+    team.attach(X, y) if noise_std is None else team.attach(X, y, noise_std=noise_std)
+    assert team.recommend().mean < y.max() - 0.1

@@ -1062,3 +1062,24 @@ def test_factors_that_are_larger_than_needed_for_totals_are_replaced(is_sum: boo
     assert team.model.belief.graph.scopes == ((("a",), ("b",), ("c",)) if is_sum else graph.scopes)
     assert not is_sum or len(team.model.learned.candidate_models) == 2  # the second-best model alternates with it
     assert len(team.ask(3)) == 3
+
+
+@pytest.mark.parametrize(("noise", "drawn"), [(0.3, 2), (0.0, 0)])
+def test_a_draw_searches_one_very_noisy_factor_in_every_second_turn(monkeypatch, noise, drawn) -> None:
+    kinds, local_functions = list[bool](), sb.Auto.local_functions
+
+    def noted(self, situation, model):
+        kinds.append(isinstance(found := local_functions(self, situation, model), SampledFunctions))
+        return found
+
+    monkeypatch.setattr(sb.Auto, "local_functions", noted)
+    graph = FactorGraph.from_scopes({"f": ["x", "y"]})  # a named factor is not split soon
+    rng, team = np.random.default_rng(0), sb.Team(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, seed=0)
+    X = rng.random((40, 2))
+    team.attach(X, np.sin(6.0 * X[:, 0] * X[:, 1]) + noise * rng.standard_normal(40))
+    for _ in range(4):
+        team.tell(
+            query := team.ask(), np.sin(6.0 * query.point["x"] * query.point["y"]) + noise * rng.standard_normal()
+        )
+    assert sum(kinds) == drawn
+    assert drawn == 0 or kinds in ([True, False] * 2, [False, True] * 2, [True, True, False, False])
