@@ -6,7 +6,6 @@ checkpoint and records the round in which the world hung or ended its process as
 
 import pickle
 import time
-import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pettingzoo
 
-from swarmbo.boundary.processes import begin_process, one_blas_thread, without_interrupts
+from swarmbo.boundary.processes import begin_process, one_blas_thread, picklable, without_interrupts
 from swarmbo.boundary.values import storable
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations.executor import Evaluate
@@ -97,17 +96,7 @@ def _run_task(sending: Connection, task: Task, reasons: Mapping[int, str]) -> No
     try:
         sending.send(("end", task(hooks)))
     except BaseException as error:  # noqa: BLE001  raised again in the calling process
-        sending.send(("error", _picklable(error)))
-
-
-def _picklable(error: BaseException) -> BaseException:
-    note = traceback.format_exc()
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001  foreign exceptions may fail in any way
-        error = RuntimeError(f"{type(error).__name__}: {error}")
-    error.add_note(note)
-    return error
+        sending.send(("error", picklable(error)))
 
 
 @contextmanager

@@ -11,10 +11,11 @@ import pettingzoo
 import pytest
 from gymnasium.spaces import Box
 
+from swarmbo.boundary.processes import picklable
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.runs import RunFolder, check, load, resume, run
-from swarmbo.runs.child_processes import _picklable, _StepFailure
+from swarmbo.runs.child_processes import _StepFailure
 from swarmbo.runs.figures import _with_world_rounds, draw_run, world_of
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.rounds import Hooks
@@ -341,7 +342,7 @@ def test_an_exception_that_cannot_be_sent_still_says_where_it_was_raised():
     try:
         raise LocalError("the sea floor opened")
     except LocalError as error:
-        sent = _picklable(error)
+        sent = picklable(error)
     assert str(sent) == "LocalError: the sea floor opened"
     assert "in test_an_exception_that_cannot_be_sent" in sent.__notes__[0]
 
