@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import zipfile
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from io import TextIOWrapper
@@ -162,7 +162,8 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
     reader, rows, begin = csv.reader(text, skipinitialspace=True, strict=True), list[tuple[int, list[str]]](), 1
     try:
         for row in reader:
-            if any(_is_like(line, row) for line in text[begin : reader.line_num]):
+            within = [line.split(",") for line in text[begin : reader.line_num]]  # lines in quotes should not be like rows
+            if any(len(cells) == len(row) and sum(finite(cell) < math.inf for cell in cells) > 1 for cells in within):
                 raise csv.Error("further rows within quotes")
             if any(cells := [cell.strip() for cell in row]):
                 rows.append((begin, cells))
@@ -180,13 +181,6 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
         if any(row[len(header) :]):
             raise ValueError(f"line {number} has {len(row)} cells, and the header {len(header)}")
     return CsvRows(header, [(number, [*row, *[""] * len(header)][: len(header)]) for number, row in rows])
-
-
-def _is_like(line: str, row: Sequence[str]) -> bool:
-    """True if a line within a row's quotes is like a row: as many cells, and two or more numbers, as in this row."""
-    cells = line.split(",")
-    numbers, own = ({i for i, cell in enumerate(of) if math.isfinite(finite(cell))} for of in (cells, row))
-    return len(cells) == len(row) and len(numbers) > 1 and own <= numbers
 
 
 def write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:

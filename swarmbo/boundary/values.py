@@ -213,27 +213,17 @@ def check_links(links: Any, agents: Collection[str] | None = None) -> None:
     raise ConfigError(f"got {got}; wanted {wanted}", at="$.links")
 
 
-def plain_links(links: Any) -> dict[str, list[Any]]:
-    """Links as plain data, the arguments of ``linked``; nodes are strings, numbers, or tuples of these."""
-    if strange := [node for node in links if storable(node) != plain(node)]:
-        got = f"got the relay {short(strange[0])}, which a saved state cannot hold"
-        raise ConfigError(f"{got}; wanted strings, numbers, or tuples of these as nodes", at="$.links")
-    return {"agents": plain(list(links)), "edges": plain(list(links.edges))}
-
-
 def linked(agents: Iterable[Any], edges: Iterable[Sequence[Any]] | None) -> Any:
-    """Graph of links between agents; None if ``edges`` is None: then every agent reaches every other."""
+    """Graph of links between agents, also from JSON; None if ``edges`` is None: then every agent reaches every other."""
     import networkx as nx  # late, as above
 
-    links = None if edges is None else nx.empty_graph(map(_node, agents))
+    def node(stored: Any) -> Any:  # a relay may be a tuple, which is a list in JSON
+        return tuple(map(node, stored)) if isinstance(stored, list) else stored
+
+    links = None if edges is None else nx.empty_graph(map(node, agents))
     if links is not None:
-        links.add_edges_from(map(_node, edges))
+        links.add_edges_from(map(node, edges))
     return links
-
-
-def _node(stored: Any) -> Any:
-    """Node of a graph in plain data, where a tuple is a list."""
-    return tuple(map(_node, stored)) if isinstance(stored, list) else stored
 
 
 def _as_number(value: object) -> float | None:

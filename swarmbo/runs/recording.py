@@ -64,7 +64,6 @@ def record_round(
         stop = None if target is None else target[: None if box is None else box.n_dims]  # may end with a choice to measure
         place = stop if agent in infos and stop is not None else before.get(agent, stop)
         own = Report.of(info, box)
-        # if the step raised, agents without a location in the query were not to measure
         if not infos and box is not None and query is not None and agent in actions and agent not in query.points:
             own = own._replace(declined=True)
         if place is not None:
