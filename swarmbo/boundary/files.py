@@ -162,7 +162,7 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
     reader, rows, begin = csv.reader(text, skipinitialspace=True, strict=True), list[tuple[int, list[str]]](), 1
     try:
         for row in reader:
-            within = [line.split(",") for line in text[begin : reader.line_num]]  # lines in quotes should not be like rows
+            within = [line.split(",") for line in text[begin : reader.line_num]]  # no line in quotes may be like a row
             if any(len(cells) == len(row) and sum(finite(cell) < math.inf for cell in cells) > 1 for cells in within):
                 raise csv.Error("further rows within quotes")
             if any(cells := [cell.strip() for cell in row]):

@@ -214,7 +214,7 @@ def check_links(links: Any, agents: Collection[str] | None = None) -> None:
 
 
 def linked(agents: Iterable[Any], edges: Iterable[Sequence[Any]] | None) -> Any:
-    """Graph of links between agents, also from JSON; None if ``edges`` is None: then every agent reaches every other."""
+    """Graph of links between agents, also from JSON; None if ``edges`` is None: every agent reaches every other."""
     import networkx as nx  # late, as above
 
     def node(stored: Any) -> Any:  # a relay may be a tuple, which is a list in JSON
@@ -222,7 +222,7 @@ def linked(agents: Iterable[Any], edges: Iterable[Sequence[Any]] | None) -> Any:
 
     links = None if edges is None else nx.empty_graph(map(node, agents))
     if links is not None:
-        links.add_edges_from(map(node, edges))
+        links.add_edges_from(map(node, edges or ()))
     return links
 
 

@@ -44,8 +44,8 @@ class EdgeTraffic(_Counts, frozen=True):
 
 
 def by_name(edges: Mapping[tuple[str, str], EdgeTraffic]) -> dict[str, EdgeTraffic]:
-    """Traffic by edge as in ``LinkReport``."""
-    return {f"{sender}>{recipient}": edge for (sender, recipient), edge in edges.items()}
+    """Traffic by edge as in ``LinkReport``; names are quoted if one contains ``>``."""
+    return {">".join(map(repr, ends) if ">" in "".join(ends) else ends): edge for ends, edge in edges.items()}
 
 
 class LinkReport(msgspec.Struct, frozen=True):

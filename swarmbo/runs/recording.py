@@ -61,7 +61,7 @@ def record_round(
                 info |= {"measurement": None, "failure": info.get("failure", wrong)}
         else:
             target = actions[agent].tolist() if agent in actions else None
-        stop = None if target is None else target[: None if box is None else box.n_dims]  # may end with a choice to measure
+        stop = target if box is None or target is None else target[: box.n_dims]  # without the choice to measure
         place = stop if agent in infos and stop is not None else before.get(agent, stop)
         own = Report.of(info, box)
         if not infos and box is not None and query is not None and agent in actions and agent not in query.points:

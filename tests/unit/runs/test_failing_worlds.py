@@ -26,8 +26,6 @@ from swarmbo.spaces import Domain
 from swarmbo_envs.functions.function_world import FunctionWorld
 from swarmbo_envs.sensor_field.sensor_field import SensorField
 
-from ..conftest import WORLD_ID
-
 
 def log(path):
     return (path / "rounds.jsonl").read_bytes()
@@ -72,9 +70,10 @@ def test_a_run_with_failed_rounds_resumes_to_the_same_bytes_without_retrying_the
 
 
 @pytest.fixture
-def priced(mischief, monkeypatch):
+def priced(bump_scenario, monkeypatch):
     """The small test world with agents that may abstain, and that need not state their location."""
-    spec = pettingzoo.parallel_registry[WORLD_ID]
+    world_id = bump_scenario().environment["id"]
+    spec = pettingzoo.parallel_registry[world_id]
 
     class Priced(spec.entry_point):
         silent, price = (), 0.0
@@ -95,7 +94,7 @@ def priced(mischief, monkeypatch):
             return infos
 
     priced_spec = dataclasses.replace(spec, entry_point=Priced)
-    monkeypatch.setitem(pettingzoo.parallel_registry, WORLD_ID, priced_spec)
+    monkeypatch.setitem(pettingzoo.parallel_registry, world_id, priced_spec)
     return Priced
 
 

@@ -4,6 +4,7 @@ import networkx as nx
 import pytest
 from hypothesis import given, strategies as st
 
+from swarmbo.records import EdgeTraffic, by_name
 from swarmbo.transport import Cut, Envelope, Event, Faults, Reliable
 
 FAULTS = st.builds(
@@ -60,7 +61,7 @@ def test_an_agent_that_never_answers_is_given_up():
         assert received(transport) == {}
         assert transport.ticks <= ticks + 2
         report = transport.report()
-        assert report.repeated == report.total.bytes - 2
+        assert report.repeated == report.total.bytes - 12
 
 
 @pytest.mark.parametrize(("loss", "agents"), [(0.99999, "ab"), (1.0 - 2.0**-53, "abcdefghijkl")])
@@ -97,7 +98,7 @@ def test_a_cut_that_ends_delays_and_loses_nothing():
     assert [e.payload for e in received(transport)["b"]] == [b"1"]
     assert transport.ticks > 300
     report = transport.report()
-    assert report.repeated == report.total.bytes - 1
+    assert report.repeated == report.total.bytes - 6
 
 
 @pytest.mark.parametrize("last", [150, 600, 990])
@@ -110,3 +111,19 @@ def test_a_silence_of_fewer_than_a_thousand_steps_delays_and_loses_nothing(who, 
     transport.send(Envelope("a", "b", b"1"))
     assert [e.payload for e in received(transport)["b"]] == [b"1"]
     assert not transport.given_up
+
+
+def test_a_report_counts_only_acknowledgements_and_repetitions_as_repeated():
+    transport = Reliable(Faults().open("ab"))
+    for _ in range(10):
+        transport.send(Envelope("a", "b", b"x" * 100))
+    while transport.deliver():
+        pass
+    acknowledged = 1 + 4 * 10
+    assert transport.report().repeated == acknowledged == transport.traffic.bytes - 10 * 105
+
+
+def test_traffic_of_links_is_kept_apart_if_names_contain_arrows():
+    edges = {("a", "b>c"): EdgeTraffic(1), ("a>b", "c"): EdgeTraffic(2), ("a", "b"): EdgeTraffic(3)}
+    assert [edge.messages for edge in by_name(edges).values()] == [1, 2, 3]
+    assert list(by_name(edges)) == ["'a'>'b>c'", "'a>b'>'c'", "a>b"]
