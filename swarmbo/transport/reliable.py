@@ -48,7 +48,7 @@ class Reliable:
         self._next_numbers: dict[tuple[str, str], int] = {}
         self._arrived: set[tuple[str, str, int]] = set()
         self._to_itself: list[Envelope] = []
-        self._first_bytes = 0  # bytes of first transmissions
+        self._first_bytes = 0  # bytes of first transmissions, without headers
 
     @property
     def traffic(self) -> Traffic:
@@ -72,7 +72,7 @@ class Reliable:
         self._next_numbers[sender, recipient] = number + 1
         if (sender, recipient) in self.given_up:
             return
-        self._first_bytes += self._data.size + len(payload)
+        self._first_bytes += len(payload)
         faults = self.below.faults
         wait = 2 * (1 + hops * faults.delay)
         survives = max((1.0 - faults.loss) ** (2 * hops), _RAREST)  # both the message and its answer
