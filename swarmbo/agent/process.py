@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from swarmbo.agent.agent import Agent
-from swarmbo.boundary.processes import begin_process, one_blas_thread, without_interrupts
+from swarmbo.boundary.processes import begin_process, one_blas_thread, picklable, without_interrupts
 from swarmbo.errors import TransportError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
@@ -39,7 +39,7 @@ def serve(connection: "Connection[Any, Any]") -> None:
                 else:
                     answer = getattr(agent, name)(*arguments, **keywords)
             except Exception as error:  # noqa: BLE001 - it is raised in the caller
-                answer = error
+                answer = picklable(error)
             status = (True, False, -1, {}) if agent is None else tuple(getattr(agent, name) for name in _STATUS)
             connection.send((answer, *status))
 
@@ -164,6 +164,5 @@ class RemoteAgent:
     def _receive(self) -> tuple[Any, ...]:
         self._connection.poll(None)  # an interrupt while it waits takes nothing from the pipe
         with without_interrupts():
-            received = self._connection.recv()
-            self._awaited -= 1
-        return received
+            self._awaited -= 1  # first, as an answer that cannot be unpickled is taken from the pipe, too
+            return self._connection.recv()

@@ -12,7 +12,7 @@ import numpy as np
 from swarmbo.acquisition import Travel
 from swarmbo.agent.deciding_agent import Checkpoint, DecidingAgent, DecisionInputs
 from swarmbo.agent.schema import Participants, reports_outcomes
-from swarmbo.boundary.values import linked, short, whole_number
+from swarmbo.boundary.values import linked, short, storable, whole_number
 from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.deciding.field import FieldLearner
@@ -49,7 +49,7 @@ class RestorableAgent(DecidingAgent):
         plain = {
             "version": STATE_VERSION,
             "name": self.name,
-            "links": None if links is None else {"agents": list(links.nodes), "edges": [list(e) for e in links.edges]},
+            "links": None if links is None else {"agents": storable(list(links)), "edges": storable(list(links.edges))},
             "patience": None if math.isinf(self.patience) else self.patience,
             "level": self.level,
             "sites": None if self.sites is None else self.sites.tolist(),

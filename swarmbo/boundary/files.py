@@ -34,6 +34,7 @@ ANIMATION_FORMATS: tuple[AnimationFormat, ...] = get_args(AnimationFormat)
 
 # A system without O_NONBLOCK has no named pipes in the file system either.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_SPACE_AFTER_QUOTE = re.compile(r'"[ \t]+(?=[,\r\n]|$)')  # the CSV reader would take it for a part of the cell
 _SEAL = re.compile(rb',\s*"digest":\s*"([0-9a-f]{32})"\s*\}\s*')
 SEAL_LENGTH = 64  # bytes at the end of a line that contain its digest
 
@@ -154,15 +155,21 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
     """Read the cells of a file, without surrounding space, empty rows, and empty columns without a name at the end.
 
     Raises:
-        ValueError: If it is not a CSV file in UTF-8, or the column of a cell is ambiguous.
+        ValueError: If it is not a CSV file in UTF-8, a quote is open, or the column of a cell is ambiguous.
     """
     with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file, skipinitialspace=True, strict=True)
-        try:
-            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
-        except csv.Error as error:
-            raise ValueError(f"line {reader.line_num}: {error}") from error
-    rows = [(number, row) for number, row in lines if any(row)]
+        text = [_SPACE_AFTER_QUOTE.sub('"', line) for line in file]
+    reader, rows, begin = csv.reader(text, skipinitialspace=True, strict=True), list[tuple[int, list[str]]](), 1
+    try:
+        for row in reader:
+            within = [line.split(",") for line in text[begin : reader.line_num]]  # no line in quotes may be like a row
+            if any(len(cells) == len(row) and sum(finite(cell) < math.inf for cell in cells) > 1 for cells in within):
+                raise csv.Error("further rows within quotes")
+            if any(cells := [cell.strip() for cell in row]):
+                rows.append((begin, cells))
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"the row that begins in line {begin} has an open or wrong quote ({error})") from error
     header = rows.pop(0)[1] if rows else []
     while header and not header[-1]:
         header.pop()
@@ -193,7 +200,7 @@ def read_table(path: str | os.PathLike[str], at: str | None = None) -> CsvRows:
         if at is None and isinstance(error, OSError):
             raise
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        wanted = "a CSV file in UTF-8, with commas between columns, and points in numbers"
+        wanted = "a CSV file in UTF-8, with commas between columns, points in numbers, and quotes in pairs"
         raise ConfigError(f"cannot read {path!r}: {reason}; wanted {wanted}", at=at or "$") from None
     if not table.header:
         raise ConfigError(f"{path!r} is empty; wanted a header line and rows of numbers", at=at or "$")

@@ -5,10 +5,12 @@ Also a limit of BLAS to one thread, so that decisions are bit-identical on any n
 
 import math
 import os
+import pickle
 import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -81,6 +83,17 @@ def one_blas_thread() -> AbstractContextManager[object]:
 def _controller(modules: int) -> ThreadpoolController:
     """Handles of loaded libraries; a search takes milliseconds, so it is repeated only after more ``modules`` load."""
     return ThreadpoolController()
+
+
+def picklable(error: BaseException) -> BaseException:
+    """The exception that is being handled, or another if it cannot cross a pipe; a note has its traceback."""
+    note = traceback.format_exc()
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001  foreign exceptions may fail in any way
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    error.add_note(note)
+    return error
 
 
 def _wait_and_leave(sentinel: int, grace_s: float) -> None:

@@ -213,13 +213,16 @@ def check_links(links: Any, agents: Collection[str] | None = None) -> None:
     raise ConfigError(f"got {got}; wanted {wanted}", at="$.links")
 
 
-def linked(agents: Iterable[str], edges: Iterable[Sequence[str]] | None) -> Any:
-    """Graph of links between agents; None if ``edges`` is None: then every agent reaches every other."""
+def linked(agents: Iterable[Any], edges: Iterable[Sequence[Any]] | None) -> Any:
+    """Graph of links between agents, also from JSON; None if ``edges`` is None: every agent reaches every other."""
     import networkx as nx  # late, as above
 
-    links = None if edges is None else nx.empty_graph(agents)
+    def node(stored: Any) -> Any:  # a relay may be a tuple, which is a list in JSON
+        return tuple(map(node, stored)) if isinstance(stored, list) else stored
+
+    links = None if edges is None else nx.empty_graph(map(node, agents))
     if links is not None:
-        links.add_edges_from(edges)
+        links.add_edges_from(map(node, edges or ()))
     return links
 
 

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.boundary.values import check_links, linked, query_name, whole_number
+from swarmbo.boundary.values import check_links, linked, query_name, storable, whole_number
 from swarmbo.coordination.requests import ToAll, single_request
 from swarmbo.deciding.beliefs import LocalBeliefs
 from swarmbo.deciding.central_driver import CentralDriver, CountedExchanges, split_traffic
@@ -156,7 +156,7 @@ class AskTell(TeamState):
             reports = Reports(problem, agent, since.of(agent), offer, offers.links, keeps_outcomes, known)
             report_by_agent[agent] = reports.packed()
         exchanges.run("reports", single_request(ToAll(report_by_agent)))
-        edges = tuple(offers.links.edges) if keeps_outcomes and offers.links is not None else None
+        edges = tuple(storable(list(offers.links.edges))) if keeps_outcomes and offers.links is not None else None
         self._unreported = msgspec.structs.replace(since, offered=now_offered if all_present else {}, edges=edges)
 
     @atomic

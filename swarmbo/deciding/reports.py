@@ -7,7 +7,7 @@ reports contain the locations of measurements, but no outcomes; agents then exch
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import networkx as nx
@@ -166,7 +166,7 @@ class Unreported(msgspec.Struct, frozen=True):
     ``learned`` lists the learned data: queries, and calls of ``attach`` by their first row. ``gossip`` is the traffic
     of local beliefs. ``lines`` counts the evaluations of a function that may have news. In a field, ``offered`` has
     each agent's offer before the last decision, if all received it. ``edges`` are that decision's links, along which
-    beliefs are fused; None connects all.
+    beliefs are fused, as plain data; None connects all.
     """
 
     own: dict[str, OwnRows] = {}
@@ -175,7 +175,7 @@ class Unreported(msgspec.Struct, frozen=True):
     lines: int = 0
     gossip: Traffic = Traffic()
     offered: dict[str, PackedOffer] = {}
-    edges: tuple[tuple[str, str], ...] | None = None
+    edges: tuple[Any, ...] | None = None
 
     def of(self, agent: str) -> OwnRows:
         """Data of one agent."""

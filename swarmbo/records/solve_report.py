@@ -44,15 +44,15 @@ class EdgeTraffic(_Counts, frozen=True):
 
 
 def by_name(edges: Mapping[tuple[str, str], EdgeTraffic]) -> dict[str, EdgeTraffic]:
-    """Traffic by edge as in ``LinkReport``."""
-    return {f"{sender}>{recipient}": edge for (sender, recipient), edge in edges.items()}
+    """Traffic by edge as in ``LinkReport``; names are quoted if one contains ``>``."""
+    return {">".join(map(repr, ends) if ">" in "".join(ends) else ends): edge for ends, edge in edges.items()}
 
 
 class LinkReport(msgspec.Struct, frozen=True):
     """Report of links over a transport with faults, or in an agreement by a deadline."""
 
     ticks: int  # steps of the clock, in each of which a message crosses one link or more
-    repeated: int = 0  # bytes of repetitions and acknowledgements
+    repeated: int = 0  # bytes of repetitions, acknowledgements and the numbers of messages
     silent: tuple[str, ...] = ()  # agents that had failed or were silent at the end
     without: tuple[str, ...] = ()  # agents without a choice: they stay, or abstain
     clashes: int = 0  # pairs of variables with choices that forbid each other

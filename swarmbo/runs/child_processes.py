@@ -6,7 +6,6 @@ checkpoint and records the round in which the world hung or ended its process as
 
 import pickle
 import time
-import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pettingzoo
 
-from swarmbo.boundary.processes import begin_process, one_blas_thread, without_interrupts
+from swarmbo.boundary import processes
 from swarmbo.boundary.values import storable
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations import executor
@@ -101,17 +100,7 @@ def _run_task(sending: Connection, task: Task, reasons: Mapping[int, str]) -> No
     try:
         sending.send(("end", task(hooks)))
     except BaseException as error:  # noqa: BLE001  raised again in the calling process
-        sending.send(("error", _picklable(error)))
-
-
-def _picklable(error: BaseException) -> BaseException:
-    note = traceback.format_exc()
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001  foreign exceptions may fail in any way
-        error = RuntimeError(f"{type(error).__name__}: {error}")
-    error.add_note(note)
-    return error
+        sending.send(("error", processes.picklable(error)))
 
 
 @contextmanager
@@ -126,7 +115,7 @@ def child_process(
     context = get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(target=_child_main, args=(sending, identifier, entry_point, function, arguments))
-    with without_interrupts():
+    with processes.without_interrupts():
         process.start()
     sending.close()  # otherwise the pipe would stay open when the child ends
     try:
@@ -153,9 +142,9 @@ def entry_point_of(scenario: Scenario, at: str) -> Any:
 def _child_main(
     sending: Connection, identifier: str, entry_point: Any, function: Callable[..., None], arguments: tuple[Any, ...]
 ) -> None:
-    begin_process()
+    processes.begin_process()
     register_world(identifier, entry_point)
-    with one_blas_thread():
+    with processes.one_blas_thread():
         function(sending, *arguments)
 
 

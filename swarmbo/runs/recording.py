@@ -61,9 +61,13 @@ def record_round(
                 info |= {"measurement": None, "failure": info.get("failure", wrong)}
         else:
             target = actions[agent].tolist() if agent in actions else None
-        place = target if agent in infos and target is not None else before.get(agent, target)
+        stop = target if box is None or target is None else target[: box.n_dims]  # without the choice to measure
+        place = stop if agent in infos and stop is not None else before.get(agent, stop)
+        own = Report.of(info, box)
+        if not infos and box is not None and query is not None and agent in actions and agent not in query.points:
+            own = own._replace(declined=True)
         if place is not None:
-            samples.append(_sample(agent, Report.of(info, box), target, place, query))
+            samples.append(_sample(agent, own, target, place, query))
     record = RoundRecord(
         round=previous.round + 1,
         samples=samples,

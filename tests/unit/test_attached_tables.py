@@ -194,6 +194,34 @@ def test_an_error_in_a_file_is_named_by_file_and_line_as_editors_count_them(tmp_
         field().attach(tmp_path / "none.csv")
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('x,y,value,note\n0,0,1,ok\n0,1,2,"5 cm\n1,0,3,ok\n1,1,4,ok\n', 3),
+        ('x,y,value,note\n0,0,1,ok\n0,1,2,"5 cm\n1,0,3,ok\n1,1,4,"7 cm\n', 3),
+        ('x,y,value,note\n0,0,1,"a\nb"\n0,1,2,"5 cm\n1,0,3,ok\n1,1,4,7"\n', 4),
+        ('x,note,y,value\n0,ok,0,1\n0,"5 cm,1,2\n1,7",0,3\n1,ok,1,4\n', 3),
+        ('x,y,value,"note\n0,0,1,ok\n0,1,2,7"\n', 1),
+    ],
+)
+def test_an_open_quote_is_refused_with_the_line_in_which_its_row_begins(tmp_path, text, line, newline):
+    (tmp_path / "survey.csv").write_bytes(text.replace("\n", newline).encode())
+    with pytest.raises(ConfigError, match=rf"survey\.csv': the row that begins in line {line} has .* quotes in pairs"):
+        field().attach(tmp_path / "survey.csv")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_quoted_cells_may_have_line_breaks_doubled_quotes_and_surrounding_space(tmp_path, newline):
+    text = '"x" , "y",value,note\n0,0,"1" ,"two\nlines, 0"\n0,"1" ,2,"a ""b"", 5"" c" \n1,0,3,5"\nno,1,4,"ok" \n'
+    (tmp_path / "survey.csv").write_bytes(text.replace("\n", newline).encode())
+    with pytest.raises(ConfigError, match=r"line 6, column 'x': got 'no'"):
+        field().attach(tmp_path / "survey.csv")
+    (tmp_path / "survey.csv").write_bytes(text.replace("no,", "1,").replace("\n", newline).encode())
+    (team := field()).attach(tmp_path / "survey.csv")
+    assert team.history.factors[:, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,9 +1,11 @@
 """Saved teams continue bit-identically, and loading executes nothing in the file."""
 
+import json
 import os
 import sys
 import zipfile
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -93,6 +95,22 @@ def test_a_loaded_team_continues_bit_identically_with_pending_queries(kind, tmp_
     assert again.state_dict()["json"] == team.state_dict()["json"]
     for name, array in team.state_dict()["arrays"].items():
         np.testing.assert_array_equal(again.state_dict()["arrays"][name], array)
+
+
+@pytest.mark.parametrize("relay", ["r", 7, 2.5, np.int64(7), (0, 1), (0, ("r", 1)), frozenset("r")])
+def test_a_team_and_an_agent_with_any_relay_continue_bit_identically(relay, tmp_path):
+    links, team = nx.Graph([("a", relay), (relay, "b")]), fused("readings")
+    team.tell(query := team.ask(links=links), told(team, query))
+    team.save(tmp_path / "team")
+    again = sb.Team.load(tmp_path / "team")
+    for one in (team, again):
+        one.tell(query := one.ask(links=links), told(one, query))
+    assert again.ask(links=links) == team.ask(links=links)
+    assert again.sent == team.sent
+    state = sb.Agent("a", team.problem, links=links).state_dict()
+    agent = sb.Agent.from_state_dict(state | {"json": json.loads(json.dumps(state["json"]))})
+    name = relay if relay != frozenset("r") else "frozenset({'r'})"  # other nodes only keep a name
+    assert nx.utils.graphs_equal(agent.links, nx.relabel_nodes(links, {relay: name}))
 
 
 def test_a_team_of_an_environment_is_loaded_with_it(tmp_path):

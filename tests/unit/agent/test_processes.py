@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from multiprocessing import active_children
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,6 +108,56 @@ def test_an_error_in_making_an_agent_is_raised_by_the_caller():
         RemoteAgent("z", sb.Problem.of(sb.FactorGraph.from_scopes(PAIRS), dict.fromkeys("abcd", (0.0, 1.0))))
     assert refused.tb is not None
     assert "agent z" not in [process.name for process in active_children()]
+
+
+OWN_CODE = """
+class DeviceError(Exception):
+    def __init__(self, code, text):
+        super().__init__(f"{code}: {text}")
+
+
+class Travel:
+    def rounds(self, agent, origins, places):
+        raise DeviceError(7, "no map of this area")
+
+    def rounds_left(self, agent):
+        return 100
+
+    def base(self, agent):
+        return None
+"""
+
+
+def test_an_exception_of_own_code_that_cannot_be_sent_is_named_and_the_process_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "own_travel.py").write_text(OWN_CODE)
+    monkeypatch.syspath_prepend(tmp_path)
+    travel = import_module("own_travel").Travel()
+    problem = sb.Problem.of_field(("a",), sb.Domain(np.zeros(2), np.ones(2)))
+    with RemoteAgent("a", problem, coordination="routes", travel=travel, rounds=10) as agent:
+        agent.tell(None, 1.0, location=[0.5, 0.5])
+        agent.ask()
+        with pytest.raises(RuntimeError, match="DeviceError: 7: no map of this area") as raised:
+            agent.tick(0.0)
+        assert "in rounds" in raised.value.__notes__[0]
+        assert agent.state_dict()["json"]["name"] == "a"
+
+
+def test_an_answer_that_cannot_be_unpickled_is_not_awaited_again():
+    problem = sb.Problem.of_field(("a",), sb.Domain(np.zeros(2), np.ones(2)))
+    with RemoteAgent("a", problem) as agent:
+        pipe = agent._connection
+
+        def receive() -> None:
+            pipe.recv_bytes()
+            raise TypeError("a class of another version")
+
+        agent._connection = SimpleNamespace(send=pipe.send, poll=pipe.poll, recv=receive)  # type: ignore[assignment]
+        with pytest.raises(TypeError, match="another version"):
+            agent.ask()
+        agent._connection = pipe
+        assert agent.state_dict()["json"]["name"] == "a"
 
 
 def interrupted(*_: object) -> None:

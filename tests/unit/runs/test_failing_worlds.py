@@ -11,12 +11,14 @@ from types import SimpleNamespace
 import numpy as np
 import pettingzoo
 import pytest
+from gymnasium.spaces import Box
 
+from swarmbo.boundary.processes import picklable
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.runs import RunFolder, check, load, resume, run
-from swarmbo.runs.child_processes import _picklable, _StepFailure
-from swarmbo.runs.figures import _with_world_rounds, world_of
+from swarmbo.runs.child_processes import _StepFailure
+from swarmbo.runs.figures import _with_world_rounds, draw_run, world_of
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.rounds import Hooks
 from swarmbo.runs.runner import _resume
@@ -67,6 +69,55 @@ def test_a_run_with_failed_rounds_resumes_to_the_same_bytes_without_retrying_the
     mischief.raises = lambda steps: None
     resume(tmp_path / "half")
     assert log(tmp_path / "half") == log(tmp_path / "whole")
+
+
+@pytest.fixture
+def priced(bump_scenario, monkeypatch):
+    """The small test world with agents that may abstain, and that need not state their location."""
+    world_id = bump_scenario().environment["id"]
+    spec = pettingzoo.parallel_registry[world_id]
+
+    class Priced(spec.entry_point):
+        silent, price = (), 0.0
+
+        def action_space(self, agent):
+            return Box(0.0, 1.0, (3,), dtype=np.float64)
+
+        def prices(self):
+            return {"agent_0": 0.0, "agent_1": self.price}
+
+        def _measure(self, places):
+            infos = super()._measure({agent: place[:2] for agent, place in places.items()})
+            for agent, place in places.items():
+                if len(place) == 3 and place[2] < 0.5:
+                    infos[agent] = {"sampled": False}
+                elif agent in self.silent:
+                    infos[agent]["location"] = (0.5,) if self.round == 2 else None
+            return infos
+
+    priced_spec = dataclasses.replace(spec, entry_point=Priced)
+    monkeypatch.setitem(pettingzoo.parallel_registry, world_id, priced_spec)
+    return Priced
+
+
+@pytest.mark.parametrize("silent", [("agent_0",), ("agent_0", "agent_1")])
+@pytest.mark.parametrize("tells_truth", [True, False])
+def test_agents_that_may_abstain_need_not_report_their_location(tmp_path, played, priced, blank, silent, tells_truth):
+    priced.silent = silent
+    summary, records = played(environment={"tells_truth": tells_truth}, coordination="independent")
+    assert {len(sample.location) for record in records[1:] for sample in record.samples} == {2}
+    assert [sample.location for sample in records[1].samples] == [sample.target[:2] for sample in records[1].samples]
+    assert records[2].samples[0].failure.startswith("location: got (0.5,)")
+    assert len(summary.best.location) == 2
+    assert draw_run(tmp_path / "run")
+
+
+def test_agents_that_abstain_do_not_fail_in_a_round_whose_step_raises(mischief, priced, played):
+    priced.price = 0.4
+    mischief.raises = lambda steps: RuntimeError("a wave") if steps == 4 else None
+    summary, records = played(rounds=5, coordination="independent")
+    assert [[sample.declined for sample in record.samples] for record in records if record.failure] == [[False, True]]
+    assert summary.failures == 1
 
 
 def test_a_run_whose_every_round_fails_ends(mischief, played):
@@ -305,7 +356,7 @@ def test_an_exception_that_cannot_be_sent_still_says_where_it_was_raised():
     try:
         raise LocalError("the sea floor opened")
     except LocalError as error:
-        sent = _picklable(error)
+        sent = picklable(error)
     assert str(sent) == "LocalError: the sea floor opened"
     assert "in test_an_exception_that_cannot_be_sent" in sent.__notes__[0]
 

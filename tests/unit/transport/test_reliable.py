@@ -4,6 +4,7 @@ import networkx as nx
 import pytest
 from hypothesis import given, strategies as st
 
+from swarmbo.records import EdgeTraffic, by_name
 from swarmbo.transport import Cut, Envelope, Event, Faults, Reliable
 
 FAULTS = st.builds(
@@ -110,3 +111,19 @@ def test_a_silence_of_fewer_than_a_thousand_steps_delays_and_loses_nothing(who, 
     transport.send(Envelope("a", "b", b"1"))
     assert [e.payload for e in received(transport)["b"]] == [b"1"]
     assert not transport.given_up
+
+
+def test_a_report_counts_acknowledgements_and_numbers_of_messages_as_repeated():
+    transport = Reliable(Faults().open("ab"))
+    for _ in range(10):
+        transport.send(Envelope("a", "b", b"x" * 100))
+    while transport.deliver():
+        pass
+    numbers, acknowledged = 5 * 10, 1 + 4 * 10
+    assert transport.report().repeated == numbers + acknowledged == transport.traffic.bytes - 10 * 100
+
+
+def test_traffic_of_links_is_kept_apart_if_names_contain_arrows():
+    edges = {("a", "b>c"): EdgeTraffic(1), ("a>b", "c"): EdgeTraffic(2), ("a", "b"): EdgeTraffic(3)}
+    assert [edge.messages for edge in by_name(edges).values()] == [1, 2, 3]
+    assert list(by_name(edges)) == ["'a'>'b>c'", "'a>b'>'c'", "a>b"]
