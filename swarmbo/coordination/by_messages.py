@@ -13,7 +13,7 @@ from swarmbo.coordination import messages, requests
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import AddressedMessage, Steps
-from swarmbo.coordination.schema import Fits, FitsData, Schema, Wanted, are_below, are_numbers
+from swarmbo.coordination.schema import LARGEST, Fits, FitsData, Schema, Wanted, are_below, are_numbers
 from swarmbo.graph.box_functions import by_factor
 
 Post = Callable[[str, Message], None]
@@ -49,7 +49,8 @@ class ByMessages:
             case requests.AllReduce():
                 # own terms first, then each child's, in the order of the tree: floating-point sums depend on it
                 own = _sum_in_order(np.zeros(request.terms.shape[1:]), request.terms)
-                return (yield from self._over_tree(partial(_sum_in_order, own), own.shape, request.fits))
+                sum_up = partial(_sum_in_order, own)
+                return (yield from self._over_tree(sum_up, own.shape, request.fits, request.largest))
             case requests.Best():
                 return (yield from self._over_tree(request.largest, request.rows.shape[1:], request.fits))
             case requests.ToAll():
@@ -161,7 +162,11 @@ class ByMessages:
         return {name: known[name] for name in order}
 
     def _over_tree(
-        self, combine: Callable[[Iterable[np.ndarray]], np.ndarray], shape: tuple[int, ...], fits: Fits
+        self,
+        combine: Callable[[Iterable[np.ndarray]], np.ndarray],
+        shape: tuple[int, ...],
+        fits: Fits,
+        largest: float = LARGEST,
     ) -> Program[Float[np.ndarray, "..."]]:
         """Combine all agents' numbers: from the leaves of the tree to its root, and the result back down."""
         part, tree = self.part, self.part.tree
@@ -170,7 +175,7 @@ class ByMessages:
 
         def numbers_of(agents: frozenset[str], sender: str) -> Wanted:
             def is_admissible(message: messages.Reduced | messages.Broadcast) -> bool:
-                return are_numbers(message.entries, size) and fits(message.entries.reshape(shape), agents)
+                return are_numbers(message.entries, size, largest) and fits(message.entries.reshape(shape), agents)
 
             return Wanted(sender, is_admissible)
 

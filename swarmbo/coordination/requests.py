@@ -16,7 +16,7 @@ from swarmbo.coordination import messages
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import BoxView, Copies, Part, Rows
-from swarmbo.coordination.schema import Fits, FitsData, accept_all
+from swarmbo.coordination.schema import LARGEST, Fits, FitsData, accept_all
 from swarmbo.coordination.tables import Flat, Rank, rank
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Received, by_factor
@@ -107,10 +107,13 @@ class Reduce(NamedTuple):
 
 
 class AllReduce(NamedTuple):
-    """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part."""
+    """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part, of which
+    finite ones are at most ``largest``.
+    """
 
     terms: Float[np.ndarray, "_f k m"]
     fits: Fits = accept_all
+    largest: float = LARGEST
 
     @classmethod
     def of(cls, view: BoxView, n_points: int, *rows: Rows) -> "AllReduce":
