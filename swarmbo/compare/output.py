@@ -37,7 +37,9 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
         if not rows:
             continue
         sign = "negative" if metric in metrics.MORE_IS_BETTER else "positive"
-        title = f"{metrics.METRIC_TEXT[metric]}; difference from {comparison.reference!r} ({sign}: it is better)"
+        title = (
+            f"{metrics.METRIC_TEXT[metric]}; difference from {comparison.reference!r} ({sign}: the reference is better)"
+        )
         table = empty_table(title, "problem", "method", "seeds", "mean", "difference", "interval", "better")
         for before, row in zip([None, *rows], rows, strict=False):
             is_new = before is None or before.problem != row.problem

@@ -107,13 +107,11 @@ class Reduce(NamedTuple):
 
 
 class AllReduce(NamedTuple):
-    """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part, of which
-    finite ones are at most ``largest``.
-    """
+    """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part."""
 
     terms: Float[np.ndarray, "_f k m"]
     fits: Fits = accept_all
-    largest: float = LARGEST
+    limit: float = LARGEST  # of finite sums
 
     @classmethod
     def of(cls, view: BoxView, n_points: int, *rows: Rows) -> "AllReduce":
@@ -128,6 +126,7 @@ class Best(NamedTuple):
 
     rows: Float[np.ndarray, "_f m"]
     fits: Fits = accept_all
+    limit: float = LARGEST
 
     def largest(self, received: Iterable[Float[np.ndarray, " m"]] = ()) -> Float[np.ndarray, " m"]:
         """Largest of the own and the received rows; -inf if there are none."""

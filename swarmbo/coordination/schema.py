@@ -79,11 +79,9 @@ class Schema:
         return len(indices) == len(sizes) and all(0 <= i < n for i, n in zip(indices, sizes, strict=True))
 
 
-def are_numbers(entries: Float[np.ndarray, "..."], size: int, largest: float = LARGEST) -> bool:
-    """True if there are ``size`` entries, none NaN, and finite ones are at most ``largest``, by default such that their
-    squares stay finite.
-    """
-    return entries.size == size and bool(((np.abs(entries) <= largest) | np.isinf(entries)).all())  # false for NaN
+def are_numbers(entries: Float[np.ndarray, "..."], size: int, limit: float = LARGEST) -> bool:
+    """True if there are ``size`` entries, none NaN, and the size of finite ones is at most ``limit``."""
+    return entries.size == size and bool(((np.abs(entries) <= limit) | np.isinf(entries)).all())  # false for NaN
 
 
 def are_below(entries: Float[np.ndarray, "..."], size: int | None) -> bool:

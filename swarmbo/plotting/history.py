@@ -26,8 +26,7 @@ class World:
     where it is unknown. All are None without a truth. ``variables`` are empty if every agent measures its own location.
     ``types`` are given if not all variables are real numbers on linear axes. ``graph_in_use`` has the factors that
     agents had learned or drawn at the end. ``no_go`` has the rings (k, 2) of each region. ``method`` is acquisition,
-    coordination and seed, for titles. ``coordinates`` are the coordinates of the input, for axes. ``agents`` are in the
-    order of their colours; needed if some have no base.
+    coordination and seed, for titles. ``coordinates`` are those of the input. ``agents`` are in the order of colours.
     """
 
     domain: Domain

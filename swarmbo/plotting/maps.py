@@ -263,10 +263,8 @@ def draw_failed(
 
 def draw_bases(ax: Axes, world: World) -> list[Artist]:
     """Draw the bases where agents charge their batteries, each in the colour of its agent."""
-    agents, drawn = world.agents or tuple(world.bases), list[Artist]()
-    for agent, base in world.bases.items():
-        drawn += ax.plot(*base[:2], color=style.agent_colour(agents.index(agent)), **style.BASE)
-    return drawn
+    colours = {agent: style.agent_colour(index) for index, agent in enumerate(world.agents or world.bases)}
+    return [line for a, base in world.bases.items() for line in ax.plot(*base[:2], color=colours[a], **style.BASE)]
 
 
 def plot_paths(ax: Axes, records: Records) -> Axes:

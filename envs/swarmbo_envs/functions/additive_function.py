@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.spaces.variables import Axis, Categorical, variable_of
+from swarmbo.spaces.variables import Axis, Categorical, MixedDomain, variable_of
 
 Points = Float[np.ndarray, "m a"]
 Values = Float[np.ndarray, " m"]
@@ -254,11 +254,6 @@ class _TypedAxis(NamedTuple):
             codes, ends = np.log(codes), np.log(ends)
         return self.own[0] + (codes - ends[0]) / (ends[1] - ends[0]) * (self.own[1] - self.own[0])
 
-    def code(self, coordinate: float) -> float:
-        """Code of a coordinate, not rounded to the grid."""
-        low, high, share = self.axis.low, self.axis.high, (coordinate - self.own[0]) / (self.own[1] - self.own[0])
-        return low * (high / low) ** share if self.axis.is_log else low + share * (high - low)
-
 
 def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> AdditiveFunction:
     """The same function with other types of some variables; the values of a type lie evenly over the variable's axis.
@@ -282,16 +277,16 @@ def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> Addit
     """
     if unknown := sorted(set(types) - set(f.variables)):
         raise ConfigError(f"got {unknown[0]!r}; wanted some of {', '.join(f.variables)}", at="$.types")
-    low, high, axes = f.low.copy(), f.high.copy(), dict[int, _TypedAxis]()
-    known = None if f.argmax is None else f.argmax.copy()
+    low, high, sides, axes = f.low.copy(), f.high.copy(), f.high - f.low, dict[int, _TypedAxis]()
+    known = [] if f.argmax is None else [f.argmax.copy()]
     for name, table in types.items():
         variable, column, order = variable_of(table, f"$.types.{name}"), f.variables.index(name), None
         if isinstance(variable, Categorical) and not variable.ordered:
             order = tuple(stream(seed, "order of choices", variable=name).permutation(len(variable.values)).tolist())
         axes[column] = _TypedAxis(variable.axis, (float(f.low[column]), float(f.high[column])), order)
         low[column], high[column] = variable.axis.low, variable.axis.high
-        if known is not None:
-            known[column] = axes[column].code(known[column])
+        for best in known:
+            best[column] = MixedDomain.of([variable]).from_unit((best[[column]] - f.low[column]) / sides[column])[0]
     terms: dict[str, Term] = {}
     for factor, scope in f.scopes.items():
         own_axes = {place: axes[column] for place, column in enumerate(scope) if column in axes}
@@ -308,22 +303,16 @@ def _read(X: Points, term: Term, axes: Mapping[int, _TypedAxis]) -> Values:
     return term(points)
 
 
-def _best(
-    f: AdditiveFunction, axes: Mapping[int, Axis], known: Float[np.ndarray, " n"] | None
-) -> Float[np.ndarray, " n"] | None:
-    """Best of climbs from the best joint values of grids; None if there are too many.
-
-    Free variables are spread, or have the values of the ``known`` best point without grids.
-    """
+def _best(f: AdditiveFunction, axes: Mapping[int, Axis], known: list[np.ndarray]) -> np.ndarray | None:
+    """Best of climbs from the best joint values of grids, free variables spread or ``known``; None if too many."""
     grids = {column: axis.low + axis.step * np.arange(axis.count) for column, axis in axes.items() if axis.step}
     if prod(map(len, grids.values())) > _MOST_JOINT_VALUES:
         return None
     free = [column for column in range(f.n_variables) if column not in grids]
     unit = sobol(_SPREAD, len(free), stream(0, "spread")) if free else np.zeros((1, 0))
     spread, ends = f.low[free] + unit * (f.high[free] - f.low[free]), list[np.ndarray]()
-    for places in [spread] if known is None or not free else [spread, known[None, free]]:
-        candidates: list[tuple[float, np.ndarray]] = []
-        joint_values = product(*grids.values())
+    for places in [spread, *(point[None, free] for point in known if free)]:
+        candidates, joint_values = list[tuple[float, np.ndarray]](), product(*grids.values())
         while values := list(islice(joint_values, _AT_ONCE)):
             X = np.empty((len(values), len(places), f.n_variables))
             X[:, :, list(grids)] = np.array(values)[:, None]

@@ -68,10 +68,9 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit = "m", sites = "only" | "interpolated"}``: measured
       points; coordinates are taken as metres. With ``only`` (the default) a robot samples the unmeasured site nearest
       to the requested location among those within reach in the round. Robots choose in the order of their numbers, and
-      no site is measured twice. A robot without a site within reach drives towards the nearest to which there is a
-      path, and measures nothing. A site stays open if its measurement failed. With ``interpolated``, the field between
-      the sites is kriged; no two sites may then be nearer to each other than a thousandth of the median distance
-      between neighbours.
+      no site is measured twice. If none is within reach, a robot drives towards the nearest with a path to it. A
+      site stays open if its measurement failed. With ``interpolated``, the field between the sites is kriged; no two
+      sites may then be nearer to each other than a thousandth of the median distance between neighbours.
     * ``{raster = PATH, band = 1, value = "elevation", unit = "m"}``: a GeoTIFF (extra ``geo``), or a ``.npy`` array
       with the size of its cells, ``cell_m``; see ``RasterFieldSettings``. Cells without a value are no-go: robots drive
       round them, as round the no-go regions of version 1.

@@ -338,11 +338,9 @@ class World:
         squared = np.where(episode.measured, np.inf, ((sites - place) ** 2).sum(axis=1))
         nearest = int(squared.argmin())
         reachable, position = self.reachable(episode, robot), episode.poses[robot, :2]
-        if len(reachable):
-            chosen = int(reachable[squared[reachable].argmin()])
-        else:
+        if not len(reachable):
             squared[self._parts != self.ground.part_of(position[None])[0]] = np.inf
-            chosen = int(squared.argmin())
+        chosen = int(reachable[squared[reachable].argmin()] if len(reachable) else squared.argmin())
         # every site with a path to it was measured: stay
         if np.isinf(squared[chosen]):
             return _Goal(position.copy(), is_as_requested=False, is_open=False)

@@ -57,7 +57,10 @@ def test_types_of_some_variables_keep_the_best_of_the_others():
     best = max(f.value(np.array([[a, 0.0, 0.0, b]]))[0] for a in range(10) for b in range(4))
     assert f.maximum == pytest.approx(best, abs=1e-9)
     g = get("ackley", n_variables=2, moved=True)  # a real variable has codes on another axis, too
-    types = {"x0": {"kind": "real", "low": 1.0, "high": 1000.0, "log": True}, "x1": {"kind": "real", "low": 0, "high": 1}}
+    types = {
+        "x0": {"kind": "real", "low": 1.0, "high": 1000.0, "log": True},
+        "x1": {"kind": "real", "low": 0, "high": 1},
+    }
     assert typed(g, types).maximum == pytest.approx(0.0, abs=1e-9)
 
 
