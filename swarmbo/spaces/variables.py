@@ -146,10 +146,11 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
         given: Any = self.values
         is_list = isinstance(given, Sequence) and not isinstance(given, str)
         require(self, "values", lambda _: is_list, "a list of values")
+        require(self, "values", lambda _: len(given) <= _MOST_VALUES, f"at most {_MOST_VALUES:,} values")
         force_setattr(self, "values", values := exact(tuple(self.values)))
         is_plain = all(v is None or isinstance(v, str | int) or (type(v) is float and isfinite(v)) for v in values)
         require(self, "values", lambda _: is_plain, "texts, finite numbers, booleans or None")
-        are_distinct = 2 <= len(set(map(_key, values))) == len(values) <= _MOST_VALUES
+        are_distinct = 2 <= len(set(map(_key, values))) == len(values)
         require(self, "values", lambda _: are_distinct, f"2 to {_MOST_VALUES:,} different values; leave out {_FIXED}")
 
     @property
