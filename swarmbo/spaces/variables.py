@@ -144,9 +144,8 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
     def __post_init__(self) -> None:
         super().__post_init__()
         given: Any = self.values
-        is_list = isinstance(given, Sequence) and not isinstance(given, str)
-        require(self, "values", lambda _: is_list, "a list of values")
-        require(self, "values", lambda _: len(given) <= _MOST_VALUES, f"at most {_MOST_VALUES:,} values")
+        is_list = isinstance(given, Sequence) and not isinstance(given, str) and len(given) <= _MOST_VALUES
+        require(self, "values", lambda _: is_list, f"a list of values, at most {_MOST_VALUES:,}")
         force_setattr(self, "values", values := exact(tuple(self.values)))
         is_plain = all(v is None or isinstance(v, str | int) or (type(v) is float and isfinite(v)) for v in values)
         require(self, "values", lambda _: is_plain, "texts, finite numbers, booleans or None")

@@ -121,7 +121,7 @@ def test_a_measurement_at_an_invalid_location_counts_as_failed(location: Any):
 
 
 def test_a_huge_discrete_space_is_refused_before_its_values_are_listed():
-    with pytest.raises(ConfigError, match=r"wanted at most 10,000 values"):
+    with pytest.raises(ConfigError, match=r"wanted a list of values, at most 10,000"):
         variables_of(Discrete(2**40), "a")
 
 

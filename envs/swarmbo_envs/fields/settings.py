@@ -227,8 +227,7 @@ class PlumeSettings(Settings, frozen=True):
         super().__post_init__()
         _require_region(self)
         most, (width, height) = 8.0 * (self.radius_m or 0.05 * max(self.size_m)), self.size_m
-        wanted = f"at most 8 `radius_m`, {most:g}, as else the four puffs of a round do not overlap; enlarge `radius_m`"
-        require(self, "wind_m_per_round", lambda wind: wind <= most, wanted)
+        require(self, "wind_m_per_round", lambda w: w <= most, f"at most 8 `radius_m`, {most:g}: puffs must overlap")
         if self.sources is not None:
             are_within = all(0 <= x <= width and 0 <= y <= height for x, y in self.sources)
             are_few = 1 <= len(self.sources) <= 16

@@ -256,7 +256,7 @@ class SpatialGP(ABC):
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        points = checked_places(X, self.domain, self.has_time, self.now)
+        points = self._points(X)
         mean, var = np.empty(points.shape[0]), np.empty(points.shape[0])
         for start in range(0, points.shape[0], CHUNK):
             rows = slice(start, start + CHUNK)
@@ -269,6 +269,9 @@ class SpatialGP(ABC):
         cache = self.posterior_cache(X)
         everything = np.arange(cache.mean.size)
         return cache.mean, cache.cov(everything, everything)
+
+    def _points(self, X: ArrayLike) -> Float[np.ndarray, "m c"]:
+        return checked_places(X, self.domain, self.has_time, self.now)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

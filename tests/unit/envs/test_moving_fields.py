@@ -58,7 +58,7 @@ def test_a_plume_in_a_steady_wind_has_the_stated_peak_at_its_source_and_is_symme
 
 
 def test_a_wind_in_which_puffs_do_not_overlap_is_refused():
-    wanted = "got 500.0; wanted at most 8 `radius_m`, 480, as else the four puffs of a round do not overlap"
+    wanted = "got 500.0; wanted at most 8 `radius_m`, 480: puffs must overlap"
     with pytest.raises(ConfigError, match=wanted):
         PlumeSettings(wind_m_per_round=500.0)
     field = build_field({"plume": {"gusts": 0.0, "wind_m_per_round": 480.0, "decay_rounds": 50.0}}, 200, moving=True)
