@@ -295,7 +295,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         """Trust region of one factor since its last restart; None while a restarted search explores."""
         belief, restarted_at = model.belief, model.learned.restarted_at
         n_initial = self.restarts.fresh if restarted_at else 0  # first points after a restart do not count
-        n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending)
+        n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending) - situation.n_foreign
         # a factor that its owner splits has not restarted, whatever another agent learned
         if restarted_at and n_steps < n_initial and not model.divided:
             return None

@@ -96,7 +96,7 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
                 restarts += 1
                 new_centre = stream(situation.seed, "cma-es baseline", "place", restart=restarts).random(n)
                 strategy = self._strategy(situation.seed, restarts, new_centre, 2 * size)
-        n_ahead = len(U) - n_told + len(situation.pending)
+        n_ahead = len(U) - n_told + len(situation.pending) - situation.n_foreign
         while n_ahead >= size:
             generation, n_ahead = np.array(strategy.ask()), n_ahead - size
         return np.clip(generation[n_ahead], 0.0, 1.0), SolveReport(status="not_needed")

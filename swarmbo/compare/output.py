@@ -36,8 +36,8 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
         rows = [row for row in comparison.rows if row.metric == metric]
         if not rows:
             continue
-        sign = "negative" if metric in metrics.MORE_IS_BETTER else "positive"
-        title = f"{metrics.METRIC_TEXT[metric]}; difference from {comparison.reference!r} ({sign}: it is better)"
+        sign = "positive" if metric in metrics.MORE_IS_BETTER else "negative"
+        title = f"{metrics.METRIC_TEXT[metric]}; difference from {comparison.reference!r} ({sign} is better)"
         table = empty_table(title, "problem", "method", "seeds", "mean", "difference", "interval", "better")
         for before, row in zip([None, *rows], rows, strict=False):
             is_new = before is None or before.problem != row.problem

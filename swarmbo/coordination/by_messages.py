@@ -13,7 +13,7 @@ from swarmbo.coordination import messages, requests
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import AddressedMessage, Steps
-from swarmbo.coordination.schema import Fits, FitsData, Schema, Wanted, are_below, are_numbers
+from swarmbo.coordination.schema import FitsData, Schema, Wanted, are_below, are_numbers
 from swarmbo.graph.box_functions import by_factor
 
 Post = Callable[[str, Message], None]
@@ -49,9 +49,9 @@ class ByMessages:
             case requests.AllReduce():
                 # own terms first, then each child's, in the order of the tree: floating-point sums depend on it
                 own = _sum_in_order(np.zeros(request.terms.shape[1:]), request.terms)
-                return (yield from self._over_tree(partial(_sum_in_order, own), own.shape, request.fits))
+                return (yield from self._over_tree(request, partial(_sum_in_order, own)))
             case requests.Best():
-                return (yield from self._over_tree(request.largest, request.rows.shape[1:], request.fits))
+                return (yield from self._over_tree(request, request.largest))
             case requests.ToAll():
                 return (yield from self._to_all(request))
             case requests.InTurn():
@@ -161,16 +161,17 @@ class ByMessages:
         return {name: known[name] for name in order}
 
     def _over_tree(
-        self, combine: Callable[[Iterable[np.ndarray]], np.ndarray], shape: tuple[int, ...], fits: Fits
+        self, request: requests.AllReduce | requests.Best, combine: Callable[[Iterable[np.ndarray]], np.ndarray]
     ) -> Program[Float[np.ndarray, "..."]]:
         """Combine all agents' numbers: from the leaves of the tree to its root, and the result back down."""
         part, tree = self.part, self.part.tree
         children, parent = tree.children[self.agent], tree.parent[self.agent]
-        size = math.prod(shape)
+        shape = request[0].shape[1:]
+        size, limit, fits = math.prod(shape), request.limit, request.fits
 
         def numbers_of(agents: frozenset[str], sender: str) -> Wanted:
             def is_admissible(message: messages.Reduced | messages.Broadcast) -> bool:
-                return are_numbers(message.entries, size) and fits(message.entries.reshape(shape), agents)
+                return are_numbers(message.entries, size, limit) and fits(message.entries.reshape(shape), agents)
 
             return Wanted(sender, is_admissible)
 

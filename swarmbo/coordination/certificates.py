@@ -108,7 +108,7 @@ def upper_bound(view: LocalView, tables: Tables, sizes: Sizes, rounds: int = BOU
 
 def _summed(terms: Sequence[float]) -> requests.Steps[float]:
     """Sum of one term per factor over the whole part, given the ``terms`` of own factors."""
-    sums = yield requests.AllReduce(np.array(terms, dtype=float).reshape(-1, 1, 1))
+    sums = yield requests.AllReduce(np.array(terms, dtype=float).reshape(-1, 1, 1), limit=np.inf)
     return float(sums[0, 0])
 
 

@@ -245,10 +245,6 @@ class DeadlineBoxAgent(DeadlineAgent):
                 return False
         return True
 
-    def _points(self, f: str) -> Float[np.ndarray, "1 p a"]:
-        """A factor's points, in runs and then in joint starts, as last received."""
-        return self._stacks[f].take(np.concatenate([self._runs.Z, self._joint_starts.assumed]))
-
     @property
     def _n_points(self) -> int:
         return len(self._terms.starts) + self._terms.schedule.n_joint_starts
@@ -260,8 +256,9 @@ class DeadlineBoxAgent(DeadlineAgent):
         return tuple(reduce(np.add, numbers, none)[None] for numbers in numbers_by_phase)
 
     def _publish(self, phase: int) -> None:
+        Z = np.concatenate([self._runs.Z, self._joint_starts.assumed])  # as last received
         for f, stack in self._stacks.items():
-            numbers = self._functions.published(stack, self._points(f), self._received(f, phase))[0]
+            numbers = self._functions.published(stack, stack.take(Z), self._received(f, phase))[0]
             for g in self._graph.neighbours(f):
                 owner, message = self._graph.owner(g), messages.Published(f, g, numbers, phase)
                 if owner == self.name:

@@ -16,7 +16,7 @@ from swarmbo.coordination import messages
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import BoxView, Copies, Part, Rows
-from swarmbo.coordination.schema import Fits, FitsData, accept_all
+from swarmbo.coordination.schema import LARGEST, Fits, FitsData, accept_all
 from swarmbo.coordination.tables import Flat, Rank, rank
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Received, by_factor
@@ -111,6 +111,7 @@ class AllReduce(NamedTuple):
 
     terms: Float[np.ndarray, "_f k m"]
     fits: Fits = accept_all
+    limit: float = LARGEST  # of finite sums
 
     @classmethod
     def of(cls, view: BoxView, n_points: int, *rows: Rows) -> "AllReduce":
@@ -125,6 +126,7 @@ class Best(NamedTuple):
 
     rows: Float[np.ndarray, "_f m"]
     fits: Fits = accept_all
+    limit: float = LARGEST
 
     def largest(self, received: Iterable[Float[np.ndarray, " m"]] = ()) -> Float[np.ndarray, " m"]:
         """Largest of the own and the received rows; -inf if there are none."""

@@ -18,7 +18,7 @@ FitsData = Callable[[str, bytes], bool]  # an agent, and its data
 
 _LARGEST_FLAGGED = 1e12  # largest number behind a flag
 # largest number that agents exchange on a box, so that squares stay finite
-_LARGEST = 1e150
+LARGEST = 1e150
 
 
 class Wanted(NamedTuple):
@@ -79,9 +79,9 @@ class Schema:
         return len(indices) == len(sizes) and all(0 <= i < n for i, n in zip(indices, sizes, strict=True))
 
 
-def are_numbers(entries: Float[np.ndarray, "..."], size: int) -> bool:
-    """True if there are ``size`` entries, none NaN, and finite ones are so small that squares stay finite."""
-    return entries.size == size and bool(((np.abs(entries) <= _LARGEST) | np.isinf(entries)).all())  # false for NaN
+def are_numbers(entries: Float[np.ndarray, "..."], size: int, limit: float = LARGEST) -> bool:
+    """True if there are ``size`` entries, none NaN, and the size of finite ones is at most ``limit``."""
+    return entries.size == size and bool(((np.abs(entries) <= limit) | np.isinf(entries)).all())  # false for NaN
 
 
 def are_below(entries: Float[np.ndarray, "..."], size: int | None) -> bool:
@@ -91,7 +91,7 @@ def are_below(entries: Float[np.ndarray, "..."], size: int | None) -> bool:
 
 def are_finite(entries: Float[np.ndarray, "..."], size: int, below: float | None = None) -> bool:
     """True if the number of entries is right, and all are finite and, unless ``below`` is None, in [0, ``below``)."""
-    if entries.size != size or not (np.abs(entries) <= _LARGEST).all():
+    if entries.size != size or not (np.abs(entries) <= LARGEST).all():
         return False
     return below is None or bool(((entries >= 0.0) & (entries < below)).all())
 

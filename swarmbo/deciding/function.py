@@ -224,6 +224,7 @@ class FunctionLearner:
             structure=problem.structure,
             pending_rounds=log.pending_rounds,
             n_batched=log.n_batched,
+            n_foreign=sum(query.row is None and not query.chosen for query in log.open.values()),
             failed=log.history.failed,
             regions=problem.regions,
             ranges=problem.ranges,

@@ -210,14 +210,14 @@ class Ros2Robots:
 
     def _move(self, robot: str, payload: bytes, driven: Driven) -> None:
         if self._coordinates is None:
-            _require_length("PoseStamped", payload, 72, _LONGEST)
+            _require_length("PoseStamped", payload, 76, _LONGEST)
             pose = PoseStamped.deserialize(payload)
             if pose.header.frame_id.lstrip("/") != self._frame.lstrip("/"):
                 raise ConfigError(f"got frame {pose.header.frame_id!r}; wanted {self._frame!r}")
             position = pose.pose.position
             place = np.array([position.x, position.y, position.z][: self._dims])
         else:
-            _require_length("NavSatFix", payload, 120, _LONGEST)
+            _require_length("NavSatFix", payload, 117, _LONGEST)
             fix = NavSatFix.deserialize(payload)
             if fix.status.status < 0:
                 raise ConfigError(f"got status {fix.status.status}; wanted a fix")

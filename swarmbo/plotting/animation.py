@@ -46,7 +46,7 @@ class MovingMap:
         (colours, norm, self._link_colour), self._level = look, level
         self._truth = None if world.points is None else lattice_order(world.points, bool(world.no_go))
         bands = ListedColormap(band_colours(colours))
-        options: dict[str, Any] = {"cmap": bands, "norm": norm, "extent": lattice.extent}
+        options: dict[str, Any] = {"cmap": bands, "norm": norm, "extent": lattice.extent, "origin": "lower"}
         options |= {"interpolation": "bilinear", "interpolation_stage": "data", "aspect": "equal", "animated": True}
         self.image = ax.imshow(np.ma.masked_all(lattice.shown.shape), **options)
         self.image.set_in_layout(False)  # moving parts must not shift the axes

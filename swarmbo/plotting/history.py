@@ -26,7 +26,7 @@ class World:
     where it is unknown. All are None without a truth. ``variables`` are empty if every agent measures its own location.
     ``types`` are given if not all variables are real numbers on linear axes. ``graph_in_use`` has the factors that
     agents had learned or drawn at the end. ``no_go`` has the rings (k, 2) of each region. ``method`` is acquisition,
-    coordination and seed, for titles. ``coordinates`` are the coordinates of the input, for axes.
+    coordination and seed, for titles. ``coordinates`` are those of the input. ``agents`` are in the order of colours.
     """
 
     domain: Domain
@@ -52,6 +52,7 @@ class World:
     bases: Mapping[str, Float[np.ndarray, " d"]] = field(default_factory=dict[str, np.ndarray])
     method: str = ""
     coordinates: Coordinates | None = None
+    agents: tuple[str, ...] = ()
 
     def at(self, round_number: int) -> "World":
         """World in a round; this world if nothing changes."""

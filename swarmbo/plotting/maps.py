@@ -117,9 +117,8 @@ def plot_lattice(
     """Draw values on a lattice as an image with about ``n_contours`` lines, and a colour bar if there is a label."""
     picture = lattice.image(values)
     norm = normalise(picture.compressed(), limits)
-    image = ax.imshow(
-        picture, extent=lattice.extent, cmap=colours, norm=norm, interpolation="bilinear", aspect="equal", zorder=0
-    )
+    look: dict[str, Any] = {"cmap": colours, "norm": norm, "interpolation": "bilinear", "aspect": "equal", "zorder": 0}
+    image = ax.imshow(picture, extent=lattice.extent, origin="lower", **look)
     if n_contours and picture.count() and picture.max() > picture.min():
         levels = MaxNLocator(n_contours).tick_values(float(norm.vmin or 0.0), float(norm.vmax or 1.0))
         shown_levels = levels[(levels > picture.min()) & (levels < picture.max())]
@@ -263,8 +262,8 @@ def draw_failed(ax: Axes, places: Places, size: float, width: float = 1.8, casin
 
 def draw_bases(ax: Axes, world: World) -> list[Artist]:
     """Draw the bases where agents charge their batteries, each in the colour of its agent."""
-    bases = enumerate(world.bases.values())
-    return [line for index, base in bases for line in ax.plot(*base[:2], color=style.agent_colour(index), **style.BASE)]
+    colours = {agent: style.agent_colour(index) for index, agent in enumerate(world.agents or world.bases)}
+    return [line for a, base in world.bases.items() for line in ax.plot(*base[:2], color=colours[a], **style.BASE)]
 
 
 def plot_paths(ax: Axes, records: Records) -> Axes:

@@ -39,6 +39,7 @@ def world_of(folder: RunFolder) -> World:
         record.domain,
         style.shortened(record.name, _LONGEST_NAME),
         argmax=None if record.argmax is None else np.array(record.argmax),
+        agents=tuple(record.agents),
         variables=tuple(record.variables),
         types=tuple(record.types),
         graph=_graph_of(record),

@@ -145,12 +145,12 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
     def __post_init__(self) -> None:
         super().__post_init__()
         given: Any = self.values
-        is_list = isinstance(given, Sequence) and not isinstance(given, str)
-        require(self, "values", lambda _: is_list, "a list of values")
+        is_list = isinstance(given, Sequence) and not isinstance(given, str) and len(given) <= _MOST_VALUES
+        require(self, "values", lambda _: is_list, f"a list of values, at most {_MOST_VALUES:,}")
         force_setattr(self, "values", values := exact(tuple(self.values)))
         is_plain = all(v is None or isinstance(v, str | int) or (type(v) is float and isfinite(v)) for v in values)
         require(self, "values", lambda _: is_plain, "texts, finite numbers, booleans or None")
-        are_distinct = 2 <= len(set(map(_key, values))) == len(values) <= _MOST_VALUES
+        are_distinct = 2 <= len(set(map(_key, values))) == len(values)
         require(self, "values", lambda _: are_distinct, f"2 to {_MOST_VALUES:,} different values; leave out {_FIXED}")
 
     @property

@@ -120,6 +120,11 @@ def test_a_measurement_at_an_invalid_location_counts_as_failed(location: Any):
     assert (news.point.tolist(), np.isnan(news.total or 0.0)) == ([0.0], True)
 
 
+def test_a_huge_discrete_space_is_refused_before_its_values_are_listed():
+    with pytest.raises(ConfigError, match=r"wanted a list of values, at most 10,000"):
+        variables_of(Discrete(2**40), "a")
+
+
 NO_MODES = [Discrete(4), Box(0.0, 1.0, (1,)), MultiDiscrete([3, 3]), Dict({"mode": Discrete(2)})]
 NO_MODES += [Dict({"mode": Discrete(3), "x": Discrete(2)})]
 NO_LEVELS = [Box(0.0, 4.0, (2,)), Box(0.0, 9.0, (1,)), Discrete(2), MultiDiscrete([2, 5])]

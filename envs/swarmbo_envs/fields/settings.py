@@ -204,7 +204,7 @@ class PlumeSettings(Settings, frozen=True):
         peak: Concentration at a source in the mean wind, 1e-12 to 1e12. Some way downwind it is higher (with the
             defaults 1.4 times), and higher still while gusts oppose the wind, or if plumes meet.
         unit: Its unit, for labels.
-        wind_m_per_round: Mean wind, to the east, >= 0, at most 1e12.
+        wind_m_per_round: Mean wind, to the east, 0 to 8 ``radius_m`` (else puffs would not overlap), at most 1e12.
         gusts: Share of the wind that fluctuates, in all directions, 0 to 2.
         radius_m: Standard deviation of a new puff, > 0, at most 1e12. Default: a twentieth of the longer side.
         spread_m2_per_round: Growth of a puff's variance, >= 0. Default: ``radius_m`` squared over 4.
@@ -226,7 +226,8 @@ class PlumeSettings(Settings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_region(self)
-        width, height = self.size_m
+        most, (width, height) = 8.0 * (self.radius_m or 0.05 * max(self.size_m)), self.size_m
+        require(self, "wind_m_per_round", lambda w: w <= most, f"at most 8 `radius_m`, {most:g}: puffs must overlap")
         if self.sources is not None:
             are_within = all(0 <= x <= width and 0 <= y <= height for x, y in self.sources)
             are_few = 1 <= len(self.sources) <= 16

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.spaces.variables import Axis, Categorical, variable_of
+from swarmbo.spaces.variables import Axis, Categorical, MixedDomain, variable_of
 
 Points = Float[np.ndarray, "m a"]
 Values = Float[np.ndarray, " m"]
@@ -277,19 +277,22 @@ def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> Addit
     """
     if unknown := sorted(set(types) - set(f.variables)):
         raise ConfigError(f"got {unknown[0]!r}; wanted some of {', '.join(f.variables)}", at="$.types")
-    low, high, axes = f.low.copy(), f.high.copy(), dict[int, _TypedAxis]()
+    low, high, sides, axes = f.low.copy(), f.high.copy(), f.high - f.low, dict[int, _TypedAxis]()
+    known = [] if f.argmax is None else [f.argmax.copy()]
     for name, table in types.items():
         variable, column, order = variable_of(table, f"$.types.{name}"), f.variables.index(name), None
         if isinstance(variable, Categorical) and not variable.ordered:
             order = tuple(stream(seed, "order of choices", variable=name).permutation(len(variable.values)).tolist())
         axes[column] = _TypedAxis(variable.axis, (float(f.low[column]), float(f.high[column])), order)
         low[column], high[column] = variable.axis.low, variable.axis.high
+        for best in known:
+            best[column] = MixedDomain.of([variable]).from_unit((best[[column]] - f.low[column]) / sides[column])[0]
     terms: dict[str, Term] = {}
     for factor, scope in f.scopes.items():
         own_axes = {place: axes[column] for place, column in enumerate(scope) if column in axes}
         terms[factor] = partial(_read, term=f.terms[factor], axes=own_axes)
     g = replace(f, low=low, high=high, terms=terms, argmax=None, maximum=None, is_unbounded=False, types=dict(types))
-    best = _best(g, {column: variable.axis for column, variable in axes.items()})
+    best = _best(g, {column: own.axis for column, own in axes.items()}, known)
     return g if best is None else replace(g, argmax=best, maximum=float(g.value(best[None])[0]))
 
 
@@ -300,24 +303,25 @@ def _read(X: Points, term: Term, axes: Mapping[int, _TypedAxis]) -> Values:
     return term(points)
 
 
-def _best(f: AdditiveFunction, axes: Mapping[int, Axis]) -> Float[np.ndarray, " n"] | None:
-    """Best of climbs from the best joint values of grids, with free variables spread; None if there are too many."""
+def _best(f: AdditiveFunction, axes: Mapping[int, Axis], known: list[np.ndarray]) -> np.ndarray | None:
+    """Best of climbs from the best joint values of grids, free variables spread or ``known``; None if too many."""
     grids = {column: axis.low + axis.step * np.arange(axis.count) for column, axis in axes.items() if axis.step}
     if prod(map(len, grids.values())) > _MOST_JOINT_VALUES:
         return None
     free = [column for column in range(f.n_variables) if column not in grids]
     unit = sobol(_SPREAD, len(free), stream(0, "spread")) if free else np.zeros((1, 0))
-    places = f.low[free] + unit * (f.high[free] - f.low[free])
-    candidates: list[tuple[float, np.ndarray]] = []
-    joint_values = product(*grids.values())
-    while values := list(islice(joint_values, _AT_ONCE)):
-        X = np.empty((len(values), len(unit), f.n_variables))
-        X[:, :, list(grids)] = np.array(values)[:, None]
-        X[:, :, free] = places
-        y = f.value(X.reshape(-1, f.n_variables)).reshape(X.shape[:2])
-        candidates += [(float(y_row[i]), x[i]) for y_row, x, i in zip(y, X, y.argmax(axis=1), strict=True)]
-        candidates = sorted(candidates, key=lambda one: -one[0])[:_CLIMBED]
-    return max((climb(f, x, free) for _, x in candidates), key=lambda x: float(f.value(x[None])[0]))
+    spread, ends = f.low[free] + unit * (f.high[free] - f.low[free]), list[np.ndarray]()
+    for places in [spread, *(point[None, free] for point in known if free)]:
+        candidates, joint_values = list[tuple[float, np.ndarray]](), product(*grids.values())
+        while values := list(islice(joint_values, _AT_ONCE)):
+            X = np.empty((len(values), len(places), f.n_variables))
+            X[:, :, list(grids)] = np.array(values)[:, None]
+            X[:, :, free] = places
+            y = f.value(X.reshape(-1, f.n_variables)).reshape(X.shape[:2])
+            candidates += [(float(y_row[i]), x[i]) for y_row, x, i in zip(y, X, y.argmax(axis=1), strict=True)]
+            candidates = sorted(candidates, key=lambda one: -one[0])[:_CLIMBED]
+        ends += [climb(f, x, free) for _, x in candidates]
+    return max(ends, key=lambda x: float(f.value(x[None])[0]))
 
 
 def climb(f: AdditiveFunction, x: Float[np.ndarray, " n"], free: Sequence[int]) -> Float[np.ndarray, " n"]:

@@ -68,7 +68,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit = "m", sites = "only" | "interpolated"}``: measured
       points; coordinates are taken as metres. With ``only`` (the default) a robot samples the unmeasured site nearest
       to the requested location among those within reach in the round. Robots choose in the order of their numbers, and
-      no site is measured twice. A robot without a site within reach drives towards the nearest and measures nothing. A
+      no site is measured twice. If none is within reach, a robot drives towards the nearest with a path to it. A
       site stays open if its measurement failed. With ``interpolated``, the field between the sites is kriged; no two
       sites may then be nearer to each other than a thousandth of the median distance between neighbours.
     * ``{raster = PATH, band = 1, value = "elevation", unit = "m"}``: a GeoTIFF (extra ``geo``), or a ``.npy`` array

@@ -337,11 +337,11 @@ class World:
         sites = self.field.sites
         squared = np.where(episode.measured, np.inf, ((sites - place) ** 2).sum(axis=1))
         nearest = int(squared.argmin())
-        # every site was measured: stay
-        if np.isinf(squared[nearest]):
-            return _Goal(episode.poses[robot, :2].copy(), is_as_requested=False, is_open=False)
-        reachable = self.reachable(episode, robot)
-        if len(reachable) == 0:
-            return _Goal(sites[nearest])
-        chosen = int(reachable[squared[reachable].argmin()])
+        reachable, position = self.reachable(episode, robot), episode.poses[robot, :2]
+        if not len(reachable):
+            squared[self._parts != self.ground.part_of(position[None])[0]] = np.inf
+        chosen = int(reachable[squared[reachable].argmin()] if len(reachable) else squared.argmin())
+        # every site with a path to it was measured: stay
+        if np.isinf(squared[chosen]):
+            return _Goal(position.copy(), is_as_requested=False, is_open=False)
         return _Goal(sites[chosen], is_as_requested=chosen == nearest)

@@ -21,7 +21,7 @@ from swarmbo_envs.wlan_power.world import Episode, World
 
 _RESOLUTION = 160  # pixels of the map along its longer side
 _MARGIN = 0.06
-_NUMBERED = 40  # most access points with room for a number
+_NUMBERED, _LABELLED = 40, 24  # most access points with room for a number, and for a number and a power
 _DISTURBERS = {"audible": "access points in range of the serving one (dashed)", "all": "all others (dashed: audible)"}
 _SINR_DB = (-20.0, 40.0)
 
@@ -99,7 +99,9 @@ def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode:
             ax.scatter([], [], c=look.agent_colour(number), marker="^", edgecolors=look.INK, label=f"channel {channel}")
         ax.legend(loc="upper left", bbox_to_anchor=(0.0, -0.09), ncols=5, borderaxespad=0.2)
     for i, (place, label) in enumerate(zip(points, labels, strict=True) if is_small else ()):
-        write_beside(ax, f"{i}: {label}", place, (0, 9), ha="center", fontsize=8)
+        write_beside(
+            ax, f"{i}: {label}" if len(points) <= _LABELLED else str(i), place, (0, 9), ha="center", fontsize=8
+        )
     ax.set(xlabel="east (m)", ylabel="north (m)", xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
 
 

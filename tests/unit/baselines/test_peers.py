@@ -143,6 +143,25 @@ def test_a_replayed_cma_es_asks_the_same_points_as_an_uninterrupted_one(joint_si
 
 
 @pytest.mark.peers
+def test_pending_points_that_cma_es_did_not_choose_are_not_of_its_generation():
+    pytest.importorskip("cma")
+    graph, asked = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), []
+    for foreign in (0, 1, 2):
+        team = sb.Team(graph, dict.fromkeys("xy", (0.0, 1.0)), coordination=CMAES(population=6), initial=2)
+        for query in team.ask(2):
+            team.tell(query, -query.point["x"])
+        expected = [team.expect({"x": 0.9, "y": 0.9 - 0.1 * i}) for i in range(foreign)]
+        points = []
+        for _ in range(8):
+            points.append(team.ask())
+            team.tell(points[-1], -points[-1].point["x"])
+            if expected and len(points) > 2:
+                team.tell(expected.pop(), -1.0)
+        asked.append([query.point for query in points])
+    assert asked[1:] == asked[:1] * 2
+
+
+@pytest.mark.peers
 def test_later_outcomes_do_not_change_how_cma_es_ranked_a_failure(joint_situation):
     pytest.importorskip("cma")
     for seed in range(6):

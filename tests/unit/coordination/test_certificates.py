@@ -129,4 +129,5 @@ def test_entries_of_the_largest_size_give_a_finite_bound() -> None:
     tables = {f: 1e200 * rng.choice([-1.0, 1.0], size=(3, 3)) for f in graph.factors}
     found = sb.MGM(bound="mplp").solve(graph, tables).upper_bound
     assert found is not None
+    assert by_agents(sb.MGM(bound="mplp"), graph, tables).upper_bound == found
     assert joint_values(graph, tables).max() <= found * (1.0 + 1e-12) <= 3.1e200

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs.functions import FUNCTIONS, get
+from swarmbo_envs.functions.additive_function import typed
 from swarmbo_envs.functions.papers import moved_objects, path_value
 
 SMALL = {"rastrigin": {"n_variables": 20}, "michalewicz": {"n_variables": 5}, "wells": {"n_variables": 6}}
@@ -34,6 +35,33 @@ KNOWN = {
     "wells": 40 * 39.1661657,
     "zakharov": 0.0,
 }
+
+
+@pytest.mark.parametrize("steepness", [1, 10, 100])
+def test_no_peak_of_michalewicz_with_many_variables_is_higher_than_the_maximum(steepness):
+    f = get("michalewicz", n_variables=110, steepness=steepness)
+    highest = []
+    for i in range(1, f.n_variables + 1):
+        peaks = np.pi * np.sqrt((np.arange(i) + 0.5) / i)  # where the sine of i x^2 / pi is 1 or -1
+        width = np.pi / (2 * i) / np.sqrt(2 * steepness)
+        X = np.clip(peaks[:, None] + width * np.linspace(-0.3, 0.3, 401), 0.0, np.pi)
+        highest.append((np.sin(X) * np.sin(i * X**2 / np.pi) ** (2 * steepness)).max())
+    values = f.factor_values(f.argmax[None])[0]
+    assert (values >= np.array(highest) - 1e-12).all()
+    assert f.maximum == pytest.approx(values.sum())
+
+
+def test_types_of_some_variables_keep_the_best_of_the_others():
+    types = {"x0": {"kind": "integer", "low": 0, "high": 9}, "x3": {"kind": "integer", "low": 0, "high": 3}}
+    f = typed(get("rastrigin", n_variables=4, block=2), types)
+    best = max(f.value(np.array([[a, 0.0, 0.0, b]]))[0] for a in range(10) for b in range(4))
+    assert f.maximum == pytest.approx(best, abs=1e-9)
+    g = get("ackley", n_variables=2, moved=True)  # a real variable has codes on another axis, too
+    types = {
+        "x0": {"kind": "real", "low": 1.0, "high": 1000.0, "log": True},
+        "x1": {"kind": "real", "low": 0, "high": 1},
+    }
+    assert typed(g, types).maximum == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("form", ["plain", "both"])

@@ -57,6 +57,15 @@ def test_a_plume_in_a_steady_wind_has_the_stated_peak_at_its_source_and_is_symme
     assert field.at(8).maximum >= 50.0
 
 
+def test_a_wind_in_which_puffs_do_not_overlap_is_refused():
+    wanted = "got 500.0; wanted at most 8 `radius_m`, 480: puffs must overlap"
+    with pytest.raises(ConfigError, match=wanted):
+        PlumeSettings(wind_m_per_round=500.0)
+    field = build_field({"plume": {"gusts": 0.0, "wind_m_per_round": 480.0, "decay_rounds": 50.0}}, 200, moving=True)
+    downwind = field.at(8).value(np.column_stack([np.arange(150.0, 1150.0, 10.0), np.full(100, 400.0)]))
+    assert np.abs(np.diff(downwind)).max() < 0.01 * downwind.mean()
+
+
 def test_a_puff_is_carried_by_the_integral_of_the_wind():
     """The centre of a puff is its source plus the wind's displacement since its release."""
     plume = Plume(PlumeSettings(gusts=1.0, seed=5))
@@ -122,7 +131,7 @@ def test_no_place_is_above_the_maximum_of_any_round_however_narrow_the_peak_is(t
     csv = {"csv": str(path), "value": "v", "time": "t", "sites": "interpolated"}
     draw = {"gp": {"lengthscale_m": 10.0, "size_m": [600.0, 600.0], "time": {}}}
     everywhere, source = lattice(np.zeros(2), np.full(2, 600.0), 30_000), np.array([[120.0, 400.0]])
-    for table, places in ((csv, X), (draw, everywhere), ({"plume": {"radius_m": 2.0}}, source)):
+    for table, places in ((csv, X), (draw, everywhere), ({"plume": {"radius_m": 8.0}}, source)):
         field = build_field(table, 200, moving=True)
         for number in (0, 1):
             assert field.value(places, number).max() <= field.at(number).maximum * (1.0 + 1e-9)

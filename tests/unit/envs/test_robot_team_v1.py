@@ -85,6 +85,21 @@ def test_a_robot_sent_into_a_region_goes_to_the_nearest_site():
     assert not ((sites[:, 0] > 900) & (sites[:, 0] < 1100) & (sites[:, 1] > 300)).any()
 
 
+def test_a_robot_sent_behind_a_wall_drives_to_the_nearest_open_site_on_its_own_side(tmp_path):
+    path = tmp_path / "sites.csv"
+    path.write_text("x,y,v\n" + "".join(f"{x},{y},{x + y}\n" for x in (0, 1000) for y in (0, 400)))
+    wall = {"corners": [[460, -10], [540, -10], [540, 410], [460, 410]]}
+    field = {"csv": str(path), "x": "x", "y": "y", "value": "v", "sites": "only"}
+    env = begun(robots=2, field=field, no_go=[wall], starts=[[0, 0], [1000, 0]], round_time_s=70.0, speed_m_s=2.0)
+    for northing in (140.0, 280.0, 400.0):  # no candidate is in the first round's reach
+        info = env.step(at(env, [900, 390], [1000, 0]))[4]["robot_0"]
+        assert not info["reached"]
+        assert info["location"][1] == pytest.approx(northing, abs=20.0)
+    assert "measurement" in info
+    # robot_1 could still measure (1000, 400), but all sites on this side are measured
+    assert env.step(at(env, [900, 390], [1000, 0]))[4]["robot_0"]["distance"] == 0.0
+
+
 def test_the_ground_truth_excludes_no_go_regions():
     plain = make().ground_truth()
     x, y = plain.argmax

@@ -8,7 +8,7 @@ import pytest
 from swarmbo.boundary import look
 from swarmbo.errors import ConfigError
 from swarmbo_envs import wlan_power_v0
-from swarmbo_envs.wlan_power import Network, references
+from swarmbo_envs.wlan_power import Network, references, rendering
 from swarmbo_envs.wlan_power.rendering import sinr_map
 
 PAIR = {"access_points": [[0, 0], [60, 0]], "users": [[5, 0], [40, 0], [55, 5]]}
@@ -206,6 +206,15 @@ def test_the_map_shows_the_sinr_of_a_user_at_each_place():
     places = np.vstack([env.topology.users, [[150.0, 10.0]]])
     shown = sinr_map(env.topology, env.network, powers, places)
     assert shown[:36] == pytest.approx(10 * np.log10(env.network.sinr(powers[None])[0]))
+
+
+@pytest.mark.parametrize(("count", "label"), [(24, "0: 13 dBm"), (25, "0")])
+def test_labels_of_many_access_points_are_only_numbers(count, label, monkeypatch):
+    texts = []
+    monkeypatch.setattr(rendering, "write_beside", lambda ax, text, *args, **more: texts.append(text))
+    places = [[40.0 * (i % 5), 40.0 * (i // 5)] for i in range(count)]
+    begun(topology={"access_points": places}, render_mode="rgb_array").render()
+    assert (len(texts), texts[0]) == (count, label)
 
 
 @pytest.mark.parametrize("topology", [None, {"access_points": [[0, 0]]}])

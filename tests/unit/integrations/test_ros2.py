@@ -150,6 +150,10 @@ def test_goals_and_fixes_in_degrees_are_exact_to_a_centimetre():
     driver.drive(1, timeout_s=0.05)
     wire.put("ann/fix", ann.position(9.1005, 48.7405).replace(b"map\0\0", b"map\0\xff"))  # without a position fix
     assert "wanted a fix" in driver.drive(1, timeout_s=0.2).refused[0][1]
+    shortest = ros2.NavSatFix.deserialize(ann.position(9.1005, 48.7405))
+    shortest.header.frame_id = ""
+    wire.put("ann/fix", shortest.serialize())
+    assert not driver.drive(1, timeout_s=0.2).refused
     assert math.isnan(ann.altitude)
     goals = HERE.metres(np.array(ann.goals[:3]))
     np.testing.assert_allclose(team.history.X[:3], goals, atol=0.01)
@@ -162,7 +166,7 @@ def test_no_observation_is_lost_and_invalid_messages_are_reported():
     ann, bob = (Robot(wire, name, lambda goal: (goal, value_at(goal))) for name in ("ann", "bob"))
     bob.measure(3.0)  # without a place
     invalid = [
-        ("ann/pose", b"\0\1\0\0short", "the 72 or more of a PoseStamped"),
+        ("ann/pose", b"\0\1\0\0short", "the 76 or more of a PoseStamped"),
         ("ann/pose", ann.position(math.nan, 1.0), "finite numbers"),
         ("ann/pose", ann.position(5.0, 5.0).replace(b"map", b"odo"), "'map'"),
         ("ann/measurement", b"", "the 12 or more of a Float64"),  # like a deletion in Zenoh

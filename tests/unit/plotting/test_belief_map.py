@@ -103,6 +103,7 @@ def test_images_show_the_posterior_of_the_belief(run):
     for plot, expected in ((plot_mean, mean), (plot_std, np.sqrt(var))):
         ax = plot(axes(), belief, made.world, lattice)
         np.testing.assert_allclose(np.ma.getdata(ax.images[0].get_array()).ravel(), expected)
+        assert ax.images[0].origin == "lower"  # north is up on a user's own axes, too
 
 
 def test_image_pixels_are_centred_on_the_lattice(run):

@@ -15,7 +15,7 @@ from swarmbo.plotting import World, style
 from swarmbo.plotting.animation import MovingMap, _legend_handles, render_frames
 from swarmbo.plotting.belief_map import belief_map_figure, plot_level
 from swarmbo.plotting.history import measured_places, path_of
-from swarmbo.plotting.maps import lattice_order, lattice_over, plot_sensors
+from swarmbo.plotting.maps import draw_bases, lattice_order, lattice_over, plot_sensors
 from swarmbo.plotting.regret import plot_best, plot_declined, plot_regret
 from swarmbo.records import Evaluation, Recommendation, RoundRecord, Sample, Score
 from swarmbo.spaces import Domain
@@ -45,6 +45,11 @@ def test_paths_are_the_driven_ones_and_stops_are_the_places_of_measurements():
     assert measured_places(records, "robot_0").tolist() == [[10, 10], [20, 35], [30, 60], [30, 90]]
     straight = [RoundRecord(n, [Sample("a", [float(n), 0.0], 1.0)]) for n in range(2)]
     assert path_of(straight, "a").tolist() == [[0, 0], [1, 0]]
+
+
+def test_a_base_has_the_colour_of_its_agent_if_another_agent_has_no_base():
+    world = World(DOMAIN, bases={"b": np.array([5.0, 5.0])}, agents=("a", "b"))
+    assert [line.get_color() for line in draw_bases(axes(), world)] == [style.agent_colour(1)]
 
 
 def test_a_map_shows_no_go_regions_the_base_and_the_driven_path():
@@ -135,6 +140,7 @@ def test_a_film_draws_level_lines_bases_above_paths_and_recent_rounds_thicker(go
     ax = Figure().subplots()
     moving = MovingMap(ax, lattice, ["robot_0"], (style.MEAN_COLOURS, Normalize(0, 1), "white"), world, level)
     drawn = moving.show(rounds, [], lattice.image(lattice.points[:, 0] / 25.0))
+    assert moving.image.origin == "lower"
     assert drawn["ways"][0].get_xydata()[0].tolist() == [0.0, 0.0]
     assert drawn["recent"][0].get_xydata()[:, 0].tolist() == [13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0]
     order = list(drawn)

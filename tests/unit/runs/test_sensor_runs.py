@@ -143,7 +143,7 @@ def test_methods_are_compared_by_the_scores_of_their_goal(done, tmp_path):
     found = {method: runs[0].values for (_, method), runs in comparison.runs.items()}
     assert found == {"exact": values["run"], "random": values["random"]}
     title = comparison_tables(comparison)[0].title
-    assert ("(negative: it is better)" in title) == (name == "field-plume")
+    assert ("(positive is better)" in title) == (name == "field-plume")
     assert draw_comparison(comparison, tmp_path / "table.png").stat().st_size > 10_000
 
 
