@@ -152,7 +152,7 @@ def _check_info(env: Any, agent: str, info: Any) -> None:
         sampled, priced = info.get("sampled"), "a bool: measurements have a price"
         claim(isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, priced)
     _check_measurement(env, f"infos of {agent!r}", info, env.action_space(agent))
-    stops = info["on_the_way"] if info.get("on_the_way") is not None else ()
+    stops: Any = info["on_the_way"] if info.get("on_the_way") is not None else ()
     claim(isinstance(stops, list | tuple), f"'on_the_way' in infos of {agent!r}", stops, "a list of tables")
     for number, stop in enumerate(stops):
         whose = f"'on_the_way'[{number}] of {agent!r}"
