@@ -169,9 +169,9 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
                 rows.append((begin, cells))
             begin = reader.line_num + 1
     except csv.Error as error:
-        if begin > 1:
+        if begin > 1 or not any(mark in text[0] for mark in ";\t|"):
             raise ValueError(f"the row that begins in line {begin} has an open or wrong quote ({error})") from error
-        rows = [(1, [text[0].strip()])]  # perhaps with other separators, which the reader of the columns names
+        rows = [(1, [text[0].strip()])]  # probably with these separators, which are named below
     header = rows.pop(0)[1] if rows else []
     while header and not header[-1]:
         header.pop()

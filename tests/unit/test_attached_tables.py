@@ -180,6 +180,7 @@ def test_a_bad_cell_is_named_by_row_and_column(change, message):
         ("x,y,value\n0.1,0.2,1_000\n", r"line 2, column 'value': got '1_000'; wanted a number"),
         ("x,y,value,agent\n0.1,0.2,1.0,c\n", r"line 2, column 'agent': got 'c'; wanted one of \['a', 'b'\]"),
         ("x;y;value\n0,1;0,2;1,0\n", r"columns are separated by ';'; wanted .* commas"),
+        ('"x";"y";"value"\n0,1;0,2;1,0\n', r"columns are separated by ';'; wanted .* commas"),
         ("x,y,value\n0.1,0.2,1.0,9\n", r"line 2 has 4 cells, and the header 3; wanted .* points in numbers"),
         ("x,x,value\n", r"it has the column 'x' twice"),
         (b"x,y,value\n\xff,1,1\n", r"': 'utf-8' .*wanted a CSV file in UTF-8"),
