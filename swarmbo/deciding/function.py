@@ -36,9 +36,9 @@ _GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
 _HALVED, _HALVINGS = 50, 12  # tries after which steps from evaluated points halve, and most halvings: regions are tiny
 _ENOUGH = 1_000  # tries in vain after which broken rules of pending points are dropped
 _MOST_TRIES = 10_000
-_MANY, _MORE = 1_000, 30_000  # random points on grids that compete to replace one; if fewer than 64 are allowed
-_PROJECTED = 64  # of which so many are moved to the nearest allowed points
-_LED = 16  # number of rules for which the model compares points
+_FEW, _MANY, _MORE = 64, 1_000, 30_000  # random points on grids that compete to replace one; more if few are allowed
+_PROJECTED = 8  # of which so many are moved to the nearest allowed points, which takes long
+_LED = 16  # most rules for which the model compares points, as this may need sums over all agents
 _FLAT = 4  # least number of equal totals with which the initial design goes on
 _RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
@@ -246,15 +246,17 @@ class FunctionLearner:
             U = box.centre
         # the stream depends on the number of queries, so that a restored team draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.n_asked)
-        levels = set[int]() if problem.coding is None else set(problem.coding.domain.levels)
-        is_listed = [problem.few is not None or levels.issuperset(rule.columns.tolist()) for rule in rules]
+        on_grids = () if problem.coding is None else problem.coding.domain.levels
+        grids = set(on_grids if problem.few is None else range(len(U)))
+        is_listed = [grids.issuperset(rule.columns.tolist()) for rule in rules]
         listed, others = list(compress(rules, is_listed)), list(compress(rules, np.logical_not(is_listed)))
-        for number, rule in enumerate((None, *listed) if levels else ()):
+        for number, rule in enumerate((None, *listed) if grids else ()):
             if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
                 continue
-            columns = np.array(sorted(levels)) if rule is None or problem.few is not None else rule.columns
-            points = np.vstack([U, self._others(U, columns, rng)])
-            points = points[problem.is_allowed(points) & (True if box is None else box.contains(points))]
+            columns = np.array(sorted(grids)) if rule is None or problem.few is not None else rule.columns
+            points = self._others(U, columns, rng, box)
+            is_allowed = problem.is_allowed(points) & (True if box is None else box.contains(points))
+            points = np.vstack([U, points[is_allowed]])
             lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
             for other in listed:
                 if np.isin(other.columns, columns).any():
@@ -263,7 +265,6 @@ class FunctionLearner:
             best = np.array(min(ranks.tolist()))
             if (best[:3] != ranks[0, :3]).any():
                 tied = points[(ranks == best).all(axis=1)]
-                # each use of the model may need sums over all agents
                 utility = yield from self._utility(tied, U, judge if number < _LED else Judge())
                 U = tied[rng.choice(np.flatnonzero(utility == utility.max()))]
         return problem.in_box(self._stepped_apart(U, others, box, rng))
@@ -290,13 +291,18 @@ class FunctionLearner:
                 rules.append(_KeepApart(columns, places[np.ix_(rows, columns.tolist())], are_pending=True))
         return rules
 
-    def _others(self, U: Point, columns: Int[np.ndarray, " a"], rng: np.random.Generator) -> Float[np.ndarray, "m n"]:
+    def _others(
+        self, U: Point, columns: Int[np.ndarray, " a"], rng: np.random.Generator, box: StepBox | None
+    ) -> Float[np.ndarray, "m n"]:
         """All joint points on grids if they are few, else random ones with one, two or any number of other values."""
         problem = self.setup.problem
         if problem.few is not None:
             return problem.few
         assert problem.coding is not None
         levels, points = [problem.coding.domain.levels[c] for c in columns.tolist()], U[None]
+        if box is not None:
+            low, high = box.low[columns] - _NEAREST, box.high[columns] + _NEAREST
+            levels = [u[(lo <= u) & (u <= hi)] for u, lo, hi in zip(levels, low, high, strict=True)]
         for size in (_MANY, _MORE):  # few points may keep the constraints
             values = np.column_stack([rng.choice(places, size) for places in levels])
             is_changed = rng.random(values.shape).argsort(axis=1) < np.resize([1, 1, 2, len(columns)], (size, 1))
@@ -305,7 +311,7 @@ class FunctionLearner:
             points[:, columns] = values
             near = [problem.nearest_allowed(point) for point in rng.permutation(points)[: _PROJECTED * (size > _MANY)]]
             points = np.vstack([points[problem.is_allowed(points)], *near])
-            if len(points) >= min(_PROJECTED, len(values)):
+            if len(points) >= min(_FEW, len(values)):
                 break
         return points
 

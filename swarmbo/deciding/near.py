@@ -102,7 +102,9 @@ class Near:
         return {name: msgspec.to_builtins(value) for name, value in plain.items() if value is not None}
 
     def step_box(self, centre: Point) -> StepBox:
-        """Box around a best setting (n,) of the unit cube."""
+        """Box around a best setting (n,) of the unit cube or, if that is forbidden, around the present one."""
+        if not self.problem.is_allowed(centre[None])[0]:
+            centre = self.problem.domain.to_unit(self.start)
         domain, code, is_free = self.problem.domain, self.problem.in_box(centre), np.isinf(self.reach)
         ends = [domain.to_unit(np.clip(code + way * self.reach, domain.low, domain.high)) for way in (-1.0, 1.0)]
         low, high = (np.where(is_free, full, end) for full, end in zip((0.0, 1.0), ends, strict=True))

@@ -280,8 +280,7 @@ class OutcomeExchange:
     def merged(self, sums: Float[np.ndarray, "rows w"]) -> Logbook:
         """Log with all agents' data from the sums, in the order in which evaluations were told."""
         layout, queries, log = Layout.of(self.log.problem), list(self.log.open), self.log
-        # each agent counts its own outcomes only. The mean is an order that all agents share; ties keep the order of
-        # queries
+        # each agent counts its own outcomes only. The mean is an order that all share; ties keep that of queries
         order = sums[:, layout.order] / np.maximum(sums[:, layout.n_reporters], 1.0)
         for i in np.argsort(order, kind="stable"):
             place = sums[i, layout.place].copy()

@@ -267,7 +267,7 @@ class MixedDomain(Domain):
         """Convert the unit cube to codes; on a grid, to the code of the cell."""
         return self.on_grid(self.off_grid(U, columns), columns)
 
-    def off_grid(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+    def off_grid(self, U: Points, columns: Any = _ALL) -> Points:
         """Convert the unit cube to codes, also between the values of a grid."""
         first, last = (end[columns] for end in self._ends)
         axis, is_log = first + U * (last - first), self._is_log[columns]

@@ -144,3 +144,50 @@ def test_the_last_points_of_a_small_grid_are_those_of_the_largest_expected_impro
             team.tell(query := team.ask(), float(values[tuple(query.point.values())]))
         regrets.append(values.max() - team.history.totals.max())
     assert max(regrets) == 0.0
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"constraints": [sb.Linear({"x": 1}, at_most=40)]},
+        {"no_go": [sb.NoGoBox(variables=("x",), low=(40.5,), high=(2000,))]},
+    ],
+)
+def test_on_a_wide_grid_with_few_allowed_points_none_is_repeated(rules):
+    team = sb.Team(None, {"x": sb.Integer(0, 2000)}, initial=5, seed=0, **rules)
+    asked = list[int]()
+    for _ in range(25):
+        query = team.ask()
+        asked.append(query.point["x"])
+        team.tell(query, -((query.point["x"] - 17) ** 2))
+    assert len(set(asked)) == 25
+    assert max(asked) <= 40
+
+
+@pytest.mark.parametrize("top", [20, 300])
+def test_within_a_step_limit_no_neighbour_is_left_out(top):
+    middle = top // 2
+    box = {"x": sb.Integer(0, top), "y": sb.Integer(0, top)}
+    team = sb.Team(None, box, start={"x": middle, "y": middle}, step_limit=1, initial=3, seed=0)
+    asked = list[tuple[int, int]]()
+    for _ in range(9):
+        query = team.ask()
+        asked.append((query.point["x"], query.point["y"]))
+        team.tell(query, float(asked[-1] == (middle, middle)))  # the present setting is the best
+    assert len(set(asked)) == 9
+
+
+@pytest.mark.parametrize("kind", [sb.Integer(0, 20), (0.0, 20.0)])
+def test_a_forbidden_best_setting_is_no_centre_of_steps(kind):
+    limit = [sb.Linear({"x": 1.0, "y": 1.0}, at_most=12)]
+    graph = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]})
+    team = sb.Team(
+        graph, {"x": kind, "y": kind}, start={"x": 5, "y": 5}, step_limit=2, constraints=limit, initial=3, seed=0
+    )
+    team.attach([[15, 15]], [100.0])
+    for _ in range(6):
+        query = team.ask()
+        x, y = query.point["x"], query.point["y"]
+        assert x + y <= 12.0 + 1e-9
+        assert max(abs(x - 5), abs(y - 5)) <= 2.0 + 1e-9
+        team.tell(query, -float(x + y))

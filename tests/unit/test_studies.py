@@ -208,7 +208,8 @@ def test_every_run_of_failures_is_recorded_once_and_claims_of_the_page_hold(scri
     failures, lines = script("failures"), lines_of_failures
     runs = {(x["method"], x["told"], x["shape"], x["seed"], x["as_number"]) for x in lines}
     assert len(runs) == len(lines) == 2 * 2 * 3 * 10 * len(failures.METHODS)
-    assert max(x["failed"] for x in lines if not x["as_number"]) <= failures.QUERIES / 3
+    most = max(x["failed"] for x in lines if not x["as_number"])
+    assert f"at most {most} of the {failures.QUERIES} queries failed" in page("failures")
     ratios = list[float]()
     for method in failures.METHODS:
         for told in failures.OUTCOMES:
@@ -217,7 +218,7 @@ def test_every_run_of_failures_is_recorded_once_and_claims_of_the_page_hold(scri
                 for n in (False, True)
             )
             ratios.append(guessing / knowing)
-    assert f"by a factor of {min(ratios):.0f} to about {max(ratios):.0e}" in page("failures").replace("800", "8e+02")
+    assert f"by a factor of {min(ratios):.0f} to about {round(max(ratios), -2):,.0f}." in page("failures")
 
 
 @pytest.mark.parametrize("shape", ["wall", "corner", "disc"])

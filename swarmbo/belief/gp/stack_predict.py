@@ -22,11 +22,7 @@ from scipy.spatial.distance import cdist
 from swarmbo.belief.gp.cholesky import ROWS
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.stack import Marginals
-from swarmbo.belief.gp.triangular_steps import (
-    POINTS,
-    block,
-    block_of_one,
-)
+from swarmbo.belief.gp.triangular_steps import POINTS, block, block_of_one
 from swarmbo.boundary.compiling import LANES, compiled, inner, read_only
 from swarmbo.kernels import correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial

@@ -63,8 +63,8 @@ class Term:
 class SuccessGP:
     """The mode of the logit of success, as a function on the unit cube. ``evidence`` is Laplace's approximation of the
     log-probability of the results, ``odds`` the log odds against a model in which failures are random, and ``fade`` the
-    correlation of results with the present. ``counts`` has the number of values of each choice, and 1 for numbers: any
-    two values are at distance 1. Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
+    correlation of results with the present. ``counts`` is above 1 for choices of three or more values without an order,
+    any two of which are at distance 1. Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
     """
 
     terms: tuple[Term, ...]
@@ -99,9 +99,8 @@ class SuccessGP:
             then = rounds[rows]
             between = correlation(memory.kernel, np.abs(then[:, None] - then) / memory.lengthscale)
             fade = correlation(memory.kernel, np.abs(now - then) / memory.lengthscale)
-        choices = _choices(U.shape[1], scopes)
         given = partial(cls.given, offset=offset, U=U, succeeded=succeeded, between=between, fade=fade, counts=counts)
-        tried = [given(terms) for terms in choices]
+        tried = [given(terms) for terms in _choices(U.shape[1], scopes)]
         best = max(tried, key=lambda model: model.evidence)
         return replace(best, odds=best.evidence - given(tried[0].terms[-1:]).evidence)
 

@@ -148,6 +148,7 @@ def deciding(change):
 
 
 def overwrite_history(situation, point, report):
+    situation.history.totals.flags.writeable = True
     situation.history.totals[:] = 0.0
     return point, report
 
