@@ -54,11 +54,6 @@ def test_the_page_has_the_tables_of_the_raw_lines(tables, program):
 def test_sentences_of_the_page_agree_with_the_raw_lines(tables, program):
     path, _ = tables.page(program.LINES, program.PROBLEMS, list(program.PEERS), program.SEEDS)
     text = " ".join(path.read_text(encoding="utf-8").split())
-    own, other = (
-        np.median([tables.results(program.LINES, "wlan", method)[s]["seconds"] for s in SEEDS])
-        for method in ("auto", "botorch-log-nei")
-    )  # these ran on one machine; runs of other problems did not
-    assert f"On `wlan`, it takes {round(float(other / own), -1):.0f} times as long" in text
     of_networks = [tables.results(program.LINES, "wlan", method) for method in ("auto", "optuna-gp")]
     own, other = (np.mean([line["regret"][59] for line in of.values()]) for of in of_networks)
     assert {len(of) for of in of_networks} == {30}
