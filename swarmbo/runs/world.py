@@ -10,8 +10,8 @@ import traceback
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
-from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any
 
 import msgspec
@@ -80,12 +80,9 @@ def environment_maker(identifier: object, trust: bool = False) -> Any:
     load_plug_ins()
     try:
         maker = pettingzoo.spec("parallel", identifier).entry_point
-        if isinstance(maker, str):
-            module, _, name = maker.partition(":")
-            maker = getattr(import_module(module), name)
+        return resolve_name(maker) if isinstance(maker, str) else maker
     except (PettingZooRegistryError, ImportError, AttributeError):
         return None
-    return maker
 
 
 def user_code_names(tables: Mapping[str, Any]) -> dict[str, str]:
