@@ -373,7 +373,17 @@ def test_memory_is_not_limited_if_the_system_refuses_to(monkeypatch):
     _limit_memory()
 
 
-@pytest.mark.parametrize("wrong", [{"goal": "maximum"}, {"unit": None}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"goal": "maximum"},
+        {"unit": None},
+        {"maximum": np.nan},
+        {"maximum": np.inf},
+        {"level": np.nan},
+        {"argmax": np.full(2, np.nan)},
+    ],
+)
 def test_a_truth_that_could_not_be_read_again_is_refused_before_the_first_round(
     tmp_path, mischief, bump_scenario, monkeypatch, wrong
 ):
