@@ -117,9 +117,8 @@ class RunFolder:
 
     def scenario(self) -> Scenario:
         """Read the resolved scenario."""
-        settings, _ = self._settings_and_versions
         try:
-            return scenario_of(settings)
+            return scenario_of(self._settings_and_versions[0])
         except errors.ConfigError as error:
             raise RunFolderError(f"{self.path / stored_files.SCENARIO}: {error.at}: {error.message}") from error
 

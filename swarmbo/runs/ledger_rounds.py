@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from swarmbo.boundary.values import short
-from swarmbo.errors import RunFolderError
+from swarmbo.errors import EvaluationError, RunFolderError
 from swarmbo.evaluations import Driver, Ended, Event, Ledger, Workers, WorkerStatistics, make_executor
 from swarmbo.records import Query, RoundRecord
 from swarmbo.runs.child_processes import CopiedWorld, entry_point_of
@@ -108,6 +108,8 @@ class LedgerRounds:
         """Tell the outcome of a query, and log its round."""
         if ended.status == "done" and not isinstance(ended.value, Mapping):
             ended = ended._replace(status="error", value=f"got result {short(ended.value)}; wanted infos by agent")
+            if self._parts.scenario.when_step_fails == "stop":
+                raise EvaluationError(f"query {query_id}: {ended.value}")
         is_done, started = ended.status == "done", time.perf_counter()
         infos: Any = ended.value if is_done else {}
         note: dict[str, Any] = {"infos": infos} if is_done else {"failure": str(ended.value)}
