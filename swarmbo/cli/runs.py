@@ -52,7 +52,7 @@ def run(
         settings = f"+{setting_slug(given)}" if given else ""
         out = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}{settings}"
     was_there = (out / "summary.json").is_file() and not force
-    with options.resumable(out):
+    with options.resumable(out, scenario):
         summary = run_scenario(scenario, out, force=force, progress=not quiet, trust=trust)
     options.close(out, summary, was_there=was_there, drawn_as=drawn_as)
 

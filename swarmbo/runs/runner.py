@@ -140,7 +140,7 @@ def check(scenario: Scenario, trust: bool = False) -> str:
     """
     with naming_user_code(scenario):
         make_callbacks(scenario.callbacks or ())
-        env, team = assemble(scenario, trust, is_served=True)
+        env, team = assemble(scenario, trust)
         reset(env, scenario.seed)
         return acquisition_in_words(team.setup)
 

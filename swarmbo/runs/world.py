@@ -63,9 +63,7 @@ def team_kind(environment: object, trust: bool = False) -> Team:
 def environment_settings(identifier: object) -> list[str]:
     """Names of a world's settings: the parameters of its maker, or none if it takes any keyword."""
     maker = environment_maker(identifier)
-    if maker is None:
-        return []
-    parameters = inspect.signature(maker).parameters.values()
+    parameters = () if maker is None else inspect.signature(maker).parameters.values()
     if any(parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) for parameter in parameters):
         return []
     return [parameter.name for parameter in parameters if parameter.name != "max_cycles"]
