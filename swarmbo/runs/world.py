@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pettingzoo
@@ -52,12 +52,16 @@ def plug_in_ids() -> list[str]:
 
 
 def team_kind(environment: object, trust: bool = False) -> Team:
-    """Kind of team for an environment's table: a function's, if the class made or annotated has ``factor_graph``."""
+    """Kind of team for an environment's table, a function's if the world's class has ``factor_graph``.
+
+    The class of a world that a function makes is that in the function's return annotation.
+    """
     maker = environment_maker(environment.get("id") if isinstance(environment, Mapping) else None, trust)
     if inspect.isfunction(maker):
         with suppress(Exception):  # of an annotation that only type checkers can evaluate
-            maker = inspect.signature(maker, eval_str=True).return_annotation
-    return FUNCTION if hasattr(maker, "factor_graph") else FIELD
+            stated = maker.__annotations__["return"]
+            maker = eval(stated, maker.__globals__) if isinstance(stated, str) else stated
+    return FUNCTION if any(hasattr(made, "factor_graph") for made in (maker, *get_args(maker))) else FIELD
 
 
 def environment_settings(identifier: object) -> list[str]:
