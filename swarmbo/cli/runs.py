@@ -130,12 +130,8 @@ def check(
     if quick:
         acquisition = check_scenario(scenario, trust)
     else:
-        from swarmbo.runs.callbacks import make_callbacks
         from swarmbo.runs.trial import estimate
-        from swarmbo.runs.world import naming_user_code
 
-        with naming_user_code(scenario):
-            make_callbacks(scenario.callbacks or ())
         tried = estimate(scenario, trust)
         acquisition, cost = tried.acquisition, f"; a run takes {tried.text()}"
     method = f", acquisition {acquisition}" if acquisition else ""

@@ -146,9 +146,8 @@ class LedgerRounds:
 
     def record(self, ledger: Ledger, event: Event, timing: Timing, infos: Mapping[str, Any] | None = None) -> None:
         """Log the round of a query that was just told; agents' ``infos`` are by default those in the event's note."""
-        started, team = time.perf_counter(), ledger.team
-        if team.problem.is_field:  # recording fits the belief, but a replay does not record
-            team = copy(team)
+        started, is_field = time.perf_counter(), ledger.team.problem.is_field
+        team = copy(ledger.team) if is_field else ledger.team  # recording fits the belief, a replay does not record
         query, asked = ledger.query(event.query), ledger.asked(event.query)
         reports: Infos = event.note.get("infos", {}) if infos is None else infos
         actions = query.points if self._world is None else self._world.actions(query.point, team.agents)

@@ -95,19 +95,16 @@ def resume(
         ConfigError: If it is not complete, and code is named without ``trust``.
         OwnCodeError: If user code raises.
     """
-    path = Path(out)
-    folder = RunFolder.open(path)
-    scenario, summary = folder.scenario(), read_summary(folder)
+    folder = RunFolder.open(Path(out))
+    path, scenario, summary = folder.path, folder.scenario(), read_summary(folder)
     if summary is None or trust:
         require_trust(scenario, trust)
         folder.require_same_code(code_digests(scenario))
     if summary is not None:
         return summary
     if (path / ELSEWHERE).exists():
-        raise RunFolderError(
-            f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), but here the scenario's "
-            "environment would simulate their measurements; wanted swarmbo.fleet.run.resume_fleet, or `swarmbo resume`"
-        )
+        got = f"agents of its fleet measured with --measure (see {ELSEWHERE}), but here its environment would simulate"
+        raise RunFolderError(f"{path}: {got}; wanted swarmbo.fleet.run.resume_fleet, or `swarmbo resume`")
     if scenario.workers is None and Ledger.is_in(path):
         got = "clients tell its outcomes, but here its environment would simulate further ones"
         raise RunFolderError(f"{path}: {got}; {folder.resume_hint}, with the scenario that it began with")

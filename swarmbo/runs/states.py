@@ -189,8 +189,7 @@ def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
     # no scopes, or a user's acquisition with other factors
     if len(scopes) != len(outputscales):
         return []
-    pairs = zip(scopes, outputscales, strict=True)
-    return [ScopeInUse(list(scope), variance / sum(outputscales)) for scope, variance in pairs]
+    return [ScopeInUse(list(scope), var / sum(outputscales)) for scope, var in zip(scopes, outputscales, strict=True)]
 
 
 def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:

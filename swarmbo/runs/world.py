@@ -52,12 +52,9 @@ def plug_in_ids() -> list[str]:
 
 
 def team_kind(environment: object, trust: bool = False) -> Team:
-    """Kind of team for an environment's table, a function's if the world's class has ``factor_graph``.
-
-    The class of a world that a function makes is that in the function's return annotation.
-    """
+    """Kind of team for an environment's table: a function's, if the class of its world has ``factor_graph``."""
     maker = environment_maker(environment.get("id") if isinstance(environment, Mapping) else None, trust)
-    if inspect.isfunction(maker):
+    if inspect.isfunction(maker):  # its return annotation has the class
         with suppress(Exception):  # of an annotation that only type checkers can evaluate
             stated = maker.__annotations__["return"]
             maker = eval(stated, maker.__globals__) if isinstance(stated, str) else stated
