@@ -95,7 +95,7 @@ def run_fleet(
         drawn_from = [] if seed is None else [f"seed={seed}"]
         scenario = load(source, [*method, *(overrides or []), *drawn_from], None)
         out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
-        with options.resumable(out), Progress(scenario.rounds, quiet=quiet) as progress:
+        with options.resumable(out, scenario), Progress(scenario.rounds, quiet=quiet) as progress:
             summary, report = run.run_fleet(scenario, out, network, progress.show, options.say_awaited)
         options.close(out, summary, was_there=False, drawn_as=drawn_as)
     typer.echo(f"network: {report.repeated:,} messages repeated, {report.refused:,} refused", err=True)

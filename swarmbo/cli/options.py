@@ -20,6 +20,7 @@ from swarmbo.boundary.processes import warn_in_one_line
 if TYPE_CHECKING:
     from swarmbo.plotting import Formats
     from swarmbo.runs.report import Summary
+    from swarmbo.runs.scenario import Scenario
 
 
 class _Commands(TyperGroup):
@@ -165,14 +166,14 @@ def _one_line_errors() -> Generator[None]:
 
 
 @contextmanager
-def resumable(folder: Path) -> Generator[None]:
-    """Block with a run: if anything stops the run, the command ends with a line that says how to resume it."""
+def resumable(folder: Path, scenario: "Scenario | None" = None) -> Generator[None]:
+    """Block with a run: if anything stops it once rounds are logged, the command ends with a line how to resume it."""
     try:
         yield
     except KeyboardInterrupt:
-        end(f"interrupted{_resume_hint(folder)}", 130)
+        end(f"interrupted{_resume_hint(folder, scenario)}", 130)
     except (errors.TransportError, errors.EvaluationError, errors.OwnCodeError) as error:
-        hint = _resume_hint(folder)  # none before the run began: then own code that raises is a refused input
+        hint = _resume_hint(folder, scenario)  # none if nothing is logged: then own code that raises is a refused input
         end(f"{one_line(str(error))}{hint}", 1 if hint or isinstance(error, errors.TransportError) else 2)
     except errors.UnwritableError as error:  # it says how to resume
         end(one_line(str(error)), 1)
@@ -181,13 +182,16 @@ def resumable(folder: Path) -> Generator[None]:
     except (Exception, SystemExit) as error:  # noqa: BLE001  from the world: its whole traceback is shown
         if not isinstance(error, MemoryError):
             traceback.print_exc()
-        end(f"stopped by {one_line(f'{type(error).__name__}: {error}')}{_resume_hint(folder)}", 1)
+        end(f"stopped by {one_line(f'{type(error).__name__}: {error}')}{_resume_hint(folder, scenario)}", 1)
 
 
-def _resume_hint(folder: Path) -> str:
+def _resume_hint(folder: Path, scenario: "Scenario | None") -> str:
+    """Words on how to resume, if the run in the folder has logged anything and is the scenario's; None is any."""
     from swarmbo.runs import RunFolder
 
-    return f"; what was logged is safe, {RunFolder(folder).resume_hint}" if RunFolder.holds_run(folder) else ""
+    there = RunFolder(folder)
+    is_logged = RunFolder.holds_run(folder) and there.has_begun and scenario in (None, there.scenario())
+    return f"; what was logged is safe, {there.resume_hint}" if is_logged else ""
 
 
 def say_awaited(agents: Sequence[str], plan: Path) -> None:

@@ -52,7 +52,7 @@ def run(
         settings = f"+{setting_slug(given)}" if given else ""
         out = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}{settings}"
     was_there = (out / "summary.json").is_file() and not force
-    with options.resumable(out):
+    with options.resumable(out, scenario):
         summary = run_scenario(scenario, out, force=force, progress=not quiet, trust=trust)
     options.close(out, summary, was_there=was_there, drawn_as=drawn_as)
 
@@ -130,12 +130,8 @@ def check(
     if quick:
         acquisition = check_scenario(scenario, trust)
     else:
-        from swarmbo.runs.callbacks import make_callbacks
         from swarmbo.runs.trial import estimate
-        from swarmbo.runs.world import naming_user_code
 
-        with naming_user_code(scenario):
-            make_callbacks(scenario.callbacks or ())
         tried = estimate(scenario, trust)
         acquisition, cost = tried.acquisition, f"; a run takes {tried.text()}"
     method = f", acquisition {acquisition}" if acquisition else ""

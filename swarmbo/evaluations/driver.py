@@ -62,10 +62,12 @@ class Driver:
         ledger = self.ledger
         for query_id, query in ledger.pending.items():
             end = None if self.results is None else stored_result(self.results, query_id)
-            if end is None or (self.stops and end.status == "error"):  # it stopped the run, and is tried again
-                self._send(query_id, query.point)
-            else:
+            if end is not None and not (self.stops and end.status == "error"):
                 self._ended[query_id] = end
+                continue
+            if self.results is not None:  # an error stopped the run: it is not the result of the next attempt
+                (self.results / f"{query_id}.json").unlink(missing_ok=True)
+            self._send(query_id, query.point)
         if not self.is_synchronous:
             self._tell_all()
         ask_and_wait = self._batch if self.is_synchronous else self._fill

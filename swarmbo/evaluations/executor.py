@@ -196,10 +196,11 @@ class Pool:
         try:
             for _ in range(count):
                 self._start()
-            checked_at = time.monotonic()
+            idle_at = time.monotonic() - time.process_time()
             while self._queue_submitted():
-                now = time.monotonic()
-                paused_s, checked_at = max(0.0, now - checked_at - LONGEST_CHECK_S), now
+                now, last = time.monotonic(), idle_at
+                idle_at = now - time.process_time()  # a decision that keeps this thread waiting is no pause
+                paused_s = max(0.0, idle_at - last - LONGEST_CHECK_S)
                 for worker in self._workers.copy():
                     worker.deadline += paused_s
                     self._receive(worker)

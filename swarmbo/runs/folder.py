@@ -57,7 +57,7 @@ class RunFolder:
         """Begin a run in a locked folder from ``make``; ``code`` has the digests of user code by name."""
         folder = cls(path)
         text, used_versions = dump(scenario), {**versions(), **(code or {})}
-        note = {**used_versions, "digest": _digest(tomllib.loads(text), used_versions)}
+        note = {**used_versions, "digest": files.digest_of_table({**tomllib.loads(text), "versions": used_versions})}
         folder._replace(stored_files.SCENARIO, (text + "\n" + tomli_w.dumps({"versions": note})).encode())
         return folder
 
@@ -117,9 +117,8 @@ class RunFolder:
 
     def scenario(self) -> Scenario:
         """Read the resolved scenario."""
-        settings, _ = self._settings_and_versions
         try:
-            return scenario_of(settings)
+            return scenario_of(self._settings_and_versions[0])
         except errors.ConfigError as error:
             raise RunFolderError(f"{self.path / stored_files.SCENARIO}: {error.at}: {error.message}") from error
 
@@ -145,7 +144,8 @@ class RunFolder:
         note = settings.pop("versions", {})
         if not isinstance(note, dict):
             raise RunFolderError(f"{path}: $.versions: got {note!r:.60}; wanted a table")
-        if note.get("digest") != _digest(settings, {key: value for key, value in note.items() if key != "digest"}):
+        used_versions = {key: value for key, value in note.items() if key != "digest"}
+        if note.get("digest") != files.digest_of_table({**settings, "versions": used_versions}):
             got = f"{path}: was changed or damaged after the run began: its digest does not fit"
             raise RunFolderError(f"{got}; put it back, or run the new settings in another folder")
         return settings, note
@@ -273,7 +273,3 @@ def versions() -> dict[str, str]:
     """Versions of the packages that a run's numbers may depend on."""
     packages = {module.__name__: str(module.__version__) for module in (swarmbo, np, scipy)}
     return {**packages, "python": platform.python_version()}
-
-
-def _digest(settings: dict[str, Any], note: dict[str, str]) -> str:
-    return files.digest_of_table({**settings, "versions": note})

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from swarmbo.boundary.values import short
-from swarmbo.errors import RunFolderError
+from swarmbo.errors import EvaluationError, RunFolderError
 from swarmbo.evaluations import Driver, Ended, Event, Ledger, Workers, WorkerStatistics, make_executor
 from swarmbo.records import Query, RoundRecord
 from swarmbo.runs.child_processes import CopiedWorld, entry_point_of
@@ -108,6 +108,8 @@ class LedgerRounds:
         """Tell the outcome of a query, and log its round."""
         if ended.status == "done" and not isinstance(ended.value, Mapping):
             ended = ended._replace(status="error", value=f"got result {short(ended.value)}; wanted infos by agent")
+            if self._parts.scenario.when_step_fails == "stop":
+                raise EvaluationError(f"query {query_id}: {ended.value}")
         is_done, started = ended.status == "done", time.perf_counter()
         infos: Any = ended.value if is_done else {}
         note: dict[str, Any] = {"infos": infos} if is_done else {"failure": str(ended.value)}
@@ -144,9 +146,8 @@ class LedgerRounds:
 
     def record(self, ledger: Ledger, event: Event, timing: Timing, infos: Mapping[str, Any] | None = None) -> None:
         """Log the round of a query that was just told; agents' ``infos`` are by default those in the event's note."""
-        started, team = time.perf_counter(), ledger.team
-        if team.problem.is_field:  # recording fits the belief, but a replay does not record
-            team = copy(team)
+        started, is_field = time.perf_counter(), ledger.team.problem.is_field
+        team = copy(ledger.team) if is_field else ledger.team  # recording fits the belief, a replay does not record
         query, asked = ledger.query(event.query), ledger.asked(event.query)
         reports: Infos = event.note.get("infos", {}) if infos is None else infos
         actions = query.points if self._world is None else self._world.actions(query.point, team.agents)

@@ -208,9 +208,9 @@ class _RoundLoop:
             return nothing, failure
         parts.hooks.on_step(number)
         try:
-            step = Step(*(got := parts.env.step(actions)))
-            if not all(isinstance(table, Mapping) for table in (got[0], got[-1])):
-                raise TypeError(f"got infos {short(got[-1])}; wanted observations and infos as tables by agent")
+            step = Step(*parts.env.step(actions))
+            if wrong := [name for name in ("observations", "infos") if not isinstance(getattr(step, name), Mapping)]:
+                raise TypeError(f"got {wrong[0]} {short(getattr(step, wrong[0]))}; wanted a table by agent")
         except TransportError:  # an agent of a fleet is disconnected; the world did not fail
             raise
         except (Exception, SystemExit) as error:

@@ -13,9 +13,10 @@ import msgspec
 from swarmbo.boundary.processes import one_blas_thread
 from swarmbo.boundary.values import flat
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
-from swarmbo.errors import RunFolderError
+from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations import Ledger
 from swarmbo.evaluations.engines import engine_of
+from swarmbo.registry import FUNCTION
 from swarmbo.runs.callbacks import make_callbacks
 from swarmbo.runs.child_processes import entry_point_of, require_copyable, run_with_step_limit
 from swarmbo.runs.folder import RunFolder
@@ -27,7 +28,7 @@ from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Hooks, OnRound, RunParts, ignore, reset, run_rounds
 from swarmbo.runs.scenario import Scenario, make_environment, require_practical_numbers
 from swarmbo.runs.stored_files import ELSEWHERE, locked
-from swarmbo.runs.world import Environment, code_digests, naming_user_code, require_trust
+from swarmbo.runs.world import Environment, code_digests, naming_user_code, require_trust, team_kind
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld
 
@@ -94,19 +95,16 @@ def resume(
         ConfigError: If it is not complete, and code is named without ``trust``.
         OwnCodeError: If user code raises.
     """
-    path = Path(out)
-    folder = RunFolder.open(path)
-    scenario, summary = folder.scenario(), read_summary(folder)
+    folder = RunFolder.open(Path(out))
+    path, scenario, summary = folder.path, folder.scenario(), read_summary(folder)
     if summary is None or trust:
         require_trust(scenario, trust)
         folder.require_same_code(code_digests(scenario))
     if summary is not None:
         return summary
     if (path / ELSEWHERE).exists():
-        raise RunFolderError(
-            f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), but here the scenario's "
-            "environment would simulate their measurements; wanted swarmbo.fleet.run.resume_fleet, or `swarmbo resume`"
-        )
+        got = f"agents of its fleet measured with --measure (see {ELSEWHERE}), but here its environment would simulate"
+        raise RunFolderError(f"{path}: {got}; wanted swarmbo.fleet.run.resume_fleet, or `swarmbo resume`")
     if scenario.workers is None and Ledger.is_in(path):
         got = "clients tell its outcomes, but here its environment would simulate further ones"
         raise RunFolderError(f"{path}: {got}; {folder.resume_hint}, with the scenario that it began with")
@@ -120,7 +118,14 @@ def assemble(scenario: Scenario, trust: bool = False, is_served: bool = False) -
     require_trust(scenario, trust)
     require_practical_numbers(scenario)
     env = make_environment(scenario, trust, is_served)
-    team = (Team if scenario.policy is None else PolicyTeam).for_env(env, **scenario.team_settings)
+    try:
+        team = (Team if scenario.policy is None else PolicyTeam).for_env(env, **scenario.team_settings)
+    except ConfigError as error:
+        is_function = error.at.endswith(".kind") and hasattr(env.unwrapped, "factor_graph")
+        if not is_function or team_kind(scenario.environment, trust) == FUNCTION:
+            raise
+        fix = f"state one, or annotate {scenario.environment['id']} with the class that it returns"
+        raise ConfigError(f"{error.message}; {fix}", error.at) from error
     if isinstance(team, PolicyTeam):
         team.follow_policy(make_policy(scenario.policy), env)
     elif isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:
@@ -140,7 +145,7 @@ def check(scenario: Scenario, trust: bool = False) -> str:
     """
     with naming_user_code(scenario):
         make_callbacks(scenario.callbacks or ())
-        env, team = assemble(scenario, trust, is_served=True)
+        env, team = assemble(scenario, trust)
         reset(env, scenario.seed)
         return acquisition_in_words(team.setup)
 

@@ -199,7 +199,7 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
 
 
 def make_environment(scenario: Scenario, trust: bool = False, is_served: bool = False) -> world.Environment:
-    """World of a scenario, not yet reset; ``trust`` permits a user's class, ``is_served`` one that cannot step."""
+    """World of a scenario, not yet reset; ``trust`` permits a user's class, ``is_served`` a world without steps."""
     settings, name = dict(scenario.environment), scenario.environment["id"]
     del settings["id"]
     if name.startswith("served/") and not is_served:
@@ -214,8 +214,7 @@ def make_environment(scenario: Scenario, trust: bool = False, is_served: bool = 
         failed_plug_ins = "".join(f"; plug-in {plug_in!r} failed: {why}" for plug_in, why in failures.items())
         similar = difflib.get_close_matches(name, world.plug_in_ids(), n=1, cutoff=0.0)
         hint = f", perhaps {similar[0]!r}" if similar else ""
-        got = name if len(name) <= 60 else f"{name[:59]}…"
-        message = f"got {got!r}; wanted an environment of `swarmbo list`{hint}{failed_plug_ins}"
+        message = f"got {short(name)}; wanted an environment of `swarmbo list`{hint}{failed_plug_ins}"
         raise ConfigError(message, at="$.environment.id") from None
     try:
         env = pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)
@@ -262,14 +261,10 @@ def require_shallow(data: Mapping[str, Any], at: str) -> None:
     """Refuse deeply nested tables, which would exhaust the stack of recursive functions."""
     tables: list[Any] = [data]
     for _ in range(DEEPEST):
-        tables = [part for value in tables for part in _parts(value)]
+        parts = [part for table in tables for part in (table.values() if isinstance(table, Mapping) else table)]
+        tables = [part for part in parts if isinstance(part, Mapping | list | tuple)]
     if tables:
         raise ConfigError(f"is nested more than {DEEPEST} deep; wanted plain tables", at=at)
-
-
-def _parts(value: Any) -> list[Any]:
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [part for part in parts if isinstance(part, Mapping | list | tuple)]
 
 
 def _numbers(value: Any, path: str, key: str = "") -> list[tuple[str, str, float]]:

@@ -114,9 +114,11 @@ def write_world(
         names = ("goal", "level", "maximum", "argmax", "maximum_is")
         record = msgspec.structs.replace(record, **exact({name: getattr(truth, name) for name in names}))
     try:  # it could not be read at the end of the run
-        msgspec.convert(msgspec.to_builtins(record), WorldRecord)
+        read = msgspec.json.decode(msgspec.json.encode(record), type=WorldRecord)
+        if changed := [name for name in record.__struct_fields__ if getattr(read, name) != getattr(record, name)]:
+            raise msgspec.ValidationError(f"got {changed[0]} {getattr(record, changed[0])}; wanted a finite number")
     except msgspec.ValidationError as error:
-        raise ConfigError(f"labels or ground_truth(): {error}", at="$.environment") from None
+        raise ConfigError(f"labels or ground_truth(): {error} (NaN counts as null)", at="$.environment") from None
     if not (folder.path / "world.json").is_file():
         folder.write_arrays("world.npz", arrays)
         folder.write_json("world.json", record)
@@ -187,8 +189,7 @@ def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
     # no scopes, or a user's acquisition with other factors
     if len(scopes) != len(outputscales):
         return []
-    pairs = zip(scopes, outputscales, strict=True)
-    return [ScopeInUse(list(scope), variance / sum(outputscales)) for scope, variance in pairs]
+    return [ScopeInUse(list(scope), var / sum(outputscales)) for scope, var in zip(scopes, outputscales, strict=True)]
 
 
 def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:

@@ -21,6 +21,7 @@ from swarmbo.boundary.values import error_text
 from swarmbo.deciding.setup import to_plain
 from swarmbo.deciding.team_state import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
+from swarmbo.runs.callbacks import make_callbacks
 from swarmbo.runs.child_processes import child_process
 from swarmbo.runs.recording import record_reset
 from swarmbo.runs.rounds import reset
@@ -151,6 +152,7 @@ def _try_in_child(sending: Connection, scenario: Scenario, trust: bool) -> None:
 def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
     """Send each measured quantity of a run as soon as it is known."""
     env, team = assemble(scenario, trust)
+    make_callbacks(scenario.callbacks or ())
     observations, infos = reset(env, scenario.seed)
     is_field = team.problem.is_field
     per_round = len(team.agents) if is_field else 1

@@ -10,9 +10,9 @@ import traceback
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
-from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, get_args
 
 import msgspec
 import pettingzoo
@@ -52,20 +52,19 @@ def plug_in_ids() -> list[str]:
 
 
 def team_kind(environment: object, trust: bool = False) -> Team:
-    """Kind of team for an environment's table: a function's, if the class made or annotated has ``factor_graph``."""
+    """Kind of team for an environment's table: a function's, if the class of its world has ``factor_graph``."""
     maker = environment_maker(environment.get("id") if isinstance(environment, Mapping) else None, trust)
-    if inspect.isfunction(maker):
+    if inspect.isfunction(maker):  # its return annotation has the class
         with suppress(Exception):  # of an annotation that only type checkers can evaluate
-            maker = inspect.signature(maker, eval_str=True).return_annotation
-    return FUNCTION if hasattr(maker, "factor_graph") else FIELD
+            stated = maker.__annotations__["return"]
+            maker = eval(stated, maker.__globals__) if isinstance(stated, str) else stated
+    return FUNCTION if any(hasattr(made, "factor_graph") for made in (maker, *get_args(maker))) else FIELD
 
 
 def environment_settings(identifier: object) -> list[str]:
     """Names of a world's settings: the parameters of its maker, or none if it takes any keyword."""
     maker = environment_maker(identifier)
-    if maker is None:
-        return []
-    parameters = inspect.signature(maker).parameters.values()
+    parameters = () if maker is None else inspect.signature(maker).parameters.values()
     if any(parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) for parameter in parameters):
         return []
     return [parameter.name for parameter in parameters if parameter.name != "max_cycles"]
@@ -80,12 +79,9 @@ def environment_maker(identifier: object, trust: bool = False) -> Any:
     load_plug_ins()
     try:
         maker = pettingzoo.spec("parallel", identifier).entry_point
-        if isinstance(maker, str):
-            module, _, name = maker.partition(":")
-            maker = getattr(import_module(module), name)
+        return resolve_name(maker) if isinstance(maker, str) else maker
     except (PettingZooRegistryError, ImportError, AttributeError):
         return None
-    return maker
 
 
 def user_code_names(tables: Mapping[str, Any]) -> dict[str, str]:

@@ -66,8 +66,9 @@ class _Worker:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(work())
-                except (Exception, SystemExit) as error:  # noqa: BLE001  raised again in the coroutine that waits
-                    future.set_exception(RuntimeError(str(error)) if isinstance(error, SystemExit) else error)
+                except BaseException as error:  # noqa: BLE001  raised again in the coroutine that waits
+                    failure = RuntimeError(repr(error)).with_traceback(error.__traceback__)  # it does not end the loop
+                    future.set_exception(error if isinstance(error, Exception) else failure)
 
     def close(self) -> None:
         self._work.put((_END, next(self._count), Future(), lambda: None))

@@ -194,10 +194,24 @@ def test_a_run_that_own_code_stops_ends_with_a_command_that_continues_it(invoke,
     assert "failed" not in invoke(*shlex.split(command), "--no-figures", "--quiet").stdout
 
 
+def test_own_code_that_raises_before_a_round_is_logged_is_a_refused_input(invoke, tmp_path):
+    (tmp_path / "unready.py").write_text(
+        "from swarmbo_envs.functions.function_world import FunctionWorld\nclass Unready(FunctionWorld):\n"
+        "    def __init__(self, **settings):\n        super().__init__(function='camel', **settings)\n"
+        "    def reset(self, seed=None, options=None):\n        raise ValueError('no key')\n"
+    )
+    (tmp_path / "own.toml").write_text('name = "own"\nrounds = 2\n[environment]\nid = "unready:Unready"\n')
+    invoke("run", "robots", "--out", "another", *SMALL, "--quiet", "--no-figures")
+    for options in (["--out", "new"], ["--out", "another", "--workers", "2"]):
+        refused = invoke("run", "own.toml", "--trust", "--quiet", *options, status=2).stderr
+        assert "raised ValueError: no key" in refused
+        assert "goes on" not in refused
+
+
 def test_a_served_scenario_is_refused_before_its_run_begins(invoke, tmp_path):
     text = 'rounds = 2\n[environment]\nid = "served/function-v0"\nbounds = { x = [0.0, 1.0] }\n'
     (tmp_path / "oven.toml").write_text(text)
-    for command in (["run", "--out", "here"], ["fleet"]):
+    for command in (["run", "--out", "here"], ["fleet"], ["sweep", "--seeds", "2"], ["check"], ["check", "--quick"]):
         assert "wanted `swarmbo serve`" in invoke(command[0], "oven.toml", *command[1:], status=2).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["oven.toml"]
 

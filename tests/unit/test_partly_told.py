@@ -142,7 +142,7 @@ def test_a_recommendation_does_not_depend_on_pending_points(settings):
     graph, rng, pending = given.pop("graph"), np.random.default_rng(0), list[sb.Query]()
     bounds = given.pop("bounds", dict.fromkeys("xyz" if graph is APART else "xyzw", (0.0, 1.0)))
     team = sb.Team(graph, bounds, initial=4, seed=2, **given)
-    for _ in range(12):
+    for _ in range(6):
         before = team.recommend()
         team.expect({v: 0.1 if v == "x" else 0.25 for v in team.graph.variables})
         assert team.recommend() == before

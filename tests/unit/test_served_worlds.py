@@ -2,8 +2,9 @@
 
 import pytest
 
+from swarmbo.deciding.team_state import acquisition_in_words
 from swarmbo.errors import ConfigError
-from swarmbo.runs import check, run
+from swarmbo.runs import run
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import scenario_of
 
@@ -32,7 +33,7 @@ def test_a_field_states_its_box_and_task():
     assert team.problem.is_field
     assert (team.problem.aim, team.problem.level) == ("level", 2.5)
     assert team.problem.box.high.tolist() == [4.0, 2.0]
-    assert check(scenario(FIELD, **WATCHED)).startswith("targeted-variance")
+    assert acquisition_in_words(team.setup).startswith("targeted-variance")
 
 
 @pytest.mark.parametrize("environment", [FUNCTION, FIELD])

@@ -162,17 +162,23 @@ def test_each_adapter_of_the_same_executor_has_its_own_time_limit():
             assert ends_of(executor, 1)["a"].status == status
 
 
-def test_a_pause_of_all_processes_does_not_count_as_time_of_a_task(pool_of, monkeypatch):
-    skipped_s, real = [0.0], time.monotonic
+@pytest.mark.parametrize(("computing_s", "status"), [(0.0, "done"), (100.0, "hung")], ids=["paused", "deciding"])
+def test_a_pause_of_all_processes_does_not_count_as_time_of_a_task_but_a_decision_does(
+    pool_of, monkeypatch, computing_s, status
+):
+    skipped_s, real, used_s = [0.0], time.monotonic, time.process_time
     clock = SimpleNamespace(monotonic=lambda: real() + skipped_s[0], perf_counter=time.perf_counter)
+    clock.process_time = lambda: used_s() + computing_s * (skipped_s[0] > 0.0)
     monkeypatch.setattr("swarmbo.evaluations.executor.time", clock)
     pool = pool_of(count=1, timeout_s=30.0)
     pool.submit("paused", [("sleep", 2.0)])
+    deadline = real() + LONG
     while not list(pool._work.marks.glob("paused.*")):
+        assert real() < deadline
         time.sleep(0.05)
-    skipped_s[0] = 100.0  # as after Ctrl-Z and fg
+    skipped_s[0] = 100.0  # as after Ctrl-Z and fg, or a decision that lets no other thread run
     pool.submit("next", [])
-    assert {task: end.status for task, end in ends_of(pool, 2).items()} == {"paused": "done", "next": "done"}
+    assert {task: end.status for task, end in ends_of(pool, 2).items()} == {"paused": status, "next": "done"}
 
 
 @pytest.mark.parametrize("timeout_s", [None, 60.0])

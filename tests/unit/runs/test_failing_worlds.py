@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pettingzoo
 import pytest
@@ -175,11 +176,18 @@ def test_the_log_says_why_an_evaluation_at_an_unknown_point_failed(tmp_path, mon
     assert sample.failure == "location: got 'here'; wanted the form of an action"
 
 
-def test_a_step_without_a_table_of_infos_is_a_failed_round(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("index", "name"), [(0, "observations"), (4, "infos")])
+def test_a_step_without_a_table_is_a_failed_round(tmp_path, monkeypatch, index, name):
     step = FunctionWorld.step
-    monkeypatch.setattr(FunctionWorld, "step", lambda self, actions: (*step(self, actions)[:4], None))
+
+    def without(self, actions):
+        result = list(step(self, actions))
+        result[index] = None
+        return result
+
+    monkeypatch.setattr(FunctionWorld, "step", without)
     assert run(load("camel", ["rounds=2"]), tmp_path / "run").failed_rounds == 2
-    assert "got infos None; wanted" in RunFolder(tmp_path / "run").records()[1].failure
+    assert f"got {name} None; wanted a table by agent" in RunFolder(tmp_path / "run").records()[1].failure
 
 
 @pytest.mark.parametrize("use", [check, lambda scenario: run(scenario, Path("nowhere"))])
@@ -295,7 +303,7 @@ def test_steps_that_hang_or_end_their_process_are_recorded_and_the_run_continues
 def test_a_pause_of_the_run_does_not_count_as_time_of_a_step(tmp_path, hanging, monkeypatch):
     clock = SimpleNamespace(monotonic=itertools.count(0.0, 100.0).__next__)  # each check comes after a pause
     monkeypatch.setattr("swarmbo.runs.child_processes.time", clock)
-    assert run(hanging(), tmp_path / "run").failed_rounds == 0
+    assert run(msgspec.structs.replace(hanging(), step_timeout_s=60.0), tmp_path / "run").failed_rounds == 0
 
 
 @pytest.mark.slow
@@ -373,7 +381,17 @@ def test_memory_is_not_limited_if_the_system_refuses_to(monkeypatch):
     _limit_memory()
 
 
-@pytest.mark.parametrize("wrong", [{"goal": "maximum"}, {"unit": None}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"goal": "maximum"},
+        {"unit": None},
+        {"maximum": np.nan},
+        {"maximum": np.inf},
+        {"level": np.nan},
+        {"argmax": np.full(2, np.nan)},
+    ],
+)
 def test_a_truth_that_could_not_be_read_again_is_refused_before_the_first_round(
     tmp_path, mischief, bump_scenario, monkeypatch, wrong
 ):

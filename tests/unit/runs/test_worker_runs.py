@@ -16,7 +16,7 @@ import pytest
 
 from swarmbo.compare import compare
 from swarmbo.compare.output import comparison_tables
-from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.errors import ConfigError, EvaluationError, RunFolderError
 from swarmbo.evaluations.ledger import LEDGER, Event
 from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.child_processes import CopiedWorld, entry_point_of, plain_infos, require_copyable
@@ -124,6 +124,10 @@ def test_a_result_of_an_engine_that_is_no_table_counts_as_a_failed_evaluation(tm
     summary = run(small("workers.engine=engine_of_texts:Texts", "rounds=3"), tmp_path / "run", trust=True)
     assert (summary.rounds, summary.measurements) == (3, 0)
     assert RunFolder(tmp_path / "run").records()[1].failure == "got result 'none'; wanted infos by agent"
+    stopping = small("workers.engine=engine_of_texts:Texts", "rounds=3", "when_step_fails=stop")
+    with pytest.raises(EvaluationError, match="query q00001: got result 'none'; wanted infos by agent"):
+        run(stopping, tmp_path / "stops", trust=True)
+    assert len(RunFolder(tmp_path / "stops").records()) == 1
 
 
 def test_own_engines_need_trust_and_invalid_worker_settings_are_named():

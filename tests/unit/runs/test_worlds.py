@@ -93,3 +93,31 @@ def test_scores_use_the_task_that_an_environment_states(tmp_path, bump_scenario,
         rows = dict(report_rows(summary))
         assert "F1 of the area above the level" in rows
         assert "simple regret" not in rows
+
+
+MAKERS = """
+from __future__ import annotations
+from typing import TYPE_CHECKING, Optional
+from swarmbo_envs.functions.function_world import FunctionWorld
+if TYPE_CHECKING:
+    import nowhere
+def plain(**settings) -> FunctionWorld: return FunctionWorld(function="camel")
+def typed(*, start: nowhere.Start | None = None, **settings) -> FunctionWorld: return plain()
+def optional(**settings) -> Optional[FunctionWorld]: return plain()
+def union(**settings) -> FunctionWorld | None: return plain()
+def bare(**settings): return plain()
+"""
+
+
+def test_only_the_return_annotation_of_a_users_function_states_its_kind_of_team(tmp_path, monkeypatch):
+    (tmp_path / "makers_of_functions.py").write_text(MAKERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("plain", "typed", "optional", "union"):
+        assert world.team_kind({"id": f"makers_of_functions:{name}"}, trust=True) == "function"
+    mine = {"name": "mine", "rounds": 2, "environment": {"id": "makers_of_functions:bare"}}
+    with pytest.raises(ConfigError, match="state one, or annotate makers_of_functions:bare with the class"):
+        check(scenario_of(mine, trust=True), trust=True)
+    robots = {"name": "mine", "rounds": 2, "environment": {"id": "swarmbo/robot_team-v0"}, "belief": "additive"}
+    with pytest.raises(ConfigError, match="which is not for agents that each") as refused:
+        check(scenario_of(robots))
+    assert "annotate" not in refused.value.message

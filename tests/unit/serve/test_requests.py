@@ -270,7 +270,18 @@ def test_own_code_that_ends_a_request_does_not_end_the_service():
     async def call(work):
         return await asyncio.wait_for(worker.call(0, work), 30.0)
 
-    with pytest.raises(RuntimeError, match="no licence"):
-        asyncio.run(call(lambda: sys.exit("no licence")))
-    assert asyncio.run(call(lambda: 1)) == 1
-    worker.close()
+    def own_code():
+        sys.exit("no licence")
+
+    def cancelled():
+        raise asyncio.CancelledError
+
+    try:
+        with pytest.raises(RuntimeError, match="no licence") as caught:
+            asyncio.run(call(own_code))
+        assert "own_code" in [entry.name for entry in caught.traceback]
+        with pytest.raises(RuntimeError, match="CancelledError"):
+            asyncio.run(call(cancelled))
+        assert asyncio.run(call(lambda: 1)) == 1
+    finally:
+        worker.close()
