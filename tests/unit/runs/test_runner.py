@@ -372,5 +372,5 @@ def test_the_estimated_time_is_within_a_factor_of_three_of_a_run_s_processor_tim
     run(scenario, tmp_path / "run")
     taken, found = time.process_time() - began, estimate(scenario)
     assert not found.is_least
-    assert f"belief {way}" in found.text()
+    assert f"belief {methods}" in found.text()
     assert taken / 3.0 < found.seconds < 3.0 * taken, (taken, found.text())
