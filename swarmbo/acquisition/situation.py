@@ -59,7 +59,7 @@ class Situation:
         domain: The box of all locations.
         round: 1 for the first decision.
         horizon: Number of planned rounds; None if unknown.
-        seed: The team's seed, for named random streams.
+        seed: Seed of named random streams: the team's, and in each later episode another drawn from it.
         prices: Price of a measurement for agents that may abstain, in the unit of the field; others always measure.
         level: Threshold that the environment watches; None if it has none.
         measured: Measured and pending locations (m, d) known to the reader of the situation.

@@ -328,11 +328,12 @@ class _CommonClock:
         was_on, self._is_on = self._is_on, bool(timed) and (self._is_on or timed.issuperset(arrived))
         if self._is_on and not was_on and isinstance(self._by_deadline, FaultyTransport):
             # a transport with faults is set to the round of the agreement that begins
-            decision = max(getattr(self._agents[name], "agreement", 0) for name in timed) // 2
+            decision, is_second = divmod(max(getattr(self._agents[name], "agreement", 0) for name in timed), 2)
             if self._first_decision is None:
                 self._first_decision = decision, self._by_deadline.round
             else:
-                self._by_deadline.renew(self._first_decision[1] + decision - self._first_decision[0])
+                round = self._first_decision[1] + decision - self._first_decision[0]
+                self._by_deadline.renew(round, again=bool(is_second))
         due = self._held_back.keys() | bundles.keys() | timed if self._is_on else self._held_back.keys() - timed
         return {name: [*self._held_back.pop(name, ()), *bundles.get(name, ())] for name in self._agents if name in due}
 

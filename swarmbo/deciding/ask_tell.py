@@ -138,7 +138,7 @@ class AskTell(TeamState):
 
     def _count_reports(self, exchanges: CountedExchanges, offers: Offers) -> None:
         """Count the reports before a decision: news, and in a field each agent's reachable locations."""
-        problem, since, learner = self.problem, self._unreported, self._learner
+        problem, since, learner, log = self.problem, self._unreported, self._learner, self._log
         exchanges.count("sharing", since.gossip)
         if not isinstance(learner, FieldLearner):
             if since.lines:
@@ -151,7 +151,7 @@ class AskTell(TeamState):
         all_present = exchanges.present in (None, self.agents)  # absent agents do not receive others' offers
         known, now_offered = since.offered if all_present else {}, dict[str, PackedOffer]()
         for agent in self.agents:
-            places = reachable_places(agent, offers, problem, self.seed, self._log.round)
+            places = reachable_places(agent, offers, problem, log.seed_of_episode(self.seed), log.round)
             now_offered[agent] = offer = PackedOffer.of(offer_of(agent, offers), places, sites)
             reports = Reports(problem, agent, since.of(agent), offer, offers.links, keeps_outcomes, known)
             report_by_agent[agent] = reports.packed()
@@ -387,5 +387,5 @@ class AskTell(TeamState):
         return found
 
     def _driver(self, exchanges: CountedExchanges) -> CentralDriver:
-        shares = shares_outcomes(self.problem)
-        return CentralDriver(self.coordination, self.transport, self._log.round, exchanges, self.seed, knows_all=shares)
+        shares, seed = shares_outcomes(self.problem), self._log.seed_of_episode(self.seed)
+        return CentralDriver(self.coordination, self.transport, self._log.round, exchanges, seed, knows_all=shares)

@@ -24,7 +24,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry import checked_result, loggable_result, parameters_of
-from swarmbo.transport import Carrying, Routes, Transport
+from swarmbo.transport import Carrying, FaultyTransport, Routes, Transport
 
 Out = TypeVar("Out")
 SHARING = ("reports", "news", "sharing")  # purposes of reports; other messages belong to the agreement
@@ -190,7 +190,7 @@ class CentralDriver:
         # agents number agreements alike, and a late message of the first agreement must not match the second
         decision = 2 * self.round + int(request.again)  # up to two in a round
         if has_deadline(self.coordination):
-            opened = self._opened(functions.graph.agents, links)
+            opened = self._opened(functions.graph.agents, links, again=request.again)
             return deadline_box.maximise_by_deadline(
                 self.coordination, functions, opened, seed, decision, shares=request.shares
             )
@@ -201,7 +201,7 @@ class CentralDriver:
             return replace(agreement, report=report)
         if not isinstance(self.coordination, BoxMethod):
             raise self._knows_no_agents()
-        opened = self._opened(functions.graph.agents, links)
+        opened = self._opened(functions.graph.agents, links, again=request.again)
         return participant.maximise_with_agents(self.coordination, functions, opened, seed, decision)
 
     def _chosen(self, request: places.Choose) -> Solution:
@@ -238,8 +238,11 @@ class CentralDriver:
             self.exchanges.count_sum("choices", 1, len(decided))
         return found
 
-    def _opened(self, agents: Iterable[str], links: "nx.Graph[str] | None") -> Transport:
-        return self.transport.open(agents, links, seed=self.seed, round=self.round)
+    def _opened(self, agents: Iterable[str], links: "nx.Graph[str] | None", *, again: bool = False) -> Transport:
+        opened = self.transport.open(agents, links, seed=self.seed, round=self.round)
+        if again and isinstance(opened, FaultyTransport):
+            opened.renew(self.round, again=True)
+        return opened
 
     def _knows_no_agents(self) -> ConfigError:
         got = f"got true, but {type(self.coordination).__name__} decides centrally"

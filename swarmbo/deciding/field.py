@@ -101,7 +101,8 @@ class FieldLearner:
     def steps(self, log: Logbook, offers: Offers) -> PlaceSteps[tuple["FieldLearner", Choice]]:
         """Steps of a joint choice of a location for each agent that has candidates."""
         setup, problem, now = self.setup, self.setup.problem, log.round
-        agents, candidates, prices = _checked(problem, offers, setup.seed, now)
+        seed = log.seed_of_episode(setup.seed)
+        agents, candidates, prices = _checked(problem, offers, seed, now)
         if isinstance(setup.transport, Faults):  # failed agents take no part, and relay nothing
             agents = setup.transport.present(agents, now)
             if offers.links is not None:
@@ -120,7 +121,7 @@ class FieldLearner:
             domain=problem.box,
             round=now,
             horizon=setup.horizon,
-            seed=setup.seed,
+            seed=seed,
             prices=prices,
             unscaled=after.team_belief.agents_without_scale(prices),
             level=problem.level if offers.level is None else offers.level,

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float
 
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConflictError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
@@ -115,6 +116,11 @@ class Logbook:
     def round(self) -> int:
         """Number of the coming round, from 1. Every query is a round; in a field, every query of this episode."""
         return self.n_asked - self.n_before_episode + 1
+
+    def seed_of_episode(self, seed: int) -> int:
+        """Seed of random streams that are named by round: the team's seed, or one drawn from it in later episodes."""
+        begun = self.n_before_episode
+        return int(stream(seed, "episode", asked=begun).integers(2**63)) if begun else seed
 
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:

@@ -91,7 +91,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         deaths: Times at which agents fail. A failed agent sends, receives and relays nothing, its measurements are not
             reported, and later decisions leave it out. Messages are relayed around it if links allow.
         joins: Times at which failed agents return. An agent without an earlier failure first joins then.
-        seed: Seed of random draws, >= 0; the team's seed and the round are added. Each direction of a link has its own
+        seed: Seed of random draws, >= 0; the team's seed, episode and round are added. Each direction of a link has its own
             random streams, so its losses do not depend on other links.
 
     Example:
@@ -164,11 +164,15 @@ class FaultyTransport(InProcessTransport):
         self._may_fail = frozenset(event.agent for event in (*faults.deaths, *faults.joins))
         self.renew(round)
 
-    def renew(self, round: int) -> None:
-        """Begin another agreement, as if newly opened: messages still under way are too late for it."""
+    def renew(self, round: int, *, again: bool = False) -> None:
+        """Begin another agreement, as if newly opened: messages still under way are too late for it.
+
+        ``again`` is True for the second agreement of a round, which has its own draws.
+        """
         self.round, self.now, self._seed = round, 0, self.faults.seed
         if self._team_seed is not None:
-            self._seed = int(stream(self._seed, "faults", team=self._team_seed, round=round).integers(2**63))
+            names = {"team": self._team_seed, "round": round} | ({"again": 1} if again else {})
+            self._seed = int(stream(self._seed, "faults", **names).integers(2**63))
         self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
         # for each link: bytes carried in each step, and for each full step a later step that may have room
         self._carried: dict[tuple[str, str], tuple[Counter[int], dict[int, int]]] = {}

@@ -50,6 +50,25 @@ def test_lockstep_over_lossy_links_makes_the_same_decisions(coordination):
     assert clean.last_report.links is UNSET
 
 
+def test_each_episode_draws_its_own_losses_and_random_choices():
+    def episodes(team, told):
+        out = []
+        for _ in range(3):
+            team.begin({})
+            out.append([])
+            for _ in range(4):
+                query = team.ask(None if told is None else PLACES)
+                points = {agent: place.tolist() for agent, place in query.points.items()}
+                out[-1].append(points if told is None else team.last_report.links.ticks)
+                team.tell(query, dict.fromkeys(points, told or 1.0))
+        return out
+
+    lossy, drawn = episodes(team_of({"kind": "faulty", "loss": 0.5}), 2.0), episodes(team_of(coordination="random"), None)
+    for first, second, third in (lossy, drawn):
+        assert first != second != third != first
+    assert asked(team_of(coordination="random"), 1, None)[0] == drawn[0][0]  # the first episode has the team's seed
+
+
 def test_decisions_on_a_function_are_the_same_over_lossy_links():
     def points(transport):
         team = sb.Team(CHAIN, CUBE, initial=2, seed=1, transport=transport)

@@ -12,7 +12,7 @@ from swarmbo.agent.process import serve
 from swarmbo.agent.schema import Participants
 from swarmbo.agent.stages import Stages
 from swarmbo.deciding.joint import Gather
-from swarmbo.transport import Envelope, Faults, InProcess, Routes
+from swarmbo.transport import Envelope, Faults, FaultyTransport, InProcess, Routes
 
 from .carried import copied
 from .test_agent import CHOICE, LONE, PAIRS, SOON, Case as OfFunction, plateau
@@ -103,6 +103,27 @@ def test_agents_of_a_function_decide_by_a_deadline_as_a_team_does(
     for query in timed.ask(count=3):
         case.tell(query.id, case.outcomes(query.point))
     assert case.team.last_report.status == "deadline"
+
+
+def test_the_second_agreement_of_a_round_has_its_own_losses_in_team_and_agents(monkeypatch: pytest.MonkeyPatch):
+    drawn = list[tuple[bool, float]]()
+    renew = FaultyTransport.renew
+
+    def noted(self: Any, round: int, **more: Any) -> None:
+        renew(self, round, **more)
+        drawn.append((more.get("again", False), self._draw("loss", ("a", "b"))))
+
+    def failed(u: dict[str, float]) -> set[str]:
+        return set(CHAIN) if u["a"] + u["b"] + u["c"] > 1.2 else set()
+
+    timed = Timed(OfFunction(CHAIN, coordination=OF_FUNCTION, initial=3, fails=failed), BAD)
+    monkeypatch.setattr(FaultyTransport, "renew", noted)
+    for _ in range(4):  # the fourth decision has two agreements
+        drawn.clear()
+        for query in timed.ask():
+            timed.case.tell(query.id, timed.case.outcomes(query.point))
+    first, second = ({number for again, number in drawn if again == which} for which in (False, True))
+    assert len(first) == len(second) == 1 != len(first & second)
 
 
 @pytest.mark.parametrize(
