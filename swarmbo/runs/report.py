@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain, repeat
 from typing import Any
 
 import msgspec
@@ -43,7 +44,7 @@ class Summary(msgspec.Struct, frozen=True):
     individual outcomes at the best points of this run and of the baselines. ``late_mean`` is the mean joint outcome in
     the last quarter of rounds. ``scopes`` were learned or drawn. In ``blocked`` rounds, agents awaited a disconnected
     agent. ``acquisition`` is what ``auto`` selected, and why. ``coordinates`` are those of the input, if they are not
-    the map's.
+    the map's. ``sides`` are those of the box of locations.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Summary(msgspec.Struct, frozen=True):
     workers: WorkersReport | UnsetType = UNSET
     coordinates: Coordinates | UnsetType = UNSET
     neglected: Neglected | UnsetType = UNSET
+    sides: list[float] = []
 
     def _repr_html_(self) -> str:
         """Closing table, for notebooks."""
@@ -275,11 +277,13 @@ def _point_text(summary: Summary, place: Recommendation | None, *, with_std: boo
     coordinates = summary.coordinates
     if isinstance(coordinates, Coordinates):
         pairs = zip(coordinates.axes(), coordinates.own(np.array([place.location]))[0], strict=True)
-        decimals = 6 if coordinates.unit == "degrees" else 1
+        least, unit_m = (6, 1e5) if coordinates.unit == "degrees" else (1, coordinates.unit_m)
+        decimals = max([least, *(_decimals(side / unit_m) for side in summary.sides)])
         return f"{value} at {', '.join(f'{axis} {number:.{decimals}f}' for axis, number in pairs)}"
-    texts = [_coordinate_text(value) for value in place.location]
+    values = list(place.point.values()) if place.point else place.location
+    texts = list(map(_coordinate_text, values, chain(summary.sides, repeat(math.inf))))
     if place.point:
-        texts = [f"{name} = {_coordinate_text(value)}" for name, value in place.point.items()]
+        texts = [f"{name} = {text}" for name, text in zip(place.point, texts, strict=True)]
     if len(texts) > _MOST_COORDINATES:
         texts[_MOST_COORDINATES - 1 :] = [f"… {len(texts)} values"]
     return f"{value} at ({', '.join(texts)}) {summary.axis_unit}".rstrip()
@@ -292,7 +296,14 @@ def _value_with_std(place: Recommendation, unit: str) -> str:
     return f"{mean} ± {std} {unit}".rstrip()
 
 
-def _coordinate_text(value: Any) -> str:
+def _coordinate_text(value: Any, side: float) -> str:
+    """Text of a coordinate with three digits, or with more if the side of the box is much smaller than the number."""
     if not isinstance(value, float):
         return short(value)
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return text if abs(float(text.replace(",", "")) - value) <= side / 1000.0 else f"{value:,.{_decimals(side)}f}"
+
+
+def _decimals(side: float) -> int:
+    """Decimals that give at least a hundredth of a side."""
+    return max(0, 3 - math.ceil(math.log10(side)))

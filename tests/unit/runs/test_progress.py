@@ -7,8 +7,10 @@ from io import StringIO
 
 import msgspec
 import pytest
+from msgspec import UNSET
 from rich.console import Console
 
+from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.evaluations import Event, WorkerStatistics
 from swarmbo.records import Recommendation, RoundRecord, Score, Traffic
 from swarmbo.runs import progress, run
@@ -161,6 +163,26 @@ def test_the_closing_table_shows_the_summary(tmp_path, bump_scenario):
     assert rows["measurements"] == "10 in 4 rounds and at reset"
     assert rows["map RMSE"] == quantity(summary.score.map_rmse, "u")
     assert rows["time in rounds"] == f"{summary.seconds:.1f} s"
+
+
+@pytest.mark.parametrize(
+    ("place", "side", "coordinates", "text"),
+    [
+        ([48.70123, 5400.98765], 0.002, UNSET, "(48.70123, 5,400.98765) km"),
+        ([0.000412, 123.4], 1e-3, UNSET, "(0.000412, 123.400000) km"),
+        ([45.678, 123.4], 1000.0, UNSET, "(45.7, 123) km"),
+        ([1.2345, 2.3456], 4.0, Coordinates(("x", "y"), corner=(512346.0, 5412345.0)), "x 512347.23, y 5412347.35"),
+        ([123.4, 99.9], 300.0, Coordinates(("x_km", "y_km"), unit_m=1000.0), "x_km 0.1234, y_km 0.0999"),
+    ],
+)
+def test_the_closing_table_gives_a_location_to_a_hundredth_of_the_box(
+    tmp_path, bump_scenario, place, side, coordinates, text
+):
+    summary = run(bump_scenario(rounds=1), tmp_path / "run")
+    assert summary.sides == [1.0, 1.0]
+    best = msgspec.structs.replace(summary.best, location=place)
+    changed = msgspec.structs.replace(summary, best=best, sides=[side, side], coordinates=coordinates)
+    assert f" at {text}, " in dict(report_rows(changed))["best measurement"]
 
 
 def test_the_closing_table_says_that_every_measurement_failed(tmp_path, mischief, bump_scenario):
