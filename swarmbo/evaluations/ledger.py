@@ -1,8 +1,8 @@
 """Append-only log of a team's queries and outcomes, from which the team is restored after any kill.
 
 Every ask, loss and tell is on the disk before it takes effect: before a query is sent, and before an outcome is used.
-Lines of ``ledger.jsonl`` are chained by digests. Every 25 events the team's state is written, too. The order of events
-is that of arrival, on which later decisions depend.
+Lines of ``ledger.jsonl`` are chained by digests. The team's state is written at the start and, in place of the last
+one, every 25 events. The order of events is that of arrival, on which later decisions depend.
 """
 
 import os
@@ -393,7 +393,8 @@ class Ledger:
         path = self._folder / f"ledger-{number:06d}.npz"
         self.team.save(path)
         for old in self._folder.glob(STATES):
-            if old != path:
+            # the first one stays, as the data with which the team began are in no event
+            if old.name not in (path.name, "ledger-000001.npz"):
                 old.unlink()
 
     @contextmanager

@@ -110,6 +110,20 @@ def test_a_caller_that_changes_the_point_of_a_query_changes_no_event(tmp_path):
     assert ledger.query(query.id).point == ledger.asked(query.id).point == ledger.pending[query.id].point == asked
 
 
+def test_all_events_are_replayed_on_the_data_with_which_the_team_of_a_ledger_began(tmp_path):
+    begun = team()
+    begun.attach([[0.5, 0.5, 0.5]], [[1.0, 2.0]])
+    ledger = Ledger.create(tmp_path, begun)
+    for _ in range(15):
+        query = ledger.ask()
+        ledger.tell(query.id, value(query.point))
+    first, last = sorted(tmp_path.glob(STATES))
+    last.unlink()  # as the message about a damaged one advises
+    for known in (None, 0):
+        assert bits(Ledger.open(tmp_path, team, known=known).team) == bits(ledger.team)
+    assert first.is_file()
+
+
 def test_a_ledger_on_a_full_disk_says_what_to_do(tmp_path, monkeypatch):
     ledger = Ledger.create(tmp_path, team())
     monkeypatch.setattr("os.fsync", lambda file: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
