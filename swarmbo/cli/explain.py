@@ -5,10 +5,10 @@ import inspect
 import re
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args
 
 import msgspec
 import typer
@@ -17,6 +17,8 @@ from typer import Argument
 from swarmbo.cli.options import app, line_width
 
 _WIDEST = 100  # columns of running text
+
+Field = tuple[str, Any, Any]  # name, default and type
 
 
 class Entry(NamedTuple):
@@ -92,47 +94,67 @@ def _kinds(name: str) -> Iterator[Entry]:
             settings = kinds(slot)[name]
             teams = [TEAMS[team] for team in TEAMS if name in kinds(slot, team)]
             keys = _argument_texts(settings)
-            table = {key: f"{keys.get(key, '')} Default: {_default(default)}." for key, default in _fields(settings)}
+            table = {key: f"{keys.get(key, '')} Default: {_default(default)}." for key, default, _ in _fields(settings)}
             paragraphs = (*_documented(settings)[0], f"For {' and for '.join(teams)}.")
             yield Entry(f"{slot}: {name}", paragraphs, table, f"--set {slot}.kind={name}")
 
 
 def _keys(name: str) -> Iterator[Entry]:
-    """Keys of scenarios by path or by last part; for a table within a table, the key that documents it."""
-    by_key: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    by_table: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for path, title, documentation, table in _tables():
+    """Keys of scenarios by the end of their path; for an unknown one within a table, the nearest key above it."""
+    tables = list(_tables())
+    known = {f"{path}.{key}".strip(".") for path, _, table in tables for key in table}
+    while not (paths := {path for path in known if f".{path}".endswith(f".{name}")}) and name.count(".") > 1:
+        name = name.rpartition(".")[0]
+    by_key: dict[tuple[str, str], list[str]] = {}
+    for path, title, table in tables:
         for key, (text, default) in table.items():
-            key_path = f"{path}.{key}" if path else key
-            nested_key = name.rpartition(".")[2] if name.startswith(f"{key_path}.") else ""
-            if nested_key and path:
-                by_table.setdefault((key_path, (text, *_mentions(documentation, nested_key))), []).append(title)
-            elif name in (key_path, key):
+            if (key_path := f"{path}.{key}".strip(".")) in paths:
                 stated = "It has no default." if default is msgspec.NODEFAULT else f"Default: {_default(default)}."
-                by_key.setdefault((key_path, (f"{text} {stated}",)), []).append(title)
-    for (key_path, paragraphs), titles in (by_key or by_table).items():
-        title = f" ({', '.join(titles)})" if any(titles) else ""
-        yield Entry(f"key: {key_path}{title}", paragraphs, {}, f"--set {key_path if by_key else name}=…")
+                by_key.setdefault((key_path, text if "Default: " in text else f"{text} {stated}"), []).append(title)
+    for (key_path, text), titles in by_key.items():
+        title = f" ({', '.join(dict.fromkeys(titles))})" if any(titles) else ""
+        yield Entry(f"key: {key_path}{title}", (text,), {}, f"--set {key_path}=…")
 
 
-def _tables() -> Iterator[tuple[str, str, str, dict[str, tuple[str, Any]]]]:
-    """Tables of a scenario: path, kind or environment, its documentation, and for each key its meaning and default."""
+def _tables() -> Iterator[tuple[str, str, dict[str, tuple[str, Any]]]]:
+    """Tables of a scenario: path, kind or environment, and for each key its meaning and default."""
     from swarmbo.evaluations import Workers
     from swarmbo.registry import SLOTS, kinds
     from swarmbo.runs import world
     from swarmbo.runs.scenario import Scenario
 
-    tables = [("", "", Scenario), ("workers", "", Workers)]
-    tables += [(slot, name, settings) for slot in SLOTS for name, settings in kinds(slot).items()]
-    for path, name, settings in tables:
-        keys = _argument_texts(settings)
-        yield path, name, "", {key: (keys.get(key, ""), default) for key, default in _fields(settings)}
+    keys = _argument_texts(Scenario)
+    yield "", "", {key: (keys.get(key, ""), default) for key, default, _ in _fields(Scenario)}
+    yield from _nested("workers", "", Workers, _fields(Workers))
+    for slot in SLOTS:
+        for name, settings in kinds(slot).items():
+            yield from _nested(slot, name, settings, _fields(settings))
     for identifier in world.plug_in_ids():
-        maker = world.environment_maker(identifier)
-        keys, signature = _argument_texts(maker), inspect.signature(maker).parameters
-        texts = (inspect.cleandoc(document.__doc__).partition("\nArgs:")[0] for document in _documents(maker))
-        table = {key: (keys.get(key, ""), signature[key].default) for key in world.environment_settings(identifier)}
-        yield "environment", identifier, "\n\n".join(texts), table
+        maker, names = world.environment_maker(identifier), world.environment_settings(identifier)
+        arguments = [inspect.signature(maker).parameters[name] for name in names]
+        fields = [(each.name, each.default, each.annotation) for each in arguments]
+        yield from _nested("environment", identifier, maker, fields)
+
+
+def _nested(
+    path: str, title: str, maker: Any, fields: Sequence[Field]
+) -> Iterator[tuple[str, str, dict[str, tuple[str, Any]]]]:
+    """A table, and all tables within it."""
+    keys = _argument_texts(maker)
+    yield path, title, {key: (keys.get(key, ""), default) for key, default, _ in fields}
+    for key, _, annotation in fields:
+        for settings in _tables_of(annotation):
+            yield from _nested(f"{path}.{key}", title, settings, _fields(settings))
+
+
+def _tables_of(annotation: Any) -> Iterator[type[msgspec.Struct]]:
+    """Settings that a type allows: as parts, or for a table of any content as ``kinds`` in its metadata."""
+    if isinstance(annotation, msgspec.Meta):
+        yield from (annotation.extra or {}).get("kinds", ())
+    elif inspect.isclass(annotation) and issubclass(annotation, msgspec.Struct):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _tables_of(part)
 
 
 def _argument_texts(maker: Any) -> dict[str, str]:
@@ -194,15 +216,12 @@ def _documents(maker: Any) -> list[Any]:
     return [part for part in parts if part.__doc__]
 
 
-def _mentions(documentation: str, word: str) -> list[str]:
-    """Paragraphs and list items of a documentation that contain a word as code."""
-    parts = re.split(r"\n\s*\n|\n(?=\s*[*-] )", documentation)
-    return [_plain(part) for part in parts if re.search(rf"\b{re.escape(word)} ?=|``{re.escape(word)}``", part)]
-
-
-def _fields(settings: type[msgspec.Struct]) -> list[tuple[str, Any]]:
-    fields = msgspec.structs.fields(settings)
-    return [(each.name, each.default_factory if each.default is msgspec.NODEFAULT else each.default) for each in fields]
+def _fields(settings: type[msgspec.Struct]) -> list[Field]:
+    """Name, default and type of each field."""
+    return [
+        (each.name, each.default_factory if each.default is msgspec.NODEFAULT else each.default, each.type)
+        for each in msgspec.structs.fields(settings)
+    ]
 
 
 def _default(value: Any) -> str:

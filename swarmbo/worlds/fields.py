@@ -29,8 +29,6 @@ class FieldWorld(World):
 
     def __init__(self, env: "ParallelEnv[str, Any, Any]") -> None:
         domains = [Domain.of_space(env.action_space(agent)) for agent in env.possible_agents]
-        if not domains:
-            raise ConfigError("the environment has no agents", at="$.environment")
         if len({domain.n_dims for domain in domains}) > 1:
             got = "agents have different action spaces"
             raise ConfigError(f"{got}; wanted boxes with the same number of coordinates", at="$.environment")

@@ -104,8 +104,6 @@ class OneShotWorld(FunctionWorld):
 
 def _graph_spec(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> FactorGraphSpec:
     require_parallel(env)
-    if not env.possible_agents:
-        raise ConfigError("the environment has no agents", at="$.environment")
     own = {agent: variables_of(env.action_space(agent), agent) for agent in env.possible_agents}
     bounds = {name: variable for variables in own.values() for name, variable in variables.items()}
     variable_owners = {variable: agent for agent, variables in own.items() for variable in variables}

@@ -12,7 +12,15 @@ from jaxtyping import Float
 from pettingzoo import AECEnv, ParallelEnv
 
 from swarmbo.acquisition import Travel
-from swarmbo.boundary.values import is_number, reported_noise, reported_number, reported_place, short, storable
+from swarmbo.boundary.values import (
+    distinct_names,
+    is_number,
+    reported_noise,
+    reported_number,
+    reported_place,
+    short,
+    storable,
+)
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import News
@@ -186,8 +194,8 @@ class World(ABC):
         return np.clip(action.astype(space.dtype), space.low, space.high)
 
 
-def require_parallel(env: object) -> None:
-    """Refuse anything but a parallel PettingZoo environment."""
+def require_parallel(env: Any) -> None:
+    """Refuse anything but a parallel PettingZoo environment whose agents are named by strings."""
     missing = [name for name in ("possible_agents", "action_space", "reset", "step") if not hasattr(env, name)]
     if isinstance(env, AECEnv):
         got = "whose agents act one after the other"
@@ -196,5 +204,6 @@ def require_parallel(env: object) -> None:
         got = f"which has no {missing[0]}"
         fix = ", whose agents are named by possible_agents; wrap a single-agent environment as one"
     else:
+        distinct_names(list(env.possible_agents), "agent", "$.environment.possible_agents")
         return
     raise ConfigError(f"got {short(env)}, {got}; wanted a PettingZoo ParallelEnv{fix}", at="$.environment")

@@ -63,7 +63,8 @@ def test_each_episode_draws_its_own_losses_and_random_choices():
                 team.tell(query, dict.fromkeys(points, told or 1.0))
         return out
 
-    lossy, drawn = episodes(team_of({"kind": "faulty", "loss": 0.5}), 2.0), episodes(team_of(coordination="random"), None)
+    lossy = episodes(team_of({"kind": "faulty", "loss": 0.5}), 2.0)
+    drawn = episodes(team_of(coordination="random"), None)
     for first, second, third in (lossy, drawn):
         assert first != second != third != first
     assert asked(team_of(coordination="random"), 1, None)[0] == drawn[0][0]  # the first episode has the team's seed

@@ -283,9 +283,13 @@ def test_wrong_arguments_are_refused_with_their_path(arguments, message):
         sb.Team.for_env(Weather(), **{"measurement": reward_alone} | arguments)
 
 
-def test_an_environment_without_agents_and_a_state_without_measurement_are_refused():
-    with pytest.raises(ConfigError, match="no agents"):
+def test_an_environment_without_named_agents_and_a_state_without_measurement_are_refused():
+    at = r"\$\.environment\.possible_agents"
+    with pytest.raises(ConfigError, match=rf"{at}: got \[\]; .* at least one agent"):
         sb.Team.for_env(Weather(boxes={}), measurement=reward_alone)
+    for names in ([0, 1], [("a", 0)]):
+        with pytest.raises(ConfigError, match=rf"{at}: got the name .*; wanted a string"):
+            sb.Team.for_env(Weather(boxes=dict.fromkeys(names, BOXES["wind"])), measurement=reward_alone)
     state = sb.Team.for_env(Weather(), measurement=reward_alone).state_dict()
     with pytest.raises(ConfigError, match=r"without factor_graph\(\).*load_state_dict"):
         sb.Team.from_state_dict(state, Weather())

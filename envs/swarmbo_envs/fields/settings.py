@@ -2,6 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
+from msgspec import Meta
+
 from swarmbo.boundary.csv_measurements import CsvColumns
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
@@ -13,21 +15,6 @@ from swarmbo_envs.simulated_world import WorldSettings
 Task = Literal["peak", "map", "level"]
 Window = tuple[int, int, int, int]
 CellSide = Annotated[float, within(1e-6, 1e9, "a length", "m")]
-
-
-class FieldWorldSettings(WorldSettings, frozen=True):
-    """Settings that every world over a field has."""
-
-    field: dict[str, Any] | None = None
-    task: Task = "peak"
-    level: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.task == "level":
-            require(self, "level", lambda it: it is not None, "the level that is watched, for the task 'level'")
-        else:
-            require(self, "level", lambda it: it is None, "no level, or the task 'level'")
 
 
 class ElevationSettings(Settings, frozen=True):
@@ -252,6 +239,23 @@ _KINDS_IN_TIME: dict[str, type[FieldSettings]] = {
     "plume": PlumeFieldSettings,
 }
 _STATIC_KINDS = {key: kind for key, kind in _KINDS_IN_TIME.items() if key != "plume"}
+StaticField = Annotated[dict[str, Any], Meta(extra={"kinds": _STATIC_KINDS.values()})]  # for `swarmbo explain`
+FieldInTime = Annotated[dict[str, Any], Meta(extra={"kinds": _KINDS_IN_TIME.values()})]
+
+
+class FieldWorldSettings(WorldSettings, frozen=True):
+    """Settings that every world over a field has."""
+
+    field: StaticField | None = None
+    task: Task = "peak"
+    level: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.task == "level":
+            require(self, "level", lambda it: it is not None, "the level that is watched, for the task 'level'")
+        else:
+            require(self, "level", lambda it: it is None, "no level, or the task 'level'")
 
 
 def require_table(arguments: dict[str, Any]) -> dict[str, Any]:

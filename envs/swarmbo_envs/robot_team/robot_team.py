@@ -82,7 +82,8 @@ measurement (unit of the field; the lower bound while there is none; clipped int
 
     Args:
         robots: Number of robots, 1 to 1024.
-        field: Table as above; None for the default landscape.
+        field: Table whose key is the kind of field: ``elevation``, ``csv``, ``raster``, ``gp`` or ``survey``; None for
+            the default landscape.
         task: ``peak``, ``map`` or ``level``: the aim of the team. It decides rewards, and the scores of runs.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         reward: ``task``: an equal share of the increase of ``score``. The score is minus the simple regret

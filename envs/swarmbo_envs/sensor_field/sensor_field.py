@@ -73,7 +73,8 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
 
     Args:
         sensors: Number of sensors, 1 to 1024.
-        field: Table as above. Default: a draw that changes within about 12 rounds.
+        field: Table whose key is the kind of field: ``gp``, ``plume``, ``csv``, ``raster``, ``survey`` or
+            ``elevation``. Default: a draw that changes within about 12 rounds.
         task: ``peak``, ``map`` or ``level``.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         reward: ``task``: an equal share of the increase of ``score``. ``team``: an equal share of the sum of all

@@ -195,7 +195,7 @@ class SimulationSettings(Settings, frozen=True):
 class WlanPowerSettings(WorldSettings, frozen=True):
     """Arguments of the WLAN; see ``WlanPower``."""
 
-    topology: dict[str, Any] | None = None
+    topology: Annotated[dict[str, Any], msgspec.Meta(extra={"kinds": _KINDS.values()})] | None = None
     topology_seed: Whole = 0
     power_dbm: Pair = (1.0, 25.0)
     radio: Literal["closed-form", "ns3"] = "closed-form"

@@ -64,8 +64,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     Args:
         topology: ``{"generated": {...}}``, ``{"access_points": [[x, y], ...], "users": [...], "serving": [...]}``, or
-            ``{"csv": path}``; None for a random one of 12 access points and 36 users in 300 m x 300 m. ``settings.py``
-            describes them.
+            ``{"csv": path}``; None for a random one of 12 access points and 36 users in 300 m x 300 m.
         topology_seed: Seed of a generated topology and of shadowing; not of the noise.
         power_dbm: Least and largest transmit power.
         radio: Source of outcomes: ``closed-form``, or ``ns3``: the simulator, in child processes (extra ``ns3``).
@@ -83,7 +82,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         rate_cap_mbps: Largest rate of a link in ``bandwidth_mhz``; it is proportional to the width. The default is 65
             Mbit/s in 20 MHz (MCS 7 of 802.11n with one stream), or no limit with full airtime.
         snr_gap_db: SNR that links need beyond Shannon's bound. The default is 10 dB, or 0 dB with full airtime.
-        simulation: Settings of ns-3; see ``SimulationSettings`` in ``settings.py``.
+        simulation: Settings of ns-3: ``SimulationSettings``.
         bandwidth_mhz: Bandwidth of the channel that all access points share; with ``channels``, of each channel.
         channels: Channels of 20 MHz among which each access point chooses: of 1 to 13 (2.4 GHz), or of 36, 40, ... to
             177 (5 GHz). Only power inside a user's channel disturbs it; ``settings.py`` has the formula. Path
