@@ -125,9 +125,11 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
             Observations, and infos with the first measurements in worlds that measure on reset.
 
         Raises:
-            ConfigError: If the seed or the world is not an integer >= 0, or a world is picked though worlds are fixed.
+            ConfigError: If the seed or the world is not an integer >= 0, a world is picked though worlds are fixed, or
+                options are not a table.
         """
-        last, chosen = self._episode, (options or {}).get("world")
+        given = {} if options is None else table(options, '{"world": number}', "$.options")
+        last, chosen = self._episode, given.get("world")
         if seed is not None:
             seed, number = whole_number(seed, 0, "$.seed"), 0
         else:

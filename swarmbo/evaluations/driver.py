@@ -53,6 +53,7 @@ class Driver:
 
     def __post_init__(self) -> None:
         whole_number(self.workers, 1, "workers")
+        whole_number(self.total, 0, "total")
         ahead = 1 + self.workers // 8 if self.ahead is None else whole_number(self.ahead, 0, "ahead")
         self._most_pending = self.workers + ahead
         self._running, self._ended = set[str](), dict[str, Ended]()

@@ -121,8 +121,9 @@ def plot_solve_trace(
 
     values, bounds = line([row.value for row in rows]), line([row.bound for row in rows])
     marks: dict[str, Any] = {"marker": "o", "markersize": 4.0} if len(rows) <= 30 else {}
-    ax.step(places, values, where="post", color=style.BLUE, label="best choice so far", **marks)
+    ax.step(places, values, where="post", color=style.BLUE, label="best choice so far", zorder=3, **marks)
     if not np.isnan(bounds).all():
+        marks |= {"linewidth": 3.6, "markersize": 7.0}  # wider and below: both are seen where they are equal
         ax.step(places, bounds, where="post", color=style.VERMILLION, label="no choice is beyond", **marks)
         ax.fill_between(places, values, bounds, step="post", color=style.VERMILLION, alpha=0.12, linewidth=0.0)
     if np.isnan(values).all():

@@ -190,8 +190,9 @@ def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, Fact
             start, _ = short_names([name for graph in by_title.values() for name in getattr(graph, f"{kind}s")])
             # ``variable power_…`` where nodes show the numbers of such names
             handles.append(Line2D([], [], label=f"{kind} {start}…" if start else kind, **mark, **look))
-        for index, agent in enumerate(agents):
-            handles.append(Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent))
+        colours = [style.agent_colour(index) for index in range(len(agents))]
+        if len(set(colours)) == len(agents):  # else a colour would not tell the agent
+            handles += [Line2D([], [], color=c, linewidth=4, label=a) for c, a in zip(colours, agents, strict=True)]
         columns = style.legend_columns(figure.get_figwidth(), handles, 1.2)
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure

@@ -323,6 +323,15 @@ def test_environments_refuse_seeds_that_are_not_integers(world, seed):
         ENVIRONMENTS[world]().reset(seed=seed)
 
 
+@pytest.mark.parametrize("options", ["", "x", 3, [("world", 1)]])
+def test_environments_refuse_options_that_are_not_a_table_and_keep_their_episode(options):
+    env = ENVIRONMENTS["robots"]()
+    env.reset(seed=0, options={"of another wrapper": 1})
+    with pytest.raises(ConfigError, match=r"\$\.options: got .*; wanted a table \{\"world\": number\}"):
+        env.reset(seed=1, options=options)
+    env.step({agent: env.action_space(agent).low for agent in env.agents})
+
+
 S = np.str_
 OWNERS = {S("f"): S("a"), S("g"): S("b")}
 NUMPY_GRAPH = sb.FactorGraph.from_scopes({S("f"): [S("x"), S("y")], S("g"): [S("y"), S("z")]}, OWNERS)

@@ -353,7 +353,7 @@ def test_a_partly_told_query_is_named_and_not_waited_for(tmp_path, outcomes):
         Driver(ledger, Scripted(0), 1, 4, lambda query_id, end: outcomes and ledger.tell(query_id, outcomes)).run()
 
 
-@pytest.mark.parametrize(("key", "wrong", "least"), [("workers", 0, 1), ("ahead", -1, 0)])
+@pytest.mark.parametrize(("key", "wrong", "least"), [("workers", 0, 1), ("ahead", -1, 0), ("total", 6.5, 0)])
 def test_settings_with_which_nothing_would_be_evaluated_are_refused(tmp_path, key, wrong, least):
     with pytest.raises(sb.errors.ConfigError, match=f"{key}: got {wrong}; wanted an integer >= {least}"):
         drive(tmp_path, Scripted(0), **{"workers": 1, key: wrong})

@@ -268,6 +268,8 @@ def test_the_figure_shows_values_and_bounds_as_costs():
     figure = solve_trace_figure(rows, "ring", "cost", lambda value: -value)
     left, right = figure.axes
     best, bound = left.lines
+    assert best.zorder > bound.zorder  # and narrower: both are seen where they are equal
+    assert best.get_linewidth() < bound.get_linewidth()
     assert best.get_ydata()[-1] == -solution.value
     assert bound.get_ydata()[-1] == -solution.upper_bound
     assert (left.get_xlabel(), right.get_xlabel(), left.get_ylabel()) == ("round", "bytes sent", "cost")

@@ -155,6 +155,14 @@ def test_several_graphs_have_titles_and_each_agent_has_one_colour(graph, tmp_pat
     assert figure.get_figheight() > factor_graph_figure(graph).get_figheight() + 0.5
 
 
+@pytest.mark.parametrize(("n", "named"), [(12, 12), (13, 0)])
+def test_agents_are_in_the_legend_if_each_has_its_own_colour(n, named):
+    scopes = {f"f_{i}": [f"x_{i}"] for i in range(n)}
+    figure = factor_graph_figure(FactorGraph.from_scopes(scopes, {f"f_{i}": f"agent_{i}" for i in range(n)}))
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["variable x_…", "factor f_…", *(f"agent_{i}" for i in range(named))]
+
+
 def test_many_separate_parts_are_drawn_in_rows_that_fit_a_page():
     graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}{j}" for j in range(5)] for i in range(20)})
     _, places, _ = drawn(graph)
