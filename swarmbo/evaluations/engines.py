@@ -130,10 +130,12 @@ class FuturesExecutor:
 class RayExecutor(FuturesExecutor):
     """Executor that runs tasks on a Ray cluster.
 
-    Ray's own retries are off, since the driver retries and logs them. ``work`` and ``timeout_s``: ``FuturesExecutor``.
+    Ray's own retries are off, since the driver retries and logs them.
 
     Args:
+        work: Function that makes the evaluation in each worker.
         count: Number of simultaneous tasks; each takes one CPU of the cluster.
+        timeout_s: Time limit of a task, s, as in ``FuturesExecutor``.
         address: Address of a cluster; ``auto``: the cluster of this machine; None: start a cluster on this machine.
 
     Raises:

@@ -273,9 +273,12 @@ class Ledger:
 
         Args:
             query_id: Id of the query.
-            outcome: Outcome as in ``Team.tell``; so are ``failed``, ``point``, ``noise_std`` and ``constraints``.
+            outcome: Total, or outcomes by channel; None means failed.
+            failed: True if all outcomes that are not given failed.
             point: Point that was evaluated, if not that of the query.
+            noise_std: Standard deviation of the noise, or a table like that of outcomes.
             locations: In a field, locations that agents measured, if not those of the query.
+            constraints: Measured quantities that have ``limits``, by name.
             note: Plain data to log with it.
 
         Returns:
