@@ -175,9 +175,9 @@ def like_degrees(polygons: Sequence[Rings], size: Float[np.ndarray, " 2"]) -> tu
 class Coordinates:
     """Conversion between the coordinates of a file, metres, and longitudes and latitudes.
 
-    A file with longitudes and latitudes has a ``projection``; longitudes are from 0 to 360 if it ``wraps``. Another
-    file may have a known ``crs``, such as ``EPSG:32632``: its map begins at ``corner``, in coordinates of the file, and
-    a unit of the file has ``unit_m`` metres.
+    A file with longitudes and latitudes has a ``projection``; the middle of its map has a longitude from -180 to 180,
+    or from 0 to 360 if it ``wraps``. Another file may have a known ``crs``, such as ``EPSG:32632``: its map begins at
+    ``corner``, in coordinates of the file, and a unit of the file has ``unit_m`` metres.
     """
 
     columns: tuple[str, str]
@@ -233,8 +233,10 @@ class Coordinates:
         """Convert metres on the map to coordinates of the file."""
         if self.projection is None:
             return np.asarray(metres) / self.unit_m + np.array(self.corner)
-        degrees = self.projection.degrees(metres)
-        return np.column_stack([np.mod(degrees[:, 0], 360.0), degrees[:, 1]]) if self.wraps else degrees
+        degrees, middle = self.projection.degrees(metres), self.projection.meridian_deg
+        middle += 360.0 * (self.wraps and middle < 0.0)
+        degrees[:, 0] += 360.0 * np.round((middle - degrees[:, 0]) / 360.0)  # no jump within the map
+        return degrees
 
     def lon_lat(self, metres: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"] | None:
         """Convert metres on the map to longitudes from -180 to 180 and latitudes (WGS 84); None if not possible."""

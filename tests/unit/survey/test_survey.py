@@ -54,6 +54,10 @@ def survey(tmp_path, monkeypatch):
             own[:, 0] %= 360.0
         if kind == "date line":
             own[:, 0] = (own[:, 0] - 9.107) % 360.0 - 180.0
+        if kind in ("Greenwich, 0 to 360", "west of the date line", "west of Greenwich, 0 to 360"):
+            middle, turned = 0.5 * (own[:, 0].min() + own[:, 0].max()), "date line" in kind
+            own[:, 0] -= own[:, 0].max() + 1e-6 if "west" in kind else middle  # its margin crosses the line
+            own[:, 0] = own[:, 0] + 180.0 if turned else own[:, 0] % 360.0
         lines = [f"{names},ph", *(f"{a:.8f},{b:.8f},{v:.6f}" for (a, b), v in zip(own, values, strict=True)), *rows]
         (tmp_path / "s.csv").write_text("\n".join(lines) + "\n")
         result = CliRunner().invoke(app, ["next", "s.csv", "--value", "ph", *options])
@@ -102,6 +106,18 @@ def test_longitudes_across_the_date_line_continue_beyond_180_and_nothing_else_di
     assert 179.99 < east.min() < 180.0 < east.max() < 180.01
     points = json.loads((folder / "next.geojson").read_text())["features"]
     assert all(-180.0 <= point["geometry"]["coordinates"][0] <= 180.0 for point in points)
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [("Greenwich, 0 to 360", 0.0), ("west of the date line", 180.0), ("west of Greenwich, 0 to 360", 360.0)],
+)
+def test_a_map_across_a_line_of_longitudes_has_no_jump(survey, kind, line):
+    wanted = [float(row["expected"]) for row in rows_of(survey("--agents", "2")[1] / "map.csv")]
+    cells = rows_of(survey("--agents", "2", kind=kind)[1] / "map.csv")
+    np.testing.assert_allclose([float(row["expected"]) for row in cells], wanted, atol=1e-3)
+    east = np.array([float(row["lon"]) for row in cells])
+    assert line - 0.02 < east.min() < line < east.max() < line + 0.01
 
 
 @pytest.mark.parametrize(("side", "ratio"), [(0.0, 6.0), (5.0, 2.0)])
