@@ -8,7 +8,6 @@ import functools
 from importlib import import_module
 
 __version__ = "0.1.0"
-_RENAMED = {"LocalWorth": "LocalUtility"}  # earlier names, for one release
 
 
 @functools.cache
@@ -23,7 +22,6 @@ def homes() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> object:
-    name = _RENAMED.get(name, name)
     if name.startswith("_") or name not in homes():
         raise AttributeError(f"module 'swarmbo' has no attribute {name!r}")
     home = homes()[name]

@@ -86,19 +86,9 @@ Whole = Annotated[int, msgspec.Meta(ge=0)]
 Even = Annotated[int, msgspec.Meta(ge=2, multiple_of=2, title="an even number")]
 
 
-_REMOVED = {  # names of kinds and methods of earlier versions, and their replacements
-    "summaries": "use 'readings', which is cheaper and more accurate below 2,800 measurements an agent",
-    "bounded-max-sum": "use 'mplp', which is tighter at all sizes",
-    "sum-of-maxima": "use 'mplp', which is tighter at all sizes",
-    "random-blocks": "use 'sampled' with samples = 1 and largest = the size of a block",
-    "random-forest": "use 'sampled' with largest = 2",
-    "orienteering": "use 'routes'",
-    "dec-mcts": "use 'routes'",
-}
-
 T = TypeVar("T")
 _PLAIN = (Mapping, str, int, float, list, tuple)
-_RENAMED = {"beta": "exploration"}  # keys of earlier versions, and their present names
+_RENAMED = {"beta": "exploration"}  # another name of a key, and the key
 
 
 def require(settings: object, field: str, holds: Callable[[Any], bool], wanted: str) -> None:
@@ -265,9 +255,7 @@ def unknown_key_message(key: str, known: Sequence[str], kind: object = None, oth
 
 
 def name_hint(name: str, known: Sequence[str]) -> str:
-    """Hint of an error for an unknown name: its removal, or a similar known name; empty without either."""
-    if name in _REMOVED:
-        return f"; it was removed: {_REMOVED[name]}"
+    """Hint of an error for an unknown name: a similar known name; empty without one."""
     near = [new for new in known if new == _RENAMED.get(name)] or difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

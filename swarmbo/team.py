@@ -15,7 +15,7 @@ from swarmbo.boundary.values import error_text
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.near import Safe
 from swarmbo.deciding.setup import Given, GivenBelief, GivenCoordination, Setup, refuse_unknown, settings_again
-from swarmbo.deciding.team_state import atomic, read_state, require_same, require_version, warn_of_aim
+from swarmbo.deciding.team_state import STATE_VERSION, atomic, read_state, require_same, warn_of_aim
 from swarmbo.deciding.told import quantities_in
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
@@ -355,7 +355,7 @@ class Team(AskTell):
                 not have its settings.
         """
         plain = state["json"]
-        require_version(plain)
+        require_same(plain, {"version": STATE_VERSION})
         problem = Problem.from_plain(plain["problem"])
         user_parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
         settings = settings_again(plain["settings"], user_parts, trust)

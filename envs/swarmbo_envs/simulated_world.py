@@ -125,8 +125,7 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
             Observations, and infos with the first measurements in worlds that measure on reset.
 
         Raises:
-            ConfigError: If the seed or the world is not an integer >= 0, a world is picked though worlds are fixed, or
-                options are not a table.
+            ConfigError: If options are no table, seed or world no integer >= 0, or a world picked though fixed.
         """
         given = {} if options is None else table(options, '{"world": number}', "$.options")
         last, chosen = self._episode, given.get("world")

@@ -125,7 +125,7 @@ class Measurements:
 
     def coordinates(self, crs: str | None = None) -> Coordinates:
         """Coordinates of the file, in metres of a system ``crs`` or in degrees."""
-        east = self.own[:, 0]  # on a map across the date line, longitudes continue beyond 180; across Greenwich, below 0
+        east = self.own[:, 0]  # across the date line, longitudes continue beyond 180; across Greenwich, below 0
         wraps = max(east.max(), np.ptp(east)) > _ANTIMERIDIAN and np.ptp(np.mod(east, 360.0)) < _ANTIMERIDIAN
         return Coordinates(self.columns, self.projection, crs, self.projection is not None and bool(wraps))
 

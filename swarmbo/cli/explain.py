@@ -5,7 +5,7 @@ import inspect
 import re
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args
@@ -17,8 +17,6 @@ from typer import Argument
 from swarmbo.cli.options import app, line_width
 
 _WIDEST = 100  # columns of running text
-
-Field = tuple[str, Any, Any]  # name, default and type
 
 
 class Entry(NamedTuple):
@@ -76,7 +74,9 @@ def names() -> set[str]:
     from swarmbo.runs.scenario_files import available
 
     error_names = {name for name in vars(errors) if any(_errors(name))}
-    kind_names = {kind for slot in SLOTS for kind in kinds(slot)} | {key for *_, table in _tables() for key in table}
+    kind_names = {kind for slot in SLOTS for kind in kinds(slot)} | {
+        each.name for *_, maker in _tables() for each in _settings(maker)
+    }
     terms = {term for texts in glossary().values() for term in texts}
     return kind_names | error_names | terms | {*available(), *world.plug_in_ids()}
 
@@ -93,58 +93,42 @@ def _kinds(name: str) -> Iterator[Entry]:
         if name in kinds(slot):
             settings = kinds(slot)[name]
             teams = [TEAMS[team] for team in TEAMS if name in kinds(slot, team)]
-            keys = _argument_texts(settings)
-            table = {key: f"{keys.get(key, '')} Default: {_default(default)}." for key, default, _ in _fields(settings)}
+            table = {each.name: _meaning(settings, each) for each in _settings(settings)}
             paragraphs = (*_documented(settings)[0], f"For {' and for '.join(teams)}.")
             yield Entry(f"{slot}: {name}", paragraphs, table, f"--set {slot}.kind={name}")
 
 
 def _keys(name: str) -> Iterator[Entry]:
     """Keys of scenarios by the end of their path; for an unknown one within a table, the nearest key above it."""
-    tables = list(_tables())
-    known = {f"{path}.{key}".strip(".") for path, _, table in tables for key in table}
-    while not (paths := {path for path in known if f".{path}".endswith(f".{name}")}) and name.count(".") > 1:
+    keys = [
+        (f"{path}.{each.name}".strip("."), *table, each) for path, *table in _tables() for each in _settings(table[1])
+    ]
+    while not (paths := {path for path, *_ in keys if f".{path}".endswith(f".{name}")}) and name.count(".") > 1:
         name = name.rpartition(".")[0]
-    by_key: dict[tuple[str, str], list[str]] = {}
-    for path, title, table in tables:
-        for key, (text, default) in table.items():
-            if (key_path := f"{path}.{key}".strip(".")) in paths:
-                stated = "It has no default." if default is msgspec.NODEFAULT else f"Default: {_default(default)}."
-                by_key.setdefault((key_path, text if "Default: " in text else f"{text} {stated}"), []).append(title)
-    for (key_path, text), titles in by_key.items():
-        title = f" ({', '.join(dict.fromkeys(titles))})" if any(titles) else ""
-        yield Entry(f"key: {key_path}{title}", (text,), {}, f"--set {key_path}=…")
+    titles: dict[tuple[str, str], list[str]] = {}
+    for path, title, maker, setting in keys:
+        if path in paths:
+            titles.setdefault((path, _meaning(maker, setting)), []).append(title)
+    for (path, text), of in titles.items():
+        title = f" ({', '.join(dict.fromkeys(of))})" if any(of) else ""
+        yield Entry(f"key: {path}{title}", (text,), {}, f"--set {path}=…")
 
 
-def _tables() -> Iterator[tuple[str, str, dict[str, tuple[str, Any]]]]:
-    """Tables of a scenario: path, kind or environment, and for each key its meaning and default."""
+def _tables() -> Iterator[tuple[str, str, Any]]:
+    """Tables of a scenario, with all tables within them: path, kind or environment, and class or function."""
     from swarmbo.evaluations import Workers
     from swarmbo.registry import SLOTS, kinds
     from swarmbo.runs import world
     from swarmbo.runs.scenario import Scenario
 
-    keys = _argument_texts(Scenario)
-    yield "", "", {key: (keys.get(key, ""), default) for key, default, _ in _fields(Scenario)}
-    yield from _nested("workers", "", Workers, _fields(Workers))
-    for slot in SLOTS:
-        for name, settings in kinds(slot).items():
-            yield from _nested(slot, name, settings, _fields(settings))
-    for identifier in world.plug_in_ids():
-        maker, names = world.environment_maker(identifier), world.environment_settings(identifier)
-        arguments = [inspect.signature(maker).parameters[name] for name in names]
-        fields = [(each.name, each.default, each.annotation) for each in arguments]
-        yield from _nested("environment", identifier, maker, fields)
-
-
-def _nested(
-    path: str, title: str, maker: Any, fields: Sequence[Field]
-) -> Iterator[tuple[str, str, dict[str, tuple[str, Any]]]]:
-    """A table, and all tables within it."""
-    keys = _argument_texts(maker)
-    yield path, title, {key: (keys.get(key, ""), default) for key, default, _ in fields}
-    for key, _, annotation in fields:
-        for settings in _tables_of(annotation):
-            yield from _nested(f"{path}.{key}", title, settings, _fields(settings))
+    yield "", "", Scenario
+    tables: list[tuple[str, str, Any]] = [("workers", "", Workers)]
+    tables += [(slot, name, settings) for slot in SLOTS for name, settings in kinds(slot).items()]
+    tables += [("environment", identifier, world.environment_maker(identifier)) for identifier in world.plug_in_ids()]
+    for path, title, maker in tables:  # which grow by the tables within
+        yield path, title, maker
+        for setting in _settings(maker):
+            tables += [(f"{path}.{setting.name}", title, inner) for inner in _tables_of(setting.annotation)]
 
 
 def _tables_of(annotation: Any) -> Iterator[type[msgspec.Struct]]:
@@ -159,7 +143,8 @@ def _tables_of(annotation: Any) -> Iterator[type[msgspec.Struct]]:
 
 def _argument_texts(maker: Any) -> dict[str, str]:
     """Meaning of arguments, from the docstrings of a class and of its bases."""
-    return {key: text for document in reversed(_documents(maker)) for key, text in _documented(document)[1].items()}
+    parts = inspect.getmro(maker) if inspect.isclass(maker) else (maker,)
+    return {key: text for part in reversed(parts) for key, text in _documented(part)[1].items()}
 
 
 def _worlds(name: str) -> Iterator[Entry]:
@@ -210,28 +195,27 @@ def _plain(text: str) -> str:
     return "\n".join(" ".join(part.split()) for part in re.split(r"\n(?=\s*[*-] )", bare))
 
 
-def _documents(maker: Any) -> list[Any]:
-    """A class and its bases, or a function, without those that lack a docstring."""
-    parts = inspect.getmro(maker) if inspect.isclass(maker) else (maker,)
-    return [part for part in parts if part.__doc__]
+def _settings(maker: Any) -> list[inspect.Parameter]:
+    """Settings that a class or function takes; a scenario's ``rounds`` are an environment's ``max_cycles``."""
+    parameters = inspect.signature(maker).parameters.values()
+    return [each for each in parameters if each.name != "max_cycles" and each.kind is not each.VAR_KEYWORD]
 
 
-def _fields(settings: type[msgspec.Struct]) -> list[Field]:
-    """Name, default and type of each field."""
-    return [
-        (each.name, each.default_factory if each.default is msgspec.NODEFAULT else each.default, each.type)
-        for each in msgspec.structs.fields(settings)
-    ]
-
-
-def _default(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, msgspec.Struct):
-        return str(value.__struct_config__.tag or type(value).__name__)
-    return "that of the team" if callable(value) else repr(value).replace("'", '"')
+def _meaning(maker: Any, setting: inspect.Parameter) -> str:
+    """Meaning of a setting, and its default."""
+    tables, default = [_documented(table)[0][0] for table in _tables_of(setting.annotation)], setting.default
+    text = _argument_texts(maker).get(setting.name, " ".join(tables))
+    if "Default: " in text:
+        return text
+    if default is setting.empty:
+        return f"{text} It has no default."
+    if isinstance(default, msgspec.Struct):
+        default = default.__struct_config__.tag or type(default).__name__
+    elif default is None or isinstance(default, bool):
+        default = "none" if default is None else str(default).lower()
+    else:
+        default = "that of the team" if str(default) == "<factory>" else repr(default).replace("'", '"')
+    return f"{text} Default: {default}."
 
 
 def _lines(entry: Entry, width: int) -> Iterator[str]:

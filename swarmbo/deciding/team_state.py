@@ -231,9 +231,9 @@ class TeamState(AtomicObject):
             StateVersionError: If another version of swarmbo, or another team, wrote it.
         """
         plain, arrays, own = state["json"], state["arrays"], self.setup.to_plain()
-        require_version(plain)
+        require_same(plain, {"version": STATE_VERSION})
         require_same(plain["problem"], self.problem.to_plain())
-        require_same({"belief": plain["settings"]["belief"]}, {"belief": own["belief"]})
+        require_same(plain["settings"], {"belief": own["belief"]})
         self._log, self._acting = self._log.from_state(plain["log"], arrays), plain["acting"]
         self._learner = self._learner.from_state(plain, arrays)
         self._unreported = msgspec.msgpack.decode(arrays["since"].tobytes(), type=Unreported)
@@ -271,14 +271,8 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {"json": plain, "arrays": arrays}
 
 
-def require_version(plain: Mapping[str, Any]) -> None:
-    """Refuse the state of another version."""
-    if plain.get("version") != STATE_VERSION:
-        raise StateVersionError(f"got team state version {plain.get('version')}; wanted {STATE_VERSION}")
-
-
 def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Refuse the state of a team that differs in a fixed part."""
+    """Refuse the state of another version, or of a team that differs in a fixed part."""
     for key in own:
         if plain.get(key) != own[key]:
             raise StateVersionError(f"got the state of a team with other {key}, {plain.get(key)}; wanted {own[key]}")

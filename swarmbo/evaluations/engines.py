@@ -128,9 +128,7 @@ class FuturesExecutor:
 
 
 class RayExecutor(FuturesExecutor):
-    """Executor that runs tasks on a Ray cluster.
-
-    Ray's own retries are off, since the driver retries and logs them.
+    """Executor that runs tasks on a Ray cluster, without Ray's own retries.
 
     Args:
         work: Function that makes the evaluation in each worker.

@@ -68,11 +68,8 @@ class ErrorTraces:
 
 
 def _spread(score: Score | None) -> tuple[float, float, float]:
-    if score is not None and score.view_rmse:
-        errors = list(score.view_rmse.values())
-        return min(errors), float(np.mean(errors)), max(errors)
-    error = np.nan if score is None or score.map_rmse is None else score.map_rmse
-    return error, error, error  # an older log has only the error of the agent with the most data
+    errors = list(score.view_rmse.values()) if score is not None and score.view_rmse else [np.nan]
+    return min(errors), float(np.mean(errors)), max(errors)
 
 
 def plot_errors(ax: Axes, traces: ErrorTraces, at: Float[np.ndarray, " n"], unit: str = "") -> Axes:

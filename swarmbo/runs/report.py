@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from itertools import chain, repeat
 from typing import Any
 
 import msgspec
@@ -281,7 +280,7 @@ def _point_text(summary: Summary, place: Recommendation | None, *, with_std: boo
         decimals = max([least, *(_decimals(side / unit_m) for side in summary.sides)])
         return f"{value} at {', '.join(f'{axis} {number:.{decimals}f}' for axis, number in pairs)}"
     values = list(place.point.values()) if place.point else place.location
-    texts = list(map(_coordinate_text, values, chain(summary.sides, repeat(math.inf))))
+    texts = list(map(_coordinate_text, values, [*summary.sides, *[math.inf] * len(values)]))
     if place.point:
         texts = [f"{name} = {text}" for name, text in zip(place.point, texts, strict=True)]
     if len(texts) > _MOST_COORDINATES:

@@ -111,11 +111,10 @@ def finish_run(
     scopes = states.scopes_in_use(records[-1], states.read_world(folder))
     chosen = acquisition_in_words(team.setup) if team.setup.chooses else UNSET
     seconds = workers.wall_s if workers else sum(timing.total for timing in folder.timings())
-    sides = (team.problem.box.high - team.problem.box.low).tolist()
     summary = msgspec.structs.replace(
         summarise(scenario, records, start.labels, truth, seconds),
         **{"references": values, "worst_off": worst_off, "scopes": scopes, "acquisition": chosen, "workers": workers},
-        sides=sides,
+        sides=(team.problem.box.high - team.problem.box.low).tolist(),
     )
     folder.write_json("summary.json", summary)
     return summary

@@ -165,10 +165,7 @@ class FaultyTransport(InProcessTransport):
         self.renew(round)
 
     def renew(self, round: int, *, again: bool = False) -> None:
-        """Begin another agreement, as if newly opened: messages still under way are too late for it.
-
-        ``again`` is True for the second agreement of a round, which has its own draws.
-        """
+        """Begin another agreement, the second of its round if ``again``: messages still under way are too late."""
         self.round, self.now, self._seed = round, 0, self.faults.seed
         if self._team_seed is not None:
             names = {"team": self._team_seed, "round": round} | ({"again": 1} if again else {})

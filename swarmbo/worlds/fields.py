@@ -123,7 +123,9 @@ class FieldWorld(World):
         actions: dict[str, np.ndarray] = {}
         for agent in (agent for agent in agents if agent in self._env.agents):
             place = sent[agent] if agent in sent else now.get(agent, middle)
-            actions[agent] = self._within(agent, np.append(place, float(agent in sent)) if self.may_decline else place)
+            chosen = np.append(place, float(agent in sent)) if self.may_decline else place
+            space: Any = self._env.action_space(agent)
+            actions[agent] = np.clip(chosen.astype(space.dtype), space.low, space.high)
         return actions
 
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:

@@ -12,15 +12,8 @@ from jaxtyping import Float
 from pettingzoo import AECEnv, ParallelEnv
 
 from swarmbo.acquisition import Travel
-from swarmbo.boundary.values import (
-    distinct_names,
-    is_number,
-    reported_noise,
-    reported_number,
-    reported_place,
-    short,
-    storable,
-)
+from swarmbo.boundary import values
+from swarmbo.boundary.values import is_number, reported_noise, reported_number, reported_place, short, storable
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import News
@@ -189,10 +182,6 @@ class World(ABC):
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of evaluating the ``sent`` joint point, from ``env.step``; None while the evaluation continues."""
 
-    def _within(self, agent: str, action: np.ndarray) -> np.ndarray:
-        space: Any = self._env.action_space(agent)
-        return np.clip(action.astype(space.dtype), space.low, space.high)
-
 
 def require_parallel(env: Any) -> None:
     """Refuse anything but a parallel PettingZoo environment whose agents are named by strings."""
@@ -204,6 +193,6 @@ def require_parallel(env: Any) -> None:
         got = f"which has no {missing[0]}"
         fix = ", whose agents are named by possible_agents; wrap a single-agent environment as one"
     else:
-        distinct_names(list(env.possible_agents), "agent", "$.environment.possible_agents")
+        values.distinct_names(list(env.possible_agents), "agent", "$.environment.possible_agents")
         return
     raise ConfigError(f"got {short(env)}, {got}; wanted a PettingZoo ParallelEnv{fix}", at="$.environment")

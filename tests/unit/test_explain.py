@@ -37,6 +37,7 @@ def test_every_status_has_an_entry() -> None:
         ("coordination.damping", ["key: coordination.damping (", "max-sum", "[0, 1)", "--set coordination.damping="]),
         ("environment.field", ["kind of field: elevation, csv"]),
         ("environment.field.csv", ["v1, swarmbo/sensor_field-v0)", "Path of the file", "--set environment."]),
+        ("environment.field.plume", ["Puffs emitted by sources", "no default"]),
         ("environment.field.plume.gusts", ["gusts (swarmbo/sensor_field-v0)", "Share of the wind", "Default: 0.6"]),
         ("generated.users", ["key: environment.topology.generated.users", "Number of users", "Default: 36"]),
         ("environment.simulation.runs", ["means over this many runs", "Default: 1"]),

@@ -161,7 +161,7 @@ def test_a_state_of_another_team_is_refused():
         team_of(other).load_state_dict(state)
     with pytest.raises(StateVersionError, match="outcomes"):
         team_of(outcomes="per-factor").load_state_dict(state)
-    with pytest.raises(StateVersionError, match="version 0"):
+    with pytest.raises(StateVersionError, match="other version, 0; wanted"):
         sb.Team.from_state_dict({"json": {**state["json"], "version": 0}, "arrays": state["arrays"]})
 
 

@@ -16,7 +16,6 @@ import swarmbo
 import swarmbo_envs
 from swarmbo.errors import ConfigError
 from swarmbo.registry import SLOTS, kinds
-from swarmbo.runs import load
 from swarmbo.settings import Count, Fraction, Positive, Probability, ProperFraction, Settings, Share, convert, within
 
 BEYOND = {"ge": -1, "gt": 0, "le": 1, "lt": 0}  # step from each kind of end to a number outside of the range
@@ -120,7 +119,7 @@ def library_kinds():
     [
         (swarmbo.DECHBO, {"exploration": "theoretical"}, "'theoretical'; wanted one of 'practical', 'theory', "),
         (swarmbo.DECHBO, {"exploration": 1}, "got 1; wanted one of 'practical'"),
-        (swarmbo.Auto, {"on_the_way": "no"}, "got 'no'; wanted true or false"),
+        (swarmbo.InProcess, {"as_agents": "no"}, "got 'no'; wanted true or false"),
         (swarmbo.AdditiveGPSettings, {"lengthscales": "aut"}, "did you mean 'auto'"),
     ],
     ids=str,
@@ -172,20 +171,6 @@ def test_a_range_accepts_exactly_the_numbers_within_it(number):
                 assert getattr(make(), field) == number
             else:
                 refused(make)
-
-
-@pytest.mark.parametrize(
-    ("scenario", "override", "line"),
-    [
-        ("field", "belief.method=summaries", r"\$\.belief\.method: got 'summaries'; wanted one of .*use 'readings'"),
-        ("robots", "coordination.bound=bounded-max-sum", r"bound: got 'bounded-max-sum'; wanted .*use 'mplp'"),
-        ("powell", "belief.structure.kind=random-blocks", r"structure\.kind: got 'random-blocks'.*use 'sampled'"),
-        ("robots-depot", "coordination.kind=orienteering", r"got 'orienteering'; wanted one of .*use 'routes'"),
-    ],
-)
-def test_a_removed_name_is_refused_with_its_replacement(scenario, override, line):
-    with pytest.raises(ConfigError, match=line):
-        load(scenario, [override])
 
 
 def test_booleans_of_numpy_are_accepted():

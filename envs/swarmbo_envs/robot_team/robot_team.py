@@ -61,21 +61,17 @@ measurement (unit of the field; the lower bound while there is none; clipped int
     site nearest to it) |
     | ``interpolated`` | bool | True if the field between measured points is interpolated |
 
-    The key of the ``field`` table selects the kind of field:
+    The key of the ``field`` table selects the kind of field; ``swarmbo explain environment.field.csv`` and the like
+    explain its settings:
 
-    * ``{elevation = "jacksboro" | "topobathy", window = [row, column, rows, columns]}``: a real landscape, in metres
-      from the window's south-west corner; values between cells are bilinear. The default is a window of ``jacksboro``.
-    * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit = "m", sites = "only" | "interpolated"}``: measured
-      points; coordinates are taken as metres. With ``only`` (the default) a robot samples the unmeasured site nearest
-      to the requested location among those within reach in the round. Robots choose in the order of their numbers, and
-      no site is measured twice. If none is within reach, a robot drives towards the nearest with a path to it. A
-      site stays open if its measurement failed. With ``interpolated``, the field between the sites is kriged; no two
-      sites may then be nearer to each other than a thousandth of the median distance between neighbours.
-    * ``{raster = PATH, band = 1, value = "elevation", unit = "m"}``: a GeoTIFF (extra ``geo``), or a ``.npy`` array
-      with the size of its cells, ``cell_m``; see ``RasterFieldSettings``. Cells without a value are no-go: robots drive
-      round them, as round the no-go regions of version 1.
-    * ``{gp = {kernel, lengthscale_m, std, mean, seed, size_m}}``: a draw from a Gaussian process prior.
-    * ``{survey = "oxford-ph", sites = "only" | "interpolated"}``: measurements shipped with swarmbo, used as a CSV.
+    * ``elevation``: a real landscape, in metres from its south-west corner; values between cells are bilinear.
+    * ``csv``: measured points. With ``sites = "only"`` (the default) a robot samples the unmeasured site nearest to the
+      requested location among those within reach in the round. Robots choose in the order of their numbers, and no site
+      is measured twice. If none is within reach, a robot drives towards the nearest with a path to it. A site stays
+      open if its measurement failed. With ``interpolated``, the field between the sites is kriged; no two sites may
+      then be nearer to each other than a thousandth of the median distance between neighbours.
+    * ``raster``: a GeoTIFF or an array. Cells without a value are no-go: robots drive round them.
+    * ``gp``: a draw from a Gaussian process prior. ``survey``: measurements shipped with swarmbo, used as a CSV.
 
     Starts, noise and failures come from separate random streams, one for each seed, robot and round. So methods that
     are compared at one seed have equal randomness, wherever they measure.
@@ -366,9 +362,6 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         >>> _, _, _, _, infos = env.step({"robot_0": np.array([6500.0, 5000.0])})
         >>> infos["robot_0"]["reached"], env.ground.is_free(infos["robot_0"]["location"][None]).tolist()
         (False, [True])
-
-    Version history:
-        * v1: no-go regions, heterogeneous robots, batteries, separation, a current, and rovers in MuJoCo (0.1.0).
     """
 
     def __init__(self, **arguments: Any) -> None:

@@ -56,17 +56,14 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
     level. Rewards of all sensors and rounds add up to the final score minus that at reset, minus all costs. If the
     field changes, a round without samples makes the map worse, and rewards are then negative.
 
-    The key of the ``field`` table selects the kind of field; time counts in rounds:
+    The key of the ``field`` table selects the kind of field; time counts in rounds. ``swarmbo explain
+    environment.field.plume`` and the like explain its settings:
 
-    * ``{gp = {kernel, lengthscale_m, std, mean, seed, size_m, time = {lengthscale_rounds, kernel}}}``: a draw from a
-      Gaussian process prior over space, or with ``time`` over space and time (the kernels multiply).
-    * ``{plume = {size_m, sources, peak, unit, wind_m_per_round, gusts, radius_m, spread_m2_per_round, decay_rounds,
-      seed}}``: puffs emitted by sources and carried off by a turning wind.
-    * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit, sites = "only" | "interpolated", time = COLUMN,
-      time_step}``: points measured once or many times. With ``only``, a sensor's locations are the sites in its box; it
-      samples the one nearest to the requested location, any number of times.
-    * ``{survey = "oxford-ph", sites}``: measurements shipped with swarmbo, used as a CSV.
-    * ``{elevation = "jacksboro" | "topobathy", window}``: a real landscape.
+    * ``gp``: a draw from a Gaussian process prior over space, or with ``time`` over space and time (kernels multiply).
+    * ``plume``: puffs emitted by sources and carried off by a turning wind.
+    * ``csv``: points measured once or many times. With ``sites = "only"``, a sensor's locations are the sites in its
+      box; it samples the one nearest to the requested location, any number of times.
+    * ``survey``: measurements shipped with swarmbo, used as a CSV. ``elevation``: a real landscape. ``raster``: a file.
 
     The field is the same in every episode, unless ``worlds`` are drawn. Noise and failures come from random streams,
     one for each seed, sensor and round.

@@ -63,8 +63,8 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     its range. With ``interference = "audible"``, this is exact; with ``"all"`` it is an approximation.
 
     Args:
-        topology: ``{"generated": {...}}``, ``{"access_points": [[x, y], ...], "users": [...], "serving": [...]}``, or
-            ``{"csv": path}``; None for a random one of 12 access points and 36 users in 300 m x 300 m.
+        topology: Table whose key is its kind: ``generated``, ``access_points`` or ``csv``; None for a random one of 12
+            access points and 36 users in 300 m x 300 m.
         topology_seed: Seed of a generated topology and of shadowing; not of the noise.
         power_dbm: Least and largest transmit power.
         radio: Source of outcomes: ``closed-form``, or ``ns3``: the simulator, in child processes (extra ``ns3``).

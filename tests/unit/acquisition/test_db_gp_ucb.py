@@ -149,7 +149,7 @@ def test_by_default_a_team_measures_near_its_best_point_where_annealing_would_ex
 
 class WithEarlierName(sb.ChainAcquisition, frozen=True):
     def worth(self, situation, n_agents=None):
-        return sb.LocalWorth(sqrt_beta=0.0, bonus=0.0, noise_variance=situation.belief.noise_variance)
+        return sb.LocalUtility(sqrt_beta=0.0, bonus=0.0, noise_variance=situation.belief.noise_variance)
 
 
 def test_a_utility_under_its_earlier_name_is_used() -> None:
