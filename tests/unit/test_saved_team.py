@@ -169,7 +169,7 @@ def test_files_without_a_team_are_refused_in_one_line(tmp_path):
         sb.Team.load(tmp_path / "other.npz")
     for plain, error in (
         (b"[1]", "holds no team"),
-        (b"{}", "version None"),
+        (b"{}", "other version, None"),
         (b'{"version": 2}', "other version, 2; wanted 9"),
         (b'{"version": 9}', "damaged or incomplete"),
     ):

@@ -239,13 +239,13 @@ _KINDS_IN_TIME: dict[str, type[FieldSettings]] = {
     "plume": PlumeFieldSettings,
 }
 _STATIC_KINDS = {key: kind for key, kind in _KINDS_IN_TIME.items() if key != "plume"}
-FieldInTime = Annotated[dict[str, Any], Meta(extra={"kinds": _KINDS_IN_TIME.values()})]  # for `swarmbo explain`
+StaticField = Annotated[dict[str, Any], Meta(extra={"kinds": _STATIC_KINDS.values()})]  # for `swarmbo explain`
 
 
 class FieldWorldSettings(WorldSettings, frozen=True):
     """Settings that every world over a field has."""
 
-    field: Annotated[dict[str, Any], Meta(extra={"kinds": _STATIC_KINDS.values()})] | None = None
+    field: Annotated[dict[str, Any], Meta(extra={"kinds": _KINDS_IN_TIME.values()})] | None = None
     task: Task = "peak"
     level: float | None = None
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from swarmbo.settings import Distance, Fraction, NoiseStd, NonNegative, Settings, require, within
-from swarmbo_envs.fields.settings import FieldWorldSettings
+from swarmbo_envs.fields.settings import FieldWorldSettings, StaticField
 from swarmbo_envs.shared import Pair
 
 MOST_CELLS = 512  # along the longer side of a map, for path search
@@ -75,6 +75,7 @@ class RobotTeamSettings(FieldWorldSettings, frozen=True):
 
     version: ClassVar[int] = 0
 
+    field: StaticField | None = None
     robots: Annotated[int, within(1, 1024)] = 4
     starts: list[Pair] | None = None
     speed_m_s: Speed = 5.0

@@ -14,7 +14,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.settings import Distance, Whole, require, within
 from swarmbo_envs.fields.field import Field, separated_sites
 from swarmbo_envs.fields.measured import thinned
-from swarmbo_envs.fields.settings import FieldInTime, FieldWorldSettings, Task
+from swarmbo_envs.fields.settings import FieldWorldSettings, Task
 from swarmbo_envs.fields.world import FieldEpisode
 from swarmbo_envs.shared import Place, Places, nearest
 
@@ -25,7 +25,6 @@ _SLACK = 1.0 + 1e-9
 class SensorFieldSettings(FieldWorldSettings, frozen=True):
     """Arguments of the sensor field; see ``SensorField``."""
 
-    field: FieldInTime | None = None
     sensors: Annotated[int, within(1, 1024)] = 24
     task: Task = "map"
     places: list[tuple[float, float]] | None = None

@@ -163,16 +163,16 @@ def test_errors_are_drawn_against_rounds_and_against_bytes_that_shared_measureme
 
 def test_rounds_without_a_score_leave_a_gap(run):
     made = run(rounds=1, failing=0.0)
-    records = [msgspec.structs.replace(made.records[0], score=None), made.records[1]]
-    traces = ErrorTraces.of(records, made.world, made.settings)
+    first, second = with_views(made, [[1.0, 2.0], [1.0, 2.0]])
+    traces = ErrorTraces.of([msgspec.structs.replace(first, score=None), second], made.world, made.settings)
     assert np.isnan(traces.fused[:, 0]).all()
-    assert traces.fused[1, 1] == records[1].score.map_rmse
+    assert traces.fused[1, 1] == 1.5
 
 
 def test_in_a_long_run_beliefs_are_recomputed_for_some_rounds_and_the_last(run, monkeypatch):
     made = run(rounds=6, failing=0.0)
     monkeypatch.setattr("swarmbo.plotting.run_figures.MOST_REBUILT", 3)
-    traces = ErrorTraces.of(made.records, made.world, made.settings)
+    traces = ErrorTraces.of(with_views(made, 7 * [[1.0, 2.0]]), made.world, made.settings)
     for trace in (traces.pooled, traces.alone):
         assert np.isfinite(trace).tolist() == [True, False, False, True, False, False, True]
     assert np.isfinite(traces.fused).all()
