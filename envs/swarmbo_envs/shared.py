@@ -52,10 +52,12 @@ def digest(*parts: np.ndarray | bytes) -> str:
     return hashlib.blake2b(b"".join(stored), digest_size=16).hexdigest()
 
 
-def kind_of(table: Mapping[str, Any], kinds: Collection[str], at: str, fix: str = "") -> str:
-    """The only key of a table that names a kind; ``fix`` is advice if several do."""
-    found = [key for key in kinds if key in table]
+def kind_of(table: Mapping[str, Any], kinds: Collection[str], at: str) -> str:
+    """The only key of a table that names a kind."""
+    found = [key for key in table if key in kinds]
     if len(found) != 1:
-        wanted = f"wanted exactly one of the keys {', '.join(map(repr, kinds))}{fix if found else ''}"
+        fix = "; to replace a table, state all of the new one: " if found else ""
+        fix += "".join(f"{at.removeprefix('$.')} = {{ {key} = … }}" for key in found[-1:])
+        wanted = f"wanted exactly one of the keys {', '.join(map(repr, kinds))}{fix}"
         raise ConfigError(f"got {', '.join(map(repr, table)) or 'an empty table'}; {wanted}", at=at)
     return found[0]

@@ -7,6 +7,7 @@ run continues. Tables for notebooks have all user text escaped.
 import math
 import operator
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
@@ -15,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ConfigError, DataWarning, ShapeError
 
 LARGEST_OUTCOME = 1e60  # beyond it, squares of standardised outcomes may overflow float64
 
@@ -27,10 +28,13 @@ _CELL = "text-align:left;padding:0.1em 1em 0.1em 0"
 
 
 def outcome_from_user(value: object, what: str) -> float:
-    """Check an outcome from a user; NaN for None, NaN, and numbers that are infinite or beyond 1e60."""
+    """Check an outcome from a user; NaN for None, NaN, and numbers that are infinite or beyond 1e60, with a warning."""
     number = _as_number(value)
     if number is None:
         raise ShapeError(f"outcome of {what}: got {short(value)}; wanted a number, or None if it failed")
+    if math.isnan(number) and isinstance(value, int | float | np.number) and abs(value) < math.inf:
+        wanted = f"a size below {LARGEST_OUTCOME:g}, in another unit"
+        warnings.warn(f"outcome of {what}: got {short(value)}, which counts as failed; wanted {wanted}", DataWarning, 2)
     return number
 
 

@@ -21,7 +21,10 @@ optuna: Any = needed("optuna", "optuna", "swarmbo.integrations.optuna")
 FACTORS = "factors"  # user attribute of a trial with the outcome of each factor
 Space = dict[str, Any]  # distributions by parameter
 _ROUNDING = 1e-6  # relative
-_OF_TRIALS = {"bounds": "the ranges are those of the trials' suggestions", "limits": "trial.set_constraint states them"}
+_OF_TRIALS = {
+    "bounds": "the ranges are those of the trials' suggestions",
+    **dict.fromkeys(("limits", "constraints_func"), "trial.set_constraint states them"),
+}
 
 
 class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):

@@ -1,6 +1,7 @@
 """Samples of a survey, and its coordinates: those of its files, metres for the map, degrees for devices."""
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,9 +10,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.boundary.coordinates import Coordinates, Rings, holds, like_degrees, read_polygons
-from swarmbo.boundary.csv_measurements import CsvColumns, coordinate_columns, measurements_of
+from swarmbo.boundary.csv_measurements import CsvColumns, Measurements, coordinate_columns, measurements_of
 from swarmbo.boundary.files import finite, read_table
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, DataWarning
 
 _OPTION = "--{key} {value}"
 _FAR = 100.0  # sides of the samples' box, as for locations of a team
@@ -62,7 +63,7 @@ def read_samples(
         ConfigError: If the file cannot be read, a column is missing or ambiguous, or a cell is not a number.
 
     Warns:
-        DataWarning: If rows are left out, or coordinates are taken for degrees.
+        DataWarning: If rows are left out, coordinates are taken for degrees, or a few samples lie far from all others.
     """
     name = os.fspath(path)
     table = read_table(name, "$.csv")
@@ -78,7 +79,18 @@ def read_samples(
     noise_std = None if read.noise_std is None or np.isnan(read.noise_std).all() else read.noise_std
     where = read.coordinates(crs)
     where.require_metres()
+    _warn_of_far(read, name)
     return Samples(read.places, read.values, noise_std, where, quantity, None if noise_std is None else noise)
+
+
+def _warn_of_far(read: Measurements, name: str) -> None:
+    """Warn of a few samples far from all others: such locations are often mistyped, and would stretch the map."""
+    low, high = np.quantile(read.places, (0.1, 0.9), axis=0)
+    is_far = (np.maximum(low - read.places, read.places - high) > _FAR * (high - low).max()).any(axis=1)
+    if is_far.any() and (high > low).any():
+        got = f"{name}: {is_far.sum()} of {len(is_far)} samples lie far from the others, such as the one at"
+        where = ", ".join(f"{c:.10g}" for c in read.own[is_far.argmax()])
+        warnings.warn(f"{got} ({where}); wanted none with mistyped coordinates", DataWarning, stacklevel=3)
 
 
 def read_positions(

@@ -276,8 +276,7 @@ def field_settings(table: dict[str, Any] | None, *, moving: bool) -> FieldSettin
     if table is None:
         return ElevationSettings(elevation="jacksboro")
     by_key, at = _KINDS_IN_TIME if moving else _STATIC_KINDS, "$.field"
-    fix = "; to replace a table, state all of the new one: field = { csv = FILE, … }"
-    settings = convert(table, by_key[kind_of(table, by_key, at, fix)], at=at)
+    settings = convert(table, by_key[kind_of(table, by_key, at)], at=at)
     path = ".time" if isinstance(settings, MeasuredSettings) and settings.time is not None else ""
     path = ".gp.time" if isinstance(settings, DrawFieldSettings) and settings.gp.time is not None else path
     if path and not moving:

@@ -167,7 +167,10 @@ def test_noise_does_not_depend_on_prices_or_spots():
         ),
         ({"places": [[5, 5], [5, 5], [1, 1], [2, 2]]}, r"\$\.places\[1\]: got \[5\.0, 5\.0\] twice; wanted different"),
         ({"field": {"plumes": {}}}, r"\$\.field: got 'plumes'; wanted .* 'csv', 'raster', 'gp', 'survey', 'plume'"),
-        ({"field": {"survey": "oxford-ph", "csv": "a"}}, "got 'survey', 'csv'; wanted exactly one.*to replace a table"),
+        (
+            {"field": {"survey": "oxford-ph", "csv": "a"}},
+            "got 'survey', 'csv'; wanted exactly one.*field = { csv = … }",
+        ),
         ({"field": {"plume": {"gusts": 3.0}}}, r"\$\.field\.plume\.gusts: got 3\.0; wanted a number from 0 to 2"),
         ({"field": {"plume": {"sources": []}}}, r"\$\.field\.plume\.sources: got \[\]; wanted 1 to 16 places"),
         ({"field": {"survey": "oxford"}}, r"\$\.field\.survey: got 'oxford'; wanted one of 'oxford-ph'; did you mean"),

@@ -314,6 +314,12 @@ def test_wrong_arguments_are_refused_before_the_first_trial(wrong):
         SwarmboSampler(**wrong)
 
 
+def test_limits_of_trials_are_refused_with_the_call_that_states_them():
+    for argument in ({"constraints_func": lambda trial: [1.0]}, {"limits": {"c": (None, 0.0)}}):
+        with pytest.raises(ConfigError, match=r"wanted none: trial.set_constraint states them"):
+            SwarmboSampler(**argument)
+
+
 def test_settings_that_name_parameters_are_accepted_before_these_are_known():
     SwarmboSampler(scopes={"f": ["a"]}, start={"a": 3}, step_limit={"a": "10%"})
 

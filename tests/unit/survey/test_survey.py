@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import warnings
 from xml.etree import ElementTree
 
 import numpy as np
@@ -349,6 +350,18 @@ def test_ambiguous_columns_are_reported_with_the_option_that_resolves_them(tmp_p
     stated = ["--x", "lat", "--y", "lon"] if text.startswith("lat") else []
     result = CliRunner().invoke(app, ["next", "s.csv", *stated])
     assert (result.exit_code, message in result.output) == (2, True), result.output
+
+
+@pytest.mark.parametrize("is_mistyped", [False, True])
+def test_a_sample_far_from_all_others_is_named_in_a_warning(is_mistyped, tmp_path):
+    X = np.random.default_rng(0).uniform(0.0, 100.0, (30, 2))
+    X[17] = (5e6, 40.0) if is_mistyped else (900.0, 40.0)
+    np.savetxt(tmp_path / "s.csv", np.column_stack([X, X[:, 0]]), delimiter=",", header="x_m,y_m,v", comments="")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert len(read_samples(tmp_path / "s.csv", "v")) == 30
+    texts = [str(warning.message) for warning in caught]
+    assert any("1 of 30 samples lie far" in text and "(5000000, 40)" in text for text in texts) == is_mistyped
 
 
 def test_a_file_without_a_clear_value_column_is_refused(tmp_path):
