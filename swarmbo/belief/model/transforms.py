@@ -363,9 +363,8 @@ class _Data:
         )
         columns = [graph.column_of[variable] for variable in parts.variables]
         belief = AdditiveGP.create(settings, parts, domain)
-        return belief.update(
-            self.situation.history.X[:, columns], totals=self.F[:, j], noise_variance=self.noise_std[:, j] ** 2
-        )
+        X, noise_std = self.situation.history.X[:, columns], self.noise_std[:, j]
+        return belief.update(X, totals=self.F[:, j], noise_variance=noise_std**2)
 
     def model(
         self, belief: AdditiveGP, learned: Learned, warps: tuple[Warp, ...], splits: dict[str, AdditiveGP]
