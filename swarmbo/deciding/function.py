@@ -41,6 +41,7 @@ _FLAT = 4  # least number of equal totals with which the initial design goes on
 _RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
 Sites = Float[np.ndarray, "k d"] | None
+Rules = Sequence["_KeepApart"]
 
 
 class _KeepApart(NamedTuple):
@@ -59,9 +60,6 @@ class _KeepApart(NamedTuple):
         """``is_broken_by`` of many points."""
         distance = np.asarray(KDTree(self.others).query(points[:, self.columns], p=np.inf)[0])
         return distance <= (APART if self.are_pending else _NEAREST)
-
-
-Rules = Sequence[_KeepApart]
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +174,7 @@ class FunctionLearner:
         if len(log.points) < setup.initial or (near is not None and not near.at_start(log.points).any()):
             return True
         # while all totals are equal, no model can say where to look; a user's own method may know
-        methods = setup.acquisition, setup.coordination
-        is_own = not all(type(method).__module__.startswith("swarmbo.") for method in methods)
+        is_own = not all(type(one).__module__.startswith("swarmbo.") for one in (setup.acquisition, setup.coordination))
         if near is not None or problem.outcomes != "total" or problem.ranges or log.failures or is_own:
             return False
         return len(told) >= max(_FLAT, setup.initial) and bool((told == told[0]).all())
@@ -251,17 +248,17 @@ class FunctionLearner:
             U = box.centre
         # the stream depends on the number of queries, so that a restored team draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.n_asked)
-        levels = () if problem.coding is None else problem.coding.domain.levels
-        grids = set(levels if problem.few is None else range(len(U)))  # columns
+        on_grids = () if problem.coding is None else problem.coding.domain.levels
+        grids = set(on_grids if problem.few is None else range(len(U)))
         rules = grouped((grids.issuperset(rule.columns.tolist()), rule) for rule in self._rules(log))
-        on_grids, others = rules.get(True, ()), rules.get(False, ())
-        for number, rule in enumerate((None, *on_grids) if grids else ()):
+        listed, others = rules.get(True, ()), rules.get(False, ())
+        for number, rule in enumerate((None, *listed) if grids else ()):
             if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
                 continue
             columns = np.array(sorted(grids)) if rule is None or problem.few is not None else rule.columns
             points = self._others(U, columns, rng, box)
             is_allowed = problem.is_allowed(points) & (True if box is None else box.contains(points))
-            related = [other for other in on_grids if np.isin(other.columns, columns).any()]
+            related = [other for other in listed if np.isin(other.columns, columns).any()]
             better = _preferred(U, points[is_allowed], judge, related)
             if len(better):
                 utility = yield from self._utility(better, U, judge if number < _LED else Judge())

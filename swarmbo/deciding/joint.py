@@ -287,11 +287,10 @@ def recommended_steps(situation: JointSituation, problem: Problem, model: Model)
 
 def _may_fail_together(U: Point, situation: JointSituation, problem: Problem, model: Model) -> Steps[bool]:
     """True if the best values of separate parts, perhaps never evaluated together, failed or may fail together."""
-    belief, history = model.belief, situation.history
-    if len(belief.graph.components) == 1 or belief.is_coupled:
+    if len(model.belief.graph.components) == 1 or model.belief.is_coupled:
         return False
     needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]
-    lost = problem.domain.to_unit(history.X[history.failed.any(axis=1)])
+    lost = problem.domain.to_unit(situation.history.X[situation.history.failed.any(axis=1)])
     return bool((np.abs(lost - U) <= _ROUNDING).all(axis=1).any()) or any(one.is_risky(U) for one in needed)
 
 

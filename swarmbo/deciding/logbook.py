@@ -363,10 +363,9 @@ class Logbook:
         """A query's row in the history, and the history with that row at the actual point."""
         place = query.place if point is None else np.where(np.isnan(point), query.place, point)
         if query.row is None:
-            unknown = np.full((1, len(self.problem.channels)), np.nan)
-            data = Dataset(place[None], unknown[:, 0], unknown, np.array([float(query.round)]))
+            unknown, number = np.full((1, len(self.problem.channels)), np.nan), np.array([_query_number(query_id)])
+            data = Dataset(place[None], unknown[:, 0], unknown, np.array([float(query.round)]), query=number)
             added = _complete(data, self.problem, query.basis, attached=False, chosen=query.chosen)
-            added = replace(added, query=np.array([_query_number(query_id)]))
             return len(self.history), self.history.then(added)
         # a later part may come from another point: it replaces only variables on which no known outcome depends
         if point is None:

@@ -25,9 +25,7 @@ Terms = list[tuple[int, float]]  # columns and coefficients
 
 
 class _Program:
-    """Mixed-integer linear program, to which rows and columns are added. Its limits are exact, or real numbers stay
-    ``inside`` them, or they are ``wider``.
-    """
+    """Mixed-integer linear program, to which rows and columns are added; see ``_INSIDE`` and ``_WIDER``."""
 
     def __init__(self, *, inside: float = 0.0, wider: float = 0.0) -> None:
         self.inside, self._wider, self.most = inside, wider, _FEW if wider else _WIDE

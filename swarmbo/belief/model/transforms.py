@@ -207,8 +207,7 @@ def _in_turn(learned: Learned, n: int, n_pending: int, *, is_next: bool) -> Lear
 def _swapped(learned: Learned, factor: str) -> Learned:
     """State that uses the other one of two candidate models of a factor, which is the first now."""
     (place, hyperparameters), _ = learned.candidate_models
-    fitted_at = {"fitted_at": learned.other_fitted_at, "other_fitted_at": learned.fitted_at}
-    learned = msgspec.structs.replace(learned, **fitted_at)
+    learned = msgspec.structs.replace(learned, fitted_at=learned.other_fitted_at, other_fitted_at=learned.fitted_at)
     if place == Learned.SPLIT:
         return msgspec.structs.replace(learned, splits={factor: hyperparameters})
     warps = (_OF_FACTORS[place],)
