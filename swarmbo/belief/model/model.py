@@ -16,7 +16,7 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior, regrouped
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.model.incumbents import evaluated, incumbent
-from swarmbo.belief.model.joint_situation import JointSituation, Out
+from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.structure import LearnedStructure, choose_structure
 from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.boundary.rng import stream
@@ -41,7 +41,7 @@ class Learned(msgspec.Struct, frozen=True):
     before: "Learned | None" = None  # state learned last from all evaluations, before the first restart
     whole_since: int = 0  # when a factor last ceased to be split
     candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()  # alternate, by index; the first is in use
-    turns: tuple[int, int] = (0, 0)  # of candidate models by pending queries; number of evaluations at that time
+    turns: tuple[int, int] = (0, 0)  # of candidate models of totals by pending queries; evaluations at that time
     other_fitted_at: int = 0  # ``fitted_at`` of the second of two candidate models of one factor
     ensemble: EnsembleHyperparameters | None = None
     structure: LearnedStructure | None = None  # scopes that replace the team's graph
@@ -176,11 +176,12 @@ class EnsembleModel(Model):
 
     ensemble: Ensemble
     chosen: tuple[int, ...]
-    out: Out
+    out: Float[np.ndarray, "p n"]
+    awaited: Bool[np.ndarray, "p k"]
 
     @cached_property
     def _with_pending(self) -> Ensemble:
-        return self.ensemble.condition_on_pending(self.out.points, self.out.awaited)
+        return self.ensemble.condition_on_pending(self.out, self.awaited)
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and standard deviation of the total over all members at joint points (m, n), physical."""
@@ -220,7 +221,7 @@ def learn_ensemble(
     out = situation.out
     belief = ensemble.exact(chosen).condition_on_pending(out.points, awaited=out.awaited)
     learned = Learned(ensemble.hyper.of_members(likeliest), fitted_at, ensemble=ensemble.hyper)
-    return EnsembleModel(belief, learned, ensemble=ensemble, chosen=chosen, out=out)
+    return EnsembleModel(belief, learned, ensemble=ensemble, chosen=chosen, out=out.points, awaited=out.awaited)
 
 
 Learner = Callable[[JointSituation, AdditiveGPSettings, Learned | None], Model]

@@ -63,18 +63,20 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
     if previous is None or not previous.candidate_models or _is_choice_due(previous, settings, n):
         return _chosen_of_totals(situation, settings)
     is_due, n_pending = n - previous.fitted_at >= settings.refit_every, len(situation.pending)
-    before = _in_turn(previous, n, n_pending, is_next=is_due)
-    (place, hyperparameters), *others = before.candidate_models
-    if place != previous.candidate_models[0][0]:
-        warps, fitted_at = (_OF_TOTALS[place][:2],), before.fitted_at
+    turns = previous.turns[0] if previous.turns[1] == n else 0
+    # without pending points, the model is that of the first query of this history
+    turn = (1 if n_pending or is_due else -turns) % len(previous.candidate_models)
+    (place, hyperparameters), *others = previous.candidate_models[turn:] + previous.candidate_models[:turn]
+    if turn:
+        warps, fitted_at = (_OF_TOTALS[place][:2],), previous.fitted_at
         # fit this model again at its first use in a batch, like the other models
         if is_due or 0 < n_pending <= len(others):
             fitted_at = min(fitted_at, max(1, n - settings.refit_every))
-        before = msgspec.structs.replace(before, hyperparameters=hyperparameters, warps=warps, fitted_at=fitted_at)
-    model, _ = _model_of_totals(situation, settings, place, before)
+        previous = msgspec.structs.replace(previous, hyperparameters=hyperparameters, warps=warps, fitted_at=fitted_at)
+    model, _ = _model_of_totals(situation, settings, place, previous)
     candidate_models = ((place, model.learned.hyperparameters), *others)
-    learned = msgspec.structs.replace(model.learned, candidate_models=candidate_models, turns=before.turns)
-    return replace(model, learned=learned)
+    changed = {"candidate_models": candidate_models, "turns": (turns + (not is_due) if n_pending else 0, n)}
+    return replace(model, learned=msgspec.structs.replace(model.learned, **changed))
 
 
 def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
@@ -140,7 +142,7 @@ def learn_factors(
         N = np.where(np.isfinite(F), N, noise[:, :1])
         F = np.where(np.isfinite(F), F, history.totals[:, None])
     alone = replace(situation, outcomes="per-factor")
-    everything = _Data(alone, settings, F, N)
+    everything = _Data(alone, settings, history.X, F, N)
     if previous is None or not first:
         model = _learned_factors(everything, previous, is_all=True)
         dropped = previous is not None and not set(previous.splits) <= set(model.splits)
@@ -149,7 +151,7 @@ def learn_factors(
     before, since = previous.before or previous, previous.whole_since
     used = F.copy()
     used[:first] = np.nan  # their points stay: all agents use the same points, and only the owner restarted
-    model = _learned_factors(_Data(alone, settings, used, N), previous, is_all=False)
+    model = _learned_factors(_Data(alone, settings, history.X, used, N), previous, is_all=False)
     learned = msgspec.structs.replace(model.learned, restarted_at=first, before=before, whole_since=since)
     warps = everything.fitted(before.warps)
     whole = everything.whole(warps).with_hyperparameters(before.hyperparameters)
@@ -165,8 +167,7 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     situation, n = data.situation, len(data.situation.history)
     if previous is None or not previous.warps or _is_choice_due(previous, data.settings, n):
         return data.chosen(is_all=is_all)
-    before = data.in_turn(previous)
-    is_due = data.is_fit_due(before)
+    before, is_due = data.in_turn(previous)
     warps = data.fitted(before.warps)
     belief = data.whole(warps, before.splits, is_alone=not before.may_split)
     # after a restart, or once a factor has converged, its outcomes are constant: nothing can be transformed or learned
@@ -194,20 +195,10 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     return data.model(belief, learned, warps, splits)
 
 
-def _in_turn(learned: Learned, n: int, n_pending: int, *, is_next: bool) -> Learned:
-    """State whose first candidate model is in turn: the next one if ``is_next``, and at each query while points are
-    pending. Without pending points, it is that of the first query of this history of ``n`` evaluations.
-    """
-    models, turns = learned.candidate_models, learned.turns[0] if learned.turns[1] == n else 0
-    step = (1 if n_pending or is_next else -turns) % len(models)
-    turns = turns + (not is_next) if n_pending else 0
-    return msgspec.structs.replace(learned, candidate_models=models[step:] + models[:step], turns=(turns, n))
-
-
 def _swapped(learned: Learned, factor: str) -> Learned:
-    """State that uses the other one of two candidate models of a factor, which is the first now."""
-    (place, hyperparameters), _ = learned.candidate_models
+    first, (place, hyperparameters) = learned.candidate_models
     learned = msgspec.structs.replace(learned, fitted_at=learned.other_fitted_at, other_fitted_at=learned.fitted_at)
+    learned = msgspec.structs.replace(learned, candidate_models=((place, hyperparameters), first))
     if place == Learned.SPLIT:
         return msgspec.structs.replace(learned, splits={factor: hyperparameters})
     warps = (_OF_FACTORS[place],)
@@ -220,6 +211,7 @@ class _Data:
 
     situation: JointSituation
     settings: AdditiveGPSettings
+    X: Float[np.ndarray, "t n"]
     F: Float[np.ndarray, "t k"]
     noise_std: Float[np.ndarray, "t k"]
 
@@ -227,17 +219,18 @@ class _Data:
         since = len(self.situation.history) - learned.fitted_at
         return since >= self.settings.refit_every and bool(np.isfinite(self.F).any())
 
-    def in_turn(self, learned: Learned) -> Learned:
-        """State with the candidate model in use whose turn it is."""
-        n, n_pending = len(self.situation.history), len(self.situation.pending)
+    def in_turn(self, learned: Learned) -> tuple[Learned, bool]:
+        """State with the candidate model in use whose turn it is, and True if this model's fit is due."""
+        is_due = self.is_fit_due(learned)
         if not learned.candidate_models:
-            return learned
-        if learned.may_split:  # a sum and the whole factor alternate from fit to fit
-            turned = _in_turn(learned, n, 0, is_next=self.is_fit_due(learned))
-        else:  # two transforms alternate from query to query
-            turned = _in_turn(learned, n, n_pending, is_next=learned.turns[1] != n)
-        is_same = turned.candidate_models == learned.candidate_models
-        return turned if is_same else _swapped(turned, self.situation.graph.factors[0])
+            return learned, is_due
+        (first, _), (second, _) = learned.candidate_models
+        queries = len(self.situation.history) + len(self.situation.pending)
+        is_odd = queries > learned.decomposed_at and bool(queries % 2)  # the choice itself uses the first transform
+        # a sum and the whole factor alternate from fit to fit; of two transforms, the first has the odd queries
+        if is_due if learned.may_split else (first > second) == is_odd:
+            learned = _swapped(learned, self.situation.graph.factors[0])
+        return learned, is_due if learned.may_split else self.is_fit_due(learned)
 
     def whole(self, warps: tuple[Warp, ...], without: Collection[str] = (), *, is_alone: bool = False) -> AdditiveGP:
         """Belief about whole factors given transformed outcomes, except ``without``; ``is_alone``: no sum competes."""
@@ -251,7 +244,7 @@ class _Data:
             # without stated scopes, few data determine a common lengthscale but not one for each variable
             settings = msgspec.structs.replace(settings, lengthscales="hierarchical")
         belief = AdditiveGP.create(settings, graph, self.situation.domain, "per-factor")
-        return belief.update(self.situation.history.X, factors=columns, noise_variance=noise**2)
+        return belief.update(self.X, factors=columns, noise_variance=noise**2)
 
     def _with_wide_noise_prior(self, *, is_alone: bool = False) -> AdditiveGPSettings:
         """Settings with a wide prior on the noise of one function, unless the user chose a noise prior."""
@@ -292,7 +285,6 @@ class _Data:
             warps=tuple(_OF_FACTORS[i] for i in best),
             splits={factor: split.hyperparameters for factor, split in splits.items()},
             candidate_models=candidate_models,
-            turns=(0, n),
             plain_noise=beliefs[_PLAIN].hyperparameters.noise_variances[0] if is_one else 1.0,
         )
         return self.model(belief.with_hyperparameters(hyperparameters), learned, warps, splits)
@@ -362,8 +354,7 @@ class _Data:
         )
         columns = [graph.column_of[variable] for variable in parts.variables]
         belief = AdditiveGP.create(settings, parts, domain)
-        X, noise_std = self.situation.history.X[:, columns], self.noise_std[:, j]
-        return belief.update(X, totals=self.F[:, j], noise_variance=noise_std**2)
+        return belief.update(self.X[:, columns], totals=self.F[:, j], noise_variance=self.noise_std[:, j] ** 2)
 
     def model(
         self, belief: AdditiveGP, learned: Learned, warps: tuple[Warp, ...], splits: dict[str, AdditiveGP]
