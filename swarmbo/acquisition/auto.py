@@ -162,11 +162,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
         """Model of transformed outcomes, from the evaluations in use."""
-        if belief_settings.time is not None:
-            return super().learn(situation, belief_settings, previous)
-        if not _is_by_factor(situation):
+        if belief_settings.time is None and not _is_by_factor(situation):
             return learn_totals(situation, belief_settings, previous)
-        if is_shared(situation.graph):
+        if belief_settings.time is not None or is_shared(situation.graph):
             return super().learn(situation, belief_settings, previous)
         if previous is not None and len(previous.warps) != len(situation.graph.factors):
             previous = None  # from another acquisition
@@ -357,9 +355,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
 def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " t"]:
     """Posterior means of evaluations in use: with noisy outcomes, a trust region would wait to beat noise."""
-    seen, awaited = belief.known, situation.history.awaited
-    if awaited is not None:
-        seen = seen & ~awaited.any(axis=1)
+    seen = belief.known & ~situation.history.awaited.any(axis=1)
     # NaN marks unknown and pending outcomes, which are not failures of the region
     return np.where(seen, belief.posterior_mean(belief.X) if seen.any() else belief.totals, np.nan)
 
@@ -407,9 +403,7 @@ def _is_last_batch(situation: JointSituation) -> bool:
 
 
 def _n_asked(situation: JointSituation) -> int:
-    attached = situation.history.attached
-    n_told = len(situation.history) if attached is None else int((~attached).sum())
-    return n_told + len(situation.pending)
+    return int((~situation.history.attached).sum()) + len(situation.pending)
 
 
 def _is_by_factor(situation: JointSituation) -> bool:

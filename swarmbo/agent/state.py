@@ -253,7 +253,7 @@ class RestorableAgent(DecidingAgent):
         if reports_outcomes(self._setup):
             return log
         history = log.history
-        factors, noise, taken = history.factors.copy(), history.known_noise, history.taken
+        factors, noise, taken = history.factors.copy(), history.known_noise, history.taken.copy()
         if isinstance(self._learner, FieldLearner):
             rows = np.flatnonzero(~np.isnan(factors[:, column := self.problem.graph.place_of[self.name]]))
             measurements = [stop for _, stops in measurements_by_round(own, self.variables) for stop in stops]
@@ -262,8 +262,6 @@ class RestorableAgent(DecidingAgent):
                 factors[i, column], noise[i, 1 + column] = measurement.outcome, measurement.noise_std
             return replace(log, history=replace(history, factors=factors, noise_std=noise))
         assert history.rounds is not None
-        assert taken is not None
-        taken = taken.copy()
         by_round = {int(name[1:]): row for name, row in own.items()}
         for i, query_round in enumerate(history.rounds.tolist()):
             row = by_round.get(int(query_round))

@@ -45,8 +45,7 @@ class Trial(NamedTuple):
 def trials(situation: JointSituation) -> list[Trial]:
     """Trials for a method that is rebuilt for each decision: ended ones in order, then pending or partly known ones."""
     U, y = seen_totals(situation)
-    awaited = situation.history.awaited
-    is_partly_known = np.zeros(len(y), dtype=bool) if awaited is None else awaited.any(axis=1) & ~np.isfinite(y)
+    is_partly_known = situation.history.awaited.any(axis=1) & ~np.isfinite(y)
     running = np.concatenate([situation.domain.to_unit(situation.pending), U[is_partly_known]])
     ended = [
         Trial(np.clip(u, 0.0, 1.0).tolist(), "complete" if np.isfinite(total) else "failed", total)

@@ -70,8 +70,8 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
         """
         U, y = seen_totals(situation)
         n = situation.domain.n_dims
-        own, attached = situation.chosen, situation.history.attached
-        attached_late = np.zeros(len(y), dtype=bool) if attached is None else attached & (np.cumsum(own) > 0)
+        own = situation.chosen
+        attached_late = situation.history.attached & (np.cumsum(own) > 0)
         y = np.where(attached_late, np.nan, y)  # what was attached after the first decision has no effect
         first = ~own & np.isfinite(y)  # the initial design, and what was attached before the first decision
         centre = U[first][int(y[first].argmax())] if first.any() else np.full(n, 0.5)

@@ -1,8 +1,7 @@
 """Learning and decisions of a team that sets the variables of one function."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -11,7 +10,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 
-from swarmbo.acquisition.by_view import run_steps
 from swarmbo.acquisition.expected_improvement import JointImprovement
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
@@ -43,6 +41,7 @@ _FLAT = 4  # least number of equal totals with which the initial design goes on
 _RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
 Sites = Float[np.ndarray, "k d"] | None
+Rules = Sequence["_KeepApart"]
 
 
 class _KeepApart(NamedTuple):
@@ -117,11 +116,10 @@ class FunctionLearner:
 
     def decided_elsewhere(self, log: Logbook, point: Point, report: SolveReport) -> tuple["FunctionLearner", Choice]:
         """Learner (as after a decision) and choice for a point that was decided elsewhere from the same log."""
-        choice = Choice(point, report, chosen=self._designed(log) is None)
-        if not choice.chosen:
-            return self, choice
+        if self.is_designing(log):
+            return self, Choice(point, report, chosen=False)
         learner, model = self.modelled(log)
-        return replace(learner, learned=model.learned), learner.expected(log, choice)
+        return replace(learner, learned=model.learned), learner.expected(log, Choice(point, report))
 
     def expected(self, log: Logbook, choice: Choice) -> Choice:
         """Choice with its expected outcome, if a method chose it."""
@@ -135,7 +133,8 @@ class FunctionLearner:
         """Decide the next joint point: one of the initial design, or the point on which the agents agree."""
         if not (offers.agents is None and offers.candidates is None and not offers.prices):
             raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
-        if (point := self._designed(log)) is not None:
+        if self.is_designing(log):
+            point = yield from self._design_steps(log)
             return self, Choice(point, SolveReport(status="not_needed"), chosen=False)
         setup, near = self.setup, self.setup.near
         learner, model = self.modelled(log)
@@ -169,24 +168,27 @@ class FunctionLearner:
                 break
         return problem.in_box(U), stayed
 
-    def _designed(self, log: Logbook) -> Point | None:
-        """Next point of the initial design: the present setting, or a Sobol point near it; None after the design."""
-        setup, near, index, box = self.setup, self.setup.near, len(log.points), None
+    def is_designing(self, log: Logbook) -> bool:
+        """True if the next point is of the initial design, which goes on while all totals are equal."""
+        setup, problem, near, told = self.setup, self.setup.problem, self.setup.near, log.history.sums
+        if len(log.points) < setup.initial or (near is not None and not near.at_start(log.points).any()):
+            return True
+        # while all totals are equal, no model can say where to look; a user's own method may know
+        is_own = not all(type(one).__module__.startswith("swarmbo.") for one in (setup.acquisition, setup.coordination))
+        if near is not None or problem.outcomes != "total" or problem.ranges or log.failures or is_own:
+            return False
+        return len(told) >= max(_FLAT, setup.initial) and bool((told == told[0]).all())
+
+    def _design_steps(self, log: Logbook) -> Steps[Point]:
+        """Next point of the initial design: the present setting if there is one, then Sobol points (near it)."""
+        near, domain, box = self.setup.near, self.setup.problem.domain, None
         if near is not None and not near.at_start(log.points).any():
             return near.start
-        told, problem = log.history.sums, setup.problem
-        methods = setup.acquisition, setup.coordination
-        is_own = not all(type(method).__module__.startswith("swarmbo.") for method in methods)
-        may_be_flat = near is None and problem.outcomes == "total" and not (problem.ranges or log.failures or is_own)
-        # while all totals are equal, no model can say where to look; a user's own method may know
-        is_flat = may_be_flat and len(told) >= max(_FLAT, setup.initial) and bool((told == told[0]).all())
-        if index >= setup.initial and not is_flat:
-            return None
-        U = sobol(1, problem.domain.n_dims, stream(setup.seed, "initial design"), skip=index)[0]
+        U = sobol(1, domain.n_dims, stream(self.setup.seed, "initial design"), skip=len(log.points))[0]
         if near is not None:
-            box = near.step_box(problem.domain.to_unit(near.start))
+            box = near.step_box(domain.to_unit(near.start))
             U = box.low + U * (box.high - box.low)
-        return run_steps(self._place(log, U, Judge(box)), type)  # without a model, it requests nothing
+        return (yield from self._place(log, U, Judge(box)))
 
     def recommend(self, log: Logbook, sites: Sites) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
         """Best evaluated point in expectation, or an allowed point near it. With outcomes per factor, it combines the
@@ -240,7 +242,7 @@ class FunctionLearner:
         needs other values on grids, those with the largest expected improvement or, without a model, the nearest are
         chosen. Real numbers and fine grids change by small random steps.
         """
-        problem, rules, box = self.setup.problem, self._rules(log), judge.box
+        problem, box = self.setup.problem, judge.box
         U = problem.nearest_allowed(np.clip(U, 0.0, 1.0))
         if box is not None and not box.contains(U):
             U = box.centre
@@ -248,28 +250,22 @@ class FunctionLearner:
         rng = stream(self.setup.seed, "apart", asked=log.n_asked)
         on_grids = () if problem.coding is None else problem.coding.domain.levels
         grids = set(on_grids if problem.few is None else range(len(U)))
-        is_listed = [grids.issuperset(rule.columns.tolist()) for rule in rules]
-        listed, others = list(compress(rules, is_listed)), list(compress(rules, np.logical_not(is_listed)))
+        rules = grouped((grids.issuperset(rule.columns.tolist()), rule) for rule in self._rules(log))
+        listed, others = rules.get(True, ()), rules.get(False, ())
         for number, rule in enumerate((None, *listed) if grids else ()):
             if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
                 continue
             columns = np.array(sorted(grids)) if rule is None or problem.few is not None else rule.columns
             points = self._others(U, columns, rng, box)
             is_allowed = problem.is_allowed(points) & (True if box is None else box.contains(points))
-            points = np.vstack([U, points[is_allowed]])
-            lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
-            for other in listed:
-                if np.isin(other.columns, columns).any():
-                    repeats[int(other.are_pending)] += other.are_broken_by(points)
-            ranks = np.column_stack([lacks > 0.0, *repeats, lacks])
-            best = np.array(min(ranks.tolist()))
-            if (best[:3] != ranks[0, :3]).any():
-                tied = points[(ranks == best).all(axis=1)]
-                utility = yield from self._utility(tied, U, judge if number < _LED else Judge())
-                U = tied[rng.choice(np.flatnonzero(utility == utility.max()))]
+            related = [other for other in listed if np.isin(other.columns, columns).any()]
+            better = _preferred(U, points[is_allowed], judge, related)
+            if len(better):
+                utility = yield from self._utility(better, U, judge if number < _LED else Judge())
+                U = better[rng.choice(np.flatnonzero(utility == utility.max()))]
         return problem.in_box(self._stepped_apart(U, others, box, rng))
 
-    def _rules(self, log: Logbook) -> list[_KeepApart]:
+    def _rules(self, log: Logbook) -> Rules:
         """Rules that keep a point apart from evaluated points (unless outcomes fade), then from pending ones.
 
         With outcomes per factor, there is a rule for the variables of each pending factor. In the last round, from
@@ -326,7 +322,7 @@ class FunctionLearner:
                 return JointImprovement(float(beaten)).rank(mean[:m], std[:m] ** 2)
         return -np.abs(points - U).sum(axis=1)
 
-    def _stepped_apart(self, U: Point, rules: list[_KeepApart], box: StepBox | None, rng: np.random.Generator) -> Point:
+    def _stepped_apart(self, U: Point, rules: Rules, box: StepBox | None, rng: np.random.Generator) -> Point:
         """Point that breaks no rule, if one is found: the given one, or one some random steps away from it."""
         problem = self.setup.problem
         rules_of_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())
@@ -360,6 +356,19 @@ class FunctionLearner:
                 broken = (broken - touched) | {n for n in touched if rules[n].is_broken_by(moved)}
                 U = moved
         return U
+
+
+def _preferred(U: Point, points: Float[np.ndarray, "m n"], judge: Judge, rules: Rules) -> Float[np.ndarray, "k n"]:
+    """Best of some points: by whether they miss requirements or limits, the numbers of broken rules on evaluated and on
+    pending points, and by how much they miss them; none if ``U`` is as good in all but the last.
+    """
+    points = np.vstack([U, points])
+    lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
+    for rule in rules:
+        repeats[int(rule.are_pending)] += rule.are_broken_by(points)
+    ranks = np.column_stack([lacks > 0.0, *repeats, lacks])
+    best = np.array(min(ranks.tolist()))
+    return points[(ranks == best).all(axis=1)] if (best[:3] != ranks[0, :3]).any() else points[:0]
 
 
 def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:

@@ -265,19 +265,16 @@ def _within(functions: BoxFunctions, box: StepBox, simple: Float[np.ndarray, "k 
 
 def recommended_steps(situation: JointSituation, problem: Problem, model: Model) -> Steps[Recommendation]:
     """Best evaluated point in expectation, or an allowed one near it; if outcomes are exact, the best one told."""
-    belief, history = model.belief, situation.history
-    U = problem.nearest_allowed((yield from _best(model, (yield Rank(belief)), situation)))
-    candidates, may_fail = np.isfinite(history.sums), False
+    belief, history, U = model.belief, situation.history, None
     is_exact = model.learned.is_exact and not (_is_known_by_owners(situation) or (history.known_noise > 0.0).any())
-    if problem.ranges:
-        candidates = probably_feasible(situation, belief.settings.time)  # the model's best may break a limit
-    elif len(belief.graph.components) > 1 and not belief.is_coupled:
-        # the best values of separate parts were perhaps never evaluated together, and may fail together
-        needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]
-        lost = problem.domain.to_unit(history.X[history.failed.any(axis=1)])
-        may_fail = bool((np.abs(lost - U) <= _ROUNDING).all(axis=1).any()) or any(one.is_risky(U) for one in needed)
+    candidates = probably_feasible(situation, belief.settings.time) if problem.ranges else np.isfinite(history.sums)
     evaluated, outcomes = history.X[candidates], history.sums[candidates]
-    if len(evaluated) and (problem.ranges or may_fail or is_exact):
+    # the model's best may break a limit, and is not needed if outcomes are exact
+    if not (len(evaluated) and (problem.ranges or is_exact)):
+        U = problem.nearest_allowed((yield from _best(model, (yield Rank(belief)), situation)))
+        if len(evaluated) and (yield from _may_fail_together(U, situation, problem, model)):
+            U = None
+    if U is None:
         means = outcomes if is_exact else (yield Expect(model, problem.modelled(evaluated)))[0]
         U = problem.nearest_allowed(problem.domain.to_unit(evaluated[means.argmax()]))
     point = problem.in_box(U)
@@ -286,6 +283,15 @@ def recommended_steps(situation: JointSituation, problem: Problem, model: Model)
     if is_exact and len(told):  # a transform may miss an exact outcome
         mean, std = told.max(), max(std, abs(told.max() - mean))
     return Recommendation(point.tolist(), float(mean), float(std), problem.named(point))
+
+
+def _may_fail_together(U: Point, situation: JointSituation, problem: Problem, model: Model) -> Steps[bool]:
+    """True if the best values of separate parts, perhaps never evaluated together, failed or may fail together."""
+    if len(model.belief.graph.components) == 1 or model.belief.is_coupled:
+        return False
+    needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]
+    lost = problem.domain.to_unit(situation.history.X[situation.history.failed.any(axis=1)])
+    return bool((np.abs(lost - U) <= _ROUNDING).all(axis=1).any()) or any(one.is_risky(U) for one in needed)
 
 
 def _divided_by_all(situation: JointSituation, model: Model) -> Steps[Model]:

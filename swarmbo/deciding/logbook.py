@@ -151,8 +151,7 @@ class Logbook:
         """Mask of successes among a channel's own outcomes, in the order of the history; attached ones are left out."""
         data, column = self.history, self.problem.graph.place_of[channel]
         succeeded = ~np.isnan(data.factors[:, column])
-        own = np.ones(len(data), dtype=bool) if data.attached is None else ~data.attached
-        return succeeded[own & (succeeded | data.failed[:, column])]
+        return succeeded[~data.attached & (succeeded | data.failed[:, column])]
 
     def next_ids(self, count: int = 1) -> list[str]:
         """Ids of the coming queries."""
@@ -167,12 +166,11 @@ class Logbook:
 
     def without(self, query_ids: Iterable[str]) -> "Logbook":
         """Give up queries; known outcomes stay, and others do not count as failed."""
-        history = self.history
         # an outcome that never comes is no failure: mark its channel as not taking part
-        taken = None if history.taken is None else history.taken.copy()
+        history, taken = self.history, self.history.taken.copy()
         given_up = {key: self.open[key] for key in query_ids if key in self.open}
         for query in given_up.values():
-            if query.row is not None and taken is not None:
+            if query.row is not None:
                 taken[query.row, self._channel_mask(query.awaited)] = False
         return replace(self, history=replace(history, taken=taken))._closed(given_up)
 
@@ -201,7 +199,6 @@ class Logbook:
             query = self.open[query_id]
         else:
             data, number = self.history, _query_number(query_id)
-            assert data.query is not None
             row = next(iter(np.flatnonzero(data.query == number).tolist()), None) if number else None
             if row is None:
                 raise self._not_pending(query_id)
@@ -372,10 +369,9 @@ class Logbook:
         """A query's row in the history, and the history with that row at the actual point."""
         place = query.place if point is None else np.where(np.isnan(point), query.place, point)
         if query.row is None:
-            unknown = np.full((1, len(self.problem.channels)), np.nan)
-            data = Dataset(place[None], unknown[:, 0], unknown, np.array([float(query.round)]))
+            unknown, number = np.full((1, len(self.problem.channels)), np.nan), np.array([_query_number(query_id)])
+            data = Dataset(place[None], unknown[:, 0], unknown, np.array([float(query.round)]), query=number)
             added = _complete(data, self.problem, query.basis, attached=False, chosen=query.chosen)
-            added = replace(added, query=np.array([_query_number(query_id)]))
             return len(self.history), self.history.then(added)
         # a later part may come from another point: it replaces only variables on which no known outcome depends
         if point is None:
@@ -394,11 +390,8 @@ def _complete(data: Dataset, problem: Problem, basis: int, *, attached: bool, ch
         data,
         attached=np.full(t, attached),
         chosen=np.full(t, chosen),
-        awaited=np.zeros(data.factors.shape, dtype=bool),
         taken=problem.takes_part(data.X),
-        noise_std=data.known_noise,
         basis=basis + np.arange(t),
-        query=np.zeros(t, dtype=np.int64),
         measured=np.full((t, len(problem.ranges)), np.nan) if problem.ranges and measured is None else measured,
     )
 

@@ -149,7 +149,7 @@ class Near:
             return start, "present"
         X, present = self.problem.in_box(candidates), mean[m - 1]
         loss = (1.0 - safe.share) * abs(present) if safe.loss is None else safe.loss
-        good, std = self._good_enough(X, evaluated, mean, std, loss)
+        good, std = self._good_enough(safe, X, evaluated, mean, std, loss)
         is_new = self._distances(X, evaluated).min(axis=1) > _SLACK
         is_new &= self._distances(X, pending).min(axis=1, initial=np.inf) > APART
         if safe.loss is None and loss <= _LEAST * np.abs(mean[m:]).max():
@@ -164,24 +164,23 @@ class Near:
         return candidates[firsts[std[firsts].argmax()]], None
 
     def _good_enough(
-        self, X: Points, evaluated: Points, mean: Values, std: Values, loss: float
+        self, safe: Safe, X: Points, evaluated: Points, mean: Values, std: Values, loss: float
     ) -> tuple[Bool[np.ndarray, " m"], Values]:
         """Mask of candidates (m, n), codes, that probably lose no more than ``loss``, and their standard deviations.
 
         Each deviation includes a fall of the utility from the nearest evaluated setting. Its slope is the steepest
         between evaluated settings, and at least the present utility, or 20 stated losses, over a side of the box.
         """
-        assert self.safe is not None
         m, known = len(X), mean[len(X) :]
-        size = abs(mean[m - 1]) if self.safe.loss is None else _LOSSES * loss
+        size = abs(mean[m - 1]) if safe.loss is None else _LOSSES * loss
         nearest, between = self._distances(X, evaluated).min(axis=1), self._distances(evaluated, evaluated)
         is_apart = between > _SLACK
         slope = max(size, (np.abs(known[:, None] - known)[is_apart] / between[is_apart]).max(initial=0.0))
         # a model of few outcomes overestimates smoothness, and a model of equal outcomes does not know the unit
         std = np.hypot(std[:m] if np.ptp(known) > _SLACK * size else 0.0, slope * nearest)
         floor = mean[m - 1] - loss
-        excess = excess_of(known >= floor - _SLACK * size, 1.0 - self.safe.probability)
-        return mean[:m] - (ndtri(self.safe.probability) + _RISE * excess) * std >= floor, std
+        excess = excess_of(known >= floor - _SLACK * size, 1.0 - safe.probability)
+        return mean[:m] - (ndtri(safe.probability) + _RISE * excess) * std >= floor, std
 
     def _distances(self, X: Points, others: Points) -> Float[np.ndarray, "m t"]:
         """Distances of joint points to others, in sides; values of a choice without an order are 0.5 or 0.71 apart."""

@@ -150,8 +150,8 @@ class TeamState(AtomicObject):
         learner = self._learner
         if not isinstance(learner, FieldLearner):
             raise AttributeError("a team that optimises a function has its belief in the model: team.model.belief")
-        seen, attached = learner.team_belief.belief, self._log.history.attached
-        if getattr(seen, "is_fitted", True) or attached is None or not attached.any():
+        seen = learner.team_belief.belief
+        if getattr(seen, "is_fitted", True) or not self._log.history.attached.any():
             return seen
         if self._first_fit is None or self._first_fit[0] is not learner:
             self._first_fit = learner, learner.fitted(self._log)

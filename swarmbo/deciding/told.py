@@ -89,7 +89,7 @@ def _recorded_outcome(log: Logbook, query_id: str, row: int | None, channel: str
     """Recorded outcome of a channel that the query no longer awaits; NaN if it failed."""
     data, column = log.history, log.problem.graph.place_of[channel]
     assert row is not None
-    if data.taken is not None and not data.taken[row, column]:
+    if not data.taken[row, column]:
         raise UnknownQueryError(f"query {query_id!r}: {channel!r} is not pending, as it was given up")
     outcome = float(data.factors[row, column])
     if np.isnan(outcome) and not np.isnan(total := data.totals[row]):

@@ -2,13 +2,15 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 if TYPE_CHECKING:
     from swarmbo.problem.problem import Problem
+
+_FILLED: Any = None  # default of columns that ``Dataset`` fills
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,16 +67,16 @@ class Dataset:
         totals: Outcome of the sum of all channels (t,); NaN if unknown or failed, and in a field.
         factors: Outcome of each channel (t, k); NaN if unknown or failed.
         rounds: Round (t,) of each request; needed if the belief has a time axis.
-        attached: Mask (t,) of unrequested evaluations; None: no such rows.
+        attached: Mask (t,) of unrequested evaluations; by default none.
         chosen: Mask (t,) of evaluations that a method chose, unlike attached ones, the initial design, and measurements
             at the start. None: all after the first ``initial`` of the situation.
-        awaited: Mask (t, k) of pending outcomes of partly known evaluations; None: nothing is pending.
-        taken: Mask (t, k) of channels that took part and were not given up; None: all.
+        awaited: Mask (t, k) of pending outcomes of partly known evaluations; by default none.
+        taken: Mask (t, k) of channels that took part and were not given up; by default all.
         noise_std: Standard deviation of the noise of each outcome (t, 1 + k), the total's first, in its unit; NaN if
-            unknown, None: all unknown. It replaces the fitted noise.
+            unknown, as by default. It replaces the fitted noise.
         basis: Number of evaluations (t,) known at the request of each; None: all before it.
         measured: Measured quantities (t, c) that have limits, NaN if unknown; None: there are none.
-        query: Number (t,) of the query of each, from 1; 0 for unrequested evaluations. None: unknown.
+        query: Number (t,) of the query of each, from 1; 0 for unrequested evaluations, as by default.
 
     Example:
         >>> data = Dataset(np.zeros((2, 1)), np.full(2, np.nan), np.array([[1.0, np.nan], [2.0, 3.0]]))
@@ -86,20 +88,24 @@ class Dataset:
     totals: Float[np.ndarray, " t"]
     factors: Float[np.ndarray, "t k"]
     rounds: Float[np.ndarray, " t"] | None = None
-    attached: Bool[np.ndarray, " t"] | None = None
+    attached: Bool[np.ndarray, " t"] = _FILLED
     chosen: Bool[np.ndarray, " t"] | None = None
-    awaited: Bool[np.ndarray, "t k"] | None = None
-    taken: Bool[np.ndarray, "t k"] | None = None
-    noise_std: Float[np.ndarray, "t c"] | None = None
+    awaited: Bool[np.ndarray, "t k"] = _FILLED
+    taken: Bool[np.ndarray, "t k"] = _FILLED
+    noise_std: Float[np.ndarray, "t c"] = _FILLED
     basis: Int[np.ndarray, " t"] | None = None
-    query: Int[np.ndarray, " t"] | None = None
+    query: Int[np.ndarray, " t"] = _FILLED
     measured: Float[np.ndarray, "t c"] | None = None
 
     def __post_init__(self) -> None:
-        for name, column in vars(self).items():
-            if column is not None:  # a view: the caller's own array stays writeable
-                object.__setattr__(self, name, column.view())
-                getattr(self, name).flags.writeable = False
+        rows, cells, given = self.totals.shape, self.factors.shape, vars(self).items()
+        columns: dict[str, Any] = {"attached": np.zeros(rows, dtype=bool), "query": np.zeros(rows, dtype=np.int64)}
+        columns |= {"awaited": np.zeros(cells, dtype=bool), "taken": np.ones(cells, dtype=bool)}
+        columns["noise_std"] = np.full((*rows, 1 + sum(cells[1:])), np.nan)
+        columns |= {name: column for name, column in given if column is not None}
+        for name, column in columns.items():  # a view: the caller's own array stays writeable
+            object.__setattr__(self, name, column.view())
+            getattr(self, name).flags.writeable = False
 
     def __len__(self) -> int:
         return len(self.totals)
@@ -107,16 +113,12 @@ class Dataset:
     @property
     def failed(self) -> Bool[np.ndarray, "t k"]:
         """Mask of failed outcomes: neither known nor pending."""
-        unknown = np.isnan(self.factors) & np.isnan(self.totals)[:, None]
-        for mask in (self.taken, None if self.awaited is None else ~self.awaited):
-            unknown = unknown if mask is None else unknown & mask
-        return unknown
+        return np.isnan(self.factors) & np.isnan(self.totals)[:, None] & self.taken & ~self.awaited
 
     @property
     def known_noise(self) -> Float[np.ndarray, "t c"]:
-        """Copy of ``noise_std``, all NaN if that is None."""
-        unknown = np.full((len(self), 1 + self.factors.shape[1]), np.nan)
-        return unknown if self.noise_std is None else self.noise_std.copy()
+        """Copy of ``noise_std``, which may be changed."""
+        return self.noise_std.copy()
 
     @property
     def n_known(self) -> int:
@@ -134,10 +136,8 @@ class Dataset:
         return len(mine) == len(other) and all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
     def then(self, other: "Dataset") -> "Dataset":
-        """Append rows; a column that either lacks is left out, except noise, which is then unknown."""
+        """Append rows; a column that either lacks is left out."""
         pairs = {name: (mine, getattr(other, name)) for name, mine in vars(self).items()}
-        if any(noise is not None for noise in pairs["noise_std"]):
-            pairs["noise_std"] = self.known_noise, other.known_noise
         both = {name: np.concatenate(pair) for name, pair in pairs.items() if not any(part is None for part in pair)}
         return Dataset(**both)
 
@@ -148,8 +148,7 @@ class Dataset:
 
     def with_sums(self) -> "Dataset":
         """Add totals of rows with outcomes of all channels."""
-        sums, noise = self.sums, self.noise_std
-        if noise is not None:  # variances of independent noises add up
-            noise, is_sum = noise.copy(), np.isnan(self.totals) & ~np.isnan(sums)
-            noise[is_sum, 0] = np.sqrt((noise[is_sum, 1:] ** 2).sum(axis=1))
+        sums, noise = self.sums, self.known_noise
+        is_sum = np.isnan(self.totals) & ~np.isnan(sums)
+        noise[is_sum, 0] = np.sqrt((noise[is_sum, 1:] ** 2).sum(axis=1))  # variances of independent noises add up
         return replace(self, totals=sums, noise_std=noise)

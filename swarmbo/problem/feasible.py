@@ -14,7 +14,7 @@ from swarmbo.problem.constraints import Constraint, Known, Linear, Separation
 from swarmbo.spaces.variables import Axis, Categorical, Variable
 
 _INSIDE = 1e-6  # share of a sum's range that real numbers stay away from its limits, as solvers round
-_LOOSE = -_INSIDE  # limits are widened where rounding must not exclude a point: for proofs, and on wide grids
+_WIDER = 1e-6  # widening of limits where rounding must not exclude a point: for proofs, and on wide grids
 _WIDE = 20_000  # most values of a grid that are whole numbers to a solver, which fails with millions
 _FEW = 100  # the same if limits are widened: the solver drops coefficients below a billionth
 _SECONDS = 20.0
@@ -25,10 +25,10 @@ Terms = list[tuple[int, float]]  # columns and coefficients
 
 
 class _Program:
-    """Mixed-integer linear program, to which rows and columns are added."""
+    """Mixed-integer linear program, to which rows and columns are added; see ``_INSIDE`` and ``_WIDER``."""
 
-    def __init__(self, inside: float) -> None:
-        self.inside, self._outside, self.most = max(inside, 0.0), max(-inside, 0.0), _FEW if inside < 0.0 else _WIDE
+    def __init__(self, *, inside: float = 0.0, wider: float = 0.0) -> None:
+        self.inside, self._wider, self.most = inside, wider, _FEW if wider else _WIDE
         self.low, self.high, self.cost, self.whole = list[float](), list[float](), list[float](), list[int]()
         self._rows = list[tuple[Terms, float, float]]()
 
@@ -40,7 +40,7 @@ class _Program:
         return len(self.low) - 1
 
     def row(self, terms: Terms, floor: float, ceiling: float) -> None:
-        self._rows.append((terms, floor - self._outside, ceiling + self._outside))
+        self._rows.append((terms, floor - self._wider, ceiling + self._wider))
 
     def solved(self) -> tuple[Float[np.ndarray, " c"] | None, bool]:
         """Columns of the optimum or, after 20 s, of the best solution found, and whether there is proof of none."""
@@ -69,29 +69,29 @@ class Feasible:
         """
         axes = [variable.axis for variable in self.variables]
         while (widest := max(axis.count for axis in axes)) > _WIDE:
-            found, _ = self._solved(self.constraints, codes, _LOOSE, axes)
+            found, _ = self._solved(_Program(wider=_WIDER), self.constraints, codes, axes)
             if found is None:
                 return None
             most = max(_WIDE, widest // 1000)
             axes = [_around(axis, code, most) for axis, code in zip(axes, found.tolist(), strict=True)]
-        found, _ = self._solved(self.constraints, codes, _INSIDE, axes)
-        return self._solved(self.constraints, codes, 0.0, axes)[0] if found is None else found
+        found, _ = self._solved(_Program(inside=_INSIDE), self.constraints, codes, axes)
+        return self._solved(_Program(), self.constraints, codes, axes)[0] if found is None else found
 
     def conflict(self) -> list[int]:
         """Positions of a minimal set of constraints that exclude one another; empty if there is no proof of one."""
         kept = list(range(len(self.constraints)))
-        if not self._solved(self.constraints)[1]:
+        if not self._solved(_Program(wider=_WIDER), self.constraints)[1]:
             return []
         for place in list(kept):
             rest = [other for other in kept if other != place]
-            if rest and self._solved([self.constraints[other] for other in rest])[1]:
+            if rest and self._solved(_Program(wider=_WIDER), [self.constraints[other] for other in rest])[1]:
                 kept = rest
         return kept
 
     def _solved(
-        self, constraints: Sequence[Known], codes: Point | None = None, slack: float = _LOOSE, axes: Sequence[Axis] = ()
+        self, program: _Program, constraints: Sequence[Known], codes: Point | None = None, axes: Sequence[Axis] = ()
     ) -> tuple[Point | None, bool]:
-        program, listed = _Program(slack), {name for c in constraints if isinstance(c, Constraint) for name in c.scope}
+        listed = {name for c in constraints if isinstance(c, Constraint) for name in c.scope}
         named = zip(self.names, self.variables, axes or [variable.axis for variable in self.variables], strict=True)
         parts = {name: _Part.of(program, variable, axis, name in listed) for name, variable, axis in named}
         for constraint in constraints:

@@ -295,9 +295,9 @@ class MixedDomain(Domain):
             place = np.where(is_uneven, np.rint((self.from_unit(U, columns) - self.low[columns]) / steps), place)
         return place
 
-    def snapped(self, U: Points, columns: Any = _ALL) -> Points:
+    def snapped(self, U: Points) -> Points:
         """Points of the unit cube, moved to the centres of their cells on axes with a grid."""
-        return self.centres(U, self.cells(U, columns), columns)
+        return self.centres(U, self.cells(U))
 
     def centres(self, U: Points, cells: Points, columns: Any = _ALL) -> Points:
         """Centres of cells, on axes with a grid; the points themselves on others."""

@@ -70,8 +70,6 @@ class JointSituation:
     def out(self) -> Out:
         """All points with a pending outcome; points without any known outcome come first."""
         history, nothing_told = self.history, np.ones((len(self.pending), len(self.graph.factors)), dtype=bool)
-        if history.awaited is None:
-            return Out(self.pending, self.pending_rounds, nothing_told)
         partly = history.awaited.any(axis=1)
         rounds = None
         if history.rounds is not None and self.pending_rounds is not None:
@@ -87,8 +85,6 @@ class JointSituation:
 
     def steps(self, *factors: str) -> Bool[np.ndarray, " t"]:
         """Mask of evaluations that count for or against a method: chosen, ``factors`` (default: all) not pending."""
-        if self.history.awaited is None:
-            return self.chosen
         awaited = self.history.awaited[:, [self.graph.place_of[f] for f in factors] or slice(None)]
         return self.chosen & ~awaited.any(axis=1)
 

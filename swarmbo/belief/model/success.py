@@ -93,13 +93,12 @@ class SuccessGP:
         offset = max(float(logit(share)), 0.0)
         counts = np.ones(U.shape[1]) if counts is None else counts
         rows = _most_informative(U, succeeded, counts)
-        U, succeeded, n = U[rows], succeeded[rows], len(rows)
-        between, fade = np.ones((n, n)), np.ones(n)
+        U, succeeded, between, fade = U[rows], succeeded[rows], None, None
         if memory is not None and rounds is not None:
             then = rounds[rows]
             between = correlation(memory.kernel, np.abs(then[:, None] - then) / memory.lengthscale)
             fade = correlation(memory.kernel, np.abs(now - then) / memory.lengthscale)
-        given = partial(cls.given, offset=offset, U=U, succeeded=succeeded, between=between, fade=fade, counts=counts)
+        given = partial(cls.given, offset=offset, U=U, succeeded=succeeded, counts=counts, between=between, fade=fade)
         tried = [given(terms) for terms in _choices(U.shape[1], scopes)]
         best = max(tried, key=lambda model: model.evidence)
         return replace(best, odds=best.evidence - given(tried[0].terms[-1:]).evidence)
@@ -112,12 +111,12 @@ class SuccessGP:
         U: Float[np.ndarray, "t n"],
         succeeded: Bool[np.ndarray, " t"],
         *,
+        counts: Float[np.ndarray, " n"],
         between: Float[np.ndarray, "t t"] | None = None,
         fade: Float[np.ndarray, " t"] | None = None,
-        counts: Float[np.ndarray, " n"] | None = None,
     ) -> "SuccessGP":
         """Mode for given terms; ``between`` multiplies covariances of results, ``fade`` those of points and results."""
-        K, counts = np.zeros((len(U), len(U))), np.ones(U.shape[1]) if counts is None else counts
+        K = np.zeros((len(U), len(U)))
         for term in terms:
             own = list(term.columns)
             gaps = _gaps(U[:, own], U[:, own], counts[own])

@@ -197,8 +197,8 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
 
 def _swapped(learned: Learned, factor: str) -> Learned:
     first, (place, hyperparameters) = learned.candidate_models
-    fitted_at = {"fitted_at": learned.other_fitted_at, "other_fitted_at": learned.fitted_at}
-    learned = msgspec.structs.replace(learned, candidate_models=((place, hyperparameters), first), **fitted_at)
+    learned = msgspec.structs.replace(learned, fitted_at=learned.other_fitted_at, other_fitted_at=learned.fitted_at)
+    learned = msgspec.structs.replace(learned, candidate_models=((place, hyperparameters), first))
     if place == Learned.SPLIT:
         return msgspec.structs.replace(learned, splits={factor: hyperparameters})
     warps = (_OF_FACTORS[place],)
@@ -225,7 +225,8 @@ class _Data:
         if not learned.candidate_models:
             return learned, is_due
         (first, _), (second, _) = learned.candidate_models
-        is_odd = bool((len(self.situation.history) + len(self.situation.pending)) % 2)
+        queries = len(self.situation.history) + len(self.situation.pending)
+        is_odd = queries > learned.decomposed_at and bool(queries % 2)  # the choice itself uses the first transform
         # a sum and the whole factor alternate from fit to fit; of two transforms, the first has the odd queries
         if is_due if learned.may_split else (first > second) == is_odd:
             learned = _swapped(learned, self.situation.graph.factors[0])
@@ -368,10 +369,9 @@ class _Data:
         return Model(whole, learned, factor_warps=warps, splits=given, divided=frozenset(given))
 
 
-def _is_choice_due(previous: Learned | None, settings: AdditiveGPSettings, n: int) -> bool:
-    if previous is None or not previous.fitted_at:
-        return True
-    return n - previous.fitted_at >= settings.refit_every and n >= _GROWTH * previous.decomposed_at
+def _is_choice_due(previous: Learned, settings: AdditiveGPSettings, n: int) -> bool:
+    is_fit_due = n - previous.fitted_at >= settings.refit_every
+    return not previous.fitted_at or (is_fit_due and n >= _GROWTH * previous.decomposed_at)
 
 
 def _density(belief: AdditiveGP, warp: Warp, outcomes: Float[np.ndarray, " t"], factor: int) -> float:

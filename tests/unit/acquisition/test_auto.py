@@ -372,6 +372,17 @@ def test_members_of_a_batch_alternate_models(situation_of) -> None:
     assert Auto().learn(pending, BELIEF, learned).learned.warps != learned.warps
 
 
+@pytest.mark.parametrize("n", [30, 31])
+def test_queries_do_not_change_the_recommendation_of_models_that_alternate(n) -> None:
+    team, X = sb.Team(None, dict.fromkeys("abcdef", (0.0, 1.0))), np.random.default_rng(0).random((n, 6))
+    team.attach(X, trid(X))
+    before = team.recommend()
+    for _ in range(2):
+        team.ask()
+        assert team.recommend() == before
+    assert len({place for place, _ in team.model.learned.candidate_models}) == 2
+
+
 def test_the_best_of_a_bowl_of_correlated_variables_is_found_in_ten_evaluations_per_variable() -> None:
     regrets = []
     for seed in (3, 4, 5):

@@ -106,7 +106,7 @@ def test_factors_that_keep_equal_shares_meet_the_requirement_together(seed) -> N
     U = rng.random((20, 3))
     whole = SuccessGP.learned(U, rng.random(20) < 0.7, [(0, 1), (1, 2)])
     terms = tuple(term for term in whole.terms if len(term.columns) < 3)
-    model = SuccessGP.given(terms, whole.offset, U, rng.random(20) < 0.7)
+    model = SuccessGP.given(terms, whole.offset, U, rng.random(20) < 0.7, counts=whole.counts)
     needed = (Requirement(np.arange(3), model, 0.4),)
     points = rng.random((400, 3))
     origin = points[int(least_margin(needed, points).argmax())]

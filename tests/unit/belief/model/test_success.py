@@ -95,7 +95,7 @@ def test_mode_and_evidence_are_those_of_scikit_learn(seed) -> None:
     kernel = ConstantKernel(4.0, "fixed") * RBF([0.3, _ANY], "fixed")
     kernel += ConstantKernel(2.0, "fixed") * RBF([0.5, 0.5], "fixed")
     theirs = GaussianProcessClassifier(kernel, optimizer=None).fit(U, succeeded)
-    ours = SuccessGP.given([Term((0,), 4.0, 0.3), Term((0, 1), 2.0, 0.5)], 0.0, U, succeeded)
+    ours = SuccessGP.given([Term((0,), 4.0, 0.3), Term((0, 1), 2.0, 0.5)], 0.0, U, succeeded, counts=np.ones(2))
     assert ours.evidence == pytest.approx(theirs.log_marginal_likelihood_value_, abs=1e-6)
     np.testing.assert_allclose(ours.logit(V), theirs.latent_mean_and_variance(V)[0], atol=1e-4)
 
@@ -103,7 +103,7 @@ def test_mode_and_evidence_are_those_of_scikit_learn(seed) -> None:
 @pytest.mark.parametrize("succeeded", [[False], [True, False], [False, False]])
 def test_with_few_outcomes_mode_and_evidence_are_those_of_the_integral(succeeded) -> None:
     U, terms, offset = np.array([[0.2], [0.4]])[: len(succeeded)], [Term((0,), 2.0, 0.3)], 1.4
-    model = SuccessGP.given(terms, offset, U, np.array(succeeded))
+    model = SuccessGP.given(terms, offset, U, np.array(succeeded), counts=np.ones(U.shape[1]))
     K = 2.0 * np.exp(-0.5 * (U - U.T) ** 2 / 0.09)
     axis = np.linspace(-9.0, 9.0, 361)
     g = np.stack(np.meshgrid(*[axis] * len(succeeded), indexing="ij"), axis=-1).reshape(-1, len(succeeded))
