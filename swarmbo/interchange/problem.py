@@ -8,7 +8,7 @@ from typing import Literal, cast
 import numpy as np
 
 from swarmbo.boundary.values import exact, is_number, short
-from swarmbo.coordination.tables import Table, checked_tables, sizes_of
+from swarmbo.coordination.tables import MOST_AXES, Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.constraints import Constraint
@@ -19,7 +19,6 @@ Objective = Literal["min", "max"]
 
 MOST_ENTRIES = 2**24  # of all tables together, 128 MiB
 _MOST_STEPS = 2**28  # of expressions, for all entries together: a few minutes
-_MOST_AXES = 64  # NumPy's limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +132,8 @@ class Budget:
 
     def reserve(self, shape: Sequence[int], at: str, n_steps: int = 0) -> tuple[int, ...]:
         """Count a table's entries, or refuse it; return its shape. ``n_steps``: number of parts of its expression."""
-        if len(shape) > _MOST_AXES:
-            raise ConfigError(f"got a table of {len(shape)} variables; wanted at most {_MOST_AXES}", at=at)
+        if len(shape) > MOST_AXES:
+            raise ConfigError(f"got a table of {len(shape)} variables; wanted at most {MOST_AXES}", at=at)
         self._n_entries += math.prod(shape)
         self._n_steps += math.prod(shape) * n_steps
         if self._n_entries > MOST_ENTRIES:
