@@ -16,6 +16,7 @@ A cost of the upper bound or more forbids a combination, and a choice with such 
 without variables is a constant.
 """
 
+import decimal
 import math
 from collections.abc import Sequence
 
@@ -26,11 +27,14 @@ from swarmbo.boundary.files import finite
 from swarmbo.boundary.values import short
 from swarmbo.coordination.tables import EXACT, Table
 from swarmbo.errors import ConfigError
-from swarmbo.interchange.problem import Budget, Objective, TableProblem, Value, ordered_graph
+from swarmbo.interchange.problem import Budget, Objective, TableProblem, Value, enter, ordered_graph
 
 _MOST_VARIABLES = 100_000
 _KINDS = ("MARKOV", "BAYES")
 _MOST = 2**62  # WCSP's upper bound
+_LEAST = float(np.finfo(float).tiny)  # smaller potentials have fewer digits
+_ROUNDED = 1e-6  # largest error of a logarithm of a written potential, as a share of its table's spread
+_DECIMALS = decimal.Context(prec=20, Emin=decimal.MIN_EMIN, traps=[])
 
 Factors = Sequence[tuple[Sequence[int], Table]]  # variables by number, and entries
 
@@ -54,7 +58,8 @@ class _Words:
             raise ConfigError(f"got {word[:20]!r}, word {self._next}; wanted {what}, {lowest} to {highest}")
         return int(word)
 
-    def numbers(self, count: int, what: str) -> Float[np.ndarray, " n"]:
+    def logarithms(self, count: int, what: str) -> Float[np.ndarray, " n"]:
+        """Logarithms of numbers >= 0, also of those that ``float`` rounds to 0 or to few digits."""
         words = self._words[self._next : self._next + count]
         if len(words) < count:
             raise ConfigError(f"ends after {len(words)} of {count} {what}: was the file cut off?")
@@ -62,7 +67,12 @@ class _Words:
         if len(wrong := np.flatnonzero(~(numbers >= 0.0))):
             raise ConfigError(f"{what}: got {words[wrong[0]][:20]!r}; wanted numbers >= 0")
         self._next += count
-        return numbers
+        with np.errstate(divide="ignore"):
+            logarithms = np.log(numbers)
+        for k in np.flatnonzero(numbers < _LEAST):
+            if words[k].strip("0."):
+                logarithms[k] = _DECIMALS.ln(_DECIMALS.create_decimal(words[k]))
+        return logarithms
 
     def scope(self, factor: int, count: int, n: int) -> list[int]:
         scope = [self.integer(f"a variable of factor {factor}", 0, n - 1) for _ in range(count)]
@@ -91,9 +101,7 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
         wanted = math.prod(shape)
         if (stated := words.integer(f"the number of entries of factor {j}", 0, 2**62)) != wanted:
             raise ConfigError(f"factor {j} has {stated} entries; wanted {wanted}, the product of its variables' sizes")
-        entries = words.numbers(wanted, f"entries of factor {j}")
-        with np.errstate(divide="ignore"):
-            factors.append((scope, np.log(entries).reshape(shape)))
+        factors.append((scope, words.logarithms(wanted, f"entries of factor {j}").reshape(shape)))
     words.require_end()
     return _numbered(name, sizes, factors, budget, "max")
 
@@ -129,10 +137,12 @@ def uai_of_problem(problem: TableProblem) -> str:
         highest = float(table.max())
         if highest == -math.inf:
             raise ConfigError(f"factor {f!r} forbids all; wanted some entry above -inf")
-        potentials = np.exp(table - highest)
-        if ((potentials == 0.0) & (table > -np.inf)).any():
-            got = f"factor {f!r} has entries more than 745 below its largest; as potentials they would be 0"
-            raise ConfigError(f"{got}, which forbids: divide all tables by one number, or write YAML")
+        potentials, allowed = np.exp(table - highest), table > -np.inf
+        below = highest - table[allowed]
+        error = np.abs(np.log(np.maximum(potentials[allowed], _LEAST)) + below).max()
+        if error > _ROUNDED * below.max():
+            got = f"factor {f!r} has entries up to {below.max():.6g} below its largest, which potentials would round"
+            raise ConfigError(f"{got}; wanted 1e-9 to 708: multiply all tables by one number, or write YAML")
         lines += ["", str(table.size), " ".join(map(repr, potentials.ravel().tolist()))]
     return "\n".join(lines) + "\n"
 
@@ -161,10 +171,11 @@ def problem_of_wcsp(text: str, _name: str) -> TableProblem:
     for j in range(count):
         scope = words.scope(j, words.integer(f"how many variables factor {j} has (shared ones are not read)", 0, n), n)
         shape = budget.reserve([sizes[i] for i in scope], f"$.f{j}")
-        table = np.full(shape, cost(f"the default cost of factor {j} (global ones are not read)"))
+        default, table = cost(f"the default cost of factor {j} (global ones are not read)"), np.full(shape, np.nan)
         for _ in range(words.integer(f"the number of tuples of factor {j} (shared ones are not read)", 0, table.size)):
             place = tuple(words.integer(f"a value of variable {i} in factor {j}", 0, sizes[i] - 1) for i in scope)
-            table[place] = cost(f"a cost of factor {j}")
+            enter(table, place, cost(f"a cost of factor {j}"), place, f"$.f{j}")
+        table[np.isnan(table)] = default
         factors.append((scope, table))
     words.require_end()
     return _numbered(called, sizes, factors, budget, "min", upper)

@@ -8,7 +8,7 @@ from typing import Literal, cast
 import numpy as np
 
 from swarmbo.boundary.values import exact, is_number, short
-from swarmbo.coordination.tables import MOST_AXES, Table, checked_tables, sizes_of
+from swarmbo.coordination.tables import LARGEST, MOST_AXES, Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.constraints import Constraint
@@ -39,7 +39,7 @@ class TableProblem:
 
     Raises:
         ShapeError: If tables do not fit the graph or the domains, or hold values that are not numbers.
-        ConfigError: If the objective is another word, or the constant or the upper bound is not a number.
+        ConfigError: If the objective is another word, the constant is not finite, or the upper bound is no number.
 
     Example:
         >>> import numpy as np
@@ -65,9 +65,9 @@ class TableProblem:
         graph, tables = FactorGraph.with_tables(self.graph, self.tables)
         object.__setattr__(self, "graph", graph)
         object.__setattr__(self, "tables", checked_tables(graph, tables))
-        for name in ("constant", "upper"):
-            if (number := getattr(self, name)) is None or not is_number(number) or number != number:
-                raise ConfigError(f"got {short(number)}; wanted a number", at=f"$.{name}")
+        for name, most in (("constant", LARGEST), ("upper", math.inf)):
+            if (number := getattr(self, name)) is None or not is_number(number) or not abs(number) <= most:
+                raise ConfigError(f"got {short(number)}; wanted a number up to {most:g}", at=f"$.{name}")
         named = self.domains.items() if isinstance(cast(object, self.domains), Mapping) else ()
         given = {str(variable): exact(_in_order(values)) for variable, values in named}
         for variable, size in sizes_of(graph, self.tables).items():
@@ -123,6 +123,14 @@ def ordered_graph(
     of_factors = tuple(known.get(factor, owners[scope[0]]) for factor, scope in scopes.items())
     of_scopes = tuple(tuple(scope) for scope in scopes.values())
     return FactorGraph(tuple(scopes), of_scopes, of_factors, tuple(owners), tuple(owners.values()))
+
+
+def enter(table: Table, place: tuple[int, ...], number: float, combination: Sequence[object], at: str) -> None:
+    """Enter the number of a combination in a table of NaN; refuse a second, different number for it."""
+    if (known := table[place]) == known and known != number:
+        got = f"got {known:.15g} and {number:.15g} for {' '.join(map(str, combination))!r}"
+        raise ConfigError(f"{got}; wanted one number for each combination", at=at)
+    table[place] = number
 
 
 class Budget:
