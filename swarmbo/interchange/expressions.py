@@ -77,11 +77,7 @@ class Expression:
             raise self._refusal(repr(line), "one Python expression, as `abs(x - y) * 0.5`") from None
         self.n_steps = 0
         self._value = self._compile(tree.body, _MOST_LEVELS)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the variables, in the order of their first appearance."""
-        return tuple(self._names)
+        self.names = tuple(self._names)
 
     def of(self, values: Values) -> float:
         """Value of the expression at some values of its variables."""

@@ -16,7 +16,6 @@ A cost of the upper bound or more forbids a combination, and a choice with such 
 without variables is a constant.
 """
 
-import decimal
 import math
 from collections.abc import Sequence
 
@@ -30,11 +29,9 @@ from swarmbo.errors import ConfigError
 from swarmbo.interchange.problem import Budget, Objective, TableProblem, Value, enter, ordered_graph
 
 _MOST_VARIABLES = 100_000
-_KINDS = ("MARKOV", "BAYES")
 _MOST = 2**62  # WCSP's upper bound
-_LEAST = float(np.finfo(float).tiny)  # smaller potentials have fewer digits
+_LEAST = float(np.finfo(float).tiny)  # floats below it have fewer digits
 _ROUNDED = 1e-6  # largest error of a logarithm of a written potential, as a share of its table's spread
-_DECIMALS = decimal.Context(prec=20, Emin=decimal.MIN_EMIN, traps=[])
 
 Factors = Sequence[tuple[Sequence[int], Table]]  # variables by number, and entries
 
@@ -58,21 +55,16 @@ class _Words:
             raise ConfigError(f"got {word[:20]!r}, word {self._next}; wanted {what}, {lowest} to {highest}")
         return int(word)
 
-    def logarithms(self, count: int, what: str) -> Float[np.ndarray, " n"]:
-        """Logarithms of numbers >= 0, also of those that ``float`` rounds to 0 or to few digits."""
+    def numbers(self, count: int, what: str) -> Float[np.ndarray, " n"]:
         words = self._words[self._next : self._next + count]
         if len(words) < count:
             raise ConfigError(f"ends after {len(words)} of {count} {what}: was the file cut off?")
         numbers = np.array([finite(word) for word in words])
-        if len(wrong := np.flatnonzero(~(numbers >= 0.0))):
-            raise ConfigError(f"{what}: got {words[wrong[0]][:20]!r}; wanted numbers >= 0")
+        small = np.flatnonzero(~(numbers >= _LEAST))
+        if wrong := [words[k] for k in small if numbers[k] != 0.0 or words[k].lower().partition("e")[0].strip("+-0.")]:
+            raise ConfigError(f"{what}: got {wrong[0][:20]!r}; wanted numbers >= 0, none between 0 and {_LEAST:.3g}")
         self._next += count
-        with np.errstate(divide="ignore"):
-            logarithms = np.log(numbers)
-        for k in np.flatnonzero(numbers < _LEAST):
-            if words[k].strip("0."):
-                logarithms[k] = _DECIMALS.ln(_DECIMALS.create_decimal(words[k]))
-        return logarithms
+        return numbers
 
     def scope(self, factor: int, count: int, n: int) -> list[int]:
         scope = [self.integer(f"a variable of factor {factor}", 0, n - 1) for _ in range(count)]
@@ -89,8 +81,8 @@ class _Words:
 def problem_of_uai(text: str, name: str) -> TableProblem:
     """Problem from UAI's format; a variable without a factor gets a constant factor."""
     words, budget = _Words(text), Budget()
-    if (kind := words.take("MARKOV")) not in _KINDS:
-        raise ConfigError(f"begins with {kind[:20]!r}; wanted {' or '.join(_KINDS)}")
+    if (kind := words.take("MARKOV")) not in ("MARKOV", "BAYES"):
+        raise ConfigError(f"begins with {kind[:20]!r}; wanted MARKOV or BAYES")
     n = words.integer("the number of variables", 1, _MOST_VARIABLES)
     sizes = [words.integer(f"the size of variable {i}", 1, 2**31) for i in range(n)]
     count = words.integer("the number of factors", 0, 10 * _MOST_VARIABLES)
@@ -101,7 +93,9 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
         wanted = math.prod(shape)
         if (stated := words.integer(f"the number of entries of factor {j}", 0, 2**62)) != wanted:
             raise ConfigError(f"factor {j} has {stated} entries; wanted {wanted}, the product of its variables' sizes")
-        factors.append((scope, words.logarithms(wanted, f"entries of factor {j}").reshape(shape)))
+        entries = words.numbers(wanted, f"entries of factor {j}")
+        with np.errstate(divide="ignore"):
+            factors.append((scope, np.log(entries).reshape(shape)))
     words.require_end()
     return _numbered(name, sizes, factors, budget, "max")
 

@@ -240,25 +240,23 @@ def _constraint(
 ) -> tuple[tuple[str, ...], Table]:
     if unknown := [key for key in given if key not in _KEYS]:
         raise ConfigError(f"got the key {short(unknown[0])}; wanted {', '.join(_KEYS)}", at=at)
-    match _one_of(given.get("type"), ("intention", "extensional"), f"{at}.type"):
-        case "intention":
-            if "source" in given:
-                got = "got a file of code; wanted one expression: no code of a file is run"
-                raise ConfigError(got, at=f"{at}.source")
-            text = given.get("function")
-            if not isinstance(text, str | int | float):
-                raise ConfigError(f"got {short(text)}; wanted an expression", at=f"{at}.function")
-            partial = given.get("partial") or {}
-            if not isinstance(partial, dict):
-                raise ConfigError(f"got {short(partial)}; wanted a table of values by variable", at=f"{at}.partial")
-            for variable, value in partial.items():
-                _one_of(value, domains.get(variable, ()), f"{at}.partial.{variable}")
-            if "return" in str(text).split():
-                wanted = "wanted one expression, as `1 if x == y else 0`: no code of a file is run"
-                raise ConfigError(f"got a function of several lines; {wanted}", at=f"{at}.function")
-            return _intentional(str(text), domains, {**fixed, **partial}, budget, f"{at}.function")
-        case _:
-            return _extensional(given, domains, budget, at)
+    if _one_of(given.get("type"), ("intention", "extensional"), f"{at}.type") == "extensional":
+        return _extensional(given, domains, budget, at)
+    if "source" in given:
+        got = "got a file of code; wanted one expression: no code of a file is run"
+        raise ConfigError(got, at=f"{at}.source")
+    text = given.get("function")
+    if not isinstance(text, str | int | float):
+        raise ConfigError(f"got {short(text)}; wanted an expression", at=f"{at}.function")
+    partial = given.get("partial") or {}
+    if not isinstance(partial, dict):
+        raise ConfigError(f"got {short(partial)}; wanted a table of values by variable", at=f"{at}.partial")
+    for variable, value in partial.items():
+        _one_of(value, domains.get(variable, ()), f"{at}.partial.{variable}")
+    if "return" in str(text).split():
+        wanted = "wanted one expression, as `1 if x == y else 0`: no code of a file is run"
+        raise ConfigError(f"got a function of several lines; {wanted}", at=f"{at}.function")
+    return _intentional(str(text), domains, {**fixed, **partial}, budget, f"{at}.function")
 
 
 def _intentional(
