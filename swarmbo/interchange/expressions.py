@@ -155,9 +155,8 @@ class Expression:
         def value(values: Values) -> Any:
             found: Any = is_and
             for part in parts:
-                found = part(values)
-                if bool(found) != is_and:
-                    return found
+                if bool(found := part(values)) != is_and:
+                    break
             return found
 
         return value

@@ -125,11 +125,10 @@ def ordered_graph(
     return FactorGraph(tuple(scopes), of_scopes, of_factors, tuple(owners), tuple(owners.values()))
 
 
-def enter(table: Table, place: tuple[int, ...], number: float, combination: Sequence[object], at: str) -> None:
+def enter(table: Table, place: tuple[int, ...], number: float, combination: object, at: str) -> None:
     """Enter the number of a combination in a table of NaN; refuse a second, different number for it."""
     if (known := table[place]) == known and known != number:
-        got = f"got {known:.15g} and {number:.15g} for {' '.join(map(str, combination))!r}"
-        raise ConfigError(f"{got}; wanted one number for each combination", at=at)
+        raise ConfigError(f"got {known:.15g} and {number:.15g} for {combination}; wanted one number", at=at)
     table[place] = number
 
 
@@ -146,13 +145,11 @@ class Budget:
         self._n_steps += math.prod(shape) * n_steps
         if self._n_entries > MOST_ENTRIES:
             sizes = " x ".join(map(str, shape[:8])) + (" x …" if len(shape) > 8 else "")
-            fix = "give variables fewer values, or split the constraint"
-            wanted = f"wanted at most {MOST_ENTRIES:,} in all tables together: {fix}"
-            raise ConfigError(f"got a table of {sizes} entries; {wanted}", at=at)
+            wanted = f"at most {MOST_ENTRIES:,} in all tables: give variables fewer values, or split the constraint"
+            raise ConfigError(f"got a table of {sizes} entries; wanted {wanted}", at=at)
         if self._n_steps > _MOST_STEPS:
             got = f"got {math.prod(shape):,} combinations for an expression of {n_steps:,} parts"
-            fix = "shorten it, or give variables fewer values"
-            raise ConfigError(f"{got}; wanted at most {_MOST_STEPS:,} parts in all: {fix}", at=at)
+            raise ConfigError(f"{got}; wanted at most {_MOST_STEPS:,}: shorten it, or give fewer values", at=at)
         return tuple(shape)
 
 

@@ -243,8 +243,7 @@ def _constraint(
     if _one_of(given.get("type"), ("intention", "extensional"), f"{at}.type") == "extensional":
         return _extensional(given, domains, budget, at)
     if "source" in given:
-        got = "got a file of code; wanted one expression: no code of a file is run"
-        raise ConfigError(got, at=f"{at}.source")
+        raise ConfigError("got a file of code; wanted one expression: no code of a file is run", at=f"{at}.source")
     text = given.get("function")
     if not isinstance(text, str | int | float):
         raise ConfigError(f"got {short(text)}; wanted an expression", at=f"{at}.function")
@@ -292,7 +291,7 @@ def _extensional(given: Mapping[str, Any], domains: Domains, budget: Budget, at:
                 wanted = f"a value of each of {values_of}; | separates combinations"
                 raise ConfigError(f"got {' '.join(line)!r}; wanted {wanted}", at=f"{at}.values.{key}")
             place = tuple(known[word] for word, known in zip(line, places, strict=True))
-            enter(table, place, number, line, f"{at}.values.{key}")
+            enter(table, place, number, repr(" ".join(line)), f"{at}.values.{key}")
     if (default := given.get("default")) is not None:
         table[np.isnan(table)] = _number(default, at)
     if np.isnan(table).any():

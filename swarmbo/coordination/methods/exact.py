@@ -71,8 +71,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
             fix = "Raise `table_budget`, give the variables fewer values, or use max-sum."
             raise BudgetError(f"exact needs a table of {needed}; {budget}. {fix}")
         if (n_axes := 1 + max(len(bucket.scope) for bucket in buckets.values())) > MOST_AXES:
-            fix = "Leave out variables of one value, or use max-sum."
-            raise BudgetError(f"exact needs a table over {n_axes} variables; NumPy has at most {MOST_AXES} axes. {fix}")
+            raise BudgetError(f"exact needs a table of {n_axes} variables; NumPy's limit is {MOST_AXES}. Use max-sum.")
         steps = partial(eliminated, buckets=buckets, sizes=sizes, rounds=rounds_of(graph, buckets))
         joined = {x: bucket.scope for x, bucket in buckets.items()}
         return Plan((Part(graph, 0, routes),), steps, sizes, joined)
