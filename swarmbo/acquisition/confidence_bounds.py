@@ -19,7 +19,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Values
-from swarmbo.graph.groups import check_disjoint, graph_of_groups, random_groups
+from swarmbo.graph.groups import graph_of_groups, random_groups
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Positive, ProperFraction, within
 
@@ -141,8 +141,12 @@ def check_groups(acquisition: Acquisition, graph: FactorGraph, outcomes: Outcome
     if acquisition.groups == "learned" and outcomes == "per-factor":
         wanted = "'given': outcomes per factor belong to given factors"
         raise ConfigError(f"got 'learned' with outcomes per factor; wanted {wanted}", at="$.acquisition.groups")
-    if acquisition.groups == "given" and not is_learned:
-        check_disjoint(graph)
+    shared = (variable for variable in graph.variables if len(graph.factors_of(variable)) > 1)
+    if acquisition.groups == "given" and not is_learned and (variable := next(shared, None)) is not None:
+        fix = "take groups = 'learned', or kind = 'dec-hbo', where factors may overlap"
+        got = f"variable {variable!r} is in the factors {', '.join(map(repr, graph.factors_of(variable)))}"
+        wanted = f"wanted groups that share no variable, as Add-GP-UCB needs: {fix}"
+        raise ConfigError(f"{got}; {wanted}", at="$.acquisition.groups")
 
 
 def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outcomes: OutcomeMode) -> None:

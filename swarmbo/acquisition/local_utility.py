@@ -129,7 +129,7 @@ class LocalUtility(PlaceUtility):
         noise_variance: Scale of Psi, > 0, in the square of the field's unit.
         merit: Function that gives the utility of an expected value.
         opt_out_utility: Utility of abstaining. Agents abstain unless a measurement's utility minus price exceeds it.
-        neighbours_noise: Noise variance of neighbours' measurements, in the same unit; None: ``noise_variance``.
+        neighbours_noise: Noise variance of neighbours' measurements, > 0, in that unit; None: ``noise_variance``.
 
     Example:
         >>> import numpy as np
@@ -148,8 +148,10 @@ class LocalUtility(PlaceUtility):
 
     def __post_init__(self) -> None:
         require(self, "sqrt_beta", lambda weight: weight >= 0.0, "a number >= 0")
-        require(self, "bonus", np.isfinite, "a number")
+        for field in ("bonus", "opt_out_utility"):
+            require(self, field, np.isfinite, "a number")
         require(self, "noise_variance", lambda variance: variance > 0.0, "a number > 0")
+        require(self, "neighbours_noise", lambda noise: noise is None or noise > 0.0, "a number > 0, or None")
 
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """Utility of single locations."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.settings import Count, Fraction, NonNegative, Settings, Whole
+from swarmbo.settings import Count, Fraction, NonNegative, Settings, Whole, require
 
 Outcomes = Float[np.ndarray, " t"]
 Steps = Bool[np.ndarray, " t"]
@@ -31,7 +31,7 @@ class TrustRegion(Settings, frozen=True):
     """Initial side of a trust region, and the rules by which it changes.
 
     Args:
-        initial: First side, as a share of the domain's side, in (0, 1].
+        initial: First side, as a share of the domain's side, from ``smallest`` to 1.
         successes: Number of improvements in a row, >= 1, after which the side doubles.
         failures: Number of evaluations in a row without an improvement, >= 1, after which the side halves.
         smallest: Smallest side, as a share of the domain's side, in (0, 1].
@@ -49,6 +49,10 @@ class TrustRegion(Settings, frozen=True):
     successes: Count = 3
     failures: Count = 3
     smallest: Fraction = 2.0**-7
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "initial", lambda side: side >= self.smallest, "a number >= `smallest`")
 
     def side(
         self, outcomes: Outcomes, n_initial: int = 0, steps: Steps | None = None, basis: Basis | None = None

@@ -150,8 +150,8 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
 
     for turn in range(rounds):
         mail, renewed = requests.Mailbox(), set[str]()
-        # a factor of one shared variable gives it the whole value in the first turn
-        for f in [f for f in order if len(scopes[f]) > 1 or turn == 0]:
+        # a factor of one shared variable gives it the whole value in the first turn; one without any sends nothing
+        for f in [f for f in order if len(scopes[f]) > min(turn, 1)]:
             for x in scopes[f]:
                 if x in variables:
                     yield from receive(mail, x, renewed)

@@ -151,27 +151,24 @@ class DeadlineAgent(ABC):
     def _receive_all(self, now: int, inbox: Sequence[Envelope]) -> None:
         self._now, self._version = max(self._now, now), self._version + 1
         for envelope in inbox:
-            self._receive(envelope)
-
-    def _receive(self, envelope: Envelope) -> None:
-        try:
-            label, bundle = messages.Codec.read(envelope.payload)
-        except TransportError:
-            return  # counts as lost, like a message of another decision or from an unknown agent
-        other = self._peers.get(envelope.sender)
-        if other is None or label.decision != self.decision or not isinstance(bundle, Bundle):
-            return
-        other.receive(bundle, self._now)
-        for version, message in zip(bundle.versions, bundle.updates, strict=False):
-            # bundles overtake one another, so an older state of an entry may arrive after a newer one
-            if version <= self._received_versions.get(message.key, -1):
+            try:
+                label, bundle = messages.Codec.read(envelope.payload)
+            except TransportError:
+                continue  # counts as lost, like a message of another decision or from an unknown agent
+            other = self._peers.get(envelope.sender)
+            if other is None or label.decision != self.decision or not isinstance(bundle, Bundle):
                 continue
-            if not self.accept(envelope.sender, message):
-                self.refused[envelope.sender] += 1
-                continue
-            self._received_versions[message.key] = version
-            if isinstance(message, messages.Valued):
-                self.put_to_all(message, version)
+            other.receive(bundle, self._now)
+            for version, message in zip(bundle.versions, bundle.updates, strict=False):
+                # bundles overtake one another, so an older state of an entry may arrive after a newer one
+                if version <= self._received_versions.get(message.key, -1):
+                    continue
+                if not self.accept(envelope.sender, message):
+                    self.refused[envelope.sender] += 1
+                    continue
+                self._received_versions[message.key] = version
+                if isinstance(message, messages.Valued):
+                    self.put_to_all(message, version)
 
     def put(self, recipient: str, message: Update, version: int) -> None:
         """Announce a message to another agent; no effect for itself."""

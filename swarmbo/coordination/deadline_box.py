@@ -10,7 +10,7 @@ needed, and with the newest message of each sender (asynchronous ADMM: Zhang & K
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -264,7 +264,8 @@ class DeadlineBoxAgent(DeadlineAgent):
                 if owner == self.name:
                     self._numbers[f, g, phase] = numbers
                     continue
-                self.announce(owner, message, partial(_relative_change, numbers))
+                unit, change = np.abs(numbers).max(), lambda before, now=numbers: np.abs(now - before.entries).max()
+                self.announce(owner, message, change, max(float(unit), 1e-300))
 
     def _begin_joint_starts(self) -> None:
         """Begin joint starts at the initial point and at the ends of the runs."""
@@ -283,10 +284,6 @@ class DeadlineBoxAgent(DeadlineAgent):
             at = tuple(phase[:, len(self._terms.starts) + joint_starts] for phase in received)
             line = self._functions.value_and_gradient(stack, stack.take(U), at)[0][0]
         return np.where(line < np.inf, line, -np.inf)
-
-
-def _relative_change(now: Vector, before: messages.Published) -> float:
-    return float(np.abs(now - before.entries).max()) / max(float(np.abs(now).max()), 1e-300)
 
 
 def maximise_by_deadline(

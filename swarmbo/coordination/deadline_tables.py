@@ -189,8 +189,7 @@ class DeadlineTableAgent(DeadlineAgent):
 
     def _known_value(self, variable: str) -> int | None:
         """Decided or assumed value of a variable; None if unknown."""
-        value = self._decided.get(variable)
-        if value is not None:
+        if (value := self._decided.get(variable)) is not None:
             return value
         if variable in self._decided or self.is_silent(self._graph.variable_owner(variable)):
             return self._terms.default.get(variable)
@@ -257,22 +256,15 @@ class DeadlineTableAgent(DeadlineAgent):
 
     def _announce_changes(self) -> None:
         graph, flooding = self._graph, self._flooding
-        for x in self._variables:
+        sent = [(FromVariable, graph.owner(f), f, x) for x in self._variables for f in graph.factors_of(x)]
+        sent += [(FromFactor, graph.variable_owner(x), f, x) for f in self._factors for x in graph.scope(f)]
+        for kind, recipient, f, x in sent:
             if x not in self._decided:  # otherwise only its decision counts
-                for f in graph.factors_of(x):
-                    entries = flooding.message(self._from_variables, f, x).copy()
-                    self._announce_change(graph.owner(f), FromVariable(f, x, entries))
-        for f in self._factors:
-            for x in graph.scope(f):
-                if x not in self._decided:
-                    entries = flooding.message(self._from_factors, f, x).copy()
-                    self._announce_change(graph.variable_owner(x), FromFactor(f, x, entries))
-
-    def _announce_change(self, recipient: str, message: FromVariable | FromFactor) -> None:
-        """Announce a message if it differs enough from the last one."""
-        now = message.entries
-        # changes are compared with threshold times spread, as a division by the spread would round
-        self.announce(recipient, message, lambda before: largest_changes(before.entries, now), spreads(now[None])[0])
+                entries = self._from_variables if kind is FromVariable else self._from_factors
+                now = flooding.message(entries, f, x).copy()
+                # changes are compared with threshold times spread, as a division by the spread would round
+                unit, change = spreads(now[None])[0], lambda before, now=now: largest_changes(before.entries, now)
+                self.announce(recipient, kind(f, x, now), change, unit)
 
 
 def agree_by_deadline(

@@ -213,27 +213,25 @@ class JointStarts:
             self._host.put(other, offer, offer.number)
 
     def _send_utilities(self, turn: int) -> None:
-        """Send own factors' values at each variable's candidates; other variables keep their present values."""
+        """Send own factors' values at each variable's candidates, if they changed enough since the last message; other
+        variables keep their present values.
+        """
         for f in self._factors:
             scope = self._graph.scope(f)
             if not any(x in self._moved for x in scope):
                 continue
             for x in scope:
                 # own variables are evaluated in their turn
-                if x in self._offers and self._graph.variable_owner(x) != self._host.name:
-                    self._send_utility(f, x, turn)
+                if x not in self._offers or (owner := self._graph.variable_owner(x)) == self._host.name:
+                    continue
+                utility = Utility(f, x, self._lines(f, x).ravel(), self._offers[x].number)
+                before = self._host.last_announced(owner, utility.key)
+                change = np.inf
+                if isinstance(before, Utility) and (self._schedule.is_fixed or before.number == utility.number):
+                    change = _change_of(before.entries, utility.entries, self._n_in_use)
+                if change > self._schedule.threshold:
+                    self._host.put(owner, utility, turn)
         self._moved.clear()
-
-    def _send_utility(self, f: str, x: str, turn: int) -> None:
-        """Send an own factor's values at a variable's candidates, if they changed enough since the last message."""
-        owner = self._graph.variable_owner(x)
-        utility = Utility(f, x, self._lines(f, x).ravel(), self._offers[x].number)
-        before = self._host.last_announced(owner, utility.key)
-        change = np.inf
-        if isinstance(before, Utility) and (self._schedule.is_fixed or before.number == utility.number):
-            change = _change_of(before.entries, utility.entries, self._n_in_use)
-        if change > self._schedule.threshold:
-            self._host.put(owner, utility, turn)
 
     def _compare(self, turn: int) -> None:
         joint_starts, assumed = np.arange(self._n_in_use), self.assumed

@@ -21,6 +21,7 @@ from swarmbo.graph import FactorGraph
 
 EXACT = 2**53  # whole numbers below it are exact as floats
 LARGEST = 1e200  # entries beyond it could overflow in a sum, and inf - inf is not a number
+MOST_AXES = 64  # of an array of NumPy
 
 Table = Float[np.ndarray, "..."]
 Tables = Mapping[str, Table]  # by factor

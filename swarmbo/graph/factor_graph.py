@@ -65,11 +65,11 @@ class FactorGraph:
             given, wanted = getattr(self, field), len(getattr(self, of))
             if isinstance(given, str) or len(given) != wanted:
                 raise ConfigError(f"got {short(given)}; wanted one for each of {wanted} {of}", at=f"$.{field}")
-        for factor, scope in zip(self.factors, self.scopes, strict=True):
-            distinct_names(scope, "variable", f"$.scopes.{factor}")
+        for at, names in [*zip(self.factors, self.scopes, strict=True), *enumerate(self.joined)]:
+            distinct_names(names, "variable", f"$.scopes.{at}" if isinstance(at, str) else f"$.joined[{at}]")
         covered = {variable for scope in self.scopes for variable in scope}
-        if strangers := sorted(covered - set(self.variables)):
-            raise ConfigError(f"got scopes with {strangers}; wanted them in the variables too", at="$.variables")
+        if strangers := sorted(covered.union(*self.joined) - set(self.variables)):
+            raise ConfigError(f"got scopes or joined variables with {strangers}; wanted known ones", at="$.variables")
         if idle := [variable for variable in self.variables if variable not in covered]:
             fix = "wanted each variable in a factor, or left out"
             raise ConfigError(f"got {idle[0]!r}, which is in no scope; {fix}", at="$.variables")
@@ -187,7 +187,7 @@ class FactorGraph:
         return cls.from_scopes(content.scopes, owners=content.owners, variable_owners=content.variable_owners)
 
     def to_networkx(self) -> "nx.Graph[str]":
-        """Bipartite networkx graph: node attributes ``bipartite`` and ``owner``, edge attribute ``axis``."""
+        """Bipartite networkx graph, without ``joined``; nodes have ``bipartite`` and ``owner``, edges ``axis``."""
         import networkx as nx  # late: takes a tenth of a second to import
 
         g: nx.Graph[str] = nx.Graph()
@@ -266,11 +266,13 @@ class FactorGraph:
         return parts
 
     def of(self, factors: Iterable[str]) -> "FactorGraph":
-        """Graph of some factors (at least one), in the graph's order and with its owners; variables as they appear."""
+        """Graph of some factors (at least one), in order, with owners and joined sets; variables as they appear."""
         wanted = sorted({self.place_of[factor] for factor in factors})
         scopes = {self.factors[i]: self.scopes[i] for i in wanted}
         acted = {variable: self.variable_owner(variable) for scope in scopes.values() for variable in scope}
-        return FactorGraph.from_scopes(scopes, {factor: self.owner(factor) for factor in scopes}, acted)
+        graph = FactorGraph.from_scopes(scopes, {factor: self.owner(factor) for factor in scopes}, acted)
+        joined = tuple(together for together in self.joined if set(together) <= acted.keys())
+        return replace(graph, joined=joined) if joined else graph
 
     def __repr__(self) -> str:
         return (

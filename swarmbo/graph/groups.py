@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.boundary.values import unused_prefix
-from swarmbo.errors import ConfigError
 from swarmbo.graph.factor_graph import FactorGraph, grouped
 from swarmbo.spaces import Domain
 
@@ -42,16 +41,6 @@ def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple
 def rows_of(stacks: Iterable[FactorStack]) -> dict[str, int]:
     """Row of each factor in stacks end to end."""
     return {factor: i for i, factor in enumerate(factor for stack in stacks for factor in stack.factors)}
-
-
-def check_disjoint(graph: FactorGraph) -> None:
-    """Refuse a graph in which a variable has two factors."""
-    for variable in graph.variables:
-        if len(factors := graph.factors_of(variable)) > 1:
-            fix = "take groups = 'learned', or kind = 'dec-hbo', where factors may overlap"
-            got = f"variable {variable!r} is in the factors {', '.join(map(repr, factors))}"
-            wanted = f"wanted groups that share no variable, as Add-GP-UCB needs: {fix}"
-            raise ConfigError(f"{got}; {wanted}", at="$.acquisition.groups")
 
 
 def random_groups(graph: FactorGraph, size: int, rng: np.random.Generator) -> tuple[tuple[str, ...], ...]:

@@ -2,11 +2,12 @@
 
 An expression becomes nested functions of the variables' values. Permitted are numbers, texts, ``True`` and ``False``;
 ``+ - * / // % **`` on numbers; comparisons, ``in`` with a literal list, ``and``, ``or``, ``not``, ``… if … else …``;
-``abs``, ``min``, ``max``, ``round``, ``int``, ``float``, ``bool`` of numbers. Integers and results beyond 1e200 are
-refused at every step, and so is rounding to more digits, so that every step is fast.
+``abs``, ``min``, ``max``, ``round``, ``int``, ``float``, ``bool`` of numbers, ``float("inf")``. Integers and finite
+results beyond 1e200 are refused at every step, and so is rounding to more digits, so that every step is fast.
 """
 
 import ast
+import math
 import operator
 import warnings
 from collections.abc import Callable, Mapping
@@ -52,8 +53,12 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }
-_CALLED: dict[str, Callable[..., Any]] = {part.__name__: part for part in (abs, min, max, int, float, bool)}
-_CALLED["round"] = _rounded
+_CALLED: dict[tuple[str, int], Callable[..., Any]] = {  # by name and number of arguments; 3: three or more
+    **{(part.__name__, 1): part for part in (abs, int, float, bool)},
+    **{(part.__name__, n): part for part in (min, max) for n in (2, 3)},
+    **{("round", n): _rounded for n in (1, 2)},
+}
+_CALLS = "abs(a), min(a, b, …), max(a, b, …), round(a), round(a, digits), int(a), float(a), float('inf'), bool(a)"
 
 
 class Expression:
@@ -66,16 +71,13 @@ class Expression:
         try:
             with warnings.catch_warnings(action="ignore"):  # about backslashes in texts
                 tree = ast.parse(self._text, mode="eval")
+            self._lines = self._text.encode().splitlines()
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             line = " ".join(text.split())[:60]
             raise self._refusal(repr(line), "one Python expression, as `abs(x - y) * 0.5`") from None
         self.n_steps = 0
         self._value = self._compile(tree.body, _MOST_LEVELS)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the variables, in the order of their first appearance."""
-        return tuple(self._names)
+        self.names = tuple(self._names)
 
     def of(self, values: Values) -> float:
         """Value of the expression at some values of its variables."""
@@ -98,7 +100,8 @@ class Expression:
         match node:
             case ast.Constant(value=bool() | int() | float() | str() as constant):
                 return lambda _: constant
-            case ast.Name(id=name):
+            case ast.Name():  # ``node.id`` is normalised: for the sign of micro it has the Greek letter
+                name = self._lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode()
                 self._names[name] = None
                 return lambda values: values[name]
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
@@ -115,10 +118,12 @@ class Expression:
                 return lambda values: then(values) if condition(values) else otherwise(values)
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 return self._comparison(ops, [left, *comparators], depth)
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLED and args:
-                return self._arithmetic(_CALLED[name], args, depth)
-            case ast.Call(func=called):
-                raise self._refusal(f"a call of {self._source(called)!r}", ", ".join(_CALLED))
+            case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value="inf" | "-inf" as text)], keywords=[]):
+                return lambda _: float(text)
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if (name, min(len(args), 3)) in _CALLED:
+                return self._arithmetic(_CALLED[name, min(len(args), 3)], args, depth)
+            case ast.Call():
+                raise self._refusal(f"the call {self._source(node)!r}", _CALLS)
             case _:
                 permitted = "numbers, texts, arithmetic, comparisons, `a if b else c`, abs, min"
                 raise self._refusal(repr(self._source(node)), permitted)
@@ -137,7 +142,8 @@ class Expression:
                 if isinstance(number, int) and abs(number) > LARGEST:
                     raise ValueError(f"a number is beyond {LARGEST:g}")
             result = function(*numbers)
-            if isinstance(result, complex) or not abs(result) <= LARGEST:
+            fits = abs(result) <= LARGEST or abs(result) == math.inf in map(abs, numbers)
+            if isinstance(result, complex) or not fits:
                 raise ValueError(_TOO_LARGE)
             return result
 
@@ -149,9 +155,8 @@ class Expression:
         def value(values: Values) -> Any:
             found: Any = is_and
             for part in parts:
-                found = part(values)
-                if bool(found) != is_and:
-                    return found
+                if bool(found := part(values)) != is_and:
+                    break
             return found
 
         return value

@@ -60,10 +60,10 @@ def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:
 
     In pyDCOP's YAML all constraints are extensional, and distribution hints name the owners. The other formats have no
     names. UAI's divides a factor by its largest entry. WCSP's may shift all costs, and the problem's name then states
-    the shift. Best choices stay the same.
+    the shift. Best choices stay the same, in UAI's format up to rounding by 1e-6 of a factor's spread.
 
     Raises:
-        ConfigError: If the ending is unknown, or the format cannot hold the problem.
+        ConfigError: If the ending is unknown, or the format cannot hold the problem, or would round it more.
         MissingPackageError: If a YAML file is written without the extra ``dcop``.
     """
     path = Path(path)

@@ -26,11 +26,12 @@ from swarmbo.boundary.files import finite
 from swarmbo.boundary.values import short
 from swarmbo.coordination.tables import EXACT, Table
 from swarmbo.errors import ConfigError
-from swarmbo.interchange.problem import Budget, Objective, TableProblem, Value, ordered_graph
+from swarmbo.interchange.problem import Budget, Objective, TableProblem, Value, enter, ordered_graph
 
 _MOST_VARIABLES = 100_000
-_KINDS = ("MARKOV", "BAYES")
 _MOST = 2**62  # WCSP's upper bound
+_LEAST = float(np.finfo(float).tiny)  # floats below it have fewer digits
+_ROUNDED = 1e-6  # largest error of a logarithm of a written potential, as a share of its table's spread
 
 Factors = Sequence[tuple[Sequence[int], Table]]  # variables by number, and entries
 
@@ -59,8 +60,9 @@ class _Words:
         if len(words) < count:
             raise ConfigError(f"ends after {len(words)} of {count} {what}: was the file cut off?")
         numbers = np.array([finite(word) for word in words])
-        if len(wrong := np.flatnonzero(~(numbers >= 0.0))):
-            raise ConfigError(f"{what}: got {words[wrong[0]][:20]!r}; wanted numbers >= 0")
+        small = np.flatnonzero(~(numbers >= _LEAST))
+        if wrong := [words[k] for k in small if numbers[k] != 0.0 or words[k].lower().partition("e")[0].strip("+-0.")]:
+            raise ConfigError(f"{what}: got {wrong[0][:20]!r}; wanted numbers >= 0, none between 0 and {_LEAST:.3g}")
         self._next += count
         return numbers
 
@@ -79,8 +81,8 @@ class _Words:
 def problem_of_uai(text: str, name: str) -> TableProblem:
     """Problem from UAI's format; a variable without a factor gets a constant factor."""
     words, budget = _Words(text), Budget()
-    if (kind := words.take("MARKOV")) not in _KINDS:
-        raise ConfigError(f"begins with {kind[:20]!r}; wanted {' or '.join(_KINDS)}")
+    if (kind := words.take("MARKOV")) not in ("MARKOV", "BAYES"):
+        raise ConfigError(f"begins with {kind[:20]!r}; wanted MARKOV or BAYES")
     n = words.integer("the number of variables", 1, _MOST_VARIABLES)
     sizes = [words.integer(f"the size of variable {i}", 1, 2**31) for i in range(n)]
     count = words.integer("the number of factors", 0, 10 * _MOST_VARIABLES)
@@ -129,10 +131,12 @@ def uai_of_problem(problem: TableProblem) -> str:
         highest = float(table.max())
         if highest == -math.inf:
             raise ConfigError(f"factor {f!r} forbids all; wanted some entry above -inf")
-        potentials = np.exp(table - highest)
-        if ((potentials == 0.0) & (table > -np.inf)).any():
-            got = f"factor {f!r} has entries more than 745 below its largest; as potentials they would be 0"
-            raise ConfigError(f"{got}, which forbids: divide all tables by one number, or write YAML")
+        potentials, allowed = np.exp(table - highest), table > -np.inf
+        below = highest - table[allowed]
+        error = np.abs(np.log(np.maximum(potentials[allowed], _LEAST)) + below).max()
+        if error > _ROUNDED * below.max():
+            got = f"factor {f!r} has entries up to {below.max():.6g} below its largest, which potentials would round"
+            raise ConfigError(f"{got}; wanted 1e-9 to 708: multiply all tables by one number, or write YAML")
         lines += ["", str(table.size), " ".join(map(repr, potentials.ravel().tolist()))]
     return "\n".join(lines) + "\n"
 
@@ -161,10 +165,11 @@ def problem_of_wcsp(text: str, _name: str) -> TableProblem:
     for j in range(count):
         scope = words.scope(j, words.integer(f"how many variables factor {j} has (shared ones are not read)", 0, n), n)
         shape = budget.reserve([sizes[i] for i in scope], f"$.f{j}")
-        table = np.full(shape, cost(f"the default cost of factor {j} (global ones are not read)"))
+        default, table = cost(f"the default cost of factor {j} (global ones are not read)"), np.full(shape, np.nan)
         for _ in range(words.integer(f"the number of tuples of factor {j} (shared ones are not read)", 0, table.size)):
             place = tuple(words.integer(f"a value of variable {i} in factor {j}", 0, sizes[i] - 1) for i in scope)
-            table[place] = cost(f"a cost of factor {j}")
+            enter(table, place, cost(f"a cost of factor {j}"), place, f"$.f{j}")
+        table[np.isnan(table)] = default
         factors.append((scope, table))
     words.require_end()
     return _numbered(called, sizes, factors, budget, "min", upper)

@@ -8,7 +8,7 @@ from typing import Literal, cast
 import numpy as np
 
 from swarmbo.boundary.values import exact, is_number, short
-from swarmbo.coordination.tables import Table, checked_tables, sizes_of
+from swarmbo.coordination.tables import LARGEST, MOST_AXES, Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.constraints import Constraint
@@ -19,7 +19,6 @@ Objective = Literal["min", "max"]
 
 MOST_ENTRIES = 2**24  # of all tables together, 128 MiB
 _MOST_STEPS = 2**28  # of expressions, for all entries together: a few minutes
-_MOST_AXES = 64  # NumPy's limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +39,7 @@ class TableProblem:
 
     Raises:
         ShapeError: If tables do not fit the graph or the domains, or hold values that are not numbers.
-        ConfigError: If the objective is another word, or the constant or the upper bound is not a number.
+        ConfigError: If the objective is another word, the constant is not finite, or the upper bound is no number.
 
     Example:
         >>> import numpy as np
@@ -66,9 +65,9 @@ class TableProblem:
         graph, tables = FactorGraph.with_tables(self.graph, self.tables)
         object.__setattr__(self, "graph", graph)
         object.__setattr__(self, "tables", checked_tables(graph, tables))
-        for name in ("constant", "upper"):
-            if (number := getattr(self, name)) is None or not is_number(number) or number != number:
-                raise ConfigError(f"got {short(number)}; wanted a number", at=f"$.{name}")
+        for name, most in (("constant", LARGEST), ("upper", math.inf)):
+            if (number := getattr(self, name)) is None or not is_number(number) or not abs(number) <= most:
+                raise ConfigError(f"got {short(number)}; wanted a number up to {most:g}", at=f"$.{name}")
         named = self.domains.items() if isinstance(cast(object, self.domains), Mapping) else ()
         given = {str(variable): exact(_in_order(values)) for variable, values in named}
         for variable, size in sizes_of(graph, self.tables).items():
@@ -126,6 +125,13 @@ def ordered_graph(
     return FactorGraph(tuple(scopes), of_scopes, of_factors, tuple(owners), tuple(owners.values()))
 
 
+def enter(table: Table, place: tuple[int, ...], number: float, combination: object, at: str) -> None:
+    """Enter the number of a combination in a table of NaN; refuse a second, different number for it."""
+    if (known := table[place]) == known and known != number:
+        raise ConfigError(f"got {known:.15g} and {number:.15g} for {combination}; wanted one number", at=at)
+    table[place] = number
+
+
 class Budget:
     """Limits on the entries of a file's tables, and on the time to compute them, checked before tables are made."""
 
@@ -133,19 +139,17 @@ class Budget:
 
     def reserve(self, shape: Sequence[int], at: str, n_steps: int = 0) -> tuple[int, ...]:
         """Count a table's entries, or refuse it; return its shape. ``n_steps``: number of parts of its expression."""
-        if len(shape) > _MOST_AXES:
-            raise ConfigError(f"got a table of {len(shape)} variables; wanted at most {_MOST_AXES}", at=at)
+        if len(shape) > MOST_AXES:
+            raise ConfigError(f"got a table of {len(shape)} variables; wanted at most {MOST_AXES}", at=at)
         self._n_entries += math.prod(shape)
         self._n_steps += math.prod(shape) * n_steps
         if self._n_entries > MOST_ENTRIES:
             sizes = " x ".join(map(str, shape[:8])) + (" x …" if len(shape) > 8 else "")
-            fix = "give variables fewer values, or split the constraint"
-            wanted = f"wanted at most {MOST_ENTRIES:,} in all tables together: {fix}"
-            raise ConfigError(f"got a table of {sizes} entries; {wanted}", at=at)
+            wanted = f"at most {MOST_ENTRIES:,} in all tables: give variables fewer values, or split the constraint"
+            raise ConfigError(f"got a table of {sizes} entries; wanted {wanted}", at=at)
         if self._n_steps > _MOST_STEPS:
             got = f"got {math.prod(shape):,} combinations for an expression of {n_steps:,} parts"
-            fix = "shorten it, or give variables fewer values"
-            raise ConfigError(f"{got}; wanted at most {_MOST_STEPS:,} parts in all: {fix}", at=at)
+            raise ConfigError(f"{got}; wanted at most {_MOST_STEPS:,}: shorten it, or give fewer values", at=at)
         return tuple(shape)
 
 

@@ -19,7 +19,7 @@ from swarmbo.boundary.values import distinct_names, short
 from swarmbo.coordination.tables import LARGEST, Table
 from swarmbo.errors import ConfigError, needed
 from swarmbo.interchange.expressions import Expression
-from swarmbo.interchange.problem import Budget, Objective, TableProblem, Value, ordered_graph
+from swarmbo.interchange.problem import Budget, Objective, TableProblem, Value, enter, ordered_graph
 
 _SEPARATORS = set("'\"|")  # and white space
 _MOST_EXPANDED = 2**23  # parts and characters: more than the largest file has without aliases
@@ -240,25 +240,22 @@ def _constraint(
 ) -> tuple[tuple[str, ...], Table]:
     if unknown := [key for key in given if key not in _KEYS]:
         raise ConfigError(f"got the key {short(unknown[0])}; wanted {', '.join(_KEYS)}", at=at)
-    match _one_of(given.get("type"), ("intention", "extensional"), f"{at}.type"):
-        case "intention":
-            if "source" in given:
-                got = "got a file of code; wanted one expression: no code of a file is run"
-                raise ConfigError(got, at=f"{at}.source")
-            text = given.get("function")
-            if not isinstance(text, str | int | float):
-                raise ConfigError(f"got {short(text)}; wanted an expression", at=f"{at}.function")
-            partial = given.get("partial") or {}
-            if not isinstance(partial, dict):
-                raise ConfigError(f"got {short(partial)}; wanted a table of values by variable", at=f"{at}.partial")
-            for variable, value in partial.items():
-                _one_of(value, domains.get(variable, ()), f"{at}.partial.{variable}")
-            if "return" in str(text).split():
-                wanted = "wanted one expression, as `1 if x == y else 0`: no code of a file is run"
-                raise ConfigError(f"got a function of several lines; {wanted}", at=f"{at}.function")
-            return _intentional(str(text), domains, {**fixed, **partial}, budget, f"{at}.function")
-        case _:
-            return _extensional(given, domains, budget, at)
+    if _one_of(given.get("type"), ("intention", "extensional"), f"{at}.type") == "extensional":
+        return _extensional(given, domains, budget, at)
+    if "source" in given:
+        raise ConfigError("got a file of code; wanted one expression: no code of a file is run", at=f"{at}.source")
+    text = given.get("function")
+    if not isinstance(text, str | int | float):
+        raise ConfigError(f"got {short(text)}; wanted an expression", at=f"{at}.function")
+    partial = given.get("partial") or {}
+    if not isinstance(partial, dict):
+        raise ConfigError(f"got {short(partial)}; wanted a table of values by variable", at=f"{at}.partial")
+    for variable, value in partial.items():
+        _one_of(value, domains.get(variable, ()), f"{at}.partial.{variable}")
+    if "return" in str(text).split():
+        wanted = "wanted one expression, as `1 if x == y else 0`: no code of a file is run"
+        raise ConfigError(f"got a function of several lines; {wanted}", at=f"{at}.function")
+    return _intentional(str(text), domains, {**fixed, **partial}, budget, f"{at}.function")
 
 
 def _intentional(
@@ -280,9 +277,7 @@ def _extensional(given: Mapping[str, Any], domains: Domains, budget: Budget, at:
     for variable in scope:
         _one_of(variable, domains, f"{at}.variables")
     distinct_names(scope, "variable", f"{at}.variables")
-    default = given.get("default")
-    shape = budget.reserve([len(domains[x]) for x in scope], at)
-    table = np.full(shape, np.nan if default is None else _number(default, at))
+    table = np.full(budget.reserve([len(domains[x]) for x in scope], at), np.nan)
     places = [{str(value): place for place, value in enumerate(domains[x])} for x in scope]
     values = given.get("values")
     if not isinstance(values, dict):
@@ -292,9 +287,13 @@ def _extensional(given: Mapping[str, Any], domains: Domains, budget: Budget, at:
         lines = map(_words, combinations.split("|")) if is_text else [[str(combinations)]]  # as in 1 2 | 1 3
         for line in lines:
             if len(line) != len(scope) or any(word not in known for word, known in zip(line, places, strict=True)):
-                wanted = f"a value of each of {', '.join(scope)}; | separates combinations"
+                values_of = ", ".join(f"{x} in {short(list(domains[x]))}" for x in scope)
+                wanted = f"a value of each of {values_of}; | separates combinations"
                 raise ConfigError(f"got {' '.join(line)!r}; wanted {wanted}", at=f"{at}.values.{key}")
-            table[tuple(known[word] for word, known in zip(line, places, strict=True))] = number
+            place = tuple(known[word] for word, known in zip(line, places, strict=True))
+            enter(table, place, number, repr(" ".join(line)), f"{at}.values.{key}")
+    if (default := given.get("default")) is not None:
+        table[np.isnan(table)] = _number(default, at)
     if np.isnan(table).any():
         missing = np.unravel_index(int(np.isnan(table).argmax()), table.shape)
         place = " ".join(str(domains[x][int(i)]) for x, i in zip(scope, missing, strict=True))

@@ -15,6 +15,7 @@ from swarmbo.boundary import files, values
 from swarmbo.coordination import plan
 from swarmbo.coordination.agreement import Solution, decided_factors
 from swarmbo.coordination.participant import solve_with_agents
+from swarmbo.coordination.tables import factor_values
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.networks import uai_solution
 from swarmbo.interchange.problem import TableProblem
@@ -135,10 +136,8 @@ class Solved:
         noun = "cost" if problem.objective == "min" else "value"
         if self.undecided:
             yield "without a value", _shortened(self.undecided)
-            chosen, tables = solution.assignment, problem.tables
-            scopes = {f: problem.graph.scope(f) for f in decided_factors(problem.graph, chosen)}
-            known = sum(float(tables[f][tuple(chosen[x] for x in scope)]) for f, scope in scopes.items())
-            if scopes:
+            if decided := decided_factors(problem.graph, solution.assignment):
+                known = factor_values(problem.graph.of(decided), problem.tables, solution.assignment).sum()
                 yield f"{noun} of the other factors", f"{problem.told(known):,.6g}"
         elif not report.violated:
             yield noun, f"{problem.told(solution.value):,.6g}"

@@ -15,7 +15,7 @@ from swarmbo.coordination.decoding import best_value, line_of
 from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.plan import Plan, TableMethod
 from swarmbo.coordination.requests import Steps
-from swarmbo.coordination.tables import Sizes, Table, Tables
+from swarmbo.coordination.tables import MOST_AXES, Sizes, Table, Tables
 from swarmbo.errors import BudgetError
 from swarmbo.graph import AnyGraph, AnyTables, FactorGraph, Links
 from swarmbo.registry import FIELD, kind
@@ -57,7 +57,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
         """Make the plan, as every agent computes it from the graph: the order, and the joins of each step.
 
         Raises:
-            BudgetError: If a step's table would exceed the budget.
+            BudgetError: If a step's table would exceed the budget, or have more than 64 variables.
         """
         buckets = elimination_steps(graph, sizes)
         largest = max(buckets.values(), key=lambda bucket: bucket.entries)
@@ -70,6 +70,8 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
             budget = f"the budget is {_shortened(self.table_budget)} entries"
             fix = "Raise `table_budget`, give the variables fewer values, or use max-sum."
             raise BudgetError(f"exact needs a table of {needed}; {budget}. {fix}")
+        if (n_axes := 1 + max(len(bucket.scope) for bucket in buckets.values())) > MOST_AXES:
+            raise BudgetError(f"exact needs a table of {n_axes} variables; NumPy's limit is {MOST_AXES}. Use max-sum.")
         steps = partial(eliminated, buckets=buckets, sizes=sizes, rounds=rounds_of(graph, buckets))
         joined = {x: bucket.scope for x, bucket in buckets.items()}
         return Plan((Part(graph, 0, routes),), steps, sizes, joined)

@@ -103,6 +103,15 @@ PLACES = np.array([(x, y) for x in np.linspace(0, 100, 40) for y in np.linspace(
 BY_UCB = LocalUtility(2.0, bonus=1.0, noise_variance=1.0)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [*(("neighbours_noise", value) for value in (-5.0, 0.0, np.nan)), ("opt_out_utility", np.nan), ("bonus", np.nan)],
+)
+def test_numbers_of_a_utility_out_of_their_range_are_refused(field, value):
+    with pytest.raises(ConfigError, match=f"{field}: got .*; wanted a number"):
+        LocalUtility(**{"sqrt_beta": 1.0, "bonus": 1.0, "noise_variance": 1.0, field: value})
+
+
 def test_half_of_a_shortlist_is_picked_with_earlier_picks_pending_and_half_is_the_best_of_the_rest():
     belief = conditioned = some_belief()
     picks, wanted = shortlist(belief, PLACES, 32, BY_UCB), list[int]()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
+from swarmbo.errors import ConfigError
 
 OUTCOMES = st.lists(st.one_of(st.floats(-100.0, 100.0), st.just(np.nan)), max_size=40)
 
@@ -196,6 +197,12 @@ def test_with_eight_pending_queries_a_failure_counts_once_a_later_query_knows_of
     assert box.side(np.array([0.0] + [-1.0] * 32), 1, basis=np.array([0, *asked_knowing])) == 0.8 / 2**4
     knowing = np.array([0, 1, 1, 2, 2, 3])  # with two pending queries every second failure counts
     assert box.side(np.array([0.0] + [-1.0] * 5), 1, basis=knowing) == 0.8 / 2**2
+
+
+def test_a_region_that_could_only_grow_by_failures_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"initial: got 0\.1; wanted a number >= `smallest`"):
+        TrustRegion(initial=0.1, smallest=0.5)
+    assert TrustRegion(initial=0.5, smallest=0.5, failures=1).side(np.array([1.0, 0.0])) == 0.5
 
 
 def test_a_box_is_clipped_at_the_faces_of_the_unit_cube() -> None:

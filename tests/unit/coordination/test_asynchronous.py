@@ -420,7 +420,7 @@ def test_invalid_messages_and_those_that_the_sender_may_not_send_are_dropped_and
     for number, message in enumerate(messages):
         inbox.append((other, Codec.encode(Bundle(number, -1, 0, (5,), (message,)), Label(0, number))))
     for sender, payload in inbox:
-        agent._receive(Envelope(sender, agent.name, payload))  # pyright: ignore[reportPrivateUsage]
+        agent._receive_all(0, [Envelope(sender, agent.name, payload)])  # pyright: ignore[reportPrivateUsage]
     assert agent.refused == {other: len(messages)}
     assert received_by(agent) == before
 

@@ -1,6 +1,7 @@
 """Upper bounds against brute force."""
 
 import itertools
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -11,7 +12,7 @@ import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo.settings import convert
 
-from .example_tables import TRIANGLE, Problem, Tables, by_agents, joint_values, ring, some_problem
+from .example_tables import TRIANGLE, Problem, Tables, by_agents, drawn, joint_values, ring, some_problem
 
 
 @st.composite
@@ -20,6 +21,8 @@ def problems(draw: st.DrawFn, forest: bool = False) -> Problem:
     rng, n, n_factors = np.random.default_rng(draw(st.integers(0, 2**32 - 1))), st.integers(1, 6), st.integers(1, 8)
     forbidden, scale = draw(st.sampled_from([0.0, 0.0, 0.2, 0.6])), draw(st.sampled_from([1e-6, 1.0, 1e9]))
     graph, tables = some_problem(rng, draw(n), draw(n_factors), forbidden=forbidden, forest=forest)
+    if draw(st.booleans()):  # a constraint couples some or all variables, perhaps of parts that share none
+        graph = replace(graph, joined=(graph.variables[: draw(n)],))
     return graph, {f: scale * table for f, table in tables.items()}
 
 
@@ -58,10 +61,10 @@ def test_without_loops_the_bound_is_the_optimum(problem: Problem) -> None:
 def test_agents_find_the_same_bound_by_messages_and_count_them(problem: Problem, n_agents: int) -> None:
     graph, tables = problem
     owner = {name: f"agent {k % n_agents}" for k, name in enumerate([*graph.factors, *graph.variables])}
-    scopes = dict(zip(graph.factors, graph.scopes, strict=True))
-    graph = sb.FactorGraph.from_scopes(
-        scopes, {f: owner[f] for f in graph.factors}, {x: owner[x] for x in graph.variables}
-    )
+    owners = {
+        f"{kind}_owners": tuple(owner[name] for name in getattr(graph, f"{kind}s")) for kind in ("factor", "variable")
+    }
+    graph = replace(graph, **owners)
     method = sb.MaxSum(rounds=3, bound="mplp", bound_rounds=4)
     line = nx.path_graph([f"agent {k}" for k in range(n_agents)])
     links = line if set(line) >= set(graph.agents) else None
@@ -115,6 +118,31 @@ def test_bounds_of_parts_add_up_and_a_solved_part_is_its_own_bound() -> None:
     assert alone is not None
     assert method.solve(whole, tables).upper_bound == pytest.approx(alone + tree, abs=1e-12)
     assert sb.MaxSum().solve(whole, tables).upper_bound is None
+
+
+@pytest.mark.parametrize("kind", [sb.MaxSum, sb.MGM, sb.DSA])
+@pytest.mark.parametrize(
+    "rules",
+    [{"constraints": [sb.Linear(weights={"x": 1.0, "w": 1.0}, at_most=1.5)]}, {"limits": {"load": (None, 0.5)}}],
+)
+def test_a_bound_holds_on_the_graph_of_a_team_whose_rule_couples_a_loop_and_a_lonely_variable(kind, rules) -> None:
+    graph = sb.FactorGraph.from_scopes(TRIANGLE | {"k": ["w"]})
+    graph = sb.Team(graph, dict.fromkeys(graph.variables, (0.0, 1.0)), **rules).graph
+    tables = {f: np.random.default_rng(0).normal(size=(2,) * len(graph.scope(f))) for f in graph.factors}
+    found, best = kind(bound="mplp").solve(graph, tables), joint_values(graph, tables).max()
+    assert found.value <= best <= found.upper_bound + 1e-12
+    assert found.upper_bound <= sum(table.max() for table in tables.values())
+    assert by_agents(kind(bound="mplp"), graph, tables).upper_bound == found.upper_bound
+
+
+def test_a_loop_that_a_constraint_joins_to_a_variable_is_no_tree_if_other_parts_exist() -> None:
+    graph = sb.FactorGraph.from_scopes(TRIANGLE | {"k": ["w"], "apart": ["u"]})
+    graph = replace(graph, joined=(("x", "w"),))
+    assert [part.is_forest for part in graph.components] == [False, True]
+    for seed in range(10):
+        tables = drawn(graph, seed)
+        found = sb.MaxSum().solve(graph, tables)
+        assert found.report.status != "exact" or found.value == pytest.approx(joint_values(graph, tables).max())
 
 
 def test_a_bound_is_selected_by_name() -> None:

@@ -145,6 +145,19 @@ def test_a_table_with_more_entries_than_any_float_is_refused_like_other_large_ta
     assert "the budget is 16,777,216 entries" in str(refused.value)
 
 
+@pytest.mark.parametrize("n", [64, 65])
+def test_a_table_with_more_axes_than_numpy_has_is_refused(n: int) -> None:
+    graph = FactorGraph.from_scopes(
+        {f"{x}-{y}": [x, y] for x, y in itertools.combinations([f"x{i}" for i in range(n)], 2)}
+    )
+    tables = dict.fromkeys(graph.factors, np.ones((1, 1)))
+    if n > 64:
+        with pytest.raises(BudgetError, match=r"of 65 variables; NumPy's limit is 64\. Use max-sum"):
+            exact(graph, tables)
+    else:
+        assert exact(graph, tables).value == len(graph.factors)
+
+
 def test_ties_go_to_the_lowest_indices() -> None:
     assert exact(CHAIN, TABLES).assignment == {"a": 0, "b": 0, "c": 0, "d": 0}
 

@@ -154,6 +154,27 @@ def test_a_graph_of_lists_is_that_of_tuples_and_does_not_change() -> None:
     assert (graph, hash(graph)) == (same, hash(same))
 
 
+@pytest.mark.parametrize(
+    ("joined", "says"),
+    [
+        ([["x", "q"]], r"with \['q'\]"),
+        (["xy"], "wanted a list of names"),
+        ([["x", "x"]], "no name twice"),
+        ([[]], "got "),
+    ],
+)
+def test_joined_sets_have_different_variables_of_the_graph(joined, says) -> None:
+    with pytest.raises(ConfigError, match=says):
+        FactorGraph(("f",), (("x", "y"),), ("a",), ("x", "y"), ("a", "a"), joined)
+
+
+def test_parts_keep_their_joined_sets_and_a_graph_of_networkx_has_none() -> None:
+    graph = replace(FactorGraph.from_scopes({"f": ["x"], "g": ["y"], "h": ["z"]}), joined=(("x", "y"),))
+    assert [part.joined for part in graph.components] == [(("x", "y"),), ()]
+    assert [part.is_forest for part in graph.components] == [True, True]
+    assert FactorGraph.from_networkx(graph.to_networkx()) == replace(graph, joined=())
+
+
 def test_parts_keep_their_owners() -> None:
     graph = FactorGraph.from_scopes(SCOPES, {"f1": "a", "f2": "b"}, {"x1": "c", "x3": "a", "x2": "c"})
     first, second = graph.components

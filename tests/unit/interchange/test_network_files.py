@@ -94,6 +94,10 @@ def test_a_written_uai_file_is_read_back_up_to_a_factor_per_table(problem: Table
         ("MARKOV 1 2 1 1 0 2 1 inf", "wanted numbers >= 0"),
         ("MARKOV 1 2 1 1 0 2 1 one", "wanted numbers >= 0"),
         ("MARKOV 1 2 1 1 0 2 1 ٢", "wanted numbers >= 0"),
+        *(
+            (f"MARKOV 1 2 1 1 0 2 1 {word}", f"got '{word}'; wanted numbers >= 0, none between 0 and 2.23e-308")
+            for word in ("1e-400", "-1e-400", "0.1E-999", "2e-308", "e5", f"0.{'0' * 9}1e-400")
+        ),
         (
             f"MARKOV 70 {'1 ' * 70} 1 70 {' '.join(map(str, range(70)))} 1 1",
             "a table of 70 variables; wanted at most 64",
@@ -111,11 +115,37 @@ def test_invalid_uai_files_are_refused_in_one_line(text: str, message: str) -> N
     assert "\n" not in str(caught.value)
 
 
-def test_potentials_that_would_round_to_zero_are_not_written() -> None:
+@pytest.mark.parametrize(
+    ("entries", "below"),
+    [
+        ([0.0, -1000.0], "1000"),
+        ([0.0, -744.9, -744.2], "744.9"),
+        ([-739.5, -740.0, 0.0], "740"),
+        ([1e-17, 3e-17], "2e-17"),
+    ],
+)
+def test_entries_that_potentials_would_round_are_not_written(entries: list[float], below: str) -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
-    problem = TableProblem("p", graph, {"f": np.array([0.0, -1000.0])}, {"x": (0, 1)})
-    with pytest.raises(ConfigError, match="more than 745 below"):
+    problem = TableProblem("p", graph, {"f": np.array(entries)}, {"x": range(len(entries))})
+    with pytest.raises(ConfigError, match=f"up to {below} below its largest, .*; wanted 1e-9 to 708"):
         uai_of_problem(problem)
+
+
+@pytest.mark.parametrize("spread", [1e-9, 1.0, 708.0])
+def test_written_potentials_keep_differences_up_to_a_millionth_of_the_spread(spread: float) -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x"]})
+    table = spread * np.random.default_rng(0).permutation(np.linspace(0.0, 1.0, 50))
+    again = problem_of_uai(uai_of_problem(TableProblem("p", graph, {"f": table}, {"x": range(50)})), "again")
+    np.testing.assert_allclose(again.tables["f0"], table - spread, atol=1e-6 * spread)
+
+
+def test_every_form_of_zero_forbids() -> None:
+    table = problem_of_uai("MARKOV 1 6 1 1 0 6 0 0.00 0e-5 -0. +0.0E99 0.3e-307", "file").tables["f0"]
+    assert (table > -np.inf).tolist() == [False] * 5 + [True]
+
+
+def test_a_factor_that_forbids_all_is_not_written() -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x"]})
     with pytest.raises(ConfigError, match="forbids all"):
         uai_of_problem(TableProblem("p", graph, {"f": np.full(2, -np.inf)}, {"x": (0, 1)}))
 
@@ -188,6 +218,8 @@ def test_the_optimum_equals_that_of_enumeration_and_of_toulbar2(tmp_path: Path, 
         (f"p 1 2 1 {2**60} 2 1 0 {2**53} 0", "got 9007199254740992; wanted the default cost of factor 0"),
         ("p 1 2 2 9 2 0 4 0 0 5 0", "forbid every choice"),
         ("p 1 2 1 9 2 1 0 0 3 0 1 1 1 0 1", "got '3'"),
+        ("p 1 2 1 9 2 1 0 0 2 1 3 1 4", r"f0: got 3 and 4 for \(1,\); wanted one number"),
+        ("p 1 2 1 9 2 1 0 0 2 1 3 1 9", r"got 3 and inf for \(1,\)"),
         ("p 1 2 1 9 2 1 0 0 1 2 1", "wanted a value of variable 0 in factor 0, 0 to 1"),
         ("p 1 2 1 9 2 1 0 0 1 1 0.5", "got '0.5', word 12; wanted a cost of factor 0"),
         ("p 2 2 1 9 2 2 2 0 0 1 0", "wanted each once"),
@@ -248,6 +280,18 @@ def test_the_written_constant_compensates_shifted_costs_or_the_name_states_the_s
     graph = sb.FactorGraph.from_scopes({"f0": ["x"]})
     problem = TableProblem("p", graph, {"f0": np.array(table)}, {"x": (0, 1)}, objective, constant)
     assert wcsp_of_problem(problem).startswith(beginning)
+
+
+def test_a_tuple_may_be_stated_twice_with_one_cost() -> None:
+    table = problem_of_wcsp("p 2 2 1 9 2 2 2 0 1 5 3 1 0 3 0 1 9 1 0 3", "file").tables["f0"]
+    assert (-table).tolist() == [[5.0, np.inf], [3.0, 5.0]]
+
+
+@pytest.mark.parametrize("constant", [np.inf, -np.inf, np.nan, 1e201, None, "one"])
+def test_a_constant_that_is_not_finite_is_refused(constant) -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x"]})
+    with pytest.raises(ConfigError, match=r"\$\.constant: got .*; wanted a number up to 1e\+200"):
+        TableProblem("p", graph, {"f": np.zeros(2)}, {"x": (0, 1)}, constant=constant)
 
 
 def test_an_upper_bound_that_is_too_large_is_not_written() -> None:

@@ -150,6 +150,19 @@ def test_a_written_yaml_file_is_read_back_equal(problem: TableProblem) -> None:
     np.testing.assert_equal(dict(again.tables), dict(problem.tables))
 
 
+def test_a_combination_may_be_stated_twice_with_one_number_and_the_default_fills_the_rest() -> None:
+    rows = "type: extensional, variables: x, default: 7, values: {3: 1 | 1}"
+    assert (-problem_of_yaml(constraint(rows), "file").tables["c"]).tolist() == [7.0, 3.0]
+
+
+def test_names_in_expressions_are_as_written_and_float_inf_forbids() -> None:
+    text = HEAD.replace("x:", "µ1:").replace("y:", "ﬁ:")
+    text += "constraints: {c: {type: intention, function: 'float(\"inf\") if µ1 == ﬁ else µ1'}}"
+    problem = problem_of_yaml(text, "file")
+    assert problem.graph.scope("c") == ("µ1", "ﬁ")
+    assert (-problem.tables["c"]).tolist() == [[np.inf, 0.0], [1.0, np.inf]]
+
+
 def test_a_constant_is_written_as_a_constraint() -> None:
     text = "objective: max\ndomains: {d: {values: [0, 1]}}\nvariables: {x: {domain: d, cost_function: x}}\n"
     problem = problem_of_yaml(text + "constraints: {c: {type: intention, function: 3 * 4}}\n", "file")
@@ -194,7 +207,7 @@ def constraint(text: str) -> str:
         ("objective: min\nvariables: {x: {domain: d}}", r"\$\.variables\.x\.domain: got 'd'; wanted a defined one"),
         (constraint("type: soft"), r"\$\.constraints\.c\.type"),
         (constraint("type: intention, function: x + z"), "got the name 'z'"),
-        (constraint("type: intention, function: open('f')"), "call of 'open'"),
+        (constraint("type: intention, function: open('f')"), 'call "open'),
         (constraint("type: intention, function: source.f(x), source: f.py"), "no code of a file is run"),
         (constraint("type: intention, function: 'if x:\\n  return 1'"), "function of several lines"),
         (constraint("type: intention, function: 1 / x"), "x = 0, where float division|x = 0, where"),
@@ -206,6 +219,19 @@ def constraint(text: str) -> str:
         (constraint("type: extensional, variables: [x, y], values: {1: 0 0}"), "no value for '0 1'"),
         (constraint("type: extensional, variables: x, values: {1: 0 | 2}"), r"values\.1: got '2'"),
         (constraint("type: extensional, variables: [x, y], values: {1: 0}"), "got '0'; wanted a value of"),
+        (
+            constraint("type: extensional, variables: x, values: {3: 0 1}"),
+            r"wanted a value of each of x in \[0, 1\]; \|",
+        ),
+        (
+            constraint("type: extensional, variables: x, values: {3: 0 | 1, 4: 1}"),
+            r"values\.4: got 3 and 4 for '1'; wanted",
+        ),
+        (
+            "objective: min\ndomains: {d: {values: [yes, no]}}\nvariables: {x: {domain: d}}\n"
+            "constraints: {c: {type: extensional, variables: x, values: {3: yes | no}}}",
+            r"got 'yes'; wanted a value of each of x in \[True, False\]",
+        ),
         (constraint("type: extensional, variables: x, values: {one: 0 | 1}"), "got 'one'; wanted a number"),
         (constraint("type: extensional, variables: x, values: {.nan: 0}"), "wanted a number"),
         (constraint(f"type: extensional, variables: x, values: {{{2**53 + 1}: 0}}"), "float64 does not round"),
