@@ -54,17 +54,14 @@ def each(
     situation: Situation, purpose: str, senders: Sequence[str], value_of: Callable[[str], Any], fits: FitsValue
 ) -> ViewSteps[Any]:
     """Values of some agents, by agent; computed here if all share a belief."""
-    return (yield from _exchange(situation, EachSends(purpose, tuple(senders), lambda agent, _: value_of(agent), fits)))
+    return in_turn(situation, purpose, senders, lambda agent, _: value_of(agent), fits, waits=False)
 
 
 def in_turn(
-    situation: Situation, purpose: str, senders: Sequence[str], value_of: ValueOf, fits: FitsValue
+    situation: Situation, purpose: str, senders: Sequence[str], value_of: ValueOf, fits: FitsValue, waits: bool = True
 ) -> ViewSteps[Any]:
-    """Sequential values of some agents, by agent; computed here if all share a belief."""
-    return (yield from _exchange(situation, EachSends(purpose, tuple(senders), value_of, fits, in_turn=True)))
-
-
-def _exchange(situation: Situation, request: EachSends) -> ViewSteps[dict[str, Any]]:
+    """Values of some agents, by agent; each ``waits`` for those before it. Computed here if all share a belief."""
+    request = EachSends(purpose, tuple(senders), value_of, fits, in_turn=waits)
     return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
 
 
@@ -76,13 +73,8 @@ def answer_of(request: EachSends) -> dict[str, Any]:
     return values
 
 
-def at_once(steps: ViewSteps[Out]) -> Out:
-    """Run steps with all beliefs at hand, without counting messages."""
-    return run_steps(steps, answer_of)
-
-
-def run_steps(steps: Generator[Any, Any, Out], answer_request: Callable[[Any], Any]) -> Out:
-    """Run steps, answering each request at once."""
+def run_steps(steps: Generator[Any, Any, Out], answer_request: Callable[[Any], Any] = answer_of) -> Out:
+    """Run steps, answering each request at once; by default with all beliefs at hand, without counting messages."""
     reply: Any = None
     while True:
         try:
@@ -111,8 +103,9 @@ def likely_steps(situation: Situation) -> ViewSteps[Situation]:
 
 def fast_belief(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
     """Equal belief that predicts fast at the agents' candidates."""
-    places = {agent: situation.candidates[agent] for agent in situation.movers}
-    return quick_at(belief, places) if places else belief
+    own = {agent: situation.candidates[agent] for agent in situation.movers}
+    places = own if isinstance(belief, Views) else {"all": situation.numbered[0]}
+    return quick_at(belief, places) if own else belief
 
 
 def greedy_picks(
@@ -124,15 +117,17 @@ def greedy_picks(
     those without a free place are missing. ``fast`` is the result of ``fast_belief``; None: compute it.
     """
     candidates, belief = situation.candidates, fast_belief(situation, situation.belief) if fast is None else fast
+    everywhere, numbers = situation.numbered
+    every = np.concatenate([np.zeros(0, dtype=int), *numbers.values()])  # of each agent from its ``first`` on
+    first = dict(zip(numbers, np.cumsum([0, *map(len, numbers.values())]).tolist(), strict=False))
 
     def pick(agent: str, before: Mapping[str, Any]) -> int | None:
         places, own = candidates[agent], view_of(belief, agent)
-        left = np.arange(len(places))
-        everywhere, numbers = situation.numbered
-        if taken := [numbers[other][row] for other, row in before.items() if row is not None]:
-            is_free = np.ones(len(everywhere), dtype=bool)
-            is_free[taken] = False
-            left = np.flatnonzero(is_free[numbers[agent]])
+        taken = every[[first[other] + row for other, row in before.items() if row is not None]]
+        is_free = np.ones(len(everywhere), dtype=bool)
+        is_free[taken] = False
+        left = np.flatnonzero(is_free[numbers[agent]])
+        if len(taken):
             own = own.condition_on_pending(relevant_places(own, places, everywhere[taken], situation.domain))
         chosen = choose(agent, own, places[left]) if len(left) else None
         return None if chosen is None else int(left[chosen])

@@ -118,7 +118,8 @@ def nearest(places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], 
     if len(others) <= IN_SIGHT:
         return np.arange(len(others))
     far = ((domain.to_unit(others) - domain.to_unit(places).mean(axis=0)) ** 2).sum(axis=1)
-    return np.sort(np.argsort(far, kind="stable")[:IN_SIGHT])
+    near = np.flatnonzero(far <= np.partition(far, IN_SIGHT - 1)[IN_SIGHT - 1])  # more than 64 only at equal distances
+    return np.sort(near[np.argsort(far[near], kind="stable")[:IN_SIGHT]])
 
 
 def numbered(candidates: Candidates, agents: Sequence[str]) -> Numbered:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.by_view import Chooser, ViewSteps, are_rows, at_once, each, fast_belief, greedy_picks
+from swarmbo.acquisition.by_view import Chooser, ViewSteps, are_rows, each, fast_belief, greedy_picks, run_steps
 from swarmbo.acquisition.chain import Candidates, Spots, assign, chains, divide, matched, relevant_places, shares_factor
 from swarmbo.acquisition.local_problem import LocalProblem, Safeguard, TablesOnDemand
 from swarmbo.acquisition.local_utility import LocalUtility
@@ -20,7 +20,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import checked_result
 from swarmbo.settings import require, within
-from swarmbo.spaces import Domain, place_keys
+from swarmbo.spaces import Domain
 
 # beyond this team size, all tables share a limit of entries, unless agents would get too few candidates ...
 _LARGE_TEAM = 48
@@ -119,7 +119,7 @@ class ChainAcquisition(Acquisition, frozen=True):
         no factor measure at their greedy choices. So the best joint choice has at least the value of the greedy choices
         by these tables, and agents do not crowd agents outside their factors.
         """
-        return at_once(self._problem_steps(situation))
+        return run_steps(self._problem_steps(situation))
 
     @property
     def splits(self) -> bool:
@@ -256,12 +256,10 @@ def local_acquisition(belief: PlaceBelief, options: Options, utility: Utility, p
     """
     table = utility.table_of(belief, options, price)
     is_new = type(utility) is LocalUtility  # creates a new table each time; others may keep theirs
-    keys = [place_keys(places) for places in options]
     for i, j in itertools.combinations(range(len(options)), 2):
-        rows, columns = (keys[i][:, None] == keys[j]).nonzero()
-        same = (options[i][rows] == options[j][columns]).all(axis=1)
-        rows, columns = rows[same], columns[same]
+        rows, columns = (options[i][:, None] == options[j]).all(axis=2).nonzero()
         if len(rows):
             table, is_new = table if is_new else table.copy(), True
-            np.moveaxis(table, (i, j), (0, 1))[rows, columns] = -np.inf
+            same = {i: rows, j: columns}
+            table[tuple(same.get(axis, slice(None)) for axis in range(table.ndim))] = -np.inf
     return table

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,7 @@ class _Check:
 
     def __init__(self, given: Safeguard, chain: Sequence[str], agreed: Batch, rival: Batch, *, shared: bool) -> None:
         self.given, self._chain, self._agreed, self._rival = given, list(chain), agreed, rival
+        self._place = {agent: place for place, agent in enumerate(chain)}
         places = [*agreed.values(), *rival.values()]
         self._places = np.array(places) if places else np.empty((0, 1))
         self._rows = {place.tobytes(): row for row, place in enumerate(places)}
@@ -69,11 +71,13 @@ class _Check:
 
     def worthwhile(self, situation: Situation) -> ViewSteps[Batch]:
         agreed, given, chain = self._agreed, self.given, self._chain
+        rows = {agent: self._rows[place.tobytes()] for agent, place in agreed.items()}
 
         def stays(agent: str, before: Mapping[str, Any]) -> bool:
-            behind = [other for other in reversed(chain[chain.index(agent) + 1 :]) if other in agreed]
-            ahead = [agreed[other] for other in behind if before.get(other, True)][-IN_SIGHT:]
-            is_worth_it = self._term(agent, [agreed[agent], *ahead]) > given.utilities[agent].opt_out_utility
+            behind = chain[self._place[agent] + 1 :]
+            measuring = (rows[other] for other in behind if other in agreed and before.get(other, True))
+            ahead = [*islice(measuring, IN_SIGHT)][::-1]
+            is_worth_it = self._term(agent, [rows[agent], *ahead]) > given.utilities[agent].opt_out_utility
             return agent in situation.unscaled or bool(is_worth_it)
 
         paying = [agent for agent in reversed(chain) if agent in agreed and agent in given.prices]
@@ -85,6 +89,7 @@ class _Check:
     def is_no_worse(self, situation: Situation, agreed: Batch) -> ViewSteps[bool]:
         """True if the sequential greedy places have no larger value than the remaining agreed places."""
         chain, order, rival = self._chain, self.given.order, self._rival
+        both = [{agent: self._rows[place.tobytes()] for agent, place in own.items()} for own in (agreed, rival)]
         if any(agent in rival and agent not in agreed and agent not in self.given.prices for agent in chain):
             return False  # max-sum on loops may end in a conflict, which leaves an agent without a place
         # number of agents ahead that count, and if the noise that scales Psi is used for them
@@ -94,7 +99,7 @@ class _Check:
         for sight in sights:
 
             def of_both(agent: str, sight: tuple[int, bool] = sight) -> list[float]:
-                return [self._adds(agent, batch, *sight) for batch in (agreed, rival)]
+                return [self._adds(agent, batch, *sight) for batch in both]
 
             said = yield from each(situation, "looking again", chain, of_both, lambda _, both: are_numbers(both, 2))
             ours, theirs = map(added, zip(*said.values(), strict=True))
@@ -103,16 +108,14 @@ class _Check:
                 return False
         return True
 
-    def _adds(self, agent: str, batch: Batch, order: int, to_the_letter: bool) -> float:
+    def _adds(self, agent: str, batch: Mapping[str, int], order: int, to_the_letter: bool) -> float:
         if agent not in batch:
             return float(self.given.utilities[agent].opt_out_utility)
-        ahead = self._chain[self._chain.index(agent) + 1 :][:order]
-        places = [batch[other] for other in (agent, *ahead) if other in batch]
-        return float(self._term(agent, places, to_the_letter))
+        ahead = self._chain[self._place[agent] :][: order + 1]
+        return float(self._term(agent, [batch[other] for other in ahead if other in batch], to_the_letter))
 
-    def _term(self, agent: str, places: Sequence[Place], to_the_letter: bool = False) -> float:
+    def _term(self, agent: str, rows: Sequence[int], to_the_letter: bool = False) -> float:
         """Local acquisition of a measuring agent at the first of some places, given those of others."""
-        rows = [self._rows[place.tobytes()] for place in places]
         value, at = self._values(agent, rows)
         return value([at[row] for row in rows], to_the_letter) - self.given.prices.get(agent, 0.0)
 
@@ -126,7 +129,7 @@ class _Check:
         return self._known[key]
 
     def _in_sight(self, agent: str) -> list[int]:
-        near, both = self._chain[self._chain.index(agent) :][: IN_SIGHT + 1], (self._agreed, self._rival)
+        near, both = self._chain[self._place[agent] :][: IN_SIGHT + 1], (self._agreed, self._rival)
         return [self._rows[batch[other].tobytes()] for batch in both for other in near if other in batch]
 
 

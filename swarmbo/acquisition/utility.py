@@ -107,7 +107,7 @@ def greedy_batch(scores: Scores, size: int) -> Int[np.ndarray, " s"]:
     left, picks = np.arange(len(scores.rank)), np.empty(size, dtype=int)
     for n in range(size):
         best = int(scores.rank[left].argmax())  # among those left: ranks may be -inf
-        picks[n], left = left[best], np.delete(left, best)
+        picks[n], left = left[best], left[left != left[best]]
         scores.take(int(picks[n]))
     return picks
 

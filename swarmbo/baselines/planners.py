@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
 from swarmbo.acquisition import Acquisition, Decision, Situation
-from swarmbo.acquisition.by_view import ViewSteps, at_once, each, greedy_picks, is_row
+from swarmbo.acquisition.by_view import ViewSteps, each, greedy_picks, is_row, run_steps
 from swarmbo.belief import view_of
 from swarmbo.errors import ConfigError
 from swarmbo.records import SolveReport
@@ -37,7 +37,7 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Choose locations by mean + sqrt(beta) std, or by the acquisition's own utility of a location."""
-        return at_once(self.steps(situation, acquisition))
+        return run_steps(self.steps(situation, acquisition))
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
         """Steps of ``decide``, in which agents with separate beliefs send their choices."""
@@ -76,7 +76,7 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Choose locations sequentially, by the acquisition's utility of single locations."""
-        return at_once(self.steps(situation, acquisition))
+        return run_steps(self.steps(situation, acquisition))
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
         """Steps of ``decide``, in which agents with separate beliefs send their choices to the next agent."""

@@ -47,7 +47,7 @@ class KnownPlaces(Delegating):
         prior, domain = self.belief.hyperparameters, self.belief.domain
         if prior.kernel not in KERNEL_NAMES:
             return np.ones(len(X))
-        at = np.clip(X, places.min(axis=0), places.max(axis=0))
+        at = np.clip(X, *np.array([(axis.min(), axis.max()) for axis in places.T]).T)  # much faster than axis=0
         apart = (domain.to_unit(X) - domain.to_unit(at)) / np.array(prior.lengthscales)
         return correlation(prior.kernel, np.sqrt((apart**2).sum(axis=1)))
 

@@ -3,9 +3,9 @@
 The traffic of many equal messages is computed with arrays; tests compare lengths and hops with real messages.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -71,7 +71,7 @@ class Central:
                 self.over_tree(best)
                 return best
             case requests.ToAll():
-                self.traffic += self._traffic_of(self._tree_messages(request.data))
+                self.traffic += self._counts.to_all(request.data)
                 return {name: request.data[name] for name in self.part.agents}
             case requests.InTurn():
                 return self._in_turn(request)
@@ -163,16 +163,6 @@ class Central:
             self.traffic += self._traffic_of(request.messages(self.part, agent, known))
         return known
 
-    def _tree_messages(self, data: Mapping[str, bytes]) -> Iterator[AddressedMessage]:
-        """Messages up and down the tree, by which every agent gets the data of all agents."""
-        tree = self.part.tree
-        behind = {agent: {agent: data[agent]} for agent in tree.leaves_first}
-        for agent in tree.leaves_first:
-            if (parent := tree.parent[agent]) is not None:
-                behind[parent] |= behind[agent]
-                yield requests.ToAll.message(self.part, agent, parent, behind[agent])
-                yield requests.ToAll.message(self.part, parent, agent, data, behind[agent])
-
     def _compared(self, request: requests.Compare) -> tuple[messages.Verdict, Rank | None]:
         verdict, best_so_far = request.verdict(self.part)
 
@@ -247,6 +237,20 @@ class Counts:
         """Traffic down the tree, to every agent but the root from its parent."""
         hops = self._tree_hops
         return _sum(np.full(len(hops), messages.Codec.size(message)), hops)
+
+    def to_all(self, data: Mapping[str, bytes]) -> Traffic:
+        """Traffic up and down the tree, by which every agent gets the data of all agents that it lacks."""
+        tree, behind, traffic = self.part.tree, dict[str, np.ndarray](), Traffic()
+        size, report = messages.Codec.size, partial(messages.Reports, self.part.index, "")
+        own = {name: np.array([1, size(report({name: one})) - size(report({}))]) for name, one in data.items()}
+        for agent in tree.leaves_first:  # numbers of entries and of bytes
+            behind[agent] = np.sum([own[agent], *(behind[child] for child in tree.children[agent])], axis=0)
+        links = [(agent, parent) for agent, parent in tree.parent.items() if parent is not None]
+        up = np.array([behind[agent] for agent, _ in links]).reshape(-1, 2)
+        for senders, sent in zip(zip(*links, strict=True), [up, sum(own.values()) - up], strict=False):
+            headers = 2 * (sent[:, 0] >= 2**4) + 2 * (sent[:, 0] >= 2**16)  # MessagePack's fixmap, map 16, map 32
+            traffic += _sum(size(report({})) + messages.text_widths(senders) + headers + sent[:, 1], self._tree_hops)
+        return traffic
 
     @cached_property
     def _senders(self) -> tuple[Int[np.ndarray, " n-1"], Int[np.ndarray, " n-1"]]:

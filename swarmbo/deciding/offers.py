@@ -79,19 +79,16 @@ def packed(places: Places, sites: PlaceTable | None = None) -> bytes:
     Locations that are all sites become differences of indices, as most sites within an agent's reach are consecutive.
     Others are stored column by column, as numbers of a lattice repeat. Either is compressed if that is shorter.
     """
-    columns = np.ascontiguousarray(np.asarray(places, dtype="<f8").T).tobytes()
-    contents = {_NUMBERS: columns}
-    rows = None if sites is None else sites.rows_of(places)
+    kind, content = _NUMBERS, np.ascontiguousarray(np.asarray(places, dtype="<f8").T).tobytes()
+    if len(content) > _MOST:  # a receiver refuses to inflate more than this, so long lists are sent uncompressed
+        return bytes([kind]) + content
+    rows = sites.rows_of(places) if sites is not None and len(places) else None
     # compared bit by bit: a site that differs in its last bit is another location, and decisions would differ
     if sites is not None and rows is not None and sites.places[rows].tobytes() == places.tobytes():
         # most sites in reach are consecutive, so differences are small numbers of one byte
-        contents[_INDICES] = msgspec.msgpack.encode(np.diff(rows, prepend=0).tolist())
-    contents |= {kind | _IS_COMPRESSED: zlib.compress(content, 9) for kind, content in contents.items()}
-    # a receiver refuses to inflate more than this, so long lists are sent uncompressed
-    if len(columns) > _MOST:
-        contents = {_NUMBERS: columns}
-    kind = min(contents, key=lambda kind: len(contents[kind]))
-    return bytes([kind]) + contents[kind]
+        kind, content = _INDICES, msgspec.msgpack.encode(np.diff(rows, prepend=0).tolist())
+    shorter = zlib.compress(content, 9)
+    return bytes([kind | _IS_COMPRESSED]) + shorter if len(shorter) < len(content) else bytes([kind]) + content
 
 
 def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None = None) -> Places:

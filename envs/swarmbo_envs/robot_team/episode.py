@@ -93,7 +93,7 @@ class Ideal(Mover):
         pose, length = episode.poses[robot], motion.length(path)
         end_pose = motion.advance(pose, path)
         end_pose[:2] = np.clip(end_pose[:2], self.low, self.high) if end is None else end
-        places = motion.places_along(pose, path, stops(length))
+        places = motion.places_along(pose, path, at) if len(at := stops(length)) else np.empty((0, 2))
         return Drive(end_pose, motion.trace(pose, path), length, float(path[:, 0].sum()), True, places)
 
 

@@ -6,6 +6,8 @@ segments of constant command, each (duration in s, speed in m/s, turn rate in ra
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -75,8 +77,8 @@ class Unicycle:
         outside = np.hypot(offset[:, 0], offset[:, 1]) >= radius
         possible = outside & self._stays_on_map(centre, radius, start, side, sweep)
         path = np.empty((len(goals), 2, 3))
-        path[:, 0] = np.stack(np.broadcast_arrays(sweep / self.turn_rate_rad_s, self.speed_m_s, rate), axis=-1)
-        path[:, 1] = np.stack(np.broadcast_arrays(straight / self.speed_m_s, self.speed_m_s, 0.0), axis=-1)
+        path[:, 0, 0], path[:, 0, 1:] = sweep / self.turn_rate_rad_s, (self.speed_m_s, rate)
+        path[:, 1, 0], path[:, 1, 1:] = straight / self.speed_m_s, (self.speed_m_s, 0.0)
         path[~possible, :, 0] = np.inf
         return path
 
@@ -111,14 +113,14 @@ def length(path: Path) -> float:
 
 def advance(pose: Pose, path: Path) -> Pose:
     """Pose at the end of a path: the unicycle's equations of motion, integrated exactly."""
-    x, y, heading = (float(value) for value in pose)
-    for duration, speed, rate in path:
+    x, y, heading = pose.tolist()
+    for duration, speed, rate in path.tolist():
         turn = rate * duration
         chord = speed * duration * float(np.sinc(turn / _FULL_TURN))  # np.sinc(z) = sin(pi z) / (pi z)
         x += chord * np.cos(heading + turn / 2)
         y += chord * np.sin(heading + turn / 2)
         heading += turn
-    return np.array([x, y, wrap_angle(heading).item()])
+    return np.array([x, y, wrap_angle(heading)])
 
 
 def ends_of_arcs(pose: Pose, segments: Float[np.ndarray, "k 3"]) -> Places:
@@ -149,22 +151,22 @@ def places_along(pose: Pose, path: Path, distances: Values) -> Places:
 
 def trace(pose: Pose, path: Path) -> Places:
     """Points along a path, for drawing: arcs sampled, straight segments by their ends."""
-    points, pose_so_far = [pose[:2]], pose
-    for segment in path:
-        pieces = _POINTS_PER_ARC if segment[2] else 1
-        if segment[0] * segment[1] > 0:
-            piece = segment[None] * np.array([1 / pieces, 1.0, 1.0])
-            for _ in range(pieces):
-                pose_so_far = advance(pose_so_far, piece)
-                points.append(pose_so_far[:2])
-        else:
-            pose_so_far = advance(pose_so_far, segment[None])
-    return np.array(points)
+    points, heading = [pose[None, :2]], float(pose[2])
+    for duration, speed, rate in path.tolist():
+        pieces = _POINTS_PER_ARC if rate and duration * speed > 0 else 1
+        piece_s = duration * (1 / pieces)
+        turn = rate * piece_s
+        *headings, heading = accumulate([turn] * pieces, lambda old, by: wrap_angle(old + by), initial=heading)
+        if duration * speed > 0:
+            chord = speed * piece_s * float(np.sinc(turn / _FULL_TURN))
+            steps = chord * np.column_stack([axis(np.array(headings) + turn / 2) for axis in (np.cos, np.sin)])
+            points.append(np.add.accumulate(np.vstack([points[-1][-1:], steps]))[1:])
+    return np.concatenate(points)
 
 
-def wrap_angle(angle: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
+def wrap_angle(angle: Any) -> Any:
     """The angle in [-pi, pi)."""
-    return np.asarray(np.mod(np.asarray(angle) + np.pi, _FULL_TURN) - np.pi)
+    return (angle + np.pi) % _FULL_TURN - np.pi
 
 
 @dataclass(frozen=True, eq=False)

@@ -183,7 +183,7 @@ class World:
         self.sensors = Sensors(settings, rules, field, agents, max(self._fastest) * self.round_time_s)
         self._starts = checked_starts(settings, field)
         self._there_m = 1e-9 * float((field.high - field.low).max())
-        self._parts = self.ground.part_of(field.sites)
+        self._columns, self._parts = np.ascontiguousarray(field.sites.T), self.ground.part_of(field.sites)
         if self._starts is not None:
             self._require_separation(self._starts)
             self.battery_limits.require_reach(self._starts, agents)
@@ -218,7 +218,7 @@ class World:
         """Indices of the sites that a robot can reach and measure in one round, and return to base from."""
         pose, sites = episode.poses[robot], self.field.sites
         limit = self._fastest[robot] * self.round_time_s * SLACK
-        east, north = sites.T - pose[:2, None]
+        east, north = self._columns - pose[:2, None]
         near = np.flatnonzero((east**2 + north**2 <= limit**2) & ~episode.measured)
         if self.spacing is not None:
             near = near[self.spacing.is_clear(robot, sites[near], episode.poses[:, :2])]

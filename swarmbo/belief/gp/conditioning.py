@@ -213,7 +213,7 @@ class JointPosterior:
         """Posterior at some of the points."""
         terms = tuple(Term(term.prior, term.at[rows]) for term in self.terms)
         V, factor = _columns(self.V, rows), None if self.factor is None else self.factor[rows]
-        return replace(self, mean=self.mean[rows], var=self.var[rows], V=V, terms=terms, factor=factor)
+        return JointPosterior(self.mean[rows], self.var[rows], V, terms, self.scale, factor)
 
     def scaled(self, mean: Float[np.ndarray, " m"], var: Float[np.ndarray, " m"]) -> "JointPosterior":
         """Posterior with other means and variances, and the same correlations."""

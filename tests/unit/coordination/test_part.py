@@ -6,8 +6,9 @@ import pytest
 
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.decoding import decode
+from swarmbo.coordination.messages import Codec
 from swarmbo.coordination.part import LocalView, Part
-from swarmbo.coordination.requests import AllReduce, Compare, single_request
+from swarmbo.coordination.requests import AllReduce, Compare, ToAll, single_request
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
@@ -32,6 +33,24 @@ def test_the_tree_follows_the_links_and_skips_agents_that_only_relay() -> None:
 def test_agents_out_of_reach_are_refused() -> None:
     with pytest.raises(TransportError):
         _ = Part(GRAPH, 0, Routes(GRAPH.agents, nx.Graph([("a", "b"), ("c", "d")]))).tree
+
+
+@pytest.mark.parametrize("n", [1, 2, 17, 300])
+def test_counted_bytes_of_data_for_all_are_those_of_encoded_messages(n: int) -> None:
+    names = [f"{'long' * (i % 9)}{i}" for i in range(n)]
+    graph = FactorGraph.from_scopes({f"w_{name}": [name] for name in names})
+    links = nx.relabel_nodes(nx.balanced_tree(2, 9).subgraph(range(n)), dict(enumerate(names)))
+    part = Part(graph, 7, Routes(names, links))
+    data = {name: bytes([0, 5, 255, 256, 70_000][i % 5]) for i, name in enumerate(names)}
+    sent = list[int]()
+    for agent, parent in part.tree.parent.items():
+        if parent is not None:
+            behind = part.tree.behind[agent]
+            up = ToAll.message(part, agent, parent, {name: data[name] for name in behind})
+            sent += [len(Codec.encode(one.message)) for one in (up, ToAll.message(part, parent, agent, data, behind))]
+    central = Central(part)
+    assert central.run(single_request(ToAll(data))) == data
+    assert (central.traffic.messages, central.traffic.bytes) == (len(sent), sum(sent))
 
 
 @pytest.mark.parametrize("present", [("b",), ("b", "c"), ("c",)])

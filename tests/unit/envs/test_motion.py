@@ -147,6 +147,19 @@ def test_the_drawn_trail_has_the_length_of_the_path(robot, pose, goal):
     np.testing.assert_allclose(trail[-1], goal, atol=1e-5)
 
 
+@given(robots, poses, goals)
+def test_a_drawn_trail_is_bit_identical_to_short_drives_one_after_another(robot, pose, goal):
+    path, end = robot.paths(pose, goal[None])[0], pose
+    driven = [pose[:2]]
+    for segment in path:
+        moves = segment[0] * segment[1] > 0
+        pieces = motion._POINTS_PER_ARC if segment[2] and moves else 1
+        for _ in range(pieces):
+            end = motion.advance(end, segment[None] * [1 / pieces, 1.0, 1.0])
+            driven += [end[:2]] if moves else []
+    np.testing.assert_array_equal(motion.trace(pose, path), driven)
+
+
 @given(robots, poses, st.floats(1.0, 200.0))
 def test_goals_within_a_time_are_those_with_a_short_enough_path(robot, pose, time_s):
     goals = np.vstack([np.random.default_rng(0).uniform(LOW, HIGH, size=(100, 2)), pose[:2]])
