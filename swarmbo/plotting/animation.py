@@ -265,7 +265,7 @@ class _Scene:
         assert isinstance(figure.canvas, FigureCanvasAgg)
         self.canvas = figure.canvas
         figure.draw_without_rendering()
-        _fit(title, figure.bbox.x1 - title.get_window_extent().x0)
+        _fit(title, 0.95 * (figure.bbox.x1 - title.get_window_extent().x0))
         self.canvas.draw()
         self.background: Any = self.canvas.copy_from_bbox(figure.bbox)
 

@@ -217,7 +217,8 @@ def test_equal_runs_give_equal_bytes(run, tmp_path):
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_numbers_follow_the_order_of_the_world_not_of_the_records(run):
+def test_numbers_follow_the_order_of_the_world_not_of_the_records(run, monkeypatch):
+    monkeypatch.setattr("swarmbo.plotting.animation._MOST_APART", 0)
     made = run()
     first = msgspec.structs.replace(made.records[0], samples=made.records[0].samples[::-1])
     world, layer = replace(made.world, agents=tuple(AGENTS)), _Layer("Mean", lattice_over(made.world, 20), [None])
@@ -238,7 +239,7 @@ def test_a_constant_field_has_the_scale_of_other_figures(run, value):
     assert (zero.vmin, zero.vmax) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize("unit", ["m", "mg/(m² d)", "a unit with a very long name"])
+@pytest.mark.parametrize("unit", ["m", "mg/(m² d)", "µmol photons/(m² s)"])
 def test_all_titles_end_within_the_figure(run, unit):
     made, lattice = run(truth="none"), lattice_over(run().world, 20)
     layers = [_Layer("Mean", lattice, [None]), _Layer("Std. deviation", lattice, [None], is_deviation=True)]

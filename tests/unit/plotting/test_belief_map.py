@@ -7,7 +7,7 @@ import pytest
 from matplotlib.axes import Axes
 from PIL import Image
 
-from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ShapeError
 from swarmbo.plotting import Formats, World, style, write_figures
 from swarmbo.plotting.agent_maps import agent_maps_figure, error_of
@@ -270,7 +270,8 @@ def test_a_map_without_error_has_the_colour_of_zero():
     world = World(
         Domain(np.zeros(2), np.ones(2)), points=np.random.default_rng(0).random((9, 2)), values=np.full(9, 5.0)
     )
-    belief = ExactGP.create(ExactGPSettings(), world.domain).update(world.points, world.values)
+    hyper = Hyperparameters("matern52", (0.3, 0.3), 1.0, 0.01, offset=5.0)
+    belief = ExactGP.from_hyperparameters(ExactGPSettings(), world.domain, hyper, world.points, world.values)
     (sites, *_) = plot_error(axes(), belief, world).collections
     assert (sites.norm.vmin, sites.norm.vmax) == (0.0, 1.0)
     assert not sites.get_array().any()
