@@ -70,9 +70,11 @@ class LocalProjection:
         meridian = float(np.mod(begin + width / 2.0 + 180.0, 360.0) - 180.0)
         metres = cls(meridian, 0.0, 0.0).metres(degrees)
         if (reach := float(np.abs(metres[:, 0]).max())) > _FARTHEST_M or width > 90.0:
-            got = f"got longitudes and latitudes that reach {reach / 1000.0:,.0f} km east and west of their middle"
-            wanted = f"wanted at most {_FARTHEST_M / 1000.0:,.0f} km, or coordinates in metres"
-            raise ConfigError(f"{got}; {wanted}", at=f"{at}.csv")
+            got, most = f"reach {reach / 1e3:,.0f} km east and west of their middle", f"{_FARTHEST_M / 1e3:,.0f} km"
+            if width > 90.0:
+                got, most = f"span {width:.0f} degrees of longitude", "90 degrees"
+            wanted = f"wanted at most {most}, or coordinates in metres"
+            raise ConfigError(f"got longitudes and latitudes that {got}; {wanted}", at=f"{at}.csv")
         east, north = metres.min(axis=0)
         return cls(meridian, float(east), float(north))
 

@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, ListedColormap, Normalize, to_hex
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.metrics import scores_of
@@ -168,11 +169,11 @@ def write_animation(records: Records, world: World, settings: ExactGPSettings, p
     A run of more than 50 rounds (30 with more than eight robots) shows every k-th round, and the last, and says so.
     """
     world.require_plane()
-    stride = -(-len(records) // (_MOST_FRAMES if len(agents_of(records)) <= 8 else _FEWER_FRAMES))
+    stride = -(-len(records) // (_MOST_FRAMES if len(agents_of(records, world)) <= 8 else _FEWER_FRAMES))
     first = 0 if records[0].samples else min(1, len(records) - 1)  # a served field begins without outcomes
     shown = sorted({*range(first, len(records), stride), len(records) - 1})
     bands = [to_hex(colour) for colours in (style.MEAN_COLOURS, style.STD_COLOURS) for colour in band_colours(colours)]
-    robots = [style.agent_colour(index) for index in range(len(agents_of(records)))]
+    robots = [style.agent_colour(index) for index in range(len(agents_of(records, world)))]
     exact = ["#ffffff", style.INK, style.MUTED, style.BLUE, style.BEST_COLOUR, *robots, *bands]
     return write_frames(render_frames(records, world, settings, shown, stride), path, exact)
 
@@ -238,7 +239,7 @@ class _Scene:
         ranges = [_range([layer]) for layer in layers]
         if n == 3:  # truth and mean in one scale
             ranges[0] = ranges[1] = _range(layers[:2])
-        agents = agents_of(records)
+        agents = agents_of(records, world)
         self.maps: list[MovingMap] = []
         for ax, layer, norm in zip(left, layers, ranges, strict=True):
             colours = style.STD_COLOURS if layer.is_deviation else style.MEAN_COLOURS
@@ -251,7 +252,7 @@ class _Scene:
         for ax in left[1:]:
             ax.set_ylabel("")
         self.heights, label, unit = _curve(records, world)
-        right.set_title(style.with_unit(label, unit))
+        title = right.set_title(style.with_unit(label, unit))
         style.rounds_axis(right)
         right.set_xlim(records[0].round - 0.5, records[-1].round + 0.5)
         _scale_curve(right, self.heights, is_regret=records[-1].score is not None and world.goal == "peak")
@@ -263,6 +264,8 @@ class _Scene:
         figure.suptitle(" ", fontsize=_CAPTION)  # room for the caption
         assert isinstance(figure.canvas, FigureCanvasAgg)
         self.canvas = figure.canvas
+        figure.draw_without_rendering()
+        _fit(title, 0.95 * (figure.bbox.x1 - title.get_window_extent().x0))
         self.canvas.draw()
         self.background: Any = self.canvas.copy_from_bbox(figure.bbox)
 
@@ -283,19 +286,22 @@ class _Scene:
         self.curve.set_data(rounds, self.heights[: place + 1])
         self.head.set_data(rounds[-1:], self.heights[place : place + 1])
         self.caption.set(text=caption, fontsize=_CAPTION)
-        too_wide = self.caption.get_window_extent().width / (0.92 * self.figure.bbox.width)
-        self.caption.set_fontsize(_CAPTION / max(1.0, too_wide))  # its end, the round, must stay visible
+        _fit(self.caption, 0.92 * self.figure.bbox.width)  # its end, the round, must stay visible
         for artist in (self.curve, self.head):
             self.figure.axes[len(self.maps)].draw_artist(artist)
         self.figure.draw_artist(self.caption)
         return style.pixels(self.canvas)
 
 
+def _fit(text: Text, width: float) -> None:
+    """Reduce the size of a text that is wider than ``width`` pixels."""
+    text.set_fontsize(float(text.get_fontsize()) / max(1.0, text.get_window_extent().width / width))
+
+
 def _range(layers: Sequence[_Layer]) -> Normalize:
     pictures = [layer.picture(frame).compressed() for layer in layers for frame in range(len(layer.frames))]
-    low, high = maps.limits_of(pictures) or (0.0, 1.0)
-    low = 0.0 if layers[0].is_deviation else low
-    return Normalize(low, high if high > low else low + 1.0)
+    values = np.concatenate(pictures)
+    return maps.normalise(values, maps.from_zero(values) if layers[0].is_deviation else None)
 
 
 def _curve(records: Records, world: World) -> tuple[np.ndarray, str, str]:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -46,7 +45,7 @@ def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: maps.L
     _, var = belief.posterior(lattice.points)
     std = np.sqrt(np.maximum(var, 0.0))
     label = style.with_unit("posterior standard deviation", world.unit)
-    maps.plot_lattice(ax, lattice, std, style.STD_COLOURS, _from_zero(std), label, n_contours=0)
+    maps.plot_lattice(ax, lattice, std, style.STD_COLOURS, maps.from_zero(std), label, n_contours=0)
     return _framed(ax, world)
 
 
@@ -59,7 +58,7 @@ def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
         return _without_belief(ax, world)
     mean, _ = belief.posterior(world.points)
     error = np.abs(mean - world.values)
-    look: dict[str, Any] = {"colours": style.ERROR_COLOURS, "n_contours": 0, "limits": _from_zero(error)}
+    look: dict[str, Any] = {"colours": style.ERROR_COLOURS, "n_contours": 0, "limits": maps.from_zero(error)}
     label = style.with_unit("absolute error", world.unit)
     maps.plot_field(ax, world.points, error, bool(world.no_go), label=label, **look)
     return _framed(ax, world)
@@ -101,7 +100,7 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
             if world.standpoints:
                 maps.plot_sensors(ax, records, world.standpoints)
             else:
-                maps.plot_paths(ax, records)
+                maps.plot_paths(ax, records, world)
             if world.goal == "peak":
                 maps.plot_findings(ax, records, with_best=world.frames is None)
         if world.level is not None:
@@ -139,10 +138,6 @@ def _framed(ax: Axes, world: World) -> Axes:
     return maps.frame_map(ax, world)
 
 
-def _from_zero(values: Float[np.ndarray, " m"]) -> maps.Limits | None:
-    return (0.0, top) if (top := float(np.fmax.reduce(values))) > 0 else None
-
-
 def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
     """Panels in the shape of the world: side by side, or one above the other where the world is wide."""
     aspect = maps.drawn_aspect(world)
@@ -156,7 +151,7 @@ def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
 
 def _headline(records: Records, world: World) -> str:
     _, y = measurements(records)
-    n_failed, agents = len(failures(records)), agents_of(records)
+    n_failed, agents = len(failures(records)), agents_of(records, world)
     parts = [part for part in (world.name, world.method) if part]
     team = counted(len(agents), style.role_of(agents))
     parts += [f"round {records[-1].round}", team, counted(len(y), "measurement")]
@@ -169,7 +164,7 @@ def _legend_handles(records: Records, world: World) -> list[Line2D]:
         marks = maps.sensor_legend(len(failures(records)) > 0)
         return [*marks, *maps.legend_of(records, world, ["level", "true level", *findings])]
     robots: list[Line2D] = []
-    for index, agent in enumerate(agents_of(records)):
+    for index, agent in enumerate(agents_of(records, world)):
         style_of_agent: dict[str, Any] = {"linestyle": style.agent_dashes(index), "marker": style.agent_marker(index)}
         robots.append(Line2D([], [], color=style.agent_colour(index), linewidth=2.4, label=agent, **style_of_agent))
     start = Line2D([], [], marker="s", markersize=6, label="start", color=style.MUTED, linestyle="none")

@@ -78,9 +78,10 @@ class World:
             raise ShapeError(f"{got}; plot regret or traffic instead")
 
 
-def agents_of(records: Records) -> list[str]:
-    """Names of the agents, in order of first appearance."""
-    return list(dict.fromkeys(sample.agent for record in records for sample in record.samples))
+def agents_of(records: Records, world: World | None = None) -> list[str]:
+    """Names of the agents in the order of colours: those of the world, then others in order of first appearance."""
+    known = () if world is None else world.agents
+    return list(dict.fromkeys([*known, *(sample.agent for record in records for sample in record.samples)]))
 
 
 def path_of(records: Records, agent: str) -> Float[np.ndarray, "n d"]:

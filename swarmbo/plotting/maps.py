@@ -218,6 +218,11 @@ def limits_of(parts: Sequence[np.ndarray]) -> Limits | None:
     return (float(values.min()), float(values.max())) if values.size else None
 
 
+def from_zero(values: np.ndarray) -> Limits:
+    """Zero and the largest known value; 1 if that is 0."""
+    return 0.0, float(np.fmax.reduce(values, initial=0.0)) or 1.0
+
+
 def normalise(values: np.ndarray, limits: Limits | None) -> Normalize:
     """The scale of a colour map: between the limits, or else over all known values; widened if both ends are equal."""
     low, high = limits or limits_of([values]) or (0.0, 1.0)
@@ -266,9 +271,9 @@ def draw_bases(ax: Axes, world: World) -> list[Artist]:
     return [line for a, base in world.bases.items() for line in ax.plot(*base[:2], color=colours[a], **style.BASE)]
 
 
-def plot_paths(ax: Axes, records: Records) -> Axes:
+def plot_paths(ax: Axes, records: Records, world: World | None = None) -> Axes:
     """Draw each robot's path: a square at the start, dots at measurements, crosses where they failed."""
-    agents = agents_of(records)
+    agents = agents_of(records, world)
     width, paths = 1.7 if len(agents) <= 8 else 1.2, [path_of(records, agent) for agent in agents]
     path_style: dict[str, Any] = {"clip_on": False, "zorder": 4}  # robots may stand on the very edge
     lines = draw_agent_paths(ax, paths, width, path_effects=style.cased(width + 1.5), **path_style)

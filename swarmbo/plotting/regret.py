@@ -104,19 +104,18 @@ def plot_best(ax: Axes, records: Records, world: World) -> Axes:
         bottom, top = ax.get_ylim()
         if maximum is not None and top < maximum + 0.02 * (top - bottom):
             ax.set_ylim(bottom, maximum + 0.05 * (maximum - bottom))
-    if maxima is None and (tried := _tried(records)):
+    tried = [
+        (after.round, after.joint.measurement)
+        for before, after in itertools.pairwise(records)
+        if before.recommendation
+        and after.joint
+        and after.joint.measurement is not None
+        and after.joint.location == before.recommendation.location
+    ]
+    if maxima is None and tried:
         star: dict[str, Any] = {"color": style.VERMILLION, "markersize": 9, "markeredgecolor": "white", "zorder": 5}
         ax.plot(*np.array(tried).T, "*", label="recommendation evaluated", **star)
     return _finished(ax, rounds, "Found", style.with_unit("value", world.unit))
-
-
-def _tried(records: Records) -> list[tuple[int, float]]:
-    tried: list[tuple[int, float]] = []
-    for before, record in itertools.pairwise(records):
-        recommendation, joint = before.recommendation, record.joint
-        if recommendation and joint and joint.measurement is not None and joint.location == recommendation.location:
-            tried.append((record.round, joint.measurement))
-    return tried
 
 
 def regret_figure(records: Records, world: World) -> Figure:

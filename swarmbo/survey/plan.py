@@ -1,7 +1,7 @@
 """Map of samples with its uncertainty, and the next places to sample, chosen jointly."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.boundary.values import digits, whole_number
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.records import Goal, Neglected
 from swarmbo.survey.samples import Region, Samples
 from swarmbo.team import Team
@@ -24,6 +24,7 @@ _NEAR, _LEAST_NEAR = 1.5, 0.75  # distance of the map's border, in usual distanc
 _CLEAR = 0.25  # smallest distance between a sample and a next place, in cells
 _FEWEST = 3  # smallest number of sampled locations
 _MOST_CHECKED = 3000  # largest number of samples for the leave-one-out error, which costs their number cubed
+_Places = Float[np.ndarray, "agents 2"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ def plan_next(
     level: float | None = None,
     avoid: Region | None = None,
     area: Region | None = None,
-    positions: Float[np.ndarray, "agents 2"] | None = None,
+    positions: _Places | None = None,
     seed: int = 0,
 ) -> SurveyPlan:
     """Fit a Gaussian process to samples, and choose the next places jointly.
@@ -103,6 +104,7 @@ def plan_next(
 
     Raises:
         ConfigError: If samples are too few, the aim lacks its level, or too few places are left.
+        ShapeError: If there is not one position per agent, or a position or value is not finite.
 
     Example:
         >>> import numpy as np
@@ -119,6 +121,11 @@ def plan_next(
         names = tuple(f"agent_{i + 1}" for i in range(number))
     if (distinct := len(np.unique(samples.places, axis=0))) < _FEWEST:
         raise ConfigError(f"got samples at {distinct} locations; wanted at least {_FEWEST}", at="$.csv")
+    stated = (("values", samples.values, (len(samples.places),)), ("positions", positions, (len(names), 2)))
+    for what, given, shape in stated:
+        if given is not None and (np.shape(given) != shape or not np.isfinite(given).all()):
+            got = f"shape {np.shape(given)}, {np.sum(~np.isfinite(given))} not finite"
+            raise ShapeError(f"{what}: got {got}; wanted finite numbers, of shape {shape}")
     if (aim == "level") != (level is not None):
         wanted = "wanted a number for 'level', and none for others"
         raise ConfigError(f"got {level} for the aim {aim!r}; {wanted}", at="--level")
@@ -145,9 +152,9 @@ def plan_next(
     mean, variance = np.full((2, len(cells)), np.nan)
     mean[inside], variance[inside] = belief.posterior(cells[inside])
     survey_map = SurveyMap(x, y, mean.reshape(len(y), len(x)), np.sqrt(variance).reshape(len(y), len(x)))
-    places = _next_places(samples, names, chosen, belief, survey_map, aim, level, positions)
     error, spread = left_out_rmse(belief), float(np.std(samples.values))
-    return SurveyPlan(samples, survey_map, places, aim, level, error, spread, belief.neglected())
+    plan = SurveyPlan(samples, survey_map, (), aim, level, error, spread, belief.neglected())
+    return replace(plan, places=_next_places(plan, names, chosen, belief, positions))
 
 
 def left_out_rmse(belief: ExactGP) -> float | None:
@@ -210,25 +217,18 @@ def _candidates(
 
 
 def _next_places(
-    samples: Samples,
-    names: Sequence[str],
-    chosen: Float[np.ndarray, "agents 2"],
-    belief: ExactGP,
-    survey_map: SurveyMap,
-    aim: Goal,
-    level: float | None,
-    positions: Float[np.ndarray, "agents 2"] | None,
+    plan: SurveyPlan, names: Sequence[str], chosen: _Places, belief: ExactGP, positions: _Places | None
 ) -> tuple[NextPlace, ...]:
     mean, variance = belief.posterior(chosen)
-    std, own, degrees = np.sqrt(variance), samples.coordinates.own(chosen), samples.coordinates.lon_lat(chosen)
-    median_std = float(np.nanmedian(survey_map.std))
-    threshold = float(samples.values.max()) if level is None else level
+    std, coordinates, level = np.sqrt(variance), plan.samples.coordinates, plan.level
+    own, degrees, median_std = coordinates.own(chosen), coordinates.lon_lat(chosen), float(np.nanmedian(plan.map.std))
+    threshold = float(plan.samples.values.max()) if level is None else level
     relation = "to exceed the largest sample," if level is None else "to be above"
     out = list[NextPlace]()
     for i, name in enumerate(names):
         m, s = float(mean[i]), float(std[i])
         why = f"a chance of {ndtr((m - threshold) / max(s, 1e-300)):.0%} {relation} {digits(threshold, s)}"
-        if aim == "map":
+        if plan.aim == "map":
             why = f"the map is uncertain by {s:.3g} here, by {median_std:.3g} in the median"
         distance_m = None if positions is None else float(np.sqrt(((chosen[i] - positions[i]) ** 2).sum()))
         lon_lat = None if degrees is None else (float(degrees[i, 0]), float(degrees[i, 1]))

@@ -9,7 +9,6 @@ Source: Vecchia 1988; Katzfuss & Guinness 2021 for predictions by nearest neighb
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,7 +19,7 @@ from swarmbo.belief.gp.cholesky import factorise_noisy, solve_lower
 from swarmbo.belief.gp.conditioning import JointPosterior, Term
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import LEAST_NOISE, Observations, projection
-from swarmbo.kernels import correlation
+from swarmbo.kernels import KernelName, correlation
 from swarmbo.records import Neglected
 
 TILED_FROM = 2000  # number of measurements above which a field's posterior is by tiles
@@ -29,7 +28,9 @@ JOINTLY = 256  # number of measurements for the correlations of a joint posterio
 _REACH = 0.6  # largest half diagonal of a tile, as a share of the distance to its farthest measurement
 _SHARED = 4  # neighbours searched per point, as a multiple of its share of ``jointly``: points have common neighbours
 _CELL_VARIANCE = 3e-4  # bound of ``_cell``'s variance, relative to the noise variance of merged measurements
-_CHECKED = 8  # number of measured locations at which the effect of neglected measurements is estimated
+_IN_TIME = 10.0  # the same bound for cells of close rounds, as a multiple of it
+_CHECKED = 8  # number of measured locations, and of some between them, for the effect of neglected measurements
+_SAME = 0.05  # side in lengthscales of cells whose measurements count as repeats of one location
 _FARTHEST = 40.0  # distance in lengthscales beyond which no correlation is left
 
 
@@ -83,9 +84,10 @@ class Tiles:
         return JointPosterior(mean, data_var, V, (Term(self._prior, points),), unit).scaled(mean, var)
 
     def neglected(self, now: float) -> Neglected:
-        """Differences from a posterior with four times as many neighbours, at measured locations in a round."""
-        sample = self.data.take(slice(None, None, -(-len(self.data) // _CHECKED)))
-        sample = replace(sample, rounds=np.full(len(sample), now))
+        """Differences from a posterior with four times as many neighbours, in a round, at and between measurements."""
+        U = self.data.U[:: -(-len(self.data) // _CHECKED)]
+        U = np.concatenate([U, 0.5 * (U + np.roll(U, 1, axis=0))])
+        sample = Observations.pending(U, np.ones((len(U), 1), bool), np.full(len(U), now), in_sum=False)
         mean, var = self.marginals(sample)
         wider = copy(self)  # a copy, because merging the measurements again would change them
         wider.neighbours *= 4
@@ -119,11 +121,15 @@ class Tiles:
         cached = self._tree  # beliefs at other rounds share this object, and may predict in other threads
         if cached is None or cached[0] != now:
             placed = self.data.U / self._lengthscales
-            if self.hyper.times:  # one more coordinate: the distance with the same correlation as the time apart
+            if (
+                self.hyper.times
+            ):  # one more coordinate: the distance with the same correlation as the time apart. Repeats
+                # of a location have more: else, they would be all neighbours if the field changes slowly
                 left = self.hyper.times[0].between(self.data.rounds, np.array(now))
                 distances = np.linspace(0.0, _FARTHEST, 4096)
                 falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))
-                placed = np.column_stack([placed, np.interp(-left, -falls, distances)])
+                apart = np.interp(-left, -falls, distances)
+                placed = np.column_stack([placed, np.maximum(apart, _repeats(placed, apart))])
             cached = self._tree = now, cKDTree(placed)
         _, tree = cached
         far, near = tree.query(np.pad(at, ((0, 0), (0, tree.m - at.shape[1]))), k=range(1, count + 1))
@@ -135,41 +141,59 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
 
     In a cell, the field's mean differs from its value in the centre with a variance of at most 6e-4 of the noise
     variance of the merged measurement; otherwise, measurements of a cell are not merged. There are no cells if they
-    would have fewer than two measured locations on average.
+    would have fewer than two measured locations on average. With a time axis, cells of close rounds are the same.
     """
     noise = np.maximum(data.noise_variances(hyper), LEAST_NOISE)
-    scaled = data.U / np.array(hyper.lengthscales[0])
-    side, apart = _cell(hyper, float(np.median(noise)), np.unique(scaled, axis=0))
-    cells, is_cell = scaled, np.zeros(len(data), dtype=bool)
-    if side:
-        _, cell = np.unique(np.column_stack([np.floor(scaled / side), data.rounds]), axis=0, return_inverse=True)
-        cell = cell.ravel()
-        is_cell = apart * np.bincount(cell, 1.0 / noise)[cell] <= 2.0 * _CELL_VARIANCE
-        cells = np.where(is_cell[:, None], np.floor(scaled / side), scaled)
-    keys = np.column_stack([cells, is_cell, data.rounds])
+    typical, scaled = float(np.median(noise)) / hyper.outputscales[0], data.U / np.array(hyper.lengthscales[0])
+    keys, apart = np.column_stack([scaled, np.zeros(len(data)), data.rounds]), np.zeros(len(data))
+    side, off = _cell(hyper.kernels[0], typical, np.unique(scaled, axis=0))
+    place = np.floor(scaled / side) if side else scaled
+    cells = [(place, data.rounds, off)]
+    for time in hyper.times:  # one, or none
+        # near measurements of the same rounds have about the same error: it counts as often as there are such
+        share = _IN_TIME * len(np.unique(np.column_stack([np.floor(scaled), data.rounds]), axis=0)) / len(data)
+        span, late = _cell(time.kernel, share * typical, np.unique(data.rounds / time.lengthscale)[:, None])
+        if span:
+            when = np.floor(data.rounds / (span * time.lengthscale))
+            cells += [(scaled, when, late / share), (place, when, off + late / share)]
+    for level, (place, when, variance) in enumerate(cells, start=1):
+        coarse = np.column_stack([place, np.full(len(data), level), when])
+        cell = np.unique(coarse, axis=0, return_inverse=True)[1].ravel()
+        fits = variance * hyper.outputscales[0] * np.bincount(cell, 1.0 / noise)[cell] <= 2.0 * _CELL_VARIANCE
+        keys[fits], apart[fits] = coarse[fits], variance * hyper.outputscales[0]
     _, first, cell = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     m, cell = len(first), cell.ravel()
     if m == len(data):
         return data
-    weights = np.bincount(cell, 1.0 / noise, m)
-    *places, outcome = (np.bincount(cell, column / noise, m) / weights for column in (*data.U.T, data.outcome))
-    left = (1.0 / weights + np.where(is_cell[first] & (np.bincount(cell) > 1), apart, 0.0)) * hyper.scales[0] ** 2
-    return Observations(np.column_stack(places), np.arange(m), np.zeros(m, int), outcome, left, data.rounds[first])
+    weights, columns = np.bincount(cell, 1.0 / noise, m), (*data.U.T, data.rounds, data.outcome)
+    *places, rounds, outcome = (np.bincount(cell, column / noise, m) / weights for column in columns)
+    left = (1.0 / weights + np.where(np.bincount(cell) > 1, apart[first], 0.0)) * hyper.scales[0] ** 2
+    return Observations(np.column_stack(places), np.arange(m), np.zeros(m, int), outcome, left, rounds)
 
 
-def _cell(hyper: AdditiveHyperparameters, noise: float, places: Float[np.ndarray, "n d"]) -> tuple[float, float]:
-    """Side of cells in lengthscales (0: no cells), and variance of the mean of the field in a cell minus its centre."""
+def _cell(kernel: KernelName, noise: float, places: Float[np.ndarray, "n d"]) -> tuple[float, float]:
+    """Side of cells in lengthscales (0: no cells), and variance of the mean of the field in a cell minus its centre.
+
+    Variances are shares of the prior variance.
+    """
     d, side = places.shape[1], 1.0
     steps = np.arange(d + 1)
     share = comb(d, steps) / 2.0**d
     while (each := len(places) / len(np.unique(np.floor(places / side), axis=0))) >= 2.0:
-        between = share @ correlation(hyper.kernels[0], side * np.sqrt(steps / 3.0))
-        apart = 1.0 + between - 2.0 * float(correlation(hyper.kernels[0], np.array([side * np.sqrt(d / 12.0)]))[0])
-        apart *= hyper.outputscales[0]
+        between = share @ correlation(kernel, side * np.sqrt(steps / 3.0))
+        apart = 1.0 + between - 2.0 * float(correlation(kernel, np.array([side * np.sqrt(d / 12.0)]))[0])
         if apart <= _CELL_VARIANCE * noise / each:
             return side, max(float(apart), 0.0)
         side *= np.sqrt(0.5)
     return 0.0, 0.0
+
+
+def _repeats(placed: Float[np.ndarray, "n d"], apart: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Numbers of measurements at the same location that are nearer in time, in half distances between locations."""
+    cells, cell, counts = np.unique(np.floor(placed / _SAME), axis=0, return_inverse=True, return_counts=True)
+    nearer, order = np.empty(len(placed)), np.lexsort((apart, cell.ravel()))
+    nearer[order] = np.arange(len(placed)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return nearer * (0.5 * np.ptp(placed, axis=0).max() / len(cells) ** (1.0 / placed.shape[1]))
 
 
 def _by_round(query: Observations) -> Iterator[tuple[float, Int[np.ndarray, " s"]]]:

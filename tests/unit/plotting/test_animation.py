@@ -10,7 +10,15 @@ from PIL import Image
 from scipy.optimize import LinearConstraint, minimize
 
 from swarmbo.plotting import style
-from swarmbo.plotting.animation import MovingMap, _legend_handles, render_frames, write_animation
+from swarmbo.plotting.animation import (
+    MovingMap,
+    _Layer,
+    _legend_handles,
+    _range,
+    _Scene,
+    render_frames,
+    write_animation,
+)
 from swarmbo.plotting.history import measured_places
 from swarmbo.plotting.maps import lattice_over
 from swarmbo.records import Recommendation, RoundRecord, Sample
@@ -207,3 +215,37 @@ def test_equal_runs_give_equal_bytes(run, tmp_path):
     made = run(rounds=1, failing=2.0)
     paths = [write_animation(made.records, made.world, made.settings, tmp_path / f"{i}.gif") for i in range(2)]
     assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_numbers_follow_the_order_of_the_world_not_of_the_records(run, monkeypatch):
+    monkeypatch.setattr("swarmbo.plotting.animation._MOST_APART", 0)
+    made = run()
+    first = msgspec.structs.replace(made.records[0], samples=made.records[0].samples[::-1])
+    world, layer = replace(made.world, agents=tuple(AGENTS)), _Layer("Mean", lattice_over(made.world, 20), [None])
+    moving = _Scene([first], world, [layer, replace(layer, is_deviation=True)]).maps[0]
+    drawn = moving.show([first], [], layer.picture(0))["robots"]
+    spots = {
+        number.get_text(): tuple(disc.get_xydata()[0]) for disc, number in zip(drawn[::2], drawn[1::2], strict=True)
+    }
+    assert spots == {str(AGENTS.index(sample.agent)): tuple(sample.location) for sample in first.samples}
+
+
+@pytest.mark.parametrize("value", [5.0, 1e17])
+def test_a_constant_field_has_the_scale_of_other_figures(run, value):
+    lattice = lattice_over(run().world, 20)
+    layer = _Layer("Mean", lattice, [None, np.full(lattice.shown.size, value)])
+    norm, zero = _range([layer]), _range([_Layer("Std", lattice, [np.zeros(lattice.shown.size)], is_deviation=True)])
+    assert (norm.vmin, norm.vmax) == (0.5 * value, 1.5 * value)
+    assert (zero.vmin, zero.vmax) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("unit", ["m", "mg/(m² d)", "µmol photons/(m² s)"])
+def test_all_titles_end_within_the_figure(run, unit):
+    made, lattice = run(truth="none"), lattice_over(run().world, 20)
+    layers = [_Layer("Mean", lattice, [None]), _Layer("Std. deviation", lattice, [None], is_deviation=True)]
+    with style.applied():
+        figure = _Scene(made.records, replace(made.world, unit=unit), layers).figure
+    (title,) = [
+        text for text in figure.axes[2].get_children() if str(getattr(text, "get_text", str)()).startswith("Best")
+    ]
+    assert title.get_window_extent().x1 <= figure.bbox.x1

@@ -7,13 +7,22 @@ import pytest
 from matplotlib.axes import Axes
 from PIL import Image
 
+from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ShapeError
 from swarmbo.plotting import Formats, World, style, write_figures
 from swarmbo.plotting.agent_maps import agent_maps_figure, error_of
 from swarmbo.plotting.animation import render_frames
 from swarmbo.plotting.belief_map import belief_map_figure, plot_error, plot_mean, plot_std, plot_truth
 from swarmbo.plotting.history import belief_after, failures, measured_places, measurements
-from swarmbo.plotting.maps import frame_map, lattice_order, lattice_over, plot_field, plot_findings, plot_paths
+from swarmbo.plotting.maps import (
+    draw_bases,
+    frame_map,
+    lattice_order,
+    lattice_over,
+    plot_field,
+    plot_findings,
+    plot_paths,
+)
 from swarmbo.spaces import Domain
 
 from .conftest import axes
@@ -255,3 +264,25 @@ def test_uneven_sites_are_not_a_lattice_in_any_unit():
     columns = np.array([0.0, 1.0, 5.0, 6.0, 9.0])
     points = np.stack(np.meshgrid(columns, columns), axis=-1).reshape(-1, 2)
     assert [lattice_order(unit * points) for unit in (1.0, 1e-9)] == [None, None]
+
+
+def test_a_map_without_error_has_the_colour_of_zero():
+    world = World(
+        Domain(np.zeros(2), np.ones(2)), points=np.random.default_rng(0).random((9, 2)), values=np.full(9, 5.0)
+    )
+    hyper = Hyperparameters("matern52", (0.3, 0.3), 1.0, 0.01, offset=5.0)
+    belief = ExactGP.from_hyperparameters(ExactGPSettings(), world.domain, hyper, world.points, world.values)
+    (sites, *_) = plot_error(axes(), belief, world).collections
+    assert (sites.norm.vmin, sites.norm.vmax) == (0.0, 1.0)
+    assert not sites.get_array().any()
+
+
+def test_colours_follow_the_order_of_the_world_not_of_the_records(run):
+    made, names = run(), [f"robot_{i}" for i in range(4)]
+    first = msgspec.structs.replace(made.records[0], samples=made.records[0].samples[::-1])
+    world = replace(made.world, agents=tuple(names), bases=dict.fromkeys(names, np.zeros(2)))
+    paths = plot_paths(axes(), [first, *made.records[1:]], world).lines
+    colours = {line.get_label(): line.get_color() for line in paths if line.get_label() in names}
+    assert [colours[name] for name in names] == [line.get_color() for line in draw_bases(axes(), world)]
+    legend = belief_map_figure([first, *made.records[1:]], world, made.settings).legends[0].legend_handles
+    assert {line.get_label(): line.get_color() for line in legend if line.get_label() in names} == colours

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.boundary.coordinates import LocalProjection
 from swarmbo.cli import app
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.survey import Coordinates, Samples, plan_next, read_samples
 from swarmbo.survey.output import survey_figure
 from swarmbo.survey.plan import left_out_rmse
@@ -471,3 +471,26 @@ def test_marks_of_missing_values_are_set_as_the_warning_says(survey):
     assert "from 40 samples" in result.output
     assert "from 42 samples" in survey("--missing", "nan", rows=rows)[0].output
     assert "from 41 samples" in survey("--missing", "-999", rows=rows)[0].output
+
+
+@pytest.mark.parametrize(
+    ("positions", "value", "message"),
+    [
+        (np.zeros((3, 2)), 1.0, r"positions: got shape \(3, 2\), 0 not finite; wanted .* \(2, 2\)"),
+        (np.zeros((1, 2)), 1.0, r"positions: got shape \(1, 2\)"),
+        (np.array([[0.0, np.nan], [1.0, 1.0]]), 1.0, r"positions: got shape \(2, 2\), 1 not finite"),
+        (None, np.nan, r"values: got shape \(20,\), 1 not finite"),
+    ],
+)
+def test_positions_of_other_agents_and_numbers_that_are_not_finite_are_refused(positions, value, message):
+    places = np.random.default_rng(0).random((20, 2))
+    samples = Samples(places, np.array([value, *places[1:, 0]]), None, Coordinates(("x", "y")), "ph")
+    with pytest.raises(ShapeError, match=message):
+        plan_next(samples, agents=2, positions=positions)
+
+
+def test_each_reason_to_refuse_degrees_has_its_own_text():
+    with pytest.raises(ConfigError, match="span 100 degrees of longitude; wanted at most 90 degrees"):
+        LocalProjection.about(np.array([[0.0, 84.0], [50.0, 84.5], [100.0, 85.0]]), "$")
+    with pytest.raises(ConfigError, match=r"reach 2,[0-9]+ km east and west of their middle; wanted at most 1,200 km"):
+        LocalProjection.about(np.array([[0.0, 10.0], [20.0, 10.0], [40.0, 10.0]]), "$")

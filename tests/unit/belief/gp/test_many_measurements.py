@@ -19,6 +19,7 @@ from swarmbo.belief.fusion import FusedSettings
 from swarmbo.belief.gp import cholesky, evidence, fit
 from swarmbo.belief.gp.conditioning import CovarianceRows
 from swarmbo.belief.gp.tiles import Tiles, merged
+from swarmbo.kernels import Covariance
 from swarmbo.records import Neglected
 from swarmbo.runs import load, run
 from swarmbo.runs.folder import RunFolder
@@ -323,3 +324,49 @@ def test_nothing_is_neglected_where_all_measurements_are_neighbours():
     belief = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, hyper, X, y, noise)
     neglected = Tiles(belief.channels, belief.observations, neighbours=900).neglected(0.0)
     assert (neglected.neighbours, neglected.mean, neglected.std) == (900, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("stations", "rounds", "fades", "noise"),
+    [
+        *((25, 90, 10.0, 0.01), (25, 90, 200.0, 0.3), (25, 90, 1000.0, 0.01)),
+        *((12, 180, 200.0, 0.05), (100, 25, 100.0, 0.05), (25, 400, 1000.0, 1e-4)),
+    ],
+)
+def test_tiles_of_fixed_stations_in_a_changing_field_differ_little_from_the_exact_posterior(
+    stations: int, rounds: int, fades: float, noise: float
+):
+    """The exact posterior is by eigenvectors of both factors of the covariance: places and rounds."""
+    rng, length = np.random.default_rng(1), 0.3
+    places, query, times = rng.random((stations, 2)), rng.random((80, 2)), np.arange(rounds + 0.0)
+    site, over_time = Covariance("matern52", np.full(2, length), 1.0), Covariance("matern32", np.array([fades]), 1.0)
+    in_space, V = np.linalg.eigh(site.matrix(places, places))
+    in_time, W = np.linalg.eigh(over_time.matrix(times[:, None], times[:, None]))
+    total = np.maximum(np.outer(in_time, in_space), 0.0) + noise
+    y = W @ (np.sqrt(total) * rng.normal(size=total.shape)) @ V.T
+    at, ahead = site.matrix(query, places) @ V, over_time.matrix(np.array([[rounds + 0.0]]), times[:, None])[0] @ W
+    mean, var = at @ ((W.T @ y @ V / total).T @ ahead), 1.0 - at**2 @ ((1.0 / total).T @ ahead**2)
+    hyper = Hyperparameters("matern52", (length,) * 2, 1.0, noise, time=TimeCorrelation("matern32", fades))
+    X = np.column_stack([np.tile(places, (rounds, 1)), np.repeat(times, stations)])
+    unit, settings = Domain(np.zeros(2), np.ones(2)), ExactGPSettings(time=TimeAxis())
+    tiled = ExactGP.from_hyperparameters(settings, unit, hyper, X, y.ravel()).at(rounds)
+    by_tiles, var_by_tiles = tiled.posterior(query)
+    assert tiled.is_tiled
+    ratio = np.sqrt(var_by_tiles / var)
+    assert ratio.min() > 0.98
+    assert ratio.max() < 1.05
+    assert np.abs((by_tiles - mean) / np.sqrt(var)).max() < 0.4
+    assert tiled.neglected().std < 0.05
+
+
+def test_the_effect_of_neglected_measurements_includes_locations_between_measurements():
+    rng = np.random.default_rng(0)
+    X = DOMAIN.from_unit(rng.random((25, 2)).repeat(90, axis=0) + 0.005 * rng.random((2250, 2)))  # dense clusters
+    hyper = Hyperparameters("matern52", (0.3, 0.3), 1.0, 1e-4)
+    exact, tiled = (
+        ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, hyper, X, np.sin(X[:, 0])) for _ in range(2)
+    )
+    with exactly():
+        mean, var = exact.posterior(SITES)
+    worst = np.abs((tiled.posterior(SITES)[0] - mean) / np.sqrt(var)).max()
+    assert 0.1 * worst < tiled.neglected().mean < 1.1 * worst
