@@ -121,10 +121,9 @@ class Tiles:
         cached = self._tree  # beliefs at other rounds share this object, and may predict in other threads
         if cached is None or cached[0] != now:
             placed = self.data.U / self._lengthscales
-            if (
-                self.hyper.times
-            ):  # one more coordinate: the distance with the same correlation as the time apart. Repeats
-                # of a location have more: else, they would be all neighbours if the field changes slowly
+            if self.hyper.times:
+                # One more coordinate: the distance with the same correlation as the time apart. Repeats of a location
+                # have more, or they alone would be the neighbours in a field that changes slowly.
                 left = self.hyper.times[0].between(self.data.rounds, np.array(now))
                 distances = np.linspace(0.0, _FARTHEST, 4096)
                 falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))
