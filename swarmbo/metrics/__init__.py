@@ -181,16 +181,13 @@ _SCORED_BY: dict[Goal, tuple[Scored, ...]] = {
     "level": ("level_f1", "map_rmse"),
 }
 _OVER_ROUNDS: dict[Scored, Metric] = {of: cast(Metric, f"{of}_over_rounds") for of in get_args(Scored)}
-SCORE_TEXT: dict[Scored, str] = {
+SHORT_TEXT: dict[Metric, str] = {  # for axes
     "simple_regret": "simple regret",
     "level_f1": "F1 of the level",
     "map_rmse": "map RMSE",
-}
-SHORT_TEXT: dict[Metric, str] = {
-    **SCORE_TEXT,
     "mean_regret": "mean regret",
-    **{metric: f"{SCORE_TEXT[scored]}, mean over rounds" for scored, metric in _OVER_ROUNDS.items()},
-}  # for axes
+}
+SHORT_TEXT |= {metric: f"{SHORT_TEXT[scored]}, mean over rounds" for scored, metric in _OVER_ROUNDS.items()}
 
 
 def first_metric(goal: Goal, moves: bool) -> Metric:
