@@ -229,8 +229,7 @@ def sharing_traffic(records: Sequence[RoundRecord]) -> Traffic:
 
 def links_of(record: RoundRecord) -> LinkReport | None:
     """Report on links in a round's agreement; None without faults and deadlines."""
-    links = UNSET if record.report is None else record.report.links
-    return links if isinstance(links, LinkReport) else None
+    return None if record.report is None else record.report.links or None
 
 
 def sharing_links_of(record: RoundRecord) -> LinkReport | None:

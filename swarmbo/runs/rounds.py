@@ -7,7 +7,6 @@ import copy
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import combinations_with_replacement
 from typing import Any
 
 import msgspec
@@ -283,5 +282,7 @@ def links_of(env: Environment) -> list[tuple[str, str]]:
     """Connected pairs of agents, in the environment's order of agents."""
     if not hasattr(env.unwrapped, "interaction_graph"):
         return []
-    links = env.unwrapped.interaction_graph()
-    return [pair for pair in combinations_with_replacement(env.possible_agents, 2) if links.has_edge(*pair)]
+    agents, edges = env.possible_agents, env.unwrapped.interaction_graph().edges()
+    rank = {agent: index for index, agent in enumerate(agents)}
+    pairs = [(rank[a], rank[b]) for a, b in edges if a in rank and b in rank]
+    return [(agents[first], agents[second]) for first, second in sorted({(min(pair), max(pair)) for pair in pairs})]
