@@ -14,8 +14,6 @@ from swarmbo.records import Query
 MOST_RETRIES = 3
 _POLL_S = 1.0  # time limit of each wait, whatever the executor does
 
-Tell = Callable[[str, Ended], None]
-
 
 @dataclass
 class Driver:
@@ -45,7 +43,7 @@ class Driver:
     executor: Executor
     workers: int
     total: int
-    tell: Tell
+    tell: Callable[[str, Ended], None]
     is_synchronous: bool = False
     results: Path | None = None
     stops: bool = False
