@@ -162,8 +162,7 @@ def mean_regret(records: Sequence[RoundRecord]) -> float:
 
 
 Scored = Literal["simple_regret", "level_f1", "map_rmse"]
-OverRounds = Literal["simple_regret_over_rounds", "level_f1_over_rounds", "map_rmse_over_rounds"]
-Metric = Literal[Scored, OverRounds, "mean_regret"]
+Metric = Literal[Scored, "simple_regret_over_rounds", "level_f1_over_rounds", "map_rmse_over_rounds", "mean_regret"]
 METRIC_TEXT: dict[Metric, str] = {
     "simple_regret": "simple regret at the end",
     "simple_regret_over_rounds": "simple regret, mean over rounds",
