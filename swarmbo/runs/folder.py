@@ -22,8 +22,9 @@ import scipy
 import tomli_w
 
 import swarmbo
+from swarmbo import errors
 from swarmbo.boundary import files
-from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, SwarmboWarning, UnwritableError, typed
+from swarmbo.errors import RunFolderError, typed
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs import stored_files
@@ -117,7 +118,7 @@ class RunFolder:
         """Read the resolved scenario."""
         try:
             return scenario_of(self._settings_and_versions[0])
-        except ConfigError as error:
+        except errors.ConfigError as error:
             raise RunFolderError(f"{self.path / stored_files.SCENARIO}: {error.at}: {error.message}") from error
 
     def versions(self) -> dict[str, str]:
@@ -137,7 +138,7 @@ class RunFolder:
         try:
             settings = read_toml(path)
             require_shallow(settings, at=str(path))
-        except ConfigError as error:
+        except errors.ConfigError as error:
             raise RunFolderError(str(error)) from error
         note = settings.pop("versions", {})
         if not isinstance(note, dict):
@@ -183,7 +184,7 @@ class RunFolder:
         """Block that reads a file: errors in it name the file and end with ``fix``, how to continue without it."""
         try:
             yield
-        except (RunFolderError, StateVersionError):
+        except (RunFolderError, errors.StateVersionError):
             raise
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             wrong = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else f"is damaged ({error})"
@@ -192,7 +193,7 @@ class RunFolder:
     def writing(self, name: str) -> AbstractContextManager[None]:
         """Block that writes a file: errors in it name the file, which the system's error of a full disk does not."""
         hint = f"; what was logged is safe, {self.resume_hint}" if self.holds_run(self.path) else ""
-        return files.naming(self.path / name, "cannot be written", hint, UnwritableError)
+        return files.naming(self.path / name, "cannot be written", hint, errors.UnwritableError)
 
     @property
     def resume_hint(self) -> str:
@@ -233,7 +234,7 @@ class RunFolder:
                 files.append_line(path, files.seal(msgspec.json.encode(timing)), durable=False)
             except OSError as error:
                 message = f"{path}: the duration of round {timing.round} cannot be written: {error.strerror or error}"
-                warnings.warn(message, SwarmboWarning, stacklevel=2)
+                warnings.warn(message, errors.SwarmboWarning, stacklevel=2)
 
     def _last_digest(self) -> str:
         """Last digest of the log's hash chain, read from the end of the file."""
