@@ -14,6 +14,7 @@ import msgspec
 import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
+from swarmbo import registry
 from swarmbo.boundary.values import flat, short
 from swarmbo.deciding.near import Safe
 from swarmbo.deciding.setup import DEFAULT_KINDS
@@ -21,7 +22,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.evaluations.engines import Workers
 from swarmbo.problem.constraints import Known
 from swarmbo.problem.no_go import NoGoRegion
-from swarmbo.registry import FIELD, SLOTS, Slot, is_user_code, kinds, load, make, require_known, schema, settings_of
+from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
 from swarmbo.runs import world
 from swarmbo.runs.callbacks import callback_settings
 from swarmbo.runs.policies import policy_table
@@ -203,7 +204,7 @@ def make_environment(scenario: Scenario, trust: bool = False, is_served: bool = 
     del settings["id"]
     if name.startswith("served/") and not is_served:
         raise ConfigError(f"got {name}, whose outcomes come from clients; wanted `swarmbo serve`", "$.environment.id")
-    if is_user_code(name):
+    if registry.is_user_code(name):
         world.require_trust(scenario, trust)
         return _user_environment(name, settings, scenario.rounds)
     failures = world.load_plug_ins()
@@ -229,7 +230,7 @@ def make_environment(scenario: Scenario, trust: bool = False, is_served: bool = 
 
 def _user_environment(name: str, settings: dict[str, Any], rounds: int) -> world.Environment:
     at = "$.environment.id"
-    maker = load(name, at)
+    maker = registry.load(name, at)
     is_class = isinstance(maker, type) and issubclass(maker, pettingzoo.ParallelEnv)
     if not (is_class or isinstance(maker, FunctionType)):
         wanted = "a class derived from pettingzoo.ParallelEnv, or a function that makes one"
@@ -237,7 +238,7 @@ def _user_environment(name: str, settings: dict[str, Any], rounds: int) -> world
     parameters = inspect.signature(maker).parameters.values()
     if any(parameter.name == "max_cycles" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         settings["max_cycles"] = rounds
-    env = make(maker, name, settings, "$.environment")
+    env = registry.make(maker, name, settings, "$.environment")
     if not isinstance(env, pettingzoo.ParallelEnv):
         raise ConfigError(f"{name} returned {short(env)}; wanted a pettingzoo.ParallelEnv", at=at)
     return env
