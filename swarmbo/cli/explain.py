@@ -14,6 +14,7 @@ import msgspec
 import typer
 from typer import Argument
 
+from swarmbo import errors
 from swarmbo.cli.options import app, line_width
 
 _WIDEST = 100  # columns of running text
@@ -40,7 +41,6 @@ def explain(
     ],
 ) -> None:
     """Explain a kind, key, environment, scenario, status, error or term: meaning, default, a command."""
-    from swarmbo.errors import ConfigError
     from swarmbo.registry import SLOTS, kinds, nearest_kind
 
     name = " ".join(words)
@@ -49,7 +49,7 @@ def explain(
         similar = difflib.get_close_matches(name.lower(), sorted(names()), n=2)
         suggestions = dict.fromkeys([*similar, *([kind] if kind else [])])
         hint = f"did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else "see `swarmbo list`"
-        raise ConfigError(f"got {name!r}, which is not known; {hint}", at="explain")
+        raise errors.ConfigError(f"got {name!r}, which is not known; {hint}", at="explain")
     typer.echo("\n\n".join("\n".join(_lines(entry, min(line_width(), _WIDEST))) for entry in found))
 
 
@@ -68,7 +68,6 @@ def explained(name: str) -> Iterator[Entry]:
 
 def names() -> set[str]:
     """All names that can be explained, except paths of keys."""
-    from swarmbo import errors
     from swarmbo.registry import SLOTS, kinds
     from swarmbo.runs import world
     from swarmbo.runs.scenario_files import available
@@ -168,8 +167,6 @@ def _scenarios(name: str) -> Iterator[Entry]:
 
 
 def _errors(name: str) -> Iterator[Entry]:
-    from swarmbo import errors
-
     found = getattr(errors, name, None)
     if inspect.isclass(found) and issubclass(found, Exception | Warning):
         yield Entry(f"error: {name}", _documented(found)[0])

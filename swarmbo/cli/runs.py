@@ -3,16 +3,13 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from swarmbo.cli import options
 from swarmbo.errors import typed
-
-if TYPE_CHECKING:
-    from swarmbo.interchange.solved import Solved
 
 
 @options.app.command()
@@ -271,20 +268,16 @@ def solve(
     else:
         options.show(solved.table())
     options.say_notes(solved.notes)
-    for path in _written(solved, out, trace, drawing):
-        typer.echo(path, err=as_json)
-
-
-def _written(solved: "Solved", out: Path | None, trace: Path | None, drawing: tuple[Path, int] | None) -> list[Path]:
     written = [solved.write(out)] if out is not None else []
     written += [solved.write_trace(trace)] if trace is not None else []
     if drawing is not None:
         from swarmbo.plotting import save
         from swarmbo.plotting.run_figures import solve_trace_figure
 
-        problem, label = solved.problem, "cost" if solved.problem.objective == "min" else "value"
+        label = "cost" if problem.objective == "min" else "value"
         written.append(save(solve_trace_figure(solved.trace, problem.name, label, problem.told), *drawing))
-    return written
+    for path in written:
+        typer.echo(path, err=as_json)
 
 
 @options.app.command()

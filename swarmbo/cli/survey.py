@@ -1,17 +1,12 @@
 """The command that maps a user's samples and proposes the next locations."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from swarmbo.cli import options
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from swarmbo.survey.plan import SurveyPlan
 
 
 @options.app.command("next")
@@ -43,7 +38,7 @@ def next_places(
     Append new samples to the file, and type the same command again.
     """
     from swarmbo.plotting import style
-    from swarmbo.survey.output import survey_figure, write_plan
+    from swarmbo.survey.output import places_table, survey_figure, write_plan
     from swarmbo.survey.plan import plan_next
     from swarmbo.survey.samples import read_positions, read_region, read_samples
 
@@ -55,7 +50,7 @@ def next_places(
     plan = plan_next(data, names, aim=aim, level=level, avoid=no_go, area=of_interest, positions=starts)
     written, notes = write_plan(plan, folder)
     figure = survey_figure(plan, f"{samples.name}, {data.quantity}")
-    options.show(_places_table(plan, f"next locations: {aim} of {data.quantity} from {len(data)} samples"))
+    options.show(places_table(plan, f"next locations: {aim} of {data.quantity} from {len(data)} samples"))
     if data.noise_column is not None:
         typer.echo(f"standard deviation of each value's noise: column {data.noise_column!r}")
     if plan.left_out_rmse is not None:
@@ -66,20 +61,3 @@ def next_places(
     for path in (style.save(figure, folder / "map.png"), *written):
         typer.echo(path)
     options.say_notes(notes)
-
-
-def _places_table(plan: "SurveyPlan", title: str) -> "Table":
-    """The next locations, in order, with the expected value, its standard deviation, and the reason."""
-    from rich.table import Table
-
-    from swarmbo.boundary.values import digits
-
-    frame, table = plan.samples.coordinates, Table(title=title, title_justify="left")
-    for name in ("", "agent", *frame.columns, "expected", "std", "why"):
-        table.add_column(name, overflow="fold")
-    decimals = max(6 if frame.unit == "degrees" else 1, plan.decimals - 1)
-    for number, place in enumerate(plan.places, start=1):
-        mean = digits(place.mean, place.std)
-        cells = (*(f"{c:.{decimals}f}" for c in place.place), mean, f"{place.std:.3g}", place.why)
-        table.add_row(str(number), place.agent, *cells)
-    return table

@@ -144,7 +144,7 @@ def _curves(problem: str, method: str, runs: list[ScoredRun]) -> plotting.Regret
         measurements=rows_of_equal_length([run.measurements for run in runs]).mean(axis=0),  # fewer if agents abstain
         regrets=rows_of_equal_length([run.values for run in runs]),
         unit="" if score in metrics.MORE_IS_BETTER else runs[0].unit,
-        quantity=metrics.SCORE_TEXT[score],
+        quantity=metrics.SHORT_TEXT[score],
         more_is_better=score in metrics.MORE_IS_BETTER,
     )
 

@@ -32,7 +32,6 @@ SCORE_NAME_TEXT: dict[ScoreName, str] = {
     "best": "best so far",
 }
 _HEAD = ("problem", "method", "seeds", "mean", "95 % interval", "median", "printed", "to printed", "to auto", "s/round")
-_REFERENCE = "auto"
 
 
 class Method(Settings, frozen=True):
@@ -224,7 +223,7 @@ def rows_of(given: Reproduction, scores: Sequence[Scores]) -> list[tuple[str, ..
     score, rows = given.scores[0], list[tuple[str, ...]]()
     for problem, group in groupby(scores, lambda cell: cell.problem):
         by_method = {cell.method: cell for cell in group}
-        printed, auto = given.problems[problem].printed, by_method.get(_REFERENCE)
+        printed, auto = given.problems[problem].printed, by_method.get("auto")
         for method, cell in by_method.items():
             by_seed = cell.last(score)
             values = paired_difference(by_seed, dict.fromkeys(by_seed, 0.0))

@@ -4,17 +4,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from swarmbo.boundary.values import whole_number
 from swarmbo.errors import ConfigError, EvaluationError
 from swarmbo.evaluations.executor import Ended, Executor, stored_result
 from swarmbo.evaluations.ledger import Event, Ledger
+from swarmbo.records import Query
 
 MOST_RETRIES = 3
 _POLL_S = 1.0  # time limit of each wait, whatever the executor does
-
-Tell = Callable[[str, Ended], None]
 
 
 @dataclass
@@ -45,7 +43,7 @@ class Driver:
     executor: Executor
     workers: int
     total: int
-    tell: Tell
+    tell: Callable[[str, Ended], None]
     is_synchronous: bool = False
     results: Path | None = None
     stops: bool = False
@@ -68,7 +66,7 @@ class Driver:
                 continue
             if self.results is not None:  # an error stopped the run: it is not the result of the next attempt
                 (self.results / f"{query_id}.json").unlink(missing_ok=True)
-            self._send(query_id, query.point)
+            self._send(query)
         if not self.is_synchronous:
             self._tell_all()
         ask_and_wait = self._batch if self.is_synchronous else self._fill
@@ -81,8 +79,7 @@ class Driver:
         ledger = self.ledger
         # batches follow from counts, so that a run that is resumed within a batch continues it
         for _ in range(ledger.n_asked, min(self.total, (ledger.n_told // self.workers + 1) * self.workers)):
-            query = ledger.ask()
-            self._send(query.id, query.point)
+            self._send(ledger.ask())
         while self._running:
             self._collect(self.executor.poll(_POLL_S))
         self._ended = {query_id: self._ended[query_id] for query_id in ledger.pending}
@@ -91,16 +88,15 @@ class Driver:
         """Ask and send until enough queries are pending, then wait for an end; return if one ends before."""
         ledger = self.ledger
         while ledger.n_asked < self.total and len(ledger.team.pending) < self._most_pending:
-            query = ledger.ask()
-            self._send(query.id, query.point)
+            self._send(ledger.ask())
             self._collect(self.executor.poll(0.0))
             if self._ended:
                 return
         self._collect(self.executor.poll(_POLL_S))
 
-    def _send(self, query_id: str, point: Any) -> None:
-        self._running.add(query_id)
-        self.executor.submit(query_id, point)
+    def _send(self, query: Query) -> None:
+        self._running.add(query.id)
+        self.executor.submit(query.id, query.point)
 
     def _collect(self, ends: list[Ended]) -> None:
         for end in ends:
@@ -109,7 +105,7 @@ class Driver:
             self._running.remove(end.task)
             if end.status in ("lost", "hung"):
                 if self.ledger.lost(end.task, f"{end.status}: {end.value}", {"seconds": end.seconds}) <= MOST_RETRIES:
-                    self._send(end.task, self.ledger.query(end.task).point)
+                    self._send(self.ledger.query(end.task))
                     continue
             elif end.status == "error" and self.stops:
                 raise EvaluationError(f"query {end.task}: {end.value}")

@@ -34,8 +34,6 @@ STATE_EVERY = 25  # events
 
 _START = "swarmbo ledger 1"
 
-Outcome = float | Mapping[str, float | None] | None
-
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of a ledger.
@@ -260,7 +258,7 @@ class Ledger:
     def tell(
         self,
         query_id: str,
-        outcome: Outcome = None,
+        outcome: float | Mapping[str, float | None] | None = None,
         *,
         failed: bool = False,
         point: Mapping[str, Any] | None = None,

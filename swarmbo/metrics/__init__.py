@@ -162,8 +162,7 @@ def mean_regret(records: Sequence[RoundRecord]) -> float:
 
 
 Scored = Literal["simple_regret", "level_f1", "map_rmse"]
-OverRounds = Literal["simple_regret_over_rounds", "level_f1_over_rounds", "map_rmse_over_rounds"]
-Metric = Literal[Scored, OverRounds, "mean_regret"]
+Metric = Literal[Scored, "simple_regret_over_rounds", "level_f1_over_rounds", "map_rmse_over_rounds", "mean_regret"]
 METRIC_TEXT: dict[Metric, str] = {
     "simple_regret": "simple regret at the end",
     "simple_regret_over_rounds": "simple regret, mean over rounds",
@@ -181,16 +180,13 @@ _SCORED_BY: dict[Goal, tuple[Scored, ...]] = {
     "level": ("level_f1", "map_rmse"),
 }
 _OVER_ROUNDS: dict[Scored, Metric] = {of: cast(Metric, f"{of}_over_rounds") for of in get_args(Scored)}
-SCORE_TEXT: dict[Scored, str] = {
+SHORT_TEXT: dict[Metric, str] = {  # for axes
     "simple_regret": "simple regret",
     "level_f1": "F1 of the level",
     "map_rmse": "map RMSE",
-}
-SHORT_TEXT: dict[Metric, str] = {
-    **SCORE_TEXT,
     "mean_regret": "mean regret",
-    **{metric: f"{SCORE_TEXT[scored]}, mean over rounds" for scored, metric in _OVER_ROUNDS.items()},
-}  # for axes
+}
+SHORT_TEXT |= {metric: f"{SHORT_TEXT[scored]}, mean over rounds" for scored, metric in _OVER_ROUNDS.items()}
 
 
 def first_metric(goal: Goal, moves: bool) -> Metric:
@@ -232,8 +228,7 @@ def sharing_traffic(records: Sequence[RoundRecord]) -> Traffic:
 
 def links_of(record: RoundRecord) -> LinkReport | None:
     """Report on links in a round's agreement; None without faults and deadlines."""
-    links = UNSET if record.report is None else record.report.links
-    return links if isinstance(links, LinkReport) else None
+    return None if record.report is None else record.report.links or None
 
 
 def sharing_links_of(record: RoundRecord) -> LinkReport | None:

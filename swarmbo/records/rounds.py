@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
-from msgspec.structs import astuple
 
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.records.solve_report import LinkReport, SolveReport, Traffic
@@ -128,10 +127,9 @@ class Query(msgspec.Struct, frozen=True, eq=False):
 
     def __eq__(self, other: object) -> bool:
         """True if two queries are equal; ``points`` are ``point`` by agent."""
-        mine, names = astuple(self), self.__struct_fields__
         if not isinstance(other, Query):
             return NotImplemented
-        return all(a == b for name, a, b in zip(names, mine, astuple(other), strict=True) if name != "points")
+        return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "points")
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]  its tables may change
 

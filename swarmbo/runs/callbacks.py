@@ -127,14 +127,10 @@ class TensorBoard(Settings, frozen=True, tag="tensorboard", tag_field="kind"):
     A resumed run rewrites its event file, so that the file has each step once.
     """
 
-    def make_callback(self) -> Callback:
-        """Make the callback."""
-        return _EventWriter(needed("tensorboardX", "tensorboard", "callbacks 'tensorboard'", AT))
-
 
 class _EventWriter:
-    def __init__(self, package: Any) -> None:
-        self._package = package
+    def __init__(self) -> None:
+        self._package = needed("tensorboardX", "tensorboard", "callbacks 'tensorboard'", AT)
 
     def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
         events = folder / EVENTS
@@ -173,16 +169,12 @@ class MLflow(Settings, frozen=True, tag="mlflow", tag_field="kind"):
     tracking_uri: str | None = None
     experiment: str = "swarmbo"
 
-    def make_callback(self) -> Callback:
-        """Make the callback."""
-        return _RunTracker(self, needed("mlflow", "mlflow", "callbacks 'mlflow'", AT))
-
 
 class _RunTracker:
     """Writer of one run of MLflow; its id is in ``mlflow.json``."""
 
-    def __init__(self, settings: MLflow, package: Any) -> None:
-        self._settings, self._package = settings, package
+    def __init__(self, settings: MLflow) -> None:
+        self._settings, self._package = settings, needed("mlflow", "mlflow", "callbacks 'mlflow'", AT)
 
     def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
         self._client = self._package.MlflowClient(tracking_uri=self._settings.tracking_uri)
@@ -243,7 +235,7 @@ def make_callbacks(settings: Sequence[Any]) -> list[Callback]:
     for index, callback in enumerate(settings):
         at = f"{AT}[{index}]"
         if isinstance(callback, TensorBoard | MLflow):
-            made.append(callback.make_callback())
+            made.append(_EventWriter() if isinstance(callback, TensorBoard) else _RunTracker(callback))
             continue
         name = callback["kind"]
         keywords = {key: value for key, value in callback.items() if key != "kind"}

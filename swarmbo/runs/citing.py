@@ -56,9 +56,7 @@ def cite(paths: Iterable[Path]) -> Citations:
 
 def _begun(run: Run) -> tuple[Path, dict[str, str], dict[str, Any], bool]:
     """Folder, versions and settings of a run with a logged round, and whether it is in a field. Its log is left out."""
-    if run.log.damage is not None:
-        raise RunFolderError(run.log.damage)
-    if not run.log.lines:
+    if not run.records:
         raise RunFolderError(f"{run.path}: no round is logged")
     return run.path, run.folder.versions(), settings_of(run), not run.world.variables
 

@@ -10,14 +10,12 @@ import numpy as np
 
 from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings, Views
-from swarmbo.belief.fusion import FusedBelief
-from swarmbo.belief.fusion.proposal import FusedSettings
+from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.boundary.files import naming
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels
 from swarmbo.plotting import Formats, World, style
-from swarmbo.plotting.style import write_frames
 from swarmbo.records import RoundRecord
 from swarmbo.registry import name_of
 from swarmbo.runs.folder import RunFolder
@@ -153,7 +151,7 @@ def write_replay(folder: RunFolder, records: Sequence[RoundRecord], path: Path) 
         if record.round in shown_rounds:
             frames.append(env.render())
     env.close()
-    return write_frames(frames, path, _COLOURS) if frames else None
+    return style.write_frames(frames, path, _COLOURS) if frames else None
 
 
 def _rounds_with_new_best(records: Sequence[RoundRecord]) -> set[int]:

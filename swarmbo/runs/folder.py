@@ -100,9 +100,8 @@ class RunFolder:
         for file in stored_files.run_files(self.path):
             if file.name.endswith(files.PARTIAL) and file.is_file():
                 self._delete(file)
-        timings = self._read("timings.jsonl")
         self._cut("rounds.jsonl", self.log().length)
-        self._cut("timings.jsonl", timings.rfind(b"\n") + 1)
+        self._cut("timings.jsonl", self._read("timings.jsonl").rfind(b"\n") + 1)
 
     def _delete(self, file: Path) -> None:
         with files.naming(file, "cannot be deleted", "; choose another --out"):

@@ -14,6 +14,7 @@ from rich.table import Column
 
 from swarmbo.boundary.values import digits
 from swarmbo.evaluations import Event, WorkerStatistics
+from swarmbo.metrics import agreement_traffic
 from swarmbo.records import RoundRecord, Traffic
 from swarmbo.runs.callbacks import Callback, make_callbacks
 from swarmbo.runs.folder import RunFolder
@@ -91,9 +92,7 @@ class Progress(_Display):
 
     def show(self, record: RoundRecord, was_logged: bool) -> None:
         """Show one round; passed as ``on_round`` to ``run`` and ``resume``."""
-        self._traffic += record.sharing
-        if record.report is not None:
-            self._traffic += record.report.traffic
+        self._traffic += agreement_traffic([record]) + record.sharing
         text = round_text(record, self._traffic)
         self._last_update = record.round, f"{text}, checked against the log" if was_logged else text
         self._update(*self._last_update)

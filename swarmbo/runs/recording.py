@@ -28,8 +28,7 @@ def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRe
     box = team.problem.box if team.problem.is_field else None
     reports = {agent: Report.of(infos.get(agent, {}), box) for agent in team.agents}
     samples = [_sample(agent, report) for agent, report in reports.items() if report.is_placed]
-    links = team.sharing_links or UNSET
-    record = RoundRecord(round=0, samples=samples, sharing=team.last_sharing, sharing_links=links)
+    record = RoundRecord(round=0, samples=samples, sharing=team.last_sharing, sharing_links=team.sharing_links or UNSET)
     return _completed(None, team, truth, record)
 
 

@@ -165,7 +165,8 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
     team.begin(infos)
 
-    actions, times, n_data, n_last = dict[str, Any](), dict[int, float](), 0, min(n_end, _MOST_DATA)
+    actions, times, n_last = dict[str, Any](), dict[int, float](), min(n_end, _MOST_DATA)
+    n_first, n_data = _FIRST_DATA + 2 * per_round, _FIRST_DATA
 
     def decision_s(n: int) -> float:
         """Processor time (s) to learn the last round of n measurements and decide, after a decision without it."""
@@ -180,15 +181,13 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
             record_reset(team, infos, truth)
         return time.process_time() - started
 
-    n_first = _FIRST_DATA + 2 * per_round
-    _attach_random_data(team, 0, _FIRST_DATA)
+    _attach_random_data(team, 0, n_data)
     if not is_field:  # the initial design is over first; a method without a belief is asked ``_MOST_DESIGNED`` times
         asked = [team.ask()]
         while len(asked) < _MOST_DESIGNED and asked[-1].mean is None:
             asked.append(team.ask())
         for query in asked:
             team.give_up(query)
-    n_data = _FIRST_DATA
     decision_s(n_first)  # compiles all code
     sending.send({"step_s": PATIENCE_S})
     started, computed_s = time.perf_counter(), time.process_time()

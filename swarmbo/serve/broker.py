@@ -22,7 +22,6 @@ from swarmbo.serve import messages
 
 MOST_PENDING = 256
 _MOST_OUTCOMES = 500  # in a state
-_KEY, _UNTIL = "key", "until"
 ByChannel = dict[str, float | None]
 
 
@@ -125,7 +124,7 @@ class Broker:
 
     def _lease_query(self, request: messages.AskRequest, now: float, query_id: str | None) -> str:
         """Lease a query; ``query_id`` is the query of the same key, whose lease ran out, if there is one."""
-        note = {_KEY: request.key, _UNTIL: now + request.lease_s}
+        note = Lease(request.key, now + request.lease_s)._asdict()
         ended = [(lease.until, query) for query, lease in self._leases.items() if lease.until <= now]
         if query_id is None and ended:
             query_id = min(ended)[1]
@@ -198,9 +197,9 @@ class Broker:
         for event, outcomes in self._assembler.new_events(self.ledger):
             if event.kind in ("ask", "lost"):
                 # a query that was asked without a broker gets a lease that has run out
-                key, until = event.note.get(_KEY, ""), event.note.get(_UNTIL, 0.0)
-                self._query_of_key |= {key: event.query} if key else {}
-                self._leases[event.query] = Lease(key, until)
+                lease = Lease(event.note.get("key", ""), event.note.get("until", 0.0))
+                self._query_of_key |= {lease.key: event.query} if lease.key else {}
+                self._leases[event.query] = lease
             for outcome in outcomes:
                 self._outcomes.append(outcome.value)
                 if outcome.value is not None and (self._best.outcome is None or outcome.value > self._best.outcome):

@@ -202,16 +202,15 @@ def document() -> dict[str, Any]:
     """OpenAPI document as plain data."""
     named: tuple[type[msgspec.Struct], ...] = (Asked, AskRequest, Best, Health, Refusal, State, TellRequest, Told)
     references, schemas = msgspec.json.schema_components(named, ref_template="#/components/schemas/{name}")
-    of: dict[type[msgspec.Struct], Any] = dict(zip(named, references, strict=True))
+    of: dict[type[msgspec.Struct] | None, Any] = {None: {"type": "object"}, **dict(zip(named, references, strict=True))}
 
-    def content(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    def content(kind: type[msgspec.Struct] | None) -> dict[str, Any]:
         return {"application/json": {"schema": of[kind]}}
 
     def operation(
         name: str, summary: str, answer: type[msgspec.Struct] | None, body: type[msgspec.Struct] | None, *refused: int
     ) -> dict[str, Any]:
-        known = {"application/json": {"schema": {"type": "object"}}} if answer is None else content(answer)
-        answers: dict[str, Any] = {"200": {"description": "done", "content": known}}
+        answers: dict[str, Any] = {"200": {"description": "done", "content": content(answer)}}
         for code in sorted(refused):
             answers[str(code)] = {"description": _REFUSALS[code], "content": content(Refusal)}
         found: dict[str, Any] = {"operationId": name, "summary": summary, "responses": answers}

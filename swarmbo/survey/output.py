@@ -1,4 +1,4 @@
-"""Results of a survey: its map, and files of the next places."""
+"""Results of a survey: its map, a table of the next places, and files of them."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from rich.table import Table
 
 from swarmbo.boundary.files import replacing
 from swarmbo.boundary.values import digits
@@ -58,6 +59,19 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
         figure.legend(handles=handles, loc="outside lower center", ncols=3)
         style.name_figure(figure, title, f"{len(samples)} samples")
     return figure
+
+
+def places_table(plan: SurveyPlan, title: str) -> Table:
+    """The next locations, in order, with the expected value, its standard deviation, and the reason."""
+    frame, table = plan.samples.coordinates, Table(title=title, title_justify="left")
+    for name in ("", "agent", *frame.columns, "expected", "std", "why"):
+        table.add_column(name, overflow="fold")
+    decimals = max(6 if frame.unit == "degrees" else 1, plan.decimals - 1)
+    for number, place in enumerate(plan.places, start=1):
+        mean = digits(place.mean, place.std)
+        cells = (*(f"{c:.{decimals}f}" for c in place.place), mean, f"{place.std:.3g}", place.why)
+        table.add_row(str(number), place.agent, *cells)
+    return table
 
 
 def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
