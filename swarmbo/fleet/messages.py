@@ -5,7 +5,6 @@ refused before they are saved. Messages of agreements are checked again where th
 
 import json
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 from msgspec import UNSET
