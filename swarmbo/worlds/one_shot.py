@@ -47,7 +47,7 @@ class OneShotWorld(FunctionWorld):
         super().__init__(env, _graph_spec(env, scopes))
         self._measurement, self._hold = measurement, values.whole_number(hold, 1, "$.hold")
         needed: Scopes = {agent: (agent,) for agent in self.agents} if scopes is None else scopes
-        self._needed_agents = {agent: tuple(scope) for agent, scope in needed.items()}  # for each measurement
+        self._needed_agents = {agent: tuple(scope) for agent, scope in needed.items()}  # whose actions a factor needs
         self._sent_actions: dict[str, Any] | None = None  # the actions of the current evaluation
         self._step_measurements: list[dict[str, float]] = []  # its measurements, step by step
 
