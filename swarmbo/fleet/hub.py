@@ -166,8 +166,7 @@ class Hub:
         is_own = values == {*graph.variables_owned_by(sender)} or (self.problem.is_field and not values)
         absent = set[str]()
         if sender == members[0] and not self.problem.is_field and self.plan.tables is None:
-            owners = zip(graph.variables, graph.variable_owners, strict=True)
-            absent = {variable for variable, owner in owners if owner not in members}
+            absent = {variable for variable, owner in self.problem.variable_owners.items() if owner not in members}
         return is_asked and is_own and set(decision.absent_values) == absent
 
     def _readmit(self) -> None:

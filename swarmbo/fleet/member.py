@@ -74,9 +74,8 @@ class Member:
 
     def _replay(self) -> bool:
         """Process the messages in the journal again; True if there are any."""
-        has_messages = False
-        for sender, content in self._journal.messages():
-            has_messages = True
+        entries = list(self._journal.messages())
+        for sender, content in entries:
             # clock ticks are in the journal: a restarted member repeats them at the same places between messages
             if (sender, content) == (self.name, _TICK):
                 self._tick()
@@ -89,7 +88,7 @@ class Member:
             message = decode(content)
             if self._accepts(sender, message):
                 self.process(sender, message)
-        return has_messages
+        return bool(entries)
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Process messages until the hub ends the run, another hub takes over (``next_plan``), or ``stop`` is True. A
@@ -162,8 +161,7 @@ class Member:
             return False
         try:
             if isinstance(message, messages.Readmission) and message.state:
-                last_valid, last_joined = message.last_valid, message.last_joined
-                copy(self._agent).restore(message.state, message.own_outcomes, last_valid, last_joined)
+                copy(self._agent).restore(message.state, message.own_outcomes, message.last_valid, message.last_joined)
             if isinstance(message, messages.Invitation):
                 message.plan.checked()
         except ConfigError:
@@ -284,9 +282,8 @@ class Member:
             return {}
         if self.name != participants.members[0]:
             return {}
-        point, graph = problem.coded(agent.log.query(self._query).point), problem.graph
-        owners = zip(graph.variables, graph.variable_owners, strict=True)
-        return {variable: point[variable] for variable, owner in owners if owner not in participants.members}
+        point, owners = problem.coded(agent.log.query(self._query).point), problem.variable_owners
+        return {variable: point[variable] for variable, owner in owners.items() if owner not in participants.members}
 
     def _measure_and_send(self, order: messages.Measure) -> None:
         """Measure with its own instrument, and save the results before sending them, so that it is not repeated."""

@@ -3,9 +3,8 @@ refused before they are saved. Messages of agreements are checked again where th
 (``coordination.schema``, ``agent.schema``).
 """
 
-import math
+import json
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -189,17 +188,11 @@ def decode(content: bytes) -> Message:
         message = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise TransportError(f"got bytes that are not a message: {error}; do versions of swarmbo differ?") from error
-    if not _is_finite(msgspec.to_builtins(message, builtin_types=(bytes,))):
-        raise TransportError("got a number that is NaN or infinite; wanted finite numbers")
+    try:
+        json.dumps(msgspec.to_builtins(message, builtin_types=(bytes,)), allow_nan=False, default=len)
+    except (TypeError, ValueError) as error:
+        raise TransportError("got a number that is NaN or infinite; wanted finite numbers") from error
     return message
-
-
-def _is_finite(plain: Any) -> bool:
-    if isinstance(plain, dict):
-        return all(map(_is_finite, plain.values()))
-    if isinstance(plain, list | tuple):
-        return all(map(_is_finite, plain))
-    return not isinstance(plain, float) or math.isfinite(plain)
 
 
 def agent_accepts(sender: str, message: Message, name: str, problem: Problem) -> bool:

@@ -61,11 +61,8 @@ def correlation_and_slope(name: KernelName, r: Values) -> tuple[Values, Values]:
 
 
 def _decay(name: KernelName, r: Float[np.ndarray, "*n"]) -> tuple[Float[np.ndarray, "*n"], ...]:
-    if name == "rbf":
-        fall = np.exp(-0.5 * r * r)
-        return fall, r, fall
-    if name == "matern12":
-        fall = np.exp(-r)
+    if name in ("rbf", "matern12"):
+        fall = np.exp(-0.5 * r * r if name == "rbf" else -r)
         return fall, r, fall
     a = np.sqrt(3.0 if name == "matern32" else 5.0) * r
     fall = np.exp(-a)

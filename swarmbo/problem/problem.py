@@ -297,7 +297,7 @@ class Problem:
 
     def columns(self, channel: str) -> Int[np.ndarray, " s"]:
         """Indices (s,) of a joint point's coordinates that a channel reads; a KeyError for an unknown channel."""
-        return self._columns[channel]
+        return np.array(self.graph.columns[self.graph.place_of[channel]])
 
     def takes_part(self, X: Float[np.ndarray, "*t n"]) -> Bool[np.ndarray, "*t k"]:
         """Mask of channels that take part in evaluations of joint points: none of their variables is NaN."""
@@ -322,21 +322,13 @@ class Problem:
 
     def by_agent(self, point: Float[np.ndarray, " n"]) -> dict[str, np.ndarray]:
         """Values (m,) of each agent's own variables at a joint point; agents that take no part are left out."""
-        parts = {agent: point[columns] for agent, columns in self._owned.items()}
+        names, column_of = self.graph.variables_owned_by, self.graph.column_of
+        parts = {agent: point[[column_of[name] for name in names(agent)]] for agent in self.agents}
         there = {agent: own for agent, own in parts.items() if len(own) and not np.isnan(own).any()}
         if not self.is_mixed:
             return there
-        values, names = self.named(point), self.graph.variables_owned_by
+        values = self.named(point)
         return {agent: np.array([values[name] for name in names(agent)], dtype=object) for agent in there}
-
-    @cached_property
-    def _owned(self) -> dict[str, Int[np.ndarray, " m"]]:
-        owners = np.array(self.graph.variable_owners)
-        return {agent: np.flatnonzero(owners == agent) for agent in self.agents}
-
-    @cached_property
-    def _columns(self) -> dict[str, Int[np.ndarray, " s"]]:
-        return {channel: np.array(own) for channel, own in zip(self.channels, self.graph.columns, strict=True)}
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:

@@ -239,9 +239,8 @@ class InProcessTransport:
 
     def deliver(self) -> dict[str, list[Envelope]]:
         """End the step, and return its messages by recipient, ordered by sender and then by order of sending."""
-        place = self._index
         inboxes: dict[str, list[Envelope]] = {agent: [] for agent in self.routes.agents}
-        for envelope in sorted(self._in_transit, key=lambda envelope: place[envelope.sender]):  # sorted() is stable
+        for envelope in sorted(self._in_transit, key=lambda sent: self._index[sent.sender]):  # sorted() is stable
             inboxes[envelope.recipient].append(envelope)
             self._note_arrival(envelope, 1)
         self._in_transit = []

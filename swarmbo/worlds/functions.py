@@ -83,10 +83,9 @@ class FunctionWorld(World):
         covered = {variable for scope in scopes.values() for variable in scope}
         if strangers := sorted(covered - set(self.variables)):
             raise ConfigError(f"got scopes with {strangers}, which have no bounds", at=f"{_AT}.factor_graph")
-        inside = [variable for variable in self.variables if variable in covered]
-        acted = {variable: self.variable_owners[variable] for variable in inside}
+        acted = {variable: self.variable_owners[variable] for variable in self.variables if variable in covered}
         graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners=acted)
-        return FactorGraph(graph.factors, graph.scopes, graph.factor_owners, tuple(inside), tuple(acted.values()))
+        return FactorGraph(graph.factors, graph.scopes, graph.factor_owners, tuple(acted), tuple(acted.values()))
 
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
         """Current links; whichever agents take part, they choose the whole joint point."""

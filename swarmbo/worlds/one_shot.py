@@ -46,9 +46,8 @@ class OneShotWorld(FunctionWorld):
             raise ConfigError(got, at="$.measurement")
         super().__init__(env, _graph_spec(env, scopes))
         self._measurement, self._hold = measurement, values.whole_number(hold, 1, "$.hold")
-        self._needed_agents = {agent: (agent,) for agent in self.agents}  # agents whose actions each measurement needs
-        if scopes is not None:
-            self._needed_agents = {agent: tuple(scope) for agent, scope in scopes.items()}
+        needed: Scopes = {agent: (agent,) for agent in self.agents} if scopes is None else scopes
+        self._needed_agents = {agent: tuple(scope) for agent, scope in needed.items()}  # whose actions a factor needs
         self._sent_actions: dict[str, Any] | None = None  # the actions of the current evaluation
         self._step_measurements: list[dict[str, float]] = []  # its measurements, step by step
 

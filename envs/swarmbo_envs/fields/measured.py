@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.interpolate import NearestNDInterpolator
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial import ConvexHull, KDTree, QhullError
 
@@ -21,6 +23,8 @@ from swarmbo_envs.shared import Place, Places, Starts, Values, digest, nearest
 _NEAREST_M = 1e-6
 # share of the median spacing: from two nearer sites, kriging may extrapolate a summit hundreds of times as high
 _NEAREST_SHARE = 1e-3
+# values of the nearest site; the size of leaves decides among sites at equal distances
+_nearest_site = partial(NearestNDInterpolator, tree_options={"leafsize": 10})
 
 
 def measured_field(settings: MeasuredSettings, max_sites: int, title: str = "") -> Field:
@@ -54,7 +58,7 @@ def _static_field(measurements: Measurements, settings: MeasuredSettings, max_si
     if settings.sites == "only":
         properties |= {"sites_only": True, "least_reach_m": 1.5 * float(_distance_to_next(sites).max())}
         ends = float(values.max()), sites[values.argmax()], float(values.min())
-        title, surface = f"{title} (measured sites only)", NearestSite(sites, values)
+        title, surface = f"{title} (measured sites only)", _nearest_site(sites, values)
         return Field(title, low, high, sites, sites, surface, *ends, **properties)
     covered, surface = _hull_filter(sites), Kriging(sites, values)
     candidates = _spread(covered, sites, low, high, min(max_sites, MAX_SITES))
@@ -62,17 +66,6 @@ def _static_field(measurements: Measurements, settings: MeasuredSettings, max_si
     properties |= {"interpolated": True, "searched": np.concatenate([sites, lattice(low, high, MAX_SITES)])}
     name, ends = f"{title} (interpolated)", (0.0, low, 0.0)
     return Field(name, low, high, candidates, points, surface, *ends, **properties).with_surface(surface)
-
-
-class NearestSite:
-    """Value of the nearest measured site."""
-
-    def __init__(self, sites: Places, values: Values) -> None:
-        self._tree, self._values = KDTree(sites), values
-
-    def __call__(self, X: Places) -> Values:
-        """Values at locations on the map."""
-        return self._values[self._tree.query(X)[1]]
 
 
 class Kriging:
@@ -192,4 +185,4 @@ class SiteSeries:
     def surface(self, round_number: float) -> Callable[[Places], Values]:
         """Field of a round."""
         values = self.values(round_number)
-        return Kriging(self.sites, values) if self._interpolated else NearestSite(self.sites, values)
+        return Kriging(self.sites, values) if self._interpolated else _nearest_site(self.sites, values)

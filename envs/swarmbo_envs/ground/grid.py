@@ -88,7 +88,7 @@ class Ground:
 
     def is_free(self, places: Places) -> Mask:
         """Mask of places that touch no blocked cell."""
-        return np.ones(len(places), dtype=bool) if self.is_open else self.sees(places, places)
+        return self.sees(places, places)
 
     def sees(self, starts: Places, ends: Places) -> Mask:
         """Mask of straight segments, each from a start to its end, that touch no blocked cell."""
@@ -100,8 +100,6 @@ class Ground:
 
     def is_free_around(self, place: Place, reach_m: float) -> bool:
         """True if the square about a place touches no blocked cell."""
-        if self.is_open:
-            return True
         (west, south), (east, north) = self._cells_of(np.stack([place - reach_m, place + reach_m]))
         return not self.blocked[max(0, south - 1) : north + 2, max(0, west - 1) : east + 2].any()
 

@@ -194,16 +194,15 @@ def _of_raster(
     settings: RasterSettings, low: Place, high: Place, coordinates: Coordinates | None, cells: Cells, at: str
 ) -> Region:
     path = settings.raster
-    is_tiff = path.lower().endswith((".tif", ".tiff"))
-    if not is_tiff and not path.lower().endswith(".npy"):
-        raise ConfigError(f"got {path!r}; wanted a .npy array or a GeoTIFF (.tif)", at=f"{at}.raster")
-    if not is_tiff:
+    if path.lower().endswith(".npy"):
         raster = rasters.read_array(path, f"{at}.raster")
-    else:
+    elif path.lower().endswith((".tif", ".tiff")):
         raster = rasters.read_geotiff(path, "a GeoTIFF of no-go regions", f"{at}.raster")
         if settings.extent is None and raster.is_placed and (raster.in_degrees or not raster.is_north_up):
             got = "in degrees" if raster.in_degrees else "that is turned"
             raise ConfigError(f"got a raster {got}; wanted its extent, in m on the map", at=f"{at}.extent")
+    else:
+        raise ConfigError(f"got {path!r}; wanted a .npy array or a GeoTIFF (.tif)", at=f"{at}.raster")
     values, edges = raster.values, raster.edges if raster.is_placed else None
     crs = None if coordinates is None else coordinates.crs
     if settings.extent is None and edges is not None and coordinates is not None and crs and raster.crs is not None:

@@ -10,7 +10,6 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
-from numpy import ndarray
 from scipy.ndimage import gaussian_filter
 
 from swarmbo_envs.fields.field import Bilinear, Field
@@ -145,7 +144,7 @@ def mjcf(terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate
 </mujoco>"""
 
 
-def _walls(low: Float[ndarray, " 2"], high: Float[ndarray, " 2"], hub_m: float) -> str:
+def _walls(low: Place, high: Place, hub_m: float) -> str:
     """Planes that stop the middle of a rover at the edges of the map, and no other part of it."""
     inward = {
         (low[0] - hub_m, 0.0): "1 0 0",

@@ -144,7 +144,7 @@ class Simulator:
         ground = float(self._terrain.heights_at(pose[None, :2])[0])
         self._data.qpos[:3] = np.array([pose[0], pose[1], ground]) + frame[:, 2] * length * (model.WHEEL + _DROP)
         self._mujoco.mju_mat2Quat(self._data.qpos[3:7], np.ascontiguousarray(frame).ravel())
-        self._stand(round(_SETTLES_S / self._tick_s))
+        self._stand()
         return self._state()
 
     def drive(self, state: Float[np.ndarray, " n"], route: Places, most_s: float, battery_s: float) -> Result:
@@ -164,7 +164,7 @@ class Simulator:
                 best_m, improved_s = follower.done_m, busy
             failure = self._failure(follower, busy - improved_s > patience, busy >= battery_s)
         if failure is None:  # otherwise it is put upright at once
-            self._stand(round(_SETTLES_S / self._tick_s), poses)
+            self._stand(poses)
             failure = self._failure(follower, False, False)
         back = np.array(follower.at(follower.done_m))
         return Result(self._state(), np.array(poses), min(busy, most_s), failure, back)
@@ -184,9 +184,9 @@ class Simulator:
         self._data.ctrl[:] = [(speed - side * rim) / (model.WHEEL * self._settings.rover_m) for side in model.SIDES]
         self._mujoco.mj_step(self._model, self._data, self._substeps)
 
-    def _stand(self, most: int, poses: list[tuple[float, float, float]] | None = None) -> None:
-        """Hold the wheels until the rover stands still, for at most a number of control moments."""
-        for moment in range(most):
+    def _stand(self, poses: list[tuple[float, float, float]] | None = None) -> None:
+        """Hold the wheels until the rover stands still, for at most the time in which it settles."""
+        for moment in range(round(_SETTLES_S / self._tick_s)):
             self._command(0.0, 0.0)
             if poses is not None:
                 poses.append(self._pose())

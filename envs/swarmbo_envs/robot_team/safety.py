@@ -56,9 +56,8 @@ class Spacing:
         if self.off_m:
             yield from self._stops_at_any_time(robot, own, others, bases)
             return
-        least = self._squared(robot)
         may_meet = self._may_meet(robot, own, others, bases)
-        others, least = others[may_meet], least[may_meet, None]
+        others, least = others[may_meet], self._squared(robot)[may_meet, None]
         bases = None if bases is None else bases[may_meet]
         near = (((others - own) ** 2).sum(axis=2) < least).any(axis=0)
         # a robot stops before it comes near another; later in the round, others may still drive past its stop

@@ -155,12 +155,9 @@ class _Goal(NamedTuple):
 class World:
     """Immutable rules of the robot team; all changing state is in the episode that methods receive."""
 
-    def __init__(
-        self, settings: RobotTeamSettings, field: Field, agents: list[str], ground: Ground | None = None
-    ) -> None:
-        self.settings, self.field, self.agents = settings, field, agents
+    def __init__(self, settings: RobotTeamSettings, field: Field, agents: list[str], ground: Ground) -> None:
+        self.settings, self.field, self.ground = settings, field, ground
         self.rules = rules = settings.rules()
-        self.ground = ground or Ground(field.low, field.high)
         limits = list(zip(rules.speeds, rules.turn_rates, strict=True))
         self.round_time_s = settings.round_time_s or max(np.pi / rate + field.reach_m / speed for speed, rate in limits)
         self.mover: Mover = Ideal(field.low, field.high)

@@ -47,7 +47,6 @@ class ManyWlans:
         for name in names:
             got = f"got {short(getattr(s, name))}"
             raise ConfigError(f"{got}; wanted the default: with it, worlds are stepped one by one", at=f"$.{name}")
-        self._noisy = bool(s.noise_std or s.failure_rate)
 
     def reset(self, seeds: Sequence[int]) -> Array:
         """Begin an episode for each seed; observations (b, k, d)."""
@@ -103,7 +102,7 @@ class ManyWlans:
         values = (self._members @ self.world.utility.of_users(rates)[:, :, None])[:, :, 0]
         self.totals = totals = values.sum(axis=1)
         outcomes, measured_totals = values, totals
-        if self._noisy:
+        if s.noise_std or s.failure_rate:
             draws = [self.world.rules.random_draws(seed, 0, self.round) for seed in self._seeds]
             failure_draws, noise = (np.array(each) for each in zip(*draws, strict=True))
             outcomes = values + np.where(self._users > 0, noise[:, :k] / np.sqrt(k), 0.0)
