@@ -125,6 +125,13 @@ def test_the_value_that_violates_least_is_taken_then_the_largest_sum_then_the_lo
     assert least_forbidden([line[[0, 1, 3]] for line in lines], [2.0, 1.0]) == 1
     assert least_forbidden([line[[0, 1, 3]] for line in lines], [2.0, 1.0], present=1) == 2  # another value is taken
     assert least_forbidden(lines, [2.0, 1.0], present=2) == 2  # if nothing is violated it stays
+    assert least_forbidden([np.array([1.0, 1.0])], [1.0], present=0) == 0  # also if another value is as good
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("random", 96), ("colouring", 34)])
+def test_factors_that_stay_violated_gain_weight_sweep_by_sweep(kind: Kind, seed: int) -> None:
+    # with equal weights, sweeps end in a forbidden choice that no variable alone improves
+    assert max_sum(*hard_problem(kind, seed), rounds=1).value > NO
 
 
 class Apart(ExampleSum):
