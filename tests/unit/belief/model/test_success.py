@@ -77,6 +77,19 @@ def test_an_old_failure_is_forgotten_with_a_time_axis() -> None:
     assert logits[0] < logits[1] < logits[2] == pytest.approx(without_memory.offset)
 
 
+@given(st.integers(0, 1000), st.sampled_from([1, 3]))
+def test_slopes_of_the_logit_are_those_of_finite_differences_and_0_along_a_choice(seed, count) -> None:
+    rng = np.random.default_rng(seed)
+    U, counts = rng.random((12, 2)), np.array([1, count])
+    U[:, 1] = (np.floor(U[:, 1] * count) + 0.5) / count if count > 1 else U[:, 1]
+    terms = [Term((0,), 2.0, 0.3), Term((0, 1), 1.0, 0.5), Term((1,), 1.5, 0.4)]
+    model = SuccessGP.given(terms, 1.0, U, rng.random(12) < 0.6, counts=counts)
+    X = U[:5] + 0.01 * rng.random((5, 2))
+    _, slope = model.part(terms, X, np.arange(2))
+    for axis, shift in enumerate(1e-6 * np.eye(2)):
+        np.testing.assert_allclose(slope[:, axis], (model.logit(X + shift) - model.logit(X - shift)) / 2e-6, atol=1e-5)
+
+
 @given(st.lists(st.booleans(), max_size=60))
 def test_the_excess_is_the_largest_of_all_the_latest_outcomes(succeeded) -> None:
     over = [sum(-0.2 if success else 0.8 for success in succeeded[start:]) for start in range(len(succeeded) + 1)]
