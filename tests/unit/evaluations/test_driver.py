@@ -19,7 +19,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import swarmbo as sb
 from swarmbo.errors import ConfigError, EvaluationError, RunFolderError, ShapeError, UnknownQueryError, UnwritableError
 from swarmbo.evaluations import Driver, Ended, Ledger
-from swarmbo.evaluations.driver import WorkerStatistics
 from swarmbo.evaluations.executor import store_result
 from swarmbo.evaluations.ledger import LEDGER, STATES, Event
 
@@ -370,20 +369,6 @@ def test_a_run_that_ended_within_a_batch_tells_its_rest_before_it_asks(tmp_path)
     Driver(ledger, Scripted(0), 4, 8, lambda query_id, end: ledger.tell(query_id, end.value), is_synchronous=True).run()
     kinds = [event.kind for event in ledger.events if event.kind in ("ask", "tell")]
     assert kinds == (["ask"] * 4 + ["tell"] * 4) * 2
-
-
-def test_queued_evaluations_keep_no_worker_busy():
-    statistics = WorkerStatistics(2)
-    for at, kind, query, note in (
-        (0.0, "begin", "", {}),
-        (0.0, "ask", "q00001", {}),
-        (0.0, "ask", "q00002", {}),
-        (4.0, "tell", "q00001", {"seconds": 4.0}),  # the longest so far; the second worker has worked 4 s, too
-        (6.0, "ask", "q00003", {}),
-        (6.0, "ask", "q00004", {}),  # queued
-    ):
-        statistics.add(Event(kind, at, query, outcome=1.0, note=note))
-    assert statistics.busy(7.0) == pytest.approx((4.0 + 4.0 + 1.0) / (2 * 7.0))
 
 
 def test_without_queries_asked_ahead_no_outcome_is_missing_when_the_next_one_is_asked(tmp_path):
