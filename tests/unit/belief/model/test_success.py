@@ -67,6 +67,13 @@ def test_many_outcomes_cost_no_more_than_the_informative_ones() -> None:
     assert ((model.logit(V) > 0.0) == (V[:, 0] < 0.8)).mean() > 0.95
 
 
+def test_of_many_failures_the_last_ones_are_used() -> None:
+    U, succeeded = np.random.default_rng(0).random((400, 2)), np.arange(400) % 3 == 0
+    used = SuccessGP.learned(U, succeeded).U
+    last = U[~succeeded][-80:]
+    assert (used[:, None] == last).all(axis=2).any(axis=0).all()
+
+
 def test_an_old_failure_is_forgotten_with_a_time_axis() -> None:
     U, succeeded = np.array([[0.2, 0.2], [0.8, 0.8]]), np.array([True, False])
     memory, rounds = TimeCorrelation(kernel="matern12", lengthscale=5.0), np.array([1.0, 1.0])
