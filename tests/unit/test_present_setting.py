@@ -279,6 +279,16 @@ def test_the_safe_bound_falls_as_steeply_as_between_evaluated_settings(lower, sl
     assert 0.84 * farthest < x - 0.5 <= farthest  # steps of the line shrink by 0.841
 
 
+def test_lines_lead_back_to_the_best_setting_not_to_the_present_one():
+    near = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.5}, safe={}).setup.near
+    for candidates in near.lines_back(np.array([1.0]), near.step_box(np.array([0.7])), np.random.default_rng(0)):
+        *lines, best, present = candidates[:, 0]
+        assert (best, present) == (0.7, 0.5)
+        distances = np.abs(np.reshape(lines, (-1, 41)) - 0.7)
+        assert (np.diff(distances) < 0.0).all()
+        assert distances[:, -1].max() <= 1e-3
+
+
 def test_of_several_safe_lines_the_most_uncertain_setting_is_asked():
     x, candidates = first_safe(1, step_limit=0.05)
     distances = np.abs(candidates[:, None] - [0.5, 0.4]).min(axis=1)
