@@ -85,6 +85,15 @@ def test_pending_factors_give_the_variance_of_told_ones(outcomes, told):
     assert not team.history.awaited.any()
 
 
+def test_pending_points_keep_their_rounds_if_some_are_partly_told():
+    team = team_of(APART, acquisition="dec-hbo", belief=sb.AdditiveGPSettings(time=sb.TimeAxis()))
+    queries = team.ask(3)
+    round_of = {tuple(query.point.values()): number for number, query in enumerate(queries, start=7)}
+    team.tell(queries[0], {"f": 0.0})
+    out = team._learner.situation(team._log, None).out
+    assert [round_of[tuple(point)] for point in out.points.tolist()] == out.rounds.tolist() == [8, 9, 7]
+
+
 @pytest.mark.parametrize(("graph", "rule"), list(zip([APART, CHAIN] * 2, RULES, strict=False)))
 def test_queries_keep_a_distance_from_pending_factors(graph, rule):
     team, out = team_of(graph, acquisition=rule), []
