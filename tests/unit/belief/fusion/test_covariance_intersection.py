@@ -142,3 +142,10 @@ def test_two_agents_with_different_data_of_equal_information_stop_sending():
     traffic = exchange(agents.values(), InProcess().open(agents), steps=100)
     assert all(agent.is_finished for agent in agents.values())
     assert traffic.messages <= 16
+
+
+def test_an_agent_does_not_answer_a_neighbour_that_has_the_same_estimate():
+    a, b = (near(CovarianceIntersection(name, LINE, KNOWN), ["a", "b"]) for name in "ab")
+    a.measure([[0.5]], [1.0])
+    traffic = exchange([a, b], InProcess().open(["a", "b"]), steps=100)
+    assert traffic.messages == 9  # four by each, and one by b before it has an estimate
