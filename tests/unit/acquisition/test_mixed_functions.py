@@ -77,6 +77,16 @@ def test_slopes_are_those_of_finite_differences_and_zero_along_grids(acquisition
                 )
 
 
+def test_ordered_values_and_integers_have_no_slope_although_a_model_reads_them_as_numbers():
+    scopes = {"f": ["a", "b", "d"]}
+    for functions, _ in decided({**DISCRETE, "a": (0.0, 1.0)}, scopes, "dec-hbo", rounds=1):
+        (stack,) = stacks_of(functions.graph)
+        U = np.random.default_rng(0).random((1, 20, 3))
+        slope = functions.value_and_gradient(stack, U, ())[1]
+        assert (slope[0, :, 0] != 0.0).all()
+        assert (slope[0, :, 1:] == 0.0).all()
+
+
 def test_functions_are_constant_in_a_cell_and_limits_of_choices_are_the_whole_axis():
     for functions, _ in decided(MIXED, CHAIN, "dec-hbo", 1):
         domain, X = functions.coding.domain, np.random.default_rng(1).random((40, 4))
