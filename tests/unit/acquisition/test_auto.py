@@ -1083,3 +1083,63 @@ def test_a_draw_searches_one_very_noisy_factor_in_every_second_turn(monkeypatch,
         )
     assert sum(kinds) == drawn
     assert drawn == 0 or kinds in ([True, False] * 2, [False, True] * 2, [True, True, False, False])
+
+
+def test_draws_of_a_batch_have_independent_errors(situation_of) -> None:
+    """If its members had a common draw of the prior, they would all explore the same places."""
+    U, errors = np.random.default_rng(1).random((200, 5)), list[np.ndarray]()
+    for count in (0, 3):
+        model, draw = decided(situation_of(t=12, outcomes="per-factor", initial=6, pending=count))
+        assert isinstance(draw, SampledFunctions)
+        stacks = stacks_of(model.belief.graph)
+        errors.append(
+            np.concatenate([(draw.value(s, s.take(U), ()) - model.belief.local_mean(s, s.take(U))) for s in stacks])
+        )
+    correlations = [np.corrcoef(*pair)[0, 1] for pair in zip(*errors, strict=True)]
+    assert np.abs(correlations).mean() < 0.6
+
+
+def test_a_restarted_search_of_one_noisy_factor_is_not_drawn(situation_of, monkeypatch) -> None:
+    monkeypatch.setattr("swarmbo.acquisition.auto._VERY_NOISY", -1.0)
+    situation = stalled(situation_of)
+    learned, kinds = learned_of(first_of(situation, 16)), list[type]()
+    for t in (17, 18, 19, 23, 24):
+        model = Auto().learn(first_of(situation, t), BELIEF, learned)
+        learned = msgspec.structs.replace(model.learned, plain_noise=1.0)
+        model = replace(model, learned=learned)
+        kinds.append(type(Auto().local_functions(first_of(situation, t), model)))
+    assert kinds == [ConfidenceBounds] * 3 + [LogImprovements] * 2
+
+
+def test_single_variables_are_never_a_second_choice_for_totals(situation_of, monkeypatch) -> None:
+    monkeypatch.setattr(transforms, "_TIE", 1e3)  # all models have similar evidence
+    scopes = {"f": ["a", "b"], "g": ["b", "c"]}
+    rivals = learned_of(by_total(situation_of(scopes, t=30), waves)).candidate_models
+    assert {len(hyper.lengthscales) for _, hyper in rivals} == {1, 2}
+
+
+def test_a_split_factor_awaits_its_own_outcomes_only(situation_of) -> None:
+    situation = peaked(situation_of)
+    for factor, count in ((0, 1), (1, 0)):
+        factors = situation.history.factors.copy()
+        factors[-1, factor] = np.nan
+        history = replace(situation.history, totals=factors.sum(axis=1), factors=factors, awaited=np.isnan(factors))
+        assert len(Auto().learn(replace(situation, history=history), BELIEF, None).splits["f"].pending) == count
+
+
+def test_parts_of_a_split_factor_share_the_outputscale_that_was_set_for_it(situation_of) -> None:
+    own = FactorPrior(outputscale_median=0.6, outputscale_log_std=1e-4)
+    model = Auto().learn(peaked(situation_of), AdditiveGPSettings(factors={"f": own}), None)
+    np.testing.assert_allclose(model.splits["f"].hyperparameters.outputscales, 0.2, rtol=1e-2)
+
+
+def test_evaluations_of_a_factor_that_was_a_sum_do_not_count_towards_its_restart(situation_of) -> None:
+    whole = situation_of({"whole": ["a", "b", "c"]}, t=60, structure="unknown", initial=8)
+    U = unit(whole)
+    whole = with_outcomes(whole, np.sin(6.0 * U[:, 0] * (1.0 + U[:, 1])) * np.cos(5.0 * U[:, 2]))
+    before = learned_of(first_of(whole, 8))
+    assert before.splits
+    learned = learned_of(whole, before)
+    assert not learned.splits
+    assert learned.whole_since == 60
+    assert learned_of(whole, learned).whole_since == 60
