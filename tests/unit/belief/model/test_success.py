@@ -74,6 +74,13 @@ def test_of_many_failures_the_last_ones_are_used() -> None:
     assert (used[:, None] == last).all(axis=2).any(axis=0).all()
 
 
+def test_many_failures_say_nothing_about_places_far_from_all_of_them() -> None:
+    U = np.random.default_rng(0).random((20, 2))
+    model = SuccessGP.learned(U, np.arange(20) == 0)
+    assert model.logit(U[1:]).max() < 0.0
+    assert model.logit(np.full((1, 2), 1e3))[0] >= 0.0
+
+
 def test_an_old_failure_is_forgotten_with_a_time_axis() -> None:
     U, succeeded = np.array([[0.2, 0.2], [0.8, 0.8]]), np.array([True, False])
     memory, rounds = TimeCorrelation(kernel="matern12", lengthscale=5.0), np.array([1.0, 1.0])
