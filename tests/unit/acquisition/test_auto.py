@@ -1143,3 +1143,19 @@ def test_evaluations_of_a_factor_that_was_a_sum_do_not_count_towards_its_restart
     assert not learned.splits
     assert learned.whole_since == 60
     assert learned_of(whole, learned).whole_since == 60
+
+
+def test_only_pending_points_of_the_design_or_of_the_user_are_foreign_to_the_search(monkeypatch) -> None:
+    counts, local_functions = list[int](), sb.Auto.local_functions
+
+    def noted(self, situation, model):
+        counts.append(situation.n_foreign)
+        return local_functions(self, situation, model)
+
+    monkeypatch.setattr(sb.Auto, "local_functions", noted)
+    team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, initial=3)
+    team.tell(team.ask(3)[0], 1.0)
+    team.ask()
+    team.expect({"x": 0.5, "y": 0.5})
+    team.ask(2)
+    assert counts == [2, 3, 3]
