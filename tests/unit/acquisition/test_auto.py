@@ -1159,3 +1159,15 @@ def test_only_pending_points_of_the_design_or_of_the_user_are_foreign_to_the_sea
     team.expect({"x": 0.5, "y": 0.5})
     team.ask(2)
     assert counts == [2, 3, 3]
+
+
+def test_a_partly_told_evaluation_is_nothing_that_later_totals_must_beat(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=49, initial=40)
+    U, is_partly = unit(situation), np.arange(49) == 40
+    U[:40] *= 0.7
+    U[40], U[41:] = 0.86, np.linspace(0.72, 0.83, 8)[:, None]
+    factors = np.where(is_partly[:, None], [1.72, np.nan], np.nan)
+    history = Dataset(situation.domain.from_unit(U), np.where(is_partly, np.nan, U.sum(axis=1)), factors)
+    history = replace(history, awaited=is_partly[:, None] & [False, True])
+    functions = functions_of(replace(situation, history=history))
+    assert (functions.high - functions.low).max() > 0.3
