@@ -20,6 +20,7 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.model import transforms
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.model import Learned
+from swarmbo.deciding import joint
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.graph.groups import FactorStack, parts_of, split_graph
 from swarmbo.problem.data import Dataset
@@ -1171,3 +1172,11 @@ def test_a_partly_told_evaluation_is_nothing_that_later_totals_must_beat(situati
     history = replace(history, awaited=is_partly[:, None] & [False, True])
     functions = functions_of(replace(situation, history=history))
     assert (functions.high - functions.low).max() > 0.3
+
+
+def test_a_factor_whose_owner_is_absent_is_not_split(situation_of) -> None:
+    situation = peaked(situation_of)
+    said = next(joint._divided_by_all(situation, Auto().learn(situation, BELIEF, None)))
+    f, g = map(situation.graph.owner, "fg")
+    assert said.among({f}) == {"f": 1.0, "g": 0.0}
+    assert said.among({g}) == {"f": 0.0, "g": 0.0}
