@@ -1086,20 +1086,6 @@ def test_a_draw_searches_one_very_noisy_factor_in_every_second_turn(monkeypatch,
     assert drawn == 0 or kinds in ([True, False] * 2, [False, True] * 2, [True, True, False, False])
 
 
-def test_draws_of_a_batch_have_independent_errors(situation_of) -> None:
-    """If its members had a common draw of the prior, they would all explore the same places."""
-    U, errors = np.random.default_rng(1).random((200, 5)), list[np.ndarray]()
-    for count in (0, 3):
-        model, draw = decided(situation_of(t=12, outcomes="per-factor", initial=6, pending=count))
-        assert isinstance(draw, SampledFunctions)
-        stacks = stacks_of(model.belief.graph)
-        errors.append(
-            np.concatenate([(draw.value(s, s.take(U), ()) - model.belief.local_mean(s, s.take(U))) for s in stacks])
-        )
-    correlations = [np.corrcoef(*pair)[0, 1] for pair in zip(*errors, strict=True)]
-    assert np.abs(correlations).mean() < 0.6
-
-
 def test_a_restarted_search_of_one_noisy_factor_is_not_drawn(situation_of, monkeypatch) -> None:
     monkeypatch.setattr("swarmbo.acquisition.auto._VERY_NOISY", -1.0)
     situation = stalled(situation_of)
@@ -1180,3 +1166,23 @@ def test_a_factor_whose_owner_is_absent_is_not_split(situation_of) -> None:
     f, g = map(situation.graph.owner, "fg")
     assert said.among({f}) == {"f": 1.0, "g": 0.0}
     assert said.among({g}) == {"f": 0.0, "g": 0.0}
+
+
+def test_successive_batches_use_all_models_of_similar_evidence(monkeypatch) -> None:
+    """A batch begins with the model that the previous one ended with, so small batches use the others, too."""
+    places, local_functions = list[int](), sb.Auto.local_functions
+
+    def noted(self, situation, model):
+        places.append(model.learned.candidate_models[0][0])
+        return local_functions(self, situation, model)
+
+    monkeypatch.setattr(sb.Auto, "local_functions", noted)
+    monkeypatch.setattr(transforms, "_TIE", 1e3)
+    belief = AdditiveGPSettings(max_iterations=5, refit_every=50)
+    team = sb.Team(FactorGraph.from_scopes(BLOCKS), dict.fromkeys("abcd", (0.0, 1.0)), initial=4, belief=belief)
+    X = np.random.default_rng(0).random((12, 4))
+    team.attach(X, waves(X))
+    for _ in range(4):
+        for query in team.ask(2):
+            team.tell(query, float(waves(np.array([list(query.point.values())]))[0]))
+    assert set(places) == {0, 1, 2, 3}
