@@ -1186,3 +1186,17 @@ def test_successive_batches_use_all_models_of_similar_evidence(monkeypatch) -> N
         for query in team.ask(2):
             team.tell(query, float(waves(np.array([list(query.point.values())]))[0]))
     assert set(places) == {0, 1, 2, 3}
+
+
+def test_improvements_are_over_the_point_to_beat_and_bounds_relative_to_the_best_evaluated_one(situation_of) -> None:
+    belief = Auto().learn(situation_of(outcomes="per-factor"), BELIEF, None).belief
+    best, beaten = np.full((1, 5), 0.2), np.full(5, 0.7)
+    improvements, bounds = (
+        functions.starting_from(best, np.arange(5), beaten).reference
+        for functions in (
+            LogImprovements.over_incumbent(belief),
+            ContrastBounds.on_cube(belief, reference=incumbent(belief), weight=1.0),
+        )
+    )
+    np.testing.assert_array_equal(improvements, beaten)
+    np.testing.assert_array_equal(bounds, best[0])
