@@ -1,6 +1,7 @@
 """Local functions over typed variables: slopes, cells, and decisions against brute force."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -93,6 +94,15 @@ def test_functions_are_constant_in_a_cell_and_limits_of_choices_are_the_whole_ax
         np.testing.assert_array_equal(total(functions, X), total(functions, domain.snapped(X)))
         is_choice = functions.coding.is_choice
         np.testing.assert_array_equal([functions.low[is_choice], functions.high[is_choice]], [[0.0] * 2, [1.0] * 2])
+
+
+def test_a_trust_region_limits_numbers_and_no_choices():
+    functions, _ = next(decided(DISCRETE | {"b": (0.0, 1.0)}, CHAIN, "dec-hbo", 1))
+    (inner,), is_choice = functions.others, functions.coding.is_choice
+    narrow = replace(inner, low=np.full(len(inner.low), 0.4), high=np.full(len(inner.low), 0.6))
+    found = MixedFunctions.around(narrow, functions.coding)
+    np.testing.assert_array_equal(found.low, np.where(is_choice, 0.0, 0.4))
+    np.testing.assert_array_equal(found.high, np.where(is_choice, 1.0, 0.6))
 
 
 def every_point(functions: MixedFunctions) -> np.ndarray:
