@@ -161,8 +161,13 @@ def test_a_point_that_will_probably_fail_is_not_asked_and_messages_are_counted(x
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("share", "is_random"), [(0.3, True), (0.5, True), (0.5, False)])
-def test_the_best_values_of_parts_are_combined_unless_failures_depend_on_the_point(share, is_random, seed) -> None:
+@pytest.mark.parametrize(
+    ("share", "is_random", "has_failed"),
+    [(0.3, True, False), (0.5, True, False), (0.5, True, True), (0.5, False, False)],
+)
+def test_the_best_values_of_parts_are_combined_unless_they_have_failed_together_or_may(
+    share, is_random, has_failed, seed
+) -> None:
     rng = np.random.default_rng(seed)
     X = rng.random((40, 2))
     failed = rng.random(40) < share if is_random else np.linalg.norm(X - [0.7, 0.2], axis=1) < share
@@ -173,7 +178,9 @@ def test_the_best_values_of_parts_are_combined_unless_failures_depend_on_the_poi
     team.attach(X, np.where(failed[:, None], np.nan, outcomes))
     good, told = X[~failed], outcomes[~failed]
     combined, evaluated = good[told.argmax(axis=0), [0, 1]], good[told.sum(axis=1).argmax()]
-    wanted = combined if is_random else evaluated
+    if has_failed:
+        team.attach(combined[None], [[np.nan, np.nan]])
+    wanted = combined if is_random and not has_failed else evaluated
     assert list(team.recommend().point.values()) == pytest.approx(wanted.tolist(), abs=1e-12)
 
 

@@ -333,7 +333,17 @@ def test_of_exact_outcomes_the_best_one_told_is_recommended():
         team.tell(query, told[-1][0])
     best, found = max(told, key=lambda pair: pair[0]), team.recommend()
     assert (found.mean, found.point) == (best[0], pytest.approx(best[1]))
-    assert team.model.posterior([found.location])[0][0] != pytest.approx(best[0], rel=1e-3)  # the transform misses it
+    (modelled,), _ = team.model.posterior([found.location])
+    assert modelled != pytest.approx(best[0], rel=1e-3)  # the transform misses it
+    assert found.std >= abs(modelled - best[0])
+
+
+def test_a_lucky_noisy_outcome_among_exact_ones_is_not_taken_at_its_word():
+    team, x = sb.Team(None, {"x": (0.0, 1.0)}, initial=2), np.linspace(0.0, 1.0, 11)
+    is_noisy = np.arange(11) == 9
+    team.attach(x[:, None], np.where(is_noisy, 0.5, -((x - 0.4) ** 2)), noise_std=np.where(is_noisy, 1.0, np.nan))
+    assert team.model.learned.is_exact
+    assert team.recommend().point["x"] == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize("noise_std", [None, 0.2])

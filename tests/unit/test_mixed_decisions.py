@@ -120,6 +120,13 @@ def test_no_point_of_a_grid_is_asked_against_the_model_while_others_probably_suc
         team.tell(query, x * y if is_limited or x + y <= 11 else None, **told)
 
 
+def test_if_all_new_points_of_a_grid_probably_break_a_limit_those_that_break_it_least_are_asked():
+    team = sb.Team(None, {"x": sb.Integer(0, 9)}, limits={"load": (None, -1.0)}, initial=2, seed=0)
+    X = np.array([[2.0], [4.0], [6.0], [8.0], [9.0]])
+    team.attach(X, X[:, 0], constraints={"load": X[:, 0]})
+    assert {query.point["x"] for query in team.ask(3)} == {0, 1, 3}
+
+
 def test_safe_settings_of_a_grid_probably_keep_learned_limits():
     near: dict[str, Any] = {"start": {"x": 2, "y": 2}, "step_limit": 3, "safe": {"share": 0.5}}
     team = sb.Team(None, GRID, limits={"load": (None, 11.0)}, coordination=QUICK, seed=0, **near)

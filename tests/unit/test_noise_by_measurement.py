@@ -127,6 +127,26 @@ def test_an_outcome_with_very_large_noise_has_no_effect(acquisition, outcomes):
     assert (np.abs(best[0] - X[5]) > 0.01).any()
 
 
+def test_noise_of_transformed_totals_is_in_their_unit():
+    graph = sb.FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c", "d"]})
+    X = np.random.default_rng(0).random((40, 4))
+    y = -(((4.0 * X - 1.5) ** 2).sum(axis=1) ** 3)
+    std, team = np.linspace(1e-3, 2e-3, 40), sb.Team(graph, dict.fromkeys("abcd", (0.0, 1.0)))
+    team.attach(X, y, noise_std=std)
+    model = team.model
+    assert model.warp.kind == "power"
+    wanted = (model.warp.forward(y + std) - model.warp.forward(y - std)) / 2.0
+    np.testing.assert_allclose(np.sqrt(model.belief.noise[:, 0]), wanted, rtol=1e-2)
+
+
+def test_noise_of_totals_is_that_of_the_only_factor():
+    X = np.random.default_rng(0).random((20, 2))
+    team = sb.Team(sb.FactorGraph.from_scopes({"f": ["a", "b"]}), dict.fromkeys("ab", (0.0, 1.0)))
+    team.attach(X, np.sin(6.0 * X[:, 0] * X[:, 1]), noise_std=0.2)
+    hyper = team.model.belief.hyperparameters
+    assert hyper.noise_variances[0] * hyper.scales[0] ** 2 == pytest.approx(0.04)
+
+
 @pytest.mark.parametrize("kind", ["power", "log"])
 def test_noise_of_a_transformed_outcome_is_exact_for_small_noise(kind):
     y = np.array([-30.0, -4.0, -2.0, -1.0, -0.5])

@@ -11,7 +11,8 @@ from sklearn.gaussian_process.kernels import Matern
 
 import swarmbo as sb
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.model.incumbents import incumbent
+from swarmbo.belief.model.incumbents import incumbent, means_at_pending, means_of
+from swarmbo.deciding.joint import Rank
 from swarmbo.errors import ConfigError, UnknownQueryError
 
 from .teams import ask_and_tell
@@ -64,6 +65,25 @@ def test_an_evaluation_with_a_missing_factor_is_not_the_incumbent():
     np.testing.assert_array_equal(incumbent(belief.update(X[1:], factors=[[50.0] * 3])), X[1])
 
 
+def test_if_no_evaluation_is_complete_the_incumbent_has_the_largest_known_outcomes():
+    X = np.array([[0.2, 0.3, 0.4, 0.5], [0.7, 0.6, 0.8, 0.9]])
+    belief = AdditiveGP(CHAIN, outcomes="per-factor").update(X, factors=[[1.0, np.nan, 1.0], [50.0, np.nan, 50.0]])
+    np.testing.assert_array_equal(incumbent(belief), X[1])
+
+
+def test_a_better_pending_point_is_to_be_beaten_and_searches_start_from_evaluated_ones():
+    X = np.random.default_rng(0).random((30, 4))
+    factors = -np.column_stack([((X[:, i : i + 2] - 0.5) ** 2).sum(axis=1) for i in range(3)])
+    belief = AdditiveGP(CHAIN, outcomes="per-factor").update(X, factors=factors).fit(np.random.default_rng(1))
+    best = np.full(4, 0.5)
+    rank = Rank(belief.condition_on_pending(best[None]))
+    ((_, part),) = rank.parts()
+    means = [means_of(rank.belief, part.factors), means_at_pending(rank.belief, part.factors)]
+    found = rank.ranking([(part, np.hstack(means).sum(axis=0))])
+    np.testing.assert_array_equal(found.beaten, best)
+    np.testing.assert_array_equal(found.points[0], X[factors.sum(axis=1).argmax()])
+
+
 @pytest.mark.parametrize(("outcomes", "told"), [("total", ["g"]), ("per-factor", ["f"]), ("per-factor", ["g", "h"])])
 def test_pending_factors_give_the_variance_of_told_ones(outcomes, told):
     team = team_of(CHAIN, acquisition="dec-hbo", outcomes=outcomes)
@@ -83,6 +103,15 @@ def test_pending_factors_give_the_variance_of_told_ones(outcomes, told):
     team.tell(query, {factor: values[factor] for factor in CHAIN.factors if factor not in told})
     assert team.model.belief.n_pending == 0
     assert not team.history.awaited.any()
+
+
+def test_pending_points_keep_their_rounds_if_some_are_partly_told():
+    team = team_of(APART, acquisition="dec-hbo", belief=sb.AdditiveGPSettings(time=sb.TimeAxis()))
+    queries = team.ask(3)
+    round_of = {tuple(query.point.values()): number for number, query in enumerate(queries, start=7)}
+    team.tell(queries[0], {"f": 0.0})
+    out = team._learner.situation(team._log, None).out
+    assert [round_of[tuple(point)] for point in out.points.tolist()] == out.rounds.tolist() == [8, 9, 7]
 
 
 @pytest.mark.parametrize(("graph", "rule"), list(zip([APART, CHAIN] * 2, RULES, strict=False)))

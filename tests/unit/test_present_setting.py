@@ -10,6 +10,7 @@ import pytest
 import swarmbo as sb
 from swarmbo.deciding.central_driver import CountedExchanges
 from swarmbo.deciding.joint import Expect
+from swarmbo.deciding.near import Near
 from swarmbo.errors import ConfigError, SwarmboWarning
 from swarmbo.runs import load, run as run_scenario
 from swarmbo.transport import Routes
@@ -250,18 +251,48 @@ def test_the_expected_sum_per_factor_agrees_with_the_model():
     np.testing.assert_allclose(found, model.posterior(points), rtol=1e-9)
 
 
-@pytest.mark.parametrize(("lower", "slope"), [(10.0, 10.0), (9.5, 10.0), (30.0, 200.0)], ids=["flat", "even", "steep"])
-def test_the_safe_bound_falls_as_steeply_as_between_evaluated_settings(lower, slope):
-    near = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.5}, safe={"share": 0.9, "probability": 0.9}).setup.near
+def first_safe(line, *, lower=10.0, probability=0.9, **limits):
+    """Safe point, if settings at 0.5 and 0.4 are known, the model has no doubts, and utilities 10 % below are safe."""
+    safe = {"share": 0.9, "probability": probability}
+    near = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.5}, safe=safe, **limits).setup.near
     box, evaluated = near.step_box(np.array([0.5])), np.array([[0.5], [0.4]])
-    candidates = next(near.lines_back(np.array([1.0]), box, np.random.default_rng(0)))
+    candidates = list(near.lines_back(np.array([1.0]), box, np.random.default_rng(0)))[line]
     mean = np.append(np.full(len(candidates) + 1, 10.0), lower)
-    expected = mean, np.full_like(mean, 1e-9)
-    fits = box.contains(candidates)
+    expected, fits = (mean, np.full_like(mean, 1e-9)), box.contains(candidates)
     (x,), stayed = near.first_safe(candidates, evaluated, np.empty((0, 1)), expected, fits)
-    farthest = 1.0 / (1.2815515655446004 * slope)  # from a tenth of the present utility, and the quantile of 0.9
     assert stayed is None
+    return x, candidates[fits][:, 0]
+
+
+@pytest.mark.parametrize(
+    ("lower", "slope", "probability", "stds"),
+    [
+        pytest.param(10.0, 10.0, 0.9, 1.2815515655446004, id="flat"),  # the quantile of 0.9
+        pytest.param(9.5, 10.0, 0.9, 1.2815515655446004, id="even"),
+        pytest.param(30.0, 200.0, 0.9, 1.2815515655446004, id="steep"),
+        pytest.param(8.5, 15.0, 0.5, 0.5 * 0.5, id="one below the floor, of which half may be"),
+    ],
+)
+def test_the_safe_bound_falls_as_steeply_as_between_evaluated_settings(lower, slope, probability, stds):
+    x, _ = first_safe(0, lower=lower, probability=probability)
+    farthest = 1.0 / (stds * slope)  # from a tenth of the present utility
     assert 0.84 * farthest < x - 0.5 <= farthest  # steps of the line shrink by 0.841
+
+
+def test_lines_lead_back_to_the_best_setting_not_to_the_present_one():
+    near = sb.Team(None, {"x": (0.0, 1.0)}, start={"x": 0.5}, safe={}).setup.near
+    for candidates in near.lines_back(np.array([1.0]), near.step_box(np.array([0.7])), np.random.default_rng(0)):
+        *lines, best, present = candidates[:, 0]
+        assert (best, present) == (0.7, 0.5)
+        distances = np.abs(np.reshape(lines, (-1, 41)) - 0.7)
+        assert (np.diff(distances) < 0.0).all()
+        assert distances[:, -1].max() <= 1e-3
+
+
+def test_of_several_safe_lines_the_most_uncertain_setting_is_asked():
+    x, candidates = first_safe(1, step_limit=0.05)
+    distances = np.abs(candidates[:, None] - [0.5, 0.4]).min(axis=1)
+    assert np.abs(x - np.array([0.5, 0.4])).min() == distances.max()
 
 
 def test_pending_settings_count_as_unknown_for_safety():
@@ -269,6 +300,22 @@ def test_pending_settings_count_as_unknown_for_safety():
     team.tell(team.ask(), 10.0)
     points = [query.point["x"] for query in team.ask(6)]
     assert max(abs(x - 9.0) for x in points) < 1.0
+
+
+def test_pending_settings_do_not_narrow_the_variance_at_safe_candidates(monkeypatch):
+    seen, first_safe_of = list[tuple[np.ndarray, np.ndarray]](), Near.first_safe
+
+    def spied(self, candidates, evaluated, pending, expected, fits):
+        seen.append((candidates, expected[1][: len(candidates)]))
+        return first_safe_of(self, candidates, evaluated, pending, expected, fits)
+
+    team = sb.Team(None, {"x": (0.0, 10.0)}, start={"x": 9.0}, safe={}, seed=0)
+    asked(team, 4, lambda point: 10.0 + point["x"])
+    model, _ = team.model, monkeypatch.setattr(Near, "first_safe", spied)
+    team.ask(3)
+    assert len(seen) >= 3
+    for candidates, std in seen:
+        np.testing.assert_allclose(std, model.posterior(10.0 * candidates)[1], rtol=1e-6)
 
 
 def test_safe_settings_that_are_pending_are_not_asked_again():

@@ -20,6 +20,7 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.model import transforms
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.model import Learned
+from swarmbo.deciding import joint
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.graph.groups import FactorStack, parts_of, split_graph
 from swarmbo.problem.data import Dataset
@@ -1094,3 +1095,119 @@ def test_a_draw_searches_one_very_noisy_factor_in_every_second_turn(monkeypatch,
         )
     assert sum(kinds) == drawn
     assert drawn == 0 or kinds in ([True, False] * 2, [False, True] * 2, [True, True, False, False])
+
+
+def test_a_restarted_search_of_one_noisy_factor_is_not_drawn(situation_of, monkeypatch) -> None:
+    monkeypatch.setattr("swarmbo.acquisition.auto._VERY_NOISY", -1.0)
+    situation = stalled(situation_of)
+    learned, kinds = learned_of(first_of(situation, 16)), list[type]()
+    for t in (17, 18, 19, 23, 24):
+        model = Auto().learn(first_of(situation, t), BELIEF, learned)
+        learned = msgspec.structs.replace(model.learned, plain_noise=1.0)
+        model = replace(model, learned=learned)
+        kinds.append(type(Auto().local_functions(first_of(situation, t), model)))
+    assert kinds == [ConfidenceBounds] * 3 + [LogImprovements] * 2
+
+
+def test_single_variables_are_never_a_second_choice_for_totals(situation_of, monkeypatch) -> None:
+    monkeypatch.setattr(transforms, "_TIE", 1e3)  # all models have similar evidence
+    scopes = {"f": ["a", "b"], "g": ["b", "c"]}
+    rivals = learned_of(by_total(situation_of(scopes, t=30), waves)).candidate_models
+    assert {len(hyper.lengthscales) for _, hyper in rivals} == {1, 2}
+
+
+def test_a_split_factor_awaits_its_own_outcomes_only(situation_of) -> None:
+    situation = peaked(situation_of)
+    for factor, count in ((0, 1), (1, 0)):
+        factors = situation.history.factors.copy()
+        factors[-1, factor] = np.nan
+        history = replace(situation.history, totals=factors.sum(axis=1), factors=factors, awaited=np.isnan(factors))
+        assert len(Auto().learn(replace(situation, history=history), BELIEF, None).splits["f"].pending) == count
+
+
+def test_parts_of_a_split_factor_share_the_outputscale_that_was_set_for_it(situation_of) -> None:
+    own = FactorPrior(outputscale_median=0.6, outputscale_log_std=1e-4)
+    model = Auto().learn(peaked(situation_of), AdditiveGPSettings(factors={"f": own}), None)
+    np.testing.assert_allclose(model.splits["f"].hyperparameters.outputscales, 0.2, rtol=1e-2)
+
+
+def test_evaluations_of_a_factor_that_was_a_sum_do_not_count_towards_its_restart(situation_of) -> None:
+    whole = situation_of({"whole": ["a", "b", "c"]}, t=60, structure="unknown", initial=8)
+    U = unit(whole)
+    whole = with_outcomes(whole, np.sin(6.0 * U[:, 0] * (1.0 + U[:, 1])) * np.cos(5.0 * U[:, 2]))
+    before = learned_of(first_of(whole, 8))
+    assert before.splits
+    learned = learned_of(whole, before)
+    assert not learned.splits
+    assert learned.whole_since == 60
+    assert learned_of(whole, learned).whole_since == 60
+
+
+def test_only_pending_points_of_the_design_or_of_the_user_are_foreign_to_the_search(monkeypatch) -> None:
+    counts, local_functions = list[int](), sb.Auto.local_functions
+
+    def noted(self, situation, model):
+        counts.append(situation.n_foreign)
+        return local_functions(self, situation, model)
+
+    monkeypatch.setattr(sb.Auto, "local_functions", noted)
+    team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, initial=3)
+    team.tell(team.ask(3)[0], 1.0)
+    team.ask()
+    team.expect({"x": 0.5, "y": 0.5})
+    team.ask(2)
+    assert counts == [2, 3, 3]
+
+
+def test_a_partly_told_evaluation_is_nothing_that_later_totals_must_beat(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=49, initial=40)
+    U, is_partly = unit(situation), np.arange(49) == 40
+    U[:40] *= 0.7
+    U[40], U[41:] = 0.86, np.linspace(0.72, 0.83, 8)[:, None]
+    factors = np.where(is_partly[:, None], [1.72, np.nan], np.nan)
+    history = Dataset(situation.domain.from_unit(U), np.where(is_partly, np.nan, U.sum(axis=1)), factors)
+    history = replace(history, awaited=is_partly[:, None] & [False, True])
+    functions = functions_of(replace(situation, history=history))
+    assert (functions.high - functions.low).max() > 0.3
+
+
+def test_a_factor_whose_owner_is_absent_is_not_split(situation_of) -> None:
+    situation = peaked(situation_of)
+    said = next(joint._divided_by_all(situation, Auto().learn(situation, BELIEF, None)))
+    f, g = map(situation.graph.owner, "fg")
+    assert said.among({f}) == {"f": 1.0, "g": 0.0}
+    assert said.among({g}) == {"f": 0.0, "g": 0.0}
+
+
+def test_successive_batches_use_all_models_of_similar_evidence(monkeypatch) -> None:
+    """A batch begins with the model that the previous one ended with, so small batches use the others, too."""
+    places, local_functions = list[int](), sb.Auto.local_functions
+
+    def noted(self, situation, model):
+        places.append(model.learned.candidate_models[0][0])
+        return local_functions(self, situation, model)
+
+    monkeypatch.setattr(sb.Auto, "local_functions", noted)
+    monkeypatch.setattr(transforms, "_TIE", 1e3)
+    belief = AdditiveGPSettings(max_iterations=5, refit_every=50)
+    team = sb.Team(FactorGraph.from_scopes(BLOCKS), dict.fromkeys("abcd", (0.0, 1.0)), initial=4, belief=belief)
+    X = np.random.default_rng(0).random((12, 4))
+    team.attach(X, waves(X))
+    for _ in range(4):
+        for query in team.ask(2):
+            team.tell(query, float(waves(np.array([list(query.point.values())]))[0]))
+    assert set(places) == {0, 1, 2, 3}
+
+
+def test_improvements_are_over_the_point_to_beat_and_bounds_relative_to_the_best_evaluated_one(situation_of) -> None:
+    belief = Auto().learn(situation_of(outcomes="per-factor"), BELIEF, None).belief
+    best, beaten = np.full((1, 5), 0.2), np.full(5, 0.7)
+    improvements, bounds = (
+        functions.starting_from(best, np.arange(5), beaten).reference
+        for functions in (
+            LogImprovements.over_incumbent(belief),
+            ContrastBounds.on_cube(belief, reference=incumbent(belief), weight=1.0),
+        )
+    )
+    np.testing.assert_array_equal(improvements, beaten)
+    np.testing.assert_array_equal(bounds, best[0])

@@ -1,6 +1,7 @@
 """Local functions over typed variables: slopes, cells, and decisions against brute force."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -77,12 +78,31 @@ def test_slopes_are_those_of_finite_differences_and_zero_along_grids(acquisition
                 )
 
 
+def test_ordered_values_and_integers_have_no_slope_although_a_model_reads_them_as_numbers():
+    scopes = {"f": ["a", "b", "d"]}
+    for functions, _ in decided({**DISCRETE, "a": (0.0, 1.0)}, scopes, "dec-hbo", rounds=1):
+        (stack,) = stacks_of(functions.graph)
+        U = np.random.default_rng(0).random((1, 20, 3))
+        slope = functions.value_and_gradient(stack, U, ())[1]
+        assert (slope[0, :, 0] != 0.0).all()
+        assert (slope[0, :, 1:] == 0.0).all()
+
+
 def test_functions_are_constant_in_a_cell_and_limits_of_choices_are_the_whole_axis():
     for functions, _ in decided(MIXED, CHAIN, "dec-hbo", 1):
         domain, X = functions.coding.domain, np.random.default_rng(1).random((40, 4))
         np.testing.assert_array_equal(total(functions, X), total(functions, domain.snapped(X)))
         is_choice = functions.coding.is_choice
         np.testing.assert_array_equal([functions.low[is_choice], functions.high[is_choice]], [[0.0] * 2, [1.0] * 2])
+
+
+def test_a_trust_region_limits_numbers_and_no_choices():
+    functions, _ = next(decided(DISCRETE | {"b": (0.0, 1.0)}, CHAIN, "dec-hbo", 1))
+    (inner,), is_choice = functions.others, functions.coding.is_choice
+    narrow = replace(inner, low=np.full(len(inner.low), 0.4), high=np.full(len(inner.low), 0.6))
+    found = MixedFunctions.around(narrow, functions.coding)
+    np.testing.assert_array_equal(found.low, np.where(is_choice, 0.0, 0.4))
+    np.testing.assert_array_equal(found.high, np.where(is_choice, 1.0, 0.6))
 
 
 def every_point(functions: MixedFunctions) -> np.ndarray:

@@ -1,5 +1,7 @@
 """Local functions are penalised where evaluations failed, and joint points are moved back if that is not enough."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -7,7 +9,15 @@ from hypothesis import given, strategies as st
 import swarmbo as sb
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.penalties import is_met, moved_back, parts_together, spreads, with_requirements
-from swarmbo.belief.model.success import Requirement, SuccessGP, least_margin, reference, requirements
+from swarmbo.belief.gp.hyperparameters import TimeCorrelation
+from swarmbo.belief.model.success import (
+    Requirement,
+    SuccessGP,
+    least_margin,
+    reference,
+    required_logit,
+    requirements,
+)
 from swarmbo.errors import OwnershipError
 from swarmbo.graph import stacks_of
 from swarmbo.graph.box_functions import total_value
@@ -127,6 +137,35 @@ def test_only_the_factor_that_fails_is_penalised() -> None:
     assert (columns.tolist(), own, agents) == ([0, 1, 2], needed, situation.graph.agents)
     whole = requirements(situation_of(_team(_wall, outcomes="per-factor", acquisition="dec-hbo")))
     assert [requirement.columns.tolist() for requirement in whole] == [[0, 1, 2]]
+
+
+def test_failures_are_forgotten_over_the_longest_time_of_all_factors() -> None:
+    late = replace(situation_of(_team(_wall, outcomes="per-factor", acquisition="dec-hbo")), round=20)
+    short, long = (TimeCorrelation("matern12", rounds) for rounds in (1.0, 50.0))
+    U = np.random.default_rng(5).random((9, 3))
+    both, slow, fast = (least_margin(requirements(late, times), U) for times in ([short, long], [long], [short]))
+    np.testing.assert_array_equal(both, slow)
+    assert not np.allclose(slow, fast)
+
+
+def test_only_failures_of_chosen_points_raise_the_requirement() -> None:
+    situation = situation_of(_team(_wall, acquisition="dec-hbo"))
+    situation = replace(situation, history=replace(situation.history, chosen=np.zeros(24, dtype=bool)))
+    ((given,), (chosen,)) = (
+        requirements(situation),
+        requirements(replace(situation, history=replace(situation.history, chosen=np.ones(24, dtype=bool)))),
+    )
+    assert given.least == required_logit(0.0) < chosen.least
+
+
+def test_an_evaluation_that_failed_in_part_did_not_fail_as_a_whole() -> None:
+    team = sb.Team(GRAPH, BOX, outcomes="per-factor", acquisition="dec-hbo", initial=2)
+    for told in ({"f": None, "g": None}, {"f": None}):  # the second one waits for g
+        team.tell(team.ask(), told)
+    whole, own = requirements(situation_of(team))
+    assert (len(whole.columns), len(whole.model.U)) == (3, 2)
+    assert whole.margin(whole.model.U)[0] < whole.margin(whole.model.U)[1]
+    assert (len(own.columns), len(own.model.U)) == (2, 1)
 
 
 def test_parts_without_failures_are_left_out() -> None:

@@ -59,6 +59,7 @@ def test_points_outside_the_box_do_not_count_as_steps_but_may_move_it() -> None:
     assert side((-1.0, [0.7, 0.5]), (-1.0, [0.3, 0.7])) == 0.2  # the faces belong to the box
     first_known = box.state(np.array([np.nan, 1.0, 0.0, 0.0]), 1, places=np.full((4, 1), 0.5))
     assert first_known.side == 0.2  # the first known point is in no box
+    assert box.state(np.array([np.nan, 1.0, 2.0]), 1, places=np.full((3, 1), 0.5)).side == 0.4  # so it is no success
 
 
 def test_steps_are_idle_until_small_gains_add_up_or_a_point_outside_gains() -> None:

@@ -101,6 +101,27 @@ def test_what_the_team_refuses_is_not_logged(tmp_path):
     assert ledger.tell(query.id, value(query.point))
 
 
+def test_a_point_told_before_any_outcome_is_logged(tmp_path):
+    ledger = Ledger.create(tmp_path, team())
+    query = ledger.ask()
+    assert ledger.tell(query.id, {}, point=query.point | {"x": 0.5})
+    assert not ledger.tell(query.id, {}, point=query.point | {"x": 0.5})
+    assert bits(Ledger.open(tmp_path, team).team) == bits(ledger.team)
+
+
+def test_a_ledger_whose_team_asked_a_query_that_was_not_logged_refuses_further_calls(tmp_path):
+    def failing(one):
+        one.ask()
+        raise RuntimeError("late")
+
+    ledger = Ledger.create(tmp_path, team(), failing)
+    with pytest.raises(RuntimeError, match="late"):
+        ledger.ask()
+    with pytest.raises(RunFolderError, match="refuses calls since one failed: RuntimeError: late; open it again"):
+        ledger.ask()
+    assert Ledger.open(tmp_path, team).n_asked == 0
+
+
 def test_a_caller_that_changes_the_point_of_a_query_changes_no_event(tmp_path):
     ledger = Ledger.create(tmp_path, team())
     query = ledger.ask()
@@ -225,6 +246,19 @@ def test_data_that_a_team_had_before_survive_a_crash_during_the_first_line(tmp_p
     assert Ledger.open(tmp_path, lambda: team("total")).ask() == begun.ask()
 
 
+@pytest.mark.parametrize("every", [1, 7])
+@pytest.mark.parametrize("known", range(5))
+def test_outcomes_that_the_caller_lacks_are_replayed_although_a_state_has_them(tmp_path, monkeypatch, every, known):
+    monkeypatch.setattr("swarmbo.evaluations.ledger.STATE_EVERY", every)
+    ledger, replayed = Ledger.create(tmp_path, sobol_team()), []
+    for _ in range(4):
+        ledger.tell(ledger.ask().id, 1.0)
+    again = Ledger.open(tmp_path, sobol_team, replayed=lambda _, event: replayed.append(event), known=known)
+    told = [event.query for event in replayed if event.kind == "tell"]
+    assert set(told) >= {f"q{number:05d}" for number in range(known + 1, 5)}
+    assert bits(again.team) == bits(ledger.team)
+
+
 def test_a_total_of_any_type_of_number_is_logged_as_a_number(tmp_path):
     designed = partial(team, "total", initial=12)  # all queries belong to the initial design, which is quick
     ledger = Ledger.create(tmp_path, designed())
@@ -339,6 +373,16 @@ def test_each_query_is_told_once_and_lost_ones_are_tried_four_times(tmp_path, se
         assert tells == sorted(tells)
         kinds = [event.kind for event in ledger.events if event.kind in ("ask", "tell")]
         assert kinds == (["ask"] * 4 + ["tell"] * 4) * 10
+
+
+def test_a_run_that_ended_within_a_batch_tells_its_rest_before_it_asks(tmp_path):
+    ledger = Ledger.create(tmp_path, sobol_team())
+    queries = [ledger.ask() for _ in range(4)]
+    for query in queries[:2]:
+        ledger.tell(query.id, 1.0)
+    Driver(ledger, Scripted(0), 4, 8, lambda query_id, end: ledger.tell(query_id, end.value), is_synchronous=True).run()
+    kinds = [event.kind for event in ledger.events if event.kind in ("ask", "tell")]
+    assert kinds == (["ask"] * 4 + ["tell"] * 4) * 2
 
 
 def test_without_queries_asked_ahead_no_outcome_is_missing_when_the_next_one_is_asked(tmp_path):

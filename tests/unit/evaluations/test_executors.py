@@ -82,6 +82,13 @@ def test_a_result_that_cannot_be_written_is_reported_all_the_same(pool_of, tmp_p
     assert ends_of(pool, 1)["unwritten"].status == "done"
 
 
+def test_a_result_on_the_disk_counts_although_its_worker_ended_before_it_reported(pool_of, tmp_path):
+    pool = pool_of(count=1)
+    store_result(tmp_path / "results", stored := Ended("killed", "done", 5.0, 0.1))
+    pool.submit("killed", [("kill", 9)])
+    assert ends_of(pool, 1)["killed"] == stored
+
+
 @pytest.mark.parametrize(
     ("results", "words"),
     [(True, "got a result with <function .*; wanted numbers, texts"), (False, "Can't (pickle|get) local")],
@@ -96,10 +103,12 @@ def test_a_result_that_is_not_plain_data_is_an_error_and_not_a_lost_worker(pool_
 
 
 @pytest.mark.thorough
-def test_no_task_is_lost_if_a_worker_is_killed_between_tasks(pool_of):
-    pool = pool_of(count=1)
-    pool.submit("first", [])
-    assert ends_of(pool, 1)["first"].status == "done"
+@pytest.mark.parametrize("count", [1, 3])
+def test_no_task_is_lost_if_all_workers_are_killed_between_tasks(pool_of, count):
+    pool = pool_of(count)
+    for number in range(count):
+        pool.submit(f"first {number}", [("sleep", 1.0)])  # long enough that each worker gets one
+    assert {end.status for end in ends_of(pool, count).values()} == {"done"}
     for process in multiprocessing.active_children():
         process.kill()
         process.join()

@@ -92,6 +92,15 @@ def test_running_trials_are_pending_queries():
     assert team_of(study).n_data == 10
 
 
+def test_a_trial_that_failed_before_all_its_parameters_were_suggested_is_no_longer_pending():
+    study = studied(bowl, 5)
+    failed = study.ask()
+    failed.suggest_float("x", -1.0, 1.0)
+    study.tell(failed, state=optuna.trial.TrialState.FAIL)
+    study.ask(SPACE)
+    assert (len(team_of(study).pending), team_of(study).failures) == (1, 0)
+
+
 @pytest.mark.parametrize("acquisition", ["auto", pytest.param("expected-improvement", marks=pytest.mark.slow)])
 def test_running_trials_differ_after_rounding(acquisition):
     def objective(trial):
@@ -175,7 +184,7 @@ def test_a_pruned_trial_reports_its_available_factors():
         parts = {"f": trial.suggest_float("x", 0.0, 1.0), "g": trial.suggest_float("y", 0.0, 1.0)}
         if trial.number != 3:
             trial.set_user_attr("factors", parts if trial.number % 3 else {"f": parts["f"]})  # or only f
-        trial.report(sum(parts.values()), 1)
+        trial.report(sum(parts.values()) + 0.5, 1)  # at an earlier step
         if trial.number % 3 < 2:
             raise optuna.TrialPruned
         return sum(parts.values())
@@ -415,6 +424,15 @@ def test_conditional_parameters_are_learned_from_the_trials_that_have_them():
     assert np.median(((of_first[-8:] - [0.7, 0.2]) ** 2).sum(axis=1)) < 0.03
 
 
+def test_groups_of_parameters_have_initial_designs_of_their_own():
+    def either(trial):
+        return trial.suggest_float(trial.suggest_categorical("which", ["a", "b"]), 0.0, 1.0)
+
+    a, b = ({trial.params[name] for trial in studied(either, 12).trials if name in trial.params} for name in "ab")
+    assert min(len(a), len(b)) >= 3
+    assert not a & b
+
+
 def test_a_condition_with_all_values_tried_is_still_learned():
     """Only the parameter "method" is in all trials, and its outcomes depend on the other parameters."""
 
@@ -455,3 +473,4 @@ def test_unusual_choices_and_large_grids_keep_their_values():
         assert any(np.isclose(trial.params["share"], k / 10) for k in range(4))
         study.tell(trial, float(trial.params["share"]) + np.log(trial.params["size"]))
     assert team_of(study).n_data == 7
+    assert team_of(study).problem.variables["size"] == sb.Integer(1, 10**9, log=True)

@@ -350,6 +350,26 @@ class TestLimitsOnMeasuredQuantities:
         (limit,) = probably_violated(team._learner.situation(team._log, None), belief.time)
         assert limit.region.belief.pending_rounds.tolist() == team.model.belief.pending_rounds.tolist() == [5, 6, 7]
 
+    def test_only_violations_of_chosen_points_make_the_next_queries_more_careful(self):
+        team, X = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.3)}), np.linspace(0.1, 1.0, 10)[:, None]
+        team.attach(X, X[:, 0], constraints={"load": X[:, 0]})
+        situation = team._learner.situation(team._log, None)
+        histories = [replace(situation.history, chosen=np.full(10, chosen)) for chosen in (False, True)]
+        given, chosen = (probably_violated(replace(situation, history=one), None)[0] for one in histories)
+        assert given.region.assured == 0.25 < chosen.region.assured
+        assert given.margin < chosen.margin
+
+    def test_violations_are_in_units_of_the_distance_of_the_third_nearest_measurement(self):
+        team, x = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (0.0, 0.8)}), np.array([0.1, 0.4, 0.5, 0.78, 0.83])
+        team.attach(x[:, None], x, constraints={"load": x})
+        (limit,) = probably_violated(team._learner.situation(team._log, None), None)
+        assert limit.region.unit == pytest.approx(0.1)  # of 0.02, 0.03, 0.1 (from the lower end), 0.3 and 0.4
+
+    def test_without_known_quantities_all_chosen_points_count_for_or_against_the_method(self):
+        data = Dataset(np.zeros((3, 1)), np.arange(3.0), np.full((3, 1), np.nan), chosen=np.array([False, True, True]))
+        seen = without_better_infeasible(replace(data, measured=np.full((3, 1), np.nan)), {"q": (None, 1.0)})
+        assert seen.chosen.tolist() == [False, True, True]
+
     @pytest.mark.parametrize("unit", [1.0, 1e6])
     def test_a_small_allowed_part_is_found_though_the_best_outcomes_lie_far_from_it(self, unit):
         limits = {"load": (None, 0.05 * unit), "always": (0.0, None)}

@@ -98,6 +98,14 @@ def test_statistics_count_workers_and_estimate_their_busy_share():
     assert statistics.busy(24.0) == pytest.approx(12.0 / 48.0)
 
 
+def test_queued_evaluations_keep_no_worker_busy():
+    statistics = WorkerStatistics(2)
+    for event in [*EVENTS, Event("ask", 14.0, "q5"), Event("ask", 14.0, "q6")]:
+        statistics.add(event)
+    # as without them: q3 and q4 take both workers
+    assert statistics.busy(16.0) == pytest.approx((4.0 + 8.0) / 32.0)
+
+
 def test_time_between_processes_does_not_count_as_time_of_workers():
     statistics, again = WorkerStatistics(2), WorkerStatistics(2)
     later = [Event("begin", 1000.0), Event("tell", 1002.0, "q3", outcome=1.0, note={"seconds": 4.0})]

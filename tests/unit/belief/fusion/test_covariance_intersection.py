@@ -6,7 +6,7 @@ import pytest
 from swarmbo.belief.features.feature_gp import Information
 from swarmbo.belief.fusion import CovarianceIntersection, Proposal, exchange
 from swarmbo.belief.fusion.covariance_intersection import intersection
-from swarmbo.belief.gp.hyperparameters import Hyperparameters
+from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
 from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, InProcess
@@ -142,3 +142,28 @@ def test_two_agents_with_different_data_of_equal_information_stop_sending():
     traffic = exchange(agents.values(), InProcess().open(agents), steps=100)
     assert all(agent.is_finished for agent in agents.values())
     assert traffic.messages <= 16
+
+
+def test_an_agent_does_not_answer_a_neighbour_that_has_the_same_estimate():
+    a, b = (near(CovarianceIntersection(name, LINE, KNOWN), ["a", "b"]) for name in "ab")
+    a.measure([[0.5]], [1.0])
+    traffic = exchange([a, b], InProcess().open(["a", "b"]), steps=100)
+    assert traffic.messages == 9  # four by each, and one by b before it has an estimate
+
+
+def test_estimates_are_weighted_by_their_certainty_in_the_present_round():
+    h = Hyperparameters("rbf", (0.25,), 1.0, 0.1, time=TimeCorrelation("rbf", 5.0))
+    timed = Proposal(0, "", h, seed=1, n_features=64)
+    old, new = (near(CovarianceIntersection(name, LINE, timed), ["a", "b"]) for name in "ab")
+    places = np.linspace(0.0, 1.0, 30)[:, None]
+    old.measure(np.insert(places, 1, 0.0, axis=1), np.ones(30))
+    new.measure(np.insert(places[::6], 1, 20.0, axis=1), np.ones(5))
+    Phi = timed.basis.features(np.insert(places, 1, 20.0, axis=1))
+
+    def mean_variance():
+        precision = np.eye(64) + new.belief.information.precision
+        return np.einsum("mp,pm->", Phi, np.linalg.solve(precision, Phi.T)) / len(Phi)
+
+    alone = mean_variance()
+    new.receive(old.outbox())
+    assert mean_variance() <= 1.01 * alone

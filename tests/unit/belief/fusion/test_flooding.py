@@ -305,3 +305,21 @@ def test_extreme_hyperparameters_give_finite_beliefs(kind, lengthscale, noise):
         assert np.isfinite(mean).all()
         assert ((var >= 0.0) & (var <= 9.0 * 1.3 * (1.0 + 1e-6))).all()
         assert set(agent.reached) == {"a", "b"} or kind is CovarianceIntersection
+
+
+def test_a_greeting_is_answered_at_once_by_an_agent_that_has_not_greeted_yet():
+    a, b = (near(MeasurementFlooding(name, DOMAIN, START), ["a", "b"]) for name in "ab")
+    measure(b, 2)
+    a.receive(b.outbox())
+    b.receive(a.outbox())
+    assert b.is_finished
+
+
+def test_a_returning_neighbour_gets_a_proposal_that_was_made_in_its_absence_with_the_first_message():
+    a, b = (near(MeasurementFlooding(name, DOMAIN, START), ["a", "b"]) for name in "ab")
+    by_hand({"a": a, "b": b}, 6)
+    a.meet([])
+    wanted = a.propose(OTHER)
+    a.meet(["b"])
+    b.receive(a.outbox())
+    assert b.proposal == wanted

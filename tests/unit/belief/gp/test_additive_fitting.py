@@ -8,6 +8,8 @@ from swarmbo.graph import FactorGraph
 from swarmbo.kernels import draw
 from swarmbo.spaces import Domain
 
+from .dense import Dense
+
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d", "a"]}
 GRAPH = FactorGraph.from_scopes(SCOPES)
 BOX = Domain(np.zeros(3), np.ones(3))
@@ -142,3 +144,21 @@ def test_factors_observed_alone_are_each_fitted_on_their_own_outcomes_and_scope(
         assert other.hyperparameters.lengthscales[0] == whole.hyperparameters.lengthscales[0]
         found, wanted = (belief.factor_posterior("short", X[:5, :2]) for belief in (other, whole))
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("count", [12, 301])
+def test_the_constant_of_a_fitted_sum_is_the_generalised_mean_of_totals(count):
+    X = np.random.default_rng(0).random((count, 4))
+    y = 3.0 + 5.0 * X.sum(axis=1) ** 2
+    belief = AdditiveGP.create(AdditiveGPSettings(max_iterations=5), GRAPH, UNIT).update(X, y)
+    dense = Dense(belief.fit(np.random.default_rng(1)))
+    ones = np.ones(count)
+    offset = ones @ np.linalg.solve(dense.K, dense.residual) / (ones @ np.linalg.solve(dense.K, ones))
+    assert abs(offset) < 1e-3 * y.std()
+
+
+def test_the_noise_of_future_outcomes_is_at_least_the_floor_if_all_noise_is_known():
+    X = np.random.default_rng(0).random((12, 4))
+    belief = AdditiveGP.create(AdditiveGPSettings(noise_floor=0.01), GRAPH, UNIT)
+    belief = belief.update(X, X.sum(axis=1), noise_variance=1e-12)
+    assert belief.fit(np.random.default_rng(1)).hyperparameters.total_noise_variance == pytest.approx(0.01)

@@ -10,7 +10,7 @@ from swarmbo.belief import AdditiveGPSettings, ExactGP, ExactGPSettings, Hyperpa
 from swarmbo.belief.gp import cholesky
 from swarmbo.belief.gp.evidence import LogPosterior
 from swarmbo.belief.gp.fit import fit_field
-from swarmbo.belief.gp.observations import Observations, standardisation
+from swarmbo.belief.gp.observations import Observations, standardisation, units
 from swarmbo.belief.gp.prior import HyperparameterPrior, packed
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
@@ -53,6 +53,21 @@ def test_outcomes_that_do_not_show_their_scale_get_scale_one(y):
     offset, scale, is_informative = standardisation(np.array(y))
     assert (scale, is_informative) == (1.0, False)
     assert offset == pytest.approx(y[0] if y else 0.0)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.booleans())
+def test_offsets_add_up_to_the_mean_of_the_totals_whose_deviation_is_the_common_unit(seed, n_seen, varies):
+    rng = np.random.default_rng(seed)
+    factors = rng.normal(3.0, 2.0, (9, 4))
+    factors[:, n_seen:] = np.nan
+    totals = rng.normal(50.0, 5.0, 9) if varies else np.full(9, 50.0)
+    offsets, scales, is_shown = units(totals, factors)
+    np.testing.assert_allclose(offsets[:n_seen], factors[:, :n_seen].mean(axis=0))
+    np.testing.assert_allclose(offsets[n_seen:], offsets[-1])
+    assert offsets.sum() == pytest.approx(totals.mean())
+    own = factors[:, :n_seen].std(axis=0)
+    np.testing.assert_allclose(scales, totals.std() if varies else np.sqrt((own**2).sum()))
+    assert is_shown
 
 
 @pytest.mark.parametrize("planted", [(0.15, 0.15), (0.2, 0.45)])

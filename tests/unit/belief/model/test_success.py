@@ -67,6 +67,20 @@ def test_many_outcomes_cost_no_more_than_the_informative_ones() -> None:
     assert ((model.logit(V) > 0.0) == (V[:, 0] < 0.8)).mean() > 0.95
 
 
+def test_of_many_failures_the_last_ones_are_used() -> None:
+    U, succeeded = np.random.default_rng(0).random((400, 2)), np.arange(400) % 3 == 0
+    used = SuccessGP.learned(U, succeeded).U
+    last = U[~succeeded][-80:]
+    assert (used[:, None] == last).all(axis=2).any(axis=0).all()
+
+
+def test_many_failures_say_nothing_about_places_far_from_all_of_them() -> None:
+    U = np.random.default_rng(0).random((20, 2))
+    model = SuccessGP.learned(U, np.arange(20) == 0)
+    assert model.logit(U[1:]).max() < 0.0
+    assert model.logit(np.full((1, 2), 1e3))[0] >= 0.0
+
+
 def test_an_old_failure_is_forgotten_with_a_time_axis() -> None:
     U, succeeded = np.array([[0.2, 0.2], [0.8, 0.8]]), np.array([True, False])
     memory, rounds = TimeCorrelation(kernel="matern12", lengthscale=5.0), np.array([1.0, 1.0])
@@ -75,6 +89,19 @@ def test_an_old_failure_is_forgotten_with_a_time_axis() -> None:
     without_memory = SuccessGP.learned(U, succeeded)
     assert logits[0] == pytest.approx(without_memory.logit(U[1:])[0])
     assert logits[0] < logits[1] < logits[2] == pytest.approx(without_memory.offset)
+
+
+@given(st.integers(0, 1000), st.sampled_from([1, 3]))
+def test_slopes_of_the_logit_are_those_of_finite_differences_and_0_along_a_choice(seed, count) -> None:
+    rng = np.random.default_rng(seed)
+    U, counts = rng.random((12, 2)), np.array([1, count])
+    U[:, 1] = (np.floor(U[:, 1] * count) + 0.5) / count if count > 1 else U[:, 1]
+    terms = [Term((0,), 2.0, 0.3), Term((0, 1), 1.0, 0.5), Term((1,), 1.5, 0.4)]
+    model = SuccessGP.given(terms, 1.0, U, rng.random(12) < 0.6, counts=counts)
+    X = U[:5] + 0.01 * rng.random((5, 2))
+    _, slope = model.part(terms, X, np.arange(2))
+    for axis, shift in enumerate(1e-6 * np.eye(2)):
+        np.testing.assert_allclose(slope[:, axis], (model.logit(X + shift) - model.logit(X - shift)) / 2e-6, atol=1e-5)
 
 
 @given(st.lists(st.booleans(), max_size=60))
