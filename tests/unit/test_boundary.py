@@ -208,7 +208,9 @@ def test_an_outcome_that_is_not_a_number_is_refused_and_the_query_stays_pending(
 def test_an_extremely_large_outcome_counts_as_failed_in_fields_and_functions(outcome):
     joint, field = joint_team(), field_team()
     # a finite number was meant as an outcome, infinity may mean that the evaluation failed
-    with nullcontext() if outcome == np.inf else pytest.warns(DataWarning, match="which counts as failed; wanted a si"):
+    with (
+        nullcontext() if outcome == np.inf else pytest.warns(DataWarning, match="which counts as missing; wanted a si")
+    ):
         joint.tell(joint.ask(), outcome)
         field.tell(field.ask(), {"a": outcome, "b": 1.0})
     joint.attach([[0.1, 0.2, 0.3]], [float(min(outcome, 1e300))])

@@ -152,7 +152,7 @@ def test_a_held_action_does_not_change_if_the_environment_changes_its_copy():
     np.testing.assert_equal(team.act(observations, infos), kept)
 
 
-@pytest.mark.filterwarnings("ignore:outcome of .rain.*counts as failed")
+@pytest.mark.filterwarnings("ignore:outcome of .rain.*counts as missing")
 @pytest.mark.parametrize("bad", [None, np.nan, np.inf, -np.inf, 1e61])
 @pytest.mark.parametrize("scopes", [SCOPES, None])
 def test_a_measurement_that_is_not_finite_or_extremely_large_counts_as_failed(bad, scopes):
