@@ -288,7 +288,8 @@ def _words(name: str) -> set[str]:
 
 
 def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str], at: str, how: str) -> None:
-    ranges = (("x", columns[0], "longitude", -180.0, 360.0), ("y", columns[1], "latitude", -90.0, 90.0))
+    # the map of a file with -179.99 may reach beyond -180, as may the next samples
+    ranges = (("x", columns[0], "longitude", -360.0, 360.0), ("y", columns[1], "latitude", -90.0, 90.0))
     for values, (key, column, what, low, high) in zip(places.T, ranges, strict=True):
         outside = values[(values < low) | (values > high)]
         if outside.size:

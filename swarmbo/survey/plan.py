@@ -11,7 +11,7 @@ from scipy.spatial import Delaunay, cKDTree, distance
 from scipy.special import ndtr
 
 from swarmbo.belief.gp.exact import ExactGP
-from swarmbo.boundary.values import digits, whole_number
+from swarmbo.boundary.values import digits, real_array, short, whole_number
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.records import Goal, Neglected
 from swarmbo.survey.samples import Region, Samples
@@ -123,9 +123,9 @@ def plan_next(
         raise ConfigError(f"got samples at {distinct} locations; wanted at least {_FEWEST}", at="$.csv")
     stated = (("values", samples.values, (len(samples.places),)), ("positions", positions, (len(names), 2)))
     for what, given, shape in stated:
-        if given is not None and (np.shape(given) != shape or not np.isfinite(given).all()):
-            got = f"shape {np.shape(given)}, {np.sum(~np.isfinite(given))} not finite"
-            raise ShapeError(f"{what}: got {got}; wanted finite numbers, of shape {shape}")
+        numbers = real_array(given)
+        if given is not None and (numbers is None or numbers.shape != shape or not np.isfinite(numbers).all()):
+            raise ShapeError(f"{what}: got {short(given)}; wanted finite numbers, of shape {shape}")
     if (aim == "level") != (level is not None):
         wanted = "wanted a number for 'level', and none for others"
         raise ConfigError(f"got {level} for the aim {aim!r}; {wanted}", at="--level")

@@ -85,12 +85,13 @@ def read_samples(
 
 def _warn_of_far(read: Measurements, name: str) -> None:
     """Warn of a few samples far from all others: such locations are often mistyped, and would stretch the map."""
-    low, high = np.quantile(read.places, (0.1, 0.9), axis=0)
+    low = np.quantile(read.places, 0.1, axis=0, method="higher")  # without the least and the largest, also of few
+    high = np.quantile(read.places, 0.9, axis=0, method="lower")
     is_far = (np.maximum(low - read.places, read.places - high) > _FAR * (high - low).max()).any(axis=1)
     if is_far.any() and (high > low).any():
-        got = f"{name}: {is_far.sum()} of {len(is_far)} samples lie far from the others, such as the one at"
         where = ", ".join(f"{c:.10g}" for c in read.own[is_far.argmax()])
-        warnings.warn(f"{got} ({where}); wanted none with mistyped coordinates", DataWarning, stacklevel=3)
+        got = f"{is_far.sum()} of {len(is_far)} samples lie far from all others, such as ({where})"
+        warnings.warn(f"{name}: {got}; check their coordinates", DataWarning, stacklevel=3)
 
 
 def read_positions(

@@ -55,7 +55,10 @@ REFUSED = {
         lambda: graph_of(variables=("x", "y", "idle"), variable_owners=("a", "b", "b")),
         "'idle', which is in no scope; wanted each variable in a factor",
     ),
-    "a scope with unknown variables": (lambda: graph_of(scopes=(("x",), ("y", "z"))), r"got scopes with \['z'\]"),
+    "a scope with unknown variables": (
+        lambda: graph_of(scopes=(("x",), ("y", "z"))),
+        r"got scopes or joined variables with \['z'\]",
+    ),
     "too few owners": (lambda: graph_of(factor_owners=("a",)), "factor_owners: got .*; wanted one for each of 2"),
     "an owner that is not a name": (lambda: graph_of(variable_owners=("a", 3)), "got the owner 3; wanted the name"),
     "a factor twice": (lambda: graph_of(factors=("f", "f")), "no name twice"),
@@ -209,7 +212,7 @@ def test_an_extremely_large_outcome_counts_as_failed_in_fields_and_functions(out
     joint, field = joint_team(), field_team()
     # a finite number was meant as an outcome, infinity may mean that the evaluation failed
     with (
-        nullcontext() if outcome == np.inf else pytest.warns(DataWarning, match="which counts as missing; wanted a si")
+        nullcontext() if outcome == np.inf else pytest.warns(DataWarning, match="which counts as missing; wanted less")
     ):
         joint.tell(joint.ask(), outcome)
         field.tell(field.ask(), {"a": outcome, "b": 1.0})

@@ -132,6 +132,18 @@ def test_a_map_is_true_to_scale_except_for_samples_on_a_line(side, ratio):
     assert box.height / box.width == pytest.approx(ratio, rel=0.2)
 
 
+def test_proposals_close_to_the_date_line_can_be_read_again(tmp_path):
+    rng, low = np.random.default_rng(0), np.array([-179.995, 50.0])
+    rows = [(*place, np.sin(10.0 * place[0])) for place in low + [0.09, 0.1] * rng.random((25, 2))]
+    for _ in range(4):
+        lines = [",".join(map(repr, map(float, row))) for row in rows]
+        (tmp_path / "s.csv").write_text("\n".join(["lon,lat,v", *lines]))
+        with pytest.warns(UserWarning, match="taken for degrees"):
+            plan = plan_next(read_samples(tmp_path / "s.csv", "v"), 4)
+        rows += [(*next_place.place, next_place.mean) for next_place in plan.places]
+    assert min(row[0] for row in rows) < -180.0
+
+
 def test_longitudes_from_0_to_360_are_kept(survey):
     _, folder = survey(kind="0 to 360")
     assert all(float(row["lon"]) > 359.0 for row in rows_of(folder / "next.csv"))
@@ -341,7 +353,7 @@ def test_mistakes_are_reported_in_one_line(survey, options, message):
         ("x_km,y_km,ph\n1,2,5\n2,3,6\n", "convert them, or state --coordinates metres"),
         ("", "csv: 's.csv' is empty; wanted a header line and rows of numbers"),
         ("x,y,sd\n1,2,3\n", "got columns x, y, sd; wanted the column of the values"),
-        ("lon,lat,ph\n400,2,5\n2,3,6\n", "from -180 to 360, or --coordinates metres"),
+        ("lon,lat,ph\n400,2,5\n2,3,6\n", "from -360 to 360, or --coordinates metres"),
     ],
 )
 def test_ambiguous_columns_are_reported_with_the_option_that_resolves_them(tmp_path, monkeypatch, text, message):
@@ -352,16 +364,17 @@ def test_ambiguous_columns_are_reported_with_the_option_that_resolves_them(tmp_p
     assert (result.exit_code, message in result.output) == (2, True), result.output
 
 
+@pytest.mark.parametrize("n", [4, 10, 30])
 @pytest.mark.parametrize("is_mistyped", [False, True])
-def test_a_sample_far_from_all_others_is_named_in_a_warning(is_mistyped, tmp_path):
-    X = np.random.default_rng(0).uniform(0.0, 100.0, (30, 2))
-    X[17] = (5e6, 40.0) if is_mistyped else (900.0, 40.0)
+def test_a_sample_far_from_all_others_is_named_in_a_warning(is_mistyped, n, tmp_path):
+    X = np.random.default_rng(0).uniform(0.0, 100.0, (n, 2))
+    X[n // 2] = (5e6, 40.0) if is_mistyped else (900.0, 40.0)
     np.savetxt(tmp_path / "s.csv", np.column_stack([X, X[:, 0]]), delimiter=",", header="x_m,y_m,v", comments="")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert len(read_samples(tmp_path / "s.csv", "v")) == 30
+        assert len(read_samples(tmp_path / "s.csv", "v")) == n
     texts = [str(warning.message) for warning in caught]
-    assert any("1 of 30 samples lie far" in text and "(5000000, 40)" in text for text in texts) == is_mistyped
+    assert any(f"1 of {n} samples lie far" in text and "(5000000, 40)" in text for text in texts) == is_mistyped
 
 
 def test_a_file_without_a_clear_value_column_is_refused(tmp_path):
@@ -476,10 +489,12 @@ def test_marks_of_missing_values_are_set_as_the_warning_says(survey):
 @pytest.mark.parametrize(
     ("positions", "value", "message"),
     [
-        (np.zeros((3, 2)), 1.0, r"positions: got shape \(3, 2\), 0 not finite; wanted .* \(2, 2\)"),
-        (np.zeros((1, 2)), 1.0, r"positions: got shape \(1, 2\)"),
-        (np.array([[0.0, np.nan], [1.0, 1.0]]), 1.0, r"positions: got shape \(2, 2\), 1 not finite"),
-        (None, np.nan, r"values: got shape \(20,\), 1 not finite"),
+        (np.zeros((3, 2)), 1.0, r"positions: got array.*; wanted .* \(2, 2\)"),
+        (np.zeros((1, 2)), 1.0, r"positions: got array\(\[\[0., 0.\]\]\); wanted"),
+        (np.array([[0.0, np.nan], [1.0, 1.0]]), 1.0, r"positions: got array.*nan.*; wanted finite numbers"),
+        ([["a", "b"], ["c", "d"]], 1.0, r"positions: got \[\['a'"),
+        ([[1.0], [2.0, 3.0]], 1.0, r"positions: got \[\[1.0\]"),
+        (None, np.nan, r"values: got array.*; wanted finite numbers, of shape \(20,\)"),
     ],
 )
 def test_positions_of_other_agents_and_numbers_that_are_not_finite_are_refused(positions, value, message):
