@@ -120,7 +120,7 @@ class Logbook:
     def seed_of_episode(self, seed: int) -> int:
         """Seed of random streams that are named by round: the team's seed, or one drawn from it in later episodes."""
         begun = self.n_before_episode
-        return int(stream(seed, "episode", asked=begun).integers(2**63)) if begun else seed
+        return int(stream(seed, "episode", asked=begun).integers(2**32)) if begun else seed
 
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:

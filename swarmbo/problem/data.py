@@ -98,14 +98,16 @@ class Dataset:
     measured: Float[np.ndarray, "t c"] | None = None
 
     def __post_init__(self) -> None:
-        rows, cells, given = self.totals.shape, self.factors.shape, vars(self).items()
-        columns: dict[str, Any] = {"attached": np.zeros(rows, dtype=bool), "query": np.zeros(rows, dtype=np.int64)}
-        columns |= {"awaited": np.zeros(cells, dtype=bool), "taken": np.ones(cells, dtype=bool)}
-        columns["noise_std"] = np.full((*rows, 1 + sum(cells[1:])), np.nan)
-        columns |= {name: column for name, column in given if column is not None}
-        for name, column in columns.items():  # a view: the caller's own array stays writeable
-            object.__setattr__(self, name, column.view())
-            getattr(self, name).flags.writeable = False
+        t, cells = len(self.totals), self.factors.shape
+        missing: dict[str, tuple[Any, Any]]  # shape and value
+        missing = {"attached": (t, False), "query": (t, 0), "awaited": (cells, False), "taken": (cells, True)}
+        missing["noise_std"] = ((t, 1 + cells[-1]), np.nan)
+        for name, column in vars(self).items():
+            if column is None and name in missing:
+                column = np.full(*missing[name])
+            if column is not None:  # a view: the caller's own array stays writeable
+                object.__setattr__(self, name, column.view())
+                getattr(self, name).flags.writeable = False
 
     def __len__(self) -> int:
         return len(self.totals)

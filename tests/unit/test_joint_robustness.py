@@ -89,6 +89,7 @@ def test_a_team_continues_with_many_factors_and_few_outcomes(scopes, outcomes):
     assert team.failures == (1 if outcomes == "per-factor" else 0)
 
 
+@pytest.mark.filterwarnings("ignore:outcome of .*counts as missing")
 def test_a_team_learns_from_alternating_totals_factors_and_failures():
     team = sb.Team(CHAIN, CUBE, seed=1, initial=4)
     told = [

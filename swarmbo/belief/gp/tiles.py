@@ -28,9 +28,9 @@ JOINTLY = 256  # number of measurements for the correlations of a joint posterio
 _REACH = 0.6  # largest half diagonal of a tile, as a share of the distance to its farthest measurement
 _SHARED = 4  # neighbours searched per point, as a multiple of its share of ``jointly``: points have common neighbours
 _CELL_VARIANCE = 3e-4  # bound of ``_cell``'s variance, relative to the noise variance of merged measurements
-_IN_TIME = 10.0  # the same bound for cells of close rounds, as a multiple of it
+_IN_TIME = 4.0  # the same bound for cells of close rounds, as a multiple of it
 _CHECKED = 8  # number of measured locations, and of some between them, for the effect of neglected measurements
-_SAME = 0.05  # side in lengthscales of cells whose measurements count as repeats of one location
+_SAME = 1e-6  # side in lengthscales of cells whose measurements count as repeats of one location
 _FARTHEST = 40.0  # distance in lengthscales beyond which no correlation is left
 
 
@@ -84,7 +84,10 @@ class Tiles:
         return JointPosterior(mean, data_var, V, (Term(self._prior, points),), unit).scaled(mean, var)
 
     def neglected(self, now: float) -> Neglected:
-        """Differences from a posterior with four times as many neighbours, in a round, at and between measurements."""
+        """Differences from a posterior with four times as many neighbours, in a round, at and between measurements.
+
+        The effect of merging close measurements is not included.
+        """
         U = self.data.U[:: -(-len(self.data) // _CHECKED)]
         U = np.concatenate([U, 0.5 * (U + np.roll(U, 1, axis=0))])
         sample = Observations.pending(U, np.ones((len(U), 1), bool), np.full(len(U), now), in_sum=False)
@@ -127,7 +130,7 @@ class Tiles:
                 left = self.hyper.times[0].between(self.data.rounds, np.array(now))
                 distances = np.linspace(0.0, _FARTHEST, 4096)
                 falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))
-                apart = np.interp(-left, -falls, distances)
+                apart = np.minimum(np.interp(-left, -falls, distances), _FARTHEST)  # infinite next to denormal numbers
                 placed = np.column_stack([placed, np.maximum(apart, _repeats(placed, apart))])
             cached = self._tree = now, cKDTree(placed)
         _, tree = cached
@@ -140,7 +143,8 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
 
     In a cell, the field's mean differs from its value in the centre with a variance of at most 6e-4 of the noise
     variance of the merged measurement; otherwise, measurements of a cell are not merged. There are no cells if they
-    would have fewer than two measured locations on average. With a time axis, cells of close rounds are the same.
+    would have fewer than two measured locations on average. With a time axis, there are cells of close rounds, whose
+    bound is four times as large, divided by the usual number of near measurements in a round.
     """
     noise = np.maximum(data.noise_variances(hyper), LEAST_NOISE)
     typical, scaled = float(np.median(noise)) / hyper.outputscales[0], data.U / np.array(hyper.lengthscales[0])
@@ -164,8 +168,10 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
     m, cell = len(first), cell.ravel()
     if m == len(data):
         return data
-    weights, columns = np.bincount(cell, 1.0 / noise, m), (*data.U.T, data.rounds, data.outcome)
-    *places, rounds, outcome = (np.bincount(cell, column / noise, m) / weights for column in columns)
+    weights, columns = np.bincount(cell, 1.0 / noise, m), (*data.U.T, data.outcome)
+    *places, outcome = (np.bincount(cell, column / noise, m) / weights for column in columns)
+    later = data.rounds - data.rounds[first][cell]  # exactly 0 if all rounds of a cell are equal
+    rounds = data.rounds[first] + np.bincount(cell, later / noise, m) / weights
     left = (1.0 / weights + np.where(np.bincount(cell) > 1, apart[first], 0.0)) * hyper.scales[0] ** 2
     return Observations(np.column_stack(places), np.arange(m), np.zeros(m, int), outcome, left, rounds)
 
