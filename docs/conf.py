@@ -44,7 +44,7 @@ autodoc_preserve_defaults = True
 add_module_names = False
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
-napoleon_custom_sections = [("Warns", "params_style"), ("Version history", "notes_style")]
+napoleon_custom_sections = [("Warns", "params_style")]
 
 html_theme = "pydata_sphinx_theme"
 html_title = "swarmbo"

@@ -88,7 +88,7 @@ Even = Annotated[int, msgspec.Meta(ge=2, multiple_of=2, title="an even number")]
 
 T = TypeVar("T")
 _PLAIN = (Mapping, str, int, float, list, tuple)
-_RENAMED = {"beta": "exploration"}  # another name of a key, and the key
+_RENAMED = {"beta": "exploration"}  # name of a key in papers, and its name here
 
 
 def require(settings: object, field: str, holds: Callable[[Any], bool], wanted: str) -> None:

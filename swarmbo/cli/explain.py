@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import msgspec
 import typer
@@ -55,8 +55,8 @@ def explain(
 
 def explained(name: str) -> Iterator[Entry]:
     """Entries for a name, from every sort of names that has it."""
-    # the kind of a table is explained by the table's key
-    plain = re.sub(r"\A(\$\.)?(swarmbo\.|sb\.)?|\.(kind|id)\Z", "", name.strip())
+    # the kind of a table is explained by the table's key, and an element of a list by the list's
+    plain = re.sub(r"\A(\$\.)?(swarmbo\.|sb\.)?|\.(kind|id)\Z|\[[^]]*\]", "", name.strip())
     for entries_of in (_kinds, _keys, _worlds, _scenarios, _errors):
         yield from entries_of(plain)
     words = plain.lower().replace("-", " ")
@@ -100,44 +100,58 @@ def _kinds(name: str) -> Iterator[Entry]:
 def _keys(name: str) -> Iterator[Entry]:
     """Keys of scenarios by the end of their path; for an unknown one within a table, the nearest key above it."""
     keys = [
-        (f"{path}.{each.name}".strip("."), *table, each) for path, *table in _tables() for each in _settings(table[1])
+        (f"{path}.{each.name}".strip("."), *table, each) for path, *table in _tables() for each in _settings(table[-1])
     ]
-    while not (paths := {path for path, *_ in keys if f".{path}".endswith(f".{name}")}) and name.count(".") > 1:
+    while not (found := [key for key in keys if _is_end(name, key[0])]) and name.count(".") > 1:
         name = name.rpartition(".")[0]
-    titles: dict[tuple[str, str], list[str]] = {}
-    for path, title, maker, setting in keys:
-        if path in paths:
-            titles.setdefault((path, _meaning(maker, setting)), []).append(title)
-    for (path, text), of in titles.items():
-        title = f" ({', '.join(dict.fromkeys(of))})" if any(of) else ""
-        yield Entry(f"key: {path}{title}", (text,), {}, f"--set {path}=…")
+    entries: dict[tuple[str, str, str], tuple[list[str], Any, inspect.Parameter]] = {}
+    for path, kind, owner, maker, setting in found:
+        entries.setdefault((path, kind, _meaning(maker, setting)), ([], maker, setting))[0].append(owner)
+    for (path, kind, text), (owners, maker, setting) in entries.items():
+        beside = [(path.rpartition(".")[0], maker)] if kind == setting.name else []  # of a key that selects a kind
+        tables = [(path + below, table) for below, _, table in _tables_of(setting.annotation)] or beside
+        shown = tables if len(tables) == 1 else []
+        summary = (_documented(table)[0][0] for _, table in shown)
+        keys_of = {f"{at}.{each.name}": (table, each) for at, table in shown for each in _settings(table)}
+        meanings = {key: _meaning(*of) for key, of in keys_of.items() if key != path}
+        title = "; ".join(filter(None, (kind, ", ".join(filter(None, dict.fromkeys(owners))))))
+        whole, is_in_list, _ = path.partition("[]")
+        command = f"--set {whole}={'[{…}]' if is_in_list else '…'}"
+        paragraphs = (text, *(part for part in summary if part not in text))
+        yield Entry(f"key: {path}" + f" ({title})" * bool(title), paragraphs, meanings, command)
 
 
-def _tables() -> Iterator[tuple[str, str, Any]]:
-    """Tables of a scenario, with all tables within them: path, kind or environment, and class or function."""
-    from swarmbo.evaluations import Workers
+def _is_end(name: str, path: str) -> bool:
+    """Whether a name is the end of a key's path, in which ``[]`` is a list and a ``NAME`` within is any word."""
+    parts = path.replace("[]", "").split(".")[-name.count(".") - 1 :]
+    return re.fullmatch(r"\.".join(parts).replace(".NAME", ".[^.]+"), name) is not None
+
+
+def _tables() -> Iterator[tuple[str, str, str, Any]]:
+    """Tables of a scenario, with all tables within them: path, kind, kind of slot or environment, class or function."""
     from swarmbo.registry import SLOTS, kinds
     from swarmbo.runs import world
     from swarmbo.runs.scenario import Scenario
 
-    yield "", "", Scenario
-    tables: list[tuple[str, str, Any]] = [("workers", "", Workers)]
-    tables += [(slot, name, settings) for slot in SLOTS for name, settings in kinds(slot).items()]
-    tables += [("environment", identifier, world.environment_maker(identifier)) for identifier in world.plug_in_ids()]
-    for path, title, maker in tables:  # which grow by the tables within
-        yield path, title, maker
+    tables: list[tuple[str, str, str, Any]] = [("", "", "", Scenario)]
+    tables += [(slot, "", name, settings) for slot in SLOTS for name, settings in kinds(slot).items()]
+    tables += [("environment", "", name, world.environment_maker(name)) for name in world.plug_in_ids()]
+    for path, kind, owner, maker in tables:  # which grow by the tables within
+        yield path, kind, owner, maker
         for setting in _settings(maker):
-            tables += [(f"{path}.{setting.name}", title, inner) for inner in _tables_of(setting.annotation)]
+            at = f"{path}.{setting.name}".strip(".")
+            tables += [(at + below, inner, owner, table) for below, inner, table in _tables_of(setting.annotation)]
 
 
-def _tables_of(annotation: Any) -> Iterator[type[msgspec.Struct]]:
-    """Settings that a type allows: as parts, or for a table of any content as ``kinds`` in its metadata."""
+def _tables_of(annotation: Any, below: str = "") -> Iterator[tuple[str, str, type[msgspec.Struct]]]:
+    """Settings that a type allows, as parts or as ``kinds`` in its metadata: path below its key, kind, and class."""
     if isinstance(annotation, msgspec.Meta):
-        yield from (annotation.extra or {}).get("kinds", ())
+        yield from ((below, kind, table) for kind, table in (annotation.extra or {}).get("kinds", {}).items())
     elif inspect.isclass(annotation) and issubclass(annotation, msgspec.Struct):
-        yield annotation
+        yield below, str(annotation.__struct_config__.tag or ""), annotation
+    below += ".NAME" if get_origin(annotation) is dict else "[]" if get_origin(annotation) in (list, tuple) else ""
     for part in get_args(annotation):
-        yield from _tables_of(part)
+        yield from _tables_of(part, below)
 
 
 def _argument_texts(maker: Any) -> dict[str, str]:
@@ -176,7 +190,7 @@ def _errors(name: str) -> Iterator[Entry]:
 def _documented(thing: Any) -> tuple[tuple[str, ...], dict[str, str]]:
     """Paragraphs of a docstring up to its first section, and its text about each argument, without markup."""
     text = inspect.cleandoc(thing.__doc__ or "")
-    opening, *sections = re.split(r"\n(?=(?:Args|Attributes|Returns|Raises|Example|Version history):\n)", f"\n{text}")
+    opening, *sections = re.split(r"\n(?=(?:Args|Attributes|Returns|Raises|Example):\n)", f"\n{text}")
     arguments = next((part for part in sections if part.startswith("Args:")), "")
     argument_texts = re.findall(r"^    (\w+)(?: \([^)]*\))?: (.*(?:\n {5,}.*)*)", arguments, flags=re.MULTILINE)
     paragraphs = opening.strip() or "It has no description."
@@ -195,23 +209,24 @@ def _plain(text: str) -> str:
 def _settings(maker: Any) -> list[inspect.Parameter]:
     """Settings that a class or function takes; a scenario's ``rounds`` are an environment's ``max_cycles``."""
     parameters = inspect.signature(maker).parameters.values()
-    return [each for each in parameters if each.name != "max_cycles" and each.kind is not each.VAR_KEYWORD]
+    return [each for each in parameters if each.name != "max_cycles" and not each.kind.name.startswith("VAR_")]
 
 
 def _meaning(maker: Any, setting: inspect.Parameter) -> str:
     """Meaning of a setting, and its default."""
-    tables, default = [_documented(table)[0][0] for table in _tables_of(setting.annotation)], setting.default
+    tables, default = [_documented(table)[0][0] for *_, table in _tables_of(setting.annotation)], setting.default
     text = _argument_texts(maker).get(setting.name, " ".join(tables))
     if "Default: " in text:
         return text
     if default is setting.empty:
         return f"{text} It has no default."
+    default = default.factory() if hasattr(default, "factory") else default
     if isinstance(default, msgspec.Struct):
-        default = default.__struct_config__.tag or type(default).__name__
+        default = default.__struct_config__.tag or "the defaults of its keys"
     elif default is None or isinstance(default, bool):
         default = "none" if default is None else str(default).lower()
     else:
-        default = "that of the team" if str(default) == "<factory>" else repr(default).replace("'", '"')
+        default = repr(default).replace("'", '"')
     return f"{text} Default: {default}."
 
 

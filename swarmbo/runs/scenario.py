@@ -48,10 +48,10 @@ class Scenario(Settings, frozen=True):
             arguments. Values of ``csv``, ``raster`` or ``geojson`` are paths.
         rounds: Rounds of measurements after the ones at reset, 1 to 100 000: the environment's ``max_cycles``.
         seed: Seed of all randomness: the world's reset, its noise, and the team. An integer >= 0.
-        belief: The team's belief about the field, or the function.
-        acquisition: Rule for the utility of measurements.
-        coordination: Coordination method of the agents.
-        transport: Transport of messages.
+        belief: The team's belief about the field, or the function. Default: that of the team.
+        acquisition: Rule for the utility of measurements. Default: that of the team.
+        coordination: Coordination method of the agents. Default: that of the team.
+        transport: Transport of messages. Default: that of the team.
         step_timeout_s: Wall-clock limit of ``reset`` and every ``step`` of the world, 0.001 to 1e6 s. A round whose
             step takes longer is recorded as failed, and the run continues. The run then has a separate process, as a
             step can only be ended with its process. None (the default) sets no limit.

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from swarmbo.cli import app
-from swarmbo.cli.explain import _tables, explained, glossary, names
+from swarmbo.cli.explain import _keys, _settings, _tables, explained, glossary, names
 from swarmbo.records.solve_report import Status
 
 run = CliRunner()
@@ -42,7 +42,23 @@ def test_every_status_has_an_entry() -> None:
         ("generated.users", ["key: environment.topology.generated.users", "Number of users", "Default: 36"]),
         ("environment.simulation.runs", ["means over this many runs", "Default: 1"]),
         ("belief.time.lengthscale_median", ["(additive, exact)", "Median > 0"]),
-        ("belief.factors.f.kernel", ["key: belief.factors (additive)", "by name"]),
+        ("environment.field.csv", ["Measured points in a CSV", "field.value: Column of the measured"]),
+        ("environment.field.plume", ["environment.field.plume.gusts: Share of the wind", "Default: 0.6"]),
+        ("environment.field.survey", ["A survey shipped with", "environment.field.sites:"]),
+        (
+            "environment.field.value",
+            ["key: environment.field.value (csv; swarmbo/", "environment.field.value (raster; "],
+        ),
+        (
+            "belief.factors.f.kernel",
+            ["key: belief.factors.NAME.kernel (additive)", "--set belief.factors.NAME.kernel="],
+        ),
+        ("transport.cuts[0].parts", ["key: transport.cuts[].parts (faulty)", "--set transport.cuts=[{…}]"]),
+        ("safe.share", ["key: safe.share Least utility", "Default: 0.95", "--set safe.share="]),
+        ("acquisition.box", ["Default: the defaults of its keys.", "acquisition.box.initial: First side"]),
+        ("environment.departures", ["Default: []."]),
+        ("environment.types", ["Default: {}."]),
+        ("coordination", ["Default: that of the team."]),
         ("robot_team-v1", ["environment: swarmbo/robot_team-v1", "battery_s", "travel_cost"]),
         ("wlan", ["scenario: wlan", "try: swarmbo run wlan"]),
         ("sb.ShapeError", ["error: ShapeError"]),
@@ -58,6 +74,18 @@ def test_every_status_has_an_entry() -> None:
 def test_an_entry_has_the_meaning_the_default_and_a_command(name: str, wanted: list[str]) -> None:
     text = output_of(name)
     assert [part for part in wanted if part not in text] == []
+
+
+def test_no_two_entries_of_a_name_have_the_same_title() -> None:
+    keys = {f"{path}.{each.name}".strip(".") for path, *_, maker in _tables() for each in _settings(maker)}
+    titles = {key: [entry.title for entry in _keys(key)] for key in keys}
+    assert not {key: found for key, found in titles.items() if len(found) != len(set(found))}
+
+
+def test_variable_arguments_of_an_environment_are_no_settings() -> None:
+    def make(robots: int = 2, *args: int, **more: int) -> None: ...
+
+    assert [each.name for each in _settings(make)] == ["robots"]
 
 
 def test_a_term_of_two_words_needs_no_quotes() -> None:

@@ -84,9 +84,9 @@ def docstrings() -> Iterator[str]:
         methods = {name: value for base in reversed(bases) for name, value in vars(base).items()}.items()
         for part in (thing, *(value for key, value in methods if not key.startswith("_"))):
             text = inspect.cleandoc(getattr(part, "__doc__", "") or "") if not isinstance(part, str | int) else ""
-            head, *sections = re.split(r"\n(?=(?:Args|Returns|Raises|Example|Version history|Warns):\n)", f"\n{text}")
+            head, *sections = re.split(r"\n(?=(?:Args|Returns|Raises|Example|Warns):\n)", f"\n{text}")
             yield from head.strip().split("\n\n")
-            listed = "".join(f"\n{part}" for part in sections if not part.startswith(("Example", "Version")))
+            listed = "".join(f"\n{part}" for part in sections if not part.startswith("Example"))
             yield from re.findall(r"^    \w+: (.*(?:\n {5,}.*)*)", listed, flags=re.MULTILINE)
 
 

@@ -38,15 +38,15 @@ class MeasuredSettings(Settings, frozen=True):
         csv: Path of the file; relative to the current directory.
         x: Column of the coordinate to the east, m (or a longitude in degrees), above -1e12 and below 1e12. Default: the
             only column with a name such as ``lon``, ``x_m`` or ``easting``.
-        y: Column of the coordinate to the north, in the same unit (or a latitude). Default: by its name, like ``x``.
+        y: Column of the coordinate to the north, in the unit of ``x`` (or a latitude). Default: by name, like ``x``.
         value: Column of the measured value, in its own unit.
-        unit: Its unit, for labels.
+        unit: Unit of the measured value, for labels.
         sites: ``only``: robots sample the measured sites themselves, each site once. ``interpolated``: they sample a
             smooth interpolant (ordinary kriging) anywhere in the sites' bounding box.
         time: Column of the time of measurement; None for a static field. Every site then has its own series, linear
             between its times and constant before the first and after the last.
-        time_step: Time of a round in the column's unit, 1e-9 to 1e12. Default: the median distance between neighbouring
-            times.
+        time_step: Time of a round in the unit of ``time``, 1e-9 to 1e12. Default: the median distance between
+            neighbouring times.
         coordinates: ``metres``, or ``degrees``: longitudes and latitudes (WGS 84), converted to metres by a local
             transverse Mercator projection. Default: by the names of the columns (``lon``, ``latitude``, ``x_deg`` and
             the like), else metres.
@@ -94,7 +94,7 @@ class RasterFieldSettings(Settings, frozen=True):
         missing: Numbers that mark missing values, at most 16. Default: -9999 and similar ones, if they are outliers; []
             for none but those that the file names.
         value: Name of the quantity, for labels.
-        unit: Its unit, for labels; with ``m`` and the value ``elevation`` the field is a terrain in true heights.
+        unit: Unit of ``value``, for labels; with ``m`` and ``elevation`` the field is a terrain in true heights.
     """
 
     raster: str
@@ -120,7 +120,7 @@ class SurveySettings(Settings, frozen=True):
 
     Args:
         survey: ``oxford-ph``: acidity of the topsoil at 126 sites, 100 m apart.
-        sites: As for a CSV file.
+        sites: ``only`` or ``interpolated``, as for a CSV file.
     """
 
     survey: Literal["oxford-ph"]
@@ -190,7 +190,7 @@ class PlumeSettings(Settings, frozen=True):
             half-way up.
         peak: Concentration at a source in the mean wind, 1e-12 to 1e12. Some way downwind it is higher (with the
             defaults 1.4 times), and higher still while gusts oppose the wind, or if plumes meet.
-        unit: Its unit, for labels.
+        unit: Unit of the concentration, for labels.
         wind_m_per_round: Mean wind, to the east, 0 to 8 ``radius_m`` (else puffs would not overlap), at most 1e12.
         gusts: Share of the wind that fluctuates, in all directions, 0 to 2.
         radius_m: Standard deviation of a new puff, > 0, at most 1e12. Default: a twentieth of the longer side.
@@ -239,13 +239,13 @@ _KINDS_IN_TIME: dict[str, type[FieldSettings]] = {
     "plume": PlumeFieldSettings,
 }
 _STATIC_KINDS = {key: kind for key, kind in _KINDS_IN_TIME.items() if key != "plume"}
-StaticField = Annotated[dict[str, Any], Meta(extra={"kinds": _STATIC_KINDS.values()})]  # for `swarmbo explain`
+StaticField = Annotated[dict[str, Any], Meta(extra={"kinds": _STATIC_KINDS})]  # for `swarmbo explain`
 
 
 class FieldWorldSettings(WorldSettings, frozen=True):
     """Settings that every world over a field has."""
 
-    field: Annotated[dict[str, Any], Meta(extra={"kinds": _KINDS_IN_TIME.values()})] | None = None
+    field: Annotated[dict[str, Any], Meta(extra={"kinds": _KINDS_IN_TIME})] | None = None
     task: Task = "peak"
     level: float | None = None
 

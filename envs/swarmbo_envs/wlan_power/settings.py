@@ -128,8 +128,8 @@ class StatedSettings(Settings, frozen=True):
     """Access points and users at stated locations.
 
     Args:
-        access_points: [x, y] of each, m; one or more.
-        users: [x, y] of each, m.
+        access_points: Location [x, y] of each access point, m; one or more.
+        users: Location [x, y] of each user, m.
         serving: Index of the access point of each user, from 0; None: the one of least path loss, also if users walk.
     """
 
@@ -174,8 +174,8 @@ class SimulationSettings(Settings, frozen=True):
 
     Args:
         seconds: Simulated time in which throughput is counted, 0.01 to 1000 s.
-        warm_up_s: Simulated time before it; users associate in its first four fifths, then traffic begins. 0.1 to 100
-            s.
+        warm_up_s: Simulated time before ``seconds``; users associate in its first four fifths, then traffic begins. 0.1
+            to 100 s.
         run: Number of ns-3's random streams, 1 to 1e9. One run gives one outcome for one input.
         runs: Outcomes are means over this many runs from ``run`` on, 1 to 1000.
         processes: Concurrent simulators, at most as many as ``runs``, 1 to 256.
@@ -195,7 +195,7 @@ class SimulationSettings(Settings, frozen=True):
 class WlanPowerSettings(WorldSettings, frozen=True):
     """Arguments of the WLAN; see ``WlanPower``."""
 
-    topology: Annotated[dict[str, Any], msgspec.Meta(extra={"kinds": _KINDS.values()})] | None = None
+    topology: Annotated[dict[str, Any], msgspec.Meta(extra={"kinds": _KINDS})] | None = None
     topology_seed: Whole = 0
     power_dbm: Pair = (1.0, 25.0)
     radio: Literal["closed-form", "ns3"] = "closed-form"

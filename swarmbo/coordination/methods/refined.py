@@ -164,8 +164,8 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
 
     Args:
         rounds: Most rounds on a level, >= 1.
-        probability: As in :class:`DSA`.
-        variant: As in :class:`DSA`.
+        probability: Probability of a possible move, in (0, 1], as in :class:`DSA`.
+        variant: ``"A"``, ``"B"`` or ``"C"``, as in :class:`DSA`.
 
     Example:
         >>> import numpy as np
