@@ -57,7 +57,7 @@ def kind_of(table: Mapping[str, Any], kinds: Collection[str], at: str) -> str:
     found = [key for key in table if key in kinds]
     if len(found) != 1:
         fix = "; to replace a table, state all of the new one: " if found else ""
-        fix += "".join(f"{at.removeprefix('$.')} = {{ {key} = … }}" for key in found[-1:])
+        fix += "".join(f"{at.removeprefix('$.')} = {{ {key} = …, … }}" for key in found[-1:])
         wanted = f"wanted exactly one of the keys {', '.join(map(repr, kinds))}{fix}"
         raise ConfigError(f"got {', '.join(map(repr, table)) or 'an empty table'}; {wanted}", at=at)
     return found[0]

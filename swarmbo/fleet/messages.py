@@ -3,8 +3,9 @@ refused before they are saved. Messages of agreements are checked again where th
 (``coordination.schema``, ``agent.schema``).
 """
 
-import json
+import math
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -188,11 +189,17 @@ def decode(content: bytes) -> Message:
         message = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise TransportError(f"got bytes that are not a message: {error}; do versions of swarmbo differ?") from error
-    try:
-        json.dumps(msgspec.to_builtins(message, builtin_types=(bytes,)), allow_nan=False, default=len)
-    except (TypeError, ValueError) as error:
-        raise TransportError("got a number that is NaN or infinite; wanted finite numbers") from error
+    if not _is_finite(msgspec.to_builtins(message, builtin_types=(bytes,))):
+        raise TransportError("got a number that is NaN or infinite; wanted finite numbers")
     return message
+
+
+def _is_finite(plain: Any) -> bool:
+    if isinstance(plain, dict):
+        return all(map(_is_finite, plain.values()))
+    if isinstance(plain, list | tuple):
+        return all(map(_is_finite, plain))
+    return not isinstance(plain, float) or math.isfinite(plain)
 
 
 def agent_accepts(sender: str, message: Message, name: str, problem: Problem) -> bool:

@@ -33,7 +33,7 @@ Look = tuple[Colormap, Normalize, str]  # the last is the colour of links
 Drawn = dict[str, Sequence[Artist]]  # artists by kind, in the order of drawing
 _RESOLUTION = 56
 _DPI = 100
-_CAPTION = 11.0  # points
+_CAPTION, _LEAST = 11.0, 7.0  # points, of the caption and of titles at least
 _MOST_FRAMES, _FEWER_FRAMES = 50, 30
 
 
@@ -188,8 +188,9 @@ def render_frames(
     means = [None if posterior is None else posterior[0] for posterior in posteriors]
     stds = [None if posterior is None else np.sqrt(np.maximum(posterior[1], 0.0)) for posterior in posteriors]
     layers = [_Layer("Mean", lattice, means), _Layer("Std. deviation", lattice, stds, is_deviation=True)]
-    if (truth := _moving_truth(records, world, shown)) is not None:
-        layers.insert(0, truth)
+    known = None if world.points is None else maps.lattice_order(world.points, bool(world.no_go))
+    if world.frames is not None and known is not None:
+        layers.insert(0, _Layer("Truth", known[0], [world.frames[records[k].round][known[1]] for k in shown]))
     with style.applied():
         scene = _Scene(records, world, layers)
         frames: list[UInt8[np.ndarray, "height width 3"]] = []
@@ -215,15 +216,6 @@ class _Layer:
         return np.ma.masked_all(self.lattice.shown.shape) if values is None else self.lattice.image(values)
 
 
-def _moving_truth(records: Records, world: World, shown: Sequence[int]) -> _Layer | None:
-    """Layer of the true field if it changes and is known on a lattice; else None."""
-    lattice_and_order = None if world.points is None else maps.lattice_order(world.points, bool(world.no_go))
-    if world.frames is None or lattice_and_order is None:
-        return None
-    lattice, order = lattice_and_order
-    return _Layer("Truth", lattice, [world.frames[records[place].round][order] for place in shown])
-
-
 class _Scene:
     """A figure whose fixed part is drawn once; frames are that picture with the moving artists on top."""
 
@@ -241,18 +233,18 @@ class _Scene:
             ranges[0] = ranges[1] = _range(layers[:2])
         agents = agents_of(records, world)
         self.maps: list[MovingMap] = []
+        titles = [ax.set_title(layer.title) for ax, layer in zip(left, layers, strict=True)]
         for ax, layer, norm in zip(left, layers, ranges, strict=True):
             colours = style.STD_COLOURS if layer.is_deviation else style.MEAN_COLOURS
             link, level = (style.INK, None) if layer.is_deviation else ("white", world.level)
             moving = MovingMap(ax, layer.lattice, agents, (colours, norm, link), world, level)
             self.maps.append(moving)
-            ax.set_title(style.with_unit(layer.title, world.unit))
             maps.frame_map(ax, world)
             maps.add_colour_bar(ax, moving.image, "")
         for ax in left[1:]:
             ax.set_ylabel("")
         self.heights, label, unit = _curve(records, world)
-        title = right.set_title(style.with_unit(label, unit))
+        titles.append(right.set_title(label))  # units follow below: wide titles would move the axes
         style.rounds_axis(right)
         right.set_xlim(records[0].round - 0.5, records[-1].round + 0.5)
         _scale_curve(right, self.heights, is_regret=records[-1].score is not None and world.goal == "peak")
@@ -262,10 +254,11 @@ class _Scene:
         below: dict[str, Any] = {"loc": "outside lower center", "handlelength": 1.8, "columnspacing": 1.4}
         figure.legend(handles=_legend_handles(records, world), ncols=8, **below)
         figure.suptitle(" ", fontsize=_CAPTION)  # room for the caption
-        assert isinstance(figure.canvas, FigureCanvasAgg)
-        self.canvas = figure.canvas
+        self.canvas = FigureCanvasAgg(figure)
         figure.draw_without_rendering()
-        _fit(title, 0.95 * (figure.bbox.x1 - title.get_window_extent().x0))
+        starts = [title.get_window_extent().x0 for title in titles]
+        for title, start, end in zip(titles, starts, [*starts[1:], figure.bbox.x1], strict=True):
+            _fit_title(title, unit if title is titles[-1] else world.unit, 0.95 * (end - start))
         self.canvas.draw()
         self.background: Any = self.canvas.copy_from_bbox(figure.bbox)
 
@@ -287,15 +280,23 @@ class _Scene:
         self.head.set_data(rounds[-1:], self.heights[place : place + 1])
         self.caption.set(text=caption, fontsize=_CAPTION)
         _fit(self.caption, 0.92 * self.figure.bbox.width)  # its end, the round, must stay visible
-        for artist in (self.curve, self.head):
-            self.figure.axes[len(self.maps)].draw_artist(artist)
-        self.figure.draw_artist(self.caption)
+        for artist in (self.curve, self.head, self.caption):
+            self.figure.draw_artist(artist)
         return style.pixels(self.canvas)
 
 
 def _fit(text: Text, width: float) -> None:
     """Reduce the size of a text that is wider than ``width`` pixels."""
     text.set_fontsize(float(text.get_fontsize()) / max(1.0, text.get_window_extent().width / width))
+
+
+def _fit_title(title: Text, unit: str, width: float) -> None:
+    """Add the unit to a title within ``width`` pixels: smaller if need be, and if that is not enough, shortened."""
+    label, size, most = title.get_text(), float(title.get_fontsize()), len(unit)
+    title.set_text(style.with_unit(label, unit))
+    while title.get_window_extent().width > width and most > 1:
+        size, most = (size - 0.25, most) if size > _LEAST else (size, most - 1)
+        title.set(text=style.with_unit(label, style.shortened(unit, most)), fontsize=size)
 
 
 def _range(layers: Sequence[_Layer]) -> Normalize:

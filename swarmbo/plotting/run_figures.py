@@ -68,7 +68,8 @@ class ErrorTraces:
 
 
 def _spread(score: Score | None) -> tuple[float, float, float]:
-    errors = list(score.view_rmse.values()) if score is not None and score.view_rmse else [np.nan]
+    error, by_view = (None, None) if score is None else (score.map_rmse, score.view_rmse)
+    errors = list(by_view.values()) if by_view else [np.nan if error is None else error]  # of an older log
     return min(errors), float(np.mean(errors)), max(errors)
 
 

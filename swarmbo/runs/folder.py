@@ -100,8 +100,9 @@ class RunFolder:
         for file in stored_files.run_files(self.path):
             if file.name.endswith(files.PARTIAL) and file.is_file():
                 self._delete(file)
-        self._cut("rounds.jsonl", self.log().length)
-        self._cut("timings.jsonl", self._read("timings.jsonl").rfind(b"\n") + 1)
+        length, timings = self.log().length, self._read("timings.jsonl")  # nothing is cut if one cannot be read
+        self._cut("rounds.jsonl", length)
+        self._cut("timings.jsonl", timings.rfind(b"\n") + 1)
 
     def _delete(self, file: Path) -> None:
         with files.naming(file, "cannot be deleted", "; choose another --out"):

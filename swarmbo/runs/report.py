@@ -17,7 +17,7 @@ from swarmbo.runs.states import ScopeInUse
 
 CENTRALISED = "one Gaussian process for all"
 THIS_RUN = "this run"
-_MOST_COORDINATES = 24
+MOST_COORDINATES = 24
 _MOST_SCOPES = 12
 
 
@@ -43,7 +43,7 @@ class Summary(msgspec.Struct, frozen=True):
     individual outcomes at the best points of this run and of the baselines. ``late_mean`` is the mean joint outcome in
     the last quarter of rounds. ``scopes`` were learned or drawn. In ``blocked`` rounds, agents awaited a disconnected
     agent. ``acquisition`` is what ``auto`` selected, and why. ``coordinates`` are those of the input, if they are not
-    the map's. ``sides`` are those of the box of locations.
+    the map's. ``sides`` are those of the box of locations or variables, at most as many as the closing table shows.
     """
 
     name: str
@@ -277,14 +277,15 @@ def _point_text(summary: Summary, place: Recommendation | None, *, with_std: boo
     if isinstance(coordinates, Coordinates):
         pairs = zip(coordinates.axes(), coordinates.own(np.array([place.location]))[0], strict=True)
         least, unit_m = (6, 1e5) if coordinates.unit == "degrees" else (1, coordinates.unit_m)
-        decimals = max([least, *(_decimals(side / unit_m) for side in summary.sides)])
+        decimals = max([least, *(_decimals(side / unit_m) for side in summary.sides if side)])
         return f"{value} at {', '.join(f'{axis} {number:.{decimals}f}' for axis, number in pairs)}"
     values = list(place.point.values()) if place.point else place.location
-    texts = list(map(_coordinate_text, values, [*summary.sides, *[math.inf] * len(values)]))
+    sides = [side or math.inf for side in summary.sides]  # 0 of a variable with one value
+    texts = list(map(_coordinate_text, values, [*sides, *[math.inf] * len(values)]))
     if place.point:
         texts = [f"{name} = {text}" for name, text in zip(place.point, texts, strict=True)]
-    if len(texts) > _MOST_COORDINATES:
-        texts[_MOST_COORDINATES - 1 :] = [f"… {len(texts)} values"]
+    if len(texts) > MOST_COORDINATES:
+        texts[MOST_COORDINATES - 1 :] = [f"… {len(texts)} values"]
     return f"{value} at ({', '.join(texts)}) {summary.axis_unit}".rstrip()
 
 

@@ -22,7 +22,7 @@ from swarmbo.records import GroundTruth, Labels, RoundRecord
 from swarmbo.runs import states
 from swarmbo.runs.folder import RunFolder, versions
 from swarmbo.runs.recording import find_references, record_reset, record_round, summarise
-from swarmbo.runs.report import Summary, WorkersReport
+from swarmbo.runs.report import MOST_COORDINATES, Summary, WorkersReport
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.states import State
 from swarmbo.runs.stored_files import ELSEWHERE, Timing
@@ -114,7 +114,7 @@ def finish_run(
     summary = msgspec.structs.replace(
         summarise(scenario, records, start.labels, truth, seconds),
         **{"references": values, "worst_off": worst_off, "scopes": scopes, "acquisition": chosen, "workers": workers},
-        sides=(team.problem.box.high - team.problem.box.low).tolist(),
+        sides=(team.problem.box.high - team.problem.box.low)[:MOST_COORDINATES].tolist(),
     )
     folder.write_json("summary.json", summary)
     return summary

@@ -189,8 +189,8 @@ def require_parallel(env: Any) -> None:
     if isinstance(env, AECEnv):
         got = "whose agents act one after the other"
         fix = ": parallel_env(…) of its module, or pettingzoo.utils.aec_to_parallel(env)"
-    elif missing:
-        got = f"which has no {missing[0]}"
+    elif missing or not list(env.possible_agents):
+        got = f"which has no {missing[0] if missing else 'agents'}"
         fix = ", whose agents are named by possible_agents; wrap a single-agent environment as one"
     else:
         values.distinct_names(list(env.possible_agents), "agent", "$.environment.possible_agents")

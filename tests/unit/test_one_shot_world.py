@@ -286,7 +286,7 @@ def test_wrong_arguments_are_refused_with_their_path(arguments, message):
 
 def test_an_environment_without_named_agents_and_a_state_without_measurement_are_refused():
     at = r"\$\.environment\.possible_agents"
-    with pytest.raises(ConfigError, match=rf"{at}: got \[\]; .* at least one agent"):
+    with pytest.raises(ConfigError, match=r"\$\.environment: got .*, which has no agents; wanted .* possible_agents"):
         sb.Team.for_env(Weather(boxes={}), measurement=reward_alone)
     for names in ([0, 1], [("a", 0)]):
         with pytest.raises(ConfigError, match=rf"{at}: got the name .*; wanted a string"):

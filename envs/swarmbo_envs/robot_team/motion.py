@@ -6,8 +6,7 @@ segments of constant command, each (duration in s, speed in m/s, turn rate in ra
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -16,6 +15,7 @@ from swarmbo_envs.ground import Ground, PathPlanner
 from swarmbo_envs.ground.path_planner import PathTree, turn_between
 from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values
 
+Angle = TypeVar("Angle", float, np.ndarray)
 _FULL_TURN = 2 * np.pi
 _POINTS_PER_ARC = 24
 
@@ -156,15 +156,19 @@ def trace(pose: Pose, path: Path) -> Places:
         pieces = _POINTS_PER_ARC if rate and duration * speed > 0 else 1
         piece_s = duration * (1 / pieces)
         turn = rate * piece_s
-        *headings, heading = accumulate([turn] * pieces, lambda old, by: wrap_angle(old + by), initial=heading)
+        middles: list[float] = []  # headings of the chords
+        for _ in range(pieces):
+            middles.append(heading + turn / 2)
+            heading = wrap_angle(heading + turn)
         if duration * speed > 0:
             chord = speed * piece_s * float(np.sinc(turn / _FULL_TURN))
-            steps = chord * np.column_stack([axis(np.array(headings) + turn / 2) for axis in (np.cos, np.sin)])
+            steps = chord * np.column_stack([np.cos(middles), np.sin(middles)])
+            # Sums from point to point, not from the start, so that rounding equals that of ``advance`` by pieces.
             points.append(np.add.accumulate(np.vstack([points[-1][-1:], steps]))[1:])
     return np.concatenate(points)
 
 
-def wrap_angle(angle: Any) -> Any:
+def wrap_angle(angle: Angle) -> Angle:
     """The angle in [-pi, pi)."""
     return (angle + np.pi) % _FULL_TURN - np.pi
 

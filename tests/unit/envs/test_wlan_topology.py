@@ -138,7 +138,7 @@ def test_a_missing_or_binary_file_is_refused(tmp_path):
     ("arguments", "message"),
     [
         ({"topology": {}}, r"\$\.topology: got an empty table; wanted exactly one of the keys 'generated'"),
-        ({"topology": {"generated": {}, "csv": "a"}}, r"exactly one of the keys .*: topology = \{ csv = … \}"),
+        ({"topology": {"generated": {}, "csv": "a"}}, r"exactly one of the keys .*: topology = \{ csv = …, … \}"),
         (
             {"topology": {"generated": {"user": 3}}},
             r"\$\.topology\.generated: unknown key 'user'; did you mean 'users'",

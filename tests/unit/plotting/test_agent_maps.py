@@ -133,6 +133,7 @@ def with_views(made, errors):
 def test_traces_have_the_logged_errors_and_recompute_the_others(run):
     made = run(rounds=2, failing=0.0)
     records = with_views(made, [[3.0, 5.0, 10.0], [1.0, 1.0, 4.0], None])
+    records[2] = msgspec.structs.replace(records[2], score=None)
     traces = ErrorTraces.of(records, made.world, made.settings)
     agents = agents_of(records)
     np.testing.assert_array_equal(traces.rounds, [0, 1, 2])
@@ -143,6 +144,16 @@ def test_traces_have_the_logged_errors_and_recompute_the_others(run):
         alone = [map_error(belief_by(made, {agent}, n + 1), made.world) for agent in agents]
         assert traces.alone[n] == pytest.approx(np.mean(alone))
         assert traces.pooled[n] == pytest.approx(map_error(belief_by(made, set(agents), n + 1), made.world))
+
+
+def test_traces_of_an_older_log_have_the_one_error_that_it_states(run):
+    made = run(rounds=2, failing=0.0)
+    records = [
+        msgspec.structs.replace(record, score=msgspec.structs.replace(record.score, map_rmse=error))
+        for record, error in zip(with_views(made, [None, [1.0, 3.0], None]), [5.0, 9.0, None], strict=True)
+    ]
+    traces = ErrorTraces.of(records, made.world, made.settings)
+    np.testing.assert_array_equal(traces.fused, [[5.0, 1.0, np.nan], [5.0, 2.0, np.nan], [5.0, 3.0, np.nan]])
 
 
 def test_errors_are_drawn_against_rounds_and_against_bytes_that_shared_measurements(run):

@@ -239,13 +239,22 @@ def test_a_constant_field_has_the_scale_of_other_figures(run, value):
     assert (zero.vmin, zero.vmax) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize("unit", ["m", "mg/(m² d)", "µmol photons/(m² s)"])
-def test_all_titles_end_within_the_figure(run, unit):
+LONG = "milligrams of nitrate nitrogen per kilogram of dry soil"
+
+
+@pytest.mark.parametrize("unit", ["", "m", "mg/(m² d)", "µmol photons/(m² s)", LONG])
+def test_titles_are_legible_and_end_before_the_next(run, unit):
     made, lattice = run(truth="none"), lattice_over(run().world, 20)
     layers = [_Layer("Mean", lattice, [None]), _Layer("Std. deviation", lattice, [None], is_deviation=True)]
     with style.applied():
         figure = _Scene(made.records, replace(made.world, unit=unit), layers).figure
-    (title,) = [
-        text for text in figure.axes[2].get_children() if str(getattr(text, "get_text", str)()).startswith("Best")
-    ]
-    assert title.get_window_extent().x1 <= figure.bbox.x1
+    titles = [ax._left_title for ax in figure.axes[:3]]
+    boxes = [title.get_window_extent() for title in titles]
+    for title, box, end in zip(titles, boxes, [boxes[1].x0, boxes[2].x0, figure.bbox.x1], strict=True):
+        assert box.x1 < end
+        assert title.get_fontsize() >= 7.0
+    names = ["Mean", "Std. deviation", "Best measurement"]
+    for title, name in zip(titles, names, strict=True):
+        assert title.get_text().startswith(f"{name} ({unit[:4]}" if unit else name)
+        assert title.get_fontsize() == 7.0 or title.get_text().endswith(f"({unit})" if unit else name)
+    assert unit != LONG or titles[2].get_text().endswith("…)")

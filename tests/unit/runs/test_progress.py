@@ -180,6 +180,8 @@ def test_the_closing_table_shows_the_summary(tmp_path, bump_scenario):
         ([0.000412, 123.4], 1e-3, UNSET, "(0.000412, 123.400000) km"),
         ([45.678, 123.4], 1000.0, UNSET, "(45.7, 123) km"),
         ([1.2345, 2.3456], 4.0, Coordinates(("x", "y"), corner=(512346.0, 5412345.0)), "x 512347.23, y 5412347.35"),
+        ([45.678, 123.4], 0.0, UNSET, "(45.7, 123) km"),
+        ([1.2345, 2.3456], 0.0, Coordinates(("x", "y"), corner=(5.0, 5.0)), "x 6.2, y 7.3"),
         ([123.4, 99.9], 300.0, Coordinates(("x_km", "y_km"), unit_m=1000.0), "x_km 0.123, y_km 0.100"),
     ],
 )

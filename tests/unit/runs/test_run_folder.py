@@ -52,6 +52,17 @@ def test_a_last_line_of_zeros_after_a_power_cut_is_skipped(folder):
     assert folder.log().lines == [line(0)]
 
 
+def test_nothing_is_cut_if_a_log_cannot_be_read(folder):
+    folder.append(line(0))
+    (folder.path / "timings.jsonl").mkdir()
+    with (folder.path / "rounds.jsonl").open("ab") as log:
+        log.write(b'{"round":1,')
+    torn = (folder.path / "rounds.jsonl").read_bytes()
+    with pytest.raises(RunFolderError, match="timings"):
+        folder.remove_partial_files()
+    assert (folder.path / "rounds.jsonl").read_bytes() == torn
+
+
 def test_an_incomplete_timing_is_left_out(folder):
     folder.append(line(0), TIMING)
     with (folder.path / "timings.jsonl").open("ab") as log:

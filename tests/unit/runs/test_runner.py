@@ -336,7 +336,7 @@ def test_nothing_is_written_if_the_environment_refuses_its_settings(tmp_path, bu
 def test_check_finds_errors_that_occur_at_reset(mischief, bump_scenario):
     check(bump_scenario())
     assert mischief.made[-1].round == 0
-    with pytest.raises(ConfigError, match="at least one agent"):
+    with pytest.raises(ConfigError, match="which has no agents"):
         check(bump_scenario(environment={"agents": 0}))
 
 
