@@ -33,10 +33,8 @@ def outcome_from_user(value: object, what: str) -> float:
     if number is None:
         raise ShapeError(f"outcome of {what}: got {short(value)}; wanted a number, or None if it failed")
     if math.isnan(number) and isinstance(value, int | float | np.number) and abs(value) < math.inf:
-        wanted = f"less than {LARGEST_OUTCOME:g}, in a larger unit"
-        warnings.warn(
-            f"outcome of {what}: got {short(value)}, which counts as missing; wanted {wanted}", DataWarning, 2
-        )
+        got = f"outcome of {what}: got {short(value)}, which counts as missing"
+        warnings.warn(f"{got}; wanted less than {LARGEST_OUTCOME:g}, in a larger unit", DataWarning, stacklevel=2)
     return number
 
 
