@@ -243,7 +243,7 @@ class Counts:
         size, report = messages.Codec.size, partial(messages.Reports, self.part.index, "")
         own = {name: size(report({name: one})) - size(report({})) for name, one in data.items()}
         for agent in tree.leaves_first:  # numbers of entries and of bytes
-            behind[agent] = np.sum([[1, own[agent]], *(behind[child] for child in tree.children[agent])], axis=0)
+            behind[agent] = sum((behind[child] for child in tree.children[agent]), np.array([1, own[agent]]))
         links = {agent: parent for agent, parent in tree.parent.items() if parent is not None}
         entries, n_bytes = np.array([behind[agent] for agent in links], dtype=np.int64).reshape(-1, 2).T
 
