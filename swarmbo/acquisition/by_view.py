@@ -54,14 +54,17 @@ def each(
     situation: Situation, purpose: str, senders: Sequence[str], value_of: Callable[[str], Any], fits: FitsValue
 ) -> ViewSteps[Any]:
     """Values of some agents, by agent; computed here if all share a belief."""
-    return in_turn(situation, purpose, senders, lambda agent, _: value_of(agent), fits, waits=False)
+    return _values(situation, EachSends(purpose, tuple(senders), lambda agent, _: value_of(agent), fits))
 
 
 def in_turn(
-    situation: Situation, purpose: str, senders: Sequence[str], value_of: ValueOf, fits: FitsValue, waits: bool = True
+    situation: Situation, purpose: str, senders: Sequence[str], value_of: ValueOf, fits: FitsValue
 ) -> ViewSteps[Any]:
-    """Values of some agents, by agent; each ``waits`` for those before it. Computed here if all share a belief."""
-    request = EachSends(purpose, tuple(senders), value_of, fits, in_turn=waits)
+    """Values of some agents, by agent; each waits for those before it. Computed here if all share a belief."""
+    return _values(situation, EachSends(purpose, tuple(senders), value_of, fits, in_turn=True))
+
+
+def _values(situation: Situation, request: EachSends) -> ViewSteps[Any]:
     return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
 
 

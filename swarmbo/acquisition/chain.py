@@ -118,6 +118,7 @@ def nearest(places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], 
     if len(others) <= IN_SIGHT:
         return np.arange(len(others))
     far = ((domain.to_unit(others) - domain.to_unit(places).mean(axis=0)) ** 2).sum(axis=1)
+    far[np.isnan(far)] = np.inf
     near = np.flatnonzero(far <= np.partition(far, IN_SIGHT - 1)[IN_SIGHT - 1])  # more than 64 only at equal distances
     return np.sort(near[np.argsort(far[near], kind="stable")[:IN_SIGHT]])
 

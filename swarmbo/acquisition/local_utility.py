@@ -128,7 +128,7 @@ class LocalUtility(PlaceUtility):
         bonus: Weight of sqrt(log Psi), in the unit of the field.
         noise_variance: Scale of Psi, > 0, in the square of the field's unit.
         merit: Function that gives the utility of an expected value.
-        opt_out_utility: Utility of abstaining. Agents abstain unless a measurement's utility minus price exceeds it.
+        opt_out_utility: Utility of abstaining, which a measurement's utility minus price must exceed; -inf: never.
         neighbours_noise: Noise variance of neighbours' measurements, > 0, in that unit; None: ``noise_variance``.
 
     Example:
@@ -148,8 +148,9 @@ class LocalUtility(PlaceUtility):
 
     def __post_init__(self) -> None:
         require(self, "sqrt_beta", lambda weight: weight >= 0.0, "a number >= 0")
-        for field in ("bonus", "opt_out_utility"):
-            require(self, field, np.isfinite, "a number")
+        require(self, "bonus", np.isfinite, "a number")
+        if self.opt_out_utility != -math.inf:
+            require(self, "opt_out_utility", np.isfinite, "a number, or -inf")
         require(self, "noise_variance", lambda variance: variance > 0.0, "a number > 0")
         require(self, "neighbours_noise", lambda noise: noise is None or noise > 0.0, "a number > 0, or None")
 

@@ -52,7 +52,7 @@ class TrustRegion(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "initial", lambda side: side >= self.smallest, "a number >= `smallest`")
+        require(self, "initial", lambda side: side >= self.smallest, f"a number >= `smallest`, {self.smallest:g}")
 
     def side(
         self, outcomes: Outcomes, n_initial: int = 0, steps: Steps | None = None, basis: Basis | None = None

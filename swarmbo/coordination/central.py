@@ -22,7 +22,6 @@ from swarmbo.records import Traffic
 
 Out = TypeVar("Out")
 
-
 # receives the rank of the best joint choice so far, or the bound so far, and the traffic; agents do not know of it
 Watcher = Callable[[Rank | None, float | None, Traffic], None]
 
@@ -240,17 +239,20 @@ class Counts:
 
     def to_all(self, data: Mapping[str, bytes]) -> Traffic:
         """Traffic up and down the tree, by which every agent gets the data of all agents that it lacks."""
-        tree, behind, traffic = self.part.tree, dict[str, np.ndarray](), Traffic()
+        tree, behind = self.part.tree, dict[str, np.ndarray]()
         size, report = messages.Codec.size, partial(messages.Reports, self.part.index, "")
-        own = {name: np.array([1, size(report({name: one})) - size(report({}))]) for name, one in data.items()}
+        own = {name: size(report({name: one})) - size(report({})) for name, one in data.items()}
         for agent in tree.leaves_first:  # numbers of entries and of bytes
-            behind[agent] = np.sum([own[agent], *(behind[child] for child in tree.children[agent])], axis=0)
-        links = [(agent, parent) for agent, parent in tree.parent.items() if parent is not None]
-        up = np.array([behind[agent] for agent, _ in links]).reshape(-1, 2)
-        for senders, sent in zip(zip(*links, strict=True), [up, sum(own.values()) - up], strict=False):
-            headers = 2 * (sent[:, 0] >= 2**4) + 2 * (sent[:, 0] >= 2**16)  # MessagePack's fixmap, map 16, map 32
-            traffic += _sum(size(report({})) + messages.text_widths(senders) + headers + sent[:, 1], self._tree_hops)
-        return traffic
+            behind[agent] = sum((behind[child] for child in tree.children[agent]), np.array([1, own[agent]]))
+        links = {agent: parent for agent, parent in tree.parent.items() if parent is not None}
+        entries, n_bytes = np.array([behind[agent] for agent in links], dtype=np.int64).reshape(-1, 2).T
+
+        def sent(senders: Iterable[str], counts: Int[np.ndarray, " n-1"], lengths: Int[np.ndarray, " n-1"]) -> Traffic:
+            headers = 2 * (counts >= 2**4) + 2 * (counts >= 2**16)  # MessagePack's fixmap, map 16, map 32
+            return _sum(size(report({})) + messages.text_widths(senders) + headers + lengths, self._tree_hops)
+
+        up = sent(links.keys(), entries, n_bytes)
+        return up + sent(links.values(), len(own) - entries, sum(own.values()) - n_bytes)
 
     @cached_property
     def _senders(self) -> tuple[Int[np.ndarray, " n-1"], Int[np.ndarray, " n-1"]]:

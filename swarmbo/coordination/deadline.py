@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from swarmbo.coordination import messages
 from swarmbo.coordination.messages import Bundle, Key, Update
@@ -175,12 +175,12 @@ class DeadlineAgent(ABC):
         if recipient in self._peers:
             self._peers[recipient].put(message, version)
 
-    def announce(self, recipient: str, message: Update, change: Callable[[Any], Any], unit: float = 1.0) -> None:
-        """Announce a message unless it changed by at most ``threshold`` units since the last one of its key."""
+    def announce(self, recipient: str, message: Any, change: Callable[..., Any], unit: float = 1.0) -> None:
+        """Announce a message unless the ``change`` of its entries since the last one is at most ``threshold`` units."""
         if recipient in self._peers:
-            before = self._peers[recipient].last_announced(message.key)
+            before = cast(Any, self._peers[recipient].last_announced(message.key))
             # compared with the last message sent, not with the last tick: slow drifts would never be sent
-            if before is None or change(before) > self._threshold * unit:
+            if before is None or change(before.entries, message.entries) > self._threshold * unit:
                 self._peers[recipient].put(message, self._version)
 
     def is_to_variable(self, sender: str, factor: str, variable: str) -> bool:

@@ -10,7 +10,7 @@ needed, and with the newest message of each sender (asynchronous ADMM: Zhang & K
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from swarmbo.coordination import box_steps, messages
 from swarmbo.coordination.agreement import Agreement, agreement_at
 from swarmbo.coordination.deadline import DeadlineAgent, link_report, run_until_deadline
+from swarmbo.coordination.flooding import largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Message
 from swarmbo.coordination.tables import Conflicts, Vector
@@ -157,15 +158,14 @@ class OwnRuns:
             i = self._column[x]
             mean = weights @ np.array([pull.entries for pull in pulls]) / weights.sum()
             runs = messages.Runs(x, np.clip(mean, self._functions.low[i], self._functions.high[i]))
-            if self.change(runs, self.Z[:, i]) > self._terms.settings.threshold:
+            if self.change(runs.variable, self.Z[:, i], runs.entries) > self._terms.settings.threshold:
                 self.store_value(x, runs.entries)
                 moves.append(runs)
         return moves
 
-    def change(self, message: messages.Pull | messages.Runs, before: Vector) -> float:
-        """Largest move over all runs, in sides of the box."""
-        side = self._terms.functions.sides[self._column[message.variable]]
-        return float(np.abs(message.entries - before).max() / side)
+    def change(self, variable: str, before: Vector, now: Vector) -> float:
+        """Largest move of a variable over all runs, in sides of the box."""
+        return float(np.abs(now - before).max() / self._terms.functions.sides[self._column[variable]])
 
     def _climber(self, stack: FactorStack) -> _Climber:
         terms = self._terms
@@ -203,7 +203,7 @@ class DeadlineBoxAgent(DeadlineAgent):
             received = {f: self._received(f, self._functions.n_exchanges) for f in self._factors}
             for pull in self._runs.climb(received):
                 owner = self._graph.variable_owner(pull.variable)
-                self.announce(owner, pull, lambda before, now=pull: self._runs.change(now, before.entries))
+                self.announce(owner, pull, partial(self._runs.change, pull.variable))
             for runs in self._runs.agree():
                 for owner in dict.fromkeys(map(self._graph.owner, self._graph.factors_of(runs.variable))):
                     self.put(owner, runs, self._version)
@@ -264,8 +264,7 @@ class DeadlineBoxAgent(DeadlineAgent):
                 if owner == self.name:
                     self._numbers[f, g, phase] = numbers
                     continue
-                unit, change = np.abs(numbers).max(), lambda before, now=numbers: np.abs(now - before.entries).max()
-                self.announce(owner, message, change, max(float(unit), 1e-300))
+                self.announce(owner, message, largest_changes, max(float(np.abs(numbers).max()), 1e-300))
 
     def _begin_joint_starts(self) -> None:
         """Begin joint starts at the initial point and at the ends of the runs."""

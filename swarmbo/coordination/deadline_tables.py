@@ -263,8 +263,7 @@ class DeadlineTableAgent(DeadlineAgent):
                 entries = self._from_variables if kind is FromVariable else self._from_factors
                 now = flooding.message(entries, f, x).copy()
                 # changes are compared with threshold times spread, as a division by the spread would round
-                unit, change = spreads(now[None])[0], lambda before, now=now: largest_changes(before.entries, now)
-                self.announce(recipient, kind(f, x, now), change, unit)
+                self.announce(recipient, kind(f, x, now), largest_changes, spreads(now[None])[0])
 
 
 def agree_by_deadline(

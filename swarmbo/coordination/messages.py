@@ -7,7 +7,7 @@ array; they become bytes only on the wire. :meth:`Codec.size` is the only defini
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, reduce
 from operator import attrgetter, or_
 from typing import Any, ClassVar, NamedTuple
@@ -308,7 +308,7 @@ def array_widths(sizes: Any) -> Any:
     return lengths + (lengths >= 2**8) + 2 * (lengths >= 2**16)  # MessagePack's bin 8, bin 16, bin 32
 
 
-def text_widths(names: Sequence[str]) -> Int[np.ndarray, " n"]:
+def text_widths(names: Iterable[str]) -> Int[np.ndarray, " n"]:
     """Additional bytes of a message for a name, compared with none: MessagePack's fixstr, str 8, str 16, str 32."""
     lengths = np.array([len(name.encode()) for name in names], dtype=np.int64)
     return lengths + (lengths >= 2**5) + (lengths >= 2**8) + 2 * (lengths >= 2**16)

@@ -265,18 +265,21 @@ def _within(functions: BoxFunctions, box: StepBox, simple: Float[np.ndarray, "k 
 
 def recommended_steps(situation: JointSituation, problem: Problem, model: Model) -> Steps[Recommendation]:
     """Best evaluated point in expectation, or an allowed one near it; if outcomes are exact, the best one told."""
-    belief, history, U = model.belief, situation.history, None
+    belief, history = model.belief, situation.history
     is_exact = model.learned.is_exact and not (_is_known_by_owners(situation) or (history.known_noise > 0.0).any())
     candidates = probably_feasible(situation, belief.settings.time) if problem.ranges else np.isfinite(history.sums)
     evaluated, outcomes = history.X[candidates], history.sums[candidates]
-    # the model's best may break a limit, and is not needed if outcomes are exact
-    if not (len(evaluated) and (problem.ranges or is_exact)):
-        U = problem.nearest_allowed((yield from _best(model, (yield Rank(belief)), situation)))
-        if len(evaluated) and (yield from _may_fail_together(U, situation, problem, model)):
-            U = None
-    if U is None:
+
+    def best_steps() -> Steps[Point]:
+        # the model's best may break a limit, and is not needed if outcomes are exact
+        if not (len(evaluated) and (problem.ranges or is_exact)):
+            best = problem.nearest_allowed((yield from _best(model, (yield Rank(belief)), situation)))
+            if not (len(evaluated) and (yield from _may_fail_together(best, situation, problem, model))):
+                return best
         means = outcomes if is_exact else (yield Expect(model, problem.modelled(evaluated)))[0]
-        U = problem.nearest_allowed(problem.domain.to_unit(evaluated[means.argmax()]))
+        return problem.nearest_allowed(problem.domain.to_unit(evaluated[means.argmax()]))
+
+    U = yield from best_steps()
     point = problem.in_box(U)
     (mean,), (std,) = yield Expect(model, problem.modelled(point[None]))
     told = outcomes[(np.abs(problem.domain.to_unit(evaluated) - U) <= _ROUNDING).all(axis=1)]

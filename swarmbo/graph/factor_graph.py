@@ -37,7 +37,7 @@ class FactorGraph:
         factor_owners: Agent of each factor.
         variables: Names of the variables, in order of first appearance in the scopes.
         variable_owners: Agent of each variable.
-        joined: Sets of variables that a constraint couples; parts that contain variables of a set count as connected.
+        joined: Groups of variables that a constraint couples; parts with variables of one group count as connected.
 
     Raises:
         ConfigError: If there is no factor, a scope is empty or repeats a variable, or a variable is in no factor. Also
@@ -59,17 +59,18 @@ class FactorGraph:
     joined: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "joined", tuple(self.joined))
         distinct_names(self.factors, "factor", "$.factors")
-        distinct_names(self.variables, "variable", "$.variables")
+        known = set(distinct_names(self.variables, "variable", "$.variables"))
         for field, of in (("scopes", "factors"), ("factor_owners", "factors"), ("variable_owners", "variables")):
             given, wanted = getattr(self, field), len(getattr(self, of))
             if isinstance(given, str) or len(given) != wanted:
                 raise ConfigError(f"got {short(given)}; wanted one for each of {wanted} {of}", at=f"$.{field}")
         for at, names in [*zip(self.factors, self.scopes, strict=True), *enumerate(self.joined)]:
-            distinct_names(names, "variable", f"$.scopes.{at}" if isinstance(at, str) else f"$.joined[{at}]")
+            place = f"$.scopes.{at}" if isinstance(at, str) else f"$.joined[{at}]"
+            if strangers := sorted(set(distinct_names(names, "variable", place)) - known):
+                raise ConfigError(f"got {strangers}, which `variables` lacks; wanted some of those", at=place)
         covered = {variable for scope in self.scopes for variable in scope}
-        if strangers := sorted(covered.union(*self.joined) - set(self.variables)):
-            raise ConfigError(f"got scopes or joined variables with {strangers}; wanted known ones", at="$.variables")
         if idle := [variable for variable in self.variables if variable not in covered]:
             fix = "wanted each variable in a factor, or left out"
             raise ConfigError(f"got {idle[0]!r}, which is in no scope; {fix}", at="$.variables")
@@ -266,12 +267,13 @@ class FactorGraph:
         return parts
 
     def of(self, factors: Iterable[str]) -> "FactorGraph":
-        """Graph of some factors (at least one), in order, with owners and joined sets; variables as they appear."""
+        """Graph of some factors (at least one), in order, with owners and groups; variables as they appear."""
         wanted = sorted({self.place_of[factor] for factor in factors})
         scopes = {self.factors[i]: self.scopes[i] for i in wanted}
         acted = {variable: self.variable_owner(variable) for scope in scopes.values() for variable in scope}
         graph = FactorGraph.from_scopes(scopes, {factor: self.owner(factor) for factor in scopes}, acted)
-        joined = tuple(together for together in self.joined if set(together) <= acted.keys())
+        kept = (tuple(variable for variable in group if variable in acted) for group in self.joined)
+        joined = tuple(group for group in kept if len(group) > 1)
         return replace(graph, joined=joined) if joined else graph
 
     def __repr__(self) -> str:

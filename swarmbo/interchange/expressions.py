@@ -142,7 +142,7 @@ class Expression:
                 if isinstance(number, int) and abs(number) > LARGEST:
                     raise ValueError(f"a number is beyond {LARGEST:g}")
             result = function(*numbers)
-            fits = abs(result) <= LARGEST or abs(result) == math.inf in map(abs, numbers)
+            fits = abs(result) <= LARGEST or (abs(result) == math.inf and math.inf in map(abs, numbers))
             if isinstance(result, complex) or not fits:
                 raise ValueError(_TOO_LARGE)
             return result

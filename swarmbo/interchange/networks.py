@@ -32,6 +32,7 @@ _MOST_VARIABLES = 100_000
 _MOST = 2**62  # WCSP's upper bound
 _LEAST = float(np.finfo(float).tiny)  # floats below it have fewer digits
 _ROUNDED = 1e-6  # largest error of a logarithm of a written potential, as a share of its table's spread
+_FAINT = 1e-12  # a smaller spread, as a share of the largest one or of its table's entries, is taken for rounding
 
 Factors = Sequence[tuple[Sequence[int], Table]]  # variables by number, and entries
 
@@ -126,18 +127,20 @@ def uai_of_problem(problem: TableProblem) -> str:
     sizes = [len(problem.domains[x]) for x in graph.variables]
     lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(graph.factors))]
     lines += [" ".join(map(str, [len(scope), *scope])) for scope in graph.columns]
-    for f in graph.factors:
-        table = problem.tables[f]
-        highest = float(table.max())
-        if highest == -math.inf:
-            raise ConfigError(f"factor {f!r} forbids all; wanted some entry above -inf")
-        potentials, allowed = np.exp(table - highest), table > -np.inf
-        below = highest - table[allowed]
-        error = np.abs(np.log(np.maximum(potentials[allowed], _LEAST)) + below).max()
-        if error > _ROUNDED * below.max():
-            got = f"factor {f!r} has entries up to {below.max():.6g} below its largest, which potentials would round"
-            raise ConfigError(f"{got}; wanted 1e-9 to 708: multiply all tables by one number, or write YAML")
-        lines += ["", str(table.size), " ".join(map(repr, potentials.ravel().tolist()))]
+    if closed := [f for f in graph.factors if problem.tables[f].max() == -math.inf]:
+        raise ConfigError(f"factor {closed[0]!r} forbids all; wanted some entry above -inf")
+    below = {f: problem.tables[f].max() - problem.tables[f] for f in graph.factors}  # inf: forbidden
+    largest = max(steps[np.isfinite(steps)].max() for steps in below.values())
+    for f, steps in below.items():
+        potentials, allowed = np.exp(-steps), np.isfinite(steps)
+        spread, kept = steps[allowed].max(), potentials[allowed]
+        got = f"factor {f!r} has entries up to {spread:.7g} below its largest, which potentials would round"
+        if (kept < _LEAST).any():
+            raise ConfigError(f"{got}; wanted at most 708.396: divide all tables by one number, or write YAML")
+        is_rounding = spread <= _FAINT * max(largest, np.abs(problem.tables[f][allowed]).max())
+        if np.abs(np.log(kept) + steps[allowed]).max() > _ROUNDED * spread and not is_rounding:
+            raise ConfigError(f"{got}; wanted 0, or 2e-10 or more: multiply all tables by one number, or write YAML")
+        lines += ["", str(steps.size), " ".join(map(repr, potentials.ravel().tolist()))]
     return "\n".join(lines) + "\n"
 
 
@@ -168,7 +171,7 @@ def problem_of_wcsp(text: str, _name: str) -> TableProblem:
         default, table = cost(f"the default cost of factor {j} (global ones are not read)"), np.full(shape, np.nan)
         for _ in range(words.integer(f"the number of tuples of factor {j} (shared ones are not read)", 0, table.size)):
             place = tuple(words.integer(f"a value of variable {i} in factor {j}", 0, sizes[i] - 1) for i in scope)
-            enter(table, place, cost(f"a cost of factor {j}"), place, f"$.f{j}")
+            enter(table, place, cost(f"a cost of factor {j}"), f"values {place} of variables {scope}", f"$.f{j}")
         table[np.isnan(table)] = default
         factors.append((scope, table))
     words.require_end()

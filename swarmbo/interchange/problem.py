@@ -39,7 +39,7 @@ class TableProblem:
 
     Raises:
         ShapeError: If tables do not fit the graph or the domains, or hold values that are not numbers.
-        ConfigError: If the objective is another word, the constant is not finite, or the upper bound is no number.
+        ConfigError: If the objective is another word, the constant is NaN or beyond 1e200, or the upper bound is NaN.
 
     Example:
         >>> import numpy as np

@@ -91,8 +91,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         deaths: Times at which agents fail. A failed agent sends, receives and relays nothing, its measurements are not
             reported, and later decisions leave it out. Messages are relayed around it if links allow.
         joins: Times at which failed agents return. An agent without an earlier failure first joins then.
-        seed: Seed of random draws, >= 0; the team's seed, episode and round are added. Each direction of a link has its
-            own random streams, so its losses do not depend on other links.
+        seed: Seed of random draws, >= 0. Streams differ by team seed, episode, round, agreement, and link direction.
 
     Example:
         >>> transport = Faults(loss=0.5).open(["a", "b"])

@@ -57,7 +57,15 @@ REFUSED = {
     ),
     "a scope with unknown variables": (
         lambda: graph_of(scopes=(("x",), ("y", "z"))),
-        r"got scopes or joined variables with \['z'\]",
+        r"\$\.scopes\.g: got \['z'\], which `variables` lacks",
+    ),
+    "a group of joined variables with an unknown one": (
+        lambda: graph_of(joined=[("x", "y"), ("y", "z")]),
+        r"\$\.joined\[1\]: got \['z'\], which `variables` lacks",
+    ),
+    "a set of joined variables, which has no order": (
+        lambda: graph_of(joined=[{"x", "y"}]),
+        r"\$\.joined\[0\]: got .*; wanted a list of names",
     ),
     "too few owners": (lambda: graph_of(factor_owners=("a",)), "factor_owners: got .*; wanted one for each of 2"),
     "an owner that is not a name": (lambda: graph_of(variable_owners=("a", 3)), "got the owner 3; wanted the name"),

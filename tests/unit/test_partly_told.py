@@ -1,6 +1,7 @@
 """Queries with some factors told: the other factors are pending, and their points are not asked again."""
 
 import itertools
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -112,6 +113,19 @@ def test_pending_points_keep_their_rounds_if_some_are_partly_told():
     team.tell(queries[0], {"f": 0.0})
     out = team._learner.situation(team._log, None).out
     assert [round_of[tuple(point)] for point in out.points.tolist()] == out.rounds.tolist() == [8, 9, 7]
+
+
+def test_pending_points_keep_their_rounds_if_the_rounds_of_the_history_are_unknown():
+    team = team_of(APART, n_rounds=2)
+    team.ask(2)
+    now = team._learner.situation(team._log, None)
+    rounds = np.array([3.0, 4.0])
+    now = replace(now, history=replace(now.history, rounds=None), pending_rounds=rounds)
+    assert now.out.rounds is not None
+    assert now.out.rounds.tolist() == [3.0, 4.0]
+    partly = np.zeros_like(now.history.awaited)
+    partly[0, 0] = True
+    assert replace(now, history=replace(now.history, awaited=partly)).out.rounds is None  # not known for all
 
 
 @pytest.mark.parametrize(("graph", "rule"), list(zip([APART, CHAIN] * 2, RULES, strict=False)))

@@ -71,9 +71,9 @@ class JointSituation:
         """All points with a pending outcome; points without any known outcome come first."""
         history, nothing_told = self.history, np.ones((len(self.pending), len(self.graph.factors)), dtype=bool)
         partly = history.awaited.any(axis=1)
-        rounds = None
-        if history.rounds is not None and self.pending_rounds is not None:
-            rounds = np.concatenate([self.pending_rounds, history.rounds[partly]])
+        rounds = self.pending_rounds
+        if rounds is not None and partly.any():
+            rounds = None if history.rounds is None else np.concatenate([rounds, history.rounds[partly]])
         points = np.concatenate([self.pending, history.X[partly]])
         return Out(points, rounds, np.concatenate([nothing_told, history.awaited[partly]]))
 

@@ -105,11 +105,24 @@ BY_UCB = LocalUtility(2.0, bonus=1.0, noise_variance=1.0)
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [*(("neighbours_noise", value) for value in (-5.0, 0.0, np.nan)), ("opt_out_utility", np.nan), ("bonus", np.nan)],
+    [
+        *(("neighbours_noise", value) for value in (-5.0, 0.0, np.nan)),
+        *(("opt_out_utility", value) for value in (np.nan, np.inf)),
+        *(("bonus", value) for value in (np.nan, np.inf, -np.inf)),
+    ],
 )
 def test_numbers_of_a_utility_out_of_their_range_are_refused(field, value):
     with pytest.raises(ConfigError, match=f"{field}: got .*; wanted a number"):
         LocalUtility(**{"sqrt_beta": 1.0, "bonus": 1.0, "noise_variance": 1.0, field: value})
+
+
+@pytest.mark.parametrize(("opt_out", "abstains"), [(0.0, True), (-np.inf, False)])
+def test_with_an_opt_out_utility_of_minus_infinity_no_agent_abstains(opt_out, abstains):
+    belief, rule = some_belief(), LocalUtility(2.0, 1.0, 1.0, opt_out_utility=opt_out)
+    assert (rule.best_of(belief, PLACES, price=1e6) is None) == abstains
+    options = [np.vstack([PLACES[n : n + 3], np.full((1, 2), np.nan)]) for n in range(2)]
+    table = local_acquisition(belief, options, rule, price=1e6)
+    assert (table.argmax(axis=0) == 3).all() == abstains
 
 
 def test_half_of_a_shortlist_is_picked_with_earlier_picks_pending_and_half_is_the_best_of_the_rest():

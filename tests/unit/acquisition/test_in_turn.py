@@ -113,6 +113,8 @@ def test_the_nearest_choices_are_by_distance_in_the_unit_box_and_keep_their_orde
     assert set(rows) == set(np.argsort(far)[:IN_SIGHT].tolist())
     assert len(nearest(places, others[:IN_SIGHT], DOMAIN)) == IN_SIGHT
     assert len(nearest(places, others[:3], DOMAIN)) == 3
+    others[:50] = np.nan  # of unknown distance, so the last
+    assert nearest(places, others, DOMAIN).tolist() == [*range(20), *range(50, IN_SIGHT + 30)]
 
 
 def test_tables_of_a_large_team_cost_no_more_per_robot(monkeypatch):

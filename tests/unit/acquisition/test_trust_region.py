@@ -201,7 +201,7 @@ def test_with_eight_pending_queries_a_failure_counts_once_a_later_query_knows_of
 
 
 def test_a_region_that_could_only_grow_by_failures_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"initial: got 0\.1; wanted a number >= `smallest`"):
+    with pytest.raises(ConfigError, match=r"initial: got 0\.1; wanted a number >= `smallest`, 0\.5$"):
         TrustRegion(initial=0.1, smallest=0.5)
     assert TrustRegion(initial=0.5, smallest=0.5, failures=1).side(np.array([1.0, 0.0])) == 0.5
 

@@ -152,12 +152,13 @@ def test_a_graph_of_lists_is_that_of_tuples_and_does_not_change() -> None:
     scopes[0].reverse()
     same = FactorGraph(("f", "g"), (("x", "y"), ("z",)), ("a", "b"), ("x", "y", "z"), ("a", "a", "b"), (("y", "z"),))
     assert (graph, hash(graph)) == (same, hash(same))
+    assert replace(graph, joined=(group for group in joined)) == same
 
 
 @pytest.mark.parametrize(
     ("joined", "says"),
     [
-        ([["x", "q"]], r"with \['q'\]"),
+        ([["x", "q"]], r"joined\[0\]: got \['q'\]"),
         (["xy"], "wanted a list of names"),
         ([["x", "x"]], "no name twice"),
         ([[]], "got "),
@@ -173,6 +174,14 @@ def test_parts_keep_their_joined_sets_and_a_graph_of_networkx_has_none() -> None
     assert [part.joined for part in graph.components] == [(("x", "y"),), ()]
     assert [part.is_forest for part in graph.components] == [True, True]
     assert FactorGraph.from_networkx(graph.to_networkx()) == replace(graph, joined=())
+
+
+def test_a_group_that_is_partly_in_a_graph_joins_its_variables_there() -> None:
+    graph = FactorGraph.from_scopes({"f": ["x"], "g": ["y"], "h": ["z"]})
+    graph = replace(graph, joined=(("z", "x", "y"), ("y", "z")))
+    part = graph.of(["f", "g"])
+    assert part.joined == (("x", "y"),)
+    assert part.components == (part,)
 
 
 def test_parts_keep_their_owners() -> None:

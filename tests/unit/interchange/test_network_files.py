@@ -116,22 +116,31 @@ def test_invalid_uai_files_are_refused_in_one_line(text: str, message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("entries", "below"),
+    ("entries", "below", "wanted"),
     [
-        ([0.0, -1000.0], "1000"),
-        ([0.0, -744.9, -744.2], "744.9"),
-        ([-739.5, -740.0, 0.0], "740"),
-        ([1e-17, 3e-17], "2e-17"),
+        ([0.0, -1000.0], "1000", "at most 708.396: divide"),
+        ([0.0, -744.9, -744.2], "744.9", "at most 708.396: divide"),
+        ([-739.5, -740.0, 0.0], "740", "at most 708.396: divide"),
+        ([0.0, -708.3968], "708.3968", "at most 708.396: divide"),  # its potential has fewer digits
+        ([1e-17, 3e-17], "2e-17", "0, or 2e-10 or more: multiply"),
     ],
 )
-def test_entries_that_potentials_would_round_are_not_written(entries: list[float], below: str) -> None:
+def test_entries_that_potentials_would_round_are_not_written(entries: list[float], below: str, wanted: str) -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
     problem = TableProblem("p", graph, {"f": np.array(entries)}, {"x": range(len(entries))})
-    with pytest.raises(ConfigError, match=f"up to {below} below its largest, .*; wanted 1e-9 to 708"):
+    with pytest.raises(ConfigError, match=f"up to {below} below its largest, .*; wanted {wanted}"):
         uai_of_problem(problem)
 
 
-@pytest.mark.parametrize("spread", [1e-9, 1.0, 708.0])
+@pytest.mark.parametrize("table", [[0.1 + 0.2, 0.3], [1e-17, 0.0]])
+def test_rounding_errors_in_a_constant_table_do_not_keep_it_from_a_file(table: list[float]) -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["x"]})
+    problem = TableProblem("p", graph, {"f": np.array(table), "g": np.array([1.0, 0.0])}, {"x": range(2)})
+    again = problem_of_uai(uai_of_problem(problem), "again")
+    np.testing.assert_allclose([*again.tables.values()], [[0.0, 0.0], [0.0, -1.0]], atol=1e-15)
+
+
+@pytest.mark.parametrize("spread", [2e-10, 1.0, 708.396])
 def test_written_potentials_keep_differences_up_to_a_millionth_of_the_spread(spread: float) -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
     table = spread * np.random.default_rng(0).permutation(np.linspace(0.0, 1.0, 50))
@@ -218,8 +227,8 @@ def test_the_optimum_equals_that_of_enumeration_and_of_toulbar2(tmp_path: Path, 
         (f"p 1 2 1 {2**60} 2 1 0 {2**53} 0", "got 9007199254740992; wanted the default cost of factor 0"),
         ("p 1 2 2 9 2 0 4 0 0 5 0", "forbid every choice"),
         ("p 1 2 1 9 2 1 0 0 3 0 1 1 1 0 1", "got '3'"),
-        ("p 1 2 1 9 2 1 0 0 2 1 3 1 4", r"f0: got 3 and 4 for \(1,\); wanted one number"),
-        ("p 1 2 1 9 2 1 0 0 2 1 3 1 9", r"got 3 and inf for \(1,\)"),
+        ("p 1 2 1 9 2 1 0 0 2 1 3 1 4", r"f0: got 3 and 4 for values \(1,\) of variables \[0\]; wanted one number"),
+        ("p 1 2 1 9 2 1 0 0 2 1 3 1 9", r"got 3 and inf for values \(1,\) of"),
         ("p 1 2 1 9 2 1 0 0 1 2 1", "wanted a value of variable 0 in factor 0, 0 to 1"),
         ("p 1 2 1 9 2 1 0 0 1 1 0.5", "got '0.5', word 12; wanted a cost of factor 0"),
         ("p 2 2 1 9 2 2 2 0 0 1 0", "wanted each once"),
