@@ -54,9 +54,7 @@ _INSTEAD = {
     **dict.fromkeys(("constraint", "constraints_func"), _REGIONS),
     **dict.fromkeys(_OF_PROBLEM, "it in the agent's problem"),  # a team takes these, as it makes its problem
     "limits": "a Team, as an agent does not learn limits",
-    **dict.fromkeys(
-        ("aim", "level"), "the environment's task and level, or an acquisition such as 'targeted-variance'"
-    ),
+    **dict.fromkeys(("aim", "level"), "the environment's task and level, or an acquisition with this aim"),
 }
 
 Given = Settings | str | Mapping[str, Any] | UnsetType  # a part's settings, the name of its kind, or a table

@@ -89,8 +89,7 @@ def _warn_of_far(read: Measurements, name: str) -> None:
     high = np.quantile(read.places, 0.9, axis=0, method="lower")
     is_far = (np.maximum(low - read.places, read.places - high) > _FAR * (high - low).max()).any(axis=1)
     if is_far.any() and (high > low).any():
-        where = ", ".join(f"{c:.10g}" for c in read.own[is_far.argmax()])
-        got = f"{is_far.sum()} of {len(is_far)} samples lie far from all others, such as ({where})"
+        got = f"{is_far.sum()} of {len(is_far)} samples lie far from all others, such as {read.own[is_far.argmax()]}"
         warnings.warn(f"{name}: {got}; check their coordinates", DataWarning, stacklevel=3)
 
 

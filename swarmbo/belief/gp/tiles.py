@@ -84,10 +84,7 @@ class Tiles:
         return JointPosterior(mean, data_var, V, (Term(self._prior, points),), unit).scaled(mean, var)
 
     def neglected(self, now: float) -> Neglected:
-        """Differences from a posterior with four times as many neighbours, in a round, at and between measurements.
-
-        The effect of merging close measurements is not included.
-        """
+        """Differences from a posterior with four times as many neighbours, also merged, at and between measurements."""
         U = self.data.U[:: -(-len(self.data) // _CHECKED)]
         U = np.concatenate([U, 0.5 * (U + np.roll(U, 1, axis=0))])
         sample = Observations.pending(U, np.ones((len(U), 1), bool), np.full(len(U), now), in_sum=False)
