@@ -171,7 +171,7 @@ def problem_of_wcsp(text: str, _name: str) -> TableProblem:
         default, table = cost(f"the default cost of factor {j} (global ones are not read)"), np.full(shape, np.nan)
         for _ in range(words.integer(f"the number of tuples of factor {j} (shared ones are not read)", 0, table.size)):
             place = tuple(words.integer(f"a value of variable {i} in factor {j}", 0, sizes[i] - 1) for i in scope)
-            enter(table, place, cost(f"a cost of factor {j}"), f"values {place} of variables {scope}", f"$.f{j}")
+            enter(table, place, cost(f"a cost of factor {j}"), "values", place, "of variables", scope, at=f"$.f{j}")
         table[np.isnan(table)] = default
         factors.append((scope, table))
     words.require_end()

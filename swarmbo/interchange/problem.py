@@ -125,10 +125,10 @@ def ordered_graph(
     return FactorGraph(tuple(scopes), of_scopes, of_factors, tuple(owners), tuple(owners.values()))
 
 
-def enter(table: Table, place: tuple[int, ...], number: float, combination: object, at: str) -> None:
-    """Enter the number of a combination in a table of NaN; refuse a second, different number for it."""
-    if (known := table[place]) == known and known != number:
-        raise ConfigError(f"got {known:.15g} and {number:.15g} for {combination}; wanted one number", at=at)
+def enter(table: Table, place: tuple[int, ...], number: float, *words: object, at: str) -> None:
+    """Enter the number of a combination, named by words, in a table of NaN; refuse a second, different number."""
+    if (old := table[place]) == old and old != number:
+        raise ConfigError(f"got {old:.15g} and {number:.15g} for {' '.join(map(str, words))}; wanted one number", at=at)
     table[place] = number
 
 

@@ -291,7 +291,7 @@ def _extensional(given: Mapping[str, Any], domains: Domains, budget: Budget, at:
                 wanted = f"a value of each of {values_of}; | separates combinations"
                 raise ConfigError(f"got {' '.join(line)!r}; wanted {wanted}", at=f"{at}.values.{key}")
             place = tuple(known[word] for word, known in zip(line, places, strict=True))
-            enter(table, place, number, repr(" ".join(line)), f"{at}.values.{key}")
+            enter(table, place, number, repr(" ".join(line)), at=f"{at}.values.{key}")
     if (default := given.get("default")) is not None:
         table[np.isnan(table)] = _number(default, at)
     if np.isnan(table).any():
