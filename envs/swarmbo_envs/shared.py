@@ -56,8 +56,7 @@ def kind_of(table: Mapping[str, Any], kinds: Collection[str], at: str) -> str:
     """The only key of a table that names a kind."""
     found = [key for key in table if key in kinds]
     if len(found) != 1:
-        fix = "; to replace a table, state all of the new one: " if found else ""
-        fix += "".join(f"{at.removeprefix('$.')} = {{ {key} = …, … }}" for key in found[-1:])
-        wanted = f"wanted exactly one of the keys {', '.join(map(repr, kinds))}{fix}"
+        whole = "".join(f"; to replace all of it: {at.removeprefix('$.')} = {{ {key} = …, … }}" for key in found[-1:])
+        wanted = f"wanted exactly one of the keys {', '.join(map(repr, kinds))}{whole}"
         raise ConfigError(f"got {', '.join(map(repr, table)) or 'an empty table'}; {wanted}", at=at)
     return found[0]

@@ -169,7 +169,7 @@ def test_noise_does_not_depend_on_prices_or_spots():
         ({"field": {"plumes": {}}}, r"\$\.field: got 'plumes'; wanted .* 'csv', 'raster', 'gp', 'survey', 'plume'"),
         (
             {"field": {"survey": "oxford-ph", "csv": "a"}},
-            "got 'survey', 'csv'; wanted exactly one.*field = { csv = … }",
+            "got 'survey', 'csv'; wanted exactly one.*field = { csv = …, … }",
         ),
         ({"field": {"plume": {"gusts": 3.0}}}, r"\$\.field\.plume\.gusts: got 3\.0; wanted a number from 0 to 2"),
         ({"field": {"plume": {"sources": []}}}, r"\$\.field\.plume\.sources: got \[\]; wanted 1 to 16 places"),
