@@ -28,7 +28,7 @@ _CELL = "text-align:left;padding:0.1em 1em 0.1em 0"
 
 
 def outcome_from_user(value: object, what: str) -> float:
-    """Check an outcome from a user; NaN for None, NaN, and numbers that are infinite or beyond 1e60, with a warning."""
+    """Check an outcome from a user; NaN for None, NaN, infinity and, with a warning, finite numbers beyond 1e60."""
     number = _as_number(value)
     if number is None:
         raise ShapeError(f"outcome of {what}: got {short(value)}; wanted a number, or None if it failed")

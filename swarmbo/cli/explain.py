@@ -122,7 +122,7 @@ def _keys(name: str) -> Iterator[Entry]:
 
 
 def _is_end(name: str, path: str) -> bool:
-    """Whether a name is the end of a key's path, in which ``[]`` is a list and a ``NAME`` within is any word."""
+    """True if a name is the end of a key's path, in which ``[]`` is a list and a ``NAME`` within is any word."""
     parts = path.replace("[]", "").split(".")[-name.count(".") - 1 :]
     return re.fullmatch(r"\.".join(parts).replace(".NAME", ".[^.]+"), name) is not None
 

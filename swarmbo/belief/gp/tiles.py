@@ -156,7 +156,7 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
         if span:
             when = np.floor(data.rounds / (span * time.lengthscale))
             cells += [(scaled, when, late / share), (place, when, off + late / share)]
-    for level, (place, when, variance) in enumerate(cells, start=1):
+    for level, (place, when, variance) in enumerate(cells, start=1):  # coarser cells replace finer ones
         coarse = np.column_stack([place, np.full(len(data), level), when])
         cell = np.unique(coarse, axis=0, return_inverse=True)[1].ravel()
         fits = variance * hyper.outputscales[0] * np.bincount(cell, 1.0 / noise)[cell] <= 2.0 * _CELL_VARIANCE
