@@ -169,9 +169,10 @@ def versions(folder: Path, peers: Sequence[str], seeds: Sequence[int]) -> str:
     return f"Comparison methods ran on {', '.join(ran_on)}"
 
 
-def parallel(folder: Path) -> str:
+def parallel(folder: Path, seeds: Sequence[int]) -> str:
     """Medians of the default for each batch size, and the least median of other methods with batches of eight."""
-    every, rows = read(folder.parent / "parallel.jsonl"), list[list[str]]()
+    rows = list[list[str]]()
+    every = [line for line in read(folder.parent / "parallel.jsonl") if line["seed"] in seeds]
     lines = select(every, method=DEFAULT)
     sizes = sorted({line["batch"] for line in lines} | {1})
     for problem in dict.fromkeys(line["problem"] for line in lines):
@@ -198,4 +199,4 @@ def page(folder: Path, problems: Mapping[str, Problem], peers: Sequence[str], se
     path = DOCS / "studies" / "sums.md"
     text = between(path.read_text(encoding="utf-8"), "in short", in_short(folder, problems, peers, seeds))
     text = between(text, "versions", versions(folder, peers, seeds) + ".")
-    return path, between(text, "batches", parallel(folder))
+    return path, between(text, "batches", parallel(folder, seeds))
