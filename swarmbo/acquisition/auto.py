@@ -37,7 +37,9 @@ _PATIENCE_OF_ONE = 2  # the same for one factor without noise: a joint model of 
 _LATE = 20  # least number of remaining rounds for a restart: with fewer, it ends worse than the previous search
 _GLOBAL_ABOVE = 1e-3  # share of the first outcomes' spread: with more expected improvement, the search is global
 _N_POINTS = 256  # random points at which this improvement is computed
-_PERIOD = 2  # period of global searches of a stalled factor, which can leave a wrong basin, and of draws in noise
+_FEW = 3  # largest number of variables of one factor whose search is global in turn: other peaks are found soon
+_GLOBAL_ABOVE_OF_ONE, _N_POINTS_OF_ONE = 1e-4, 2048  # the same share and points for one such factor
+_PERIOD = 2  # period of global searches of a stalled factor or one variable, and of draws in noise
 _STALLED = 2  # idle evaluations until a factor is stalled, in units of those that halve a trust region
 _DRAW_PERIOD = 3  # period in queries of joint draws of factors that share variables, as bounds do not leave a basin
 _DRAWS_FROM = 2  # least number of evaluations for such draws, in units of the initial design
@@ -99,8 +101,10 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
     lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
     alternate until the evidence is clear. A factor with choices is never such a sum. A transform of one factor with a
-    lead below 0.5 nats per evaluation alternates with untransformed outcomes, which show an optimum's shape better. The
-    trust region of one factor needs twice ``box.failures`` to shrink, and restarts once stalled. Each of several
+    lead below 0.5 nats per evaluation, and later below 1.5, alternates with untransformed outcomes, which show an
+    optimum's shape better. The trust region of one factor needs twice ``box.failures`` to shrink, and restarts once
+    stalled. With little noise, every second point of one variable, and every fourth of two or three, is searched
+    globally. This ends once the expected improvement is below 1e-4 of the first outcomes' spread. Each of several
     factors without shared variables is searched globally while its expected improvement exceeds a thousandth of the
     first outcomes' spread. Later it is searched in its trust region, and once stalled, globally in every second round.
     With outcomes per factor, the last round evaluates the combined best point of all parts of the graph. If the number
@@ -299,8 +303,18 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return None
         steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
         patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
-        side = self._box(patience).side(_seen(belief, situation)[restarted_at:], n_initial, steps, basis)
-        return box_around(centre, side)
+        # Some points are searched everywhere, as a trust region does not leave its peak. If models alternate, it is the
+        # transform's turn then, since untransformed outcomes, which show the optimum's shape, are for local searches.
+        is_wide = len(centre) <= _FEW and not restarted_at and patience == _PATIENCE_OF_ONE
+        places = belief.domain.to_unit(belief.X) if is_wide else None  # points of global searches are no steps
+        seen = _seen(belief, situation)[restarted_at:]
+        state = self._box(patience).state(seen, n_initial, steps, places=places, basis=basis)
+        period = _PERIOD * min(len(centre), 2)
+        if is_wide and (len(situation.history) + len(situation.pending)) % period == 0:
+            (potential,) = _potentials(situation, belief, centre, _N_POINTS_OF_ONE).values()
+            if potential >= _GLOBAL_ABOVE_OF_ONE * state.spread:
+                return box_around(centre, _EVERYWHERE)
+        return box_around(centre, state.side)
 
     def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
@@ -328,9 +342,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         """Trust region per factor around the incumbent, once little improvement is expected elsewhere."""
         # A stalled factor is searched globally in every second round. Members of a batch have regions of several sides;
         # in the last batch no factor is searched globally, as no decision follows.
-        when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
-        low, high = box_around(centre, _EVERYWHERE)
-        everywhere = LogImprovements(belief.graph, low, high, centre[None], belief=belief, reference=to_beat(belief))
+        potentials = _potentials(situation, belief, centre, _N_POINTS)
         U, sides, is_last = belief.domain.to_unit(belief.X), np.zeros(len(centre)), _is_last_batch(situation)
         shares = _SIDES_AT_LAST if is_last else _SIDES_BY_FACTOR
         # asynchronous workers, whose number of pending points is always the same, have all sides in turn
@@ -338,19 +350,31 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         share = shares[(situation.n_batched if is_batch else _n_asked(situation)) % len(shares)]
         for stack in stacks_of(belief.graph):
             means = belief.local_mean(stack, stack.take(U))
-            points = stream(situation.seed, "promise", **when).random((_N_POINTS, len(stack.columns[0])))
-            gains = everywhere.value(stack, np.broadcast_to(points, (len(stack.factors), *points.shape)), ())
-            potentials = np.exp(gains.max(axis=1))
-            for factor, columns, mean, potential in zip(stack.factors, stack.columns, means, potentials, strict=True):
+            for factor, columns, mean in zip(stack.factors, stack.columns, means, strict=True):
                 index = belief.graph.place_of[factor]
                 seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
                 box = self._box(_patience(belief.hyperparameters.noise_variances[index]))
                 steps, basis = situation.steps(factor), situation.basis()
                 state = box.state(seen, steps=steps, places=U[:, columns], gain=_GAIN, basis=basis)
                 is_due = state.idle >= _STALLED * box.failures and situation.round % _PERIOD == 0
-                is_open = is_due or potential >= _GLOBAL_ABOVE * state.spread
+                is_open = is_due or potentials[factor] >= _GLOBAL_ABOVE * state.spread
                 sides[columns] = _EVERYWHERE if is_open and not is_last else state.side * share
         return box_around(centre, sides)
+
+
+def _potentials(
+    situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"], n_points: int
+) -> dict[str, float]:
+    """Largest expected improvement of each factor at random points of the whole box."""
+    when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
+    low, high = box_around(centre, _EVERYWHERE)
+    everywhere = LogImprovements(belief.graph, low, high, centre[None], belief=belief, reference=to_beat(belief))
+    potentials = dict[str, float]()
+    for stack in stacks_of(belief.graph):
+        points = stream(situation.seed, "promise", **when).random((n_points, len(stack.columns[0])))
+        gains = everywhere.value(stack, np.broadcast_to(points, (len(stack.factors), *points.shape)), ())
+        potentials |= dict(zip(stack.factors, np.exp(gains.max(axis=1)).tolist(), strict=True))
+    return potentials
 
 
 def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " t"]:

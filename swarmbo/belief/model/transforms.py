@@ -33,6 +33,8 @@ _TIE = 0.1  # nats per evaluation: models of totals with closer evidences altern
 _OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
 _PLAIN = 0  # index of untransformed outcomes, which show the shape of an optimum: a root makes a cone of a bowl
 _SIMILAR = 0.5  # nats per evaluation: with a smaller lead, a transform alternates with untransformed outcomes
+_SIMILAR_LATER = 1.5  # the same once outcomes show the shape
+_MANY_FROM = 10  # evaluations per variable, of two or more, from then on
 _GROWTH = 1.5  # choices are repeated when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior log odds of a whole factor against a sum over its variables
     "known": math.log(10.0),  # a factor that the user named is unlikely to be a sum over its variables
@@ -275,7 +277,9 @@ class _Data:
         if is_alone and belief.n_data:
             belief = belief.fit(stream(self.situation.seed, "belief", "room", evaluations=n))
             hyperparameters = belief.hyperparameters
-            if best[0] != _PLAIN and evidences[best[0], 0] < evidences[_PLAIN, 0] + _SIMILAR * belief.n_data:
+            is_early = belief.n_data < _MANY_FROM * max(2, belief.domain.n_dims)
+            similar = belief.n_data * (_SIMILAR if is_early else _SIMILAR_LATER)
+            if best[0] != _PLAIN and evidences[best[0], 0] < evidences[_PLAIN, 0] + similar:
                 candidate_models = ((best[0], hyperparameters), (_PLAIN, beliefs[_PLAIN].hyperparameters))
         learned = Learned(
             hyperparameters,

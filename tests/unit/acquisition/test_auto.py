@@ -366,6 +366,19 @@ def test_untransformed_outcomes_of_one_function_alternate_with_a_root_of_similar
     assert kinds == (["power", "none"] * 2 if alternates else ["power"] * 4)
 
 
+@pytest.mark.parametrize(("t", "power", "alternates"), [(19, 1.0, False), (20, 1.0, True), (20, 3.0, False)])
+def test_a_clearer_lead_of_a_root_alternates_from_ten_evaluations_per_variable(
+    situation_of, t, power, alternates
+) -> None:
+    def valley(U):
+        X = 4.0 * U - 2.0
+        return -((100.0 * (X[:, 1] - X[:, 0] ** 2) ** 2 + (1.0 - X[:, 0]) ** 2) ** power)
+
+    learned = learned_of(by_total(situation_of({"whole": ["a", "b"]}, t=t, structure="unknown"), valley))
+    assert learned.warps[0][0] == "power"
+    assert bool(learned.candidate_models) == alternates
+
+
 def test_members_of_a_batch_alternate_models(situation_of) -> None:
     situation = by_total(situation_of({"whole": list("abcdef")}, t=30, structure="unknown"), trid)
     learned = learned_of(situation)
@@ -567,14 +580,60 @@ def test_a_factor_has_a_box_once_little_improvement_is_expected_elsewhere(situat
     assert max(shares) < 5e-4 if has_boxes else min(shares) > 2e-3
 
 
-def test_one_factor_is_searched_in_its_box_in_every_round(situation_of) -> None:
-    situation = situation_of({"whole": ["a", "b"]}, t=30, initial=30)
+@pytest.mark.parametrize(
+    ("variables", "t", "is_global"),
+    [("a", 30, True), ("a", 31, False), ("abc", 32, True), ("abc", 30, False), ("abcd", 32, False)],
+)
+def test_one_factor_of_few_variables_is_searched_globally_at_some_points(situation_of, variables, t, is_global) -> None:
+    situation = situation_of({"whole": list(variables)}, t=t, initial=t)
     auto = Auto(box=TrustRegion(initial=0.2))
     model = auto.learn(situation, BELIEF, None)
     assert not model.splits
     for n in (31, 32):
         functions = auto.local_functions(replace(situation, round=n), model)
-        assert (functions.high - functions.low).max() <= 0.2 + 1e-12
+        assert (functions.high - functions.low).max() <= (1.0 if is_global else 0.2) + 1e-12
+        assert (functions.high - functions.low).min() == 1.0 or not is_global
+
+
+@pytest.mark.parametrize(("share", "is_global"), [(0.9, True), (1.1, False)])
+def test_one_factor_is_searched_in_its_box_once_little_improvement_is_expected(
+    situation_of, monkeypatch, share, is_global
+) -> None:
+    situation = situation_of({"whole": ["a", "b"]}, t=32, initial=32)
+    model = Auto().learn(situation, BELIEF, None)
+    looks = np.random.default_rng(3).random((1, 20_000, 2))
+    contrast = model.belief.local_contrast(next(iter(stacks_of(model.belief.graph))), looks, model.incumbent())
+    expected = np.exp(log_improvement(contrast.mean, np.sqrt(contrast.var + 1e-12))[0]).max()
+    spread = model.belief.posterior_mean(situation.history.X)
+    bar = share * expected / (spread.max() - np.median(spread))
+    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE_OF_ONE", bar)
+    functions = Auto().local_functions(situation, model)
+    assert ((functions.high - functions.low).min() == 1.0) == is_global
+
+
+def test_points_of_global_searches_do_not_shrink_the_box_of_one_factor(situation_of, monkeypatch) -> None:
+    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE_OF_ONE", np.inf)
+    situation = situation_of({"whole": ["a", "b"]}, t=60, initial=30)
+    U = unit(situation)
+    U[0] = 0.4
+    for around, side in ((0.1, 0.4), (0.4, 0.025)):  # outside of the box; inside, and 24 failures or more in a row
+        U[30:] = around + 0.01 + 0.01 * np.random.default_rng(0).random((30, 2))
+        U[:30] = np.where(np.arange(30)[:, None], U[:30], 0.4)
+        model = Auto().learn(at_places(situation, U, -np.hypot(*(U - 0.4).T)[:, None]), BELIEF, None)
+        assert not model.splits
+        functions = Auto().local_functions(at_places(situation, U, -np.hypot(*(U - 0.4).T)[:, None]), model)
+        assert (functions.high - functions.low).max() == pytest.approx(side)
+
+
+def test_the_highest_of_six_peaks_of_one_variable_is_found_in_thirty_evaluations() -> None:
+    def peaks(x: float) -> float:
+        return float(np.sin(13 * x) * np.sin(27 * x) / 2 - 0.3 * (x - 0.3) ** 2)
+
+    highest = max(map(peaks, np.linspace(0.0, 1.0, 100_001)))
+    for seed in range(5):  # the next peak is 0.05 lower
+        team = sb.Team(None, {"x": (0.0, 1.0)}, seed=seed)
+        play(team, lambda point: peaks(point["x"]), 30)
+        assert max(team.history.totals) > highest - 1e-3
 
 
 @pytest.mark.usefixtures("no_promise")
