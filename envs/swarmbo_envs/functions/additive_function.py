@@ -86,17 +86,7 @@ class AdditiveFunction:
         argmax: Sequence[float] | None = None,
         name: str = "function",
     ) -> "AdditiveFunction":
-        """A user's own sum of terms.
-
-        Args:
-            terms: For each factor a function of points (m, a).
-            scopes: For each factor the indices of its variables.
-            low: Lower bounds (n,).
-            high: Upper bounds (n,).
-            maximum: Maximum if known; without it regret is not scored.
-            argmax: Point of the maximum.
-            name: For titles.
-        """
+        """A user's own sum of terms, with the arguments of the class; without a ``maximum``, regret is not scored."""
         place = None if argmax is None else np.array(argmax, dtype=float)
         tuples = {factor: tuple(scope) for factor, scope in scopes.items()}
         return cls(name, np.array(low), np.array(high), tuples, dict(terms), place, maximum)
