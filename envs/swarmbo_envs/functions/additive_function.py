@@ -102,11 +102,8 @@ class AdditiveFunction:
     ) -> "AdditiveFunction":
         """Any Python function, as one factor over all variables.
 
-        Args:
-            function: Called once per point, with a keyword argument for each variable.
-            bounds: (low, high) of every variable, by name.
-            maximum: Maximum if known; without it regret is not scored.
-            name: For titles.
+        It is called once per point, with a keyword argument for each variable of ``bounds``, which has (low, high) by
+        name. Without a ``maximum``, regret is not scored.
 
         Raises:
             ConfigError: If bounds are missing, or are no intervals.
