@@ -51,7 +51,8 @@ def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tup
             for x in recipients:
                 mail.post(owner, graph.variable_owner(x), messages.FromFactor(f, x, outgoing[x]))
     yield from receive("factor", [(f, x) for x in view.variables for f in graph.factors_of(x)], from_factors)
-    needed = [(f, x) for f in view.factors for x in graph.scope(f) if graph.scope(f) != (x,)]  # an only one sends none
+    # the only variable of a factor sends it no message
+    needed = [(f, x) for f in view.factors for x in graph.scope(f) if graph.scope(f) != (x,)]
     yield from receive("variable", needed, from_variables)
     yield from mail.flush()
     return (yield from decode(view, tables, from_variables, from_factors)), len(view.part.levels)
