@@ -36,6 +36,7 @@ _AGENT_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (5, 1
 
 BEST_COLOUR = "#fff200"
 
+_TICKS = {"color": MUTED, "labelcolor": INK, "labelsize": 8.5, "major.width": 0.8}
 RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -56,14 +57,7 @@ RC: dict[Any, Any] = {
     "axes.titlepad": 8,
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
-    "xtick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "xtick.labelsize": 8.5,
-    "xtick.major.width": 0.8,
-    "ytick.color": MUTED,
-    "ytick.labelcolor": INK,
-    "ytick.labelsize": 8.5,
-    "ytick.major.width": 0.8,
+    **{f"{axis}tick.{key}": value for axis in "xy" for key, value in _TICKS.items()},
     "figure.dpi": 100,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",

@@ -38,7 +38,12 @@ class ByMessages:
                 self._send(request.messages)
                 return (yield from self._receive(request.keys, below=request.below))
             case requests.ToFactors():
-                return (yield from self._to_factors(request))
+                keys = [("variable", f, x) for f in request.flooding.factors for x in self.graph.scope(f)]
+                entries, received = yield from self._flood(request, keys)
+                choices = request.choices.copy()
+                for (_, _, x), message in received.items():
+                    choices[request.flooding.place[str(x)]] = message.choice
+                return entries, choices
             case requests.ToVariables():
                 keys = [("factor", f, x) for x in request.flooding.variables for f in self.graph.factors_of(x)]
                 return (yield from self._flood(request, keys))[0]
@@ -84,14 +89,6 @@ class ByMessages:
         for (_, f, x), message in received.items():
             request.flooding.message(entries, str(f), str(x))[:] = message.entries
         return entries, received
-
-    def _to_factors(self, request: requests.ToFactors) -> Program[Any]:
-        flooding, choices = request.flooding, request.choices.copy()
-        keys = [("variable", f, x) for f in flooding.factors for x in self.graph.scope(f)]
-        entries, received = yield from self._flood(request, keys)
-        for (_, _, x), message in received.items():
-            choices[flooding.place[str(x)]] = message.choice
-        return entries, choices
 
     def _exchange(self, request: requests.Exchange) -> Program[Any]:
         self._send(request.messages())

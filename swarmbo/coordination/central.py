@@ -228,9 +228,10 @@ class Counts:
 
     def up_tree(self, message: Message, per_factor: int) -> Traffic:
         """Traffic up the tree of a message with ``per_factor`` numbers for each factor of the sender's subtree."""
-        names, n_factors = self._senders
-        numbers = messages.array_widths(per_factor * n_factors)
-        return _sum(messages.Codec.size(message) + names + numbers, self._tree_hops)
+        factors = self.part.tree.factors
+        n_factors = np.array([len(factors[agent]) for agent in self._parents], dtype=np.int64)
+        lengths = messages.text_widths(self._parents) + messages.array_widths(per_factor * n_factors)
+        return _sum(messages.Codec.size(message) + lengths, self._tree_hops)
 
     def down_tree(self, message: Message) -> Traffic:
         """Traffic down the tree, to every agent but the root from its parent."""
@@ -244,27 +245,23 @@ class Counts:
         own = {name: size(report({name: one})) - size(report({})) for name, one in data.items()}
         for agent in tree.leaves_first:  # numbers of entries and of bytes
             behind[agent] = sum((behind[child] for child in tree.children[agent]), np.array([1, own[agent]]))
-        links = {agent: parent for agent, parent in tree.parent.items() if parent is not None}
-        entries, n_bytes = np.array([behind[agent] for agent in links], dtype=np.int64).reshape(-1, 2).T
+        entries, n_bytes = np.array([behind[agent] for agent in self._parents], dtype=np.int64).reshape(-1, 2).T
 
         def sent(senders: Iterable[str], counts: Int[np.ndarray, " n-1"], lengths: Int[np.ndarray, " n-1"]) -> Traffic:
             headers = 2 * (counts >= 2**4) + 2 * (counts >= 2**16)  # MessagePack's fixmap, map 16, map 32
             return _sum(size(report({})) + messages.text_widths(senders) + headers + lengths, self._tree_hops)
 
-        up = sent(links.keys(), entries, n_bytes)
-        return up + sent(links.values(), len(own) - entries, sum(own.values()) - n_bytes)
+        up = sent(self._parents, entries, n_bytes)
+        return up + sent(self._parents.values(), len(own) - entries, sum(own.values()) - n_bytes)
 
     @cached_property
-    def _senders(self) -> tuple[Int[np.ndarray, " n-1"], Int[np.ndarray, " n-1"]]:
-        """Bytes of the names of all agents but the root, and numbers of factors in their subtrees."""
-        tree = self.part.tree
-        names = [agent for agent, parent in tree.parent.items() if parent is not None]
-        return messages.text_widths(names), np.array([len(tree.factors[agent]) for agent in names], dtype=np.int64)
+    def _parents(self) -> dict[str, str]:
+        """Parent in the tree of every agent but the root."""
+        return {agent: parent for agent, parent in self.part.tree.parent.items() if parent is not None}
 
     @cached_property
     def _tree_hops(self) -> Int[np.ndarray, " n-1"]:
-        above = {agent: parent for agent, parent in self.part.tree.parent.items() if parent is not None}
-        return _hops(self.part, self._places(above), self._places(above.values()))
+        return _hops(self.part, self._places(self._parents), self._places(self._parents.values()))
 
     @cached_property
     def _deciders(self) -> Int[np.ndarray, " v"]:

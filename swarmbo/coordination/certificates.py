@@ -19,7 +19,6 @@ from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.flooding import Flooding, messages_of_factor, messages_of_variable
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.tables import Flat, Sizes, Table, Tables, Vector, coloured
-from swarmbo.graph import FactorGraph
 
 
 def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tuple[dict[str, int], int]]:
@@ -45,14 +44,16 @@ def on_tree(view: LocalView, tables: Tables, sizes: Sizes) -> requests.Steps[tup
             for f in recipients:
                 mail.post(actor, graph.owner(f), messages.FromVariable(f, x, outgoing[f]))
         answering = [(f, to) for f, to in level.from_factors if f in factors]
-        needed = [(f, x) for f, to in answering for x in _writers(graph, f) if to != (x,)]
+        needed = [(f, x) for f, to in answering for x in graph.scope(f) if to != (x,)]
         yield from receive("variable", needed, from_variables)
         for f, recipients in answering:
             outgoing, owner = messages_of_factor(graph, f, tables[f], from_variables), graph.owner(f)
             for x in recipients:
                 mail.post(owner, graph.variable_owner(x), messages.FromFactor(f, x, outgoing[x]))
     yield from receive("factor", [(f, x) for x in view.variables for f in graph.factors_of(x)], from_factors)
-    yield from receive("variable", [(f, x) for f in view.factors for x in _writers(graph, f)], from_variables)
+    # the only variable of a factor sends it no message
+    needed = [(f, x) for f in view.factors for x in graph.scope(f) if graph.scope(f) != (x,)]
+    yield from receive("variable", needed, from_variables)
     yield from mail.flush()
     return (yield from decode(view, tables, from_variables, from_factors)), len(view.part.levels)
 
@@ -85,12 +86,6 @@ def decoded(
     given = messages.Conditioned, flooding.edge_sizes, is_given
     yield requests.CountTraffic(lambda counts: counts.numbers(*given) + counts.decisions(choices))
     return flooding.by_variable(choices)
-
-
-def _writers(graph: FactorGraph, factor: str) -> tuple[str, ...]:
-    """Variables that send a factor messages; the only variable of a factor sends none."""
-    scope = graph.scope(factor)
-    return scope if len(scope) > 1 else ()
 
 
 Bound = Literal["mplp"]

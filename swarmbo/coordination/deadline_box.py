@@ -59,16 +59,12 @@ class BoxTerms:
         return self.starts[0] if self.n_given else (self.functions.low + self.functions.high) / 2.0
 
     @cached_property
-    def conflicts(self) -> Conflicts:
-        """Colours of variables: no two variables of one factor have the same colour."""
-        return Conflicts(self.functions.graph, {})
-
-    @cached_property
     def schedule(self) -> Schedule:
         """Schedule of joint starts: the best start, and the end of each run."""
         ticks = self.settings.deadline
         first, compared, decided = (int(share * ticks) for share in (_RUNS_END, _COMPARED, _DECIDED))
-        return Schedule(self.conflicts, 1 + len(self.starts), first, compared, decided, self.settings.threshold)
+        conflicts = Conflicts(self.functions.graph, {})  # for colours: no two variables of one factor have the same
+        return Schedule(conflicts, 1 + len(self.starts), first, compared, decided, self.settings.threshold)
 
     def candidates(self, variable: str, values: Vector, reach: Vector) -> Float[np.ndarray, "k v"]:
         """Values that a variable evaluates: its present one, values a step away, and a lattice or its whole grid."""

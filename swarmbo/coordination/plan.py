@@ -199,17 +199,10 @@ def _note(states: list[State], best: Rank | None, bound: float | None, traffic: 
 def traced(
     method: TableMethod, graph: AnyGraph, tables: AnyTables = None, links: Links = None, seed: int = 0
 ) -> tuple[Solution, tuple[TraceRow, ...]]:
-    """Solve as ``method.solve`` does, and trace the progress.
+    """Solve as ``method.solve`` does, with its arguments, and trace the progress.
 
     Parts of a graph run independently: their rounds are counted in parallel, and a part that has ended stays as it is.
     A part that is solved exactly has a value in its last round only.
-
-    Args:
-        method: Settings of a method for tables.
-        graph: Scopes and owners; or a networkx graph, see ``FactorGraph.with_tables``.
-        tables: One array per factor.
-        links: Radio graph of the agents; None: every agent reaches every other.
-        seed: Seed of the agents' random draws.
 
     Returns:
         The solution, bit-identical to that of ``solve``; one row per round, from the first round after which every part

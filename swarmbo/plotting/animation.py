@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from contourpy import contour_generator
 from jaxtyping import Bool, Float, UInt8
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -19,7 +20,7 @@ from swarmbo.belief import ExactGPSettings
 from swarmbo.metrics import scores_of
 from swarmbo.plotting import maps, style
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures, measured_places, path_of
-from swarmbo.plotting.maps import Lattice, lattice_order, level_lines
+from swarmbo.plotting.maps import Lattice
 from swarmbo.plotting.regret import best_so_far, scale_regret
 from swarmbo.plotting.style import write_frames
 from swarmbo.records import RoundRecord
@@ -45,7 +46,6 @@ class MovingMap:
     ) -> None:
         self.ax, self._lattice, self._agents, self._world = ax, lattice, tuple(agents), world
         (colours, norm, self._link_colour), self._level = look, level
-        self._truth = None if world.points is None else lattice_order(world.points, bool(world.no_go))
         bands = ListedColormap(band_colours(colours))
         options: dict[str, Any] = {"cmap": bands, "norm": norm, "extent": lattice.extent, "origin": "lower"}
         options |= {"interpolation": "bilinear", "interpolation_stage": "data", "aspect": "equal", "animated": True}
@@ -56,10 +56,9 @@ class MovingMap:
         """Update the map to the last record; return artists in drawing order. The caller removes all but the image."""
         self.image.set_data(picture)
         drawn: Drawn = {"field": [self.image], "level": self._level_lines(self._lattice, picture, style.LEVEL)}
-        values = self._world.at(records[-1].round).values
-        if self._truth is not None and values is not None:
-            lattice, order = self._truth
-            drawn["true level"] = self._level_lines(lattice, lattice.image(values[order]), style.TRUE_LEVEL)
+        if (truth := maps.world_lattice(self._world.at(records[-1].round))) is not None:
+            lattice, values = truth
+            drawn["true level"] = self._level_lines(lattice, lattice.image(values), style.TRUE_LEVEL)
         return drawn | (self._sensors if self._world.standpoints else self._robots)(records, links)
 
     def _sensors(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
@@ -123,8 +122,10 @@ class MovingMap:
         return self.ax.plot(*record.recommendation.location[:2], **style.RECOMMENDATION)
 
     def _level_lines(self, lattice: Lattice, picture: np.ma.MaskedArray, look: dict[str, Any]) -> Sequence[Artist]:
-        is_drawn = self._level is not None and picture.count()
-        return self._lines(level_lines(lattice, picture, self._level or 0.0) if is_drawn else [], **look)
+        lines: Any = []
+        if self._level is not None and picture.count():
+            lines = contour_generator(lattice.x, lattice.y, picture).lines(self._level)
+        return self._lines(lines, **look)
 
     def _lines(self, segments: Sequence[np.ndarray], **look: Any) -> Sequence[Artist]:
         lines = LineCollection(segments, **look)
@@ -279,15 +280,12 @@ class _Scene:
         self.curve.set_data(rounds, self.heights[: place + 1])
         self.head.set_data(rounds[-1:], self.heights[place : place + 1])
         self.caption.set(text=caption, fontsize=_CAPTION)
-        _fit(self.caption, 0.92 * self.figure.bbox.width)  # its end, the round, must stay visible
+        # smaller if it is too wide: its end, the round, must stay visible
+        ratio = self.caption.get_window_extent().width / (0.92 * self.figure.bbox.width)
+        self.caption.set_fontsize(_CAPTION / max(1.0, ratio))
         for artist in (self.curve, self.head, self.caption):
             self.figure.draw_artist(artist)
-        return style.pixels(self.canvas)
-
-
-def _fit(text: Text, width: float) -> None:
-    """Reduce the size of a text that is wider than ``width`` pixels."""
-    text.set_fontsize(float(text.get_fontsize()) / max(1.0, text.get_window_extent().width / width))
+        return np.asarray(self.canvas.buffer_rgba())[..., :3].copy()
 
 
 def _fit_title(title: Text, unit: str, width: float) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from contourpy import contour_generator
 from jaxtyping import Bool, Float
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -157,11 +156,6 @@ def add_colour_bar(ax: Axes | Sequence[Axes], mappable: ScalarMappable, label: s
     bar.locator = MaxNLocator(6)
     bar.update_ticks()
     bar.set_label(label)
-
-
-def level_lines(lattice: Lattice, picture: np.ma.MaskedArray, level: float) -> list[Float[np.ndarray, "k 2"]]:
-    """Lines on which a picture on a lattice equals a level."""
-    return [np.asarray(line) for line in contour_generator(lattice.x, lattice.y, picture).lines(level)]
 
 
 def drawn_aspect(world: World) -> float:

@@ -90,11 +90,6 @@ def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
     return path
 
 
-def pixels(canvas: FigureCanvasAgg) -> UInt8[np.ndarray, "height width 3"]:
-    """Picture on a canvas, as bytes of red, green and blue."""
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
 def rounds_axis(ax: Axes, label: str = "round") -> None:
     """Label the x axis with rounds, or with another count, at whole numbers."""
     ax.set_xlabel(label)

@@ -122,11 +122,12 @@ def check_field_policy(make: Callable[[], Any]) -> None:
 
 
 def check_coordinator(make: Callable[[], Any]) -> None:
-    """Check the contract of a coordination method, for each of the methods below that it has.
+    """Check a coordination method; an AssertionError has the case, the violated claim, and the values got and wanted.
 
-    ``solve(graph, tables, links)`` chooses entries of tables. ``maximise(functions, links, seed)`` chooses a joint
-    point in a box. ``decide_joint(situation, acquisition)`` chooses a joint point from the history alone.
-    ``decide(situation, acquisition)`` chooses a location for each agent of a field.
+    Each of these that it has is checked: ``solve(graph, tables, links)`` chooses entries of tables.
+    ``maximise(functions, links, seed)`` chooses a joint point in a box. ``decide_joint(situation, acquisition)``
+    chooses a joint point from the history alone. ``decide(situation, acquisition)`` chooses a location for each agent
+    of a field.
 
     The choice is within bounds and the same every time, and no argument changes. Its stated value is true. It is at
     least the average value of choices, and at least that of any suggested start. Statements about the optimum are true.
@@ -136,9 +137,6 @@ def check_coordinator(make: Callable[[], Any]) -> None:
 
     Args:
         make: Function that makes new settings of the method.
-
-    Raises:
-        AssertionError: If a claim is violated. The message has its case, the value got and the value wanted.
 
     Example:
         >>> import swarmbo as sb
@@ -174,10 +172,8 @@ def _forbidden(graph: FactorGraph, tables: dict[str, np.ndarray]) -> dict[str, n
     variable = next(v for v in graph.variables if len(graph.factors_of(v)) > 1)
     forbidden = dict(tables)
     for wanted, factor in enumerate(graph.factors_of(variable)[:2]):
-        axis = graph.scope(factor).index(variable)
-        allowed = np.moveaxis(np.full_like(forbidden[factor], -np.inf), axis, 0)
-        allowed[wanted] = np.moveaxis(forbidden[factor], axis, 0)[wanted]
-        forbidden[factor] = np.moveaxis(allowed, 0, axis)
+        indices = np.indices(tables[factor].shape)[graph.scope(factor).index(variable)]
+        forbidden[factor] = np.where(indices == wanted, tables[factor], -np.inf)
     return forbidden
 
 

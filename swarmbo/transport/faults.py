@@ -195,7 +195,7 @@ class FaultyTransport(InProcessTransport):
             self._n_sent += 1
             heapq.heappush(self._due, (when, self._index[envelope.sender], self._n_sent, self.now, envelope))
         if not arrivals:
-            self._note_lost(envelope)
+            self._edges[envelope.sender, envelope.recipient]["lost"] += 1
 
     def deliver(self) -> dict[str, list[Envelope]]:
         """End the step, and return its arrivals by recipient, ordered by sender and then by order of sending."""
@@ -204,7 +204,7 @@ class FaultyTransport(InProcessTransport):
         while self._due and self._due[0][0] <= self.now:
             *_, sent_at, envelope = heapq.heappop(self._due)
             if self.is_gone(envelope.recipient):
-                self._note_lost(envelope)
+                self._edges[envelope.sender, envelope.recipient]["lost"] += 1
                 continue
             self._note_arrival(envelope, self.now - sent_at)
             inboxes.setdefault(envelope.recipient, []).append(envelope)

@@ -1,7 +1,8 @@
 """Shortest paths over the radio links between agents, and a transport along them within one process."""
 
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from swarmbo.boundary.values import check_links
@@ -133,17 +134,12 @@ class _Adjacency:
         for number in frontier:
             new, node = self._neighbours[number] & unreached, self._nodes[number]
             unreached &= ~new
-            for other in _set_bits(new):
+            while new:  # from the lowest bit on
+                other = (new & -new).bit_length() - 1
+                new ^= 1 << other
                 found[self._nodes[other]] = node
                 frontier.append(other)
         return found
-
-
-def _set_bits(bits: int) -> Iterator[int]:
-    while bits:
-        first = bits & -bits
-        yield first.bit_length() - 1
-        bits ^= first
 
 
 def _adjacency_of(links: "nx.Graph[Any]") -> _Adjacency:
@@ -228,7 +224,7 @@ class InProcessTransport:
     def __init__(self, routes: Routes) -> None:
         self.routes = routes
         self.traffic = Traffic()
-        self._edges: dict[tuple[str, str], list[int]] = {}
+        self._edges = defaultdict[tuple[str, str], Counter[str]](Counter[str])  # as in ``EdgeTraffic``
         self._index = {agent: place for place, agent in enumerate(routes.agents)}
         self._in_transit: list[Envelope] = []
 
@@ -249,26 +245,19 @@ class InProcessTransport:
     @property
     def edges(self) -> dict[tuple[str, str], EdgeTraffic]:
         """Traffic from each sender to each recipient, with arrivals and losses."""
-        return {edge: EdgeTraffic(*numbers) for edge, numbers in self._edges.items()}
+        return {edge: EdgeTraffic(**counts) for edge, counts in self._edges.items()}
 
     def _count(self, envelope: Envelope, hops: int) -> None:
         """Count a message, unless it goes to its own sender and crosses no link."""
         n_bytes = len(envelope.payload)
         if hops:
             self.traffic += Traffic(messages=1, bytes=n_bytes, transmissions=hops)
-            edge = self._edge(envelope)
-            edge[0] += 1
-            edge[1] += n_bytes
+            edge = self._edges[envelope.sender, envelope.recipient]
+            edge["messages"] += 1
+            edge["bytes"] += n_bytes
 
     def _note_arrival(self, envelope: Envelope, steps: int) -> None:
         if envelope.sender != envelope.recipient:
-            edge = self._edge(envelope)
-            edge[2] += 1
-            edge[4] += steps
-
-    def _note_lost(self, envelope: Envelope) -> None:
-        self._edge(envelope)[3] += 1
-
-    def _edge(self, envelope: Envelope) -> list[int]:
-        """Counts of an edge, in the order of ``EdgeTraffic``."""
-        return self._edges.setdefault((envelope.sender, envelope.recipient), [0] * 5)
+            edge = self._edges[envelope.sender, envelope.recipient]
+            edge["arrived"] += 1
+            edge["steps"] += steps

@@ -86,17 +86,7 @@ class AdditiveFunction:
         argmax: Sequence[float] | None = None,
         name: str = "function",
     ) -> "AdditiveFunction":
-        """A user's own sum of terms.
-
-        Args:
-            terms: For each factor a function of points (m, a).
-            scopes: For each factor the indices of its variables.
-            low: Lower bounds (n,).
-            high: Upper bounds (n,).
-            maximum: Maximum if known; without it regret is not scored.
-            argmax: Point of the maximum.
-            name: For titles.
-        """
+        """A user's own sum of terms, with the arguments of the class; without a ``maximum``, regret is not scored."""
         place = None if argmax is None else np.array(argmax, dtype=float)
         tuples = {factor: tuple(scope) for factor, scope in scopes.items()}
         return cls(name, np.array(low), np.array(high), tuples, dict(terms), place, maximum)
@@ -112,11 +102,8 @@ class AdditiveFunction:
     ) -> "AdditiveFunction":
         """Any Python function, as one factor over all variables.
 
-        Args:
-            function: Called once per point, with a keyword argument for each variable.
-            bounds: (low, high) of every variable, by name.
-            maximum: Maximum if known; without it regret is not scored.
-            name: For titles.
+        It is called once per point, with a keyword argument for each variable of ``bounds``, which has (low, high) by
+        name. Without a ``maximum``, regret is not scored.
 
         Raises:
             ConfigError: If bounds are missing, or are no intervals.

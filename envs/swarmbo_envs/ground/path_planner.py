@@ -24,6 +24,14 @@ class PathTree:
     headings: Float[np.ndarray, " n"]
     links: Int[np.ndarray, " n"]
 
+    def linked(self, node: int) -> list[Place]:
+        """Nodes from one along the links to the tree's place; none from -1."""
+        places: list[Place] = []
+        while node >= 0:
+            places.append(self.nodes[node])
+            node = int(self.links[node])
+        return places
+
 
 @dataclass(frozen=True, eq=False)
 class PathPlanner:
@@ -84,14 +92,6 @@ class PathPlanner:
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Times (s) from the tree's pose to places, last nodes before them (-1: no path), and headings there."""
         return self._quickest(tree, np.column_stack([places, np.full(len(places), np.nan)]))
-
-    def bends(self, tree: PathTree, bend: int) -> list[Place]:
-        """Bends of the path to a bend, including that bend, but not the pose."""
-        places: list[Place] = []
-        while bend > 0:
-            places.append(tree.nodes[bend])
-            bend = int(tree.links[bend])
-        return places[::-1]
 
     def returns(
         self, tree: PathTree, poses: Float[np.ndarray, "m 3"]

@@ -220,15 +220,12 @@ class Driver:
             paths, is_open = self._arcs(pose, place[None])
             if is_open[0] and paths[0, :, 0].sum() < times[0]:
                 return paths[0]
-        return self._course_path(pose, [*self.planner.bends(tree, int(bends[0])), place])
+        from_bend = tree.linked(int(bends[0]))  # to the pose
+        return self._course_path(pose, [*from_bend[-2::-1], place])
 
     def return_path(self, tree: PathTree, pose: Pose) -> Path:
         """Path to the base; it, and any remainder of it, takes the time that ``PathPlanner.returns`` states."""
-        bend, stops = int(self.planner.returns(tree, pose[None])[1][0]), list[Place]()
-        while bend >= 0:
-            stops.append(tree.nodes[bend])
-            bend = int(tree.links[bend])
-        return self._course_path(pose, stops)
+        return self._course_path(pose, tree.linked(int(self.planner.returns(tree, pose[None])[1][0])))
 
     def _course_path(self, pose: Pose, stops: list[Place]) -> Path:
         position, heading, path = pose[:2], float(pose[2]), list[tuple[float, float, float]]()

@@ -241,7 +241,6 @@ class WlanPowerSettings(WorldSettings, frozen=True):
             require(self, "objective", lambda _: self.radio == "ns3", "'capacity', or radio = 'ns3'")
             is_known = bool(self.channels) or self.bandwidth_mhz in (20.0, 40.0)
             require(self, "bandwidth_mhz", lambda _: is_known, "20 or 40 MHz, a channel of 802.11n")
-
         if self.worlds == "drawn":
             is_family = isinstance(topology_settings(self.topology), GeneratedSettings) or self.shadowing_db > 0.0
             require(self, "worlds", lambda _: is_family, "'fixed', a generated topology, or shadowing_db above 0")

@@ -271,12 +271,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return {one.label + (elsewhere if one.evaluations > 1 else ""): one for one in results.values()}
 
     def worst_off(self, point: ArrayLike) -> dict[str, float]:
-        """Least rate of any access point, and of any user, at a joint setting, Mbit/s, without noise.
+        """Least rate of any access point, and of any user, at a joint setting as for ``replay``, without noise.
 
         Counts the initial users, and access points that have users. With ns-3 this runs a simulation.
-
-        Args:
-            point: All powers, dBm, then all positions of channels and of widths (d,).
 
         Returns:
             Rate by name with its unit; empty if users change, a simulation failed, or no user is present.
