@@ -48,6 +48,7 @@ class FusedView(ABC):
     means_by_proposal = True  # True if its messages depend on its proposal
     team: frozenset[str] | None = None  # all agents, if known: no other agent has measurements
     is_whole = False  # True if its state certainly has all its own measurements
+    now = 0.0  # round of the present exchange
 
     def __init__(self, name: str, domain: Domain, proposal: Proposal) -> None:
         self.name, self.domain, self.proposal = name, domain, proposal
