@@ -88,13 +88,8 @@ class CovarianceIntersection(FusedView):
     def _is_due(self, neighbour: str) -> bool:
         return self._repeats.get(neighbour, 0) > 0 or not self._agrees.get(neighbour, True)
 
-    def meet(self, neighbours: Iterable[str]) -> None:
-        """Set the neighbours within radio range."""
-        before = self.neighbours
-        super().meet(neighbours)
-        for neighbour in self.neighbours:
-            if neighbour not in before:  # it does not know the estimate
-                self._repeats[neighbour] = _REPEATS
+    def _has_met(self, neighbour: str) -> None:
+        self._repeats[neighbour] = _REPEATS
 
     def _tell_all(self) -> None:
         self._repeats, self._answers = dict.fromkeys(self.neighbours, _REPEATS), {}

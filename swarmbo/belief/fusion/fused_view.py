@@ -98,7 +98,10 @@ class FusedView(ABC):
 
     def meet(self, neighbours: Iterable[str]) -> None:
         """Set the neighbours within radio range; they may or may not receive its messages."""
-        self.neighbours = tuple(sorted(set(neighbours) - {self.name}))
+        before, self.neighbours = set(self.neighbours), tuple(sorted(set(neighbours) - {self.name}))
+        for neighbour in self.neighbours:
+            if neighbour not in before:
+                self._has_met(neighbour)
 
     def measure(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
         """Learn its own measurements, checked as by ``ExactGP.update``; by default with the proposal's noise."""
@@ -182,6 +185,9 @@ class FusedView(ABC):
     def _by_features(self, information: Information) -> FeatureGP:
         h, basis = self.hyperparameters, self.proposal.basis
         return FeatureGP(domain=self.domain, hyperparameters=h, basis=basis, information=information)
+
+    def _has_met(self, neighbour: str) -> None:  # noqa: B027  nothing to do if all neighbours get the same messages
+        """Account for a new neighbour, which does not know the estimate, and may have received more from others."""
 
     @abstractmethod
     def _has_measured(self, n_new: int) -> None:
