@@ -112,8 +112,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     shared variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many
     outcomes as in the initial design, and cautious bounds after draws with three times as many. From then on, a part of
     the graph may have no gain of 1e-4 of the first outcomes' spread in six evaluations. Then five of six of its points
-    are draws, since bounds do not leave a basin that they have explored. More than 128 factors are not drawn if they
-    share variables, or in noise, since a draw explores all at once. Trust regions react to posterior means, not to
+    are draws, since bounds do not leave a basin that they have explored. More than 128 factors are not drawn with
+    outcomes per factor, or in noise, since a draw explores all at once. Trust regions react to posterior means, not to
     noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a
     restart are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint
     draws maximised everywhere, since a few outcomes tell little. So is every second point of one factor that is not

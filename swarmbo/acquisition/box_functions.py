@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -210,13 +209,8 @@ class BeliefFunctions(BoxFunctions):
 
     def variance_floor(self, stack: FactorStack) -> Float[np.ndarray, "g 1"]:
         """Number added to each factor's variance before its root is taken, in the square of the outcome's unit."""
-        return np.array([self._variance_floors[factor] for factor in stack.factors])[:, None]
-
-    @cached_property
-    def _variance_floors(self) -> dict[str, float]:
-        h = self.belief.hyperparameters
-        priors = [output * scale**2 for output, scale in zip(h.outputscales, h.scales, strict=True)]
-        return {factor: _VARIANCE_FLOOR * prior for factor, prior in zip(self.graph.factors, priors, strict=True)}
+        h, places = self.belief.hyperparameters, map(self.graph.place_of.__getitem__, stack.factors)
+        return np.array([_VARIANCE_FLOOR * (h.outputscales[i] * h.scales[i] ** 2) for i in places])[:, None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

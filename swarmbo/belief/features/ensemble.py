@@ -108,10 +108,10 @@ class Ensemble:
         return np.sum([mean for mean, _ in marginals], axis=0), np.sum([var for _, var in marginals], axis=0)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and variance over all members of a separately observed factor at joint points (m, n), physical."""
-        own = (self.graph.place_of[factor],)
-        (part,) = (part for part in self.parts if tuple(part.hyper.factors) == own)
-        return part.marginals(self.domain.to_unit(checked_points(X, self.domain.n_dims)), self.settings.floor)
+        """Mean and variance over all members of a factor at joint points (m, n), physical."""
+        place, U = self.graph.place_of[factor], self.domain.to_unit(checked_points(X, self.domain.n_dims))
+        part = next(part for part in self.parts if place in part.hyper.factors)
+        return part.marginals(U, self.settings.floor, part.hyper.factors.index(place))
 
     def factor_means(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "k m"]:
         """Mean of each factor, in the unit of outcomes, at joint points (m, n) of the unit cube."""

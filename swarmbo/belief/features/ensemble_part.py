@@ -13,7 +13,7 @@ from swarmbo.belief.features.feature_gp import FeatureBasis
 from swarmbo.belief.features.feature_models import FeatureModels
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, common_scale
 from swarmbo.belief.gp.observations import TOTAL, Observations, standardised_noise, units
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
@@ -89,19 +89,19 @@ class EnsemblePart:
         return floor + (1.0 - floor * len(odds)) * odds / odds.sum()  # updates, by Bayes' rule, have no floor
 
     def marginals(
-        self, U: Float[np.ndarray, "m n"], floor: float
+        self, U: Float[np.ndarray, "m n"], floor: float, channel: int = TOTAL
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and variance of the sum of the part's factors, over all members; physical."""
-        Phi = feature_rows(self.bases, self.scopes, U, np.full(len(U), TOTAL))
+        """Mean and variance of the sum of the part's factors, or of one of them, over all members; physical."""
+        Phi = feature_rows(self.bases, self.scopes, U, np.full(len(U), channel))
         mean, var = self.models.marginals(Phi)
-        mean = self._constants().sum(axis=1)[:, None] + self.hyper.scale * mean
+        mean = _constants(self.hyper)[:, channel, None] + self.hyper.scale * mean
         w = self.weights(floor)
         mixed = w @ mean
         return mixed, w @ (self.hyper.scale**2 * var + (mean - mixed) ** 2)
 
     def factor_means(self, U: Float[np.ndarray, "m n"], floor: float) -> Float[np.ndarray, "k m"]:
         """Mean of each factor over all members; physical."""
-        w, constants, out = self.weights(floor), self._constants(), list[np.ndarray]()
+        w, constants, out = self.weights(floor), _constants(self.hyper), list[np.ndarray]()
         for i in range(len(self.scopes)):
             Phi = feature_rows(self.bases, self.scopes, U, np.full(len(U), i))
             out.append(w @ (constants[:, i : i + 1] + self.hyper.scale * self.models.mean(Phi)))
@@ -115,9 +115,6 @@ class EnsemblePart:
             sines, cosines = np.split(np.sqrt(basis.outputscale / len(basis.frequencies)) * w, 2)
             out.append(FourierDraw(basis.frequencies, sines, cosines))
         return out
-
-    def _constants(self) -> Float[np.ndarray, "M k"]:
-        return np.array([self.hyper.constants(member) for member in self.hyper.members])
 
 
 def bases_of(members: Sequence[Member], seeds: Sequence[Sequence[int]], n_features: int) -> list[list[FeatureBasis]]:
@@ -156,9 +153,13 @@ def _noise_ratios(hyper: PartHyperparameters, data: Observations) -> Float[np.nd
 
 
 def _standardised(hyper: PartHyperparameters, data: Observations) -> Float[np.ndarray, "M r"]:
+    return (data.outcome - _constants(hyper)[:, data.channel]) / hyper.scale
+
+
+def _constants(hyper: PartHyperparameters) -> Float[np.ndarray, "M k+1"]:
+    """Prior means of the factors and of their sum, by member; ``TOTAL`` = -1 indexes the sum, which is last."""
     constants = np.array([hyper.constants(member) for member in hyper.members])
-    table = np.column_stack([constants, constants.sum(axis=1)])  # TOTAL = -1 indexes the last column
-    return (data.outcome - table[:, data.channel]) / hyper.scale
+    return np.column_stack([constants, constants.sum(axis=1)])
 
 
 _STEP = 0.25  # natural logarithms between grid values: an eighth more or less has little effect
@@ -182,7 +183,7 @@ def fit_part(
     part = PartHyperparameters(
         factors=tuple(factors),
         offsets=tuple(offsets.tolist()),
-        scale=float(scales[0]),
+        scale=common_scale(scales[scales != 1.0].tolist() or [1.0]),  # 1: outcomes that do not vary
         is_shown=is_shown,
         fitted_at=len(own),
         members=tuple(members),

@@ -88,13 +88,8 @@ class CovarianceIntersection(FusedView):
     def _is_due(self, neighbour: str) -> bool:
         return self._repeats.get(neighbour, 0) > 0 or not self._agrees.get(neighbour, True)
 
-    def meet(self, neighbours: Iterable[str]) -> None:
-        """Set the neighbours within radio range."""
-        before = self.neighbours
-        super().meet(neighbours)
-        for neighbour in self.neighbours:
-            if neighbour not in before:  # it does not know the estimate
-                self._repeats[neighbour] = _REPEATS
+    def _has_met(self, neighbour: str) -> None:
+        self._repeats[neighbour] = _REPEATS
 
     def _tell_all(self) -> None:
         self._repeats, self._answers = dict.fromkeys(self.neighbours, _REPEATS), {}
@@ -116,10 +111,10 @@ class CovarianceIntersection(FusedView):
     def _take(self, sender: str, said: _Body) -> None:
         p = self.proposal.n_features
         other = Information.unpacked(unpacked_bytes(said.estimate), p) if said.estimate else Information.none(p)
-        last = float(self.X[:, -1].max(initial=0.0)) if self.n_columns > self.domain.n_dims else None
+        now = self.now if self.n_columns > self.domain.n_dims else None
         kernel = self.hyperparameters.kernel
         own = None if kernel in KERNEL_NAMES else own_kernel(kernel)
-        fused, share = intersection(self._estimate, other, _importance(self.proposal, self.domain.n_dims, last, own))
+        fused, share = intersection(self._estimate, other, _importance(self.proposal, self.domain.n_dims, now, own))
         if _is_same(fused, self._estimate):
             answers = self._answers.get(sender, 0)
             if answers < _REPEATS and not _is_same(other, self._estimate):  # the neighbour's estimate is out of date

@@ -48,6 +48,7 @@ class FusedView(ABC):
     means_by_proposal = True  # True if its messages depend on its proposal
     team: frozenset[str] | None = None  # all agents, if known: no other agent has measurements
     is_whole = False  # True if its state certainly has all its own measurements
+    now = 0.0  # round of the present exchange
 
     def __init__(self, name: str, domain: Domain, proposal: Proposal) -> None:
         self.name, self.domain, self.proposal = name, domain, proposal
@@ -97,7 +98,10 @@ class FusedView(ABC):
 
     def meet(self, neighbours: Iterable[str]) -> None:
         """Set the neighbours within radio range; they may or may not receive its messages."""
-        self.neighbours = tuple(sorted(set(neighbours) - {self.name}))
+        before, self.neighbours = set(self.neighbours), tuple(sorted(set(neighbours) - {self.name}))
+        for neighbour in self.neighbours:
+            if neighbour not in before:
+                self._has_met(neighbour)
 
     def measure(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
         """Learn its own measurements, checked as by ``ExactGP.update``; by default with the proposal's noise."""
@@ -181,6 +185,9 @@ class FusedView(ABC):
     def _by_features(self, information: Information) -> FeatureGP:
         h, basis = self.hyperparameters, self.proposal.basis
         return FeatureGP(domain=self.domain, hyperparameters=h, basis=basis, information=information)
+
+    def _has_met(self, neighbour: str) -> None:  # noqa: B027  nothing to do if all neighbours get the same messages
+        """Account for a new neighbour, which does not know the estimate, and may have received more from others."""
 
     @abstractmethod
     def _has_measured(self, n_new: int) -> None:

@@ -205,13 +205,8 @@ class MeasurementFlooding(FusedView):
         is_open = any(peer.awaits_answer or not peer.is_known or self._authors_lacked(peer) for peer in peers)
         return not is_open and all(self._agrees.get(name, True) for name in self.neighbours)
 
-    def meet(self, neighbours: Iterable[str]) -> None:
-        """Set the neighbours within radio range."""
-        before = set(self.neighbours)
-        super().meet(neighbours)
-        for name in self.neighbours:
-            if name not in before:  # it may have received more from others since
-                self._peer(name).forget()
+    def _has_met(self, neighbour: str) -> None:
+        self._peer(neighbour).forget()
 
     def _peer(self, name: str) -> _Peer:
         if name not in self._peers:

@@ -175,6 +175,7 @@ class ChannelGP(SpatialGP):
     def _on_data(self) -> Conditioned:
         """Posterior given the data alone; if possible, it extends an earlier factorisation."""
         data, base = self.observations, self.base
+        data = data.floored(self.channels) if self._has_totals else data
         if base is not None and base.is_coupled == self._is_coupled_by_data:
             return base.extended(data.take(slice(len(base.data), None))).at(self.now)
         return self._condition_on(data, is_coupled=self._is_coupled_by_data)
@@ -186,7 +187,7 @@ class ChannelGP(SpatialGP):
             return self.given
         on_data = self._on_data
         if self._is_coupled_by_pending:
-            on_data = self._condition_on(on_data.data, is_coupled=True)
+            on_data = self._condition_on(on_data.data.floored(self.channels), is_coupled=True)
         return on_data.extended(self.ahead)
 
     def _condition_on(self, data: Observations, *, is_coupled: bool) -> Conditioned:

@@ -243,7 +243,8 @@ class ExactGP(ChannelGP, spatial.FieldGP):
     ) -> conditioning.JointPosterior:
         """Posterior at fixed points (m, d), physical, with fast covariances.
 
-        With tiles, covariances use the correlations given at most 256 measurements: those nearest to the points.
+        With tiles, covariances use the correlations given at most 256 measurements: those nearest to the points. If the
+        points are far apart, variances fall too much by pending points, as these correlations are then too large.
 
         Args:
             X: Points.

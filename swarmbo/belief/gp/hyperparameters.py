@@ -168,6 +168,14 @@ class FactorHyperparameters(NamedTuple):
     time: TimeCorrelation | None = None
 
 
+def common_scale(scales: Sequence[float]) -> float:
+    """Root mean square of scales; exactly their value if all are equal."""
+    if all(scale == scales[0] for scale in scales):
+        return scales[0]
+    largest = max(scales)  # squares of large scales may overflow
+    return largest * float(np.sqrt(np.mean((np.array(scales) / largest) ** 2)))
+
+
 class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Hyper-parameters of a belief about a sum; with the data, they determine it.
 
@@ -223,12 +231,8 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
 
     @property
     def common_scale(self) -> float:
-        """Root mean square of the scales; exactly their value if all are equal."""
-        first = self.scales[0]
-        if all(scale == first for scale in self.scales):
-            return first
-        largest = max(self.scales)  # squares of large scales may overflow
-        return largest * float(np.sqrt(np.mean((np.array(self.scales) / largest) ** 2)))
+        """Scale of the total's outcomes."""
+        return common_scale(self.scales)
 
     def constant_of(self, channel: int) -> float:
         """Prior mean of the outcomes of a factor, or of the total (-1), in their unit."""

@@ -28,6 +28,7 @@ class Observations:
     outcome: Float[np.ndarray, " r"]  # physical; NaN for points that are pending
     noise: Float[np.ndarray, " r"]  # variance, physical; NaN where the fitted variance is used
     rounds: Float[np.ndarray, " r"]  # without effect unless there is a time axis
+    is_floored: bool = False  # True if the noise is already raised to ``LEAST_NOISE``: see ``floored``
 
     @classmethod
     def of(cls, U: Table, totals: Column, factors: Table, noise: Table, rounds: Column | None = None) -> "Observations":
@@ -62,7 +63,7 @@ class Observations:
 
     def take(self, rows: Bool[np.ndarray, " r"] | Int[np.ndarray, " s"] | slice) -> "Observations":
         """Observations in some rows."""
-        return Observations(self.places, *(getattr(self, name)[rows] for name in _PER_OUTCOME))
+        return replace(self, **{name: getattr(self, name)[rows] for name in _PER_OUTCOME})
 
     def of_channel(self, channel: int) -> "Observations":
         """Observations of one channel: a factor, or ``TOTAL``."""
@@ -85,8 +86,8 @@ class Observations:
         """Observations followed by others."""
         used, row = np.unique(other.row, return_inverse=True)
         other = replace(other, places=other.places[used], row=len(self.places) + row)
-        both = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("places", *_PER_OUTCOME))
-        return Observations(*both)
+        names = ("places", *_PER_OUTCOME)
+        return replace(self, **{name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names})
 
     def hold(self, factor: int) -> Bool[np.ndarray, " r"]:
         """Mask of outcomes that a factor contributes to."""
@@ -100,8 +101,16 @@ class Observations:
     def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
         """Noise variances, standardised: the known ones, else the fitted ones."""
         fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])[self.channel]
-        stated = standardised_noise(self.noise, np.array([*hyper.scales, hyper.common_scale])[self.channel])
+        scales = np.array([*hyper.scales, hyper.common_scale])[self.channel]
+        stated = self.noise / scales**2 if self.is_floored else standardised_noise(self.noise, scales)
         return np.where(np.isnan(stated), fitted, stated)
+
+    def floored(self, hyper: AdditiveHyperparameters) -> "Observations":
+        """Observations with known noise raised to ``LEAST_NOISE`` in each factor's own unit, not in a common one."""
+        if hyper.in_one_unit() is hyper:
+            return self
+        scales = np.array([*hyper.scales, hyper.common_scale])[self.channel]
+        return replace(self, noise=np.maximum(self.noise, LEAST_NOISE * scales**2), is_floored=True)
 
 
 def standardised_noise(

@@ -184,19 +184,20 @@ def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, .
 
 
 def checked_noise(
-    noise_variance: ArrayLike | float | None, n_points: int, n_factors: int = 1
+    noise_variance: ArrayLike | float | None, n_points: int, n_factors: int | None = None
 ) -> Float[np.ndarray, "n c"]:
-    """Known noise variances (n, 1 + k) of each point's total and k factors; NaN where unknown. One may be given for
-    everything, or one per point (n,), per factor (n, k), or per total and factor (n, 1 + k); None: all unknown.
+    """Known noise variances (n, 1 + k) of each point's total and k factors (None: a field, as one factor); NaN where
+    unknown. One may be given for everything, or one per point (n,), per factor (n, k), or, except in a field, per total
+    and factor (n, 1 + k); None: all unknown. That of an only factor is also the total's.
     """
     given = _floats("noise_variance", np.nan if noise_variance is None else noise_variance)
-    n, k = n_points, n_factors
-    if given.shape not in ((), (n,), (n, k), (n, 1 + k)):
+    n, k = n_points, n_factors or 1
+    if given.shape not in ((), (n,), (n, k), (n, 1 + k if n_factors else k)):
         wanted = f"({n},)" if k == 1 else f"({n},), ({n}, {k}) or ({n}, {1 + k})"
         raise ShapeError(f"noise_variance: got shape {given.shape} for {n} points; wanted {wanted}")
     refused = ~np.isnan(given) & ~((given >= 0.0) & (given < LARGEST_OUTCOME**2))
     _refuse("noise_variance", given, refused, "a finite number >= 0, or NaN for the fitted one")
-    if given.ndim < 2:
+    if given.ndim < 2 or given.shape == (n, 1):
         return np.broadcast_to(given.reshape(-1, 1), (n, 1 + k)).copy()
     return given if given.shape[1] == 1 + k else np.column_stack([np.full(n, np.nan), given])
 

@@ -189,7 +189,7 @@ class EnsembleModel(Model):
         return mean, np.sqrt(variance)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and standard deviation of a separately observed factor."""
+        """Mean and standard deviation of a factor over all members at joint points (m, n), physical."""
         mean, variance = self._with_pending.factor_posterior(factor, X)
         return mean, np.sqrt(variance)
 

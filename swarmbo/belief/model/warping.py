@@ -2,8 +2,8 @@
 
     power p: z = -((best - y) / (best - median) + 0.01)^p          log: z = -log((best - y) / (best - median) + 0.1)
 
-with the best and the median outcome so far. Both keep the order of outcomes and stretch the neighbourhood of the best.
-A model of z is additive in z, not in y.
+with the best and the median outcome so far; if most outcomes equal the best, the median is that of the others. Both
+keep the order of outcomes and stretch the neighbourhood of the best. A model of z is additive in z, not in y.
 """
 
 from typing import Literal
@@ -31,7 +31,7 @@ class Warp(msgspec.Struct, frozen=True):
     Args:
         kind: Form of the transform.
         best: Largest outcome of the data to which the transform was fitted.
-        spread: Largest minus median outcome, > 0.
+        spread: Best minus median outcome, > 0.
         power: Exponent in (0, 1], for ``power``.
 
     Example:
@@ -56,9 +56,12 @@ class Warp(msgspec.Struct, frozen=True):
         if kind == "none" or not len(seen):
             return cls()
         best = float(seen.max())
-        spread = best - float(np.median(seen))
-        if spread <= 1e-12 * max(abs(best), 1e-300):
-            return cls()
+        spread, least = best - float(np.median(seen)), 1e-12 * max(abs(best), 1e-300)
+        if spread <= least:  # most outcomes equal the best one
+            seen = seen[best - seen > least]
+            if not len(seen):
+                return cls()
+            spread = best - float(np.median(seen))
         return cls(kind, best, spread, power)
 
     def is_comparable(self, y: Float[np.ndarray, " t"], noise_std: Float[np.ndarray, " t"]) -> bool:

@@ -118,6 +118,29 @@ def test_the_scale_of_outcomes_does_not_change_the_choice(situation_of) -> None:
         assert len({learned_of(one).warps for one in scaled}) == 1
 
 
+@pytest.mark.parametrize(
+    ("scopes", "outcomes"),
+    [({"f": ["a"]}, "total"), ({"f": ["a"], "g": ["b"]}, "per-factor"), ({"f": ["a", "b"], "g": ["b", "c"]}, "total")],
+)
+def test_the_scale_of_outcomes_does_not_change_predictions_if_most_equal_the_best(
+    situation_of, scopes, outcomes
+) -> None:
+    situation = situation_of(scopes, t=29, horizon=5)
+    U, graph, found = unit(situation), situation.graph, []
+    U[12:] = 0.5 + 0.1 * (U[12:] - 0.5)  # where the outcomes of all factors are the best
+    apart = [np.linalg.norm(U[:, list(columns)] - 0.5, axis=1) for columns in graph.columns]
+    factors = -np.column_stack([np.maximum(0.0, np.expm1(12.0 * (distance - 0.1))) for distance in apart])
+    for scale in (1e-6, 1.0, 1e6):
+        told = scale * factors if outcomes == "per-factor" else np.full_like(factors, np.nan)
+        history = Dataset(situation.domain.from_unit(U), scale * factors.sum(axis=1), told)
+        now = replace(situation, history=history, outcomes=outcomes)
+        model = Auto().learn(now, AdditiveGPSettings(refit_every=20), learned_of(first_of(now, 14)))
+        assert [warp.kind for warp in model.factor_warps or (model.warp,)] == [kind for kind, _ in model.learned.warps]
+        assert "power" in dict(model.learned.warps)
+        found.append(np.array(model.posterior(history.X)) / scale)
+    np.testing.assert_allclose(found[1:], np.broadcast_to(found[0], (2, *found[0].shape)), rtol=1e-4, atol=1e-6)
+
+
 def models_in_use(situation, rounds=8):
     """Factors and warping of the model that is used as evaluations come in, and weights of bounds (None: draws)."""
     learned, kinds = None, []

@@ -217,6 +217,11 @@ def test_with_many_features_a_member_is_the_exact_process_of_its_hyperparameters
     np.testing.assert_allclose(np.sqrt(var), np.sqrt(wanted_var), atol=0.1 * scale)
     waiting, wanted = (np.sqrt(one.condition_on_pending(X[:1]).posterior(X)[1]) for one in (belief, exact))
     np.testing.assert_allclose(waiting, wanted, atol=0.1 * scale)
+    for factor, scope in zip(GRAPH.factors, GRAPH.columns, strict=True):
+        mean, var = belief.factor_posterior(factor, X)
+        wanted, wanted_var = exact.factor_posterior(factor, X[:, list(scope)])
+        np.testing.assert_allclose(mean, wanted, atol=0.2 * scale)
+        np.testing.assert_allclose(np.sqrt(var), np.sqrt(wanted_var), atol=0.1 * scale)
     for part in belief.parts:  # factors share the variance of their sum
         (member,), (bases,), U = part.hyper.members, part.bases, DOMAIN.to_unit(X)
         features = [basis.features(U[:, list(scope)]) for basis, scope in zip(bases, part.scopes, strict=True)]
@@ -237,6 +242,15 @@ def test_the_posterior_is_that_of_a_member_drawn_by_weight(outcomes) -> None:
     np.testing.assert_allclose(belief.posterior(X)[0], mean, rtol=1e-6)
     np.testing.assert_allclose(belief.posterior(X)[1], var, rtol=1e-5)
     np.testing.assert_allclose(belief.factor_means(U).sum(axis=0), mean, rtol=1e-6)
+
+
+def test_the_unit_of_a_sum_counts_all_factors_whose_outcomes_vary() -> None:
+    known = some_data(14, "per-factor")
+    for sizes in ([1e-3, 1e4], [1e4, 1e-3], [0.0, 1e4], [1e4, 0.0]):
+        factors = known.factors * sizes
+        stds = [std for std in factors.std(axis=0) if std]
+        (part,) = taught(replace(known, factors=factors), coupled=True).hyper.parts
+        assert part.scale == pytest.approx(np.sqrt(np.mean(np.square(stds))))
 
 
 def test_totals_and_outcomes_of_factors_are_learned_together() -> None:

@@ -1,12 +1,15 @@
 """Covariance intersection of measurements that arrive by two routes."""
 
+import networkx as nx
 import numpy as np
 import pytest
 
 from swarmbo.belief.features.feature_gp import Information
 from swarmbo.belief.fusion import CovarianceIntersection, Proposal, exchange
 from swarmbo.belief.fusion.covariance_intersection import intersection
-from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
+from swarmbo.belief.fusion.fused import FusedBelief
+from swarmbo.belief.fusion.proposal import FusedSettings
+from swarmbo.belief.gp.hyperparameters import ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation
 from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, InProcess
@@ -151,10 +154,21 @@ def test_an_agent_does_not_answer_a_neighbour_that_has_the_same_estimate():
     assert traffic.messages == 9  # four by each, and one by b before it has an estimate
 
 
+def test_an_agent_that_only_relays_weights_estimates_by_their_certainty_in_the_present_round():
+    prior = ExactGPSettings(time=TimeAxis("matern32", lengthscale_median=5.0, lengthscale_log_std=0.01))
+    settings = FusedSettings(method="covariance-intersection", n_features=64, growth=1e6, prior=prior)
+    belief, places = FusedBelief(settings, LINE, ["a", "b", "c"], seed=1), np.linspace(0.0, 1.0, 12)[:, None]
+    belief.at(0).learn({"a": (places, np.sin(6.0 * places[:, 0]))}, nx.Graph([("a", "c")]))
+    belief.at(40).learn({"b": (places[::2], np.cos(6.0 * places[::2, 0]))}, nx.Graph([("b", "c")]), round=40)
+    relay, other = (belief.agents[name].belief.at(40).posterior(places)[1].mean() for name in "cb")
+    assert relay <= 1.01 * other
+
+
 def test_estimates_are_weighted_by_their_certainty_in_the_present_round():
     h = Hyperparameters("rbf", (0.25,), 1.0, 0.1, time=TimeCorrelation("rbf", 5.0))
     timed = Proposal(0, "", h, seed=1, n_features=64)
     old, new = (near(CovarianceIntersection(name, LINE, timed), ["a", "b"]) for name in "ab")
+    new.now = 20.0
     places = np.linspace(0.0, 1.0, 30)[:, None]
     old.measure(np.insert(places, 1, 0.0, axis=1), np.ones(30))
     new.measure(np.insert(places[::6], 1, 20.0, axis=1), np.ones(5))

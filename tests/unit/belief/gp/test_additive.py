@@ -86,6 +86,26 @@ def test_a_first_total_after_outcomes_of_factors_couples_them_in_one_unit():
     np.testing.assert_allclose(new.posterior(X), fitted.posterior(X), rtol=1e-6, atol=1e-5)
 
 
+def test_a_total_leaves_what_is_known_of_a_small_factor():
+    data = outcomes_of("per-factor", 10)
+    data["factors"][:, 1] *= 1e5
+    fitted = created("total").update(**data).fit(np.random.default_rng(0))
+    X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
+    told = fitted.update(X[:1], [0.0], noise_variance=1e30)  # a total without information
+    told_later = told.update(X[1:2], factors=[[0.5, np.nan, np.nan]], noise_variance=0.05)
+    later = fitted.update(X[1:2], factors=[[0.5, np.nan, np.nan]], noise_variance=0.05)
+    pairs = (fitted.condition_on_pending(X[:1]), fitted), (told, fitted), (told_later, later)
+    for coupled, alone in pairs:
+        assert coupled.is_coupled
+        assert not alone.is_coupled
+        for place, factor in ((0, "f"), (2, "h")):
+            own = X[:, list(GRAPH.columns[place])]
+            mean, var = alone.factor_posterior(factor, own)
+            found, found_var = coupled.factor_posterior(factor, own)
+            np.testing.assert_allclose(found, mean, rtol=1e-4, atol=1e-3)
+            np.testing.assert_allclose(found_var, var, rtol=1e-3)
+
+
 def test_an_update_or_a_fit_removes_pending_points():
     belief = created().update(**outcomes_of("total", 10)).fit(np.random.default_rng(0))
     X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))

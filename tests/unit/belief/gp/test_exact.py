@@ -266,7 +266,16 @@ def test_masked_values_count_as_nan_and_text_is_refused():
         field_of([["a", "b"]], [1.0])
 
 
+def test_noise_of_one_factor_in_a_column_is_also_that_of_the_total():
+    X, y, noise = np.zeros((3, 1)), [0.5, 1.0, 2.0], np.array([0.1, 0.2, np.nan])
+    alone = AdditiveGP(FactorGraph.from_scopes({"f": ["x"]}))
+    for column in (noise[:, None], np.column_stack([noise, [9.0, 9.0, 9.0]])):
+        np.testing.assert_array_equal(alone.update(X, y, noise_variance=column).noise[:, 0], noise)
+
+
 def test_inadmissible_noise_variances_are_refused_with_their_row():
+    with pytest.raises(ShapeError, match=r"noise_variance: got shape \(1, 2\) for 1 points; wanted \(1,\)"):
+        field_of(np.zeros((1, 2)), [1.0], [[0.1, 0.2]])
     with pytest.raises(ShapeError, match=r"noise_variance\[1\]: got -1.0; wanted a finite number >= 0, or NaN for the"):
         field_of(random_points(2), np.zeros(2), [0.0, -1.0])
     with pytest.raises(ShapeError, match=r"noise_variance\[0\]\[2\]: got inf; wanted a finite number >= 0"):

@@ -78,6 +78,11 @@ def test_outcomes_that_do_not_vary_are_left_as_they_are(y):
     assert Warp.fitted("power", np.array(y)) == Warp()
 
 
+def test_the_spread_does_not_count_outcomes_equal_to_the_best_if_most_are():
+    warp = Warp.fitted("power", np.array([-100.0, 5.0, 3.0, 5.0, 1.0, 5.0, 5.0]))
+    assert (warp.best, warp.spread) == (5.0, 4.0)
+
+
 def test_failed_measurements_do_not_count_and_stay_failed():
     warp = Warp.fitted("power", np.array([1.0, np.nan, 3.0, 9.0]))
     assert (warp.best, warp.spread) == (9.0, 6.0)
