@@ -38,10 +38,10 @@ class Team(AskTell):
     outcomes are sums or values of single factors. ``Team.for_field`` has agents that each measure at their own location
     in one field. ``Team.for_env`` makes the team that fits a PettingZoo environment, and drives it.
 
-    Decisions are bit-identical for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one),
-    in any order of candidates. Queries may be told in any order and in parts; only the order of their first outcomes
-    can change later decisions. Pending queries count as evaluated for the variance, so that further ones explore
-    elsewhere.
+    Decisions are bit-identical for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one).
+    With ``exact``, the order of candidates matters only among equally good choices. Queries may be told in any order
+    and in parts; only the order of their first outcomes can change later decisions. Pending queries count as evaluated
+    for the variance, so that further ones explore elsewhere.
 
     With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. With
     swarmbo's own methods, the design continues while all totals, four or more, are equal, unless there are failures,

@@ -528,6 +528,8 @@ class Problem:
     def to_plain(self) -> dict[str, Any]:
         """Problem as plain data for ``from_plain``."""
         graph, types = self.graph, self.domain.variables if isinstance(self.domain, MixedDomain) else ()
+        added = {*(one.scope for one in self.constraints), graph.variables if self.ranges else ()}
+        joined = [group for group in graph.joined if group not in added]
         limits = {"no_go": self.no_go, "constraints": self.constraints, "types": types, "ranges": self.ranges}
         return {
             **{key: getattr(self, key) for key in _KIND_KEYS},
@@ -536,6 +538,7 @@ class Problem:
             "low": self.domain.low.tolist(),
             "high": self.domain.high.tolist(),
             **{key: msgspec.json.decode(msgspec.json.encode(told)) for key, told in limits.items() if told},
+            **({"joined": list(map(list, joined))} if joined else {}),
             **{key: told for key in _FIELD_KEYS if (told := getattr(self, key)) != getattr(Problem, key)},
         }
 
@@ -549,7 +552,8 @@ class Problem:
             domain = MixedDomain.of([variable_of(given, "$.types") for given in plain["types"]])
         kind = {key: plain[key] for key in _KIND_KEYS}
         kind |= {key: plain[key] for key in _FIELD_KEYS if key in plain}
-        return cls(FactorGraph(scopes=scopes, **names), domain, **kind).limited_as(plain)
+        graph = FactorGraph(scopes=scopes, **names, joined=plain.get("joined", ()))
+        return cls(graph, domain, **kind).limited_as(plain)
 
     def limited_as(self, plain: Mapping[str, Any]) -> "Problem":
         """Problem with the regions, constraints and limits of ``to_plain``."""

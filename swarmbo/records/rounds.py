@@ -131,6 +131,10 @@ class Query(msgspec.Struct, frozen=True, eq=False):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "points")
 
+    def __ne__(self, other: object) -> bool:
+        """True if two queries differ; without it, ``!=`` of the base class would compare identities."""
+        return not self == other
+
     __hash__ = None  # pyright: ignore[reportAssignmentType]  its tables may change
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
-from swarmbo.boundary.values import reported_number
+from swarmbo.boundary.values import known_names, reported_number
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
@@ -17,10 +17,9 @@ from swarmbo.problem.data import News
 from swarmbo.settings import convert
 from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds.actions import ActionForm
-from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
+from swarmbo.worlds.protocol import SLACK, Infos, Offers, Positions, Report, Step, World
 
 _AT = "$.environment"
-_SLACK = 1e-6  # share of a range, since actions may have been rounded to float32
 
 
 class FactorGraphSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,10 +155,11 @@ class FunctionWorld(World):
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
         """Codes of the joint point that actions set, rounded to the values of each variable's grid."""
         domain, codes = self.problem.domain, dict[str, float]()
+        known_names(actions, self.agents, "$.actions")
         for agent, form in self._forms.items():
             codes |= form.codes(actions.get(agent)) or dict.fromkeys(form.axes, np.nan)
         place = np.array([codes[variable] for variable in self.problem.graph.variables])
-        is_inside = np.abs(place - (domain.low + domain.high) / 2.0) <= (0.5 + _SLACK) * (domain.high - domain.low)
+        is_inside = np.abs(place - (domain.low + domain.high) / 2.0) <= (0.5 + SLACK) * (domain.high - domain.low)
         if is_inside.all():
             return domain.on_grid(np.clip(place, domain.low, domain.high))
         agent = self.variable_owners[self.problem.graph.variables[int(is_inside.argmin())]]
