@@ -102,6 +102,15 @@ def test_a_loaded_team_continues_bit_identically_with_pending_queries(kind, tmp_
         np.testing.assert_array_equal(again.state_dict()["arrays"][name], array)
 
 
+def test_a_state_loaded_in_place_leaves_nothing_of_the_decision_before():
+    saved, team = field_team().state_dict(), field_team()
+    team.tell(query := team.ask(), told(team, query))
+    team.ask()
+    kept = ("last_query", "last_report", "sent", "last_sharing", "sharing_links")
+    left = {name: getattr(team.load_state_dict(saved), name) for name in kept}
+    assert left == {name: getattr(field_team(), name) for name in kept}
+
+
 @pytest.mark.parametrize("relay", ["r", 7, 2.5, np.int64(7), (0, 1), (0, ("r", 1)), frozenset("r")])
 def test_a_team_and_an_agent_with_any_relay_continue_bit_identically(relay, tmp_path):
     links, team = nx.Graph([("a", relay), (relay, "b")]), fused("readings")
