@@ -473,10 +473,14 @@ class Problem:
             ShapeError: If a row has more or fewer values than there are variables.
             ConfigError: If a value is invalid for its variable; it names row and variable.
         """
-        rows = np.atleast_2d(np.ma.array(points, dtype=object).filled(np.nan))  # masked entries are missing
+        rows = self.as_rows(np.ma.array(points, dtype=object).filled(np.nan))  # masked entries are missing
         if rows.ndim != 2 or rows.shape[1] != len(self.graph.variables):
             raise ShapeError(f"got points {rows.shape}; wanted (t, {len(self.graph.variables)})")
         return np.array([self.codes(list(row), f"$.points[{i}]") for i, row in enumerate(rows)]).reshape(rows.shape)
+
+    def as_rows(self, points: np.ndarray) -> np.ndarray:
+        """Array with a row for each point of ``box``; an empty list has none."""
+        return np.empty((0, self.box.n_dims), points.dtype) if points.shape == (0,) else np.atleast_2d(points)
 
     def _rounded(self, X: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t n"]:
         """Points without rounding errors at bounds and grids."""
