@@ -48,9 +48,8 @@ class Team(AskTell):
     ``limits`` or a ``start``. No point is queried twice, unless the belief has a time axis or no other point is left. A
     point within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2 sides. On a
     grid, it takes another value. Every point differs from each pending point by more than 0.001 sides in some
-    coordinate. With outcomes per factor, this holds for the variables of each pending factor. In a tiny region, steps
-    and differences may be smaller. Both rules hold for every acquisition, with noise too. To measure a point again, use
-    ``expect``.
+    coordinate. With outcomes per factor, this holds for the variables of each pending factor. In a tiny region, both
+    may be smaller. Both rules hold for every acquisition, with noise too. To measure a point again, use ``expect``.
 
     Attached evaluations are data: the team learns from them, and one may be the incumbent, but they do not count as
     steps of a method. ``team.history`` marks them.

@@ -25,7 +25,6 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_result
-from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds import Offers
 
 # distance kept from evaluated points, and shortest and longest random step away from one; in sides of the box
@@ -348,8 +347,8 @@ class FunctionLearner:
             if box is not None:
                 moved = np.clip(moved, box.low, box.high)
             moved = problem.domain.snapped(moved)
-            if isinstance(problem.domain, MixedDomain) and (moved == U).all():
-                moved = _beside(U, rule.columns, problem.domain, tries, rng)
+            if problem.coding is not None and (moved == U).all():
+                moved = problem.coding.domain.beside(U, rule.columns, tries + 1, rng)
             if problem.constraints and tries % _RARELY == 0:  # few points may keep them
                 moved = problem.nearest_allowed(moved)
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
@@ -372,17 +371,6 @@ def _preferred(U: Point, points: Float[np.ndarray, "m n"], judge: Judge, rules: 
     ranks = np.column_stack([lacks > 0.0, *repeats, lacks])
     best = np.array(min(ranks.tolist()))
     return points[(ranks == best).all(axis=1)] if (best[:3] != ranks[0, :3]).any() else points[:0]
-
-
-def _beside(
-    U: Point, columns: Int[np.ndarray, " a"], domain: MixedDomain, tries: int, rng: np.random.Generator
-) -> Point:
-    """Point some cells away on one axis with a fine grid, as steps may be too short to leave a cell."""
-    fine = np.setdiff1d(columns[domain.counts[columns] > 0.0], list(domain.levels))
-    moved, at = U.copy(), rng.permutation(fine)[:1]
-    n_cells = rng.choice([-1.0, 1.0]) * np.floor((1 + tries) ** rng.random())  # more with each try
-    moved[at] = domain.centres(U[at], domain.cells(U[at], at) + n_cells, at)
-    return domain.snapped(moved)
 
 
 def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:

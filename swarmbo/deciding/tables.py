@@ -155,8 +155,9 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
     if X is None or y is None:
         got = short(given.points if X is None else given.outcomes)
         raise ShapeError(f"got {got}; wanted arrays of numbers, NaN for a failed outcome")
+    X = X.reshape(0, problem.box.n_dims) if X.shape == (0,) else np.atleast_2d(X)
     # NaN compares as False, so missing and absurd outcomes become failures in one step
-    X, y = problem.as_rows(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
+    y = np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
     rounds = None if given.rounds is None else checked_rounds(given.rounds, len(X))
     if rounds is not None and not takes_rounds:
         raise ShapeError("got rounds for a belief without a time axis; wanted none, or a belief with `time`")

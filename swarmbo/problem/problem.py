@@ -473,14 +473,11 @@ class Problem:
             ShapeError: If a row has more or fewer values than there are variables.
             ConfigError: If a value is invalid for its variable; it names row and variable.
         """
-        rows = self.as_rows(np.ma.array(points, dtype=object).filled(np.nan))  # masked entries are missing
+        given = np.ma.array(points, dtype=object).filled(np.nan)  # masked entries are missing
+        rows = given.reshape(0, self.box.n_dims) if given.shape == (0,) else np.atleast_2d(given)
         if rows.ndim != 2 or rows.shape[1] != len(self.graph.variables):
             raise ShapeError(f"got points {rows.shape}; wanted (t, {len(self.graph.variables)})")
         return np.array([self.codes(list(row), f"$.points[{i}]") for i, row in enumerate(rows)]).reshape(rows.shape)
-
-    def as_rows(self, points: np.ndarray) -> np.ndarray:
-        """Array with a row for each point of ``box``; an empty list has none."""
-        return np.empty((0, self.box.n_dims), points.dtype) if points.shape == (0,) else np.atleast_2d(points)
 
     def _rounded(self, X: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t n"]:
         """Points without rounding errors at bounds and grids."""
@@ -533,8 +530,8 @@ class Problem:
         """Problem as plain data for ``from_plain``."""
         graph, types = self.graph, self.domain.variables if isinstance(self.domain, MixedDomain) else ()
         added = {*(one.scope for one in self.constraints), graph.variables if self.ranges else ()}
-        joined = [group for group in graph.joined if group not in added]
         limits = {"no_go": self.no_go, "constraints": self.constraints, "types": types, "ranges": self.ranges}
+        limits |= {"joined": tuple(group for group in graph.joined if group not in added)}
         return {
             **{key: getattr(self, key) for key in _KIND_KEYS},
             **{name: list(getattr(graph, name)) for name in _GRAPH_KEYS},
@@ -542,7 +539,6 @@ class Problem:
             "low": self.domain.low.tolist(),
             "high": self.domain.high.tolist(),
             **{key: msgspec.json.decode(msgspec.json.encode(told)) for key, told in limits.items() if told},
-            **({"joined": list(map(list, joined))} if joined else {}),
             **{key: told for key in _FIELD_KEYS if (told := getattr(self, key)) != getattr(Problem, key)},
         }
 
@@ -550,14 +546,13 @@ class Problem:
     def from_plain(cls, plain: Mapping[str, Any]) -> "Problem":
         """Restore the problem from the result of ``to_plain``."""
         scopes = tuple(tuple(scope) for scope in plain["scopes"])
-        names = {key: tuple(plain[key]) for key in _GRAPH_KEYS}
+        names = {key: tuple(plain[key]) for key in _GRAPH_KEYS} | {"joined": tuple(plain.get("joined", ()))}
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))
         if "types" in plain:
             domain = MixedDomain.of([variable_of(given, "$.types") for given in plain["types"]])
         kind = {key: plain[key] for key in _KIND_KEYS}
         kind |= {key: plain[key] for key in _FIELD_KEYS if key in plain}
-        graph = FactorGraph(scopes=scopes, **names, joined=plain.get("joined", ()))
-        return cls(graph, domain, **kind).limited_as(plain)
+        return cls(FactorGraph(scopes=scopes, **names), domain, **kind).limited_as(plain)
 
     def limited_as(self, plain: Mapping[str, Any]) -> "Problem":
         """Problem with the regions, constraints and limits of ``to_plain``."""

@@ -312,6 +312,14 @@ class MixedDomain(Domain):
             out = np.where(is_uneven, self.to_unit(self.low[columns] + cells * self.steps[columns], columns), out)
         return out
 
+    def beside(self, u: Points, columns: Any, most: int, rng: np.random.Generator) -> Points:
+        """Centre of a random cell at most so many cells away, on one axis that ``levels`` lacks."""
+        fine = np.setdiff1d(columns[self.counts[columns] > 0.0], list(self.levels))
+        moved, at = u.copy(), rng.permutation(fine)[:1]
+        n_cells = rng.choice([-1.0, 1.0]) * np.floor(most ** rng.random())  # near cells are likelier
+        moved[at] = self.centres(u[at], self.cells(u[at], at) + n_cells, at)
+        return self.snapped(moved)
+
     @cached_property
     def counts(self) -> Float[np.ndarray, " d"]:
         """Number of values on axes with a grid; 0 on others."""

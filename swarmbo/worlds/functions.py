@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
-from swarmbo.boundary.values import known_names, reported_number
+from swarmbo.boundary import values
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
@@ -17,9 +17,10 @@ from swarmbo.problem.data import News
 from swarmbo.settings import convert
 from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds.actions import ActionForm
-from swarmbo.worlds.protocol import SLACK, Infos, Offers, Positions, Report, Step, World
+from swarmbo.worlds.protocol import Infos, Offers, Positions, Report, Step, World
 
 _AT = "$.environment"
+_SLACK = 1e-6  # share of a range, since actions may have been rounded to float32
 
 
 class FactorGraphSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,11 +156,11 @@ class FunctionWorld(World):
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
         """Codes of the joint point that actions set, rounded to the values of each variable's grid."""
         domain, codes = self.problem.domain, dict[str, float]()
-        known_names(actions, self.agents, "$.actions")
+        values.known_names(values.table(actions, "{agent: action}", "$.actions"), self.agents, "$.actions")
         for agent, form in self._forms.items():
             codes |= form.codes(actions.get(agent)) or dict.fromkeys(form.axes, np.nan)
         place = np.array([codes[variable] for variable in self.problem.graph.variables])
-        is_inside = np.abs(place - (domain.low + domain.high) / 2.0) <= (0.5 + SLACK) * (domain.high - domain.low)
+        is_inside = np.abs(place - (domain.low + domain.high) / 2.0) <= (0.5 + _SLACK) * (domain.high - domain.low)
         if is_inside.all():
             return domain.on_grid(np.clip(place, domain.low, domain.high))
         agent = self.variable_owners[self.problem.graph.variables[int(is_inside.argmin())]]
@@ -180,9 +181,11 @@ class FunctionWorld(World):
         at = sent if point is None else point
         place = problem.placed({name: at[name] for name in problem.graph.variables})  # a world may report others, too
         if problem.outcomes == "total":
-            return News(place, reported_number(outcome), {}, np.nan if isinstance(noise_std, Mapping) else noise_std)
+            return News(
+                place, values.reported_number(outcome), {}, np.nan if isinstance(noise_std, Mapping) else noise_std
+            )
         outcomes = outcome if isinstance(outcome, Mapping) else {}
-        factors = {channel: reported_number(outcomes.get(channel)) for channel in problem.channels}
+        factors = {channel: values.reported_number(outcomes.get(channel)) for channel in problem.channels}
         return News(place, None, factors, noise=noise_std if isinstance(noise_std, Mapping) else {})
 
 

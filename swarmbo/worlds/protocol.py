@@ -19,7 +19,6 @@ from swarmbo.problem import Problem
 from swarmbo.problem.data import News
 from swarmbo.spaces import Domain
 
-SLACK = 1e-6  # share of a range, since actions may have been rounded to float32
 _LONGEST_FAILURE = 200  # characters of a failure message
 Infos = Mapping[str, Mapping[str, Any]]  # by agent, as ``env.reset`` and ``env.step`` return them
 Places = Mapping[str, Float[np.ndarray, "k d"]]

@@ -128,10 +128,7 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
         return places if is_distinct and not field.sites_only else nearest_free_sites(places, field.sites)
     if settings.starts is None:
         return None
-    starts = np.array(settings.starts, dtype=float)
-    for i, start in enumerate(starts):
-        if (start == starts[:i]).all(axis=1).any():
-            raise ConfigError(f"got {start.tolist()} twice; wanted different locations", at=f"$.starts[{i}]")
+    starts = field.distinct_places(settings.starts, "$.starts")
     return nearest_free_sites(starts, field.sites) if field.sites_only else starts
 
 
