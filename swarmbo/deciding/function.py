@@ -344,9 +344,11 @@ class FunctionLearner:
             shrinking = 0.5 ** min(tries // _HALVED, _HALVINGS)
             steps, growth = (_STEPS_FROM_PENDING, _GROWTH**tries) if rule.are_pending else (_STEPS, shrinking)
             moved[rule.columns] = _moved(U[rule.columns], steps, growth, rng)
-            moved = problem.domain.snapped(moved)
             if box is not None:
                 moved = np.clip(moved, box.low, box.high)
+            moved = problem.domain.snapped(moved)
+            if problem.coding is not None and (moved == U).all():
+                moved = problem.coding.domain.beside(U, rule.columns, tries + 1, rng)
             if problem.constraints and tries % _RARELY == 0:  # few points may keep them
                 moved = problem.nearest_allowed(moved)
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):

@@ -310,8 +310,7 @@ class OutcomeExchange:
         channels, rounds = self.log.problem.channels, None if row.round is None else np.array([row.round])
         factors = np.array([[news.factors.get(channel, np.nan) for channel in channels]])
         noise_std = np.array([[news.total_noise, *(news.noise.get(channel, np.nan) for channel in channels)]])
-        total = np.nan if news.total is None else news.total
-        return Dataset(news.point[None], np.array([total]), factors, rounds, noise_std=noise_std)
+        return Dataset(news.point[None], np.array([news.total], float), factors, rounds, noise_std=noise_std)
 
     def _outcome_of(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow) -> tuple[float, float]:
         """Outcome and its noise as far as this agent knows them; NaN for a failed outcome, or unknown noise."""

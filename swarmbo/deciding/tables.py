@@ -155,8 +155,9 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
     if X is None or y is None:
         got = short(given.points if X is None else given.outcomes)
         raise ShapeError(f"got {got}; wanted arrays of numbers, NaN for a failed outcome")
+    X = X.reshape(0, problem.box.n_dims) if X.shape == (0,) else np.atleast_2d(X)
     # NaN compares as False, so missing and absurd outcomes become failures in one step
-    X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
+    y = np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
     rounds = None if given.rounds is None else checked_rounds(given.rounds, len(X))
     if rounds is not None and not takes_rounds:
         raise ShapeError("got rounds for a belief without a time axis; wanted none, or a belief with `time`")
@@ -171,7 +172,7 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
         wanted = f"(t, {n}) and (t,) or (t, {len(columns)})" + f", of the agent's factors {own}" * (own is not None)
         raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted {wanted}")
     if y.ndim == 1 and problem.outcomes == "per-factor":
-        if k > 1:
+        if k > 1 and t:
             raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({t}, {k})")
         y, columns = y[:, None], [0]  # the total is the outcome of the only factor
     X = problem.points(X)

@@ -224,6 +224,8 @@ class TeamState(AtomicObject):
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
         """Continue from a saved state, in place and with this team's own settings of acquisition and coordination.
 
+        Reports of the last decision are not kept, and an action that is held (``hold``) is given up.
+
         Args:
             state: Result of ``state_dict`` of a team with the same problem and belief settings.
 
@@ -237,6 +239,8 @@ class TeamState(AtomicObject):
         self._log, self._acting = self._log.from_state(plain["log"], arrays), plain["acting"]
         self._learner = self._learner.from_state(plain, arrays)
         self._unreported = msgspec.msgpack.decode(arrays["since"].tobytes(), type=Unreported)
+        self.last_query, self.last_report, self.sent = None, None, {}
+        self.last_sharing, self.sharing_links = Traffic(), None
         if self._world is not None:
             self._world.begin({})
         return self

@@ -59,7 +59,10 @@ def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = N
         return None
     if total is None and rest_failed and channels:
         if not awaited and not factors:
-            _require_failure(log, query_id, query.row, channels)
+            data, columns = log.history, [log.problem.graph.place_of[channel] for channel in channels]
+            if not data.failed[query.row, columns].any():
+                recorded = dict(zip(channels, data.factors[query.row, columns].tolist(), strict=True))
+                raise ConflictError(f"query {query_id!r}: got a failure; recorded before: {values.short(recorded)}")
         new = dict.fromkeys(awaited, np.nan) | new
     # an agent without factors still tells the actual values of its variables
     if total is None and not new and channels and (factors or not awaited):
@@ -103,14 +106,6 @@ def _require_same(query_id: str, what: str, outcome: float, recorded: float) -> 
         got = f"a failure of {what}" if math.isnan(outcome) else f"{what} {outcome}"
         before = "a failure" if math.isnan(recorded) else recorded
         raise ConflictError(f"query {query_id!r}: got {got}; recorded before: {before}")
-
-
-def _require_failure(log: Logbook, query_id: str, row: int | None, channels: Sequence[str]) -> None:
-    """Refuse the failure of a told query, unless one of the channels failed."""
-    data, columns = log.history, [log.problem.graph.place_of[channel] for channel in channels]
-    if not data.failed[row, columns].any():
-        recorded = dict(zip(channels, data.factors[row, columns].tolist(), strict=True))
-        raise ConflictError(f"query {query_id!r}: got a failure; recorded before: {values.short(recorded)}")
 
 
 def measured_of(constraints: object, problem: Problem) -> dict[str, float]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal, cast, get_args
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from msgspec import UNSET
 
 from swarmbo.errors import ShapeError
@@ -18,27 +18,29 @@ _SEARCHERS, _GENERATIONS = 64, 200
 
 def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> float:
     """Root mean squared error of a belief's mean, against the noise-free field at the same points, in its unit. Points
-    of unknown truth (NaN) do not count.
+    of unknown truth (NaN) do not count; NaN if there are no others.
     """
-    _require_equal_vectors(mean, values)
-    return float(np.sqrt(np.mean((mean - values)[np.isfinite(values)] ** 2)))
+    known = _known(mean, values)
+    return float(np.sqrt(np.mean((mean - values)[known] ** 2))) if known.any() else math.nan
 
 
 def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], level: float) -> float:
     """F1 score of the places where a map exceeds a level, from 0 to 1; 1 if neither map nor field exceeds it anywhere.
-    Points of unknown truth (NaN) do not count.
+    Points of unknown truth (NaN) do not count; NaN if there are no others.
 
     Source: Gotovos, Casati, Hitz & Krause 2013, Active learning for level set estimation, section 5.
     """
-    _require_equal_vectors(mean, values)
-    predicted, actual = (mean > level) & np.isfinite(values), values > level
+    known = _known(mean, values)
+    predicted, actual = (mean > level) & known, values > level
     total = int(predicted.sum() + actual.sum())
-    return 2.0 * int((predicted & actual).sum()) / total if total else 1.0
+    return 2.0 * int((predicted & actual).sum()) / total if total else 1.0 if known.any() else math.nan
 
 
-def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> None:
+def _known(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> Bool[np.ndarray, " m"]:
+    """Mask of points of known truth, of two checked vectors."""
     if mean.ndim != 1 or mean.shape != values.shape or not mean.size:
         raise ShapeError(f"got shapes {mean.shape} and {values.shape}; wanted two vectors of equal length > 0")
+    return np.isfinite(values)
 
 
 def within_rules(truth: GroundTruth, problem: Problem, variables: Sequence[str] = ()) -> GroundTruth:

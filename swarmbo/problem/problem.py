@@ -473,7 +473,8 @@ class Problem:
             ShapeError: If a row has more or fewer values than there are variables.
             ConfigError: If a value is invalid for its variable; it names row and variable.
         """
-        rows = np.atleast_2d(np.ma.array(points, dtype=object).filled(np.nan))  # masked entries are missing
+        given = np.ma.array(points, dtype=object).filled(np.nan)  # masked entries are missing
+        rows = given.reshape(0, self.box.n_dims) if given.shape == (0,) else np.atleast_2d(given)
         if rows.ndim != 2 or rows.shape[1] != len(self.graph.variables):
             raise ShapeError(f"got points {rows.shape}; wanted (t, {len(self.graph.variables)})")
         return np.array([self.codes(list(row), f"$.points[{i}]") for i, row in enumerate(rows)]).reshape(rows.shape)
@@ -528,7 +529,9 @@ class Problem:
     def to_plain(self) -> dict[str, Any]:
         """Problem as plain data for ``from_plain``."""
         graph, types = self.graph, self.domain.variables if isinstance(self.domain, MixedDomain) else ()
+        added = {*(one.scope for one in self.constraints), graph.variables if self.ranges else ()}
         limits = {"no_go": self.no_go, "constraints": self.constraints, "types": types, "ranges": self.ranges}
+        limits |= {"joined": tuple(group for group in graph.joined if group not in added)}
         return {
             **{key: getattr(self, key) for key in _KIND_KEYS},
             **{name: list(getattr(graph, name)) for name in _GRAPH_KEYS},
@@ -543,7 +546,7 @@ class Problem:
     def from_plain(cls, plain: Mapping[str, Any]) -> "Problem":
         """Restore the problem from the result of ``to_plain``."""
         scopes = tuple(tuple(scope) for scope in plain["scopes"])
-        names = {key: tuple(plain[key]) for key in _GRAPH_KEYS}
+        names = {key: tuple(plain[key]) for key in _GRAPH_KEYS} | {"joined": tuple(plain.get("joined", ()))}
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))
         if "types" in plain:
             domain = MixedDomain.of([variable_of(given, "$.types") for given in plain["types"]])

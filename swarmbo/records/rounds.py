@@ -109,12 +109,6 @@ class Query(msgspec.Struct, frozen=True, eq=False):
         >>> team.tell(query.id, {agent: float(place[0]) for agent, place in query.points.items()})
         >>> query.id, query.point, {agent: place.tolist() for agent, place in query.points.items()}
         ('q00001', {'a[0]': 0.2, 'b[0]': 0.9}, {'a': [0.2], 'b': [0.9]})
-        >>> team = sb.Team(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)}, initial=1)
-        >>> designed = team.ask()
-        >>> team.tell(designed.id, -abs(designed.point["x"] - 0.3))
-        >>> chosen = team.ask()
-        >>> designed.id, chosen.id, designed.mean is None, chosen.std > 0.0
-        ('q00001', 'q00002', True, True)
     """
 
     id: str
@@ -130,6 +124,9 @@ class Query(msgspec.Struct, frozen=True, eq=False):
         if not isinstance(other, Query):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "points")
+
+    def __ne__(self, other: object) -> bool:  # that of the base class compares identities
+        return not self == other
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]  its tables may change
 

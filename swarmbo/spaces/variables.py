@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from math import isfinite
 from typing import Any
@@ -88,9 +89,12 @@ class Real(_Number, frozen=True, tag_field="kind", kw_only=False, tag="real"):
 
     def value(self, code: float) -> float:
         """Value of a code; on a grid without rounding errors: 0.6, not 0.6000000000000001."""
-        rounded = float(f"{code:.12g}")
-        is_error = abs(rounded - code) <= _ROUNDING * max(abs(self.low), abs(self.high))
-        return rounded if self.step is not None and is_error and self.low <= rounded <= self.high else code
+        if self.step is None:
+            return code
+        low, step = Decimal(f"{self.low:.12g}"), Decimal(f"{self.step:.12g}")
+        rounded = float(low + round((code - self.low) / self.step) * step)
+        slack = min(_ROUNDING * max(abs(self.low), abs(self.high)), _SLACK * self.step)
+        return rounded if abs(rounded - code) <= slack and self.low <= rounded <= self.high else code
 
 
 class Integer(_Number, frozen=True, tag_field="kind", kw_only=False, tag="integer"):
@@ -307,6 +311,14 @@ class MixedDomain(Domain):
         if is_uneven.any():
             out = np.where(is_uneven, self.to_unit(self.low[columns] + cells * self.steps[columns], columns), out)
         return out
+
+    def beside(self, u: Points, columns: Any, most: int, rng: np.random.Generator) -> Points:
+        """Centre of a random cell at most so many cells away, on one axis that ``levels`` lacks."""
+        fine = np.setdiff1d(columns[self.counts[columns] > 0.0], list(self.levels))
+        moved, at = u.copy(), rng.permutation(fine)[:1]
+        n_cells = rng.choice([-1.0, 1.0]) * np.floor(most ** rng.random())  # near cells are likelier
+        moved[at] = self.centres(u[at], self.cells(u[at], at) + n_cells, at)
+        return self.snapped(moved)
 
     @cached_property
     def counts(self) -> Float[np.ndarray, " d"]:

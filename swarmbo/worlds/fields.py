@@ -129,11 +129,12 @@ class FieldWorld(World):
         return actions
 
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
-        """Locations that agents are sent to; NaN for an agent that abstains."""
+        """Locations that agents are sent to, up to rounding; NaN for an agent that abstains."""
         places, d = dict[str, Float[np.ndarray, " d"]](), self.problem.box.n_dims
-        for agent, action in actions.items():
-            place = Report.of({"location": action}).place
-            if place is None or place.shape != (d + self.may_decline,) or not np.isfinite(place).all():
+        values.known_names(values.table(actions, "{agent: action}", "$.actions"), self.problem.agents, "$.actions")
+        for agent, action in {**dict.fromkeys(self._env.agents), **actions}.items():  # None: a live agent lacks one
+            place, box = Report.of({"location": action}).place, Domain.of_space(self._env.action_space(agent))
+            if place is None or place.shape != box.low.shape or (abs(box.to_unit(place) - 0.5) > 0.5 + 1e-6).any():
                 raise ConfigError(f"got {values.short(action)}; wanted an action of its space", at=f"$.actions.{agent}")
             if not self.may_decline or place[d] >= 0.5:
                 places[agent] = place[:d]

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
-from swarmbo.boundary.values import reported_number
+from swarmbo.boundary import values
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
@@ -156,6 +156,7 @@ class FunctionWorld(World):
     def place_of(self, actions: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
         """Codes of the joint point that actions set, rounded to the values of each variable's grid."""
         domain, codes = self.problem.domain, dict[str, float]()
+        values.known_names(values.table(actions, "{agent: action}", "$.actions"), self.agents, "$.actions")
         for agent, form in self._forms.items():
             codes |= form.codes(actions.get(agent)) or dict.fromkeys(form.axes, np.nan)
         place = np.array([codes[variable] for variable in self.problem.graph.variables])
@@ -180,9 +181,11 @@ class FunctionWorld(World):
         at = sent if point is None else point
         place = problem.placed({name: at[name] for name in problem.graph.variables})  # a world may report others, too
         if problem.outcomes == "total":
-            return News(place, reported_number(outcome), {}, np.nan if isinstance(noise_std, Mapping) else noise_std)
+            return News(
+                place, values.reported_number(outcome), {}, np.nan if isinstance(noise_std, Mapping) else noise_std
+            )
         outcomes = outcome if isinstance(outcome, Mapping) else {}
-        factors = {channel: reported_number(outcomes.get(channel)) for channel in problem.channels}
+        factors = {channel: values.reported_number(outcomes.get(channel)) for channel in problem.channels}
         return News(place, None, factors, noise=noise_std if isinstance(noise_std, Mapping) else {})
 
 

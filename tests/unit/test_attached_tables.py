@@ -292,6 +292,14 @@ def test_a_table_without_rows_adds_nothing(table, tmp_path):
     assert (team.n_data, team.failures) == (0, 0)
 
 
+@pytest.mark.parametrize("none", [[], (), np.array([])])
+def test_empty_lists_add_nothing(none):
+    typed = sb.Team(None, {"n": sb.Integer(0, 3), "x": (0.0, 1.0)})
+    for team in (field(), joint(), joint("per-factor"), typed):
+        team.attach(none, none)
+        assert (team.n_data, team.failures) == (0, 0)
+
+
 def test_a_column_is_any_iterable():
     team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, seed=0)
     team.attach({"x": {1: 0.1, 2: 0.3}.values(), "y": iter([0.2, 0.4]), "value": (1.0, 2.0)})

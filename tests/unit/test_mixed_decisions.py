@@ -200,3 +200,20 @@ def test_a_forbidden_best_setting_is_no_centre_of_steps(kind):
         assert x + y <= 12.0 + 1e-9
         assert max(abs(x - 5), abs(y - 5)) <= 2.0 + 1e-9
         team.tell(query, -float(x + y))
+
+
+@pytest.mark.parametrize(
+    ("variable", "extra"),
+    [
+        (sb.Integer(1, 4096, log=True), {}),
+        (sb.Integer(8, 8192, step=8, log=True), {"kind": sb.Categorical(["p", "q"])}),
+        (sb.Real(0.001, 2.0, step=0.001, log=True), {"m": sb.Integer(1, 4096, log=True)}),
+    ],
+)
+def test_wide_cells_of_a_fine_logarithmic_grid_are_asked_once(variable: Any, extra: dict[str, Any]):
+    team, asked, best = sb.Team(None, {"n": variable, **extra}, seed=0, initial=4), set[Any](), 3 * variable.low
+    for n in range(2):
+        for query in [team.ask() for _ in range(6)] if n else team.ask(6):
+            asked.add(tuple(query.point.values()))
+            team.tell(query, -(math.log(query.point["n"] / best) ** 2) - math.log(query.point.get("m", 1)) ** 2)
+    assert len(asked) == 12

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import zipfile
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -26,11 +27,13 @@ def fused(method, **more):
     return field_team({"kind": "fused", "method": method, "n_features": 20, "loss": 0.2, **more})
 
 
-def joint_team(outcomes="total", **more):
-    return sb.Team(CHAIN, BOUNDS, outcomes=outcomes, seed=3, **{"initial": 3, **more})
+def joint_team(outcomes="total", graph=CHAIN, **more):
+    return sb.Team(graph, BOUNDS, outcomes=outcomes, seed=3, **{"initial": 3, **more})
 
 
 WITH_TIME = {"kind": "additive", "time": {"kernel": "matern12", "lengthscale_median": 5.0}}
+PARTS = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"], "h": ["z"]})
+JOINED = replace(PARTS, joined=(("x", "y"),))
 SMALL = {"kind": "ensemble", "kernels": ["matern52", "rbf"], "lengthscales": [0.3, "fitted"], "n_features": 64}
 SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 3}}
 PRESENT = {"x": 1.0, "y": 1.0, "z": 1.5}
@@ -57,6 +60,8 @@ TEAMS = {
     "a present setting": lambda: joint_team(initial=1, start=PRESENT, step_limit={"x": 0.5}, safe={"share": 0.9}),
     "by a deadline, over losses": lambda: joint_team("per-factor", coordination=TIMED, transport=LOSSY),
     "learned groups": lambda: sb.Team(None, BOUNDS, acquisition=GROUPS, seed=3, initial=3),
+    "joined parts": lambda: joint_team("per-factor", graph=JOINED),
+    "joined parts, limits": lambda: joint_team(graph=JOINED, constraints=[sb.Linear({"y": 1.0, "z": 1.0}, 3.0)]),
     "no structure": lambda: sb.Team(None, BOUNDS, seed=3, initial=3, rounds=9),
 }
 ALIKE = {"fading", "readings, fading", "totals", "fading totals", "ensemble"}  # other cases cover these
@@ -67,7 +72,7 @@ def told(team, query):
     if team.problem.is_field:
         return {agent: float(np.sin(3 * place).sum()) for agent, place in query.points.items()}
     x, y, z = (query.point[name] for name in "xyz")
-    parts = {"f": np.sin(x) * y, "g": -((y - z) ** 2)}
+    parts = {"f": np.sin(x) * y, "g": -((y - z) ** 2), **({"h": z} if "h" in team.graph.factors else {})}
     return parts if team.outcomes == "per-factor" else sum(parts.values())
 
 
@@ -83,7 +88,7 @@ def test_a_loaded_team_continues_bit_identically_with_pending_queries(kind, tmp_
     team.save(path)
     again = sb.Team.load(path)
     assert list(again.pending) == [first.id, pending.id]
-    assert again.pending == team.pending
+    assert (again.pending, again.graph) == (team.pending, team.graph)
     assert (again.problem.to_plain(), repr(again)) == (team.problem.to_plain(), repr(team))
     assert (again.n_data, again.failures, again.round) == (team.n_data, team.failures, team.round)
     for one in (team, again):
@@ -95,6 +100,15 @@ def test_a_loaded_team_continues_bit_identically_with_pending_queries(kind, tmp_
     assert again.state_dict()["json"] == team.state_dict()["json"]
     for name, array in team.state_dict()["arrays"].items():
         np.testing.assert_array_equal(again.state_dict()["arrays"][name], array)
+
+
+def test_a_state_loaded_in_place_leaves_nothing_of_the_decision_before():
+    saved, team = field_team().state_dict(), field_team()
+    team.tell(query := team.ask(), told(team, query))
+    team.ask()
+    kept = ("last_query", "last_report", "sent", "last_sharing", "sharing_links")
+    left = {name: getattr(team.load_state_dict(saved), name) for name in kept}
+    assert left == {name: getattr(field_team(), name) for name in kept}
 
 
 @pytest.mark.parametrize("relay", ["r", 7, 2.5, np.int64(7), (0, 1), (0, ("r", 1)), frozenset("r")])

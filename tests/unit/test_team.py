@@ -163,6 +163,24 @@ def test_decisions_do_not_depend_on_the_order_of_observations(coordination):
     assert all((decisions[0][agent] == decisions[1][agent]).all() for agent in decisions[0])
 
 
+@pytest.mark.parametrize("acquisition", ["auto", "thompson", "targeted-variance"])
+def test_with_exact_the_order_of_candidates_matters_only_among_equally_good_choices(acquisition):
+    rng, teams = np.random.default_rng(2), [field_team(acquisition=acquisition) for _ in range(2)]
+    for _ in range(6):
+        places = {agent: rng.uniform(-1.0, 1.0, (30, 2)) for agent in "abc"}  # different, so agents cannot swap theirs
+        query, same = (team.ask({agent: rng.permutation(own) for agent, own in places.items()}) for team in teams)
+        assert query == same
+        for team in teams:
+            team.tell(query.id, answer(query))
+
+
+def test_queries_are_equal_or_differ():
+    first, second = (field_team().ask(2) for _ in range(2))
+    assert (first[0] == second[0], first[0] != second[0]) == (True, False)
+    assert (first[0] == second[1], first[0] != second[1]) == (False, True)
+    assert first[0] != first[0].id
+
+
 @pytest.mark.parametrize("number", [np.float32(1.5), np.int64(2), np.array(1.5), 3])
 def test_outcomes_may_be_numbers_of_any_type(number):
     team = field_team()

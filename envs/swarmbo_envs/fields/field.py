@@ -1,6 +1,6 @@
 """Fields over a map, static or changing from round to round, and candidate sites."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -127,6 +127,15 @@ class Field:
         if not ((place >= low) & (place <= high)).all():
             sides = f"x from {low[0]:g} to {high[0]:g} m and y from {low[1]:g} to {high[1]:g} m"
             raise ConfigError(f"got {place.tolist()}; wanted a location on the map, {sides}", at=at)
+
+    def distinct_places(self, given: Sequence[tuple[float, float]], at: str) -> Places:
+        """Places of a user as an array; refuse one beyond the map, or given twice."""
+        places = np.array(given, dtype=float)
+        for i, place in enumerate(places):
+            self.require_on_map(place, f"{at}[{i}]")
+            if (place == places[:i]).all(axis=1).any():
+                raise ConfigError(f"got {place.tolist()} twice; wanted different locations", at=f"{at}[{i}]")
+        return places
 
     @cached_property
     def raster(self) -> Rows:

@@ -293,7 +293,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
     **Batteries.** ``candidates`` has only locations from which the robot can return to its base. A robot sent beyond
     its range returns to base. A robot also returns if its battery does not last for another round and the return; its
     only candidate is then its stop en route. A base charges it fully. Turning and driving discharge it, standing does
-    not. If only sites can be measured, a returning robot does not measure; ``sampled`` is then False.
+    not. If only sites can be measured, a robot that returns or has no site left does not; ``sampled`` is then False.
 
     **Separation.** Robots drive in the order of their numbers. A robot stops and measures before it comes too near to a
     robot earlier in the order, or to the position of a later one.

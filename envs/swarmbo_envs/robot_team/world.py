@@ -128,10 +128,7 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
         return places if is_distinct and not field.sites_only else nearest_free_sites(places, field.sites)
     if settings.starts is None:
         return None
-    starts = np.array(settings.starts, dtype=float)
-    for i, start in enumerate(starts):
-        if (start == starts[:i]).all(axis=1).any():
-            raise ConfigError(f"got {start.tolist()} twice; wanted different locations", at=f"$.starts[{i}]")
+    starts = field.distinct_places(settings.starts, "$.starts")
     return nearest_free_sites(starts, field.sites) if field.sites_only else starts
 
 
@@ -264,8 +261,8 @@ class World:
         is_as_requested = goal.is_as_requested and (is_there or returns_as_planned)
         is_measurable = drive.failure is None and ((is_there and goal.is_open) or not self.field.sites_only)
         info = self.sensors.measure(episode, robot, drive.length_m, is_as_requested, is_measurable)
-        if must_return and self.field.sites_only and drive.failure is None:
-            # at the base there is nothing to measure, and that is no failure
+        if not requested.is_open and drive.failure is None:
+            # on the way to its base, or with no site left, a robot has nothing to measure, and that is no failure
             info["sampled"] = False
         if drive.failure is not None:
             info["failure"] = drive.failure

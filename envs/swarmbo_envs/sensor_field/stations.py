@@ -57,7 +57,8 @@ class Stations:
     """Fixed positions and boxes of the sensors."""
 
     def __init__(self, settings: SensorFieldSettings, field: Field) -> None:
-        self.places = _checked_places(settings, field) if settings.places else _even_places(settings, field)
+        given = settings.places
+        self.places = field.distinct_places(given, "$.places") if given else _even_places(settings, field)
         # default: the smallest reach with which every site is in a box, and no box is a point; a distance is the larger
         # of the two along the axes
         to_nearest = np.asarray(KDTree(self.places).query(field.sites, p=np.inf)[0])
@@ -85,15 +86,6 @@ class Stations:
         """Candidate of a sensor that is nearest to a place."""
         own = self.spots[sensor]
         return own[nearest(own, place)]
-
-
-def _checked_places(settings: SensorFieldSettings, field: Field) -> Places:
-    places = np.array(settings.places, dtype=float)
-    for i, place in enumerate(places):
-        field.require_on_map(place, f"$.places[{i}]")
-        if (place == places[:i]).all(axis=1).any():
-            raise ConfigError(f"got {place.tolist()} twice; wanted different locations", at=f"$.places[{i}]")
-    return places
 
 
 def _even_places(settings: SensorFieldSettings, field: Field) -> Places:

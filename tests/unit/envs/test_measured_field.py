@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 from scipy.spatial import Delaunay
 
+import swarmbo as sb
 from swarmbo.errors import ConfigError
+from swarmbo_envs import robot_team_v0
 from swarmbo_envs.fields.field import lattice
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.fields.measured import Kriging, thinned
@@ -189,6 +191,18 @@ def test_numbers_just_below_the_limit_are_accepted(table):
     for sites in ("only", "interpolated"):
         field = build_field(table(text, sites=sites), 100)
         assert np.isfinite(field.value(field.points)).all()
+
+
+def test_a_robot_without_a_site_left_to_measure_has_not_failed(table):
+    given = table("east,north,zinc\n" + "".join(f"{100 * i},{100 * j},{i + j}\n" for i in range(3) for j in range(2)))
+    env = robot_team_v0.parallel_env(robots=2, field=given, max_cycles=4)
+    team, (observations, infos) = sb.Team.for_env(env, seed=0), env.reset(seed=0)
+    while env.agents:
+        observations, *rest = env.step(team.act(observations, infos))
+        team.observe(observations, *rest)
+    assert (team.n_data, team.failures) == (6, 0)
+    assert [info["sampled"] for info in rest[-1].values()] == [False, False]
+    sb.testing.check_environment(lambda: robot_team_v0.parallel_env(robots=6, field=given, max_cycles=4))
 
 
 def test_an_empty_path_says_how_to_give_a_file():

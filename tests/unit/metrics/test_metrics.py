@@ -168,6 +168,13 @@ def test_level_f1_is_the_harmonic_mean_of_precision_and_recall():
     assert level_f1(-values, values, 2.2) == 0.0
 
 
+def test_scores_of_a_map_are_nan_where_no_truth_is_known():
+    mean, unknown = np.zeros(3), np.full(3, np.nan)
+    assert math.isnan(level_f1(mean, unknown, -1.0))
+    assert math.isnan(level_f1(mean, unknown, 1.0))
+    assert math.isnan(map_rmse(mean, unknown))
+
+
 def record(number, agreement, sharing, distances):
     samples = [Sample(agent=agent, location=[0.0], measurement=None, distance=d) for agent, d in distances.items()]
     report = None if agreement is None else SolveReport(status="exact", traffic=agreement)

@@ -61,6 +61,25 @@ def test_values_have_codes_and_equal_numbers_count_as_one_value():
 
 
 @pytest.mark.parametrize(
+    ("low", "high", "step", "n", "value"),
+    [
+        (-0.3, 0.3, 0.1, 3, 0.0),
+        (-0.15, 0.15, 0.05, 3, 0.0),
+        (-1000.0, 1000.0, 0.001, 1_000_001, 0.001),
+        (1e15, 1e15 + 1.0, 0.125, 3, 1e15 + 0.375),
+        (0.0, 1.0, 1 / 3, 2, 2 / 3),
+    ],
+)
+def test_a_value_near_zero_or_on_a_tiny_grid_has_no_rounding_error(low, high, step, n, value):
+    assert sb.Real(low, high, step=step).value(low + n * step) == value
+    constraint = sb.Constraint(scope=("a", "b"), allowed=lambda a, b: a != value)
+    if value == 0.0:
+        space = {"a": sb.Real(low, high, step=step), "b": sb.Integer(0, 3)}
+        team = sb.Team(None, space, constraints=[constraint], seed=0, initial=12)
+        assert value not in {query.point["a"] for query in team.ask(12)}
+
+
+@pytest.mark.parametrize(
     "of", [sb.Real(0.5, 2.5, step=0.25), sb.Integer(1, 200, log=True), sb.Integer(-4, 8, step=3), COLOURS]
 )
 def test_each_value_of_a_grid_has_a_cell_whose_middle_is_its_place(of: Variable):

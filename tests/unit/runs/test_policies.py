@@ -134,8 +134,16 @@ def test_a_team_learns_from_actions_of_another_policy():
         assert team.pending == {}
     assert team.last_report.traffic.messages == 0
     assert msgspec.json.encode(team.last_query.id) == b'"q00003"'
-    with pytest.raises(ConfigError, match="of its space"):
-        team.follow({"sensor_0": [1.0]})
+    box = env.action_space("sensor_0")
+    for wrong in ([1.0], box.high + 0.01 * (box.high - box.low), None):
+        with pytest.raises(ConfigError, match=r"\$\.actions\.sensor_0: got .*; wanted an action of its space"):
+            team.follow({**actions, "sensor_0": wrong})
+    for missing in ({}, {agent: action for agent, action in actions.items() if agent != "sensor_2"}):
+        with pytest.raises(ConfigError, match=r"\$\.actions\.sensor_[02]: got None"):
+            team.follow(missing)
+    with pytest.raises(ConfigError, match=r"\$\.actions: got \['sensor_9'\]; wanted some of"):
+        team.follow({**actions, "sensor_9": actions["sensor_0"]})
+    assert (team.round, team.pending) == (3, {})
 
 
 def test_each_action_is_read_once_and_an_error_names_a_wrong_one(monkeypatch):
@@ -150,4 +158,6 @@ def test_each_action_is_read_once_and_an_error_names_a_wrong_one(monkeypatch):
     for wrong in (None, np.array([99.0]), "loud"):
         with pytest.raises(ConfigError, match=rf"\$\.actions\.{env.agents[1]}: got .*; wanted an action of its space"):
             team.follow({**actions, env.agents[1]: wrong})
+    with pytest.raises(ConfigError, match=r"\$\.actions: got \['nobody'\]; wanted some of"):
+        team.follow({**actions, "nobody": actions[env.agents[1]]})
     assert len(read) == 4 * len(env.agents)  # once per agent and call, also in refused calls
