@@ -37,8 +37,7 @@ _PATIENCE_OF_ONE = 2  # the same for one factor without noise: a joint model of 
 _LATE = 20  # least number of remaining rounds for a restart: with fewer, it ends worse than the previous search
 _GLOBAL_ABOVE = 1e-3  # share of the first outcomes' spread: with more expected improvement, the search is global
 _N_POINTS = 256  # random points at which this improvement is computed
-_FEW = 3  # largest number of variables of one factor whose search is global in turn: other peaks are found soon
-_GLOBAL_ABOVE_OF_ONE, _N_POINTS_OF_ONE = 1e-4, 2048  # the same share and points for one such factor
+_GLOBAL_ABOVE_ON_LINE = 1e-4  # the same share for one variable, all of whose peaks are found soon
 _PERIOD = 2  # period of global searches of a stalled factor or one variable, and of draws in noise
 _STALLED = 2  # idle evaluations until a factor is stalled, in units of those that halve a trust region
 _DRAW_PERIOD = 3  # period in queries of joint draws of factors that share variables, as bounds do not leave a basin
@@ -103,21 +102,21 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     alternate until the evidence is clear. A factor with choices is never such a sum. A transform of one factor with a
     lead below 0.5 nats per evaluation, and later below 1.5, alternates with untransformed outcomes, which show an
     optimum's shape better. The trust region of one factor needs twice ``box.failures`` to shrink, and restarts once
-    stalled. With little noise, every second point of one variable, and every fourth of two or three, is searched
-    globally. This ends once the expected improvement is below 1e-4 of the first outcomes' spread. Each of several
-    factors without shared variables is searched globally while its expected improvement exceeds a thousandth of the
-    first outcomes' spread. Later it is searched in its trust region, and once stalled, globally in every second round.
-    With outcomes per factor, the last round evaluates the combined best point of all parts of the graph. If the number
-    of rounds is unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with
-    shared variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many
-    outcomes as in the initial design, and cautious bounds after draws with three times as many. From then on, a part of
-    the graph may have no gain of 1e-4 of the first outcomes' spread in six evaluations. Then five of six of its points
-    are draws, since bounds do not leave a basin that they have explored. More than 128 factors are not drawn with
-    outcomes per factor, or in noise, since a draw explores all at once. Trust regions react to posterior means, not to
-    noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a
-    restart are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint
-    draws maximised everywhere, since a few outcomes tell little. So is every second point of one factor that is not
-    split, if its noise is above 1e-2. This does not hold if untransformed outcomes count as exact (noise below 5e-5).
+    stalled. With one variable and little noise, every second point is searched globally while the expected improvement
+    exceeds 1e-4 of the first outcomes' spread. Each of several factors without shared variables is searched globally
+    while its expected improvement exceeds a thousandth of the first outcomes' spread. Later it is searched in its trust
+    region, and once stalled, globally in every second round. With outcomes per factor, the last round evaluates the
+    combined best point of all parts of the graph. If the number of rounds is unknown, this happens whenever the number
+    of evaluations has grown by half. Outcomes of factors with shared variables are not transformed, since a gain of one
+    may be a loss of another. Draws begin with twice as many outcomes as in the initial design, and cautious bounds
+    after draws with three times as many. From then on, a part of the graph may have no gain of 1e-4 of the first
+    outcomes' spread in six evaluations. Then five of six of its points are draws, since bounds do not leave a basin
+    that they have explored. More than 128 factors are not drawn with outcomes per factor, or in noise, since a draw
+    explores all at once. Trust regions react to posterior means, not to noisy outcomes. If the fitted noise is above
+    3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart are tripled. In such noise of totals,
+    every second point, and all points of a batch but the first, are joint draws maximised everywhere, since a few
+    outcomes tell little. So is every second point of one factor that is not split, if its noise is above 1e-2. This
+    does not hold if untransformed outcomes count as exact (noise below 5e-5).
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
@@ -303,16 +302,15 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return None
         steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
         patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
-        # Some points are searched everywhere, as a trust region does not leave its peak. If models alternate, it is the
-        # transform's turn then, since untransformed outcomes, which show the optimum's shape, are for local searches.
-        is_wide = len(centre) <= _FEW and not restarted_at and patience == _PATIENCE_OF_ONE
-        places = belief.domain.to_unit(belief.X) if is_wide else None  # points of global searches are no steps
+        # Every second point of one variable is searched everywhere, as a trust region does not leave its peak. If two
+        # models alternate, the transform decides then: untransformed outcomes, which show a peak's shape, refine it.
+        is_line = len(centre) == 1 and not restarted_at and patience == _PATIENCE_OF_ONE
+        places = belief.domain.to_unit(belief.X) if is_line else None  # points of global searches are no steps
         seen = _seen(belief, situation)[restarted_at:]
         state = self._box(patience).state(seen, n_initial, steps, places=places, basis=basis)
-        period = _PERIOD * min(len(centre), 2)
-        if is_wide and (len(situation.history) + len(situation.pending)) % period == 0:
-            (potential,) = _potentials(situation, belief, centre, _N_POINTS_OF_ONE).values()
-            if potential >= _GLOBAL_ABOVE_OF_ONE * state.spread:
+        if is_line and (len(situation.history) + len(situation.pending)) % _PERIOD == 0:
+            (potential,) = _potentials(situation, belief, centre).values()
+            if potential >= _GLOBAL_ABOVE_ON_LINE * state.spread:
                 return box_around(centre, _EVERYWHERE)
         return box_around(centre, state.side)
 
@@ -342,7 +340,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         """Trust region per factor around the incumbent, once little improvement is expected elsewhere."""
         # A stalled factor is searched globally in every second round. Members of a batch have regions of several sides;
         # in the last batch no factor is searched globally, as no decision follows.
-        potentials = _potentials(situation, belief, centre, _N_POINTS)
+        potentials = _potentials(situation, belief, centre)
         U, sides, is_last = belief.domain.to_unit(belief.X), np.zeros(len(centre)), _is_last_batch(situation)
         shares = _SIDES_AT_LAST if is_last else _SIDES_BY_FACTOR
         # asynchronous workers, whose number of pending points is always the same, have all sides in turn
@@ -362,16 +360,14 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return box_around(centre, sides)
 
 
-def _potentials(
-    situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"], n_points: int
-) -> dict[str, float]:
+def _potentials(situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]) -> dict[str, float]:
     """Largest expected improvement of each factor at random points of the whole box."""
     when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     low, high = box_around(centre, _EVERYWHERE)
     everywhere = LogImprovements(belief.graph, low, high, centre[None], belief=belief, reference=to_beat(belief))
     potentials = dict[str, float]()
     for stack in stacks_of(belief.graph):
-        points = stream(situation.seed, "promise", **when).random((n_points, len(stack.columns[0])))
+        points = stream(situation.seed, "promise", **when).random((_N_POINTS, len(stack.columns[0])))
         gains = everywhere.value(stack, np.broadcast_to(points, (len(stack.factors), *points.shape)), ())
         potentials |= dict(zip(stack.factors, np.exp(gains.max(axis=1)).tolist(), strict=True))
     return potentials
