@@ -7,6 +7,7 @@
 
 import os
 import platform
+import shutil
 import tomllib
 import warnings
 from collections.abc import Collection, Generator, Mapping
@@ -25,6 +26,7 @@ import swarmbo
 from swarmbo import errors
 from swarmbo.boundary import files
 from swarmbo.errors import RunFolderError, typed
+from swarmbo.evaluations.executor import RUN_RESULTS
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs import stored_files
@@ -88,7 +90,7 @@ class RunFolder:
 
         The scenario is deleted last: if the process is killed before, the folder holds a run and can be cleared again.
         """
-        for file in stored_files.run_files(self.path):
+        for file in (*(self.path / stored_files.RESULTS).glob(RUN_RESULTS), *stored_files.run_files(self.path)):
             self._delete(file)
         for inside in (self.path / folder for folder in stored_files.FOLDERS):
             if inside.is_dir() and not any(inside.iterdir()):
@@ -106,7 +108,7 @@ class RunFolder:
 
     def _delete(self, file: Path) -> None:
         with files.naming(file, "cannot be deleted", "; choose another --out"):
-            file.unlink(missing_ok=True)
+            shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
 
     def _cut(self, name: str, length: int) -> None:
         """Shorten a log to its complete lines, so that the next line can follow."""
