@@ -60,7 +60,13 @@ class RunFolder:
         folder = cls(path)
         text, used_versions = dump(scenario), {**versions(), **(code or {})}
         note = {**used_versions, "digest": files.digest_of_table({**tomllib.loads(text), "versions": used_versions})}
-        folder._replace(stored_files.SCENARIO, (text + "\n" + tomli_w.dumps({"versions": note})).encode())
+        try:
+            content = (text + "\n" + tomli_w.dumps({"versions": note})).encode()
+        except UnicodeEncodeError as error:
+            begun = error.object[: error.end].rpartition('"')[2]
+            wanted = "wanted UTF-8: rename the file or folder"
+            raise errors.ConfigError(f"got a setting that begins with {begun!r}; {wanted}") from None
+        folder._replace(stored_files.SCENARIO, content)
         return folder
 
     @classmethod
@@ -90,7 +96,10 @@ class RunFolder:
 
         The scenario is deleted last: if the process is killed before, the folder holds a run and can be cleared again.
         """
-        for file in (*(self.path / stored_files.RESULTS).glob(RUN_RESULTS), *stored_files.run_files(self.path)):
+        for own in (self.path / stored_files.RESULTS).glob(RUN_RESULTS):
+            with files.naming(own, "cannot be deleted"):
+                shutil.rmtree(own)
+        for file in stored_files.run_files(self.path):
             self._delete(file)
         for inside in (self.path / folder for folder in stored_files.FOLDERS):
             if inside.is_dir() and not any(inside.iterdir()):
@@ -108,7 +117,7 @@ class RunFolder:
 
     def _delete(self, file: Path) -> None:
         with files.naming(file, "cannot be deleted", "; choose another --out"):
-            shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
 
     def _cut(self, name: str, length: int) -> None:
         """Shorten a log to its complete lines, so that the next line can follow."""

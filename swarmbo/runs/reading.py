@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from swarmbo.boundary.files import LoggedLines
+from swarmbo.boundary.files import LoggedLines, in_utf_8
 from swarmbo.boundary.values import counted, digits, html_table
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError, SwarmboWarning
 from swarmbo.records import Recommendation, RoundRecord
@@ -252,7 +252,7 @@ def export(
     left_out += [f"{path}: no round is logged" for path, _, table in found if table is None]
     for why in left_out:
         warnings.warn(f"{why}; left out", SwarmboWarning, stacklevel=2)
-    tables = {path.resolve().relative_to(root).as_posix(): table for path, _, table in found if table is not None}
+    tables = {in_utf_8(path.resolve().relative_to(root)): table for path, _, table in found if table is not None}
     if not tables:
         raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
     table = tables["."] if is_run else stacked(tables)

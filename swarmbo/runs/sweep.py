@@ -146,5 +146,5 @@ def folder_name(text: str) -> str:
     safe = re.sub(r"[^\w.=,+-]+", "_", text, flags=re.ASCII).strip(".")
     if safe == text and len(safe) <= _LONGEST_SLUG:
         return safe
-    digest = blake2b(text.encode(), digest_size=4).hexdigest()
+    digest = blake2b(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
     return f"{safe[: _LONGEST_SLUG - 9]}-{digest}"

@@ -34,6 +34,18 @@ class Step(NamedTuple):
     truncations: Mapping[str, bool]
     infos: Infos
 
+    @classmethod
+    def of(cls, returned: Any) -> "Step":
+        """Check what ``env.step`` returned; a ConfigError if it is not such a tuple."""
+        if not isinstance(returned, tuple | list) or len(returned) != len(cls._fields):
+            got = f"step() returned {short(returned)}; wanted {', '.join(cls._fields)}"
+            raise ConfigError(got, at="$.environment")
+        step = cls(*returned)
+        if wrong := [name for name in ("observations", "infos") if not isinstance(getattr(step, name), Mapping)]:
+            got = f"step() returned {wrong[0]} {short(getattr(step, wrong[0]))}"
+            raise ConfigError(f"{got}; wanted a table by agent", at="$.environment")
+        return step
+
 
 class Report(NamedTuple):
     """Report of one agent; ``docs/environments/contract.md`` explains each key.
