@@ -43,7 +43,7 @@ def noise_from_user(value: object, what: str) -> float:
     if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
         return np.nan
     if np.isnan(noise := reported_noise(value)):
-        wanted = "a finite number >= 0, or None or NaN if it is not known"
+        wanted = f"a finite number >= 0 and < {LARGEST_OUTCOME:g}, or None or NaN if it is not known"
         raise ShapeError(f"noise_std of {what}: got {short(value)}; wanted {wanted}")
     return noise
 

@@ -12,7 +12,7 @@ from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings, Views
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.boundary.files import naming
-from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, typed
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels
 from swarmbo.plotting import Formats, World, style
@@ -73,7 +73,7 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
     belief, target = scenario.belief, folder.path / "figures"
     fused = isinstance(belief, FusedSettings)
     prior = belief.prior if fused else belief
-    with naming(target, "figures cannot be written"):
+    with naming(target, "figures cannot be written", f"; later, `swarmbo plot {typed(folder.path)}` draws them"):
         can_rebuild = not unloaded_kernels(prior)  # figures load no user code
         settings = prior if isinstance(prior, ExactGPSettings) and can_rebuild else None
         views = views_of(folder) if fused else None
