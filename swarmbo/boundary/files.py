@@ -70,11 +70,6 @@ def regular_file(path: Path) -> bool:
         return False
 
 
-def in_utf_8(path: Path) -> str:
-    """Path as text with slashes, in which bytes that are not UTF-8 are written as ``\\xe9``."""
-    return os.fsencode(path.as_posix()).decode(errors="backslashreplace")
-
-
 @contextmanager
 def naming(path: Path, what: str, fix: str = "", kind: type[RunFolderError] = RunFolderError) -> Generator[None]:
     """Turn an OSError in the block into a ``kind`` with path, ``what`` failed (``cannot be read``), and fix."""

@@ -20,7 +20,7 @@ from swarmbo.errors import ConfigError, RunFolderError
 _LATEX = str.maketrans({character: f"\\{character}" for character in "&%$#_{}"})
 _LATEX |= str.maketrans({"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$"})
 _LATEX |= str.maketrans({"±": r"$\pm$", "²": r"\textsuperscript{2}", "µ": r"\textmu{}"})
-_LATEX |= str.maketrans({"[": "{[}"})  # after a line end it would begin an option
+_LATEX[ord("[")] = "{[}"  # after a line end it would begin an option
 MARKDOWN = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|"})
 
 _NUMBER = re.compile(r"([-+]?)([0-9.]+)(?:e([-+]\d+))?")

@@ -93,10 +93,7 @@ def make_evaluate(work: Work) -> Evaluate:
 
 
 def results_of_run(results: Path) -> Path:
-    """Folder in ``results`` with those of the present run, made if missing. A run that replaces it gets another one.
-
-    So a worker that outlives its run, whose folder was deleted, cannot write into that of the next run.
-    """
+    """Folder of a run in ``results``, made if missing. A worker that outlives a deleted run has no folder to write."""
     own = min(results.glob(RUN_RESULTS), default=results / f"run-{token_hex(8)}")
     own.mkdir(exist_ok=True)
     return own
@@ -149,8 +146,7 @@ class Pool:
     """Executor with processes on this machine.
 
     A thread serves the workers, so that a free worker gets a queued task while the caller computes. If the caller is
-    killed, workers finish their tasks, write the results and end. A pool that is not closed is closed at the program's
-    end.
+    killed, workers finish their tasks, write the results and end. A program that ends closes its pools.
 
     Args:
         work: Function that makes the evaluation in each worker.
@@ -173,7 +169,7 @@ class Pool:
         self._wakeups, self._waker = self._context.Pipe(duplex=False)  # a byte for each submitted task
         self._thread = threading.Thread(target=self._supervise, args=(count,), daemon=True)
         self._thread.start()
-        self._end = Finalize(None, self._end_workers, exitpriority=10)  # before multiprocessing waits for processes
+        self._end = Finalize(None, self.close, exitpriority=10)  # before multiprocessing waits for processes
 
     def submit(self, task: str, point: Any) -> None:
         """Begin a task, or queue it if all workers are busy."""
@@ -198,9 +194,7 @@ class Pool:
 
     def close(self) -> None:
         """Kill all workers."""
-        self._end()
-
-    def _end_workers(self) -> None:
+        self._end.cancel()
         if self._thread.is_alive():
             self._submit(None)
             self._thread.join()

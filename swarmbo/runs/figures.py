@@ -143,20 +143,15 @@ def write_replay(folder: RunFolder, records: Sequence[RoundRecord], path: Path) 
         env = make_environment(msgspec.structs.replace(scenario, environment=environment), is_served=True)
     except ConfigError:  # its simulator or its data are missing on this machine
         return None
-    shown_rounds, frames = _rounds_with_new_best(records), list[Any]()
+    earlier, frames = [None, *(record.best for record in records[:-1])], list[Any]()
+    improved = [record.round for record, best in zip(records, earlier, strict=True) if record.best != best]
+    improved = improved or [records[-1].round]  # thinned evenly, with the last of them
+    shown = {improved[int(i)] for i in np.linspace(0, len(improved) - 1, min(len(improved), _MOST_FRAMES))}
     env.reset(seed=scenario.seed)
     for record in records:
         for evaluation in record.evaluations:
             env.unwrapped.replay(evaluation.location, evaluation.measurement)
-        if record.round in shown_rounds:
+        if record.round in shown:
             frames.append(env.render())
     env.close()
     return style.write_frames(frames, path, _COLOURS) if frames else None
-
-
-def _rounds_with_new_best(records: Sequence[RoundRecord]) -> set[int]:
-    """Rounds with a new best, evenly thinned to ``_MOST_FRAMES`` with the last of them; if none, the last round."""
-    earlier = [None, *(record.best for record in records[:-1])]
-    improved = [record.round for record, best in zip(records, earlier, strict=True) if record.best != best]
-    improved = improved or [records[-1].round]
-    return {improved[int(i)] for i in np.linspace(0, len(improved) - 1, min(len(improved), _MOST_FRAMES))}

@@ -26,7 +26,6 @@ import swarmbo
 from swarmbo import errors
 from swarmbo.boundary import files
 from swarmbo.errors import RunFolderError, typed
-from swarmbo.evaluations.executor import RUN_RESULTS
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs import stored_files
@@ -60,13 +59,7 @@ class RunFolder:
         folder = cls(path)
         text, used_versions = dump(scenario), {**versions(), **(code or {})}
         note = {**used_versions, "digest": files.digest_of_table({**tomllib.loads(text), "versions": used_versions})}
-        try:
-            content = (text + "\n" + tomli_w.dumps({"versions": note})).encode()
-        except UnicodeEncodeError as error:
-            begun = error.object[: error.end].rpartition('"')[2]
-            wanted = "wanted UTF-8: rename the file or folder"
-            raise errors.ConfigError(f"got a setting that begins with {begun!r}; {wanted}") from None
-        folder._replace(stored_files.SCENARIO, content)
+        folder._replace(stored_files.SCENARIO, (text + "\n" + tomli_w.dumps({"versions": note})).encode())
         return folder
 
     @classmethod
@@ -96,9 +89,8 @@ class RunFolder:
 
         The scenario is deleted last: if the process is killed before, the folder holds a run and can be cleared again.
         """
-        for own in (self.path / stored_files.RESULTS).glob(RUN_RESULTS):
-            with files.naming(own, "cannot be deleted"):
-                shutil.rmtree(own)
+        for own in (self.path / stored_files.RESULTS).glob(stored_files.RUN_RESULTS):
+            shutil.rmtree(own)
         for file in stored_files.run_files(self.path):
             self._delete(file)
         for inside in (self.path / folder for folder in stored_files.FOLDERS):

@@ -74,13 +74,12 @@ class _Display:
 class Progress(_Display):
     """Progress of a run, round by round: best, scores if known, traffic, time left. A context manager.
 
-    The traffic includes that of rounds before in the log of ``folder``, the folder of the run. With workers, a round is
-    an evaluation; counts of running and failed ones, and the workers' busy share, are shown.
+    With workers, a round is an evaluation; counts of running and failed ones, and the workers' busy share, are shown.
     """
 
     def __init__(self, rounds: int, workers: int = 0, folder: Path | None = None, *, quiet: bool = False) -> None:
         super().__init__(rounds, "done" if workers else "round", quiet=quiet)
-        self._folder, self._min_counts = folder, max(workers, 1)
+        self._folder, self._min_counts = folder, max(workers, 1)  # the folder's log has the traffic of earlier rounds
         self._shown = -1, Traffic()  # the last round, and the traffic until then
         self._standing = WorkerStatistics(workers) if workers else None
         self._last_update: tuple[int, str] = (0, "")

@@ -161,7 +161,7 @@ class _RoundLoop:
 
     def _restore(self, checkpoint: states.Checkpoint, record: RoundRecord) -> None:
         env = self._parts.env
-        states.delete_other_arrays(self._parts.folder, checkpoint)  # left if the run was killed at its end
+        states.write_checkpoint(self._parts.folder, checkpoint)  # a kill may have left older arrays, which it deletes
         env.unwrapped.set_state(checkpoint.world)
         self._parts.team.load_state_dict(checkpoint.team)
         self.last_record = record

@@ -242,13 +242,8 @@ def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
         raise ConfigError(f"get_state() returned 'json' that is not plain: {error}", at="$.environment") from None
     folder.write_arrays(arrays_name, arrays)
     folder.write_sealed("checkpoint.json", text.encode())
-    delete_other_arrays(folder, checkpoint)
-
-
-def delete_other_arrays(folder: RunFolder, checkpoint: Checkpoint) -> None:
-    """Delete the arrays of other checkpoints."""
     for old in folder.path.glob(CHECKPOINTS):
-        if old.name != _arrays_name(checkpoint.round):
+        if old.name != arrays_name:
             old.unlink()
 
 

@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -95,7 +96,10 @@ def sweep(
 
     pending = dict[str, int]()
     for number, trial in enumerate(trials):
-        if _is_complete(trial):
+        summary = None
+        with suppress(RunFolderError):  # damaged: running it fails with the same message, and the others go on
+            summary = completed_summary(trial.scenario, trial.out, trial.trust)
+        if summary is not None:
             add(number, Outcome(trial, "skipped"))
         else:
             pending[f"trial {number}"] = number
@@ -118,13 +122,6 @@ def sweep(
 
 def _make_worker() -> Callable[[str, Trial], Outcome]:
     return _run_trial
-
-
-def _is_complete(trial: Trial) -> bool:
-    try:
-        return completed_summary(trial.scenario, trial.out, trial.trust) is not None
-    except RunFolderError:  # damaged: running it fails with the same message, and the others go on
-        return False
 
 
 def _run_trial(task: str, trial: Trial) -> Outcome:

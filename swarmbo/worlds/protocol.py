@@ -38,12 +38,11 @@ class Step(NamedTuple):
     def of(cls, returned: Any) -> "Step":
         """Check what ``env.step`` returned; a ConfigError if it is not such a tuple."""
         if not isinstance(returned, tuple | list) or len(returned) != len(cls._fields):
-            got = f"step() returned {short(returned)}; wanted {', '.join(cls._fields)}"
-            raise ConfigError(got, at="$.environment")
+            raise ConfigError(f"step() returned {short(returned)}; wanted {', '.join(cls._fields)}", "$.environment")
         step = cls(*returned)
-        if wrong := [name for name in ("observations", "infos") if not isinstance(getattr(step, name), Mapping)]:
-            got = f"step() returned {wrong[0]} {short(getattr(step, wrong[0]))}"
-            raise ConfigError(f"{got}; wanted a table by agent", at="$.environment")
+        for name in ("observations", "infos"):
+            if not isinstance(table := getattr(step, name), Mapping):
+                raise ConfigError(f"step() returned {name} {short(table)}; wanted a table by agent", "$.environment")
         return step
 
 

@@ -104,7 +104,9 @@ def test_a_result_of_a_deleted_run_does_not_count_for_the_next_one_there(pool_of
 
 def test_a_program_that_does_not_close_its_pool_ends(tmp_path):
     text = "from swarmbo.evaluations import Pool\nfrom tasks import Doing\nif __name__ == '__main__':\n"
-    text += "    pool = Pool(Doing(), 2)\n    pool.submit('a', [])\n    assert pool.poll(60.0)\n    raise SystemExit(3)\n"
+    text += (
+        "    pool = Pool(Doing(), 2)\n    pool.submit('a', [])\n    assert pool.poll(60.0)\n    raise SystemExit(3)\n"
+    )
     (tmp_path / "program.py").write_text(text)
     search = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run([sys.executable, tmp_path / "program.py"], env=search, timeout=LONG).returncode == 3

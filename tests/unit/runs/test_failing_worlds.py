@@ -209,7 +209,9 @@ def test_a_reset_that_returns_no_pair_is_refused(monkeypatch, tmp_path, bump_sce
     monkeypatch.chdir(tmp_path)
     maker = pettingzoo.spec("parallel", "tests/bump-v0").entry_point
     monkeypatch.setattr(maker, "reset", lambda self, seed=None, options=None: None)
-    with pytest.raises(ConfigError, match=r"^\$\.environment: .*reset\(\) returned None; wanted observations and infos"):
+    with pytest.raises(
+        ConfigError, match=r"^\$\.environment: .*reset\(\) returned None; wanted observations and infos"
+    ):
         use(bump_scenario())
 
 

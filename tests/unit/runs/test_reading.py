@@ -250,7 +250,7 @@ def test_folders_whose_names_are_not_utf_8_are_named_in_tables(done, cli, tmp_pa
     refused = cli("run", "camel", "--set", "environment.function=caf\udce9", "--out", tmp_path / "out", status=2)
     assert "caf" in refused.stderr
     scenario = replace(load("camel", ["rounds=1"]), modules=("/caf\udce9",))
-    with pytest.raises(ConfigError, match=r"got a setting that begins with '/caf.udce9'; wanted UTF-8: rename"):
+    with pytest.raises(ConfigError, match=r"modules\[0\]: got '/caf.udce9', which is not UTF-8; rename"):
         run(scenario, tmp_path / "out")
 
 

@@ -118,16 +118,13 @@ def test_a_run_deletes_only_its_own_checkpoints(tmp_path, bump_scenario):
     assert checkpoints == {"checkpoint-000003.npz", "checkpoint-best.npz"}
 
 
-def test_a_run_killed_at_its_end_keeps_no_older_checkpoint_when_resumed(tmp_path, bump_scenario, monkeypatch):
-    def killed(folder, checkpoint):
-        if checkpoint.round == 3:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("swarmbo.runs.states.delete_other_arrays", killed)
-        run(bump_scenario(rounds=3), tmp_path / "run")
-    assert resume(tmp_path / "run").rounds == 3
-    assert [path.name for path in (tmp_path / "run").glob("checkpoint-*.npz")] == ["checkpoint-000003.npz"]
+def test_a_run_killed_at_its_end_keeps_no_older_checkpoint_when_resumed(tmp_path, bump_scenario):
+    run(bump_scenario(rounds=3), out := tmp_path / "run")
+    whole = {path.name: path.read_bytes() for path in out.glob("checkpoint*")}
+    (out / "summary.json").unlink()
+    (out / "checkpoint-000002.npz").write_bytes(whole["checkpoint-000003.npz"])
+    assert resume(out).rounds == 3
+    assert {path.name: path.read_bytes() for path in out.glob("checkpoint*")} == whole
 
 
 def test_a_run_killed_while_its_scenario_was_written_can_start_again(tmp_path, bump_scenario):

@@ -248,7 +248,7 @@ def test_an_error_says_that_figures_cannot_be_written(crashed, monkeypatch):
     folder, _ = crashed()
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        with pytest.raises(RunFolderError, match="figures cannot be written: No space left.*; later, `swarmbo plot"):
+        with pytest.raises(RunFolderError, match=r"figures cannot be written: No space left.*; later, `swarmbo plot"):
             draw_run(folder)
     shutil.rmtree(folder / "figures")
     (folder / "figures").write_text("")
