@@ -266,10 +266,9 @@ _TYPE_TEXTS |= {"bool": "true or false", "null": "nothing"}
 
 def _plain_message(text: str) -> str:
     """A message of msgspec without the value; messages about a type are put in the words of other errors."""
-    if (match := re.fullmatch(r"Expected `([^`]*)`(.*), got [^,]*", text, flags=re.DOTALL)) is not None:
-        return (
-            f"wanted {' or '.join(_TYPE_TEXTS.get(word, word) for word in match.group(1).split(' | '))}{match.group(2)}"
-        )
+    if (match := re.fullmatch(r"Expected `([^`]*)`(.*?)(, got [^,]*)?", text, flags=re.DOTALL)) is not None:
+        types = (_TYPE_TEXTS.get(word, word) for word in match.group(1).split(" | "))
+        return f"wanted {' or '.join(types)}{match.group(2)}"
     text = text.replace("`", "'").strip()
     return " ".join((text[0].lower() + text[1:]).split()) if text else "not accepted"
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.errors import ConfigError, DataWarning, ShapeError
+from swarmbo.errors import ConfigError, DataWarning, ShapeError, SwarmboError
 
 LARGEST_OUTCOME = 1e60  # beyond it, squares of standardised outcomes may overflow float64
 
@@ -43,7 +43,7 @@ def noise_from_user(value: object, what: str) -> float:
     if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
         return np.nan
     if np.isnan(noise := reported_noise(value)):
-        wanted = "a finite number >= 0, or None or NaN if it is not known"
+        wanted = f"a finite number >= 0 and < {LARGEST_OUTCOME:g}, or None or NaN if it is not known"
         raise ShapeError(f"noise_std of {what}: got {short(value)}; wanted {wanted}")
     return noise
 
@@ -263,8 +263,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Text of an exception and its location, in one short line."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """Text of an exception, in one short line, with its location, unless a message of swarmbo says all."""
+    frames = [] if isinstance(error, SwarmboError) else traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
     text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     return (text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…") + where

@@ -256,16 +256,16 @@ def draw(folder: Path, drawn_as: "Formats | None") -> None:
 
 
 def close(folder: Path, summary: "Summary", *, was_there: bool, drawn_as: "Formats | None") -> None:
-    """End a run: draw figures, and print the closing tables and the folder."""
+    """End a run: print the closing tables and the folder, and draw figures."""
     from swarmbo.runs.report import reference_table, report_table
 
     if was_there:
         typer.echo(f"{folder}: this run is complete already")
-    draw(folder, drawn_as)
     show(report_table(summary))
     if (others := reference_table(summary)) is not None:
         show(others)
     typer.echo(f"written to {folder}")
+    draw(folder, drawn_as)
 
 
 def line_width() -> int:

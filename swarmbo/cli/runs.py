@@ -325,8 +325,8 @@ def reproduce(
     options.show(reproduction.reproduction_table(given, rows))
     for text in (*given.deviations, *notes):
         typer.echo(f"- {text}")
-    given_options = [f"--problem {problem}" for problem in problems or ()] + ["--quick"] * quick
-    given_options += [f"--seeds {seeds}"] if seeds else []
+    given_options = [f"--problem {typed(problem)}" for problem in problems or ()] + ["--quick"] * quick
+    given_options += [f"{option} {typed(value)}" for option, value in (("--seeds", seeds), ("--out", out)) if value]
     command = " ".join(["swarmbo reproduce", typed(name), *given_options])
     typer.echo(reproduction.write_markdown(given, rows, notes, command, folder / "table.md"))
     if drawing is not None and scores:

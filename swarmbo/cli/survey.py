@@ -1,5 +1,6 @@
 """The command that maps a user's samples and proposes the next locations."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -49,7 +50,7 @@ def next_places(
     of_interest = None if area is None else read_region(area, data, "--area")
     plan = plan_next(data, names, aim=aim, level=level, avoid=no_go, area=of_interest, positions=starts)
     written, notes = write_plan(plan, folder)
-    figure = survey_figure(plan, f"{samples.name}, {data.quantity}")
+    figure = survey_figure(plan, f"{os.fsencode(samples.name).decode(errors='replace')}, {data.quantity}")
     options.show(places_table(plan, f"next locations: {aim} of {data.quantity} from {len(data)} samples"))
     if data.noise_column is not None:
         typer.echo(f"standard deviation of each value's noise: column {data.noise_column!r}")

@@ -17,11 +17,11 @@ from swarmbo.compare import statistics
 from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoredRun
 from swarmbo.errors import ConfigError, RunFolderError
 
-_LATEX = {character: f"\\{character}" for character in "&%$#_{}"}
-_LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$"}
-_LATEX |= {"±": r"$\pm$", "²": r"\textsuperscript{2}", "µ": r"\textmu{}"}
-_LATEX["["] = "{[}"  # after a line end it would begin an option
-_MARKDOWN = {character: f"\\{character}" for character in "\\`*_[]<>|"}
+_LATEX = str.maketrans({character: f"\\{character}" for character in "&%$#_{}"})
+_LATEX |= str.maketrans({"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$"})
+_LATEX |= str.maketrans({"±": r"$\pm$", "²": r"\textsuperscript{2}", "µ": r"\textmu{}"})
+_LATEX[ord("[")] = "{[}"  # after a line end it would begin an option
+MARKDOWN = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|"})
 
 _NUMBER = re.compile(r"([-+]?)([0-9.]+)(?:e([-+]\d+))?")
 _HEADS = ("method", "seeds", "mean", "difference", "p")
@@ -203,21 +203,17 @@ def _between(ends: tuple[float | None, float | None], sign: str) -> str:
     return "" if None in ends else f" [{', '.join(f'{end:{sign}.3g}' for end in ends)}]"
 
 
-def _escaped(text: str, table: dict[str, str]) -> str:
-    return "".join(table.get(character, character) for character in text)
-
-
 def _latex(group: _Group) -> str:
     def cells(texts: Sequence[str], best: bool = False) -> str:
-        escaped = [_escaped(text, _LATEX) for text in texts[:2]]
-        escaped += [_NUMBER.sub(_in_latex, _escaped(text, _LATEX)) for text in texts[2:]]
+        escaped = [text.translate(_LATEX) for text in texts[:2]]
+        escaped += [_NUMBER.sub(_in_latex, text.translate(_LATEX)) for text in texts[2:]]
         cells = (rf"\textbf{{{text}}}" if best and i in _BOLD else text for i, text in enumerate(escaped))
         return " & ".join(cells) + r" \\"
 
     lines = [cells(row, best) for row, best in zip(group.rows, group.bold, strict=True)]
     label = re.sub(r"[^A-Za-z0-9]+", "-", group.problem)
     preamble = [r"\begin{table}% \usepackage{booktabs}; table* for both of two columns", r"\centering"]
-    preamble += [rf"\caption{{{_escaped(group.caption, _LATEX)}}}", rf"\label{{tab:{label}}}", r"\smallskip"]
+    preamble += [rf"\caption{{{group.caption.translate(_LATEX)}}}", rf"\label{{tab:{label}}}", r"\smallskip"]
     head = [r"\begin{tabular}{lrrrr}", r"\toprule", cells(_HEADS), r"\midrule"]
     return "\n".join([*preamble, *head, *lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
@@ -230,11 +226,11 @@ def _in_latex(number: re.Match[str]) -> str:
 
 def _markdown(group: _Group) -> str:
     def cells(texts: Sequence[str], best: bool) -> list[str]:
-        escaped = (_escaped(text, _MARKDOWN) for text in texts)
+        escaped = (text.translate(MARKDOWN) for text in texts)
         return [f"**{cell}**" if best and i in _BOLD else cell for i, cell in enumerate(escaped)]
 
     rows = [cells(row, best) for row, best in zip(group.rows, group.bold, strict=True)]
-    return "\n".join([_escaped(group.caption, _MARKDOWN), "", *markdown(_HEADS, rows, 1), ""])
+    return "\n".join([group.caption.translate(MARKDOWN), "", *markdown(_HEADS, rows, 1), ""])
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]], n_texts: int) -> list[str]:

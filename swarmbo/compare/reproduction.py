@@ -13,7 +13,7 @@ from jaxtyping import Float
 from rich.table import Table
 
 from swarmbo import metrics
-from swarmbo.compare.output import empty_table, markdown, rows_of_equal_length
+from swarmbo.compare.output import MARKDOWN, empty_table, markdown, rows_of_equal_length
 from swarmbo.compare.statistics import differ, paired_difference
 from swarmbo.errors import ConfigError
 from swarmbo.plotting import style
@@ -260,7 +260,8 @@ def write_markdown(
 ) -> Path:
     """Write the command, the rows as a table of Markdown, and a line for each deviation and note."""
     lines = [f"{given.paper}: {SCORE_NAME_TEXT[given.scores[0]]}.", "", f"`{command}`", ""]
-    lines += [*markdown(_HEAD, rows, 2), "", *(f"- {text}" for text in (*given.deviations, *notes))]
+    escaped = [(*(name.translate(MARKDOWN) for name in row[:2]), *row[2:]) for row in rows]
+    lines += [*markdown(_HEAD, escaped, 2), "", *(f"- {text}" for text in (*given.deviations, *notes))]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

@@ -223,7 +223,8 @@ def _known_noise(noise_std: object, y: Float[np.ndarray, "t k"]) -> Float[np.nda
     noise = np.broadcast_to(given[:, None] if given.ndim == 1 else given, (t, k))
     if (refused := ~np.isnan(noise) & ~((noise >= 0.0) & (noise < LARGEST_OUTCOME))).any():
         row, column = np.argwhere(refused)[0]
-        raise ShapeError(f"noise_std[{row}]: got {noise[row, column]}; wanted a finite number >= 0, NaN if not known")
+        wanted = f"a finite number >= 0 and < {LARGEST_OUTCOME:g}, NaN if not known"
+        raise ShapeError(f"noise_std[{row}]: got {noise[row, column]}; wanted {wanted}")
     return noise
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from swarmbo.boundary.values import whole_number
 from swarmbo.errors import ConfigError, EvaluationError
-from swarmbo.evaluations.executor import Ended, Executor, stored_result
+from swarmbo.evaluations.executor import Ended, Executor, results_of_run, stored_result
 from swarmbo.evaluations.ledger import Event, Ledger
 from swarmbo.records import Query
 
@@ -33,7 +33,7 @@ class Driver:
         total: Number of queries to be told.
         tell: Tells the ledger a query's outcome, given the end of its task; only a task that is ``done`` has a result.
         is_synchronous: True for batches.
-        results: Folder with results that workers wrote; those of pending queries are told first.
+        results: Folder of a ``Pool``'s results, for this ledger only; those of pending queries are told first.
         stops: True to raise an exception of the world.
         ahead: Number of queries asked ahead of a free worker, in asynchronous mode; by default one, and one more for
             each eight workers. Such a decision lacks the outcomes that are still out; 0 waits for a free worker.
@@ -54,18 +54,19 @@ class Driver:
         whole_number(self.total, 0, "total")
         ahead = 1 + self.workers // 8 if self.ahead is None else whole_number(self.ahead, 0, "ahead")
         self._most_pending = self.workers + ahead
+        self._results = None if self.results is None else results_of_run(self.results)
         self._running, self._ended = set[str](), dict[str, Ended]()
 
     def run(self) -> None:
         """Run until ``total`` queries are told; a ConfigError if ``tell`` leaves out some outcomes."""
         ledger = self.ledger
         for query_id, query in ledger.pending.items():
-            end = None if self.results is None else stored_result(self.results, query_id)
+            end = None if self._results is None else stored_result(self._results, query_id)
             if end is not None and not (self.stops and end.status == "error"):
                 self._ended[query_id] = end
                 continue
-            if self.results is not None:  # an error stopped the run: it is not the result of the next attempt
-                (self.results / f"{query_id}.json").unlink(missing_ok=True)
+            if self._results is not None:  # an error stopped the run: it is not the result of the next attempt
+                (self._results / f"{query_id}.json").unlink(missing_ok=True)
             self._send(query)
         if not self.is_synchronous:
             self._tell_all()
@@ -117,8 +118,8 @@ class Driver:
             self.tell(query_id, self._ended.pop(query_id))
             if query_id in self.ledger.team.pending:  # the run would wait forever
                 raise ConfigError(f"query {query_id} still waits; wanted all outcomes, or failed=True", at="$.tell")
-            if self.results is not None:
-                (self.results / f"{query_id}.json").unlink(missing_ok=True)
+            if self._results is not None:
+                (self._results / f"{query_id}.json").unlink(missing_ok=True)
 
 
 class WorkerStatistics:

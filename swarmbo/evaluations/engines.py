@@ -32,7 +32,7 @@ class _TimeLimited:
         if current_process().daemon:  # as workers of Dask are: a daemon may not start processes
             current_process().daemon = False
         self._pool = executor.Pool(work, 1, None, timeout_s)
-        Finalize(self, self._pool.close, exitpriority=10)  # when its thread ends, or before processes are waited for
+        Finalize(self, self._pool.close)  # when its thread ends
 
     def __call__(self, task: str, point: Any) -> executor.Ended:
         self._pool.submit(task, point)

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -30,6 +32,7 @@ from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 
 Evaluate = Callable[[str, Any], Any]  # result of a task, plain data, from its name and its point
 Work = Callable[[], Evaluate]  # makes an ``Evaluate``, once in each worker; it can be pickled
+RUN_RESULTS = f"run-{'[0-9a-f]' * 16}"  # folder with the results of one run
 
 
 class Ended(NamedTuple):
@@ -89,6 +92,13 @@ def make_evaluate(work: Work) -> Evaluate:
         raise ConfigError(f"a worker cannot make its evaluation: {error_text(error)}", at="$.workers") from error
 
 
+def results_of_run(results: Path) -> Path:
+    """Folder of a run in ``results``, made if missing. A worker that outlives a deleted run has no folder to write."""
+    own = min(results.glob(RUN_RESULTS), default=results / f"run-{token_hex(8)}")
+    own.mkdir(exist_ok=True)
+    return own
+
+
 def store_result(folder: Path, end: Ended) -> None:
     """Write a result, completely or not at all."""
     text = msgspec.json.encode(plain(end._asdict()), enc_hook=_plain_array)
@@ -136,12 +146,12 @@ class Pool:
     """Executor with processes on this machine.
 
     A thread serves the workers, so that a free worker gets a queued task while the caller computes. If the caller is
-    killed, workers finish their tasks, write the results and end.
+    killed, workers finish their tasks, write the results and end. A program that ends closes its pools.
 
     Args:
         work: Function that makes the evaluation in each worker.
         count: Number of workers.
-        results: Existing folder, to which each result is written, if possible, before it is reported; None: nowhere.
+        results: Existing folder, in which each result is written, if possible, before it is reported; None: nowhere.
         timeout_s: Time limit of a task, s; a process that takes longer is killed. None: no limit.
     """
 
@@ -149,7 +159,7 @@ class Pool:
         if sys.platform == "win32" and sys.version_info < (3, 13) and 2 * count + 1 > 63:  # handles to wait for
             wanted = "at most 31 on Windows, or Python 3.13, or another engine"
             raise ConfigError(f"got {count} processes; wanted {wanted}", at="$.workers.count")
-        self._work, self._results = work, results
+        self._work, self._results = work, None if results is None else results_of_run(results)
         self._timeout_s = math.inf if timeout_s is None else timeout_s
         self._context = get_context("spawn")
         self._workers, self._queue = list[_Worker](), deque[tuple[str, Any]]()
@@ -159,6 +169,7 @@ class Pool:
         self._wakeups, self._waker = self._context.Pipe(duplex=False)  # a byte for each submitted task
         self._thread = threading.Thread(target=self._supervise, args=(count,), daemon=True)
         self._thread.start()
+        self._end = Finalize(None, self.close, exitpriority=10)  # before multiprocessing waits for processes
 
     def submit(self, task: str, point: Any) -> None:
         """Begin a task, or queue it if all workers are busy."""
@@ -183,6 +194,7 @@ class Pool:
 
     def close(self) -> None:
         """Kill all workers."""
+        self._end.cancel()
         if self._thread.is_alive():
             self._submit(None)
             self._thread.join()

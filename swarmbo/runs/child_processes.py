@@ -24,7 +24,7 @@ from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Hooks, OnRound, reset
 from swarmbo.runs.scenario import Scenario, make_environment
 from swarmbo.runs.world import load_plug_ins
-from swarmbo.worlds import FunctionWorld
+from swarmbo.worlds import FunctionWorld, Step
 
 Task = Callable[[Hooks], Summary]  # picklable; runs from the state of a folder to the end
 _AT = "$.environment"
@@ -173,7 +173,7 @@ class CopiedWorld:
             env, world = copy or self._make()
             copy = None  # until the step has succeeded
             env.unwrapped.at_query(int(task.removeprefix("q")))
-            infos = env.step(world.actions(point, env.possible_agents))[4]
+            infos = Step.of(env.step(world.actions(point, env.possible_agents))).infos
             copy = env, world
             return plain_infos(infos)
 

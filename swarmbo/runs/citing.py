@@ -50,8 +50,11 @@ def cite(paths: Iterable[Path]) -> Citations:
             if all(_holds(part, settings) for part in condition.split(" & ")):
                 keys.update(references)
     swarmbo = table()["swarmbo"] | {"version": " and ".join(versions), "year": "2026"}
-    found = {"swarmbo": swarmbo} | {key: table()["entries"][key] for key in sorted(keys)}
-    return Citations({key: bibtex(key, fields) for key, fields in found.items()}, list(notes))
+    found, entries = {"swarmbo": swarmbo} | {key: table()["entries"][key] for key in sorted(keys)}, dict[str, str]()
+    for key, fields in found.items():
+        lines = [f"  {name} = {{{text}}}" for name, text in fields.items() if name != "type"]
+        entries[key] = f"@{fields['type']}{{{key},\n" + ",\n".join(lines) + "\n}"
+    return Citations(entries, list(notes))
 
 
 def _begun(run: Run) -> tuple[Path, dict[str, str], dict[str, Any], bool]:
@@ -73,12 +76,6 @@ def settings_of(run: Run) -> dict[str, Any]:
     if run.summary is not None and isinstance(chosen := run.summary.acquisition, str) and tables["acquisition"]:
         settings["acquisition.kind"] = chosen.partition(" ")[0]
     return settings
-
-
-def bibtex(key: str, fields: Mapping[str, str]) -> str:
-    """BibTeX entry."""
-    lines = [f"  {name} = {{{text}}}" for name, text in fields.items() if name != "type"]
-    return f"@{fields['type']}{{{key},\n" + ",\n".join(lines) + "\n}"
 
 
 def _holds(part: str, settings: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings, Views
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.boundary.files import naming
-from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, typed
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels
 from swarmbo.plotting import Formats, World, style
@@ -73,7 +73,7 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
     belief, target = scenario.belief, folder.path / "figures"
     fused = isinstance(belief, FusedSettings)
     prior = belief.prior if fused else belief
-    with naming(target, "figures cannot be written"):
+    with naming(target, "figures cannot be written", f"; later, `swarmbo plot {typed(folder.path)}` draws them"):
         can_rebuild = not unloaded_kernels(prior)  # figures load no user code
         settings = prior if isinstance(prior, ExactGPSettings) and can_rebuild else None
         views = views_of(folder) if fused else None
@@ -143,20 +143,15 @@ def write_replay(folder: RunFolder, records: Sequence[RoundRecord], path: Path) 
         env = make_environment(msgspec.structs.replace(scenario, environment=environment), is_served=True)
     except ConfigError:  # its simulator or its data are missing on this machine
         return None
-    shown_rounds, frames = _rounds_with_new_best(records), list[Any]()
+    earlier, frames = [None, *(record.best for record in records[:-1])], list[Any]()
+    improved = [record.round for record, best in zip(records, earlier, strict=True) if record.best != best]
+    improved = improved or [records[-1].round]  # thinned evenly, with the last of them
+    shown = {improved[int(i)] for i in np.linspace(0, len(improved) - 1, min(len(improved), _MOST_FRAMES))}
     env.reset(seed=scenario.seed)
     for record in records:
         for evaluation in record.evaluations:
             env.unwrapped.replay(evaluation.location, evaluation.measurement)
-        if record.round in shown_rounds:
+        if record.round in shown:
             frames.append(env.render())
     env.close()
     return style.write_frames(frames, path, _COLOURS) if frames else None
-
-
-def _rounds_with_new_best(records: Sequence[RoundRecord]) -> set[int]:
-    """Rounds with a new best, evenly thinned to ``_MOST_FRAMES`` with the last of them; if none, the last round."""
-    earlier = [None, *(record.best for record in records[:-1])]
-    improved = [record.round for record, best in zip(records, earlier, strict=True) if record.best != best]
-    improved = improved or [records[-1].round]
-    return {improved[int(i)] for i in np.linspace(0, len(improved) - 1, min(len(improved), _MOST_FRAMES))}

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from rich.table import Column
 
 from swarmbo.boundary.values import digits
 from swarmbo.evaluations import Event, WorkerStatistics
-from swarmbo.metrics import agreement_traffic
+from swarmbo.metrics import agreement_traffic, sharing_traffic
 from swarmbo.records import RoundRecord, Traffic
 from swarmbo.runs.callbacks import Callback, make_callbacks
 from swarmbo.runs.folder import RunFolder
@@ -77,9 +77,10 @@ class Progress(_Display):
     With workers, a round is an evaluation; counts of running and failed ones, and the workers' busy share, are shown.
     """
 
-    def __init__(self, rounds: int, workers: int = 0, *, quiet: bool = False) -> None:
+    def __init__(self, rounds: int, workers: int = 0, folder: Path | None = None, *, quiet: bool = False) -> None:
         super().__init__(rounds, "done" if workers else "round", quiet=quiet)
-        self._traffic, self._min_counts = Traffic(), max(workers, 1)
+        self._folder, self._min_counts = folder, max(workers, 1)  # the folder's log has the traffic of earlier rounds
+        self._shown = -1, Traffic()  # the last round, and the traffic until then
         self._standing = WorkerStatistics(workers) if workers else None
         self._last_update: tuple[int, str] = (0, "")
 
@@ -92,8 +93,11 @@ class Progress(_Display):
 
     def show(self, record: RoundRecord, was_logged: bool) -> None:
         """Show one round; passed as ``on_round`` to ``run`` and ``resume``."""
-        self._traffic += agreement_traffic([record]) + record.sharing
-        text = round_text(record, self._traffic)
+        (last, traffic), new = self._shown, [record]
+        if record.round != last + 1 and self._folder is not None:  # resumed from a checkpoint, or repeated
+            traffic, new = Traffic(), [*RunFolder.open(self._folder).records()[: record.round], record]
+        self._shown = record.round, traffic + agreement_traffic(new) + sharing_traffic(new)
+        text = round_text(record, self._shown[1])
         self._last_update = record.round, f"{text}, checked against the log" if was_logged else text
         self._update(*self._last_update)
         if self._standing is not None and (was_logged or record.round == 0):
@@ -174,8 +178,9 @@ class _CallbackCalls:
         # a run whose rounds were all logged, but not its summary, has no round left to begin with
         if is_complete and not self._started:
             self._begin(RunFolder.open(self._folder).records())
-        for callback in self._started:
-            callback.end(is_complete)
+        with ExitStack() as ends:  # all are called, although one raises
+            for callback in reversed(self._started):
+                ends.callback(callback.end, is_complete)
 
 
 @contextmanager
@@ -184,7 +189,7 @@ def run_hooks(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: 
     with naming_user_code(scenario):
         calls = _CallbackCalls(make_callbacks(scenario.callbacks or ()), folder, msgspec.to_builtins(scenario))
     workers = 0 if scenario.workers is None else scenario.workers.count
-    bar = Progress(scenario.rounds, workers) if progress else None
+    bar = Progress(scenario.rounds, workers, folder) if progress else None
     display = Hooks() if bar is None else Hooks(bar.show, bar.on_event)
     with bar or nullcontext():
 

@@ -5,6 +5,7 @@ import sys
 import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable
+from csv import writer as csv_writer
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -22,7 +23,7 @@ from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.report import Summary, report_rows
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.states import WorldRecord, read_world
-from swarmbo.runs.table import Columns, measurements, stacked, to_frame, write_csv, write_parquet, write_rows
+from swarmbo.runs.table import Columns, measurements, stacked, to_frame, write_csv, write_parquet
 
 T = TypeVar("T")
 STDOUT = Path("-")
@@ -252,14 +253,15 @@ def export(
     left_out += [f"{path}: no round is logged" for path, _, table in found if table is None]
     for why in left_out:
         warnings.warn(f"{why}; left out", SwarmboWarning, stacklevel=2)
-    tables = {path.resolve().relative_to(root).as_posix(): table for path, _, table in found if table is not None}
+    tables = {path.resolve().relative_to(root): table for path, _, table in found if table is not None}
     if not tables:
         raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
-    table = tables["."] if is_run else stacked(tables)
+    names = (os.fsencode(path.as_posix()).decode(errors="backslashreplace") for path in tables)  # in UTF-8
+    table = tables[Path()] if is_run else stacked(dict(zip(names, tables.values(), strict=True)))
     if file == STDOUT:
         if isinstance(sys.stdout, TextIOWrapper):  # UTF-8 as in files, whatever the system's encoding
             sys.stdout.reconfigure(encoding="utf-8")
-        write_rows(table, sys.stdout)
+        csv_writer(sys.stdout, lineterminator="\n").writerows([table, *zip(*table.values(), strict=True)])
         return None, is_whole
     path = folder / f"measurements.{'parquet' if as_parquet else 'csv'}" if file is None else file
     (write_parquet if as_parquet else write_csv)(table, path)

@@ -181,7 +181,11 @@ def _score_rows(summary: Summary) -> dict[str, str]:
     if score.level_f1 is not None:
         texts[f"F1 of the area above the level{last_round}"] = f"{score.level_f1:.3f}"
     if score.map_rmse is not None:
-        label, text = _map_error_row(score.map_rmse, score.view_rmse, unit)
+        label, text = "map RMSE", quantity(score.map_rmse, unit)
+        if by_agent := score.view_rmse:
+            low, high = (quantity(edge(by_agent.values()), unit) for edge in (min, max))
+            text = f"{low} each" if low == high else f"{low} to {high}; with the most data {text}"
+            label = f"map RMSE of {len(by_agent)} agents"
         texts[f"{label}{last_round}"] = text
     for metric in METRICS:
         if metric.endswith("_over_rounds") and metric in summary.metrics:
@@ -199,14 +203,6 @@ def _best_round_text(summary: Summary) -> str:
         return text
     is_lifted = summary.best.mean > summary.maximum + 1e-9 * max(1.0, abs(summary.maximum))
     return f"{text} (noise lifts it above the {summary.maximum_is})" if is_lifted else text
-
-
-def _map_error_row(error: float, by_agent: dict[str, float] | None, unit: str) -> tuple[str, str]:
-    if not by_agent:
-        return "map RMSE", quantity(error, unit)
-    low, high = (quantity(edge(by_agent.values()), unit) for edge in (min, max))
-    spread = f"{low} each" if low == high else f"{low} to {high}; with the most data {quantity(error, unit)}"
-    return f"map RMSE of {len(by_agent)} agents", spread
 
 
 def report_table(summary: Summary) -> Table:

@@ -123,11 +123,13 @@ def finish_run(
 def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Reset a world; one that would end the process is refused."""
     try:
-        observations, infos = env.reset(seed=seed)
+        returned = env.reset(seed=seed)
     except SystemExit as error:
         got = f"its reset ended with {error_text(error)}"
         raise ConfigError(f"{got}; wanted observations and infos", "$.environment") from error
-    return observations, infos
+    if not isinstance(returned, tuple | list) or len(returned) != 2:
+        raise ConfigError(f"reset() returned {short(returned)}; wanted observations and infos", "$.environment")
+    return returned[0], returned[1]
 
 
 class _RoundLoop:
@@ -159,6 +161,7 @@ class _RoundLoop:
 
     def _restore(self, checkpoint: states.Checkpoint, record: RoundRecord) -> None:
         env = self._parts.env
+        states.write_checkpoint(self._parts.folder, checkpoint)  # a kill may have left older arrays, which it deletes
         env.unwrapped.set_state(checkpoint.world)
         self._parts.team.load_state_dict(checkpoint.team)
         self.last_record = record
@@ -209,9 +212,7 @@ class _RoundLoop:
             return nothing, failure
         parts.hooks.on_step(number)
         try:
-            step = Step(*parts.env.step(actions))
-            if wrong := [name for name in ("observations", "infos") if not isinstance(getattr(step, name), Mapping)]:
-                raise TypeError(f"got {wrong[0]} {short(getattr(step, wrong[0]))}; wanted a table by agent")
+            step = Step.of(parts.env.step(actions))
         except TransportError:  # an agent of a fleet is disconnected; the world did not fail
             raise
         except (Exception, SystemExit) as error:

@@ -158,11 +158,13 @@ def with_absolute_paths(value: Any, folder: Path, name: str = "") -> Any:
 
 
 def _without_none(value: Any, at: str = "$") -> Any:
-    """Remove settings that are None, as TOML has no null; a list with one is refused."""
+    """Remove settings that are None, as TOML has no null; a list with one is refused, and text that is not UTF-8."""
     if isinstance(value, dict):
         return {key: _without_none(part, f"{at}.{key}") for key, part in value.items() if part is not None}
     if isinstance(value, list | tuple):
         return [_without_none(part, f"{at}[{i}]") for i, part in enumerate(value)]
+    if isinstance(value, str) and value != value.encode(errors="ignore").decode():
+        raise errors.ConfigError(f"got {value!r}, which is not UTF-8; rename the file or folder", at=at)
     if value is None:
         raise errors.ConfigError("got None, which TOML cannot state; wanted a string or a number", at=at)
     return value

@@ -11,6 +11,7 @@ import msgspec
 
 from swarmbo.boundary.files import ANIMATION_FORMATS, FIGURE_FORMATS, PARTIAL, kind_of, naming
 from swarmbo.errors import RunFolderError
+from swarmbo.evaluations.executor import RUN_RESULTS
 from swarmbo.evaluations.ledger import LEDGER, STATES
 
 SCENARIO = "scenario.toml"
@@ -46,7 +47,8 @@ def run_files(run: Path) -> Iterator[Path]:
 
 def require_regular(run: Path) -> None:
     """Refuse a folder where a link, a pipe or the like has the name of a run's file: it may lead outside, or block."""
-    kinds = [(run / folder, stat.S_ISDIR, "a folder") for folder in FOLDERS]
+    folders = [*(run / folder for folder in FOLDERS), *(run / RESULTS).glob(RUN_RESULTS)]
+    kinds = [(folder, stat.S_ISDIR, "a folder") for folder in folders]
     kinds += [(file, stat.S_ISREG, "a file") for file in (run / SCENARIO, run / LOCK, *run_files(run))]
     for path, is_wanted, wanted in kinds:
         with naming(path, "cannot be read"), suppress(FileNotFoundError, NotADirectoryError):

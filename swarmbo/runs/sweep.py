@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -95,7 +96,10 @@ def sweep(
 
     pending = dict[str, int]()
     for number, trial in enumerate(trials):
-        if _is_complete(trial):
+        summary = None
+        with suppress(RunFolderError):  # damaged: running it fails with the same message, and the others go on
+            summary = completed_summary(trial.scenario, trial.out, trial.trust)
+        if summary is not None:
             add(number, Outcome(trial, "skipped"))
         else:
             pending[f"trial {number}"] = number
@@ -120,13 +124,6 @@ def _make_worker() -> Callable[[str, Trial], Outcome]:
     return _run_trial
 
 
-def _is_complete(trial: Trial) -> bool:
-    try:
-        return completed_summary(trial.scenario, trial.out, trial.trust) is not None
-    except RunFolderError:  # damaged: running it fails with the same message, and the others go on
-        return False
-
-
 def _run_trial(task: str, trial: Trial) -> Outcome:
     try:
         has_begun = RunFolder.holds_run(trial.out) and RunFolder.open(trial.out).scenario() == trial.scenario
@@ -146,5 +143,5 @@ def folder_name(text: str) -> str:
     safe = re.sub(r"[^\w.=,+-]+", "_", text, flags=re.ASCII).strip(".")
     if safe == text and len(safe) <= _LONGEST_SLUG:
         return safe
-    digest = blake2b(text.encode(), digest_size=4).hexdigest()
+    digest = blake2b(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
     return f"{safe[: _LONGEST_SLUG - 9]}-{digest}"

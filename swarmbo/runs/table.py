@@ -1,6 +1,5 @@
 """A run as one tidy table: a row for each measurement."""
 
-import csv
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -105,11 +104,6 @@ def to_frame(table: Columns) -> Any:
 def write_csv(table: Columns, path: str | os.PathLike[str]) -> None:
     """Write the table as CSV, completely or not at all; missing cells are empty, numbers exact."""
     files.write_rows(Path(path), [table, *zip(*table.values(), strict=True)])
-
-
-def write_rows(table: Columns, file: Any) -> None:
-    """Write the table as CSV into an open text file."""
-    csv.writer(file, lineterminator="\n").writerows([table, *zip(*table.values(), strict=True)])
 
 
 def write_parquet(table: Columns, path: str | os.PathLike[str]) -> None:

@@ -214,21 +214,17 @@ class RoundLog:
 
     def _infos(self, query: Query, outcomes: list[broker.Outcome]) -> dict[str, dict[str, object]] | None:
         """Reports of all agents of a query, if new outcomes complete it; else None."""
-        if isinstance(self._world, FunctionWorld):
-            return self._function_infos(self._world, outcomes[0])
+        if isinstance(world := self._world, FunctionWorld):
+            (outcome,), graph = outcomes, self._parts.team.graph
+            codes, whole = dict(zip(world.variables, world.place(outcome.point), strict=True)), dict[str, Any]()
+            for agent in world.agents:
+                place = [codes[variable] for variable in world.variables if world.variable_owners[variable] == agent]
+                factors = {f: outcome.factors.get(f) for f in graph.factors if graph.owner(f) == agent}
+                values = {"measurement": outcome.value} if world.outcomes == "total" else {"factors": factors}
+                whole[agent] = {"location": place, "noise_std": outcome.noise_std, **values}
+            return whole
         infos = self._partial_infos.setdefault(query.id, {})
         for outcome in outcomes:
             place = list(outcome.point.values())
             infos[outcome.agent] = {"location": place, "measurement": outcome.value, "noise_std": outcome.noise_std}
         return self._partial_infos.pop(query.id) if set(infos) == set(query.points) else None
-
-    def _function_infos(self, world: FunctionWorld, outcome: broker.Outcome) -> dict[str, dict[str, object]]:
-        graph = self._parts.team.graph
-        point = dict(zip(world.variables, world.place(outcome.point), strict=True))
-        infos: dict[str, dict[str, object]] = {}
-        for agent in world.agents:
-            agent_values = [point[variable] for variable in world.variables if world.variable_owners[variable] == agent]
-            factors = {f: outcome.factors.get(f) for f in graph.factors if graph.owner(f) == agent}
-            values = {"measurement": outcome.value} if world.outcomes == "total" else {"factors": factors}
-            infos[agent] = {"location": agent_values, "noise_std": outcome.noise_std, **values}
-        return infos

@@ -34,6 +34,17 @@ class Step(NamedTuple):
     truncations: Mapping[str, bool]
     infos: Infos
 
+    @classmethod
+    def of(cls, returned: Any) -> "Step":
+        """Check what ``env.step`` returned; a ConfigError if it is not such a tuple."""
+        if not isinstance(returned, tuple | list) or len(returned) != len(cls._fields):
+            raise ConfigError(f"step() returned {short(returned)}; wanted {', '.join(cls._fields)}", "$.environment")
+        step = cls(*returned)
+        for name in ("observations", "infos"):
+            if not isinstance(table := getattr(step, name), Mapping):
+                raise ConfigError(f"step() returned {name} {short(table)}; wanted a table by agent", "$.environment")
+        return step
+
 
 class Report(NamedTuple):
     """Report of one agent; ``docs/environments/contract.md`` explains each key.

@@ -225,6 +225,17 @@ def test_paths_are_relative_to_the_definition_and_a_repeated_problem_is_run_once
     assert cells[0].trials[0].scenario.environment["field"] == {"csv": str(tmp_path / "s.csv")}
 
 
+def test_the_command_and_the_names_in_a_table_can_be_used_as_they_are(tiny, tmp_path):
+    named = TINY.replace("problems.camel]", 'problems."six hump"]').replace('problems = ["camel"]', "")
+    tiny.write_text(named.replace("s.sobol]", 's."a|b"]'))
+    out = tmp_path / "my tables"
+    options = ["--quiet", "--seeds", "1", "--engine", THREADS]
+    assert called(tiny, "--problem", "six hump", "--out", out, *options).exit_code == 0
+    text = (out / "table.md").read_text()
+    assert f'`swarmbo reproduce {tiny} --problem "six hump" --seeds 1 --out "{out}"`' in text
+    assert "| six hump | a\\|b | 1 |" in text
+
+
 def test_a_table_is_written_even_if_no_run_succeeds(tiny, tmp_path):
     tiny.write_text(TINY.replace('"swarmbo/function-v0", function', '"swarmbo/no_such_world-v0", function'))
     result = called(tiny, "--out", tmp_path / "out", "--quiet", "--engine", THREADS)

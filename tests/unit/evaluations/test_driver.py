@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import swarmbo as sb
 from swarmbo.errors import ConfigError, EvaluationError, RunFolderError, ShapeError, UnknownQueryError, UnwritableError
 from swarmbo.evaluations import Driver, Ended, Ledger
-from swarmbo.evaluations.executor import store_result
+from swarmbo.evaluations.executor import results_of_run, store_result
 from swarmbo.evaluations.ledger import LEDGER, STATES, Event
 
 SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
@@ -412,10 +412,10 @@ def test_an_evaluation_that_stopped_the_run_is_tried_again(tmp_path):
     ledger = Ledger.create(tmp_path, sobol_team())
     query = ledger.ask()
     (tmp_path / "results").mkdir()
-    store_result(tmp_path / "results", Ended(query.id, "error", "no licence"))
+    store_result(results_of_run(tmp_path / "results"), Ended(query.id, "error", "no licence"))
     results, told = tmp_path / "results", {}
     # a worker that dies is reported with the file's end
-    executor = Scripted(0, lambda task, _: "error" if (results / f"{task}.json").exists() else "done")
+    executor = Scripted(0, lambda task, _: "error" if [*results.glob(f"*/{task}.json")] else "done")
 
     def tell(query_id, end):
         told[query_id] = end.status
@@ -430,15 +430,15 @@ def test_results_on_the_disk_are_told_first_and_not_measured_again(tmp_path):
     ledger = Ledger.create(tmp_path, sobol_team())
     for _ in range(5):
         ledger.ask()
-    store_result(tmp_path / "results", Ended("q00004", "done", 4.0, 2.0))
-    store_result(tmp_path / "results", Ended("q00002", "done", 2.0, 2.0))
+    own = results_of_run(results := tmp_path / "results")
+    store_result(own, Ended("q00004", "done", 4.0, 2.0))
+    store_result(own, Ended("q00002", "done", 2.0, 2.0))
     ledger, executor = Ledger.open(tmp_path, sobol_team), Scripted(1)
-    results = tmp_path / "results"
     Driver(ledger, executor, 4, 10, lambda query_id, end: ledger.tell(query_id, end.value), results=results).run()
     tells = [(event.query, event.outcome) for event in ledger.events if event.kind == "tell"]
     assert tells[:2] == [("q00002", 2.0), ("q00004", 4.0)]
     assert sorted(executor.tries) == [f"q{number:05d}" for number in (1, 3, 5, 6, 7, 8, 9, 10)]
-    assert not list((tmp_path / "results").iterdir())
+    assert not list(own.iterdir())
 
 
 @pytest.mark.thorough

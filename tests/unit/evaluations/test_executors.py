@@ -3,8 +3,11 @@
 import concurrent.futures
 import dataclasses
 import multiprocessing
+import os
 import pickle
 import re
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 
 from swarmbo.errors import ConfigError, MissingPackageError, RunFolderError
 from swarmbo.evaluations import Ended, FuturesExecutor, Pool, RayExecutor, Workers, make_executor
-from swarmbo.evaluations.executor import store_result, stored_result
+from swarmbo.evaluations.executor import results_of_run, store_result, stored_result
 from swarmbo.settings import convert
 
 sys.path.append(str(Path(__file__).parent))  # workers import it, too
@@ -67,26 +70,46 @@ def test_crashes_hangs_and_exceptions_affect_their_own_tasks_only(pool_of, tmp_p
     assert ends["hung"].value == "no answer within 3 s"
     assert "nothing at 3" in ends["raised"].value
     assert pool.poll(0.1) == []
-    stored = {path.stem for path in (tmp_path / "results").iterdir()}
+    own = results_of_run(tmp_path / "results")
+    stored = {path.stem for path in own.iterdir()}
     assert stored == {"fine", "raised", "left", "after"}
-    assert stored_result(tmp_path / "results", "fine") == ends["fine"]
-    assert stored_result(tmp_path / "results", "hung") is None
+    assert stored_result(own, "fine") == ends["fine"]
+    assert stored_result(own, "hung") is None
     pool.submit("killed", [("kill", 1)])  # it is tried again, as the folder of marks shows
     assert ends_of(pool, 1)["killed"].status == "done"
 
 
 def test_a_result_that_cannot_be_written_is_reported_all_the_same(pool_of, tmp_path):
     pool = pool_of(count=1)
-    (tmp_path / "results").rmdir()  # as a full disk would refuse it
+    shutil.rmtree(tmp_path / "results")  # as a full disk would refuse it
     pool.submit("unwritten", [])
     assert ends_of(pool, 1)["unwritten"].status == "done"
 
 
 def test_a_result_on_the_disk_counts_although_its_worker_ended_before_it_reported(pool_of, tmp_path):
     pool = pool_of(count=1)
-    store_result(tmp_path / "results", stored := Ended("killed", "done", 5.0, 0.1))
+    store_result(results_of_run(tmp_path / "results"), stored := Ended("killed", "done", 5.0, 0.1))
     pool.submit("killed", [("kill", 9)])
     assert ends_of(pool, 1)["killed"] == stored
+
+
+def test_a_result_of_a_deleted_run_does_not_count_for_the_next_one_there(pool_of, tmp_path):
+    pool_of(count=1)
+    shutil.rmtree(tmp_path / "results")
+    next_pool = pool_of(count=1)
+    (tmp_path / "results" / "killed.json").write_text("{}")  # as a worker of an earlier version would write it late
+    next_pool.submit("killed", [("kill", 9)])
+    assert ends_of(next_pool, 1)["killed"].status == "lost"
+
+
+def test_a_program_that_does_not_close_its_pool_ends(tmp_path):
+    text = "from swarmbo.evaluations import Pool\nfrom tasks import Doing\nif __name__ == '__main__':\n"
+    text += (
+        "    pool = Pool(Doing(), 2)\n    pool.submit('a', [])\n    assert pool.poll(60.0)\n    raise SystemExit(3)\n"
+    )
+    (tmp_path / "program.py").write_text(text)
+    search = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run([sys.executable, tmp_path / "program.py"], env=search, timeout=LONG).returncode == 3
 
 
 @pytest.mark.parametrize(

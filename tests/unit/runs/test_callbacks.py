@@ -182,6 +182,19 @@ def test_an_error_names_a_callback_that_raises_and_the_run_resumes_after_its_rep
     assert log.read_text().splitlines()[-4:] == ["begin run camel [0, 1, 2]", "round 3", "round 4", "end True"]
 
 
+def test_all_callbacks_end_although_one_raises_at_its_end(own):
+    two = f'callbacks=[{{kind="own_callbacks:Raises"}}, {{kind="own_callbacks:Log", file="{own / "log.txt"}"}}]'
+    raising = (
+        "class Raises(Log):\n    def __init__(self): super().__init__('other.txt')\n    def _say(self, text): pass\n"
+    )
+    (own / "own_callbacks.py").write_text(
+        f"{OWN}\n{raising}    def end(self, is_complete): raise OSError('no server')\n"
+    )
+    with pytest.raises(OwnCodeError, match=r"own_callbacks:Raises\.end raised OSError: no server"):
+        run(load("camel", [*SETTINGS, two], trust=True), own / "run", trust=True)
+    assert (own / "log.txt").read_text().splitlines()[-1] == "end True"
+
+
 def test_a_missing_package_is_reported_before_anything_is_written(tmp_path, monkeypatch):
     for package in ("tensorboardX", "mlflow"):
         monkeypatch.setitem(sys.modules, package, None)

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import os
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -187,7 +188,31 @@ def test_a_step_without_a_table_is_a_failed_round(tmp_path, monkeypatch, index, 
 
     monkeypatch.setattr(FunctionWorld, "step", without)
     assert run(load("camel", ["rounds=2"]), tmp_path / "run").failed_rounds == 2
-    assert f"got {name} None; wanted a table by agent" in RunFolder(tmp_path / "run").records()[1].failure
+    assert f"step() returned {name} None; wanted a table by agent" in RunFolder(tmp_path / "run").records()[1].failure
+
+
+@pytest.mark.parametrize("returned", [None, ({}, {}, {}, {})])
+def test_a_step_that_returns_no_five_tables_is_named(tmp_path, monkeypatch, returned):
+    monkeypatch.setattr(FunctionWorld, "step", lambda self, actions: returned)
+    wanted = "wanted observations, rewards, terminations, truncations, infos"
+    reason = f"$.environment: step() returned {returned and '({}, {}, {}, {})'}; {wanted}"
+    threads = ["rounds=2", "workers.engine=concurrent.futures:ThreadPoolExecutor"]
+    for number, more in enumerate((["rounds=2"], threads)):
+        run(load("camel", more, trust=True), tmp_path / f"run{number}", trust=True)
+        assert RunFolder(tmp_path / f"run{number}").records()[1].failure == f"ConfigError: {reason}"
+    with pytest.raises(ConfigError, match=re.escape(reason)):
+        run(load("camel", ["when_step_fails=stop"]), tmp_path / "stops")
+
+
+@pytest.mark.parametrize("use", [check, lambda scenario: run(scenario, Path("nowhere"))])
+def test_a_reset_that_returns_no_pair_is_refused(monkeypatch, tmp_path, bump_scenario, use):
+    monkeypatch.chdir(tmp_path)
+    maker = pettingzoo.spec("parallel", "tests/bump-v0").entry_point
+    monkeypatch.setattr(maker, "reset", lambda self, seed=None, options=None: None)
+    with pytest.raises(
+        ConfigError, match=r"^\$\.environment: .*reset\(\) returned None; wanted observations and infos"
+    ):
+        use(bump_scenario())
 
 
 @pytest.mark.parametrize("use", [check, lambda scenario: run(scenario, Path("nowhere"))])

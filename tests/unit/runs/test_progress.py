@@ -13,7 +13,7 @@ from rich.console import Console
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.evaluations import Event, WorkerStatistics
 from swarmbo.records import Recommendation, RoundRecord, Score, Traffic
-from swarmbo.runs import progress, run
+from swarmbo.runs import progress, resume, run
 from swarmbo.runs.progress import Progress, round_text
 from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import quantity, report_rows, report_table, traffic_text
@@ -255,3 +255,32 @@ def test_numbers_are_written_for_readers():
     assert quantity(0.0712345, "") == "0.07123"
     assert traffic_text(Traffic(1234, 5_678_900, 2000)) == "1,234 (5,678.9 kB; 2,000 transmissions)"
     assert traffic_text(Traffic(1, 37, 1)) == "1 (37 bytes; 1 transmissions)"
+
+
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_a_resumed_run_shows_the_traffic_of_all_rounds(tmp_path, bump_scenario, interrupted, capsys, keeps_state):
+    """From a checkpoint, earlier rounds are not repeated; a world without a state repeats them."""
+    scenario = bump_scenario({"keeps_state": keeps_state}, "max-sum")
+
+    def shown_traffic():
+        lines = re.findall(r"^round (\d).*?(\d+) messages, (\S+) kB", capsys.readouterr().err, re.MULTILINE)
+        return {number: tuple(counts) for number, *counts in lines}
+
+    run(scenario, tmp_path / "whole", progress=True)
+    whole = shown_traffic()
+    interrupted(scenario, tmp_path / "part", 2)
+    resume(tmp_path / "part", progress=True)
+    again = shown_traffic()
+    assert "4" in again
+    assert again.items() <= whole.items()
+
+
+def test_rounds_that_are_shown_twice_count_once(tmp_path, bump_scenario, capsys):
+    """As after a step that hung, in a world without a state."""
+    run(bump_scenario(coordination="max-sum"), tmp_path)
+    records = load_run(tmp_path).records
+    with Progress(4, 0, tmp_path) as display:
+        for record in (*records[:3], *records):
+            display.show(record, False)
+    lines = re.findall(r"^round (\d).*?(\d+ messages)", capsys.readouterr().err, re.MULTILINE)
+    assert len(set(lines)) == len(dict(lines)) >= 3

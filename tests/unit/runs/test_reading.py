@@ -4,6 +4,7 @@ import builtins
 import csv
 import importlib
 import io
+import os
 import shutil
 import sys
 from contextlib import nullcontext
@@ -236,6 +237,21 @@ def test_runs_in_a_folder_are_one_table(done, cli, tmp_path):
     assert {row["run"] for row in back} == {"robots/seed-000", "totals/seed-000"}
     tables = [sb.load_run(done(name)).table() for name in ("robots", "totals")]
     assert len(back) == sum(len(table["value"]) for table in tables)
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names there are always Unicode")
+def test_folders_whose_names_are_not_utf_8_are_named_in_tables(done, cli, tmp_path):
+    for name in (b"caf\xe9", b"caf\xe8"):
+        shutil.copytree(done("totals"), tmp_path / "runs" / os.fsdecode(name))
+    for target in ("-", tmp_path / "table.csv", tmp_path / "table.parquet"):
+        cli("export", tmp_path / "runs", target)
+    rows = csv.DictReader((tmp_path / "table.csv").read_text(encoding="utf-8").splitlines())
+    assert {row["run"] for row in rows} == {"caf\\xe9", "caf\\xe8"}
+    refused = cli("run", "camel", "--set", "environment.function=caf\udce9", "--out", tmp_path / "out", status=2)
+    assert "caf" in refused.stderr
+    scenario = replace(load("camel", ["rounds=1"]), modules=("/caf\udce9",))
+    with pytest.raises(ConfigError, match=r"modules\[0\]: got '/caf.udce9', which is not UTF-8; rename"):
+        run(scenario, tmp_path / "out")
 
 
 def test_a_new_run_deletes_the_tables_of_the_old_run(tmp_path, cli, bump_scenario):

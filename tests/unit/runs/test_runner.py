@@ -248,12 +248,23 @@ def test_an_error_says_that_figures_cannot_be_written(crashed, monkeypatch):
     folder, _ = crashed()
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        with pytest.raises(RunFolderError, match="figures cannot be written: No space left"):
+        with pytest.raises(RunFolderError, match=r"figures cannot be written: No space left.*; later, `swarmbo plot"):
             draw_run(folder)
     shutil.rmtree(folder / "figures")
     (folder / "figures").write_text("")
     with pytest.raises(RunFolderError, match="figures: got a file; wanted a folder"):
         draw_run(folder)
+
+
+def test_a_run_whose_figures_cannot_be_written_shows_its_result(tmp_path, cli, monkeypatch):
+    def full(file, *given):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("swarmbo.plotting.run_figures.style.save", full)
+    shown = cli("run", "camel", "--set", "rounds=1", "--out", tmp_path / "run", status=2)
+    assert shown.stdout.endswith(f"written to {tmp_path / 'run'}\n")
+    assert "best measurement" in shown.stdout
+    assert shown.stderr.endswith(f"later, `swarmbo plot {tmp_path / 'run'}` draws them\n")
 
 
 def test_an_error_names_changed_versions_if_a_repeated_round_differs(crashed, mischief, monkeypatch):

@@ -17,6 +17,8 @@ import pytest
 from swarmbo.compare import compare
 from swarmbo.compare.output import comparison_tables
 from swarmbo.errors import ConfigError, EvaluationError, RunFolderError
+from swarmbo.evaluations import Ended
+from swarmbo.evaluations.executor import store_result
 from swarmbo.evaluations.ledger import LEDGER, Event
 from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.child_processes import CopiedWorld, entry_point_of, plain_infos, require_copyable
@@ -209,6 +211,24 @@ def test_a_ledger_with_fewer_events_than_logged_rounds_is_refused(tmp_path, inte
     (out / LEDGER).write_bytes(b"".join(lines[:-6]))
     with pytest.raises(RunFolderError, match=r"delete the lines of rounds\.jsonl from round"):
         resume(out, trust=True)
+
+
+def test_a_late_result_of_a_replaced_run_is_not_told_in_the_next_one(tmp_path, interrupted):
+    """As if a worker outlived its killed run, and a run with other settings replaced that one."""
+    out, batches = tmp_path / "run", (*THREADS, "workers.count=2", "workers.mode=synchronous", "rounds=6")
+    interrupted(small(*batches), out, 1, trust=True)
+    (own,) = (out / "results").iterdir()
+    interrupted(small(*batches, "environment.noise_std=0.1"), out, 1, trust=True, force=True)
+    points, told = points_and_outcomes(events_of(out))
+    pending = points.keys() - told.keys()
+    assert pending
+    for query in pending:
+        late = Ended(query, "error", "of the world before", 1.0)
+        with pytest.raises(FileNotFoundError):
+            store_result(own, late)
+        store_result(out / "results", late)  # as an earlier version did
+    assert resume(out, trust=True).rounds == 6
+    assert not any(record.failure for record in RunFolder.open(out).records())
 
 
 def kill_sometime(command, out, rng, victims):

@@ -37,6 +37,7 @@ INVALID_KEYS = (b'{"kee": 1}', b'{"key": 3}', b'{"key": ""}', b'{"key": "' + b"k
 INVALID_LEASES = (b'{"key": "k", "lease_s": 0}', b'{"key": "k", "lease_s": 1e300}')
 INVALID_OUTCOMES = (b'{"outcome": "1"}', b'{"outcome": [1]}', b'{"outcome": {"zz": 1}}', b'{"failed": 1}')
 INVALID_NOISE = b'{"outcome": 1, "noise_std": -1}'
+NOISE = "a finite number >= 0 and < 1e+60, or None or NaN if it is not known"
 INVALID_POINTS = (b'{"outcome": 1, "point": {"x": 0}}', b'{"outcome": 1, "point": {"x": 9, "y": 0, "z": 0}}')
 INVALID_POINTS += (b'{"outcome": 1, "point": {"x": 1' + b"0" * 400 + b', "y": 0, "z": 0}}',)
 INVALID_LOCATIONS = b'{"outcome": 1, "locations": {"a": [0, 0]}}'
@@ -72,6 +73,8 @@ def test_invalid_bodies_are_refused_without_a_change_of_state(client, broker, pa
         ("/ask", {}, "no 'key'", "key, lease_s"),
         ("/ask", {"key": 1}, "1", "text"),
         ("/ask", {"key": "k", "leases": 1}, "'leases'", None),
+        ("/ask", {"key": ""}, "''", "text of length >= 1"),
+        ("/tell/q00001", {"outcome": 1, "noise_std": 1e300}, "1e+300", NOISE),
         ("/ask", [], "[]", "a table"),
         ("/tell/q00009", {"outcome": 1}, "'q00009'", None),
         ("/tell/q00001", {"outcome": "much"}, "'much'", "a number or a table or nothing"),
