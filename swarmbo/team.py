@@ -39,16 +39,16 @@ class Team(AskTell):
     in one field. ``Team.for_env`` makes the team that fits a PettingZoo environment, and drives it.
 
     Decisions are bit-identical for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one).
-    With ``exact``, the order of candidates matters only among equally good choices. Queries may be told in any order
-    and in parts; only the order of their first outcomes can change later decisions. Pending queries count as evaluated
-    for the variance, so that further ones explore elsewhere.
+    With the coordination method ``exact``, the order of candidates matters only among equally good choices. Queries may
+    be told in any order and in parts; only the order of their first outcomes can change later decisions. Pending
+    queries count as evaluated for the variance, so that further ones explore elsewhere.
 
-    With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. With
-    swarmbo's own methods, the design continues while all totals, four or more, are equal, unless there are failures,
-    ``limits`` or a ``start``. No point is queried twice, unless the belief has a time axis or no other point is left. A
-    point within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2 sides. On a
-    grid, it takes another value. Every point differs from each pending point by more than 0.001 sides in some
-    coordinate. With outcomes per factor, this holds for the variables of each pending factor. In a tiny region, both
+    With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. With swarmbo's
+    own methods, the design continues while all totals, four or more, are equal, unless there are failures, ``limits``
+    or a ``start``. No point is queried twice, unless the belief has a time axis or no other point is left. A point
+    within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2 sides. On a grid, it
+    takes another value. Every point differs from each pending point by more than 0.001 sides in some coordinate. With
+    outcomes per factor, this holds for the variables of each pending factor. In a tiny region, steps and differences
     may be smaller. Both rules hold for every acquisition, with noise too. To measure a point again, use ``expect``.
 
     Attached evaluations are data: the team learns from them, and one may be the incumbent, but they do not count as

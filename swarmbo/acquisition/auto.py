@@ -100,23 +100,23 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
     lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
     alternate until the evidence is clear. A factor with choices is never such a sum. A transform of one factor with a
-    lead below 0.5 nats per evaluation, and later below 1.5, alternates with untransformed outcomes, which show an
-    optimum's shape better. The trust region of one factor needs twice ``box.failures`` to shrink, and restarts once
-    stalled. With one variable and little noise, every second point is searched globally while the expected improvement
-    exceeds 1e-4 of the first outcomes' spread. Each of several factors without shared variables is searched globally
-    while its expected improvement exceeds a thousandth of the first outcomes' spread. Later it is searched in its trust
-    region, and once stalled, globally in every second round. With outcomes per factor, the last round evaluates the
-    combined best point of all parts of the graph. If the number of rounds is unknown, this happens whenever the number
-    of evaluations has grown by half. Outcomes of factors with shared variables are not transformed, since a gain of one
-    may be a loss of another. Draws begin with twice as many outcomes as in the initial design, and cautious bounds
-    after draws with three times as many. From then on, a part of the graph may have no gain of 1e-4 of the first
-    outcomes' spread in six evaluations. Then five of six of its points are draws, since bounds do not leave a basin
-    that they have explored. More than 128 factors are not drawn with outcomes per factor, or in noise, since a draw
-    explores all at once. Trust regions react to posterior means, not to noisy outcomes. If the fitted noise is above
-    3e-4 of the outcomes' variance, ``box.failures`` and the wait for a restart are tripled. In such noise of totals,
-    every second point, and all points of a batch but the first, are joint draws maximised everywhere, since a few
-    outcomes tell little. So is every second point of one factor that is not split, if its noise is above 1e-2. This
-    does not hold if untransformed outcomes count as exact (noise below 5e-5).
+    small lead alternates with untransformed outcomes, which show an optimum's shape better. Small is below 0.5 nats per
+    evaluation, or 1.5 from ten evaluations per variable on. The trust region of one factor needs twice ``box.failures``
+    to shrink, and restarts once stalled. With one variable and little noise, every second point until a restart is
+    searched globally, if the expected improvement exceeds 1e-4 of the first outcomes' spread. Each of several factors
+    without shared variables is searched globally while its expected improvement exceeds a thousandth of the first
+    outcomes' spread. Later it is searched in its trust region, and once stalled, globally in every second round. With
+    outcomes per factor, the last round evaluates the combined best point of all parts of the graph. If the number of
+    rounds is unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with
+    shared variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many
+    outcomes as in the initial design, and cautious bounds after draws with three times as many. From then on, a part of
+    the graph may have no gain of 1e-4 of the first outcomes' spread in six evaluations. Then five of six of its points
+    are draws, since bounds do not leave a basin that they have explored. More than 128 factors are not drawn with
+    outcomes per factor, or in noise, since a draw explores all at once. Trust regions react to posterior means, not to
+    noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a
+    restart are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint
+    draws maximised everywhere, since a few outcomes tell little. So is every second point of one factor that is not
+    split, if its noise is above 1e-2. This does not hold if untransformed outcomes count as exact (noise below 5e-5).
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
@@ -190,7 +190,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
     def _for_totals(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """Improvements, a draw or bounds, by the model's transform and scopes, and by turns."""
-        belief, asked, n_models = model.belief, _n_asked(situation), len(model.learned.candidate_models)
+        belief, asked, n_models = model.belief, situation.n_asked, len(model.learned.candidate_models)
         is_plain, is_whole = model.warp.kind == "none", len(model.learned.scopes or ()) == 1
         patience = _patience(belief.hyperparameters.total_noise_variance)
         is_noisy, is_batch = patience > 1, len(situation.pending) > 0
@@ -221,7 +221,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
     def _draws_and_bounds(self, situation: JointSituation, belief: AdditiveGP) -> BoxFunctions:
         """Draws, cautious and bold bounds in turn; only bounds with more than 128 factors or with a time axis."""
-        t, n_factors, asked = len(situation.history), len(situation.graph.factors), _n_asked(situation)
+        t, n_factors, asked = len(situation.history), len(situation.graph.factors), situation.n_asked
         turn = asked % _DRAW_PERIOD
         is_drawn = n_factors <= DRAWABLE and not belief.has_time
         if is_drawn and turn == 0 and t >= _DRAWS_FROM * situation.initial:
@@ -304,11 +304,14 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
         # Every second point of one variable is searched everywhere, as a trust region does not leave its peak. If two
         # models alternate, the transform decides then: untransformed outcomes, which show a peak's shape, refine it.
-        is_line = len(centre) == 1 and not restarted_at and patience == _PATIENCE_OF_ONE
-        places = belief.domain.to_unit(belief.X) if is_line else None  # points of global searches are no steps
+        by_model = [h for _, h in model.learned.candidate_models] or [belief.hyperparameters]
+        has_little_noise = min(max(h.noise_variances) for h in by_model) <= _NOISY
+        is_line = len(centre) == 1 and not restarted_at and has_little_noise
         seen = _seen(belief, situation)[restarted_at:]
+        # points of global searches are no steps of the region
+        places = belief.domain.to_unit(belief.X) if is_line else None
         state = self._box(patience).state(seen, n_initial, steps, places=places, basis=basis)
-        if is_line and (len(situation.history) + len(situation.pending)) % _PERIOD == 0:
+        if is_line and situation.n_asked % _PERIOD == 0:
             (potential,) = _potentials(situation, belief, centre).values()
             if potential >= _GLOBAL_ABOVE_ON_LINE * state.spread:
                 return box_around(centre, _EVERYWHERE)
@@ -345,7 +348,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         shares = _SIDES_AT_LAST if is_last else _SIDES_BY_FACTOR
         # asynchronous workers, whose number of pending points is always the same, have all sides in turn
         is_batch = situation.n_batched == len(situation.out.points)
-        share = shares[(situation.n_batched if is_batch else _n_asked(situation)) % len(shares)]
+        share = shares[(situation.n_batched if is_batch else situation.n_asked) % len(shares)]
         for stack in stacks_of(belief.graph):
             means = belief.local_mean(stack, stack.take(U))
             for factor, columns, mean in zip(stack.factors, stack.columns, means, strict=True):
@@ -368,6 +371,8 @@ def _potentials(situation: JointSituation, belief: AdditiveGP, centre: Float[np.
     potentials = dict[str, float]()
     for stack in stacks_of(belief.graph):
         points = stream(situation.seed, "promise", **when).random((_N_POINTS, len(stack.columns[0])))
+        if (coding := situation.coded_by) is not None and coding.counts == [1]:  # only values that can be evaluated
+            points = coding.inside(coding.domain.snapped(points))
         gains = everywhere.value(stack, np.broadcast_to(points, (len(stack.factors), *points.shape)), ())
         potentials |= dict(zip(stack.factors, np.exp(gains.max(axis=1)).tolist(), strict=True))
     return potentials
@@ -389,7 +394,7 @@ def _is_turn_of_draw(situation: JointSituation, model: Model) -> bool:
     if len(situation.graph.factors) > 1 or model.divided or model.complete is not None:
         return False
     is_noisy = model.belief.hyperparameters.noise_variances[0] > _VERY_NOISY and not model.learned.is_exact
-    turn = _n_asked(situation) // max(len(model.learned.candidate_models), 1)  # all models that alternate are drawn
+    turn = situation.n_asked // max(len(model.learned.candidate_models), 1)  # all models that alternate are drawn
     return is_noisy and turn % _PERIOD == 0
 
 
@@ -420,10 +425,6 @@ def _is_last_batch(situation: JointSituation) -> bool:
     left, n_older = horizon - situation.round + 1, len(situation.out.points) - situation.n_batched
     size = int((basis == basis[-1]).sum())  # a batch is assumed to be as large as the last one
     return left + situation.n_batched <= size or (n_older > 0 and left <= 1 + n_older)
-
-
-def _n_asked(situation: JointSituation) -> int:
-    return int((~situation.history.attached).sum()) + len(situation.pending)
 
 
 def _is_by_factor(situation: JointSituation) -> bool:

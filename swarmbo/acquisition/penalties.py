@@ -102,7 +102,8 @@ def with_requirements(
         needed: Requirements on the joint point.
         origin: A joint point of the unit cube that meets them. Each factor may use up this point's margin.
         spread: Spread of each factor's function: see ``spreads``.
-        tight: Factors may use up equal shares of the margin only: then only terms within no scope can miss the margin.
+        tight: Factors may use up equal shares of the margin only: then together they meet each requirement, except for
+            terms of variables that no scope contains.
     """
     graph, penalties = functions.graph, dict[str, list[Penalty]]()
     scopes, weights = dict(zip(graph.factors, graph.columns, strict=True)), _part_spreads(graph, spread)

@@ -346,7 +346,7 @@ def _agreed_within(
     spread = yield Gather(functions.graph, spreads(functions, agree.seed))
     agreement = None
     parts = parts_together(graph, needed)
-    # bounds of each factor do not imply the joint bound; equal shares of the slack do, but for terms within no scope
+    # bounds of each factor do not imply the joint bound; equal shares of the margin do, but for terms within no scope
     for tight in (False, True):
         limited = with_requirements(functions, needed, origin, spread, tight=tight)
         agreement = yield agree._replace(functions=limited, again=tight)

@@ -93,9 +93,9 @@ def make_evaluate(work: Work) -> Evaluate:
 
 
 def results_of_run(results: Path) -> Path:
-    """Folder of a run in ``results``, made if missing. A worker that outlives a deleted run has no folder to write."""
+    """Folder of a run in ``results``, made if missing. A worker that outlives a deleted run cannot write there."""
     own = min(results.glob(RUN_RESULTS), default=results / f"run-{token_hex(8)}")
-    own.mkdir(exist_ok=True)
+    own.mkdir(parents=True, exist_ok=True)
     return own
 
 

@@ -56,7 +56,8 @@ class MovingMap:
         """Update the map to the last record; return artists in drawing order. The caller removes all but the image."""
         self.image.set_data(picture)
         drawn: Drawn = {"field": [self.image], "level": self._level_lines(self._lattice, picture, style.LEVEL)}
-        if (truth := maps.world_lattice(self._world.at(records[-1].round))) is not None:
+        world = self._world.at(records[-1].round)
+        if self._level is not None and (truth := maps.world_lattice(world)) is not None:
             lattice, values = truth
             drawn["true level"] = self._level_lines(lattice, lattice.image(values), style.TRUE_LEVEL)
         return drawn | (self._sensors if self._world.standpoints else self._robots)(records, links)

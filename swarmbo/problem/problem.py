@@ -531,7 +531,7 @@ class Problem:
         graph, types = self.graph, self.domain.variables if isinstance(self.domain, MixedDomain) else ()
         added = {*(one.scope for one in self.constraints), graph.variables if self.ranges else ()}
         limits = {"no_go": self.no_go, "constraints": self.constraints, "types": types, "ranges": self.ranges}
-        limits |= {"joined": tuple(group for group in graph.joined if group not in added)}
+        limits |= {"joined": tuple(group for group in graph.joined if group not in added)}  # `from_plain` adds others
         return {
             **{key: getattr(self, key) for key in _KIND_KEYS},
             **{name: list(getattr(graph, name)) for name in _GRAPH_KEYS},

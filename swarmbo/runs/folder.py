@@ -90,7 +90,8 @@ class RunFolder:
         The scenario is deleted last: if the process is killed before, the folder holds a run and can be cleared again.
         """
         for own in (self.path / stored_files.RESULTS).glob(stored_files.RUN_RESULTS):
-            shutil.rmtree(own)
+            with files.naming(own, "cannot be deleted", "; choose another --out"):  # a late worker may write there
+                shutil.rmtree(own)
         for file in stored_files.run_files(self.path):
             self._delete(file)
         for inside in (self.path / folder for folder in stored_files.FOLDERS):

@@ -178,7 +178,7 @@ class _CallbackCalls:
         # a run whose rounds were all logged, but not its summary, has no round left to begin with
         if is_complete and not self._started:
             self._begin(RunFolder.open(self._folder).records())
-        with ExitStack() as ends:  # all are called, although one raises
+        with ExitStack() as ends:  # all are called, the first one first, even if one raises
             for callback in reversed(self._started):
                 ends.callback(callback.end, is_complete)
 

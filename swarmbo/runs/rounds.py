@@ -161,7 +161,6 @@ class _RoundLoop:
 
     def _restore(self, checkpoint: states.Checkpoint, record: RoundRecord) -> None:
         env = self._parts.env
-        states.write_checkpoint(self._parts.folder, checkpoint)  # a kill may have left older arrays, which it deletes
         env.unwrapped.set_state(checkpoint.world)
         self._parts.team.load_state_dict(checkpoint.team)
         self.last_record = record

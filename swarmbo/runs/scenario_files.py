@@ -160,7 +160,7 @@ def with_absolute_paths(value: Any, folder: Path, name: str = "") -> Any:
 def _without_none(value: Any, at: str = "$") -> Any:
     """Remove settings that are None, as TOML has no null; a list with one is refused, and text that is not UTF-8."""
     if isinstance(value, dict):
-        return {key: _without_none(part, f"{at}.{key}") for key, part in value.items() if part is not None}
+        return {_without_none(k, at): _without_none(part, f"{at}.{k}") for k, part in value.items() if part is not None}
     if isinstance(value, list | tuple):
         return [_without_none(part, f"{at}[{i}]") for i, part in enumerate(value)]
     if isinstance(value, str) and value != value.encode(errors="ignore").decode():

@@ -62,13 +62,17 @@ class Domain:
         """Convert the unit cube to physical coordinates."""
         return self.low + U * (self.high - self.low)
 
-    off_grid = from_unit  # as a plain box has no grid
+    def off_grid(self, U: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """Convert the unit cube to physical coordinates, also between the values of a grid."""
+        return self.from_unit(U)
 
     def on_grid(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """Coordinates, moved to the nearest values of axes with a grid; a plain box has none."""
+        """Physical coordinates, moved to the nearest values of axes with a grid; a plain box has none."""
         return X
 
-    snapped = on_grid  # in the unit cube
+    def snapped(self, U: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """Points of the unit cube, moved to the nearest values of axes with a grid."""
+        return U
 
     def stretch(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """Derivatives of physical coordinates by those of the unit cube, at points; as if no axis had a grid."""

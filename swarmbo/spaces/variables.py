@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
-from math import isfinite
+from math import floor, isfinite, log10
 from typing import Any
 
 import numpy as np
@@ -91,9 +90,9 @@ class Real(_Number, frozen=True, tag_field="kind", kw_only=False, tag="real"):
         """Value of a code; on a grid without rounding errors: 0.6, not 0.6000000000000001."""
         if self.step is None:
             return code
-        low, step = Decimal(f"{self.low:.12g}"), Decimal(f"{self.step:.12g}")
-        rounded = float(low + round((code - self.low) / self.step) * step)
-        slack = min(_ROUNDING * max(abs(self.low), abs(self.high)), _SLACK * self.step)
+        largest = max(abs(self.low), abs(self.high))
+        rounded = round(code, 11 - floor(log10(largest)))  # digits count from those of the largest value: 0 stays 0
+        slack = min(_ROUNDING * largest, _SLACK * self.step)
         return rounded if abs(rounded - code) <= slack and self.low <= rounded <= self.high else code
 
 
@@ -313,7 +312,7 @@ class MixedDomain(Domain):
         return out
 
     def beside(self, u: Points, columns: Any, most: int, rng: np.random.Generator) -> Points:
-        """Centre of a random cell at most so many cells away, on one axis that ``levels`` lacks."""
+        """Centre of a random cell at most ``most`` cells away, on one axis that ``levels`` lacks."""
         fine = np.setdiff1d(columns[self.counts[columns] > 0.0], list(self.levels))
         moved, at = u.copy(), rng.permutation(fine)[:1]
         n_cells = rng.choice([-1.0, 1.0]) * np.floor(most ** rng.random())  # near cells are likelier

@@ -12,7 +12,7 @@ _N_DATA, _N_PLACES = 7, 9
 
 
 def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None = None) -> None:
-    """Check the contract of a belief; an AssertionError has the violated claim, the value got and the value wanted.
+    """Check the contract of a belief.
 
     A belief has ``domain``, ``n_data``, ``update(X, y)`` and ``posterior(X)``. It is immutable: learning makes a new
     belief. Variances are finite, at least 0, and do not grow with data. Results do not depend on the order of data, or
@@ -24,6 +24,9 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
     Args:
         make: Function that makes a new belief without data.
         restore: Function that makes a belief from a ``state_dict()``, whose plain part was converted to JSON and back.
+
+    Raises:
+        AssertionError: If a claim is violated. The message has its subject, the value got and the value wanted.
 
     Example:
         >>> import swarmbo as sb

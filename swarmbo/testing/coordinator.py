@@ -122,12 +122,11 @@ def check_field_policy(make: Callable[[], Any]) -> None:
 
 
 def check_coordinator(make: Callable[[], Any]) -> None:
-    """Check a coordination method; an AssertionError has the case, the violated claim, and the values got and wanted.
+    """Check the contract of a coordination method, for each of the methods below that it has.
 
-    Each of these that it has is checked: ``solve(graph, tables, links)`` chooses entries of tables.
-    ``maximise(functions, links, seed)`` chooses a joint point in a box. ``decide_joint(situation, acquisition)``
-    chooses a joint point from the history alone. ``decide(situation, acquisition)`` chooses a location for each agent
-    of a field.
+    ``solve(graph, tables, links)`` chooses entries of tables. ``maximise(functions, links, seed)`` chooses a joint
+    point in a box. ``decide_joint(situation, acquisition)`` chooses a joint point from the history alone.
+    ``decide(situation, acquisition)`` chooses a location for each agent of a field.
 
     The choice is within bounds and the same every time, and no argument changes. Its stated value is true. It is at
     least the average value of choices, and at least that of any suggested start. Statements about the optimum are true.
@@ -137,6 +136,9 @@ def check_coordinator(make: Callable[[], Any]) -> None:
 
     Args:
         make: Function that makes new settings of the method.
+
+    Raises:
+        AssertionError: If a claim is violated. The message has its case, the value got and the value wanted.
 
     Example:
         >>> import swarmbo as sb

@@ -26,9 +26,8 @@ _FIRST_STEPS = 4  # steps before an episode is copied or saved
 
 
 def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
-    """Check the contract of an environment; an AssertionError has the violated claim, the values got and wanted.
+    """Check the contract of an environment; ``docs/environments/contract.md`` lists its optional methods.
 
-    ``docs/environments/contract.md`` lists optional methods.
     An environment has PettingZoo's parallel API. Episodes of one seed are bit-identical. Spaces contain the returned
     values; rewards are finite numbers, and flags are bools. Infos have the values of measurements that did not fail
     (NaN would not be equal to itself). Locations in infos are inside the action spaces. For agents that may abstain,
@@ -38,6 +37,9 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
     Args:
         make: Function that makes a new environment, always with the same arguments.
         cycles: Largest number of steps of an episode to try, > 4.
+
+    Raises:
+        AssertionError: If a claim is violated. The message has its subject, the value got and the value wanted.
 
     Example:
         >>> import swarmbo as sb

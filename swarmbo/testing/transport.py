@@ -12,7 +12,7 @@ from swarmbo.transport import Envelope
 
 
 def check_transport(make: Callable[[], Any]) -> None:
-    """Check the contract of a transport; an AssertionError has the violated claim, the value got and the value wanted.
+    """Check the contract of a transport.
 
     A transport has ``open(agents, links)``, which returns an object with ``send(envelope)``, ``deliver()``, ``traffic``
     and ``routes``. Each message arrives once, at the next step, ordered by sender and then by time of sending. It
@@ -20,6 +20,9 @@ def check_transport(make: Callable[[], Any]) -> None:
 
     Args:
         make: Function that makes new settings of the transport.
+
+    Raises:
+        AssertionError: If a claim is violated. The message has its subject, the value got and the value wanted.
 
     Example:
         >>> import swarmbo as sb

@@ -59,6 +59,11 @@ def test_sentences_of_the_page_agree_with_the_raw_lines(tables, program):
     assert {len(of) for of in of_networks} == {30}
     told = f"mean regret is {own:.0f} Mbit/s with the default and {other:.0f} with Optuna's GP."
     assert f"On 30 networks (`--seeds 1000-1029`), {told}" in text
+    in_batches = [line for line in tables.read(tables.DOCS.parent / "studies" / "parallel.jsonl") if line["batch"] == 8]
+    ends = [tables.select(in_batches, problem="wlan", method=method) for method in ("auto", "optuna-gp")]
+    assert [len(lines) for lines in ends] == [30, 30]
+    own, other = (np.mean([line["regret"][-1] for line in lines]) for lines in ends)
+    assert f"In batches of eight, it is {own:.0f} and {other:.0f}." in text
     lines = tables.read(program.FOLDER / "parallel.jsonl")
     ends = [x["regret"][-1] for x in tables.select(lines, problem="hartmann", method="auto", batch=8)]
     assert sum(round(end, 3) == 0.119 for end in ends) == 4  # 3.322 - 3.203: the second-best maximum

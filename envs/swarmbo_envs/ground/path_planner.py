@@ -25,7 +25,7 @@ class PathTree:
     links: Int[np.ndarray, " n"]
 
     def linked(self, node: int) -> list[Place]:
-        """Nodes from one along the links to the tree's place; none from -1."""
+        """Nodes along the links from a node to the tree's root, both included; none from -1."""
         places: list[Place] = []
         while node >= 0:
             places.append(self.nodes[node])

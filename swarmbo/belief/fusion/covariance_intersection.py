@@ -111,7 +111,8 @@ class CovarianceIntersection(FusedView):
     def _take(self, sender: str, said: _Body) -> None:
         p = self.proposal.n_features
         other = Information.unpacked(unpacked_bytes(said.estimate), p) if said.estimate else Information.none(p)
-        now = self.now if self.n_columns > self.domain.n_dims else None
+        has_time = self.n_columns > self.domain.n_dims
+        now = float(np.append(self.X[:, -1], self.now).max()) if has_time else None
         kernel = self.hyperparameters.kernel
         own = None if kernel in KERNEL_NAMES else own_kernel(kernel)
         fused, share = intersection(self._estimate, other, _importance(self.proposal, self.domain.n_dims, now, own))

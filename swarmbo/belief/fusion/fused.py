@@ -121,7 +121,7 @@ class FusedBelief(Delegating):
         for name in self.agents:
             heard = self.names if links is None else links.adj.get(name, ())
             met = [other for other in heard if other in self.names]
-            self.agents[name].now = float(round)
+            self.agents[name].now = max(self.now, float(round))
             self.agents[name].meet(met)
             self.failures[name].meet(met)
         self._n_exchanges += 1

@@ -216,7 +216,7 @@ class FusedView(ABC):
         """Its state as ``{"json": plain data, "arrays": {name: array}}``."""
         plain, arrays = self._state()
         plain |= {"version": _VERSION, "kind": type(self).__name__, "name": self.name, "agrees": dict(self._agrees)}
-        plain |= {"proposal": msgspec.to_builtins(self.proposal), "neighbours": list(self.neighbours)}
+        plain |= {"proposal": msgspec.to_builtins(self.proposal), "neighbours": list(self.neighbours), "now": self.now}
         arrays |= {"X": self.X.copy(), "y": self.y.copy(), "noise": self.noise.copy()}
         return {"json": plain, "arrays": arrays}
 
@@ -228,6 +228,7 @@ class FusedView(ABC):
             raise StateVersionError(f"agent state: got {strange}; wanted {wanted}")
         self.proposal = msgspec.convert(plain["proposal"], Proposal)
         self.neighbours, self._agrees = tuple(plain["neighbours"]), dict(plain["agrees"])
+        self.now = float(plain.get("now", 0.0))
         self.X, self.y, self.noise = arrays["X"], arrays["y"], arrays["noise"]
         self._restore(plain, arrays)
 

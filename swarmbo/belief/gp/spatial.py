@@ -188,12 +188,12 @@ def checked_noise(
 ) -> Float[np.ndarray, "n c"]:
     """Known noise variances (n, 1 + k) of each point's total and k factors (None: a field, as one factor); NaN where
     unknown. One may be given for everything, or one per point (n,), per factor (n, k), or, except in a field, per total
-    and factor (n, 1 + k); None: all unknown. That of an only factor is also the total's.
+    and factor (n, 1 + k); None: all unknown. With one factor, a column (n, 1) is also the total's.
     """
     given = _floats("noise_variance", np.nan if noise_variance is None else noise_variance)
     n, k = n_points, n_factors or 1
     if given.shape not in ((), (n,), (n, k), (n, 1 + k if n_factors else k)):
-        wanted = f"({n},)" if k == 1 else f"({n},), ({n}, {k}) or ({n}, {1 + k})"
+        wanted = f"({n},) or ({n}, 1)" if k == 1 else f"({n},), ({n}, {k}) or ({n}, {1 + k})"
         raise ShapeError(f"noise_variance: got shape {given.shape} for {n} points; wanted {wanted}")
     refused = ~np.isnan(given) & ~((given >= 0.0) & (given < LARGEST_OUTCOME**2))
     _refuse("noise_variance", given, refused, "a finite number >= 0, or NaN for the fitted one")

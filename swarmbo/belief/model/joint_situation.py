@@ -83,6 +83,11 @@ class JointSituation:
         known = self.history.chosen
         return np.arange(len(self.history)) >= self.initial if known is None else known
 
+    @property
+    def n_asked(self) -> int:
+        """Number of queries until now, without attached evaluations."""
+        return int((~self.history.attached).sum()) + len(self.pending)
+
     def steps(self, *factors: str) -> Bool[np.ndarray, " t"]:
         """Mask of evaluations that count for or against a method: chosen, ``factors`` (default: all) not pending."""
         awaited = self.history.awaited[:, [self.graph.place_of[f] for f in factors] or slice(None)]

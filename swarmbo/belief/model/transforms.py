@@ -33,8 +33,8 @@ _TIE = 0.1  # nats per evaluation: models of totals with closer evidences altern
 _OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
 _PLAIN = 0  # index of untransformed outcomes, which show the shape of an optimum: a root makes a cone of a bowl
 _SIMILAR = 0.5  # nats per evaluation: with a smaller lead, a transform alternates with untransformed outcomes
-_SIMILAR_LATER = 1.5  # the same once outcomes show the shape
-_MANY_FROM = 10  # evaluations per variable, of two or more, from then on
+_SIMILAR_LATER = 1.5  # the same once outcomes show the optimum's shape
+_MANY_FROM = 10  # evaluations per variable from which on they do; one variable counts as two
 _GROWTH = 1.5  # choices are repeated when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior log odds of a whole factor against a sum over its variables
     "known": math.log(10.0),  # a factor that the user named is unlikely to be a sum over its variables
@@ -227,8 +227,8 @@ class _Data:
         if not learned.candidate_models:
             return learned, is_due
         (first, _), (second, _) = learned.candidate_models
-        queries = len(self.situation.history) + len(self.situation.pending)
-        is_odd = queries > learned.decomposed_at and bool(queries % 2)  # the choice itself uses the first transform
+        has_more = len(self.situation.history) + len(self.situation.pending) > learned.decomposed_at
+        is_odd = has_more and bool(self.situation.n_asked % 2)  # the choice itself uses the first transform
         # a sum and the whole factor alternate from fit to fit; of two transforms, the first has the odd queries
         if is_due if learned.may_split else (first > second) == is_odd:
             learned = _swapped(learned, self.situation.graph.factors[0])
