@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import msgspec
 import networkx as nx
@@ -645,6 +646,51 @@ def test_points_of_global_searches_do_not_shrink_the_box_of_one_variable(situati
         assert not model.splits
         functions = Auto().local_functions(at_places(situation, U, -np.abs(U - 0.4)), model)
         assert (functions.high - functions.low).max() == pytest.approx(side)
+
+
+def test_attached_evaluations_do_not_change_whose_turn_it_is(monkeypatch) -> None:
+    sides, local_functions = list[float](), sb.Auto.local_functions
+
+    def noted(self, situation, model):
+        functions = local_functions(self, situation, model)
+        sides.append(float((functions.high - functions.low).max()))
+        return functions
+
+    monkeypatch.setattr(sb.Auto, "local_functions", noted)
+    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE_ON_LINE", 0.0)
+    team = sb.Team(None, {"x": (0.0, 1.0)}, seed=0, initial=6)
+    for n in range(14):
+        query = team.ask()
+        team.tell(query, float(np.sin(9.0 * query.point["x"])))
+        team.attach([[0.01 + 0.07 * n]], [float(np.sin(9.0 * (0.01 + 0.07 * n)))])
+    is_global = [side == 1.0 for side in sides]
+    assert len(is_global) > 8 and all(one != other for one, other in pairwise(is_global))
+
+
+def test_only_values_of_a_grid_promise_an_improvement(monkeypatch) -> None:
+    seen, local_functions = [], sb.Auto.local_functions
+
+    def noted(self, situation, model):
+        seen.append((situation, model))
+        return local_functions(self, situation, model)
+
+    monkeypatch.setattr(sb.Auto, "local_functions", noted)
+    team = sb.Team(None, {"n": sb.Integer(0, 12)}, seed=0, initial=4)
+    team.attach([[n] for n in range(12)], [float(np.sin(2.0 * n)) for n in range(12)])
+    team.ask()
+    situation, model = seen[0]
+    belief, centre = model.belief, model.incumbent()
+    contrast = belief.local_contrast(stacks_of(belief.graph)[0], (np.arange(13.0) + 0.5)[None, :, None] / 13.0, centre)
+    most = float(np.exp(log_improvement(contrast.mean, np.sqrt(contrast.var + 1e-12))[0]).max())
+    between = float(np.exp(log_improvement(*of_points(belief, centre))[0]).max())
+    (potential,) = sys.modules["swarmbo.acquisition.auto"]._potentials(situation, belief, centre).values()
+    assert potential <= 1.01 * most + 1e-9 < between
+
+
+def of_points(belief, centre):
+    """Mean and deviation of the gain over the incumbent at many points of a line."""
+    contrast = belief.local_contrast(stacks_of(belief.graph)[0], np.linspace(0.0, 1.0, 2001)[None, :, None], centre)
+    return contrast.mean, np.sqrt(contrast.var + 1e-12)
 
 
 def test_the_highest_of_six_peaks_of_one_variable_is_found_in_thirty_evaluations() -> None:

@@ -68,6 +68,7 @@ def test_values_have_codes_and_equal_numbers_count_as_one_value():
         (-1000.0, 1000.0, 0.001, 1_000_001, 0.001),
         (1e15, 1e15 + 1.0, 0.125, 3, 1e15 + 0.375),
         (0.0, 1.0, 1 / 3, 2, 2 / 3),
+        (-4.68, -2.3466666666666667, 1 / 3, 3, -3.68),
     ],
 )
 def test_a_value_near_zero_or_on_a_tiny_grid_has_no_rounding_error(low, high, step, n, value):

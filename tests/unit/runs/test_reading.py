@@ -21,6 +21,7 @@ from swarmbo.runs import RunFolder, load, resume, run
 from swarmbo.runs.citing import cite
 from swarmbo.runs.reading import STDOUT, export
 from swarmbo.runs.report import report_rows
+from swarmbo.runs.scenario_files import dump
 from swarmbo.runs.table import measurements, stacked, to_frame, write_csv
 
 WORLDS = {
@@ -252,6 +253,8 @@ def test_folders_whose_names_are_not_utf_8_are_named_in_tables(done, cli, tmp_pa
     scenario = replace(load("camel", ["rounds=1"]), modules=("/caf\udce9",))
     with pytest.raises(ConfigError, match=r"modules\[0\]: got '/caf.udce9', which is not UTF-8; rename"):
         run(scenario, tmp_path / "out")
+    with pytest.raises(ConfigError, match="which is not UTF-8"):
+        dump(replace(scenario, modules=(), environment={**scenario.environment, "caf\udce9": 1}))
 
 
 def test_a_new_run_deletes_the_tables_of_the_old_run(tmp_path, cli, bump_scenario):

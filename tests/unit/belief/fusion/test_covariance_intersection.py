@@ -159,16 +159,28 @@ def test_an_agent_that_only_relays_weights_estimates_by_their_certainty_in_the_p
     settings = FusedSettings(method="covariance-intersection", n_features=64, growth=1e6, prior=prior)
     belief, places = FusedBelief(settings, LINE, ["a", "b", "c"], seed=1), np.linspace(0.0, 1.0, 12)[:, None]
     belief.at(0).learn({"a": (places, np.sin(6.0 * places[:, 0]))}, nx.Graph([("a", "c")]))
-    belief.at(40).learn({"b": (places[::2], np.cos(6.0 * places[::2, 0]))}, nx.Graph([("b", "c")]), round=40)
+    belief.at(40).learn({"b": (places[::2], np.cos(6.0 * places[::2, 0]))}, nx.Graph([("b", "c")]))
     relay, other = (belief.agents[name].belief.at(40).posterior(places)[1].mean() for name in "cb")
     assert relay <= 1.01 * other
+
+
+def test_a_restored_agent_weights_estimates_by_the_saved_round():
+    timed = Proposal(0, "", Hyperparameters("rbf", (0.25,), 1.0, 0.1, time=TimeCorrelation("rbf", 5.0)), 1, 64)
+    a, b = (near(CovarianceIntersection(name, LINE, timed), ["a", "b"]) for name in "ab")
+    a.measure([[0.5, 0.0]], [1.0])
+    b.measure([[0.2, 30.0]], [1.0])
+    a.now = 30.0
+    restored = CovarianceIntersection("a", LINE, timed)
+    restored.load_state_dict(a.state_dict())
+    for agent in (a, restored):
+        agent.receive(b.outbox())
+    assert restored.state_dict()["json"] == a.state_dict()["json"]
 
 
 def test_estimates_are_weighted_by_their_certainty_in_the_present_round():
     h = Hyperparameters("rbf", (0.25,), 1.0, 0.1, time=TimeCorrelation("rbf", 5.0))
     timed = Proposal(0, "", h, seed=1, n_features=64)
     old, new = (near(CovarianceIntersection(name, LINE, timed), ["a", "b"]) for name in "ab")
-    new.now = 20.0
     places = np.linspace(0.0, 1.0, 30)[:, None]
     old.measure(np.insert(places, 1, 0.0, axis=1), np.ones(30))
     new.measure(np.insert(places[::6], 1, 20.0, axis=1), np.ones(5))
