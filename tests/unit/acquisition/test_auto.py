@@ -664,7 +664,8 @@ def test_attached_evaluations_do_not_change_whose_turn_it_is(monkeypatch) -> Non
         team.tell(query, float(np.sin(9.0 * query.point["x"])))
         team.attach([[0.01 + 0.07 * n]], [float(np.sin(9.0 * (0.01 + 0.07 * n)))])
     is_global = [side == 1.0 for side in sides]
-    assert len(is_global) > 8 and all(one != other for one, other in pairwise(is_global))
+    assert len(is_global) > 8
+    assert all(one != other for one, other in pairwise(is_global))
 
 
 def test_only_values_of_a_grid_promise_an_improvement(monkeypatch) -> None:
