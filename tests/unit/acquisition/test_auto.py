@@ -668,6 +668,29 @@ def test_attached_evaluations_do_not_change_whose_turn_it_is(monkeypatch) -> Non
     assert all(one != other for one, other in pairwise(is_global))
 
 
+def test_attached_evaluations_do_not_keep_a_model_from_its_turn() -> None:
+    team, X = sb.Team(None, dict.fromkeys("abcdef", (0.0, 1.0)), seed=1), np.random.default_rng(0).random((36, 6))
+    team.attach(X[:30], trid(X[:30]))
+    kinds = list[str]()
+    for row in X[30:34]:
+        query = team.ask()
+        kinds.append(team.model.learned.warps[0][0])
+        team.tell(query, float(trid(np.array([list(query.point.values())]))[0]))
+        team.attach([row], trid(row[None]))
+    assert set(kinds) == {"none", "power"}
+
+
+@pytest.mark.parametrize(("noise", "is_global"), [(0.0, True), (0.05, False)])
+def test_one_noisy_variable_is_not_searched_globally(situation_of, noise, is_global) -> None:
+    situation = situation_of({"whole": ["a"]}, t=30, initial=30)
+    y = np.sin(9.0 * unit(situation)) + noise * np.random.default_rng(0).normal(size=(30, 1))
+    situation = at_places(situation, unit(situation), y)
+    model = Auto().learn(situation, BELIEF, None)
+    assert (model.belief.hyperparameters.noise_variances[0] > 3e-4) == (not is_global)
+    functions = Auto().local_functions(situation, model)
+    assert ((functions.high - functions.low).max() == 1.0) == is_global
+
+
 def test_only_values_of_a_grid_promise_an_improvement(monkeypatch) -> None:
     seen, local_functions = [], sb.Auto.local_functions
 
