@@ -106,7 +106,7 @@ def summary_line(path: Path) -> str:
 
 def dump(scenario: Scenario) -> str:
     """Scenario as TOML text with all defaults, which ``load`` reads back to an equal one."""
-    return tomli_w.dumps(_without_none(msgspec.to_builtins(scenario)))
+    return tomli_w.dumps(_as_toml(msgspec.to_builtins(scenario)))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -157,12 +157,12 @@ def with_absolute_paths(value: Any, folder: Path, name: str = "") -> Any:
     return os.path.abspath(folder / value) if name in _FILES and isinstance(value, str) and value else value
 
 
-def _without_none(value: Any, at: str = "$") -> Any:
-    """Remove settings that are None, as TOML has no null; a list with one is refused, and text that is not UTF-8."""
+def _as_toml(value: Any, at: str = "$") -> Any:
+    """Settings that TOML can state, without those that are None; None in a list, and text not in UTF-8, are refused."""
     if isinstance(value, dict):
-        return {_without_none(k, at): _without_none(part, f"{at}.{k}") for k, part in value.items() if part is not None}
+        return {_as_toml(k, at): _as_toml(part, f"{at}.{k}") for k, part in value.items() if part is not None}
     if isinstance(value, list | tuple):
-        return [_without_none(part, f"{at}[{i}]") for i, part in enumerate(value)]
+        return [_as_toml(part, f"{at}[{i}]") for i, part in enumerate(value)]
     if isinstance(value, str) and value != value.encode(errors="ignore").decode():
         raise errors.ConfigError(f"got {value!r}, which is not UTF-8; rename the file or folder", at=at)
     if value is None:
