@@ -169,7 +169,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return learn_totals(situation, belief_settings, previous)
         if belief_settings.time is not None or is_shared(situation.graph):
             return super().learn(situation, belief_settings, previous)
-        if previous is not None and len(previous.warps) != len(situation.graph.factors):
+        if previous is not None and len(previous.forms) != len(situation.graph.factors):
             previous = None  # from another acquisition
         return learn_factors(situation, belief_settings, previous, self._restarted_at(situation, previous))
 
@@ -190,7 +190,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
     def _for_totals(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """Improvements, a draw or bounds, by the model's transform and scopes, and by turns."""
-        belief, asked, n_models = model.belief, situation.n_asked, len(model.learned.candidate_models)
+        belief, asked, n_models = model.belief, situation.n_asked, len(model.learned.candidates)
         is_plain, is_whole = model.warp.kind == "none", len(model.learned.scopes or ()) == 1
         patience = _patience(belief.hyperparameters.total_noise_variance)
         is_noisy, is_batch = patience > 1, len(situation.pending) > 0
@@ -304,7 +304,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
         # Every second point of one variable is searched everywhere, as a trust region does not leave its peak. If two
         # models alternate, the transform decides then: untransformed outcomes, which show a peak's shape, refine it.
-        by_model = [h for _, h in model.learned.candidate_models] or [belief.hyperparameters]
+        by_model = [candidate.hyperparameters for candidate in model.learned.candidates] or [belief.hyperparameters]
         has_little_noise = min(max(h.noise_variances) for h in by_model) <= _NOISY
         is_line = len(centre) == 1 and not restarted_at and has_little_noise
         seen = _seen(belief, situation)[restarted_at:]
@@ -394,7 +394,7 @@ def _is_turn_of_draw(situation: JointSituation, model: Model) -> bool:
     if len(situation.graph.factors) > 1 or model.divided or model.complete is not None:
         return False
     is_noisy = model.belief.hyperparameters.noise_variances[0] > _VERY_NOISY and not model.learned.is_exact
-    turn = situation.n_asked // max(len(model.learned.candidate_models), 1)  # all models that alternate are drawn
+    turn = situation.n_asked // max(len(model.learned.candidates), 1)  # all models that alternate are drawn
     return is_noisy and turn % _PERIOD == 0
 
 

@@ -26,7 +26,7 @@ from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
-STATE_VERSION = 7  # 7: one function's models by the index of their transform
+STATE_VERSION = 8  # 8: models of similar evidence by name
 _CHECKPOINT_PREFIX = "before/"  # prefix of the arrays in the state before the last decision
 _LARGEST_SNAPSHOT = 2**28  # bytes of an unpacked snapshot
 _PackedArray = tuple[str, tuple[int, ...], bytes]  # type, shape and bytes of an array

@@ -300,7 +300,7 @@ def _may_fail_together(U: Point, situation: JointSituation, problem: Problem, mo
 def _divided_by_all(situation: JointSituation, model: Model) -> Steps[Model]:
     """Model whose graph divides the factors that any agent splits, as all agents must agree on one graph."""
     graph = model.belief.graph
-    may_split = bool(model.learned.warps) and graph.max_factor_size > 1  # no splits without transforms
+    may_split = bool(model.learned.forms) and graph.max_factor_size > 1  # no splits without transforms
     if not (_is_known_by_owners(situation) and may_split):
         return model
     is_split = {factor: float(factor in model.splits) for factor in graph.factors}

@@ -89,7 +89,7 @@ def atomic(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
     return called
 
 
-STATE_VERSION = 9  # 9: one function's models by the index of their transform
+STATE_VERSION = 10  # 10: models of similar evidence by name
 _PLAIN = "team.json"  # entry of a file with the plain data, as bytes of JSON
 
 

@@ -184,8 +184,8 @@ def test_files_without_a_team_are_refused_in_one_line(tmp_path):
     for plain, error in (
         (b"[1]", "holds no team"),
         (b"{}", "other version, None"),
-        (b'{"version": 2}', "other version, 2; wanted 9"),
-        (b'{"version": 9}', "damaged or incomplete"),
+        (b'{"version": 2}', "other version, 2; wanted 10"),
+        (b'{"version": 10}', "damaged or incomplete"),
     ):
         np.savez(tmp_path / "plain.npz", **{"team.json": np.frombuffer(plain, dtype=np.uint8)})
         with pytest.raises((ConfigError, StateVersionError), match=error):

@@ -1,9 +1,8 @@
 """Models of a history: pure functions of history, seed and learned state, so a resumed team repeats its decisions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -15,10 +14,11 @@ from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, E
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior, regrouped
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.model.candidates import Alternation, Candidate, Form
 from swarmbo.belief.model.incumbents import evaluated, incumbent
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.structure import LearnedStructure, choose_structure
-from swarmbo.belief.model.warping import Warp, WarpKind
+from swarmbo.belief.model.warping import Warp
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
@@ -35,19 +35,16 @@ class Learned(msgspec.Struct, frozen=True):
     fitted_at: int  # 0: not yet
     scopes: tuple[tuple[str, ...], ...] | None = None  # a learned decomposition; None with the team's own graph
     decomposed_at: int = 0  # when the scopes, or transforms and splits, were chosen
-    warps: tuple[tuple[WarpKind, float], ...] = ()  # kind and exponent, once for the total or once for each factor
+    forms: tuple[Form, ...] = ()  # one for the total, or one for each factor as a whole
     splits: dict[str, AdditiveHyperparameters] = {}  # for each factor that is modelled as a sum over its variables
     restarted_at: int = 0  # evaluations before this one are set aside; a search restarted there
     before: "Learned | None" = None  # state learned last from all evaluations, before the first restart
     whole_since: int = 0  # when a factor last ceased to be split
-    candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()  # alternate, by index; the first is in use
-    turns: tuple[int, int] = (0, 0)  # of candidate models of totals by pending queries; evaluations at that time
-    other_fitted_at: int = 0  # ``fitted_at`` of the second of two candidate models of one factor
+    candidates: tuple[Candidate, ...] = ()  # models of totals or of one factor that alternate
+    turn: Alternation = Alternation()
     ensemble: EnsembleHyperparameters | None = None
     structure: LearnedStructure | None = None  # scopes that replace the team's graph
     plain_noise: float = 1.0  # of one factor's untransformed outcomes, as a share of their variance; 1: unknown
-
-    SPLIT: ClassVar = -1  # index of a sum over the variables of one factor
 
     @property
     def is_exact(self) -> bool:
@@ -57,7 +54,16 @@ class Learned(msgspec.Struct, frozen=True):
     @property
     def may_split(self) -> bool:
         """True if a factor is a sum over its variables, at least in turns."""
-        return bool(self.splits) or self.SPLIT in dict(self.candidate_models)
+        return bool(self.splits) or any(candidate.form.grouping == "split" for candidate in self.candidates)
+
+    def with_last_fit(self) -> "Learned":
+        """State whose candidate in use has this state's hyper-parameters and time of the fit."""
+        if not self.candidates:
+            return self
+        candidates, in_use = list(self.candidates), self.turn.in_use
+        hyperparameters = next(iter(self.splits.values()), self.hyperparameters)
+        candidates[in_use] = Candidate(candidates[in_use].form, hyperparameters, self.fitted_at)
+        return msgspec.structs.replace(self, candidates=tuple(candidates))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,12 +125,12 @@ def learned_belief(
     history: Dataset,
     settings: AdditiveGPSettings,
     previous: Learned | None,
-    warps: Sequence[tuple[WarpKind, float]] = (),
+    forms: tuple[Form, ...] = (),
 ) -> tuple[AdditiveGP, Learned]:
     """Belief given a history, which may be transformed or partial, and the learned state for the next belief. Fits are
     reused for ``settings.refit_every`` evaluations. If scopes differ from the situation's, only totals are learned.
     """
-    if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
+    if previous is not None and (previous.splits or _transformed(previous.forms) != _transformed(forms)):
         previous = None
     totals, factors, noise = history.totals, None, history.known_noise[:, 0]
     if graph.factors != situation.graph.factors or graph.scopes != situation.graph.scopes:
@@ -166,8 +172,8 @@ def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
     return belief.condition_on_pending(out.points, out.rounds, awaited)
 
 
-def _transforms(warps: Sequence[tuple[WarpKind, float]]) -> tuple[tuple[WarpKind, float], ...]:
-    return tuple(warps) if any(kind != "none" for kind, _ in warps) else ()
+def _transformed(forms: tuple[Form, ...]) -> list[Form]:
+    return [form for form in forms if form.warp != "none"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -289,6 +295,7 @@ def _carried_over(
         outputscales = tuple(variance * growth for variance in out.outputscales)
         return msgspec.structs.replace(out, constants=(whole.constant / k,) * k, outputscales=outputscales)
 
-    candidate_models = tuple((place, moved(of)) for place, of in previous.candidate_models)
-    hyperparameters = moved(previous.hyperparameters)
-    return msgspec.structs.replace(previous, hyperparameters=hyperparameters, candidate_models=candidate_models)
+    candidates = tuple(
+        msgspec.structs.replace(c, hyperparameters=moved(c.hyperparameters)) for c in previous.candidates
+    )
+    return msgspec.structs.replace(previous, hyperparameters=moved(previous.hyperparameters), candidates=candidates)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -13,25 +12,19 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.fit import is_stackable
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.model.candidates import Alternation, Candidate, Form
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
-from swarmbo.belief.model.warping import Warp, WarpKind
+from swarmbo.belief.model.warping import Warp
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import groups
 
-Grouping = Literal["given", "whole", "single"]  # groups of variables: the graph's scopes, one group, single variables
-
-_OF_TOTALS: tuple[tuple[WarpKind, float, Grouping], ...] = (
-    ("none", 1.0, "given"),
-    ("power", 0.6, "given"),
-    ("power", 0.5, "whole"),
-    ("none", 1.0, "whole"),
-    ("none", 1.0, "single"),
-)
+# untransformed outcomes show the shape of an optimum: a root makes a cone of a bowl
+_PLAIN, _WHOLE, _SINGLE = Form(), Form(grouping="whole"), Form(grouping="single")
+_OF_TOTALS = (_PLAIN, Form("power", 0.6), Form("power", 0.5, "whole"), _WHOLE, _SINGLE)
+_OF_FACTORS = (_PLAIN, Form("power", 0.5), Form("power", 0.25), Form("log"))
 _FEW = 64  # largest number of variables for one process of untransformed outcomes, which is searched globally
 _TIE = 0.1  # nats per evaluation: models of totals with closer evidences alternate
-_OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
-_PLAIN = 0  # index of untransformed outcomes, which show the shape of an optimum: a root makes a cone of a bowl
 _SIMILAR = 0.5  # nats per evaluation: with a smaller lead, a transform alternates with untransformed outcomes
 _SIMILAR_LATER = 1.5  # the same once outcomes show the optimum's shape
 _MANY_FROM = 10  # evaluations per variable from which on they do; one variable counts as two
@@ -60,72 +53,64 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
     history, n = situation.history, len(situation.history)
     if np.isfinite(history.factors).any():
         belief, learned = learned_belief(situation, situation.graph, history, settings, previous)
-        learned = msgspec.structs.replace(learned, scopes=None, candidate_models=())
+        learned = msgspec.structs.replace(learned, scopes=None, candidates=())
         return Model(given_out(belief, situation), learned)
-    if previous is None or not previous.candidate_models or _is_choice_due(previous, settings, n):
+    if previous is None or not previous.candidates or _is_choice_due(previous, settings, n):
         return _chosen_of_totals(situation, settings)
     is_due, n_pending = n - previous.fitted_at >= settings.refit_every, len(situation.pending)
-    turns = previous.turns[0] if previous.turns[1] == n else 0
-    # without pending points, the model is that of the first query of this history
-    turn = (1 if n_pending or is_due else -turns) % len(previous.candidate_models)
-    (place, hyperparameters), *others = previous.candidate_models[turn:] + previous.candidate_models[:turn]
-    if turn:
-        warps, fitted_at = (_OF_TOTALS[place][:2],), previous.fitted_at
-        # fit this model again at its first use in a batch, like the other models
-        if is_due or 0 < n_pending <= len(others):
-            fitted_at = min(fitted_at, max(1, n - settings.refit_every))
-        previous = msgspec.structs.replace(previous, hyperparameters=hyperparameters, warps=warps, fitted_at=fitted_at)
-    model, _ = _model_of_totals(situation, settings, place, previous)
-    candidate_models = ((place, model.learned.hyperparameters), *others)
-    changed = {"candidate_models": candidate_models, "turns": (turns + (not is_due) if n_pending else 0, n)}
-    return replace(model, learned=msgspec.structs.replace(model.learned, **changed))
+    turn = previous.turn.next(len(previous.candidates), n, is_fit_due=is_due, has_pending=n_pending > 0)
+    candidate = previous.candidates[turn.in_use]
+    fitted_at = previous.fitted_at  # one fit after ``refit_every`` evaluations, of the candidate whose turn it is
+    if 0 < n_pending < len(previous.candidates):  # in a batch, each candidate is fitted at its first use
+        fitted_at = min(fitted_at, max(1, n - settings.refit_every))
+    of_candidate = {"hyperparameters": candidate.hyperparameters, "forms": (candidate.form,)}
+    previous = msgspec.structs.replace(previous, turn=turn, fitted_at=fitted_at, **of_candidate)
+    model, _ = _model_of_totals(situation, settings, candidate.form, previous)
+    return replace(model, learned=model.learned.with_last_fit())
 
 
 def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
     """Model with the largest evidence, and its list of models of similar evidence; learned scopes permit sums only."""
-    n, graph, tried = len(situation.history), situation.graph, dict[int, Model]()
-    evidence, tie = dict[int, float](), _TIE * len(situation.history)
+    n, graph = len(situation.history), situation.graph
     # the user named the factors: single variables replace them only with a clear lead, and are never a second choice
-    handicap: dict[Grouping, float] = {"given": 0.0}
+    tie, handicap = _TIE * n, {"given": 0.0}
     if situation.structure != "learned":
         handicap["whole"] = 0.0
         if graph.max_factor_size > 1 and not situation.choices:
             handicap["single"] = _ODDS_OF_WHOLE["known"] + tie
     totals, noise = situation.history.totals, situation.history.known_noise[:, 0]
-    for place, (kind, power, grouping) in enumerate(_OF_TOTALS):
-        is_too_large = grouping == "whole" and kind == "none" and len(graph.variables) > _FEW
-        is_comparable = Warp.fitted(kind, totals, power).is_comparable(totals, noise)
-        if grouping in handicap and is_comparable and not is_too_large:
-            tried[place], found = _model_of_totals(situation, settings, place, None)
-            evidence[place] = found - handicap[grouping]
-    order = sorted(tried, key=lambda place: -evidence[place])
-    near = [place for place in order if evidence[place] >= evidence[order[0]] - tie]
-    near = near[:1] + [place for place in near[1:] if _OF_TOTALS[place][2] != "single"]
-    if len(near) == 1 and _OF_TOTALS[near[0]][2] == "single":
-        near = order[:2]  # sums over single variables have many local optima, which another model may leave
-    candidate_models = tuple((place, tried[place].learned.hyperparameters) for place in near)
-    best = tried[near[0]]
-    learned = msgspec.structs.replace(best.learned, decomposed_at=n, candidate_models=candidate_models)
-    return replace(best, learned=learned)
+    models, evidence = dict[Form, Model](), dict[Form, float]()
+    for form in _OF_TOTALS:
+        is_too_large = form == _WHOLE and len(graph.variables) > _FEW
+        is_comparable = Warp.fitted(form.warp, totals, form.power).is_comparable(totals, noise)
+        if form.grouping in handicap and is_comparable and not is_too_large:
+            models[form], log_density = _model_of_totals(situation, settings, form, None)
+            evidence[form] = log_density - handicap[form.grouping]
+    best, *others = sorted(evidence, key=lambda form: -evidence[form])
+    similar = [form for form in others if evidence[form] >= evidence[best] - tie and form != _SINGLE]
+    if best == _SINGLE:  # a sum over single variables has many local optima, which another model may leave
+        similar = similar or others[:1]
+    candidates = tuple(Candidate(form, models[form].learned.hyperparameters, n) for form in (best, *similar))
+    learned = msgspec.structs.replace(models[best].learned, decomposed_at=n, candidates=candidates)
+    return replace(models[best], learned=learned)
 
 
 def _model_of_totals(
-    situation: JointSituation, settings: AdditiveGPSettings, place: int, previous: Learned | None
+    situation: JointSituation, settings: AdditiveGPSettings, form: Form, previous: Learned | None
 ) -> tuple[Model, float]:
-    kind, power, grouping = _OF_TOTALS[place]
     graph, totals = situation.graph, situation.history.totals
     scopes: tuple[tuple[str, ...], ...] | None = None
-    if grouping != "given":
-        scopes = (graph.variables,) if grouping == "whole" else tuple((variable,) for variable in graph.variables)
+    if form.grouping != "given":
+        scopes = (graph.variables,) if form.grouping == "whole" else tuple((variable,) for variable in graph.variables)
         graph = groups.graph_of_groups(graph, scopes)
-        if kind != "none":  # the root of a quadratic bowl is a norm: few data determine one shared lengthscale
+        if form.warp != "none":  # the root of a quadratic bowl is a norm: few data determine one shared lengthscale
             settings = msgspec.structs.replace(settings, lengthscales="shared")
-    warp = Warp.fitted(kind, totals, power)
+    warp = Warp.fitted(form.warp, totals, form.power)
     noise = situation.history.known_noise
     noise[:, 0] = warp.noise_std(totals, noise[:, 0])
     warped = replace(situation.history, totals=warp.forward(totals), noise_std=noise)
-    belief, learned = learned_belief(situation, graph, warped, settings, previous, ((kind, power),))
-    learned = msgspec.structs.replace(learned, warps=((kind, power),), scopes=scopes)
+    belief, learned = learned_belief(situation, graph, warped, settings, previous, (form,))
+    learned = msgspec.structs.replace(learned, forms=(form,), scopes=scopes)
     evidence = belief.log_evidence() + _density(belief, warp, totals, 0)
     return Model(given_out(belief, situation), learned, warp), evidence
 
@@ -155,7 +140,7 @@ def learn_factors(
     used[:first] = np.nan  # their points stay: all agents use the same points, and only the owner restarted
     model = _learned_factors(_Data(alone, settings, history.X, used, N), previous, is_all=False)
     learned = msgspec.structs.replace(model.learned, restarted_at=first, before=before, whole_since=since)
-    warps = everything.fitted(before.warps)
+    warps = everything.fitted(before.forms)
     whole = everything.whole(warps).with_hyperparameters(before.hyperparameters)
     return replace(model, learned=learned, complete=everything.model(whole, before, warps, {}))
 
@@ -163,17 +148,17 @@ def learn_factors(
 def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -> Model:
     """Model of the last choice, or of a new one if it is due, from the data in use.
 
-    ``splits`` has the factors that are sums now. Only one factor has ``candidate_models``, of which the first is in
-    use: two transforms, or a sum (``SPLIT``) and the whole factor. ``splits`` is empty at the whole factor's turn.
+    ``splits`` has the factors that are sums now. Only one factor has candidates: two transforms, or a sum and the whole
+    factor. ``splits`` is empty at the whole factor's turn.
     """
     situation, n = data.situation, len(data.situation.history)
-    if previous is None or not previous.warps or _is_choice_due(previous, data.settings, n):
+    if previous is None or not previous.forms or _is_choice_due(previous, data.settings, n):
         return data.chosen(is_all=is_all)
     before, is_due = data.in_turn(previous)
-    warps = data.fitted(before.warps)
+    warps = data.fitted(before.forms)
     belief = data.whole(warps, before.splits, is_alone=not before.may_split)
     # after a restart, or once a factor has converged, its outcomes are constant: nothing can be transformed or learned
-    is_constant = [warp.kind != kind for warp, (kind, _) in zip(warps, before.warps, strict=True)]
+    is_constant = [warp.kind != form.warp for warp, form in zip(warps, before.forms, strict=True)]
     if is_constant == [True]:  # with several factors, each owner knows only its own factor's outcomes
         return data.model(belief, before, warps, {})
     unfitted = belief.hyperparameters
@@ -190,21 +175,7 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     hypers = {factor: split.hyperparameters for factor, split in splits.items()}
     fitted_at = n if is_due else before.fitted_at
     learned = msgspec.structs.replace(before, hyperparameters=hyperparameters, fitted_at=fitted_at, splits=hypers)
-    if before.candidate_models:
-        (place, _), other = before.candidate_models
-        in_use = place, hypers.get(situation.graph.factors[0], hyperparameters)
-        learned = msgspec.structs.replace(learned, candidate_models=(in_use, other))
-    return data.model(belief, learned, warps, splits)
-
-
-def _swapped(learned: Learned, factor: str) -> Learned:
-    first, (place, hyperparameters) = learned.candidate_models
-    learned = msgspec.structs.replace(learned, fitted_at=learned.other_fitted_at, other_fitted_at=learned.fitted_at)
-    learned = msgspec.structs.replace(learned, candidate_models=((place, hyperparameters), first))
-    if place == Learned.SPLIT:
-        return msgspec.structs.replace(learned, splits={factor: hyperparameters})
-    warps = (_OF_FACTORS[place],)
-    return msgspec.structs.replace(learned, splits={}, hyperparameters=hyperparameters, warps=warps)
+    return data.model(belief, learned.with_last_fit(), warps, splits)
 
 
 @dataclass(frozen=True)
@@ -222,17 +193,24 @@ class _Data:
         return since >= self.settings.refit_every and bool(np.isfinite(self.F).any())
 
     def in_turn(self, learned: Learned) -> tuple[Learned, bool]:
-        """State with the candidate model in use whose turn it is, and True if this model's fit is due."""
-        is_due = self.is_fit_due(learned)
-        if not learned.candidate_models:
+        """State with the candidate in use whose turn it is, and True if this candidate's fit is due."""
+        is_due, n_known = self.is_fit_due(learned), len(self.situation.history)
+        if not learned.candidates:
             return learned, is_due
-        (first, _), (second, _) = learned.candidate_models
-        has_more = len(self.situation.history) + len(self.situation.pending) > learned.decomposed_at
-        is_odd = has_more and bool(self.situation.n_asked % 2)  # the choice itself uses the first transform
-        # a sum and the whole factor alternate from fit to fit; of two transforms, the first has the odd queries
-        if is_due if learned.may_split else (first > second) == is_odd:
-            learned = _swapped(learned, self.situation.graph.factors[0])
-        return learned, is_due if learned.may_split else self.is_fit_due(learned)
+        if learned.may_split:  # a sum and the whole factor alternate from fit to fit
+            return self._using(learned, learned.turn.next(2, n_known, is_fit_due=is_due)), is_due
+        # of two transforms, the first one is used by the choice itself, and by odd queries
+        is_after_choice = n_known + len(self.situation.pending) > learned.decomposed_at
+        learned = self._using(learned, Alternation(int(is_after_choice and self.situation.n_asked % 2)))
+        return learned, self.is_fit_due(learned)
+
+    def _using(self, learned: Learned, turn: Alternation) -> Learned:
+        candidate = learned.candidates[turn.in_use]
+        learned = msgspec.structs.replace(learned, turn=turn, fitted_at=candidate.fitted_at)
+        if candidate.form.grouping == "split":  # transform and hyper-parameters remain those of the whole factor
+            return msgspec.structs.replace(learned, splits={self.situation.graph.factors[0]: candidate.hyperparameters})
+        of_candidate = {"hyperparameters": candidate.hyperparameters, "forms": (candidate.form,)}
+        return msgspec.structs.replace(learned, splits={}, **of_candidate)
 
     def whole(self, warps: tuple[Warp, ...], without: Collection[str] = (), *, is_alone: bool = False) -> AdditiveGP:
         """Belief about whole factors given transformed outcomes, except ``without``; ``is_alone``: no sum competes."""
@@ -257,46 +235,48 @@ class _Data:
         log_std = NOISE_LOG_STD if is_alone else usual.noise_log_std
         return msgspec.structs.replace(self.settings, noise_floor=NOISE_FLOOR, noise_log_std=log_std)
 
-    def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
-        return tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(kinds, self.F.T, strict=True))
+    def fitted(self, forms: Collection[Form]) -> tuple[Warp, ...]:
+        return tuple(Warp.fitted(form.warp, y, form.power) for form, y in zip(forms, self.F.T, strict=True))
 
     def chosen(self, *, is_all: bool) -> Model:
         """Model with the largest evidence for every factor; ``is_all``: all data are used, so factors may be split."""
         n, is_one = len(self.situation.history), self.F.shape[1] == 1
-        beliefs, transforms, evidences = self._tried()
+        beliefs, evidences = self._tried()
         best = evidences.argmax(axis=0).tolist()
-        warps = tuple(transforms[i][j] for j, i in enumerate(best))
+        forms = tuple(_OF_FACTORS[i] for i in best)
+        warps, plain = self.fitted(forms), beliefs[0].hyperparameters  # the first form is plain
         hyperparameters = AdditiveHyperparameters.of(beliefs[i].hyperparameters.factor(j) for j, i in enumerate(best))
         splits, leads = self._leading_sums(evidences.max(axis=0)) if is_all else ({}, {})
-        candidate_models = ()
-        if is_one and min(leads.values(), default=np.inf) < abs(_ODDS_OF_WHOLE[self.situation.structure]) + _LEAD * n:
-            (split,) = splits.values()
-            candidate_models = ((Learned.SPLIT, split.hyperparameters), (best[0], hyperparameters))
         is_alone = is_one and not splits
         belief = self.whole(warps, splits, is_alone=is_alone)
         if is_alone and belief.n_data:
             belief = belief.fit(stream(self.situation.seed, "belief", "room", evaluations=n))
             hyperparameters = belief.hyperparameters
+        whole, candidates = Candidate(forms[0], hyperparameters, n), ()
+        if is_alone:
             is_early = belief.n_data < _MANY_FROM * max(2, belief.domain.n_dims)
             similar = belief.n_data * (_SIMILAR if is_early else _SIMILAR_LATER)
-            if best[0] != _PLAIN and evidences[best[0], 0] < evidences[_PLAIN, 0] + similar:
-                candidate_models = ((best[0], hyperparameters), (_PLAIN, beliefs[_PLAIN].hyperparameters))
+            if forms != (_PLAIN,) and evidences[best[0], 0] < evidences[0, 0] + similar:
+                candidates = (whole, Candidate(_PLAIN, plain, n))
+        elif is_one:
+            (split,), (lead,) = splits.values(), leads.values()
+            if lead < abs(_ODDS_OF_WHOLE[self.situation.structure]) + _LEAD * n:
+                candidates = (Candidate(Form(grouping="split"), split.hyperparameters, n), whole)
         learned = Learned(
             hyperparameters,
             fitted_at=n if np.isfinite(self.F).any() else 0,
-            other_fitted_at=n,
             decomposed_at=n,
-            warps=tuple(_OF_FACTORS[i] for i in best),
+            forms=forms,
             splits={factor: split.hyperparameters for factor, split in splits.items()},
-            candidate_models=candidate_models,
-            plain_noise=beliefs[_PLAIN].hyperparameters.noise_variances[0] if is_one else 1.0,
+            candidates=candidates,
+            plain_noise=plain.noise_variances[0] if is_one else 1.0,
         )
         return self.model(belief.with_hyperparameters(hyperparameters), learned, warps, splits)
 
-    def _tried(self) -> tuple[list[AdditiveGP], list[tuple[Warp, ...]], Float[np.ndarray, "m k"]]:
-        """Beliefs for each kind of transform, the transforms, and each factor's evidence; -inf if not comparable."""
+    def _tried(self) -> tuple[list[AdditiveGP], Float[np.ndarray, "m k"]]:
+        """Belief for each form, and each factor's evidence; -inf if not comparable."""
         seed, n, k = self.situation.seed, len(self.situation.history), self.F.shape[1]
-        transforms = [self.fitted([kind] * k) for kind in _OF_FACTORS]
+        transforms = [self.fitted([form] * k) for form in _OF_FACTORS]
         beliefs, evidences = [self.whole(warps) for warps in transforms], np.empty((len(transforms), k))
         if beliefs[0].n_data:  # all transforms have the same number of known outcomes
             rngs = [stream(seed, "belief", "fit", evaluations=n, transform=i) for i in range(len(beliefs))]
@@ -306,7 +286,7 @@ class _Data:
             densities = [_density(belief, warp, y, j) for j, (warp, y, _) in enumerate(columns)]
             are_comparable = [warp.is_comparable(y, noise) for warp, y, noise in columns]
             evidences[i] = np.where(are_comparable, np.array(belief.log_evidences()) + densities, -np.inf)
-        return beliefs, transforms, evidences
+        return beliefs, evidences
 
     def _leading_sums(self, evidences: Float[np.ndarray, " k"]) -> tuple[dict[str, AdditiveGP], dict[str, float]]:
         """Sums over a factor's variables that lead the whole factor by more than the odds, and these leads."""

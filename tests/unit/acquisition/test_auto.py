@@ -19,6 +19,7 @@ from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import box_around
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.model import transforms
+from swarmbo.belief.model.candidates import Form
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.model import Learned
 from swarmbo.deciding import joint
@@ -31,7 +32,7 @@ from .conftest import play, team_on, value_at
 
 BELIEF = AdditiveGPSettings()
 BLOCKS = {"f": ["a", "b"], "g": ["c", "d"]}
-UNTRANSFORMED = transforms._OF_TOTALS[:1] * 2  # one model of untransformed sums, twice: equal evidence
+UNTRANSFORMED = (Form(), Form(power=0.5))  # one model of untransformed sums, twice: equal evidence
 PEAKED = {"f": ["a", "b", "c"], "g": ["d"]}
 
 
@@ -57,6 +58,12 @@ def unit(situation):
 
 def learned_of(situation, previous=None):
     return Auto().learn(situation, BELIEF, previous).learned
+
+
+def in_turn(learned):
+    """Candidate models, from the one in use on."""
+    in_use = learned.turn.in_use
+    return learned.candidates[in_use:] + learned.candidates[:in_use]
 
 
 def decided(situation, auto=None):
@@ -106,9 +113,9 @@ def peaked(situation_of, fun=lambda U: waves(U[:, :3]), t=40):
 def test_totals_are_transformed_if_the_evidence_favours_it(situation_of, fun, wanted) -> None:
     situation = by_total(situation_of(BLOCKS, t=40), fun)
     model = Auto().learn(situation, BELIEF, None)
-    assert model.warp.kind == model.learned.warps[0][0] == wanted
+    assert model.warp.kind == model.learned.forms[0].warp == wanted
     if wanted == "none":  # where the evidence is clear one model is used alone
-        assert len(model.learned.candidate_models) == 1
+        assert len(model.learned.candidates) == 1
         assert model.learned.scopes is None
 
 
@@ -116,7 +123,7 @@ def test_the_scale_of_outcomes_does_not_change_the_choice(situation_of) -> None:
     situation = situation_of(BLOCKS, t=30)
     for fun in (bowl, ramps):
         scaled = [with_outcomes(situation, 5.0 + scale * fun(unit(situation))) for scale in (1e-6, 1.0, 1e6)]
-        assert len({learned_of(one).warps for one in scaled}) == 1
+        assert len({learned_of(one).forms for one in scaled}) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,8 +143,9 @@ def test_the_scale_of_outcomes_does_not_change_predictions_if_most_equal_the_bes
         history = Dataset(situation.domain.from_unit(U), scale * factors.sum(axis=1), told)
         now = replace(situation, history=history, outcomes=outcomes)
         model = Auto().learn(now, AdditiveGPSettings(refit_every=20), learned_of(first_of(now, 14)))
-        assert [warp.kind for warp in model.factor_warps or (model.warp,)] == [kind for kind, _ in model.learned.warps]
-        assert "power" in dict(model.learned.warps)
+        kinds = [form.warp for form in model.learned.forms]
+        assert [warp.kind for warp in model.factor_warps or (model.warp,)] == kinds
+        assert "power" in kinds
         found.append(np.array(model.posterior(history.X)) / scale)
     np.testing.assert_allclose(found[1:], np.broadcast_to(found[0], (2, *found[0].shape)), rtol=1e-4, atol=1e-6)
 
@@ -216,8 +224,8 @@ def test_models_of_similar_evidence_alternate_from_fit_to_fit(situation_of, monk
     n_factors = [kind[0] for kind in kinds]
     assert n_factors in ([1] * 3 + [2] * 3 + [1], [2] * 3 + [1] * 3 + [2])
     learned = kinds[-1][3]
-    assert [len(h.lengthscales) for _, h in learned.candidate_models] == [n_factors[-1], n_factors[2 + 1]]
-    assert learned.candidate_models[0][1] == learned.hyperparameters
+    assert [len(one.hyperparameters.lengthscales) for one in in_turn(learned)] == [n_factors[-1], n_factors[2 + 1]]
+    assert in_turn(learned)[0].hyperparameters == learned.hyperparameters
     assert learned.decomposed_at == 34
     assert msgspec.convert(msgspec.to_builtins(learned), Learned) == learned
 
@@ -244,9 +252,9 @@ def crossed(U):
 def test_wrong_scopes_are_replaced_by_one_process_that_is_searched_in_the_whole_domain(situation_of) -> None:
     situation = by_total(situation_of(BLOCKS, t=60), crossed)
     model = Auto().learn(situation, BELIEF, None)
-    assert (model.learned.scopes, model.learned.warps) == ((("a", "b", "c", "d"),), (("none", 1.0),))
+    assert (model.learned.scopes, model.learned.forms) == ((("a", "b", "c", "d"),), (Form(grouping="whole"),))
     # and it does not alternate with models of the given scopes
-    assert all(len(hyper.lengthscales) == 1 for _, hyper in model.learned.candidate_models)
+    assert all(len(one.hyperparameters.lengthscales) == 1 for one in model.learned.candidates)
     V = np.random.default_rng(3).random((200, 4))
     assert np.corrcoef(model.posterior(situation.domain.from_unit(V))[0], crossed(V))[0, 1] > 0.8
     functions = Auto().local_functions(situation, model)
@@ -260,16 +268,16 @@ def test_right_scopes_are_kept(situation_of) -> None:
     order = [variables.index(v) for v in "abcd"]
     learned = Auto().learn(with_outcomes(situation, crossed(unit(situation)[:, order])), BELIEF, None).learned
     assert learned.scopes is None
-    assert all(len(hyper.lengthscales) == 2 for _, hyper in learned.candidate_models)
+    assert all(len(one.hyperparameters.lengthscales) == 2 for one in learned.candidates)
 
 
 def test_one_process_for_untransformed_outcomes_is_tried_with_few_variables_only(situation_of, monkeypatch) -> None:
     situation = by_total(situation_of(BLOCKS, t=60), crossed)
     monkeypatch.setattr(transforms, "_TIE", 10.0)
-    for few, places in ((4, {0, 1, 2, 3}), (3, {0, 1, 2})):
+    for few, forms in ((4, transforms._OF_TOTALS[:4]), (3, transforms._OF_TOTALS[:3])):
         monkeypatch.setattr(transforms, "_FEW", few)
-        rivals = learned_of(situation).candidate_models
-        assert {place for place, _ in rivals} == places
+        rivals = learned_of(situation).candidates
+        assert {one.form for one in rivals} == set(forms)
 
 
 def test_the_search_stays_in_the_box_around_the_incumbent(situation_of, monkeypatch) -> None:
@@ -355,12 +363,12 @@ def test_a_sum_over_variables_and_one_factor_alternate_until_the_evidence_is_cle
         learned = model.learned
         is_split.append(bool(model.splits))
         assert bool(learned.splits) is is_split[-1]
-        assert learned.candidate_models[0][1] == (next(iter(learned.splits.values()), learned.hyperparameters))
+        assert in_turn(learned)[0].hyperparameters == (next(iter(learned.splits.values()), learned.hyperparameters))
     assert is_split == [True] * 3 + [False] * 3 + [True] * 2 + [is_split[-1]]
     clear = situation_of({"whole": list("abc")}, t=60, structure="unknown")
     clear = by_total(clear, waves)
     learned = learned_of(clear)
-    assert (list(learned.splits), learned.candidate_models) == (["whole"], ())
+    assert (list(learned.splits), learned.candidates) == (["whole"], ())
 
 
 def test_the_best_of_an_undeclared_sum_of_pairs_is_found_in_five_evaluations_per_variable() -> None:
@@ -385,8 +393,8 @@ def test_untransformed_outcomes_of_one_function_alternate_with_a_root_of_similar
     learned, kinds = None, []
     for t in range(30, 34):
         learned = Auto().learn(first_of(situation, t), BELIEF, learned).learned
-        kinds.append(learned.warps[0][0])
-        assert not learned.candidate_models or learned.candidate_models[0][1] == learned.hyperparameters
+        kinds.append(learned.forms[0].warp)
+        assert not learned.candidates or in_turn(learned)[0].hyperparameters == learned.hyperparameters
     assert kinds == (["power", "none"] * 2 if alternates else ["power"] * 4)
 
 
@@ -399,15 +407,15 @@ def test_a_clearer_lead_of_a_root_alternates_from_ten_evaluations_per_variable(
         return -((100.0 * (X[:, 1] - X[:, 0] ** 2) ** 2 + (1.0 - X[:, 0]) ** 2) ** power)
 
     learned = learned_of(by_total(situation_of({"whole": ["a", "b"]}, t=t, structure="unknown"), valley))
-    assert learned.warps[0][0] == "power"
-    assert bool(learned.candidate_models) == alternates
+    assert learned.forms[0].warp == "power"
+    assert bool(learned.candidates) == alternates
 
 
 def test_members_of_a_batch_alternate_models(situation_of) -> None:
     situation = by_total(situation_of({"whole": list("abcdef")}, t=30, structure="unknown"), trid)
     learned = learned_of(situation)
     pending = replace(situation, pending=situation.history.X[:1])
-    assert Auto().learn(pending, BELIEF, learned).learned.warps != learned.warps
+    assert Auto().learn(pending, BELIEF, learned).learned.forms != learned.forms
 
 
 @pytest.mark.parametrize("n", [30, 31])
@@ -418,7 +426,7 @@ def test_queries_do_not_change_the_recommendation_of_models_that_alternate(n) ->
     for _ in range(2):
         team.ask()
         assert team.recommend() == before
-    assert len({place for place, _ in team.model.learned.candidate_models}) == 2
+    assert len({one.form for one in team.model.learned.candidates}) == 2
 
 
 def test_the_best_of_a_bowl_of_correlated_variables_is_found_in_ten_evaluations_per_variable() -> None:
@@ -674,7 +682,7 @@ def test_attached_evaluations_do_not_keep_a_model_from_its_turn() -> None:
     kinds = list[str]()
     for row in X[30:34]:
         query = team.ask()
-        kinds.append(team.model.learned.warps[0][0])
+        kinds.append(team.model.learned.forms[0].warp)
         team.tell(query, float(trid(np.array([list(query.point.values())]))[0]))
         team.attach([row], trid(row[None]))
     assert set(kinds) == {"none", "power"}
@@ -922,7 +930,7 @@ def test_a_place_where_a_factor_failed_is_not_its_incumbent(situation_of) -> Non
 def test_hyperparameters_of_transformed_outcomes_are_not_used_for_untransformed_outcomes(situation_of) -> None:
     situation = by_total(situation_of(BLOCKS, t=40), bowl)
     transformed = learned_of(situation)
-    assert transformed.warps[0][0] == "power"
+    assert transformed.forms[0].warp == "power"
     factors = np.full((40, 2), np.nan)
     factors[-1] = situation.history.totals[-1] / 2.0
     mixed = with_outcomes(situation, situation.history.totals, factors)
@@ -947,7 +955,7 @@ def test_choices_are_kept_until_the_history_has_grown(situation_of, outcomes) ->
     again = situation.history.take(slice(4))
     later = Auto().learn(replace(situation, history=situation.history.then(again)), BELIEF, first).learned
     assert (later.decomposed_at, later.fitted_at) == (40, 44)
-    assert (later.warps, set(later.splits)) == (first.warps, set(first.splits))
+    assert (later.forms, set(later.splits)) == (first.forms, set(first.splits))
     assert msgspec.convert(msgspec.to_builtins(later), Learned) == later
 
 
@@ -958,7 +966,7 @@ def test_a_team_that_splits_continues_from_its_state_bit_for_bit() -> None:
         return float(waves(np.array([[point[v] for v in "abcd"]]))[0])
 
     play(team, outcome, 20)
-    assert team.model.learned.candidate_models or team.model.splits
+    assert team.model.learned.candidates or team.model.splits
     other = sb.Team.from_state_dict(team.state_dict())
     assert play(team, outcome, 6) == play(other, outcome, 6)
     assert team.ask() == other.ask()
@@ -1142,10 +1150,10 @@ def test_members_of_a_batch_alternate_between_models_of_similar_evidence(situati
     learned, places = sb.Auto().learn(situation, settings, None).learned, list[int]()
     for count in range(1, 9):
         learned = sb.Auto().learn(situation_of(t=12, pending=count), settings, learned).learned
-        places.append(learned.candidate_models[0][0])
+        places.append(learned.turn.in_use)
     assert sorted(places[:4]) == sorted(places[4:]) == [0, 1, 2, 3]
     alone = sb.Auto().learn(situation, settings, learned).learned
-    assert alone.candidate_models == learned.candidate_models  # without a batch they alternate from fit to fit
+    assert in_turn(alone) == in_turn(learned)  # without a batch they alternate from fit to fit
 
 
 def test_bounds_of_factors_that_share_variables_weigh_more_with_more_pending_queries(situation_of) -> None:
@@ -1190,14 +1198,14 @@ def test_draws_lead_factors_that_share_variables_along_a_curved_valley() -> None
 
 def test_in_a_batch_for_totals_every_model_uses_draws_and_bounds_in_several_boxes(situation_of, monkeypatch) -> None:
     monkeypatch.setattr(transforms, "_TIE", 1e3)
-    monkeypatch.setattr(transforms, "_OF_TOTALS", (("power", 0.6, "given"), ("power", 0.5, "given")))
+    monkeypatch.setattr(transforms, "_OF_TOTALS", (Form("power", 0.6), Form("power", 0.5)))
     rule, settings, learned = Auto(), AdditiveGPSettings(max_iterations=5), None
     used, sides = set[tuple[int, type]](), set[float]()
     for count in range(9):
         situation = situation_of(t=12, pending=count)
         model = rule.learn(situation, settings, learned)
         learned, functions = model.learned, rule.local_functions(situation, model)
-        used.add((learned.candidate_models[0][0], type(functions)))
+        used.add((learned.turn.in_use, type(functions)))
         sides.add(round(float((functions.high - functions.low).max()), 6))
     assert used == {(place, kind) for place in (0, 1) for kind in (SampledFunctions, ContrastBounds)}
     assert sides == {0.4, 0.2, 0.1}
@@ -1205,7 +1213,7 @@ def test_in_a_batch_for_totals_every_model_uses_draws_and_bounds_in_several_boxe
 
 def test_in_a_batch_a_model_of_roots_over_all_variables_has_the_whole_box(situation_of, monkeypatch) -> None:
     """In smaller boxes batches of eight ended with 1.25 times the regret on a sum of quadruples (30 seeds)."""
-    monkeypatch.setattr(transforms, "_OF_TOTALS", (("power", 0.5, "whole"),))
+    monkeypatch.setattr(transforms, "_OF_TOTALS", (Form("power", 0.5, "whole"),))
     rule, settings, learned, sides = Auto(), AdditiveGPSettings(max_iterations=5), None, set[float]()
     for count in range(4):
         situation = situation_of(t=12, pending=count)
@@ -1223,7 +1231,7 @@ def test_factors_that_are_larger_than_needed_for_totals_are_replaced(is_sum: boo
     waves = np.cos(9.0 * (X - [0.31, 0.42, 0.53]))
     team.attach(X, waves.sum(axis=1) if is_sum else waves[:, 0] * waves[:, 1] + waves[:, 1] * waves[:, 2])
     assert team.model.belief.graph.scopes == ((("a",), ("b",), ("c",)) if is_sum else graph.scopes)
-    assert not is_sum or len(team.model.learned.candidate_models) == 2  # the second-best model alternates with it
+    assert not is_sum or len(team.model.learned.candidates) == 2  # the second-best model alternates with it
     assert len(team.ask(3)) == 3
 
 
@@ -1263,8 +1271,8 @@ def test_a_restarted_search_of_one_noisy_factor_is_not_drawn(situation_of, monke
 def test_single_variables_are_never_a_second_choice_for_totals(situation_of, monkeypatch) -> None:
     monkeypatch.setattr(transforms, "_TIE", 1e3)  # all models have similar evidence
     scopes = {"f": ["a", "b"], "g": ["b", "c"]}
-    rivals = learned_of(by_total(situation_of(scopes, t=30), waves)).candidate_models
-    assert {len(hyper.lengthscales) for _, hyper in rivals} == {1, 2}
+    rivals = learned_of(by_total(situation_of(scopes, t=30), waves)).candidates
+    assert {len(one.hyperparameters.lengthscales) for one in rivals} == {1, 2}
 
 
 def test_a_split_factor_awaits_its_own_outcomes_only(situation_of) -> None:
@@ -1335,7 +1343,7 @@ def test_successive_batches_use_all_models_of_similar_evidence(monkeypatch) -> N
     places, local_functions = list[int](), sb.Auto.local_functions
 
     def noted(self, situation, model):
-        places.append(model.learned.candidate_models[0][0])
+        places.append(model.learned.turn.in_use)
         return local_functions(self, situation, model)
 
     monkeypatch.setattr(sb.Auto, "local_functions", noted)

@@ -727,7 +727,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "number", lambda a: a.give_up("q00001"), ConfigError, "got 'q00001'; wanted an integer >= 0"  # type: ignore[arg-type]
     yield "word", lambda a: a.decision("q00007"), UnknownQueryError, "got query 'q00007'; wanted one of the last ask"
     state = {"json": {"version": 0}, "arrays": {}}
-    yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 7"
+    yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 8"
 
 
 @pytest.mark.parametrize(("act", "error", "message"), [pytest.param(*rest, id=name) for name, *rest in refusals()])
