@@ -86,38 +86,33 @@ class TrustRegion(Settings, frozen=True):
                 region.
         """
         counted = _after(n_initial, outcomes, steps)
-        batches = _batches(counted, basis)
+        spread = _spread(outcomes[~counted]) or _spread(outcomes)
         # best outcome before each one and, at last, of all (-inf: none), and its index (-1: none)
         bests = np.fmax.accumulate(np.concatenate([[-np.inf], outcomes]))
         records = np.where(outcomes > bests[:-1], np.arange(len(outcomes)), -1)
         leaders = np.maximum.accumulate(np.concatenate([[-1], records]))
-        is_known = ~np.isnan(outcomes) & (bests[1:] > -np.inf)
+        is_step = counted & ~np.isnan(outcomes) & (bests[1:] > -np.inf)
         side, successes, failures = self.initial, 0, 0
-        n_steps, is_turn = np.zeros(len(outcomes), dtype=int), ~counted
-        for number in range(batches.max(initial=-1) + 1):
-            batch = np.flatnonzero(batches == number).tolist()
+        idle, notable = 0, -np.inf
+        for turn in _turns(counted, basis):
             # a batch is judged at its last member, as all were chosen in one region around the best point before
-            first, last, centre = batch[0], batch[-1], leaders[batch[0]]
-            tried = [i for i in batch if is_known[i] and (places is None or centre >= 0)]
+            centre, best_before, best = leaders[turn[0]], bests[turn[0]], bests[turn[-1] + 1]
+            tried = [i for i in turn if is_step[i]]
             if places is not None:
-                tried = [i for i in tried if np.abs(places[i] - places[centre]).max() <= side / 2.0 + _EDGE]
-            is_turn[last], n_steps[last] = True, len(tried)
-            if not tried:
-                continue
-            has_gain = any(outcomes[i] > bests[first] for i in tried)
-            successes, failures = (successes + 1, 0) if has_gain else (0, failures + 1)
+                reach = side / 2.0 + _EDGE
+                tried = [i for i in tried if centre >= 0 and np.abs(places[i] - places[centre]).max() <= reach]
+            if tried:
+                is_success = any(outcomes[i] > best_before for i in tried)
+                successes, failures = (successes + 1, 0) if is_success else (0, failures + 1)
             # counts restart at each change of the side, as in TuRBO
             if successes == self.successes:
                 side, successes = min(2.0 * side, 1.0), 0
             elif failures == self.failures:
                 side, failures = max(0.5 * side, self.smallest), 0
-        spread = _spread(outcomes[~counted]) or _spread(outcomes)
-        idle, notable = 0, -np.inf
-        for best, n in zip(bests[1:][is_turn].tolist(), n_steps[is_turn].tolist(), strict=True):
             if best > notable + gain * spread:
                 idle, notable = 0, best
             else:
-                idle += min(n, _MOST_IDLE)
+                idle += min(len(tried), _MOST_IDLE)
         return BoxState(side, idle, spread)
 
 
@@ -189,6 +184,14 @@ def _batches(counted: Steps, basis: Basis | None) -> Basis:
             first, batch = index, batch + 1
         batches[index] = batch
     return batches
+
+
+def _turns(counted: Steps, basis: Basis | None) -> list[list[int]]:
+    """Indices of each batch of steps, and of each other outcome, in the order in which they were complete."""
+    batches = _batches(counted, basis)
+    turns = [[i] for i in np.flatnonzero(~counted).tolist()]
+    turns += [np.flatnonzero(batches == number).tolist() for number in range(batches.max(initial=-1) + 1)]
+    return sorted(turns, key=lambda turn: turn[-1])
 
 
 def _largest(values: Outcomes) -> float:
