@@ -176,8 +176,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """Local functions on the unit cube, one per factor, that agents maximise in this round."""
         belief = model.belief
-        if belief.has_time:
-            return self._draws_and_bounds(situation, belief)
+        if belief.has_time:  # old points become uncertain and are revisited anyway
+            return self._bounds(situation, belief, 1.0)
         if _is_time_to_combine(situation):
             return FixedPoint.at(situation.graph, model.incumbent())
         if not _is_by_factor(situation):
@@ -189,28 +189,26 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return self._improvements(situation, model)
 
     def _for_totals(self, situation: JointSituation, model: Model) -> BoxFunctions:
-        """Improvements, a draw or bounds, by the model's transform and scopes, and by turns."""
-        belief, asked, n_models = model.belief, situation.n_asked, len(model.learned.candidates)
-        is_plain, is_whole = model.warp.kind == "none", len(model.learned.scopes or ()) == 1
-        patience = _patience(belief.hyperparameters.total_noise_variance)
-        is_noisy, is_batch = patience > 1, len(situation.pending) > 0
-        if is_plain and is_whole:
-            return LogImprovements.over_incumbent(belief)
-        is_drawable = not is_whole and len(situation.graph.factors) <= DRAWABLE
-        if is_noisy and is_drawable and (situation.n_batched or asked % _PERIOD):
+        """Improvements, a draw or bounds, by the model's transform and scopes."""
+        if len(model.learned.scopes or ()) != 1:
+            return self._for_sum(situation, model)
+        if model.warp.kind == "none":
+            return LogImprovements.over_incumbent(model.belief)
+        return self._bounds(situation, model.belief, 1.0, self._region(situation, model))
+
+    def _for_sum(self, situation: JointSituation, model: Model) -> BoxFunctions:
+        """A draw or bounds for totals of several factors, in turn with the models that alternate."""
+        belief, is_plain, n_models = model.belief, model.warp.kind == "none", len(model.learned.candidates)
+        asked, is_batch = situation.n_asked, len(situation.pending) > 0
+        is_noisy = _patience(belief.hyperparameters.total_noise_variance) > 1
+        if is_noisy and len(situation.graph.factors) <= DRAWABLE and (situation.n_batched or asked % _PERIOD):
             return self._draw(situation, belief, None)  # in noise, a few outcomes tell little
         # draws of an untransformed sum pay off once outcomes distinguish the functions
         has_enough = not is_noisy and belief.n_data >= belief.domain.n_dims
         if is_plain and has_enough and n_models == 1:
             return self._draw(situation, belief, None)
-        # points of a global search do not count as steps of the trust region
-        places, outcomes = belief.domain.to_unit(belief.X) if is_plain else None, _seen(belief, situation)
-        side = self._box(patience).state(outcomes, steps=situation.steps(), places=places, basis=situation.basis()).side
-        if is_batch and not (is_plain or is_whole):
-            side *= _SIDES[asked % len(_SIDES)]
-        region = box_around(incumbent(belief), side)
-        if is_whole:
-            return self._bounds(situation, belief, 1.0, region)
+        share = 1.0 if is_plain or not is_batch else _SIDES[asked % len(_SIDES)]
+        region = self._region(situation, model, share)
         if is_plain and not has_enough:
             return self._bounds(situation, belief, _BOLDER, region)
         # models alternate by member: if draws and bounds alternated in step, each model would use only one of them
@@ -219,22 +217,30 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return self._bounds(situation, belief, 1.0, region)
         return self._draw(situation, belief, None if is_plain and turn % _GLOBAL_DRAW_PERIOD == 0 else region)
 
+    def _region(self, situation: JointSituation, model: Model, share: float = 1.0) -> Box:
+        """Trust region for totals, or one with a share of its side."""
+        belief, steps, basis = model.belief, situation.steps(), situation.basis()
+        box = self._box(_patience(belief.hyperparameters.total_noise_variance))
+        # untransformed totals are also searched globally, and such points do not count as steps of the trust region
+        places = belief.domain.to_unit(belief.X) if model.warp.kind == "none" else None
+        state = box.state(_seen(belief, situation), steps=steps, places=places, basis=basis)
+        return box_around(incumbent(belief), state.side * share)
+
     def _draws_and_bounds(self, situation: JointSituation, belief: AdditiveGP) -> BoxFunctions:
-        """Draws, cautious and bold bounds in turn; only bounds with more than 128 factors or with a time axis."""
-        t, n_factors, asked = len(situation.history), len(situation.graph.factors), situation.n_asked
-        turn = asked % _DRAW_PERIOD
-        is_drawn = n_factors <= DRAWABLE and not belief.has_time
-        if is_drawn and turn == 0 and t >= _DRAWS_FROM * situation.initial:
+        """Draws, cautious and bold bounds in turn; only bold bounds with more than 128 factors."""
+        t, n_factors, turn = len(situation.history), len(situation.graph.factors), situation.n_asked % _DRAW_PERIOD
+        is_drawable = n_factors <= DRAWABLE
+        if is_drawable and turn == 0 and t >= _DRAWS_FROM * situation.initial:
             return self._draw(situation, belief, None)
         # one of the two bounds between draws refines the best point, once the search has left wrong basins
-        is_settled = is_drawn and t >= _CAUTIOUS_FROM * situation.initial
-        boldness = 1.0 if is_settled and turn == 1 and not len(situation.pending) else _BOLDER
-        boldness *= math.sqrt(_MANY / max(_MANY, n_factors)) * (1.0 + _PER_PENDING * len(situation.out.points))
-        # with a time axis, old points become uncertain and are revisited anyway
-        bounds = self._bounds(situation, belief, 1.0 if belief.has_time else boldness)
+        is_settled = is_drawable and t >= _CAUTIOUS_FROM * situation.initial
+        is_cautious = is_settled and turn == 1 and not len(situation.pending)
+        spread_out = math.sqrt(_MANY / max(_MANY, n_factors)) * (1.0 + _PER_PENDING * len(situation.out.points))
+        bounds = self._bounds(situation, belief, (1.0 if is_cautious else _BOLDER) * spread_out)
+        if not is_settled or situation.n_asked % _BOUND_PERIOD == 1:
+            return bounds
         # without progress nearly all points are draws, as bounds do not leave a basin that they have explored
-        may_leave = is_settled and asked % _BOUND_PERIOD != 1
-        idle = self._idle_factors(situation, belief) if may_leave else frozenset[str]()
+        idle = self._idle_factors(situation, belief)
         if not idle:
             return bounds
         others = [bounds.of(set(belief.graph.factors) - idle), self._draw(situation, belief, None).of(idle)]
