@@ -272,14 +272,14 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def _improvements(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """Improvements of the factors in their trust regions; bounds while a restarted search explores."""
         belief, graph, centre = model.belief, situation.graph, model.incumbent()
-        is_one = len(graph.factors) == 1
-        box = self._box_of_one(situation, model, centre) if is_one else self._boxes_by_factor(situation, belief, centre)
-        if box is None:
+        if self._is_exploring(situation, model):
             # Maxima of bounds lie in unexplored space. A search from random points mostly ends in the widest basin,
             # that of the last search.
             whole = belief if model.complete is None else model.complete.belief
             weight = _RESTART_WEIGHT * math.sqrt(practical_beta(len(whole.graph.variables), whole.n_data))
             return ConfidenceBounds.on_cube(whole, sqrt_beta=dict.fromkeys(whole.graph.factors, weight))
+        is_one = len(graph.factors) == 1
+        box = self._box_of_one(situation, model, centre) if is_one else self._boxes_by_factor(situation, belief, centre)
         low, high = box
         columns = dict(zip(graph.factors, map(list, belief.scopes), strict=True))
         for factor in model.splits:
@@ -298,25 +298,29 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         divided = split_graph(graph, model.divided, shared_outcomes=situation.outcomes == "total")
         return ComposedFunctions(divided, low, high, starts, others=joined)
 
-    def _box_of_one(self, situation: JointSituation, model: Model, centre: Float[np.ndarray, " n"]) -> Box | None:
-        """Trust region of one factor since its last restart; None while a restarted search explores."""
-        belief, restarted_at = model.belief, model.learned.restarted_at
-        n_initial = self.restarts.fresh if restarted_at else 0  # first points after a restart do not count
+    def _is_exploring(self, situation: JointSituation, model: Model) -> bool:
+        """True for the first points after a restart."""
+        restarted_at = model.learned.restarted_at
         n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending) - situation.n_foreign
         # a factor that its owner splits has not restarted, whatever another agent learned
-        if restarted_at and n_steps < n_initial and not model.divided:
-            return None
-        steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
-        patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
-        # Every second point of one variable is searched everywhere, as a trust region does not leave its peak. If two
-        # models alternate, the transform decides then: untransformed outcomes, which show a peak's shape, refine it.
+        return restarted_at > 0 and n_steps < self.restarts.fresh and not model.divided
+
+    def _box_of_one(self, situation: JointSituation, model: Model, centre: Float[np.ndarray, " n"]) -> Box:
+        """Trust region of one factor since its last restart; everywhere at some turns of one variable."""
+        belief, since = model.belief, model.learned.restarted_at
+        # A trust region does not leave its peak. If two models alternate, the transform decides on points everywhere:
+        # untransformed outcomes, which show a peak's shape, refine it.
         by_model = [candidate.hyperparameters for candidate in model.learned.candidates] or [belief.hyperparameters]
         has_little_noise = min(max(h.noise_variances) for h in by_model) <= _NOISY
-        is_line = len(centre) == 1 and not restarted_at and has_little_noise
-        seen = _seen(belief, situation)[restarted_at:]
-        # points of global searches are no steps of the region
-        places = belief.domain.to_unit(belief.X) if is_line else None
-        state = self._box(patience).state(seen, n_initial, steps, places=places, basis=basis)
+        is_line = len(centre) == 1 and not since and has_little_noise
+        box = self._box(max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances))))
+        state = box.state(
+            _seen(belief, situation)[since:],
+            n_initial=self.restarts.fresh if since else 0,  # first points after a restart do not count
+            steps=situation.steps()[since:],
+            places=belief.domain.to_unit(belief.X) if is_line else None,  # points everywhere are no steps of the region
+            basis=situation.basis(since),
+        )
         if is_line and situation.n_asked % _PERIOD == 0:
             (potential,) = _potentials(situation, belief, centre).values()
             if potential >= _GLOBAL_ABOVE_ON_LINE * state.spread:
