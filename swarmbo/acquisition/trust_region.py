@@ -94,7 +94,8 @@ class TrustRegion(Settings, frozen=True):
         is_step = counted & ~np.isnan(outcomes) & (bests[1:] > -np.inf)
         side, successes, failures = self.initial, 0, 0
         idle, notable = 0, -np.inf
-        for turn in _turns(counted, basis):
+        others = [[index] for index in np.flatnonzero(~counted).tolist()]
+        for turn in sorted(_batches(counted, basis) + others, key=lambda turn: turn[-1]):
             # a batch is judged at its last member, as all were chosen in one region around the best point before
             centre, best_before, best = leaders[turn[0]], bests[turn[0]], bests[turn[-1] + 1]
             tried = [i for i in turn if is_step[i]]
@@ -156,10 +157,10 @@ class Restarts(Settings, frozen=True):
         counts = _after(0, outcomes, steps)
         batches = _batches(counts & ~np.isnan(outcomes) & (np.arange(len(outcomes)) >= start), basis)
         length = patience * self.after
-        turns = (int(batches.max(initial=-1)) + 1) // length if length else 0
-        if turns < 1:
+        n_periods = len(batches) // length if length else 0
+        if n_periods < 1:
             return False
-        turn = np.flatnonzero((batches >= (turns - 1) * length) & (batches < turns * length))
+        turn = np.concatenate(batches[(n_periods - 1) * length : n_periods * length])
         before = np.setdiff1d(np.arange(since, turn[-1]), turn)
         seen = outcomes[since : turn[-1] + 1]
         best, then = _largest(outcomes[before]), _largest(seen)
@@ -176,22 +177,15 @@ def _after(n_initial: int, outcomes: Outcomes, steps: Steps | None) -> Steps:
     return all_steps & (np.cumsum(all_steps) > n_initial)
 
 
-def _batches(counted: Steps, basis: Basis | None) -> Basis:
-    # A batch is a run of outcomes that were all requested before the first of them was known.
-    batches, first, batch = np.full(len(counted), -1), -1, -1
+def _batches(counted: Steps, basis: Basis | None) -> list[list[int]]:
+    """Runs of steps that were all requested before the outcome of their first was known."""
+    batches = list[list[int]]()
     for index in np.flatnonzero(counted).tolist():
-        if batch < 0 or (index if basis is None else basis[index]) > first:
-            first, batch = index, batch + 1
-        batches[index] = batch
+        if batches and (index if basis is None else basis[index]) <= batches[-1][0]:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
     return batches
-
-
-def _turns(counted: Steps, basis: Basis | None) -> list[list[int]]:
-    """Indices of each batch of steps, and of each other outcome, in the order in which they were complete."""
-    batches = _batches(counted, basis)
-    turns = [[i] for i in np.flatnonzero(~counted).tolist()]
-    turns += [np.flatnonzero(batches == number).tolist() for number in range(batches.max(initial=-1) + 1)]
-    return sorted(turns, key=lambda turn: turn[-1])
 
 
 def _largest(values: Outcomes) -> float:
