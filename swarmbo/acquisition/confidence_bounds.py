@@ -96,30 +96,21 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
         if self.groups == "given":
             return super().learn(situation, belief_settings, previous)
         n = len(situation.history)
-        if previous is None or previous.scopes is None or self._is_due(n, previous.decomposed_at):
-            belief, learned = self._best_grouping(situation, belief_settings)
-        else:
-            graph = graph_of_groups(situation.graph, previous.scopes)
-            belief, learned = learned_belief(situation, graph, situation.history, belief_settings, previous)
-        return Model(given_out(belief, situation), learned)
-
-    def _is_due(self, n: int, decomposed_at: int) -> bool:
-        chosen_blindly = decomposed_at == 0 and n > 0
-        return chosen_blindly or n - decomposed_at >= self.learn_every
-
-    def _best_grouping(
-        self, situation: JointSituation, belief_settings: AdditiveGPSettings
-    ) -> tuple[AdditiveGP, Learned]:
-        n, found = len(situation.history), list[tuple[float, AdditiveGP, Learned]]()
+        if previous is not None and previous.scopes is not None:
+            was_blind = previous.decomposed_at == 0 and n > 0
+            if not was_blind and n - previous.decomposed_at < self.learn_every:
+                graph = graph_of_groups(situation.graph, previous.scopes)
+                belief, learned = learned_belief(situation, graph, situation.history, belief_settings, previous)
+                return Model(given_out(belief, situation), learned)
+        tried = list[tuple[AdditiveGP, Learned]]()
         for i in range(self.groupings):
             rng = stream(situation.seed, "add-gp-ucb", "grouping", evaluations=n, candidate=i)
             groups = random_groups(situation.graph, self.group_size, rng)
             graph = graph_of_groups(situation.graph, groups)
             belief, learned = learned_belief(situation, graph, situation.history, belief_settings, None)
-            learned = msgspec.structs.replace(learned, scopes=groups, decomposed_at=n)
-            found.append((belief.log_evidence(), belief, learned))
-        _, belief, learned = max(found, key=lambda entry: entry[0])
-        return belief, learned
+            tried.append((belief, msgspec.structs.replace(learned, scopes=groups, decomposed_at=n)))
+        belief, learned = max(tried, key=lambda one: one[0].log_evidence())
+        return Model(given_out(belief, situation), learned)
 
     def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds:
         """Upper confidence bounds of the groups."""

@@ -14,7 +14,7 @@ from swarmbo.acquisition.penalties import is_met, moved_back, spreads, with_requ
 from swarmbo.acquisition.trust_region import TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.incumbents import incumbent, starting_points
+from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.structure import LearnedStructure
@@ -161,22 +161,18 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         U, y = U[np.isfinite(y)], y[np.isfinite(y)]
         if not len(y):
             return rng.random(n), report
-        graph = one_factor.graph
-        belief = AdditiveGP.create(AdditiveGPSettings(lengthscales="shared"), graph, situation.domain)
+        belief = AdditiveGP.create(AdditiveGPSettings(lengthscales="shared"), one_factor.graph, situation.domain)
         z = Warp.fitted(self.warp, y).forward(y)
         belief = belief.update(situation.domain.from_unit(U), z).fit(rng).condition_on_pending(situation.out.points)
         centre = incumbent(belief)
         low, high = box_around(centre, side)
         weight = self.exploration_scale * math.sqrt(0.2 * math.log(2 * len(y)))
-        starts = starting_points(belief, low, high)
-        bound: BoxFunctions = ContrastBounds(
-            graph=graph, low=low, high=high, starts=starts, belief=belief, reference=centre, weight=weight
-        )
-        needed = requirements(one_factor)
-        origin = reference(one_factor, needed, centre) if needed else centre
+        bound: BoxFunctions = ContrastBounds.on_cube(belief, (low, high), reference=centre, weight=weight)
+        needed, origin = requirements(one_factor), centre
         if needed:
+            origin = reference(one_factor, needed, centre)
             bound = with_requirements(bound, needed, origin, spreads(bound, situation.seed))
-        (stack,) = stacks_of(graph)
+        (stack,) = stacks_of(belief.graph)
         random_starts = np.concatenate([bound.starts, low + rng.random((self.raw_samples, n)) * (high - low)])
         best = np.argsort(-bound.value(stack, random_starts[None], ())[0], kind="stable")[: self.starts]
         ends = low[None, None], high[None, None]

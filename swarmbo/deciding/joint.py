@@ -319,11 +319,10 @@ def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requir
     times: Sequence[TimeCorrelation] = model.belief.hyperparameters.times
     if times and situation.failed is not None and situation.failed.any():
         graph = model.belief.graph
-        lengths = {factor: time.lengthscale for factor, time in zip(graph.factors, times, strict=True)}
+        by_factor = dict(zip(graph.factors, times, strict=True))
         # the longest lengthscale counts, and each owner has fitted its own factors only
-        lengths = yield Gather(graph, lengths)
-        by_factor = zip(graph.factors, times, strict=True)
-        times = [msgspec.structs.replace(time, lengthscale=lengths[factor]) for factor, time in by_factor]
+        lengths = yield Gather(graph, {factor: time.lengthscale for factor, time in by_factor.items()})
+        times = [msgspec.structs.replace(time, lengthscale=lengths[factor]) for factor, time in by_factor.items()]
     return requirements(situation, times)
 
 

@@ -160,9 +160,8 @@ def learned_belief(
     if belief.n_data:
         warm = belief.hyperparameters if previous is not None and previous.fitted_at else None
         belief, fitted_at = belief.fit(stream(situation.seed, "belief", "fit", evaluations=n), warm=warm), n
-    if previous is None:
-        return belief, Learned(belief.hyperparameters, fitted_at)
-    return belief, msgspec.structs.replace(previous, hyperparameters=belief.hyperparameters, fitted_at=fitted_at)
+    learned = previous or Learned(belief.hyperparameters, fitted_at)
+    return belief, msgspec.structs.replace(learned, hyperparameters=belief.hyperparameters, fitted_at=fitted_at)
 
 
 def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:

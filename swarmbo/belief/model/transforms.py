@@ -306,15 +306,13 @@ class _Data:
         self, known: Mapping[str, AdditiveHyperparameters] | Mapping[str, None], *, is_due: bool
     ) -> dict[str, AdditiveGP]:
         """Beliefs about the parts of some factors, from ``known`` hyper-parameters (None: unknown); refitted if due."""
-        made = {factor: self._unfitted(factor, is_cold=warm is None) for factor, warm in known.items()}
-        rngs, together = dict[str, np.random.Generator](), list[str]()
+        made, together, n = dict[str, AdditiveGP](), list[str](), len(self.situation.history)
+        rngs = {f: stream(self.situation.seed, "belief", "split", factor=f, evaluations=n) for f in known}
         for factor, warm in known.items():
-            n, parts = len(self.situation.history), made[factor]
-            rngs[factor] = stream(self.situation.seed, "belief", "split", factor=factor, evaluations=n)
+            made[factor] = parts = self._unfitted(factor, is_cold=warm is None)
             if warm is not None and not is_due:
                 made[factor] = parts.with_hyperparameters(warm).with_units(rngs[factor])
-                continue
-            if is_stackable(parts):
+            elif is_stackable(parts):
                 together.append(factor)
             else:
                 made[factor] = parts.fit(rngs[factor], warm=warm)
