@@ -189,16 +189,12 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return self._improvements(situation, model)
 
     def _for_totals(self, situation: JointSituation, model: Model) -> BoxFunctions:
-        """Improvements, a draw or bounds, by the model's transform and scopes."""
-        if len(model.learned.scopes or ()) != 1:
-            return self._for_sum(situation, model)
-        if model.warp.kind == "none":
-            return LogImprovements.over_incumbent(model.belief)
-        return self._bounds(situation, model.belief, 1.0, self._region(situation, model))
-
-    def _for_sum(self, situation: JointSituation, model: Model) -> BoxFunctions:
-        """A draw or bounds for totals of several factors, in turn with the models that alternate."""
+        """Improvements or bounds with one factor of all variables; else a draw or bounds, by the transform and turns."""
         belief, is_plain, n_models = model.belief, model.warp.kind == "none", len(model.learned.candidates)
+        if len(model.learned.scopes or ()) == 1:
+            if is_plain:
+                return LogImprovements.over_incumbent(belief)
+            return self._bounds(situation, belief, 1.0, self._region(situation, model))
         asked, is_batch = situation.n_asked, len(situation.pending) > 0
         is_noisy = _patience(belief.hyperparameters.total_noise_variance) > 1
         if is_noisy and len(situation.graph.factors) <= DRAWABLE and (situation.n_batched or asked % _PERIOD):
@@ -207,8 +203,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         has_enough = not is_noisy and belief.n_data >= belief.domain.n_dims
         if is_plain and has_enough and n_models == 1:
             return self._draw(situation, belief, None)
-        share = 1.0 if is_plain or not is_batch else _SIDES[asked % len(_SIDES)]
-        region = self._region(situation, model, share)
+        region = self._region(situation, model, 1.0 if is_plain or not is_batch else _SIDES[asked % len(_SIDES)])
         if is_plain and not has_enough:
             return self._bounds(situation, belief, _BOLDER, region)
         # models alternate by member: if draws and bounds alternated in step, each model would use only one of them
@@ -338,10 +333,10 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if len(situation.graph.factors) > 1 or previous.may_split:
             return since
         history, noise = situation.history, max((previous.before or previous).hyperparameters.noise_variances)
-        chosen, design = np.flatnonzero(situation.chosen[since:]) + since, self.restarts.fresh if since else 0
         start = since
-        if design:
-            start = int(chosen[design - 1]) + 1 if len(chosen) >= design else len(history)
+        if since:  # the first points after a restart do not count
+            later = np.flatnonzero(situation.chosen[since:])[self.restarts.fresh - 1 :] + since + 1
+            start = int(later[0]) if len(later) else len(history)
         left = np.inf if situation.horizon is None else situation.horizon - situation.round
         start, steps, basis = max(start, previous.whole_since), situation.steps(), situation.basis()
         is_due = left >= _LATE and self.restarts.is_due(

@@ -344,7 +344,6 @@ def _agreed_within(
     graph, origin = situation.graph, reference(situation, needed, incumbent)
     spread = yield Gather(functions.graph, spreads(functions, agree.seed))
     agreement = None
-    parts = parts_together(graph, needed)
     # bounds of each factor do not imply the joint bound; equal shares of the margin do, but for terms within no scope
     for tight in (False, True):
         limited = with_requirements(functions, needed, origin, spread, tight=tight)
@@ -352,7 +351,7 @@ def _agreed_within(
         if is_met(needed, agreement.point, origin):
             break
     point = agreement.point.copy()
-    for columns, own, _ in parts:
+    for columns, own, _ in parts_together(graph, needed):
         back = origin.copy()
         back[columns] = point[columns]
         if not is_met(own, back, origin):

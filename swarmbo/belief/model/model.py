@@ -142,8 +142,7 @@ def learned_belief(
     if settings.time is not None and history.rounds is None and len(history):
         raise ShapeError(f"history: got no rounds; wanted {len(history)} of them, as the belief has a time axis")
     belief = AdditiveGP.create(settings, graph, situation.domain, situation.outcomes).at(situation.round)
-    variance, rounds = noise**2, history.rounds
-    belief = belief.update(history.X, totals=totals, factors=factors, noise_variance=variance, rounds=rounds)
+    belief = belief.update(history.X, totals=totals, factors=factors, noise_variance=noise**2, rounds=history.rounds)
     n = len(situation.history)
     sizes = [len(graph.scope(factor)) for factor in graph.factors]
     if previous is not None and [*map(len, previous.hyperparameters.lengthscales)] == sizes:

@@ -128,17 +128,18 @@ def learn_factors(
     if len(situation.graph.factors) == 1:
         N = np.where(np.isfinite(F), N, noise[:, :1])
         F = np.where(np.isfinite(F), F, history.totals[:, None])
-    alone = replace(situation, outcomes="per-factor")
-    everything = _Data(alone, settings, history.X, F, N)
-    if previous is None or not first:
+    everything = _Data(replace(situation, outcomes="per-factor"), settings, history.X, F, N)
+    if previous is None:
+        return _learned_factors(everything, None, is_all=True)
+    since = previous.whole_since
+    if not first:
         model = _learned_factors(everything, previous, is_all=True)
-        dropped = previous is not None and not set(previous.splits) <= set(model.splits)
-        since = len(history) if dropped else 0 if previous is None else previous.whole_since
+        if not set(previous.splits) <= set(model.splits):
+            since = len(history)
         return replace(model, learned=msgspec.structs.replace(model.learned, whole_since=since))
-    before, since = previous.before or previous, previous.whole_since
-    used = F.copy()
+    before, used = previous.before or previous, F.copy()
     used[:first] = np.nan  # their points stay: all agents use the same points, and only the owner restarted
-    model = _learned_factors(_Data(alone, settings, history.X, used, N), previous, is_all=False)
+    model = _learned_factors(replace(everything, F=used), previous, is_all=False)
     learned = msgspec.structs.replace(model.learned, restarted_at=first, before=before, whole_since=since)
     warps = everything.fitted(before.forms)
     whole = everything.whole(warps).with_hyperparameters(before.hyperparameters)
