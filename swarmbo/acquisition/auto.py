@@ -189,7 +189,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return self._improvements(situation, model)
 
     def _for_totals(self, situation: JointSituation, model: Model) -> BoxFunctions:
-        """Improvements or bounds with one factor of all variables; else a draw or bounds, by the transform and turns."""
+        """Improvements or bounds with one factor of all variables; else a draw or bounds, by transform and turn."""
         belief, is_plain, n_models = model.belief, model.warp.kind == "none", len(model.learned.candidates)
         if len(model.learned.scopes or ()) == 1:
             if is_plain:
