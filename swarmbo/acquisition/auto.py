@@ -81,42 +81,15 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     | | untransformed outcomes, with one factor of all variables | log expected improvement | none |
     | | untransformed outcomes, with a factor for each variable | as with the given factors | one |
     | single factors, no shared variables | untransformed, root, fourth root, logarithm | log expected improvement | \
-    one per factor; for several factors, see below |
+    one per factor |
     | | a sum of functions of the factor's variables | log expected improvement of each | none |
     | single factors, shared variables | untransformed outcomes | in turn a joint posterior draw, cautious and bold \
     bounds | none |
     | any, with a time axis | untransformed outcomes | bounds | none |
 
-    Models of totals with similar evidence are used alternately. One process of untransformed totals is tried with up to
-    64 variables. Factors of single variables replace the given ones only with clearly more evidence. The first model of
-    totals alternates draws and bounds if there are as many outcomes as variables, and little noise. Every second draw
-    is then maximised globally, since a trust region alone never leaves the basin of the initial points. Once no other
-    model has similar evidence, there are global draws only. In a batch, each alternating model uses both draws and
-    bounds. For sums of transformed totals, successive points of a batch have trust regions with the whole side, half of
-    it, and a quarter. For single factors, the smaller sides are a quarter and a sixteenth, and the last batch searches
-    no factor globally. The same holds for points of asynchronous workers. The owner of a factor of all variables finds
-    the best point and sends it to the other agents.
-
-    With one factor, totals count as outcomes of that factor. A function of unknown structure is one factor, whose
-    lengthscales are a common one with small deviations. Models of the whole factor and of a sum over its variables
-    alternate until the evidence is clear. A factor with choices is never such a sum. A transform of one factor with a
-    small lead alternates with untransformed outcomes, which show an optimum's shape better. Small is below 0.5 nats per
-    evaluation, or 1.5 from ten evaluations per variable on. The trust region of one factor needs twice ``box.failures``
-    to shrink, and restarts once stalled. With one variable and little noise, every second point until a restart is
-    searched globally, if the expected improvement exceeds 1e-4 of the first outcomes' spread. Each of several factors
-    without shared variables is searched globally while its expected improvement exceeds a thousandth of the first
-    outcomes' spread. Later it is searched in its trust region, and once stalled, globally in every second round. With
-    outcomes per factor, the last round evaluates the combined best point of all parts of the graph. If the number of
-    rounds is unknown, this happens whenever the number of evaluations has grown by half. Outcomes of factors with
-    shared variables are not transformed, since a gain of one may be a loss of another. Draws begin with twice as many
-    outcomes as in the initial design, and cautious bounds after draws with three times as many. From then on, a part of
-    the graph may have no gain of 1e-4 of the first outcomes' spread in six evaluations. Then five of six of its points
-    are draws, since bounds do not leave a basin that they have explored. More than 128 factors are not drawn with
-    outcomes per factor, or in noise, since a draw explores all at once. Trust regions react to posterior means, not to
-    noisy outcomes. If the fitted noise is above 3e-4 of the outcomes' variance, ``box.failures`` and the wait for a
-    restart are tripled. In such noise of totals, every second point, and all points of a batch but the first, are joint
-    draws maximised everywhere, since a few outcomes tell little. So is every second point of one factor that is not
-    split, if its noise is above 1e-2. This does not hold if untransformed outcomes count as exact (noise below 5e-5).
+    Turns, thresholds and the behaviour in batches and in noise are in docs/methods/acquisitions.md. With one factor,
+    totals count as outcomes of that factor. A function of unknown structure is one factor. Trust regions react to
+    posterior means, not to noisy outcomes.
 
     Every rule is a sum over factors, so agents agree on it by messages. Outcomes are sent to all agents that model
     them. With totals, a draw needs one number per evaluation from each factor to all others. Every agent computes trust
