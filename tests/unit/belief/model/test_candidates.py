@@ -8,7 +8,7 @@ from swarmbo.belief.model.candidates import Alternation
 
 
 def turns(calls, turn=None):
-    """The candidate in use, of three, after each call: evaluations, whether a fit is due, whether points are pending."""
+    """Candidates in use, of three, after calls (evaluations, whether a fit is due, whether points are pending)."""
     turn, used = turn or Alternation(), []
     for n_data, is_fit_due, has_pending in calls:
         turn = turn.next(3, n_data, is_fit_due=is_fit_due, has_pending=has_pending)
