@@ -174,21 +174,9 @@ class _Slots:
 
 def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"], Int[np.ndarray, " m"]]:
     """Distinct finite locations in the order of coordinates, and each location's index, faster than ``np.unique``."""
-    first, number = first_of_each(place_keys(X))
+    _, first, number = np.unique(place_keys(X), return_index=True, return_inverse=True)
     order = np.lexsort(X[first].T[::-1])
     places, number = X[first[order]], np.argsort(order)[number]
     if not (places[number] == X).all():  # two locations with one key
         places, number = np.unique(X, axis=0, return_inverse=True)
     return places, number.reshape(-1)
-
-
-def first_of_each(keys: UInt64[np.ndarray, " m"]) -> tuple[Int[np.ndarray, " u"], Int[np.ndarray, " m"]]:
-    """Index of the first occurrence of each distinct key, and, for each key, its number among distinct keys."""
-    if not len(keys):
-        return np.zeros(0, dtype=int), np.zeros(0, dtype=int)
-    leader = _Slots(keys).first_of(keys)
-    late = np.flatnonzero(keys[leader] != keys)  # same slot as another key
-    _, first, number = np.unique(keys[late], return_index=True, return_inverse=True)
-    leader[late] = late[first][number]
-    leads = leader == np.arange(len(keys))
-    return np.flatnonzero(leads), (np.cumsum(leads) - 1)[leader]
