@@ -125,27 +125,19 @@ class PlaceTable:
 
     def __init__(self, places: Float[np.ndarray, "m d"]) -> None:
         self.places, self._columns, keys = places, np.ascontiguousarray(places.T), place_keys(places)
-        self._slots = _Slots(keys)
-        late = np.flatnonzero(self._slots.first_of(keys) != np.arange(len(keys)))  # their slots are taken
-        self._late = late[np.argsort(keys[late], kind="stable")]
-        self._late_keys = keys[self._late]
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
 
     def find(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"]:
         """Index of each location in the table; -1 if the table does not have it."""
-        if not len(self.places):
-            return np.full(len(X), -1)
-        keys = place_keys(X)
-        rows = self._slots.first_of(keys)
-        late = np.flatnonzero(self._differ(rows, X))
-        if len(late):
-            rows[late] = -1
-            at, end = (np.searchsorted(self._late_keys, keys[late], side=side) for side in ("left", "right"))
-            # more than one turn only where different locations have one hash
-            while (is_open := (rows[late] < 0) & (at < end)).any():
-                which, candidates = late[is_open], self._late[at[is_open]]
-                is_same = ~self._differ(candidates, X[which])
-                rows[which[is_same]] = candidates[is_same]
-                at = at + 1
+        keys, rows = place_keys(X), np.full(len(X), -1)
+        at, end = (np.searchsorted(self._keys, keys, side=side) for side in ("left", "right"))
+        # more than one turn only where different locations have one hash
+        while (is_open := (rows < 0) & (at < end)).any():
+            candidates = self._order[at[is_open]]
+            is_same = ~self._differ(candidates, X[is_open])
+            rows[np.flatnonzero(is_open)[is_same]] = candidates[is_same]
+            at = at + 1
         return rows
 
     def rows_of(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
@@ -158,18 +150,6 @@ class PlaceTable:
         for column, given in zip(self._columns, X.T, strict=True):
             differ |= column[rows] != given
         return differ
-
-
-class _Slots:
-    """Table of the first index of keys with the same leading bits."""
-
-    def __init__(self, keys: UInt64[np.ndarray, " m"]) -> None:
-        bits = max((8 * len(keys)).bit_length(), 1)
-        self._shift, self._rows = np.uint64(64 - bits), np.zeros(1 << bits, dtype=np.int32)
-        self._rows[(keys >> self._shift)[::-1]] = np.arange(len(keys))[::-1]  # reversed: the first index stays
-
-    def first_of(self, keys: UInt64[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
-        return self._rows[keys >> self._shift].astype(np.intp)
 
 
 def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"], Int[np.ndarray, " m"]]:
