@@ -50,7 +50,6 @@ class ChainAcquisition(Acquisition, frozen=True):
             remain, so that an agent can avoid all agents with which it shares a factor. B = 4 fits 2^18 entries, and B
             = 6 fits 2^26. If there are more than 48 agents, all their tables together have at most 8 times this number,
             unless 2B + 1 candidates need more. At B = 2, each of 64 agents has 32 candidates, and each of 256 has 20.
-        on_the_way: No effect; accepted because earlier scenarios and run folders have it.
 
     Example:
         >>> import numpy as np
@@ -66,20 +65,12 @@ class ChainAcquisition(Acquisition, frozen=True):
         [0.2]
     """
 
-    for_fields: ClassVar[tuple[str, ...]] = (
-        *("markov_order", "noise_ratio_floor", "candidates", "table_entries", "on_the_way"),
-    )
+    for_fields: ClassVar[tuple[str, ...]] = ("markov_order", "noise_ratio_floor", "candidates", "table_entries")
 
     markov_order: int = 2
     noise_ratio_floor: Annotated[float, within(0, 100)] = 1.0
     candidates: Annotated[int, within(1, 4096)] = 64
     table_entries: Annotated[int, within(2**10, 2**28)] = 2**18
-    on_the_way: bool = True
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "worth" in vars(cls) and "utility" not in vars(cls):
-            cls.utility = vars(cls)["worth"]  # its name before 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,7 +25,6 @@ from swarmbo.coordination.requests import AllReduce, Steps, ToAll, single_reques
 from swarmbo.coordination.tables import Conflicts
 from swarmbo.deciding import joint, places
 from swarmbo.deciding.central_driver import all_of, decoded, exchange_of
-from swarmbo.deciding.own_rows import shares_outcomes
 from swarmbo.deciding.setup import Setup
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
@@ -138,7 +137,7 @@ class AgentDriver:
                 owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
                 return (yield from self._compose_points(request.purpose, request.points, owners))
             case joint.Expect():
-                if shares_outcomes(self.setup.problem):
+                if self.setup.problem.shares_outcomes:
                     return request.model.posterior(request.points)
                 graph = self.setup.problem.graph
                 if not set(graph.factor_owners) <= set(self._members):  # without an owner, no agent knows the sum
@@ -159,7 +158,7 @@ class AgentDriver:
         """Best of the evaluated points, by sums over the parts in which this agent owns a factor or variable."""
         own_parts = [(i, part) for i, part in request.parts() if self.name in part.agents]
         # with totals, every agent has all outcomes, and ranks the points as a team does
-        if shares_outcomes(self.setup.problem) or not own_parts:
+        if self.setup.problem.shares_outcomes or not own_parts:
             return None
 
         def summed(i: int, part: FactorGraph, post: Post) -> Program[Any]:
@@ -171,7 +170,7 @@ class AgentDriver:
 
     def _gather(self, request: joint.Gather) -> StageSteps[Mapping[str, float]]:
         graph, numbers = request.graph, request.numbers
-        if shares_outcomes(self.setup.problem):
+        if self.setup.problem.shares_outcomes:
             return numbers
         own = np.array([numbers[factor] if graph.owner(factor) == self.name else 0.0 for factor in graph.factors])
         sums = (yield from self._sum(request.purpose, own[None], fitting.by_author(graph.factor_owners, 0.0)))[0]

@@ -101,7 +101,7 @@ def reports_outcomes(setup: Setup) -> bool:
     """True if agents report outcomes to one another: totals, and in a field those of a shared belief."""
     if setup.problem.is_field:
         return not isinstance(setup.belief, FusedSettings)
-    return own_rows.shares_outcomes(setup.problem)
+    return setup.problem.shares_outcomes
 
 
 def masked_rows(rows: OwnRows, setup: Setup) -> OwnRows:
@@ -128,7 +128,7 @@ def require_agent_settings(setup: Setup) -> None:
     if setup.problem.ranges:
         got = "got limits on measured quantities, which an agent does not learn"
         raise ConfigError(f"{got}; wanted a Team", at="$.limits")
-    everything = own_rows.shares_outcomes(setup.problem)
+    everything = setup.problem.shares_outcomes
     if not isinstance(coordination, Maximiser):
         if not everything and not isinstance(coordination, Sobol | Random):
             wanted = "a coordination method such as 'admm', or outcomes = 'total'"
@@ -259,7 +259,7 @@ def outcome_sums(problem: Problem, log: Logbook, n_attached: int, reporters: Col
         is_order = (order >= 0.0) & (order < _LARGEST_ORDER * len(agents))
         if not (is_order & (n_reporters >= 0.0) & (n_reporters <= len(agents))).all():
             return False
-        if not own_rows.shares_outcomes(problem):
+        if not problem.shares_outcomes:
             return not status[:, k].any()
         if agents.isdisjoint(reporters) and status[:, k].any():
             return False

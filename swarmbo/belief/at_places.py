@@ -13,7 +13,7 @@ from swarmbo.belief.gp.conditioning import JointPosterior
 from swarmbo.belief.gp.exact import ExactGP, Marginals
 from swarmbo.belief.gp.spatial import Delegating, PlaceBelief, PosteriorCache, Views
 from swarmbo.kernels import KERNEL_NAMES, correlation
-from swarmbo.spaces import PlaceTable, first_of_each, place_keys
+from swarmbo.spaces import PlaceTable, place_keys
 
 _ENTRIES = 2**26  # largest number of stored covariances between places and data: 512 MiB
 Places = Float[np.ndarray, "k d"]
@@ -64,11 +64,10 @@ class AtPlaces(KnownPlaces):
         """Belief with fast predictions at the places; unchanged if it is not exact, or would store too many numbers."""
         if not isinstance(belief, ExactGP):
             return belief
-        keys = place_keys(places)
-        first, _ = first_of_each(keys)
+        _, first = np.unique(place_keys(places), return_index=True)
         if not belief.is_tiled and (len(belief.points) + belief.n_pending) * len(first) > _ENTRIES:
             return belief
-        places = places[first[np.argsort(keys[first])]]
+        places = places[first]
         if belief.is_tiled:
             return AtTiles(belief, places, PlaceTable(places), *belief.marginals(places))
         return cls(belief, places, PlaceTable(places), belief.posterior_cache(places), np.zeros(0, dtype=int))

@@ -18,7 +18,7 @@ from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import MOST_QUERIES, Choice
 from swarmbo.deciding.offers import PackedOffer, offer_of, reachable_places
-from swarmbo.deciding.own_rows import Layout, shares_outcomes
+from swarmbo.deciding.own_rows import Layout
 from swarmbo.deciding.reports import Reports, data_of_group, news_of_group
 from swarmbo.deciding.tables import Rows, attached, is_table, read_rows
 from swarmbo.deciding.team_state import TeamState, atomic
@@ -387,5 +387,5 @@ class AskTell(TeamState):
         return found
 
     def _driver(self, exchanges: CountedExchanges) -> CentralDriver:
-        shares, seed = shares_outcomes(self.problem), self._log.seed_of_episode(self.seed)
-        return CentralDriver(self.coordination, self.transport, self._log.round, exchanges, seed, knows_all=shares)
+        seed, shares_outcomes = self._log.seed_of_episode(self.seed), self.problem.shares_outcomes
+        return CentralDriver(self.coordination, self.transport, self._log.round, exchanges, seed, shares_outcomes)

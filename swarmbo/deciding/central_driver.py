@@ -122,7 +122,7 @@ def split_traffic(sent: Mapping[str, Traffic]) -> tuple[Traffic, Traffic]:
 @dataclass(frozen=True)
 class CentralDriver:
     """Driver that answers the requests of a decision with the knowledge of all agents, and counts the messages that
-    agents would send in ``exchanges``. If ``knows_all``, all agents know all outcomes.
+    agents would send in ``exchanges``. If ``shares_outcomes``, all agents know all outcomes.
     """
 
     coordination: Any
@@ -130,7 +130,7 @@ class CentralDriver:
     round: int
     exchanges: CountedExchanges
     seed: int = 0
-    knows_all: bool = False
+    shares_outcomes: bool = False
 
     def run(self, steps: Generator[Any, Any, Out]) -> Out:
         """Run the steps, answering their requests."""
@@ -150,9 +150,9 @@ class CentralDriver:
     def _answer(self, request: joint.Request | places.Request) -> Any:
         match request:
             case joint.Rank():
-                return None if self.knows_all else self._ranked(request)
+                return None if self.shares_outcomes else self._ranked(request)
             case joint.Gather():
-                if self.knows_all:
+                if self.shares_outcomes:
                     return request.numbers
                 self.exchanges.count_sum(request.purpose, 1, len(request.numbers))
                 return request.among(self.exchanges.present or request.graph.agents)
@@ -166,7 +166,7 @@ class CentralDriver:
                 return agreed
             case joint.Expect():
                 graph, model = self.exchanges.graph, request.model
-                if self.knows_all or model.belief.is_coupled:
+                if self.shares_outcomes or model.belief.is_coupled:
                     return model.posterior(request.points)
                 return self.exchanges.run("expected", request.summed(graph, graph.factors))
             case places.Choose():

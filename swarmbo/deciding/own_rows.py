@@ -229,7 +229,7 @@ class Layout(NamedTuple):
     def of(cls, problem: Problem) -> "Layout":
         """Layout for a function."""
         k, n = len(problem.channels) + 1, problem.domain.n_dims  # the total comes last
-        n_shared = k if shares_outcomes(problem) else 0
+        n_shared = k if problem.shares_outcomes else 0
         values, noise = slice(k, k + n_shared), slice(k + n_shared, k + 2 * n_shared)
         place = slice(noise.stop, noise.stop + n)
         return cls(slice(0, k), values, noise, place, place.stop, place.stop + 1, place.stop + 2)
@@ -238,11 +238,6 @@ class Layout(NamedTuple):
 def is_place(place: Sequence[float], problem: Problem) -> bool:
     """True if coordinates are in or near the box of a field."""
     return len(place) == problem.box.n_dims and bool(problem.box.is_near(np.array(place, dtype=float)))
-
-
-def shares_outcomes(problem: Problem) -> bool:
-    """True if agents report outcomes: totals tie all factors together, so every agent needs all of them."""
-    return problem.outcomes == "total"
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +262,7 @@ class OutcomeExchange:
                 outcomes[len(problem.channels)] = row.total, row.total_noise
             for i, (outcome, noise) in outcomes.items():
                 line[layout.status][i] = FAILED if outcome is None else ARRIVED
-                if shares_outcomes(problem) and outcome is not None:
+                if problem.shares_outcomes and outcome is not None:
                     line[layout.values][i], line[layout.noise][i] = outcome, UNKNOWN_NOISE if noise is None else noise
             # the owner of a variable states its value for all queries, so the sum has each value once
             points = zip(variables, requested.tolist(), strict=True)
@@ -317,7 +312,7 @@ class OutcomeExchange:
         layout = Layout.of(self.log.problem)
         if line[layout.status][column] == FAILED:
             return np.nan, np.nan
-        if shares_outcomes(self.log.problem):
+        if self.log.problem.shares_outcomes:
             noise = float(line[layout.noise][column])
             return float(line[layout.values][column]), np.nan if noise == UNKNOWN_NOISE else noise
         channel = self.log.problem.channels[column]

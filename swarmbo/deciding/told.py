@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from swarmbo.boundary import values
 from swarmbo.deciding import offers, tables
 from swarmbo.deciding.logbook import Logbook
-from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow, shares_outcomes
+from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement, News
@@ -198,7 +198,7 @@ class AgentInputs:
             if before.has_ended:
                 raise UnknownQueryError(f"query {query_id!r} is not pending, as {self.name!r} has observed its end")
             outcome = outcome if isinstance(outcome, Mapping) else {self.name: None if told.failed else outcome}
-        elif shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
+        elif self.problem.shares_outcomes and not isinstance(outcome, Mapping) and self.name != first:
             wanted = f"it given to {first!r}, which reports it to the others"
             raise ConfigError(f"got a total; wanted {wanted}", at="$.outcome")
         if query_id in log.open:  # add outcomes that the log does not have yet
@@ -238,7 +238,7 @@ class AgentInputs:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
         data = tables.attached(given, self.problem, self.factors, takes_rounds=takes_rounds)
         channels = self.problem.channels
-        is_by_factor = not shares_outcomes(self.problem) or np.ndim(given.outcomes) == 2
+        is_by_factor = not self.problem.shares_outcomes or np.ndim(given.outcomes) == 2
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
         has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[OwnRow]()
         for x, y, known, round, noise in zip(data.X, data.totals, data.factors, rounds, data.known_noise, strict=True):

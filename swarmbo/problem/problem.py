@@ -295,6 +295,11 @@ class Problem:
         """Names of the channels, without the total."""
         return self.graph.factors
 
+    @property
+    def shares_outcomes(self) -> bool:
+        """True if agents report outcomes: totals tie all factors together, so every agent needs all of them."""
+        return self.outcomes == "total"
+
     def columns(self, channel: str) -> Int[np.ndarray, " s"]:
         """Indices (s,) of a joint point's coordinates that a channel reads; a KeyError for an unknown channel."""
         return np.array(self.graph.columns[self.graph.place_of[channel]])

@@ -3,7 +3,6 @@
 from swarmbo.spaces.box import (
     Domain as Domain,
     PlaceTable as PlaceTable,
-    first_of_each as first_of_each,
     place_keys as place_keys,
     unique_places as unique_places,
 )

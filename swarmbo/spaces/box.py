@@ -125,27 +125,19 @@ class PlaceTable:
 
     def __init__(self, places: Float[np.ndarray, "m d"]) -> None:
         self.places, self._columns, keys = places, np.ascontiguousarray(places.T), place_keys(places)
-        self._slots = _Slots(keys)
-        late = np.flatnonzero(self._slots.first_of(keys) != np.arange(len(keys)))  # their slots are taken
-        self._late = late[np.argsort(keys[late], kind="stable")]
-        self._late_keys = keys[self._late]
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
 
     def find(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"]:
         """Index of each location in the table; -1 if the table does not have it."""
-        if not len(self.places):
-            return np.full(len(X), -1)
-        keys = place_keys(X)
-        rows = self._slots.first_of(keys)
-        late = np.flatnonzero(self._differ(rows, X))
-        if len(late):
-            rows[late] = -1
-            at, end = (np.searchsorted(self._late_keys, keys[late], side=side) for side in ("left", "right"))
-            # more than one turn only where different locations have one hash
-            while (is_open := (rows[late] < 0) & (at < end)).any():
-                which, candidates = late[is_open], self._late[at[is_open]]
-                is_same = ~self._differ(candidates, X[which])
-                rows[which[is_same]] = candidates[is_same]
-                at = at + 1
+        keys, rows = place_keys(X), np.full(len(X), -1)
+        at, end = (np.searchsorted(self._keys, keys, side=side) for side in ("left", "right"))
+        # more than one turn only where different locations have one hash
+        while (is_open := (rows < 0) & (at < end)).any():
+            candidates = self._order[at[is_open]]
+            is_same = ~self._differ(candidates, X[is_open])
+            rows[np.flatnonzero(is_open)[is_same]] = candidates[is_same]
+            at = at + 1
         return rows
 
     def rows_of(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
@@ -160,35 +152,11 @@ class PlaceTable:
         return differ
 
 
-class _Slots:
-    """Table of the first index of keys with the same leading bits."""
-
-    def __init__(self, keys: UInt64[np.ndarray, " m"]) -> None:
-        bits = max((8 * len(keys)).bit_length(), 1)
-        self._shift, self._rows = np.uint64(64 - bits), np.zeros(1 << bits, dtype=np.int32)
-        self._rows[(keys >> self._shift)[::-1]] = np.arange(len(keys))[::-1]  # reversed: the first index stays
-
-    def first_of(self, keys: UInt64[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
-        return self._rows[keys >> self._shift].astype(np.intp)
-
-
 def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"], Int[np.ndarray, " m"]]:
     """Distinct finite locations in the order of coordinates, and each location's index, faster than ``np.unique``."""
-    first, number = first_of_each(place_keys(X))
+    _, first, number = np.unique(place_keys(X), return_index=True, return_inverse=True)
     order = np.lexsort(X[first].T[::-1])
     places, number = X[first[order]], np.argsort(order)[number]
     if not (places[number] == X).all():  # two locations with one key
         places, number = np.unique(X, axis=0, return_inverse=True)
     return places, number.reshape(-1)
-
-
-def first_of_each(keys: UInt64[np.ndarray, " m"]) -> tuple[Int[np.ndarray, " u"], Int[np.ndarray, " m"]]:
-    """Index of the first occurrence of each distinct key, and, for each key, its number among distinct keys."""
-    if not len(keys):
-        return np.zeros(0, dtype=int), np.zeros(0, dtype=int)
-    leader = _Slots(keys).first_of(keys)
-    late = np.flatnonzero(keys[leader] != keys)  # same slot as another key
-    _, first, number = np.unique(keys[late], return_index=True, return_inverse=True)
-    leader[late] = late[first][number]
-    leads = leader == np.arange(len(keys))
-    return np.flatnonzero(leads), (np.cumsum(leads) - 1)[leader]

@@ -102,7 +102,7 @@ def test_the_loops_of_the_readme_compile_a_few_functions_once_each(tmp_path: Pat
     names = re.findall(r"compiled (\w+),", run.stdout)
     assert "evaluate" in names, run.stderr
     assert len(names) == len(set(names))
-    assert set(names) <= {"add_covariances", "evaluate", "follow", "grow", "predict", "predict_few"}
+    assert set(names) <= {"add_covariances", "evaluate", "follow", "grow", "predict"}
 
 
 @pytest.mark.slow

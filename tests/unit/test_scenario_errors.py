@@ -54,7 +54,7 @@ def write(folder, data):
         ("rouns=3", "$", "unknown key 'rouns'; did you mean 'rounds'?"),
         (
             "acquisition={ kind = 'thompson', seed = 3 }",
-            *("$.acquisition", "table_entries, on_the_way, n_features; did you mean 'seed'? (--set seed=…)"),
+            *("$.acquisition", "table_entries, n_features; did you mean 'seed'? (--set seed=…)"),
         ),
         ("acquisition.markov_ordr=3", "$.acquisition", "did you mean 'markov_order'?"),
         ("environment.robots=four", "$.environment.robots", "got 'four'; wanted an integer from 1 to 1024"),

@@ -8,7 +8,7 @@ the covariances of f_i(u) with the observations, K = L Lᵀ their covariance and
 
 and for the contrast f_i(u) - f_i(v) the same with k(u) - k(v) and prior variance 2 (s - k(u, v)). Multiplying by L⁻¹ is
 faster than solving triangular systems, and keeps twice as many digits as multiplying by K⁻¹. Vector instructions
-process eight points, and read each block of rows of L⁻¹ once; for a single point, they process eight entries of L⁻¹.
+process eight points, and read each block of rows of L⁻¹ once.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,12 @@ from scipy.spatial.distance import cdist
 from swarmbo.belief.gp.cholesky import ROWS
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.stack import Marginals
-from swarmbo.belief.gp.triangular_steps import POINTS, block, block_of_one
+from swarmbo.belief.gp.triangular_steps import POINTS, block
 from swarmbo.boundary.compiling import LANES, compiled, inner, read_only
 from swarmbo.kernels import correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial
 from swarmbo.kernels.threads import in_threads
 
-_FEW = 2  # largest number of points per factor for ``predict_few``
 Points = Float[np.ndarray, "g m a"]
 Rows = Float[np.ndarray, "g a"]
 Weights = Float[np.ndarray, "g T"]  # of observations
@@ -75,7 +74,7 @@ _ONE_AXIS, _TWO, _THREE, _FOUR = (types.Array(types.float64, n, "C") for n in (1
 _INDEX = types.int64[::1]
 _STACK = types.NamedTuple((_INDEX, _INDEX, _THREE, _TWO, _ONE_AXIS, _TWO, _TWO, _FOUR, _INDEX), Stack)
 _OUT = types.NamedTuple((_TWO, _TWO, _THREE, _THREE), Out)
-_WORK = types.Tuple((_THREE, _TWO, _TWO, _TWO, _TWO))
+_WORK = types.Tuple((_THREE, _TWO, _TWO, _TWO, _ONE_AXIS))
 _SIGNATURE = types.void(types.int64, _STACK, read_only(3), read_only(2), types.boolean, _ADDRESSES, _OUT, _WORK)
 
 
@@ -98,7 +97,7 @@ def _at_reference(
     f: int,
     reference: Float[np.ndarray, "g a"],
     v: Float[np.ndarray, " a"],
-    long: Float[np.ndarray, "5 T"],
+    long: Float[np.ndarray, "3 T"],
 ) -> None:
     """Put a factor's covariances between its reference point and the observations into the first row of ``long``, and
     the point, in lengthscales, into ``v``.
@@ -132,8 +131,8 @@ def predict(
     kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
     mean, var, dmean, dvar = out
     g, m, a = U.shape
-    tall, long, short, x, places_of = work
-    K, S, W, apart, v = tall[0], tall[1], tall[2], tall[3], places_of[0]
+    tall, long, short, x, v = work
+    K, S, W, apart = tall[0], tall[1], tall[2], tall[3]
     at_reference, squares, pulls = long[0], short[0], short[1:3]
     one, near_one, slope_one = short[3], short[4], short[5]
     for f in range(g):
@@ -200,69 +199,10 @@ def predict(
                     dvar[f, start + p, d] = 2.0 * (own - pulls[1, p]) / lengths[f, d]
 
 
-@compiled(_SIGNATURE, fastmath=LANES)
-def predict_few(
-    wanted: int, stack: Stack, U: Points, reference: Rows, is_contrast: bool, blocks: Blocks, out: Out, work: Workspace
-) -> None:
-    """Posterior as by ``predict``, point by point: faster for one or two points."""
-    kernels, counts, Zt, lengths, outputs, weights, alpha, _, places = stack
-    mean, var, dmean, dvar = out
-    g, m, a = U.shape
-    _, long, one, _, places_of = work
-    at_reference, apart, slope, k, w, v, x = long[0], long[1], long[2], long[3], long[4], places_of[0], places_of[1]
-    for f in range(g):
-        kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
-        n_rows = (T + ROWS - 1) // ROWS * ROWS
-        k[T:n_rows] = 0.0
-        if is_contrast:
-            _at_reference(stack, f, reference, v, long)
-        for p in range(m):
-            apart[:] = 0.0
-            for d in range(a):
-                x[d] = U[f, p, d] / lengths[f, d]
-                for t in range(T):
-                    apart[t] += (x[d] - Zt[f, d, t]) ** 2
-            radial(kernel, apart[:T], 1.0, k[:T], slope[:T])
-            mean_sum = 0.0
-            for t in range(T):
-                k[t] = weight[t] * k[t] - at_reference[t]
-                mean_sum += own_alpha[t] * k[t]
-            mean[f, p] = mean_sum
-            if wanted == MEAN:
-                continue
-            w[:n_rows], square = 0.0, 0.0
-            if wanted != SLOPE:
-                width = _unsigned(0)
-                at, out = _unsigned(k.ctypes.data), _unsigned(w.ctypes.data)
-                for b in range(n_rows // ROWS):
-                    width += _ROWS
-                    rows = blocks[b] + _unsigned(places[f]) * _ROWS * width * _BYTES
-                    square += block_of_one(rows, width, at, out, wanted == GRADIENT)
-            one[:] = 0.0
-            if is_contrast:
-                for d in range(a):
-                    one[0, 0] += (x[d] - v[d]) ** 2
-                radial(kernel, one[0], outputs[f], one[1], one[2])
-            if wanted != SLOPE:
-                prior = 2.0 * (outputs[f] - one[1, 0]) if is_contrast else outputs[f]
-                var[f, p] = max(prior - square, 0.0)
-            if wanted == VARIANCE:
-                continue
-            for d in range(a):
-                by_mean, by_var = 0.0, 0.0
-                for t in range(T):
-                    pull = weight[t] * slope[t] * (Zt[f, d, t] - x[d])
-                    by_mean += pull * own_alpha[t]
-                    by_var += pull * w[t]
-                own = one[2, 0] * (x[d] - v[d]) if is_contrast else 0.0
-                dmean[f, p, d] = by_mean / lengths[f, d]
-                dvar[f, p, d] = 2.0 * (own - by_var) / lengths[f, d]
-
-
-def workspace_for(T: int, a: int, n: int) -> Workspace:
-    """Workspace for n points in parallel with a coordinates each, and for T observations."""
+def workspace_for(T: int, a: int) -> Workspace:
+    """Workspace for points with a coordinates each, and for T observations."""
     most = (T + ROWS - 1) // ROWS * ROWS
-    return np.empty((4, most, n)), np.zeros((5, most)), np.zeros((6, n)), np.empty((a, n)), np.zeros((2, a))
+    return np.empty((4, most, POINTS)), np.zeros((3, most)), np.zeros((6, POINTS)), np.empty((a, POINTS)), np.zeros(a)
 
 
 class StackPosterior:
@@ -287,7 +227,6 @@ class StackPosterior:
         self._alpha, self._rows, is_coupled = conditioned.alpha[rows], conditioned.parts.inverse, conditioned.is_coupled
         self._places = np.zeros(len(index), dtype=np.int64) if is_coupled else np.array(index)
         self._counts = conditioned.parts.counts[self._places]
-        self._may_be_few = not (is_coupled or self._of_users)
 
     def mean(self, U: Points) -> Float[np.ndarray, "g m"]:
         """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
@@ -308,9 +247,8 @@ class StackPosterior:
         return mean, slope
 
     def _standardised(self, U: Points, reference: Reference, wanted: int, alpha: Weights) -> Out:
-        """Standardised posterior by the fastest compiled function; outputs that are not ``wanted`` are 0."""
+        """Standardised posterior; outputs that are not ``wanted`` are 0."""
         (g, m, a), whole = U.shape, np.ascontiguousarray
-        kernel = predict_few if self._may_be_few and m <= _FEW else predict
         out = Out(np.zeros((g, m)), np.zeros((g, m)), np.zeros((g, m, a)), np.zeros((g, m, a)))
         away = np.zeros((g, a)) if reference is None else whole(reference[:, 0])
         # looking up the addresses takes as long as computing a few means
@@ -323,8 +261,8 @@ class StackPosterior:
 
         def put(rows: slice) -> None:
             own, into = Stack(*(part[rows] for part in stack)), Out(*(part[rows] for part in out))
-            work = workspace_for(alpha.shape[1], a, 1 if kernel is predict_few else POINTS)
-            kernel(wanted, own, points[rows], away[rows], reference is not None, blocks, into, work)
+            work = workspace_for(alpha.shape[1], a)
+            predict(wanted, own, points[rows], away[rows], reference is not None, blocks, into, work)
 
         in_threads(g, put)
         return out

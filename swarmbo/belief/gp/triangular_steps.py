@@ -41,34 +41,6 @@ def block(builder: Any, matrix: Any, n: Any, points: Any, squares: Any, pulled: 
         _put(builder, w, place)
 
 
-@instructions(types.float64)
-def block_of_one(builder: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: Any) -> Any:
-    """Sum of v² as by ``block``, and w, for one point: lanes hold eight entries of a row; n is a multiple of eight."""
-    starts = [_entry(builder, matrix, builder.mul(n, _INT(row))) for row in range(ROWS)]
-    nothing = ir.Constant(_EIGHT, [0.0] * POINTS)
-    sums = [cgutils.alloca_once_value(builder, nothing) for _ in starts]
-    with cgutils.for_range(builder, builder.udiv(n, _INT(POINTS)), intp=_INT) as loop:
-        first = builder.mul(loop.index, _INT(POINTS))
-        own = _load(builder, _entry(builder, k, first))
-        for start, total in zip(starts, sums, strict=True):
-            entries = _load(builder, builder.gep(start, [first]))
-            builder.store(_added(builder, builder.load(total), entries, own), total)
-    v, square = [_summed(builder, builder.load(total)) for total in sums], ir.Constant(_DOUBLE, 0.0)
-    for own in v:
-        square = _added(builder, square, own, own)
-    with builder.if_then(is_pulled):
-        spread = [_spread(builder, own) for own in v]
-        with cgutils.for_range(builder, builder.udiv(n, _INT(POINTS)), intp=_INT) as loop:
-            first = builder.mul(loop.index, _INT(POINTS))
-            place = _entry(builder, w, first)
-            total = _load(builder, place)
-            for start, own in zip(starts, spread, strict=True):
-                entries = _load(builder, builder.gep(start, [first]))
-                total = _added(builder, total, entries, own)
-            _put(builder, total, place)
-    return square
-
-
 def _products(builder: Any, matrix: Any, n: Any, points: Any, squares: Any) -> tuple[list[Any], list[Any]]:
     """Starts of rows, and products of rows with the vectors of points; adds the products' squares to ``squares``."""
     starts = [_entry(builder, matrix, builder.mul(n, _INT(row))) for row in range(ROWS)]
@@ -106,17 +78,6 @@ def _spread(builder: Any, number: Any) -> Any:
     nothing = ir.Constant(_EIGHT, ir.Undefined)
     all_lanes = ir.Constant(ir.VectorType(_LANE, POINTS), [0] * POINTS)
     return builder.shuffle_vector(builder.insert_element(nothing, number, _LANE(0)), nothing, all_lanes)
-
-
-def _summed(builder: Any, vector: Any) -> Any:
-    """Sum of all lanes of a vector, by adding one half to the other, in the same order on every machine."""
-    lanes = vector.type.count
-    while lanes > 1:
-        lanes //= 2
-        halves = [ir.Constant(ir.VectorType(_LANE, lanes), [*range(i, i + lanes)]) for i in (0, lanes)]
-        low, high = (builder.shuffle_vector(vector, vector, half) for half in halves)
-        vector = builder.fadd(low, high)
-    return builder.extract_element(vector, _LANE(0))
 
 
 def _added(builder: Any, total: Any, one: Any, other: Any) -> Any:

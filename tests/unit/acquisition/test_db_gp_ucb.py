@@ -167,15 +167,3 @@ def test_by_default_a_team_measures_near_its_best_point_where_annealing_would_ex
         places.append(float(team.ask({"a": line}).points["a"][0]))
     assert abs(places[0] - 0.2) < 0.11
     assert places[1] > 0.5
-
-
-class WithEarlierName(sb.ChainAcquisition, frozen=True):
-    def worth(self, situation, n_agents=None):
-        return sb.LocalUtility(sqrt_beta=0.0, bonus=0.0, noise_variance=situation.belief.noise_variance)
-
-
-def test_a_utility_under_its_earlier_name_is_used() -> None:
-    line = np.linspace(0.0, 1.0, 21)[:, None]
-    team = sb.Team.for_field(["a"], low=[0.0], high=[1.0], acquisition=WithEarlierName())
-    team.attach(line, -((line[:, 0] - 0.2) ** 2))
-    assert team.ask({"a": line}).points["a"] == np.array([0.2])
