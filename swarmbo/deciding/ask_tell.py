@@ -233,7 +233,7 @@ class AskTell(TeamState):
 
     @atomic
     def give_up(self, query: Query | str) -> None:
-        """Stop waiting for a query. Its told outcomes stay; the missing ones do not count as failed.
+        """Stop waiting for a query. Its told outcomes stay; missing outcomes do not count as failed.
 
         Raises:
             UnknownQueryError: If no such query is pending.
@@ -268,7 +268,7 @@ class AskTell(TeamState):
         return linked(self.agents, self._unreported.edges) if self._world is None else self._world.links()
 
     def _learn(self, links: "Callable[[], nx.Graph[str] | None]", *, before_decision: bool = False) -> None:
-        """Learn new data; while they include a partly told query, learn only before a decision."""
+        """Learn new data; while a query is only partly told, wait with learning until a decision needs the data."""
         learner, since = self._learner, self._unreported
         if not isinstance(learner, FieldLearner) or not (new := since.new(self.problem)):
             return

@@ -34,14 +34,14 @@ from swarmbo.registry import invalid_result
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
-_MANY = 2**11  # number of measurements times locations above which one joint prediction is faster than single ones
+_MANY = 2**11  # number of measurements times locations above which a joint prediction is faster than several
 Sites = Float[np.ndarray, "k d"] | None
 Places = Mapping[str, Float[np.ndarray, " d"]]
 
 
 @dataclass(frozen=True, eq=False)
 class FieldLearner:
-    """Belief of a team in a field, positions of its agents, and each one's first measured location in the episode
+    """Belief of a team in a field, positions of its agents, and each agent's first measured location in the episode
     (``starts``). The learner of one agent, ``own``, has only that agent's belief if beliefs are local.
     """
 
@@ -170,7 +170,7 @@ class FieldLearner:
         """Recommendation of the agent with the most measurements, which it sends to the others."""
         agents = self.setup.problem.agents
         known = yield EachSends("known", agents, lambda agent, _: n_known(agent), lambda _, n: are_numbers([n], 1))
-        best = max(known, key=lambda agent: known[agent])  # the first of several equal ones
+        best = max(known, key=lambda agent: known[agent])  # the first of several equal maxima
         if not known[best]:
             return None
 
@@ -202,7 +202,7 @@ class FieldLearner:
         return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
 
     def whereabouts(self) -> dict[str, Any]:
-        """Positions and starts as plain data, which all agents know with shared and with local beliefs."""
+        """Positions and starts as plain data; all agents know them, with shared or local beliefs."""
         known = {"positions": self.positions, "starts": self.starts}
         return {kind: {agent: place.tolist() for agent, place in at.items()} for kind, at in known.items()}
 

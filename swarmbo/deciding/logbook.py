@@ -64,7 +64,7 @@ class OpenQuery:
     """A pending joint point, and the channels for which it waits.
 
     Once a part of its outcome is known, it has a ``row`` in the history. ``chosen`` is False in the initial design;
-    ``basis`` is the number of evaluations known at its request; ``actual_point`` was told before any outcome.
+    ``basis`` counts the evaluations known when it was requested; ``actual_point`` was told before any outcome.
     """
 
     point: Float[np.ndarray, " n"]
@@ -77,7 +77,7 @@ class OpenQuery:
 
     @property
     def place(self) -> Float[np.ndarray, " n"]:
-        """Actual point as far as it is known, otherwise the requested one."""
+        """Actual point if it was told, otherwise the requested point."""
         return self.point if self.actual_point is None else self.actual_point
 
     def to_plain(self) -> list[Any]:
@@ -124,7 +124,7 @@ class Logbook:
 
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
-        """Pending points without any outcome; the history has those with a part of their outcomes."""
+        """Pending points without any outcome; points with a part of their outcomes are in the history."""
         return self._stacked([query.place for query in self.open.values() if query.row is None])
 
     @property
@@ -227,7 +227,7 @@ class Logbook:
         point: Float[np.ndarray, " n"] | None = None,
         noise_std: Mapping[str, float] | None = None,
     ) -> "Logbook":
-        """Note outcomes of some channels, NaN if failed; the query stays open until all are known.
+        """Record outcomes of some channels, NaN if failed; the query stays open until all are known.
 
         ``point`` is the actual point, NaN for variables at their requested values. Variables of channels with earlier
         outcomes stay unchanged. Without any outcome so far, only the point is noted.
@@ -250,7 +250,7 @@ class Logbook:
         return log._with_open({**log.open, query_id: known})
 
     def with_quantities(self, query_id: str, quantities: Mapping[str, float]) -> "Logbook":
-        """Note measured quantities of a told query."""
+        """Record measured quantities of a told query."""
         row = self.requested_query(query_id).row
         if row is None or self.history.measured is None:
             raise UnknownQueryError(f"query {query_id!r}: got constraints without an outcome; tell both")
@@ -384,7 +384,7 @@ class Logbook:
 
 
 def _complete(data: Dataset, problem: Problem, basis: int, *, attached: bool, chosen: bool) -> Dataset:
-    """Rows with all columns, for evaluations that are not pending; ``basis`` evaluations were known before them."""
+    """Rows with all columns, for evaluations that are not pending; ``basis`` evaluations were known before these."""
     t, measured = len(data), data.measured
     return replace(
         data,
@@ -401,7 +401,7 @@ def _query_id(number: int) -> str:
 
 
 def _query_number(query_id: str) -> int:
-    """Number of a query; 0 for a text that is not an id."""
+    """Number of a query from its id; 0 for a text that is not an id."""
     digits = query_id[1:]
     number = int(digits) if digits.isdecimal() and len(digits) <= _DIGITS else 0
     return number if query_id == _query_id(number) else 0

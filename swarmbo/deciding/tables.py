@@ -39,7 +39,7 @@ class Rows(NamedTuple):
 
 
 def is_table(points: object) -> bool:
-    """True if evaluations are given by name: a path, dicts, a table of columns, or a frame of any library."""
+    """True if evaluations have named columns: a path, dicts, a table of columns, or a frame of any library."""
     if isinstance(points, str | os.PathLike | Mapping) or hasattr(points, "columns"):
         return True
     return isinstance(points, Sequence) and any(isinstance(row, Mapping) for row in cast(Sequence[object], points))
@@ -89,7 +89,7 @@ def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np
 
 
 def place_names(n_dims: int) -> tuple[str, ...]:
-    """Names of the coordinates of a location in a field: x, y and z, or numbered ones."""
+    """Names of the coordinates of a location in a field: x, y and z, or numbered names."""
     return ("x", "y", "z")[:n_dims] if n_dims <= 3 else tuple(f"x{axis}" for axis in range(n_dims))
 
 
@@ -145,7 +145,7 @@ def _long(
 
 
 def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *, takes_rounds: bool = True) -> Dataset:
-    """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing ones.
+    """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing outcomes.
 
     For a function, a table of outcomes has a column for each of the ``own`` channels, by default all. Evaluations may
     have rounds if the belief ``takes_rounds``.
@@ -204,7 +204,7 @@ def _measurements(checked: Rows, problem: Problem, *, takes_rounds: bool) -> Dat
 
 
 def _measured(constraints: object, problem: Problem, t: int) -> Float[np.ndarray, "t c"] | None:
-    """Measured quantities (t, c) with limits, of attached evaluations; NaN if unknown. None without limits."""
+    """Measured quantities (t, c) with limits, of attached evaluations; NaN if unknown. None if there are no limits."""
     given, columns = problem.quantities(constraints), list[Column]()
     for name in problem.ranges:
         column = real_array(given.get(name, np.nan))
@@ -324,7 +324,7 @@ def _cells(column: Any) -> Sequence[object]:
 
 
 def _number(cell: Any) -> float | None:
-    """Number of a cell, NaN if empty; None if it is something else."""
+    """Number of a cell, NaN if it is empty; None if it is not a number."""
     if _is_nothing(cell) or (isinstance(cell, str) and is_missing(cell)):
         return np.nan
     if isinstance(cell, bool | complex) or (isinstance(cell, str) and not is_plain(cell)):
