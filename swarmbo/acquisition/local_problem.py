@@ -120,7 +120,7 @@ class _Check:
         return value([at[row] for row in rows], to_the_letter) - self.given.prices.get(agent, 0.0)
 
     def _values(self, agent: str, asked: Sequence[int]) -> tuple[BatchValue, dict[int, int]]:
-        """Batch values over at least the requested rows, and the position of each row."""
+        """Batch values over at least the requested rows, and the index of each row in them."""
         utility, belief = self.given.utilities[agent], self.given.beliefs[agent]
         key = "" if self._asks_all else agent, id(utility), id(belief)
         if key not in self._known or not self._known[key][1].keys() >= set(asked):
@@ -165,7 +165,7 @@ class LocalProblem:
     safeguard: Safeguard | None = None  # comparison with the sequential greedy choice; None: the agreement is final
 
     def value_steps(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[float | None]:
-        """Sum of the factors for measuring agents' places on their shortlists; None if a choice is not on its list.
+        """Sum of the factors at the measuring agents' choices; None if a choice is not on its agent's shortlist.
 
         Agents with separate beliefs send the values of their factors.
         """

@@ -16,10 +16,10 @@ from swarmbo.belief.gp.spatial import PosteriorCache
 from swarmbo.settings import require
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit the second-level cache
-# all covariances between places are computed at once, which is then cheaper, if the number of places is at most so many
-# times that of picks
+# all covariances between places are computed at once if there are at most this many places per pick, as this is then
+# cheaper
 _MANY = 32
-_ROWS = 8  # the same for beliefs with fast single rows
+_ROWS = 8  # the same for beliefs that compute single rows fast
 _FIRST = 32  # number of places evaluated first; then it doubles each time
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]

@@ -79,7 +79,7 @@ def _chosen(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: in
 
 
 def _counts(sides: Float[np.ndarray, " d"], n_places: int) -> np.ndarray:
-    """Cells along each side: at most ``n_places`` in all, and as cubic as whole numbers allow."""
+    """Cells along each side: at most ``n_places`` in all, and as nearly cubic as possible."""
     counts = np.ones(len(sides), dtype=int)
     while True:
         longest = int(np.argmax(sides / counts))
@@ -232,7 +232,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         settings.require(self, "level", lambda _: is_free, "no level, or the task 'level'")
 
     def aim(self, level: float | None) -> Goal:
-        """Task of the settings; without one ``level`` if a level is stated, else ``map``."""
+        """Task of the settings; if unset, ``level`` if a level is stated, else ``map``."""
         return self.task or ("map" if level is None and self.level is None else "level")
 
     def check_world(self, level: float | None) -> None:
