@@ -5,8 +5,8 @@ their sum. Constant means are profiled: at every theta they take their generalis
 the evidence; by the envelope theorem, the gradient is then the gradient at fixed means.
 
 Matrices are stored as their pairs below the diagonal. A first compiled pass adds up the covariances of all factors.
-Once the derivative of the evidence by each pair is known, a second pass computes derivatives by the hyper-parameters
-of each factor. If groups of factors have common hyper-parameters, sums of correlations for each group are enough.
+Once the derivative of the evidence with respect to each covariance is known, a second pass computes derivatives with
+respect to each factor's hyper-parameters. If groups of factors share hyper-parameters, sums for each group are enough.
 """
 
 from collections.abc import Sequence

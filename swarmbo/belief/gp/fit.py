@@ -113,7 +113,7 @@ def fit_together(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Fit several beliefs (sums with totals, or factors with own outcomes); no bit of a fit depends on the others."""
+    """Fit several beliefs (sums with totals, or factors with own outcomes); the fits are independent."""
     if not beliefs:
         return []
     if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
