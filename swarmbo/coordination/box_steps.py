@@ -94,11 +94,11 @@ def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:
 
 Penalty = Callable[[Points, Values, Points], Climbing]  # subtracts a penalty from values and gradients
 
-_STILL = 1e-9  # largest move, in sides of the box, that ends an ascent
+_STILL = 1e-9  # largest move, in box widths, that ends an ascent
 _SUFFICIENT = 1e-4  # share of the rise predicted by the gradient that a step must reach (Armijo)
 _SHRINK = 0.25
-_LARGEST_STEP = 1e100  # in squared sides per unit of the outcome, which may be tiny
-_NOWHERE = 1e-7  # root of the sum of squared moves, in sides of the box, that ends polishing
+_LARGEST_STEP = 1e100  # in squared box widths per unit of the outcome, which may be tiny
+_NOWHERE = 1e-7  # root of the sum of squared moves, in box widths, that ends polishing
 # steps over which `polish` measures the rise of the best sum
 _STEPS = 4
 
@@ -177,8 +177,8 @@ def pulled_to(centre: Points, weight: Float[np.ndarray, "g #m a"]) -> Penalty:
 def polish(
     view: BoxView, Z: JointPoints, steps: int, tolerance: float = _NOWHERE, least: float = 0.0
 ) -> requests.Steps[Polished]:
-    """Ascend from joint points; return points, their sums after and before. It ends if the second of two accepted steps
-    moves them at most ``tolerance`` sides, or four steps raise the best sum by less than ``least`` of its total rise.
+    """Ascend from joint points; return the points and their sums after and before. It ends if two successive accepted
+    steps move at most ``tolerance`` box widths, or four raise the best sum by less than ``least`` of its total rise.
     """
     low, high, sides = view.functions.low, view.functions.high, view.functions.sides
     values, slope = yield from _evaluated(view, Z)
@@ -205,7 +205,7 @@ def polish(
 
 
 def _evaluated(view: BoxView, Z: JointPoints) -> requests.Steps[tuple[Rows, JointPoints]]:
-    """Values of own factors at joint points, and gradients (m, n) of the part's sum, per side of the box."""
+    """Values of own factors at joint points, and gradients (m, n) of the part's sum, per box width."""
     functions, points = view.functions, view.take(Z)
     received = yield from exchange(view, points)
     both = [functions.value_and_gradient(*row) for row in zip(view.stacks, points, received, strict=True)]

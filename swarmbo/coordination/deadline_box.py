@@ -30,7 +30,7 @@ _RUNS_END, _COMPARED, _DECIDED = 0.1, 0.65, 0.85  # shares of the time: end of r
 _RUNS = 5  # largest number of parallel runs
 _STEPS = np.array([-1.0, 1.0])  # in units of a variable's reach
 _LATTICE = 9  # values all over the box
-_REACH = 0.1  # initial reach of a variable, in sides of the box
+_REACH = 0.1  # initial reach of a variable, in box widths
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +160,7 @@ class OwnRuns:
         return moves
 
     def change(self, variable: str, before: Vector, now: Vector) -> float:
-        """Largest move of a variable over all runs, in sides of the box."""
+        """Largest move of a variable over all runs, in box widths."""
         return float(np.abs(now - before).max() / self._terms.functions.sides[self._column[variable]])
 
     def _climber(self, stack: FactorStack) -> _Climber:

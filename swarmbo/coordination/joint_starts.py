@@ -23,7 +23,7 @@ RETRY = 2
 _SLOT = 2  # ticks of a turn: without faults, a request and its answer take two
 # factor by which the reach shrinks after a short move, and grows after a move of full length
 _FINER = 3.0
-_FINEST = 1e-3  # smallest reach, in sides of the box
+_FINEST = 1e-3  # smallest reach, in box widths
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,9 +34,9 @@ _BALANCED = 100  # rounds that may change the penalty; to converge, it must be f
 _RECOMBINES = MaxSum(rounds=20)
 # number of a part's factors from which climbs are short, as the consensus would undo long climbs
 _MANY = 128
-_FEW = 8  # values of a variable; with fewer, starts of such a part are not assembled
+_FEW = 8  # least number of values per variable with which starts of such a part are assembled
 _LEAST = 0.01  # polishing such a part ends once four steps bring less than this share of its rise
-_STILL = 1e-3  # root-mean-square move of variables, in sides of the box, at which such a part is polished
+_STILL = 1e-3  # root-mean-square move of variables, in box widths, at which such a part is polished
 Points = Float[np.ndarray, "m n"]
 
 
@@ -67,7 +67,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         alone_steps: Gradient steps of a factor that shares no variable, >= 1.
         penalty: Initial penalty eta, > 0. Its unit is the spread of a part's values per squared side of the box. The
             spread is measured at 16 or more random points.
-        tolerance: Stop when the primal and the dual residual are below this number, > 0, in sides of the box.
+        tolerance: Stop when the primal and the dual residual are below this number, > 0, in box widths.
         balance: Ratio > 1 of primal to dual residual above which the penalty doubles; below its inverse it is halved.
         recombination_entries: Most entries of a factor's table when runs are recombined, >= 0; 0: no recombination.
         polish_steps: Number of joint gradient steps at the end, >= 0; 0: the best point is not polished.
@@ -81,7 +81,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             the next two settings are for asynchronous mode.
         patience: Number of ticks, >= 1, after which a silent agent is assumed to be at the best start. Other agents
             then evaluate its factors if they can. Links with high loss get more ticks.
-        threshold: Changes up to this size, >= 0, are not sent: of copies, in sides of the box; of values, in spreads.
+        threshold: Changes up to this size, >= 0, are not sent: of copies, in box widths; of values, in spreads.
 
     Example:
         >>> import swarmbo as sb
@@ -214,7 +214,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     def _rounds(self, view: BoxView, Z: Points, natural: float) -> Steps[tuple[Points, BoxOutcome]]:
         functions, sides = view.functions, view.functions.sides
         n_copies = sum(len(view.graph.scope(f)) for f in view.graph.factors)
-        eta = np.full(len(Z), self.penalty * natural)  # per squared side
+        eta = np.full(len(Z), self.penalty * natural)  # per squared box width
         X = view.take(Z)
         U = [np.zeros_like(x) for x in X]
         known: list[Climbing | None] = [None] * len(X)
