@@ -62,7 +62,7 @@ class DecisionInputs(msgspec.Struct, frozen=True, rename=_STATE_KEYS):
         return self.previous_number + max(self.count, 1) if self.participants is None else self.participants.number
 
     def by_tick(self, agent: str) -> list[list[Envelope]]:
-        """Lists of arrivals: before the first tick of an agreement by a deadline, then from each such tick on."""
+        """Lists of arrivals: before the first tick of an agreement by a deadline, then after each of these ticks."""
         out: list[list[Envelope]] = [[]]
         for sender, payload in self.arrivals:
             if (sender, payload) == CLOCK_TICK:
