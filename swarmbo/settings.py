@@ -170,7 +170,7 @@ class _NumberField:
         plain = "an integer" if self.is_whole else "a number" if self.ends else "a finite number"
         span = _RANGE_TEXTS[tuple(self.ends)].format(*map(_end_text, self.ends.values()))
         words = [self.meta.title or plain, span, (self.meta.extra or {}).get("unit")]
-        others = (", or a list of such" if self.may_be_list else "") + (", or nothing" if self.is_optional else "")
+        others = (", or a list of these" if self.may_be_list else "") + (", or nothing" if self.is_optional else "")
         return " ".join(filter(None, words)) + others
 
 

@@ -67,9 +67,9 @@ def marked(
 
     Common marks are -99, -999, … and 999, 9999, …, also with decimals of nines; extremes of two-byte and four-byte
     integers; and fill values of data formats, which always count. A negative common mark counts if it is farther from
-    the other numbers than their range or, except in coordinates, if no other number is negative. A positive one counts
-    from 9999 on, at more than three times the range. Common marks outside the range that do not count are doubtful,
-    except one that occurs once, at a usual distance from the next of ten or more numbers.
+    the other numbers than their range or, except in coordinates, if no other number is negative. A positive mark
+    counts if it is >= 9999 and more than three times the range away. Common marks outside the range that do not count
+    are doubtful, except a mark that occurs once, at a usual distance from the next of ten or more numbers.
     """
     if missing is not None:
         return np.isin(numbers, missing), {}
@@ -112,7 +112,7 @@ class CsvColumns:
 class Measurements:
     """Content of a CSV file, in the order of its rows: ``places`` in metres, and ``own`` coordinates as in the file.
 
-    ``projection`` is None if ``own`` are metres. ``noise_std`` is NaN for empty cells, and None without such a column.
+    ``projection`` is None if ``own`` are metres. ``noise_std`` is NaN for empty cells; None if no column has it.
     """
 
     places: Float[np.ndarray, "n 2"]

@@ -345,7 +345,7 @@ class Ledger:
                 replayed(self, event)
 
     def _load_state(self, n_events: int) -> int:
-        """Load the team's last state of at most so many events; return the number of events in it."""
+        """Load the team's last state with at most ``n_events`` events; return the number of its events."""
         states = {int(path.stem.removeprefix("ledger-")): path for path in self._folder.glob(STATES)}
         for number in [number for number in states if number > n_events]:
             states.pop(number).unlink()  # it is written again in time

@@ -130,7 +130,7 @@ class Hub:
             return not missing() or self.membership.present != members or self._is_stuck()
 
         if not self._receive_until(is_done, "a decision", record, missing):
-            # the agent that hangs sends no snapshot, and is left out; if all send one, the attempt was in vain
+            # an agent that hangs sends no snapshot, and is left out; if all agents send one, this was no remedy
             self._n_stalls += len(self._snapshots(members)) == len(members)
             if self._n_stalls == _MOST_STALLS:
                 got = f"{missing()} run, and sent no decision"

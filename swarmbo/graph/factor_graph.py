@@ -303,7 +303,7 @@ class FactorGraph:
 
     @cached_property
     def place_of(self) -> Mapping[str, int]:
-        """Index of each factor among the factors."""
+        """Index of each factor in ``factors``."""
         return _ByName("factor", ((factor, place) for place, factor in enumerate(self.factors)))
 
     @cached_property

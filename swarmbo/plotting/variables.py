@@ -188,7 +188,7 @@ def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, Fact
         marks: dict[str, Any] = {"variable": {"marker": "o", "markerfacecolor": "white"}, "factor": {"marker": "s"}}
         for kind, look in marks.items():
             start, _ = short_names([name for graph in by_title.values() for name in getattr(graph, f"{kind}s")])
-            # ``variable power_…`` where nodes show the numbers of such names
+            # ``variable power_…`` where nodes show the numbers at the ends of the names
             handles.append(Line2D([], [], label=f"{kind} {start}…" if start else kind, **mark, **look))
         colours = [style.agent_colour(index) for index in range(len(agents))]
         if len(set(colours)) == len(agents):  # else a colour would not tell the agent

@@ -68,7 +68,7 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
         return self
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
-        """Excess of the sum in sides of the box, and its gradient."""
+        """Excess of the sum in box widths, and its gradient."""
         codes, sides = box.from_unit(U), np.ones(U.shape[1])
         stretch = _stretch(box, codes)
         summed, slope = np.zeros(len(U)), np.zeros(U.shape)
@@ -119,7 +119,7 @@ class Separation(Settings, frozen=True, tag_field="kind", tag="separation"):
         return self
 
     def depth(self, U: Float[np.ndarray, "m 2"], box: Domain) -> Shape:
-        """Missing distance in sides of the box, and its gradient."""
+        """Missing distance in box widths, and its gradient."""
         codes, side = box.from_unit(U), float((box.high - box.low).max())
         gap = codes[:, 0] - codes[:, 1]
         sign = np.where(gap >= 0.0, 1.0, -1.0)

@@ -63,7 +63,7 @@ class Feasible:
     constraints: tuple[Known, ...]
 
     def nearest(self, codes: Point) -> Point | None:
-        """Codes of the nearest point, by the sum of distances in sides; a choice counts 1. None if none was found.
+        """Codes of the nearest point, by the sum of distances in box widths; a choice counts 1. None if not found.
 
         On a wide grid it lies near the point that is nearest if all numbers are allowed.
         """
@@ -110,7 +110,7 @@ class Feasible:
 
 
 def _around(axis: Axis, code: float, most: int) -> Axis:
-    """At most so many values of an axis with a grid, around a code."""
+    """At most ``most`` values of an axis with a grid, around a code."""
     if axis.count <= most:
         return axis
     place, half = round((code - axis.low) / axis.step), (most - 1) // 2

@@ -119,7 +119,7 @@ class SolveReport(msgspec.Struct, frozen=True):
         traffic: Traffic over the links.
         primal_residual: Final root-mean-square distance of the factors' copies of variables from their consensus, in
             sides of the box. The largest over parts of the graph and joint starts; None for methods without copies.
-        dual_residual: Last move of the consensus, in sides of the box, times the penalty over the natural penalty.
+        dual_residual: Last move of the consensus, in box widths, times the penalty over the natural penalty.
         polish_gain: Rise of ``value`` by polishing; None without polishing.
         violated: Factors that forbid the choice: their value is -inf.
         links: Report of links; absent without faults and deadlines.

@@ -86,7 +86,7 @@ class _Bidder:
         self._in_reach = [key in listed for key in keys_of(pilot.places)]  # in this round
 
     def next_stop(self, place: int) -> tuple[bool, bool]:
-        """Whether, with ``place``, the first way-point is out of reach this round, and whether it is ``place``."""
+        """True if the first way-point is out of reach this round once ``place`` is added; True if it is ``place``."""
         is_first = self.tour.best_slot(place) == 0
         return not self._in_reach[place if is_first else self.tour.stops[0]], is_first
 
