@@ -40,7 +40,7 @@ class Participants(msgspec.Struct, frozen=True, rename={"rows_of_absent": "said"
     finished_queries: tuple[str, ...] = ()
 
     def checked(self, name: str, problem: Problem) -> "Participants":
-        """Return itself; a ConfigError if it does not fit the agent and the problem."""
+        """Return these participants; a ConfigError if they do not fit the agent and the problem."""
         at = "$.participants"
         if not 0 < self.number < 2**31:
             raise ConfigError(f"got decision {self.number}; wanted 1 to {2**31 - 1}", at=at)
@@ -56,7 +56,7 @@ class Participants(msgspec.Struct, frozen=True, rename={"rows_of_absent": "said"
         return self
 
     def absent(self, agents: Collection[str]) -> dict[str, OwnRows]:
-        """Data of those ``agents`` that do not take part."""
+        """Data of those of the ``agents`` that do not participate."""
         return {agent: self.rows_of_absent.get(agent, OwnRows()) for agent in agents if agent not in self.members}
 
 
