@@ -54,7 +54,7 @@ def part_total(view: BoxView, Z: JointPoints) -> requests.Steps[Float[np.ndarray
 
 
 def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) -> requests.Steps[BoxOutcome]:
-    """Outcome with own variables' agreed values, received from their first factors' owners, and own factors' values."""
+    """Outcome with the own factors' values, and the own variables' values from the owners of their first factors."""
     graph, points = view.graph, view.take(point[None])
     received = yield from exchange(view, points)
     found = by_factor(view.stacks, view.values(points, received))
@@ -69,7 +69,7 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
 def drawn_starts(
     functions: BoxFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
 ) -> JointPoints:
-    """Starts (m, n), on grids: given joint points, then points random in ``variables`` and ``low`` in all others."""
+    """Starts (m, n), on grids: given joint points, then points that are random in ``variables``, ``low`` elsewhere."""
     low, high = functions.low, functions.high
     place = functions.graph.column_of
     drawn = np.zeros((n_random, len(low)))
@@ -177,8 +177,8 @@ def pulled_to(centre: Points, weight: Float[np.ndarray, "g #m a"]) -> Penalty:
 def polish(
     view: BoxView, Z: JointPoints, steps: int, tolerance: float = _NOWHERE, least: float = 0.0
 ) -> requests.Steps[Polished]:
-    """Ascend from joint points; return the points and their sums after and before. It ends if two successive accepted
-    steps move at most ``tolerance`` box widths, or four raise the best sum by less than ``least`` of its total rise.
+    """Ascend from joint points; return the points and their sums after and before. It ends if the second of two
+    accepted steps is at most ``tolerance`` box widths, or four raise the best sum by less than ``least`` of its rise.
     """
     low, high, sides = view.functions.low, view.functions.high, view.functions.sides
     values, slope = yield from _evaluated(view, Z)

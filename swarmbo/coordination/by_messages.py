@@ -82,7 +82,7 @@ class ByMessages:
     def _flood(
         self, request: requests.ToFactors | requests.ToVariables, keys: Iterable[Key]
     ) -> Program[tuple[Any, dict[Key, Any]]]:
-        """Send messages; return the entries with received ones filled in, and the received messages."""
+        """Send messages; return the entries, with received entries filled in, and the received messages."""
         self._schema = replace(self._schema, sizes=request.flooding.sizes)
         self._send(request.messages())
         entries, received = request.entries.copy(), (yield from self._receive(keys))

@@ -155,7 +155,7 @@ class Central:
         return [(place[a], [place[child] for child in tree.children[a]]) for a in tree.leaves_first if tree.children[a]]
 
     def _in_turn(self, request: requests.InTurn) -> dict[str, bytes]:
-        """Data of agents in turn, each made with the data of the agents before it."""
+        """Data of agents, made sequentially: each agent uses the data of the agents before it."""
         known: dict[str, bytes] = {}
         for agent in request.order:
             known[agent] = request.make_data(agent, known)

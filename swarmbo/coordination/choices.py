@@ -1,8 +1,8 @@
-"""Maximisation over choices and numbers in turn: choices from tables, then a climb of the numbers.
+"""Alternating maximisation over choices, by tables, and over numbers, by gradient ascent.
 
 Functions are constant around each value of a variable with a grid, so a climb cannot move such a variable. Tables hold
 its values combined with other variables' values, and max-sum chooses. If tables of all variables are too large,
-variables with a grid take part in random blocks, drawn again in each turn. Only what raises the sum is kept.
+variables with a grid take part in random blocks, drawn again in each turn. Only changes that raise the sum are kept.
 """
 
 import math
@@ -102,7 +102,7 @@ def in_turns(view: BoxView, pool: Points, seed: int, climbing: int) -> Steps[Poi
 
 
 def of_one(view: BoxView, factor: str, starts: Points, seed: int, climbing: int) -> Steps[Float[np.ndarray, " a"]]:
-    """Best point found for a factor that shares no variable, from several starts."""
+    """Best point found, from several starts, for a factor that shares no variable."""
     functions, own = view.functions, replace(view, factors=(factor,))
     (stack,) = own.stacks
     graph, columns = functions.graph.of([factor]), stack.columns[0]

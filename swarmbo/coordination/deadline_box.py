@@ -101,13 +101,13 @@ class OwnRuns:
         self._climbers = {f: self._climber(stacks_of(graph, [f])[0]) for f in graph.factors_owned_by(name)}
 
     def store_value(self, variable: str, entries: Vector) -> None:
-        """Note a variable's value in each run."""
+        """Store a variable's value in each run."""
         i = self._column[variable]
         self.Z[:, i] = np.clip(entries, self._functions.low[i], self._functions.high[i])
         self._changed.add(variable)
 
     def store_pull(self, pull: messages.Pull) -> None:
-        """Note the values that a factor wants for an own variable."""
+        """Store the values of an own variable that a factor proposes."""
         self._pulls[pull.factor, pull.variable] = pull
 
     def climb(self, received: Mapping[str, Sequence[Float[np.ndarray, "1 p"]]]) -> list[messages.Pull]:
@@ -160,7 +160,7 @@ class OwnRuns:
         return moves
 
     def change(self, variable: str, before: Vector, now: Vector) -> float:
-        """Largest move of a variable over all runs, in box widths."""
+        """Largest move of a variable in any run, in box widths."""
         return float(np.abs(now - before).max() / self._terms.functions.sides[self._column[variable]])
 
     def _climber(self, stack: FactorStack) -> _Climber:

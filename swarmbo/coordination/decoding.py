@@ -26,7 +26,7 @@ from swarmbo.graph import FactorGraph
 def conditioned_message(
     table: Table, scope: Sequence[str], variable: str, chosen: Mapping[str, int], from_variables: ByEdge, factor: str
 ) -> Vector:
-    """A factor's message to a variable: maxima over undecided variables, given the indices of decided ones."""
+    """A factor's message to a variable: maxima over undecided variables, given the indices of decided variables."""
     line = table[tuple(chosen[x] if x in chosen and x != variable else slice(None) for x in scope)]
     if line.ndim == 1:
         return line
@@ -64,7 +64,7 @@ def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors
 
 
 def best_value(received: Sequence[Vector]) -> int:
-    """Lowest index of the largest sum, added from first to last; if all are forbidden, the one that fewest forbid."""
+    """Lowest index of the largest sum, added from first to last; if all are forbidden, the least often forbidden."""
     summed = received[0]
     for message in received[1:]:
         summed = summed + message
@@ -78,7 +78,7 @@ def line_of(table: Table, scope: Sequence[str], variable: str, chosen: Mapping[s
 
 
 def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: int | None = None) -> int:
-    """Index of least broken weight, then of largest sum; a broken ``present`` index only if no other is as good."""
+    """Index of least broken weight, then of largest sum; if ``present`` is broken, an equally good other index wins."""
     broken, utility = weighed(lines, weights)
     best = broken == broken.min()
     if present is not None and broken[present] > 0.0 and best.sum() > 1:
@@ -98,7 +98,7 @@ def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, 
 def repaired(
     view: LocalView, tables: Tables, chosen: Mapping[str, int], best_so_far: Rank | None, sweeps: int
 ) -> Steps[tuple[dict[str, int] | None, bool, Rank | None]]:
-    """Sweep until nothing is forbidden and no variable alone improves; return a better choice, if any, and its rank."""
+    """Sweep until nothing is forbidden and no single change improves; return a better choice, if any, and its rank."""
     # equal weights at first: the sum of weights is then the number of broken factors
     weights, best = dict.fromkeys(view.factors, 1.0), None
     for _ in range(sweeps):

@@ -15,8 +15,8 @@ from swarmbo.graph.factor_graph import grouped
 
 @dataclass(frozen=True)
 class FactorGroup:
-    """Factors of one shape, by index. Changes are measured in ``spreads``: the spread of a factor's table, or, if its
-    finite entries are equal (``forbids``), the largest of received messages. Messages of an axis begin at ``starts``.
+    """Factors of one shape, by index. Changes are relative to ``spreads``: the range of a factor's finite entries, or,
+    if these are equal (``forbids``), the largest received message. Messages of an axis begin at ``starts``.
     """
 
     places: Int[np.ndarray, " n"]
@@ -113,7 +113,7 @@ class Flooding:
 
     @property
     def layout(self) -> Layout:
-        """Places of all tables and messages."""
+        """Offsets of all tables and messages in the arrays."""
         return Layout(self.tables, self.table_starts, self.edge_sizes, self._by_edge(self._starts))
 
     def values(self, chosen: Int[np.ndarray, " n_variables"]) -> Float[np.ndarray, " n_factors"]:
@@ -162,7 +162,7 @@ class Flooding:
 def damped(
     previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"], damping: float
 ) -> Float[np.ndarray, "*n d"]:
-    """Mean of previous messages, with weight ``damping``, and new ones; if ``damping`` > 0, -inf in either stays."""
+    """Mean of previous messages, with weight ``damping``, and new; if ``damping`` > 0, -inf in either stays."""
     # 0 * previous would be NaN for a forbidden value
     return new if damping == 0.0 else damping * previous + (1.0 - damping) * new
 

@@ -69,7 +69,7 @@ class Part:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Variables breadth first from the first one of each connected part: on a forest, parents before children."""
+        """Variables breadth first from the first of each connected part: on a forest, parents before children."""
         graph = self.graph
         order: dict[str, None] = {}
         for start in graph.variables:
@@ -225,7 +225,7 @@ class BoxView(LocalView):
 
     @cached_property
     def is_home(self) -> tuple[Bool[np.ndarray, "_g 1 _a"], ...]:
-        """For each stack, True where a factor is its variable's first one, which counts the variable in sums."""
+        """For each stack, True where a factor is the first of its variable: it counts the variable in sums."""
         graph = self.graph
         return tuple(
             np.array([[graph.factors_of(x)[0] == f for x in graph.scope(f)] for f in stack.factors])[:, None, :]

@@ -311,13 +311,13 @@ def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Trans
 
 
 class _CommonClock:
-    """Clock of agents that keep time; it begins for all at once, when no message arrives for any other agent."""
+    """Clock of agents that keep time; it starts for all at once, as soon as no message arrives for other agents."""
 
     def __init__(self, agents: Mapping[str, Ticking], by_deadline: Transport | None) -> None:
         self._agents, self._by_deadline, self._is_on = agents, by_deadline, False
-        # held back for agents that keep time until their clock begins, as each call of `tick` counts
+        # messages held back for agents that keep time until their clock starts, as each call of `tick` counts
         self._held_back = dict[str, list[Envelope]]()
-        self._first_decision: tuple[int, int] | None = None  # the first one by a deadline, and its round
+        self._first_decision: tuple[int, int] | None = None  # the first decision by a deadline, and its round
 
     def inboxes_after(self, arrived: Mapping[str, list[Envelope]]) -> dict[str, list[Envelope]]:
         """Inboxes of the agents to tick next, given a step's arrivals over the first transport; empty at the end."""

@@ -88,7 +88,7 @@ class Grids:
         return window_values(x, self.low, self.high, spacing, self.resolution.window)
 
     def is_fine_enough(self, depth: int, tolerance: float) -> bool:
-        """True if the last lattice on which the part settled was finer than this share of the sides."""
+        """True if the last lattice on which the part settled had a spacing below this share of the box's widths."""
         return depth > 0 and self._share(depth - 1) <= tolerance
 
     def _share(self, depth: int) -> float:
@@ -180,7 +180,7 @@ _FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima 
 
 
 def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray, "m n"]]:
-    """Joint points: one assembled on each level, the last level first, then given ones; ``n_values`` is at least 7."""
+    """Joint points: one assembled on each level, the last level first, then given starts; ``n_values`` >= 7."""
     low, high, graph = view.functions.low, view.functions.high, view.graph
     given = np.clip(view.functions.starts[: min(_GIVEN, n_values // 4)], low, high)
     n_lattice = n_values - len(given)

@@ -150,7 +150,7 @@ class ToAll(NamedTuple):
 
 
 class InTurn(NamedTuple):
-    """Data of agents in turn, each made by ``make_data`` from earlier data; the last sends others what they lack."""
+    """Data of agents, each made by ``make_data`` from earlier agents' data; the last agent sends what others lack."""
 
     order: Sequence[str]
     make_data: Callable[[str, Mapping[str, bytes]], bytes]
@@ -210,7 +210,7 @@ class Evaluate(NamedTuple):
 
 
 class SetSizes(NamedTuple):
-    """Number of values of variables from now on, when a method on a box makes tables; no answer."""
+    """New numbers of values of the variables, when a method on a box makes tables; no answer."""
 
     sizes: Mapping[str, int]
 

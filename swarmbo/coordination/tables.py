@@ -188,7 +188,7 @@ class Conflicts:
 
     @cached_property
     def colour(self) -> dict[str, int]:
-        """Turn in which a variable is decided, never that of a neighbour, so its owner can use earlier decisions."""
+        """Colour of each variable, different from its neighbours' colours: the turn in which its owner decides it."""
         return coloured(self.neighbours)
 
     @cached_property
@@ -228,7 +228,7 @@ def _unpacked(shape: tuple[int, int], bits: bytes) -> Bool[np.ndarray, "_a _b"]:
 
 
 def coloured(neighbours: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Greedy colouring: in the given order, each name gets the least number that no neighbour has."""
+    """Greedy colouring: in the given order, each name gets the least colour that no neighbour has."""
     colours: dict[str, int] = {}
     for name, others in neighbours.items():
         taken = {colours[other] for other in others if other in colours}

@@ -157,7 +157,7 @@ def eliminate(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], size
 
 
 def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table:
-    """View with one axis for each variable of the clique, of length 1 for variables that the table lacks."""
+    """View with one axis per variable of the clique; it has length 1 for variables that the table lacks."""
     view = table.transpose([scope.index(x) for x in clique if x in scope])
     return view[tuple(slice(None) if x in scope else None for x in clique)]
 
@@ -205,7 +205,7 @@ def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
 
 
 def rounds_of(graph: FactorGraph, buckets: Mapping[str, Bucket]) -> int:
-    """Number of tables that wait for one another on the way up, and of choices on the way down; see :class:`Exact`."""
+    """Number of sequential messages: tables up the elimination tree, and choices down; see :class:`Exact`."""
     handed_on: dict[str, int] = {}  # changes of agent on the longest path to each variable
     for variable, bucket in buckets.items():
         actor = graph.variable_owner(variable)
@@ -259,5 +259,5 @@ def _table(message: messages.FactorTable | messages.Eliminated) -> Table:
 
 
 def _shortened(number: int) -> str:
-    """Write all digits up to 10^15, else the nearest power of ten; without floats, as they end at 10^308."""
+    """Text with all digits up to 10^15, else the nearest power of ten; by integers, as floats end at 10^308."""
     return f"{number:,}" if number <= 10**15 else f"about 10^{math.log10(number):.0f}"

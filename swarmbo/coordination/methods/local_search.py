@@ -23,8 +23,8 @@ _NOTHING = (0, 0.0)  # no gain: neither fewer broken factors nor a larger sum
 
 
 class Outlook(NamedTuple):
-    """A variable given all others: its present value; the first best value, and its gain (decrease of broken factors,
-    rise of the sum); best values except the present; whether a factor is broken or would be better at another value.
+    """A variable's options, given all others: its present value; the first best value, and its gain (fewer broken
+    factors, increase of the sum); best values except the present; whether a factor is broken or could be larger.
     """
 
     present: int
@@ -52,7 +52,7 @@ def _gains(outlook: Outlook) -> bool:
 def looked_around(
     view: LocalView, tables: Tables, chosen: Mapping[str, int]
 ) -> Steps[tuple[dict[str, Outlook], Vector]]:
-    """Send the choices of own variables, and return their outlooks and the values of the own factors."""
+    """Send the choices of own variables, and return these variables' outlooks and the own factors' values."""
     graph, mail, seen = view.graph, requests.Mailbox(), dict(chosen)
     for x in view.variables:
         decoding.tell_choice(mail, graph, x, chosen[x])

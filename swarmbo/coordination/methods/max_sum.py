@@ -92,7 +92,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     ) -> Steps[tuple[Int[np.ndarray, " n_variables"], Status, int]]:
         """Run rounds on any part; return the best choice (valid for own factors' variables), status, number of rounds.
 
-        Work after a round depends only on that round and earlier ones, so more rounds never give a worse best choice.
+        Work after a round depends only on the rounds so far, so more rounds never give a worse best choice.
         If ``reads_out``, choices are decoded and repaired, and those by the last messages are evaluated too.
         """
         flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, view.variables, sizes)
