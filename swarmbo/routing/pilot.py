@@ -1,4 +1,4 @@
-"""One agent on a route: what it knows, the costs of insertions, and its next measurement; agents choose in turn."""
+"""One agent on a route: its knowledge, costs of insertions, and its next measurement; agents choose sequentially."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Tour:
 
     @property
     def first_leg(self) -> float:
-        """Rounds to the first way-point; 0 without one."""
+        """Rounds to the first way-point; 0 if there is none."""
         return float(self._from[0][self.stops[0]]) if self.stops else 0.0
 
     def exclude(self, place: int) -> None:
@@ -72,7 +72,7 @@ class Tour:
         return np.where((least <= room) & self._is_open, np.maximum(least, FREE), np.inf)
 
     def best_slot(self, place: int) -> int:
-        """Number of stops before a place where it adds fewest rounds, as the last call of ``added_rounds`` found."""
+        """Index in the route at which a place adds the fewest rounds, by the last call of ``added_rounds``."""
         return int(self._fitting[:, place].argmin())
 
     def insert(self, place: int, slot: int) -> None:
@@ -90,7 +90,7 @@ class Tour:
         return self._in_rounds(self._travel.rounds(self._agent, self._places[self._open_indices], end[None])[:, 0])
 
     def _in_rounds(self, ways: Int[np.ndarray, " a"]) -> PerPlace:
-        """Rounds of ways to or from places: at least one, for the measurement; inf without a way, or if closed."""
+        """Rounds of ways to or from places: at least 1, for the measurement; inf without a way, or if not open."""
         rounds = np.full(len(self._places), np.inf)
         rounds[self._open_indices] = np.where(is_never(ways), np.inf, np.maximum(ways, 1))
         return rounds
@@ -162,7 +162,7 @@ class Pilot:
         return self.on_schedule(tour, free, best)
 
     def free_candidates(self, taken: Collection[bytes]) -> Places:
-        """Candidates of this round without others' measurements."""
+        """Candidates of this round, except locations that others measure."""
         return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
 
     def on_schedule(self, tour: Tour, free: Places, choose: Callable[[Places], int | None]) -> Spot | None:
@@ -188,7 +188,7 @@ Pick = Callable[[Pilot, Sequence[Spot]], Spot | None]
 
 
 class Legs(NamedTuple):
-    """Next measurements, without abstaining agents, and routes, of a process's own agents; number of exchanges."""
+    """Next measurements (of agents that do not abstain) and routes of a process's own agents; number of exchanges."""
 
     points: Points
     routes: dict[str, Float[np.ndarray, "w d"]]
