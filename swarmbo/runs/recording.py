@@ -41,7 +41,7 @@ def record_round(
     truth: GroundTruth | None,
     ask: tuple[Query, Event] | None = None,
 ) -> RoundRecord:
-    """Record of a round after the team learned its measurements; ``ask``: query and event, by default the last ones."""
+    """Record of a round after the team learned its measurements; ``ask``: query and event, by default the last."""
     if ask is None:
         query, report, sharing = team.last_query, team.last_report, team.last_sharing
     else:
@@ -164,7 +164,7 @@ def _best(best: Recommendation | None, evaluations: Sequence[Evaluation], noise_
 
 
 def evaluation_of(team: Team, infos: Infos, query: Query | None) -> Evaluation | None:
-    """Joint point of a query and its outcome; None in a field. If a factor failed, so did the sum."""
+    """Joint point of a query and its outcome; None in a field. The sum failed if a factor failed."""
     world = team.world
     if not isinstance(world, FunctionWorld) or query is None:
         return None

@@ -61,7 +61,7 @@ class Scenario(Settings, frozen=True):
         no_go: Regions that the team must avoid, tables of ``kind`` box, ball or polygon (``swarmbo.problem.no_go``).
         constraints: Limits between variables of a function, tables of ``kind`` linear, separation or table
             (``swarmbo.problem.constraints``).
-        initial: Points of the initial design of a function, >= 1; None: the team's default. Fields have no such design.
+        initial: Points of the initial design of a function, >= 1; None: the team's default. Fields have none.
         start: First setting of a function: ``"present"`` as the environment reports it, ``"largest"``, or values.
         step_limit: Largest change of each variable from the best setting: in its unit, or a share such as ``"10%"``. A
             table has these by variable.

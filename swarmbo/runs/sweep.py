@@ -69,7 +69,7 @@ def plan(
 
 
 def setting_slug(overrides: Sequence[str]) -> str:
-    """Folder name of settings: ``coordination.kind=max-sum``; ``default`` without any."""
+    """Folder name of settings: ``coordination.kind=max-sum``; ``default`` if there are none."""
     return folder_name(",".join(overrides)) or "default"
 
 
