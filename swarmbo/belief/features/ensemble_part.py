@@ -26,7 +26,7 @@ Square = Float[np.ndarray, "t t"]
 
 
 def part_of(data: Dataset, factors: Sequence[int], *, coupled: bool) -> Dataset:
-    """Outcomes of some factors, numbered within these; totals only if ``coupled``."""
+    """Data of some factors, which are renumbered from 0; totals only if ``coupled``."""
     totals = data.totals if coupled else np.full(len(data), np.nan)
     noise = data.known_noise[:, [0, *(1 + i for i in factors)]]
     return Dataset(data.X, totals, data.factors[:, list(factors)], noise_std=noise)

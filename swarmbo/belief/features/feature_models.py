@@ -55,7 +55,7 @@ class _Store:
 
 @dataclass(frozen=True, eq=False)
 class FeatureModels:
-    """M immutable models of ``n_rows`` data (or rows that replace them), then ``n_pending`` pending ones."""
+    """M immutable models of ``n_rows`` data (or rows that replace them), then ``n_pending`` pending data."""
 
     noise: PerModel
     n_rows: int

@@ -53,7 +53,7 @@ class _Log:
         return len(self.rows)
 
     def entry(self, has: int) -> bytes:
-        """Entry for a recipient that has the first ``has`` measurements: the later ones."""
+        """Entry with the measurements after the first ``has``, which the recipient has."""
         if has not in self._entries:
             self._entries[has] = _packed(self.rows[has:])
         return self._entries[has]

@@ -198,7 +198,7 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
 
     def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
-        """Kernel and priors of each factor; equal ones are the same object."""
+        """Kernel and priors of each factor; factors with equal settings share one object."""
         lengths = self.lengthscale_log_median, self.lengthscale_log_std
         usual = FactorForm(self.kernel, *lengths, None, self.outputscale_log_std, self.noise_median)
         priors = [self.factors.get(factor, _NO_SETTINGS) for factor in factors]

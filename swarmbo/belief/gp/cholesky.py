@@ -201,7 +201,7 @@ class Factorised:
         return Factorised(L, expected, whitened, alpha, jitter, inverse)
 
     def solve(self, residual: Float[np.ndarray, " s"]) -> Vector:
-        """K⁻¹ times other residuals of the s known observations, which are the first; 0 for pending ones."""
+        """K⁻¹ times other residuals of the s known observations, which are the first; 0 for pending observations."""
         s = len(residual)
         known = np.asfortranarray(self.L[:s, :s])
         alpha = np.zeros(len(self.residual))

@@ -64,7 +64,7 @@ def _column(
     near: Vector,
     slope: Vector,
 ) -> None:
-    """Covariances of a factor between an outcome and all later ones, and slopes; 0 for outcomes without the factor."""
+    """Covariances and slopes of a factor between an outcome and all later ones; 0 for outcomes without the factor."""
     n = len(holds) - 1 - column
     if kernel >= GIVEN:
         for i in range(n):
@@ -106,7 +106,7 @@ def add_covariances(
     """Add the covariances of all factors to ``pairs`` of outcomes, those with the first outcome first. Coordinates in
     ``X`` are in lengthscales; those of factor f end before row ``ends[f]``. A user's kernel has the code ``GIVEN`` plus
     its index in ``given``. Each factor's covariances and slopes are put into ``kept`` unless it is empty. Derivatives
-    of the pairs by a common log lengthscale are added to ``gains`` unless it is empty, as it must be for ``GIVEN``.
+    with respect to a common log lengthscale are added to ``gains`` unless it is empty, as it must be for ``GIVEN``.
     """
     t, first = X.shape[1], 0
     squares, near, slope = work[0], work[1], work[2]
@@ -147,7 +147,7 @@ def put_derivatives(
     by_output: PerFactor,
     by_length: Float[np.ndarray, " d"],
 ) -> None:
-    """Derivatives of the sum of all covariances with weights ``W``, by log outputscales and log lengthscales."""
+    """Derivatives of the sum of all covariances with weights ``W``, in log outputscales and log lengthscales."""
     t, first = X.shape[1], 0
     squares, near, slope = work[0], work[1], work[2]
     for f in range(len(ends)):
@@ -283,7 +283,7 @@ class LogPosterior:
         return _least_squares(design, whitened)
 
     def _evaluated(self, theta: Theta) -> tuple[float, Float[np.ndarray, " c"], Float[np.ndarray, "1"]] | None:
-        """Log evidence, its gradient by the logarithms of hyper-parameters, and the mean, by ``stack_evaluation``."""
+        """Log evidence, its gradient in the logarithms of hyper-parameters, and the mean, by ``stack_evaluation``."""
         if self._stacked is None:
             return None
         logs = np.log(np.concatenate(self.prior.unpack(theta)))[None]
@@ -296,7 +296,7 @@ class LogPosterior:
         return (float(value[0]), gradient[0], mean) if is_sound[0] else None
 
     def _time_correlation(self, theta: Theta) -> tuple[Pairs | None, Pairs | None]:
-        """Correlation of the pairs over time, and its derivative by the logarithm of the lengthscale of time."""
+        """Correlation of the pairs over time, and its derivative with respect to the log time lengthscale."""
         if (time := self.prior.time_correlation(theta)) is None:
             return None, None
         r = self._rounds_between / time.lengthscale
@@ -338,7 +338,7 @@ class LogPosterior:
         return pairs, fixed
 
     def _derivatives(self, outputscales: PerFactor, parts: Any, W: Pairs) -> tuple[PerFactor, Float[np.ndarray, " d"]]:
-        """Derivatives of the weighted sum of covariances by outputscales, and by the logarithms of lengthscales."""
+        """Derivatives of the weighted sum of covariances in outputscales, and in the logarithms of lengthscales."""
         by_output, by_length = np.zeros(len(outputscales)), np.zeros(len(self._U))
         if not self._groups:
             put_derivatives(*parts, W, by_output, by_length)

@@ -176,7 +176,7 @@ def fit_sums(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Maximum a-posteriori hyper-parameters of several ``is_stackable`` sums given totals, fitted side by side."""
+    """Maximum a-posteriori hyper-parameters of several ``is_stackable`` sums given totals, fitted in parallel."""
     units_of = [units(belief.totals, belief.factors) for belief in beliefs]
     priors = [_joint_prior(belief.settings, belief.graph, is_mixed=False) for belief in beliefs]
     thetas, constants = [prior.centre for prior in priors], [offsets for offsets, _, _ in units_of]

@@ -1,4 +1,4 @@
-"""Fits of factors with their own outcomes: independent problems, searched side by side from several starts."""
+"""Fits of factors with their own outcomes: independent problems, searched in parallel from several starts."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from swarmbo.belief.gp.stack_fit import Evaluated, StackedLogPosterior
 
 _COARSE: Any = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # find the same maxima with a third fewer steps
-_AT_ONCE = 1024  # factors that are searched side by side
+_AT_ONCE = 1024  # factors that are searched in parallel
 _SUBSET = 32  # smallest subset, of 64 outcomes or more, for a coarse search, which takes a tenth of the time
 Thetas = Float[np.ndarray, "_b p"]
 Rows = Int[np.ndarray, "_g m"] | slice
@@ -25,7 +25,7 @@ Rows = Int[np.ndarray, "_g m"] | slice
 class Problem(NamedTuple):
     """One search, for a factor or a sum. If it ``is_warm``, the first start is the optimum of an earlier fit."""
 
-    place: tuple[int, int]  # number of the fit, and of the factor in it
+    place: tuple[int, int]  # index of the fit, and of the factor in it
     prior: HyperparameterPrior
     data: observations.Observations
     columns: Sequence[int]
@@ -40,7 +40,7 @@ def fit_alone(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side."""
+    """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits in parallel."""
     settings, scopes, factors = beliefs[0].settings, beliefs[0].scopes, beliefs[0].graph.factors
     forms, prior_of = settings.of_factors(factors), dict[tuple[object, int], HyperparameterPrior]()
     priors, by_form = list[HyperparameterPrior](), dict[tuple[int, int, str, bool], list[Problem]]()
@@ -102,7 +102,7 @@ def maximised(
 def _noisy_optima(
     problems: Sequence[Problem], kernel: KernelName, theta: Thetas, value: Float[np.ndarray, " g"], max_iterations: int
 ) -> dict[int, tuple[Theta, float]]:
-    """Theta and mean of the problems that much noise explains clearly better than the optima found, by index."""
+    """Theta and mean, by index, of problems that a start with much noise explains clearly better than the optima."""
     from swarmbo.belief.gp.stack_fit import maximise_stacked  # late: numba is slow to load
 
     is_unknown = [np.isnan(problem.data.noise).any() for problem in problems]

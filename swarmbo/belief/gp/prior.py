@@ -31,7 +31,7 @@ TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above
 OUTPUTSCALE_RANGE = (1e-6, 1e3)
 NOISE_CEILING = 10.0
 MOST_PAIRS = 2**27  # limit of numbers stored for pairs of outcomes and factors, a gigabyte; above it, factor by factor
-TIED_FROM = 512  # number of factors from which they share hyper-parameters: few totals cannot distinguish so many
+TIED_FROM = 512  # number of factors from which they share hyper-parameters: few totals cannot distinguish that many
 PerLength = Float[np.ndarray, " d"]
 PerLatent = Float[np.ndarray, " k"]
 PerNoise = Float[np.ndarray, " c"]
@@ -80,7 +80,7 @@ class HyperparameterPrior:
         model: LengthscaleModel,
         noise_medians: Sequence[float],
     ) -> "HyperparameterPrior":
-        """The prior that settings describe for a sum. From 512 factors on, factors with equal sizes and priors share an
+        """The prior that settings describe for a sum. If there are >= 512, factors with equal sizes and priors share an
         outputscale, a noise variance, and one lengthscale for all of their variables.
         """
         k, own = len(sizes), settings.of_factors(factors)
@@ -210,7 +210,7 @@ class HyperparameterPrior:
     def gradient(
         self, by_lengthscale: PerLength, by_time: float | None, by_outputscale: PerLatent, by_noise: PerNoise
     ) -> Theta:
-        """Gradient by theta, from derivatives by the logarithms of ``unpack``'s results and of the time lengthscale."""
+        """Gradient in theta, from derivatives in the logarithms of ``unpack``'s results and of the time lengthscale."""
         if (ties := self.ties) is not None:
             by_lengthscale = np.bincount(ties.lengths, by_lengthscale)
             by_outputscale, by_noise = np.bincount(ties.latents, by_outputscale), np.bincount(ties.noises, by_noise)

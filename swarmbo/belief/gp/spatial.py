@@ -134,7 +134,7 @@ class Views(Delegating):
         return self._changed(lambda belief: belief.condition_on_pending(X))
 
     def _changed(self, change: Callable[[PlaceBelief], PlaceBelief]) -> "Views":
-        """Changed beliefs; shared ones stay shared."""
+        """Changed beliefs; beliefs that agents share stay shared."""
         distinct = {id(belief): belief for belief in self.by_agent.values()}
         changed = {key: change(belief) for key, belief in distinct.items()}
         return Views({name: changed[id(belief)] for name, belief in self.by_agent.items()}, self.representative)

@@ -157,7 +157,7 @@ class StackedParts:
         return StackedParts.of(hyper, scopes, data, self)
 
     def solve(self, i: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " n"]:
-        """K⁻¹ r for other residuals r (s,) of a latent's s known observations; 0 for pending ones."""
+        """K⁻¹ r for other residuals r (s,) of a latent's s known observations; 0 for pending observations."""
         (inverse,) = self.inverse.squares(np.array([i]), len(residual))
         alpha = np.zeros(int(self.counts[i]))
         alpha[: len(residual)] = inverse.T @ (inverse @ residual)
@@ -178,7 +178,7 @@ def _given(
     rounds: Padded,
     first: int,
 ) -> Float[np.ndarray, "g _n T"]:
-    """Correlations (g, n, T) of observations from number ``first`` on with all, for kernels with the code ``GIVEN``."""
+    """Correlations (g, n, T) of observations ``first``, ``first + 1``, … with all, for kernels of code ``GIVEN``."""
     own = [i for i in latents.tolist() if hyper.times or hyper.kernels[i] not in KERNEL_NAMES]
     if not own:
         return np.zeros((len(latents), 0, 0))

@@ -1,6 +1,6 @@
 """Posterior given many measurements of a field: each tile of the box conditions on the nearest measurements only.
 
-Given near measurements, far ones add little information, so a tile conditions on some hundreds of near ones. Time is
+Given the nearest measurements, others add little information, so a tile conditions on some hundreds. Time is
 then linear in the numbers of measurements and locations. The box is halved until tiles are small compared with the
 distances to their measurements. So they are small where measurements are dense, and depend on nothing else.
 
@@ -35,7 +35,7 @@ _FARTHEST = 40.0  # distance in lengthscales beyond which no correlation is left
 
 
 class Tiles:
-    """Known measurements of one field, ``merged``. Posteriors use the nearest ones: at most ``neighbours`` for a tile,
+    """Known measurements of one field, ``merged``. Posteriors use the nearest: at most ``neighbours`` for a tile,
     and at most ``jointly`` for correlations.
     """
 
@@ -150,13 +150,13 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
     place = np.floor(scaled / side) if side else scaled
     cells = [(place, data.rounds, off)]
     for time in hyper.times:  # one, or none
-        # near measurements of the same rounds have about the same error: it counts as often as there are such
+        # near measurements of the same rounds have about the same error, which therefore counts that many times
         share = _IN_TIME * len(np.unique(np.column_stack([np.floor(scaled), data.rounds]), axis=0)) / len(data)
         span, late = _cell(time.kernel, share * typical, np.unique(data.rounds / time.lengthscale)[:, None])
         if span:
             when = np.floor(data.rounds / (span * time.lengthscale))
             cells += [(scaled, when, late / share), (place, when, off + late / share)]
-    for level, (place, when, variance) in enumerate(cells, start=1):  # coarser cells replace finer ones
+    for level, (place, when, variance) in enumerate(cells, start=1):  # coarser cells replace finer cells
         coarse = np.column_stack([place, np.full(len(data), level), when])
         cell = np.unique(coarse, axis=0, return_inverse=True)[1].ravel()
         fits = variance * hyper.outputscales[0] * np.bincount(cell, 1.0 / noise)[cell] <= 2.0 * _CELL_VARIANCE
@@ -191,7 +191,7 @@ def _cell(kernel: KernelName, noise: float, places: Float[np.ndarray, "n d"]) ->
 
 
 def _repeats(placed: Float[np.ndarray, "n d"], apart: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Numbers of measurements at the same location that are nearer in time, in half distances between locations."""
+    """Number of measurements at the same location that are nearer in time, in halves of a distance between locations."""
     cells, cell, counts = np.unique(np.floor(placed / _SAME), axis=0, return_inverse=True, return_counts=True)
     nearer, order = np.empty(len(placed)), np.lexsort((apart, cell.ravel()))
     nearer[order] = np.arange(len(placed)) - np.repeat(np.cumsum(counts) - counts, counts)
