@@ -94,7 +94,7 @@ class ChainAcquisition(Acquisition, frozen=True):
     def valued_by(self, situation: Situation) -> PlaceBelief:
         """Belief by which locations are valued: the agents' belief, unless a subclass replaces it.
 
-        If agents have separate beliefs, only locally available ones are used (``swarmbo.belief.has_view``).
+        If agents have separate beliefs, only those known locally are used (``swarmbo.belief.has_view``).
         """
         return situation.belief
 

@@ -135,7 +135,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
 
 
 def check_groups(acquisition: Acquisition, graph: FactorGraph, outcomes: OutcomeMode, *, is_learned: bool) -> None:
-    """Refuse overlapping groups of Add-GP-UCB unless scopes are learned, and learned ones with outcomes per factor."""
+    """Refuse overlapping groups of Add-GP-UCB unless they are learned, and learned groups with outcomes per factor."""
     if not isinstance(acquisition, AddGPUCB):
         return
     if acquisition.groups == "learned" and outcomes == "per-factor":

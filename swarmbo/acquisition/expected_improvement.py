@@ -107,7 +107,7 @@ class JointImprovement(PlaceUtility):
     def rank(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """Logarithm of the improvement, which also ranks locations with almost no expected improvement."""
         gap = mean - self.over
-        least = _LEAST_STD * np.abs(gap) + np.finfo(float).tiny  # with smaller ones z² would overflow
+        least = _LEAST_STD * np.abs(gap) + np.finfo(float).tiny  # with smaller numbers z² would overflow
         std = np.maximum(np.sqrt(var), least)
         return _ratios(gap / std)[0] + np.log(std)  # derivatives of `log_improvement` would overflow
 

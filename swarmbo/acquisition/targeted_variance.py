@@ -39,7 +39,7 @@ from swarmbo.spaces import Domain
 
 
 def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: int) -> Float[np.ndarray, "m d"]:
-    """About ``n_places`` places, spread evenly over the measurable ones, in a fixed order: for each nearly cubic cell
+    """About ``n_places`` locations, spread evenly over what is measurable, in a fixed order: for each nearly cubic cell
     of the map, the site nearest to its centre, or its centre if ``sites`` is None.
     """
     given = None if sites is None else np.ascontiguousarray(sites, dtype=float).tobytes()

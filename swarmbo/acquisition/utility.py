@@ -103,7 +103,7 @@ def shortlist(belief: PlaceBelief, places: Places, size: int, utility: Utility) 
 
 
 def greedy_batch(scores: Scores, size: int) -> Int[np.ndarray, " s"]:
-    """Pick different places one by one, each with the earlier ones as measured (GP-BUCB, Desautels et al. 2014)."""
+    """Pick different locations one by one, given the earlier picks as measured (GP-BUCB, Desautels et al. 2014)."""
     left, picks = np.arange(len(scores.rank)), np.empty(size, dtype=int)
     for n in range(size):
         best = int(scores.rank[left].argmax())  # among those left: ranks may be -inf
