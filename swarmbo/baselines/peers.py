@@ -32,7 +32,7 @@ def require_packages(method: object) -> None:
             peer_package(name, own)
 
 
-_SAME_POINT = 1e-9  # sides of the box: a point this near to the requested one is the same, converted to units and back
+_SAME_POINT = 1e-9  # box widths: a point this near to the requested point is the same, converted to units and back
 
 
 @kind("coordination", FUNCTION)
