@@ -175,7 +175,7 @@ def _missing_cells(settings: RasterFieldSettings, raster: Raster, *, may_have_ga
 
 
 def _marks(values: Float[np.ndarray, " n"]) -> tuple[list[float], dict[float, int]]:
-    """Numbers that mark missing values, which occur only at the ends of the value range; counts of doubtful ones."""
+    """Numbers that mark missing values, which occur only at the ends of the value range; counts of doubtful numbers."""
     marks, doubtful = list[float](), dict[float, int]()
     while values.size:
         low, high = float(values.min()), float(values.max())

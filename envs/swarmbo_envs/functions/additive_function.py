@@ -146,7 +146,7 @@ class AdditiveFunction:
         return self.factor_values(X).sum(axis=1)
 
     def spread(self) -> float:
-        """Range of finite values over 4,096 quasi-random points, to which relative noise refers; 0 without any."""
+        """Range of finite values over 4,096 quasi-random points, to which relative noise refers; 0 if there is none."""
         points = self.low + sobol(4096, self.n_variables, stream(0, "spread")) * (self.high - self.low)
         try:
             values = self.value(points)

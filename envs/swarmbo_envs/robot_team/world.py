@@ -105,7 +105,7 @@ def measurable(field: Field, ground: Ground, at: str = "$.field") -> Field:
 
 
 def _highest(field: Field, ground: Ground, sites: Places) -> Place:
-    """Best free place of a lattice over the map, then of ever finer ones about the best so far."""
+    """Best free location of a lattice over the map, then of ever finer lattices around the best so far."""
     best, half_size = (field.low + field.high) / 2, (field.high - field.low) / 2
     highest = sites[field.value(sites).argmax()]
     steps = np.linspace(-1.0, 1.0, _PLACES_FOR_MAXIMUM + 1)
@@ -133,7 +133,7 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
 
 
 def nearest_free_sites(starts: Float[np.ndarray, "robots 2"], sites: Places) -> Float[np.ndarray, "robots 2"]:
-    """For each start in turn, the nearest site that is still free."""
+    """For each start, one after another, the nearest site that is still free."""
     free, chosen = np.ones(len(sites), dtype=bool), list[int]()
     for start in starts:
         chosen.append(int(np.where(free, ((sites - start) ** 2).sum(axis=1), np.inf).argmin()))
@@ -142,7 +142,7 @@ def nearest_free_sites(starts: Float[np.ndarray, "robots 2"], sites: Places) -> 
 
 
 class _Goal(NamedTuple):
-    """Place to which a robot drives: True if it is the requested one, and True if it can be measured there."""
+    """Location to which a robot drives; True if it is the requested location; True if the robot can measure there."""
 
     place: Place
     is_as_requested: bool = True

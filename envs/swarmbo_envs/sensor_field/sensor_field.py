@@ -147,7 +147,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         return infos, self._rewards(infos, self._score_gain(episode, infos))
 
     def _play_sensor(self, episode: Episode, sensor: int, action: Pose) -> dict[str, Any]:
-        """Play one sensor's round: ``action`` has a location, and a number that asks for a sample from 0.5 on."""
+        """Play one sensor's round: ``action`` has a location, and a number that asks for a sample if it is >= 0.5."""
         if action[2] < 0.5 or not self._can_sample(episode, sensor):
             episode.sampled[sensor] = episode.failed[sensor] = False
             return self._info(episode, sensor, None, 0.0)

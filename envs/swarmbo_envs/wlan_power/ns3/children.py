@@ -93,7 +93,7 @@ class Children:
             return list(threads.map(self._answer, numbered))
 
     def close(self) -> None:
-        """End all children. The next question starts new ones."""
+        """End all children. The next question starts new children."""
         for _ in range(self._n_processes):
             if (child := self._pool.get()) is not None:
                 child.end()
