@@ -191,7 +191,7 @@ def _cell(kernel: KernelName, noise: float, places: Float[np.ndarray, "n d"]) ->
 
 
 def _repeats(placed: Float[np.ndarray, "n d"], apart: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Number of measurements at the same location that are nearer in time, in halves of a distance between locations."""
+    """Number of measurements at the same location that are nearer in time, in half distances of locations."""
     cells, cell, counts = np.unique(np.floor(placed / _SAME), axis=0, return_inverse=True, return_counts=True)
     nearer, order = np.empty(len(placed)), np.lexsort((apart, cell.ravel()))
     nearer[order] = np.arange(len(placed)) - np.repeat(np.cumsum(counts) - counts, counts)
